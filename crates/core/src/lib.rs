@@ -1,0 +1,33 @@
+//! What every Whimbrel protocol shares: time, the machine contract, identifiers, timers, estimators and
+//! seeded randomness.
+//!
+//! The one invariant of this workspace: **a protocol is a [`Machine`]**. It holds no socket, thread, clock
+//! or global randomness; time comes in as an argument, randomness from a [`SeededRng`] given at construction.
+//! The same machine therefore runs in the simulator (virtual time) and behind real sockets.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`time`] | [`Time`], nanoseconds since the run's origin; [`WallClock`], its relation to Unix time |
+//! | [`machine`] | [`Machine`], the contract between a protocol and its driver |
+//! | [`id`] | [`Guid`] and [`PortId`] |
+//! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
+//! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
+//! | [`random`] | [`SeededRng`] and independent streams from one seed |
+//! | [`keyed_map`] | a hash map for keys an attacker may choose |
+#![forbid(unsafe_code)]
+
+pub mod estimator;
+pub mod id;
+pub mod keyed_map;
+pub mod machine;
+pub mod random;
+pub mod time;
+pub mod timer;
+
+pub use estimator::{RttEstimator, WindowedMax, WindowedMin};
+pub use id::{Guid, ParseGuidError, PortId};
+pub use keyed_map::{KeyedMap, keyed_map};
+pub use machine::{Deadline, Machine, PortEvent, PortInfo, PortKind, PortRequest, Transmit};
+pub use random::SeededRng;
+pub use time::{Time, WallClock};
+pub use timer::TimerQueue;
