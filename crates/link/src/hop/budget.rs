@@ -1,0 +1,72 @@
+//! The back-pressure buffer of a node, counted in packets.
+
+/// Room for `B` packets of chunks on their way through a node, shared by all its hops (seed 000, section 3.4.1:
+/// "a back-pressure buffer of capacity B packets").
+///
+/// A hop reserves room before it lets a chunk in; whoever takes the chunk from
+/// [`HopEvent::Received`](crate::HopEvent::Received) releases it when the chunk has left the node (or was moved
+/// to storage) and then calls [`Hop::budget_released`](crate::Hop::budget_released) on the node's hops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketBudget {
+    capacity: usize,
+    used: usize,
+}
+
+impl PacketBudget {
+    /// A budget of `capacity` packets, all free.
+    pub fn new(capacity: usize) -> PacketBudget {
+        PacketBudget { capacity, used: 0 }
+    }
+
+    /// Takes `packets` packets of room; false, and nothing taken, if there is not enough.
+    ///
+    /// A chunk larger than the whole budget is let in when nothing else is, or it could never pass.
+    pub fn reserve(&mut self, packets: u32) -> bool {
+        let packets = packets as usize;
+        if self.used != 0 && packets > self.free() {
+            return false;
+        }
+        self.used += packets;
+        true
+    }
+
+    /// Gives back what [`reserve`](PacketBudget::reserve) took.
+    pub fn release(&mut self, packets: u32) {
+        debug_assert!(self.used >= packets as usize, "released more than was reserved");
+        self.used = self.used.saturating_sub(packets as usize);
+    }
+
+    /// Packets that can still be reserved.
+    pub fn free(&self) -> usize {
+        self.capacity.saturating_sub(self.used)
+    }
+
+    /// Packets reserved now.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// `B`, in packets.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_gives_more_than_it_has_except_to_one_oversized_chunk() {
+        let mut budget = PacketBudget::new(10);
+        assert!(budget.reserve(6));
+        assert!(!budget.reserve(5));
+        assert!(budget.reserve(4));
+        assert_eq!(budget.free(), 0);
+        budget.release(10);
+        assert!(budget.reserve(25));
+        assert!(!budget.reserve(1));
+        budget.release(25);
+        assert_eq!((budget.used(), budget.free(), budget.capacity()), (0, 10, 10));
+    }
+}
