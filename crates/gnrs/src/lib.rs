@@ -1,1 +1,15 @@
-//! To be written.
+//! Global name resolution (GNRS): from a name that does not change to the network addresses that do.
+//!
+//! The one invariant: **a record is worth what its signature is worth**. Whoever carries, stores or caches a
+//! [`Record`] can check it; nobody but the owner of the key can change it, and an old one cannot come back.
+//! Names: DESIGN section 6; what a router does with them: seed 000, section 3.3.
+#![forbid(unsafe_code)]
+
+pub mod identity;
+pub mod record;
+
+pub use identity::{KeyFileError, KeyPair, PublicKey, Signature, SignatureError};
+pub use record::{
+    Address, DecodeError, Kind, MAX_ADDRESSES, Record, RecordKey, RecordView, Statement, StatementError,
+    VerifyError,
+};

@@ -1,0 +1,490 @@
+//! Signed records: what the owner of a key says about where a name is.
+//!
+//! Two kinds share one layout (`docs/protocols/gnrs.md`): the **binding** of a name that is a key's hash, and a
+//! **provider announcement**, by which somebody says that content can be had from its addresses. The record is its
+//! canonical encoding: it is checked, stored and sent on as the very bytes that were signed.
+
+use core::fmt;
+
+use bytes::Bytes;
+use whimbrel_core::Guid;
+
+use crate::identity::{KeyPair, PublicKey, Signature, SignatureError};
+
+/// Most addresses in one record (the released MobilityFirst router keeps 10 too: research notes, section 4.3).
+pub const MAX_ADDRESSES: usize = 10;
+/// Longest time from issue to expiry, in milliseconds: 30 days. It bounds how long a removed record is remembered.
+pub const MAX_LIFETIME_MS: u64 = 30 * 24 * 3600 * 1000;
+/// How far ahead of ours the issuer's clock may be, in milliseconds.
+pub const MAX_CLOCK_SKEW_MS: u64 = 5 * 60 * 1000;
+
+const CONTEXT: &str = "whimbrel 2026 gnrs record v1";
+const FIXED_LEN: usize = 92;
+const ADDRESS_LEN: usize = 35;
+const FLAG_REMOVED: u8 = 1;
+
+/// Shortest and longest encoding, in bytes.
+pub const RECORD_LEN: (usize, usize) =
+    (FIXED_LEN + Signature::LEN, FIXED_LEN + MAX_ADDRESSES * ADDRESS_LEN + Signature::LEN);
+
+/// What a record speaks of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
+pub enum Kind {
+    /// A host, router or service: the subject is the hash of the signing key.
+    Binding,
+    /// Content: the subject is its hash, and the signer says that it has it.
+    Provider,
+}
+
+/// One network address: by DESIGN section 5 the name of an access router.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
+pub struct Address {
+    /// The access router.
+    pub na: Guid,
+    /// Lower is better.
+    pub preference: u8,
+    /// Share among addresses of the same preference.
+    pub weight: u16,
+}
+
+impl Address {
+    /// An address of preference 0 and weight 1.
+    pub const fn new(na: Guid) -> Address {
+        Address { na, preference: 0, weight: 1 }
+    }
+}
+
+/// What an owner wants to say, before it is signed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Statement {
+    /// Must grow with every record about the same subject; by convention Unix time in microseconds.
+    pub version: u64,
+    /// When it was made, Unix time in milliseconds.
+    pub issued_ms: u64,
+    /// From when it no longer counts, Unix time in milliseconds; at most [`MAX_LIFETIME_MS`] after the issue.
+    pub expires_ms: u64,
+    /// At most [`MAX_ADDRESSES`]; none means "disconnected".
+    pub addresses: Vec<Address>,
+    /// Takes the subject out of the directory; then there are no addresses.
+    pub removed: bool,
+}
+
+impl Statement {
+    /// A statement made at `now_ms` (Unix time in milliseconds) for `lifetime_ms`, with the conventional version.
+    pub fn new(now_ms: u64, lifetime_ms: u64, addresses: Vec<Address>) -> Statement {
+        Statement {
+            version: now_ms.saturating_mul(1000),
+            issued_ms: now_ms,
+            expires_ms: now_ms.saturating_add(lifetime_ms),
+            addresses,
+            removed: false,
+        }
+    }
+
+    /// A removal made at `now_ms`. It should live as long as any record that it takes back.
+    pub fn removal(now_ms: u64, lifetime_ms: u64) -> Statement {
+        Statement { removed: true, ..Statement::new(now_ms, lifetime_ms, Vec::new()) }
+    }
+}
+
+/// Where a record is filed: one per owner for a binding, one per provider for content.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RecordKey {
+    /// The name that is looked up.
+    pub subject: Guid,
+    /// Who provides it; [`Guid::NONE`] for a binding, which therefore sorts before every provider.
+    pub provider: Guid,
+}
+
+impl RecordKey {
+    /// Where the binding of `guid` is filed.
+    pub const fn binding(guid: Guid) -> RecordKey {
+        RecordKey { subject: guid, provider: Guid::NONE }
+    }
+}
+
+/// A well-formed record in its canonical encoding. Whether it is *true* says [`Record::verify`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Record<B = Bytes>(B);
+
+/// A record within a received frame.
+pub type RecordView<'a> = Record<&'a [u8]>;
+
+impl Record {
+    /// Signs the binding of `keys`' own name.
+    pub fn binding(keys: &KeyPair, statement: &Statement) -> Result<Record, StatementError> {
+        Record::signed(Kind::Binding, keys.guid(), keys, statement)
+    }
+
+    /// Signs that the holder of `keys` provides `content`.
+    pub fn provider(keys: &KeyPair, content: Guid, statement: &Statement) -> Result<Record, StatementError> {
+        Record::signed(Kind::Provider, content, keys, statement)
+    }
+
+    fn signed(
+        kind: Kind,
+        subject: Guid,
+        keys: &KeyPair,
+        statement: &Statement,
+    ) -> Result<Record, StatementError> {
+        let count = statement.addresses.len();
+        if count > MAX_ADDRESSES {
+            return Err(StatementError::Invalid(DecodeError::TooManyAddresses(count)));
+        }
+        let mut bytes = Vec::with_capacity(FIXED_LEN + count * ADDRESS_LEN + Signature::LEN);
+        let kind = match kind {
+            Kind::Binding => 1,
+            Kind::Provider => 2,
+        };
+        bytes.extend([kind, if statement.removed { FLAG_REMOVED } else { 0 }, count as u8, 0]);
+        bytes.extend(subject.0);
+        bytes.extend(keys.public().0);
+        for number in [statement.version, statement.issued_ms, statement.expires_ms] {
+            bytes.extend(number.to_be_bytes());
+        }
+        for address in &statement.addresses {
+            bytes.extend(address.na.0);
+            bytes.push(address.preference);
+            bytes.extend(address.weight.to_be_bytes());
+        }
+        let signature = keys.sign(CONTEXT, &bytes);
+        bytes.extend(signature.0);
+        Record::parse(Bytes::from(bytes)).map_err(StatementError::Invalid)
+    }
+}
+
+impl<'a> RecordView<'a> {
+    /// Takes one record off the front of `bytes`; also gives what follows it.
+    pub fn split(bytes: &'a [u8]) -> Result<(RecordView<'a>, &'a [u8]), DecodeError> {
+        let count = usize::from(*bytes.get(2).ok_or(DecodeError::Length { len: bytes.len() })?);
+        if count > MAX_ADDRESSES {
+            return Err(DecodeError::TooManyAddresses(count));
+        }
+        let (record, rest) = bytes
+            .split_at_checked(FIXED_LEN + count * ADDRESS_LEN + Signature::LEN)
+            .ok_or(DecodeError::Length { len: bytes.len() })?;
+        Ok((Record::parse(record)?, rest))
+    }
+}
+
+impl<B: AsRef<[u8]>> Record<B> {
+    /// The record in `bytes`, which must hold it exactly. Says nothing of the signature.
+    pub fn parse(bytes: B) -> Result<Record<B>, DecodeError> {
+        let record = Record(bytes);
+        let raw = record.as_bytes();
+        if raw.len() < RECORD_LEN.0 {
+            return Err(DecodeError::Length { len: raw.len() });
+        }
+        let count = usize::from(raw[2]);
+        if count > MAX_ADDRESSES {
+            return Err(DecodeError::TooManyAddresses(count));
+        }
+        if raw.len() != FIXED_LEN + count * ADDRESS_LEN + Signature::LEN {
+            return Err(DecodeError::Length { len: raw.len() });
+        }
+        if !matches!(raw[0], 1 | 2) {
+            return Err(DecodeError::UnknownKind(raw[0]));
+        }
+        if raw[1] & !FLAG_REMOVED != 0 || raw[3] != 0 {
+            return Err(DecodeError::UnknownFlags);
+        }
+        if record.is_removal() && count != 0 {
+            return Err(DecodeError::RemovedWithAddresses);
+        }
+        if record.subject().is_none() || record.addresses().any(|address| address.na.is_none()) {
+            return Err(DecodeError::NoName);
+        }
+        match record.expires_ms().checked_sub(record.issued_ms()) {
+            Some(1..=MAX_LIFETIME_MS) => Ok(record),
+            _ => Err(DecodeError::Lifetime),
+        }
+    }
+
+    /// The canonical encoding.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_ref()
+    }
+
+    /// What it speaks of.
+    pub fn kind(&self) -> Kind {
+        if self.array::<1>(0) == [1] { Kind::Binding } else { Kind::Provider }
+    }
+
+    /// True if it takes the subject out of the directory.
+    pub fn is_removal(&self) -> bool {
+        self.array::<1>(1)[0] & FLAG_REMOVED != 0
+    }
+
+    /// The name that it is about: the signer's own for a binding, the content's for a provider.
+    pub fn subject(&self) -> Guid {
+        Guid(self.array(4))
+    }
+
+    /// The key that signed it.
+    pub fn key(&self) -> PublicKey {
+        PublicKey(self.array(36))
+    }
+
+    /// The name of the signer: the subject of a binding, the provider of content.
+    pub fn signer(&self) -> Guid {
+        match self.kind() {
+            Kind::Binding => self.subject(),
+            Kind::Provider => self.key().guid(),
+        }
+    }
+
+    /// Where it is filed.
+    pub fn filed_under(&self) -> RecordKey {
+        match self.kind() {
+            Kind::Binding => RecordKey::binding(self.subject()),
+            Kind::Provider => RecordKey { subject: self.subject(), provider: self.key().guid() },
+        }
+    }
+
+    /// The greatest version is the one that counts; by convention Unix time in microseconds.
+    pub fn version(&self) -> u64 {
+        u64::from_be_bytes(self.array(68))
+    }
+
+    /// When it was made, Unix time in milliseconds.
+    pub fn issued_ms(&self) -> u64 {
+        u64::from_be_bytes(self.array(76))
+    }
+
+    /// From when it no longer counts, Unix time in milliseconds.
+    pub fn expires_ms(&self) -> u64 {
+        u64::from_be_bytes(self.array(84))
+    }
+
+    /// True from its expiry on.
+    pub fn is_expired(&self, now_unix_ms: u64) -> bool {
+        now_unix_ms >= self.expires_ms()
+    }
+
+    /// The addresses in the signer's order; none means "disconnected" (or removed).
+    pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
+        let end = self.as_bytes().len().saturating_sub(Signature::LEN);
+        let list = self.as_bytes().get(FIXED_LEN..end).unwrap_or_default();
+        list.as_chunks::<ADDRESS_LEN>().0.iter().map(|entry| {
+            let (na, rest) = entry.split_at(Guid::LEN);
+            let na = Guid::from_slice(na).unwrap_or(Guid::NONE);
+            Address { na, preference: rest[0], weight: u16::from_be_bytes([rest[1], rest[2]]) }
+        })
+    }
+
+    /// Whether it may be believed at `now_unix_ms` (Unix time in milliseconds).
+    pub fn verify(&self, now_unix_ms: u64) -> Result<(), VerifyError> {
+        if self.is_expired(now_unix_ms) {
+            return Err(VerifyError::Expired);
+        }
+        if self.issued_ms() > now_unix_ms.saturating_add(MAX_CLOCK_SKEW_MS) {
+            return Err(VerifyError::FromTheFuture);
+        }
+        let key = self.key();
+        if self.kind() == Kind::Binding && key.guid() != self.subject() {
+            return Err(VerifyError::WrongKey);
+        }
+        let raw = self.as_bytes();
+        let (said, signature) = raw.split_at(raw.len().saturating_sub(Signature::LEN));
+        let signature = Signature(signature.try_into().map_err(|_| VerifyError::BadSignature)?);
+        key.verify(CONTEXT, said, &signature).map_err(|fault| match fault {
+            SignatureError::BadKey => VerifyError::BadKey,
+            SignatureError::BadSignature => VerifyError::BadSignature,
+        })
+    }
+
+    /// A copy that owns its bytes.
+    pub fn to_owned(&self) -> Record {
+        Record(Bytes::copy_from_slice(self.as_bytes()))
+    }
+
+    // `parse` has checked the length, so the zeros are never seen.
+    fn array<const N: usize>(&self, at: usize) -> [u8; N] {
+        self.as_bytes().get(at..at + N).and_then(|field| field.try_into().ok()).unwrap_or([0; N])
+    }
+}
+
+impl<B: AsRef<[u8]>> fmt::Debug for Record<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("kind", &self.kind())
+            .field("subject", &self.subject())
+            .field("signer", &self.signer())
+            .field("version", &self.version())
+            .field("expires_ms", &self.expires_ms())
+            .field("removed", &self.is_removal())
+            .field("addresses", &self.addresses().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+/// Why bytes are no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Cut short, or something follows the record.
+    #[error("{len} bytes are not the length of this record")]
+    Length {
+        /// How many bytes there were.
+        len: usize,
+    },
+    /// Neither a binding nor a provider announcement.
+    #[error("record kind {0} is unknown")]
+    UnknownKind(u8),
+    /// A reserved bit is set.
+    #[error("the record has flags that this version does not know")]
+    UnknownFlags,
+    /// More than [`MAX_ADDRESSES`].
+    #[error("a record has at most {MAX_ADDRESSES} addresses, this one has {0}")]
+    TooManyAddresses(usize),
+    /// A removal says where the removed is.
+    #[error("a removal has no addresses")]
+    RemovedWithAddresses,
+    /// The subject or an address is all zero.
+    #[error("the subject or an address is the empty name")]
+    NoName,
+    /// Expiry is not after the issue, or more than [`MAX_LIFETIME_MS`] after it.
+    #[error("a record lives from 1 ms to 30 days")]
+    Lifetime,
+}
+
+/// Why a statement cannot be signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StatementError {
+    /// The record would be refused by everybody.
+    #[error("nobody would take this record: {0}")]
+    Invalid(DecodeError),
+}
+
+/// Why a well-formed record is not to be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VerifyError {
+    /// Its time is over.
+    #[error("the record has expired")]
+    Expired,
+    /// Issued more than [`MAX_CLOCK_SKEW_MS`] from now.
+    #[error("the record was issued in the future: one of the two clocks is wrong")]
+    FromTheFuture,
+    /// The subject of a binding is not the hash of the key.
+    #[error("the name is not the hash of the key that signed")]
+    WrongKey,
+    /// The key is not a point of the curve.
+    #[error("the public key is not valid")]
+    BadKey,
+    /// The signature does not match.
+    #[error("the signature does not match")]
+    BadSignature,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    fn statement() -> impl Strategy<Value = Statement> {
+        let address = (any::<[u8; 32]>(), any::<u8>(), any::<u16>())
+            .prop_filter("a name", |(na, ..)| *na != [0; 32])
+            .prop_map(|(na, preference, weight)| Address { na: Guid(na), preference, weight });
+        let addresses = prop::collection::vec(address, 0..=MAX_ADDRESSES);
+        (any::<u64>(), 1..=MAX_LIFETIME_MS, addresses, any::<bool>()).prop_map(
+            |(version, life, mut addresses, removed)| {
+                if removed {
+                    addresses.clear();
+                }
+                Statement { version, issued_ms: NOW, expires_ms: NOW + life, addresses, removed }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_signed_is_what_is_read(secret: [u8; 32], said in statement(), content: [u8; 32], of_content: bool) {
+            prop_assume!(content != [0; 32]);
+            let keys = KeyPair::from_secret(&secret);
+            let record = if of_content {
+                Record::provider(&keys, Guid(content), &said)
+            } else {
+                Record::binding(&keys, &said)
+            }.unwrap();
+            prop_assert_eq!(record.verify(NOW), Ok(()));
+            prop_assert_eq!(record.subject(), if of_content { Guid(content) } else { keys.guid() });
+            prop_assert_eq!(record.signer(), keys.guid());
+            let read = Statement {
+                version: record.version(),
+                issued_ms: record.issued_ms(),
+                expires_ms: record.expires_ms(),
+                addresses: record.addresses().collect(),
+                removed: record.is_removal(),
+            };
+            prop_assert_eq!(read, said);
+            let mut followed = record.as_bytes().to_vec();
+            followed.extend(b"rest");
+            let (view, rest) = RecordView::split(&followed).unwrap();
+            prop_assert_eq!((view.as_bytes(), rest), (record.as_bytes(), &b"rest"[..]));
+            prop_assert_eq!(Record::parse(&followed[..]), Err(DecodeError::Length { len: followed.len() }));
+        }
+
+        #[test]
+        fn a_changed_byte_is_always_noticed(said in statement(), at: prop::sample::Index, with in 1u8..) {
+            let record = Record::binding(&KeyPair::from_secret(&[1; 32]), &said).unwrap();
+            let mut bytes = record.as_bytes().to_vec();
+            *at.get_mut(&mut bytes[..]) ^= with;
+            prop_assert!(Record::parse(&bytes[..]).ok().is_none_or(|forged| forged.verify(NOW).is_err()));
+        }
+
+        #[test]
+        fn any_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+            if let Ok((view, rest)) = RecordView::split(&bytes) {
+                prop_assert_eq!(view.as_bytes().len() + rest.len(), bytes.len());
+            }
+            let _ = Record::parse(&bytes[..]);
+        }
+    }
+
+    fn said(addresses: Vec<Address>) -> Statement {
+        Statement::new(NOW, 60_000, addresses)
+    }
+
+    #[test]
+    fn a_record_cannot_be_made_for_the_name_of_another_key() {
+        let (mine, theirs) = (KeyPair::from_secret(&[1; 32]), KeyPair::from_secret(&[2; 32]));
+        let record = Record::signed(Kind::Binding, theirs.guid(), &mine, &said(vec![])).unwrap();
+        assert_eq!(record.verify(NOW), Err(VerifyError::WrongKey));
+    }
+
+    #[test]
+    fn a_record_is_believed_from_its_issue_to_its_expiry() {
+        let record = Record::binding(&KeyPair::from_secret(&[1; 32]), &said(vec![])).unwrap();
+        assert_eq!(record.verify(NOW + 59_999), Ok(()));
+        assert_eq!(record.verify(NOW + 60_000), Err(VerifyError::Expired));
+        assert_eq!(record.verify(NOW - MAX_CLOCK_SKEW_MS), Ok(()));
+        assert_eq!(record.verify(NOW - MAX_CLOCK_SKEW_MS - 1), Err(VerifyError::FromTheFuture));
+    }
+
+    #[test]
+    fn what_nobody_would_take_is_not_signed() {
+        let keys = KeyPair::from_secret(&[1; 32]);
+        let refused = |statement| match Record::binding(&keys, &statement) {
+            Err(StatementError::Invalid(why)) => why,
+            Ok(record) => panic!("{record:?}"),
+        };
+        let address = Address::new(keys.guid());
+        assert_eq!(refused(said(vec![address; 11])), DecodeError::TooManyAddresses(11));
+        assert_eq!(refused(said(vec![Address::new(Guid::NONE)])), DecodeError::NoName);
+        assert_eq!(
+            refused(Statement { removed: true, ..said(vec![address]) }),
+            DecodeError::RemovedWithAddresses
+        );
+        assert_eq!(refused(Statement { expires_ms: NOW, ..said(vec![]) }), DecodeError::Lifetime);
+        assert_eq!(
+            refused(Statement { expires_ms: NOW + MAX_LIFETIME_MS + 1, ..said(vec![]) }),
+            DecodeError::Lifetime
+        );
+    }
+
+    #[test]
+    fn the_longest_record_leaves_room_for_a_second_in_a_datagram() {
+        assert_eq!(RECORD_LEN, (156, 506));
+    }
+}
