@@ -1,0 +1,417 @@
+//! One direction of a link at work.
+
+use core::cmp::{Ordering, Reverse};
+use core::time::Duration;
+use std::collections::{BinaryHeap, VecDeque};
+
+use whimbrel_core::{SeededRng, Time};
+
+use super::delivery_trace::TraceCursor;
+use super::loss::LossProcess;
+use super::{Change, DropReason, LinkSpec, LinkSpecError, LinkStats, Rate};
+
+/// One direction of a link: frames go in at one end and come out at the other, later or not at all.
+///
+/// `now` never goes back from one call to the next. What happens does not depend on how often the link is
+/// polled: it catches up from event to event, each at its exact time. It allocates nothing per frame once its
+/// queues have grown to their working size, except for the second copy of a duplicated frame.
+///
+/// Memory: at most [`LinkSpec::queue`] frames wait, and what rate x delay holds is in flight; with an unlimited
+/// rate, or while frames are held, the senders are what bounds it.
+#[derive(Clone, Debug)]
+pub struct LinkDirection<F> {
+    spec: LinkSpec,
+    // Changes of `spec` that have not come yet, the next one last.
+    changes: Vec<Change>,
+    waiting: VecDeque<Waiting<F>>,
+    transmitting: Option<Transmission<F>>,
+    clock: TransmitClock,
+    in_order: VecDeque<InFlight<F>>,
+    fallen_behind: BinaryHeap<Reverse<InFlight<F>>>,
+    next_number: u64,
+    latest_arrival: Time,
+    newest_delivered: u64,
+    down: bool,
+    held: bool,
+    random: Random,
+    stats: LinkStats,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting<F> {
+    frame: F,
+    offered: Time,
+}
+
+#[derive(Clone, Debug)]
+struct Transmission<F> {
+    frame: F,
+    start: Time,
+    end: Time,
+    // The link was set down at some time since the start.
+    doomed: bool,
+}
+
+/// When the transmitter is done, to the fraction of a nanosecond.
+#[derive(Clone, Debug, Default)]
+struct TransmitClock {
+    // End of the last transmission, and what was cut off from it, in units of 1/rate nanoseconds.
+    end: Time,
+    fraction: u64,
+    cursor: TraceCursor,
+}
+
+#[derive(Clone, Debug)]
+struct InFlight<F> {
+    arrival: Time,
+    // In order of transmission; copies of one frame have the same number.
+    number: u64,
+    frame: F,
+}
+
+impl<F> InFlight<F> {
+    fn key(&self) -> (Time, u64) {
+        (self.arrival, self.number)
+    }
+}
+
+impl<F> PartialEq for InFlight<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<F> Eq for InFlight<F> {}
+
+impl<F> PartialOrd for InFlight<F> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<F> Ord for InFlight<F> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+/// A generator for each feature, so that one feature's draws leave the others' as they were.
+#[derive(Clone, Debug)]
+struct Random {
+    loss: LossProcess,
+    jitter: SeededRng,
+    reorder: SeededRng,
+    duplicate: SeededRng,
+    corrupt: SeededRng,
+}
+
+impl Random {
+    fn new(mut rng: SeededRng) -> Random {
+        let mut fork = || SeededRng::new(rng.next_word());
+        Random {
+            loss: LossProcess::new(fork()),
+            jitter: fork(),
+            reorder: fork(),
+            duplicate: fork(),
+            corrupt: fork(),
+        }
+    }
+}
+
+impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
+    /// A link that does what `spec` says, with its own randomness.
+    pub fn new(spec: &LinkSpec, rng: SeededRng) -> Result<LinkDirection<F>, LinkSpecError> {
+        spec.validate()?;
+        Ok(LinkDirection {
+            spec: spec.clone(),
+            changes: pending_changes(spec),
+            waiting: VecDeque::new(),
+            transmitting: None,
+            clock: TransmitClock::default(),
+            in_order: VecDeque::new(),
+            fallen_behind: BinaryHeap::new(),
+            next_number: 0,
+            latest_arrival: Time::ZERO,
+            newest_delivered: 0,
+            down: false,
+            held: false,
+            random: Random::new(rng),
+            stats: LinkStats::default(),
+        })
+    }
+
+    /// Offers a frame to the link.
+    pub fn enqueue(&mut self, now: Time, frame: F) {
+        self.enqueue_reporting(now, frame, &mut |_, _, _| {});
+    }
+
+    /// Offers a frame to the link; `dropped` gets every frame that the link gives up on in this call, with when
+    /// and why.
+    pub fn enqueue_reporting(&mut self, now: Time, frame: F, dropped: &mut impl FnMut(Time, DropReason, F)) {
+        self.advance(now, dropped);
+        let length = frame.as_ref().len() as u64;
+        self.stats.offered += 1;
+        self.stats.offered_bytes += length;
+        if self.down || self.spec.outages.iter().any(|outage| outage.touches(now, now)) {
+            self.drop_frame(now, DropReason::Outage, frame, dropped);
+        } else if self.transmitting.is_none() {
+            self.transmit(now, now, frame, dropped);
+        } else {
+            let bytes = length + u64::from(self.spec.overhead);
+            if !self.spec.queue.admits(self.waiting.len() as u64, self.stats.queue_bytes, bytes) {
+                self.drop_frame(now, DropReason::Queue, frame, dropped);
+                return;
+            }
+            self.waiting.push_back(Waiting { frame, offered: now });
+            self.stats.queue_frames += 1;
+            self.stats.queue_bytes += bytes;
+            self.stats.max_queue_frames = self.stats.max_queue_frames.max(self.stats.queue_frames);
+            self.stats.max_queue_bytes = self.stats.max_queue_bytes.max(self.stats.queue_bytes);
+        }
+    }
+
+    /// The next frame that has arrived by `now`, in order of arrival.
+    pub fn poll(&mut self, now: Time) -> Option<F> {
+        self.poll_reporting(now, &mut |_, _, _| {})
+    }
+
+    /// As [`Self::poll`]; `dropped` gets every frame that the link gives up on in this call, with when and why.
+    pub fn poll_reporting(&mut self, now: Time, dropped: &mut impl FnMut(Time, DropReason, F)) -> Option<F> {
+        self.advance(now, dropped);
+        if self.held || self.next_arrival()? > now {
+            return None;
+        }
+        let behind_first = match (self.in_order.front(), self.fallen_behind.peek()) {
+            (Some(in_order), Some(Reverse(behind))) => behind < in_order,
+            (in_order, _) => in_order.is_none(),
+        };
+        let InFlight { number, frame, .. } =
+            if behind_first { self.fallen_behind.pop()?.0 } else { self.in_order.pop_front()? };
+        self.stats.delivered += 1;
+        self.stats.delivered_bytes += frame.as_ref().len() as u64;
+        self.stats.reordered += u64::from(number < self.newest_delivered);
+        self.newest_delivered = self.newest_delivered.max(number);
+        Some(frame)
+    }
+
+    /// When to call [`Self::poll`] next; `None` if nothing is under way, or frames are held. At that time there
+    /// may be nothing to deliver yet, but a later time to wait for.
+    pub fn next_time(&self) -> Option<Time> {
+        if self.held {
+            return None;
+        }
+        let transmission = self.transmitting.as_ref().map(|transmission| transmission.end);
+        match (self.next_arrival(), transmission) {
+            // Without reordering nothing arrives before what is in flight already.
+            (Some(arrival), _) if self.spec.reorder.is_none() => Some(arrival),
+            (Some(arrival), Some(end)) => Some(arrival.min(end)),
+            (arrival, end) => arrival.or(end),
+        }
+    }
+
+    /// Counters, as of the last call to [`Self::enqueue`] or [`Self::poll`].
+    pub fn stats(&self) -> &LinkStats {
+        &self.stats
+    }
+
+    /// What the link does now, changes so far included.
+    pub fn spec(&self) -> &LinkSpec {
+        &self.spec
+    }
+
+    /// Sets the link up or down beside its schedule: while it is down it does what an outage does.
+    pub fn set_up(&mut self, now: Time, up: bool) {
+        self.advance(now, &mut |_, _, _| {});
+        self.down = !up;
+        if let (false, Some(transmission)) = (up, &mut self.transmitting) {
+            transmission.doomed = true;
+        }
+    }
+
+    /// Whether [`Self::set_up`] last said so; the schedule of outages is not asked.
+    pub fn is_up(&self) -> bool {
+        !self.down
+    }
+
+    /// Holds all arrivals back until [`Self::release`]; everything else goes on.
+    pub fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// Lets arrivals through again; those whose time has passed arrive at the next [`Self::poll`].
+    pub fn release(&mut self) {
+        self.held = false;
+    }
+
+    /// Replaces what the link does from now on. Frames waiting, in transmission and in flight stay; the frame
+    /// that is being transmitted ends when it would have. Frames never overtake older ones because of this.
+    pub fn set_spec(&mut self, now: Time, spec: &LinkSpec) -> Result<(), LinkSpecError> {
+        spec.validate()?;
+        self.advance(now, &mut |_, _, _| {});
+        self.changes = pending_changes(spec);
+        self.clock = TransmitClock { end: self.clock.end, ..TransmitClock::default() };
+        self.spec = spec.clone();
+        self.stats.queue_bytes = self.waiting.iter().map(|waiting| self.wire_bytes(&waiting.frame)).sum();
+        self.apply_changes(now);
+        Ok(())
+    }
+
+    fn wire_bytes(&self, frame: &F) -> u64 {
+        frame.as_ref().len() as u64 + u64::from(self.spec.overhead)
+    }
+
+    fn next_arrival(&self) -> Option<Time> {
+        let in_order = self.in_order.front().map(|flight| flight.arrival);
+        match self.fallen_behind.peek() {
+            None => in_order,
+            Some(Reverse(behind)) => Some(in_order.map_or(behind.arrival, |at| at.min(behind.arrival))),
+        }
+    }
+
+    /// Brings transmissions up to `now`.
+    fn advance(&mut self, now: Time, dropped: &mut impl FnMut(Time, DropReason, F)) {
+        while self.transmitting.as_ref().is_some_and(|transmission| transmission.end <= now) {
+            let Some(transmission) = self.transmitting.take() else { return };
+            let end = transmission.end;
+            self.depart(transmission, dropped);
+            if let Some(Waiting { frame, offered }) = self.waiting.pop_front() {
+                self.stats.queue_frames -= 1;
+                self.stats.queue_bytes -= self.wire_bytes(&frame);
+                self.transmit(offered, end, frame, dropped);
+            }
+        }
+    }
+
+    /// Starts to transmit `frame` at `start`; what takes no time has departed when this returns.
+    fn transmit(
+        &mut self,
+        offered: Time,
+        start: Time,
+        frame: F,
+        dropped: &mut impl FnMut(Time, DropReason, F),
+    ) {
+        self.apply_changes(start);
+        let bytes = self.wire_bytes(&frame);
+        let end = self.clock.transmit(&self.spec.rate, offered, start, bytes);
+        let waited = start.since(offered);
+        self.stats.transmitted_bytes += bytes;
+        self.stats.queueing_delay_total = self.stats.queueing_delay_total.saturating_add(waited);
+        self.stats.queueing_delay_max = self.stats.queueing_delay_max.max(waited);
+        let transmission = Transmission { frame, start, end, doomed: self.down };
+        if matches!(self.spec.rate, Rate::Unlimited) && self.waiting.is_empty() {
+            self.depart(transmission, dropped);
+        } else {
+            self.transmitting = Some(transmission);
+        }
+    }
+
+    /// What happens to a frame once its last bit has left.
+    fn depart(&mut self, transmission: Transmission<F>, dropped: &mut impl FnMut(Time, DropReason, F)) {
+        let Transmission { frame, start, end, doomed } = transmission;
+        self.apply_changes(end);
+        // Drawn for every frame, so that an outage does not shift the losses after it.
+        let lost = self.random.loss.loses(&self.spec.loss);
+        if doomed || self.spec.outages.iter().any(|outage| outage.touches(start, end)) {
+            return self.drop_frame(end, DropReason::Outage, frame, dropped);
+        }
+        if lost {
+            return self.drop_frame(end, DropReason::Loss, frame, dropped);
+        }
+        let (arrival, behind) = self.draw_arrival(end);
+        self.next_number += 1;
+        if self.spec.duplicate > 0.0 && self.random.duplicate.chance(self.spec.duplicate) {
+            self.stats.duplicated += 1;
+            self.launch(frame.clone(), arrival, behind);
+        }
+        self.launch(frame, arrival, behind);
+    }
+
+    /// When a frame that left at `end` arrives, and whether those behind it may arrive before it.
+    fn draw_arrival(&mut self, end: Time) -> (Time, bool) {
+        let mut arrival = end + self.spec.delay;
+        if !self.spec.jitter.is_zero() {
+            let jitter = u64::try_from(self.spec.jitter.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
+            let shift = Duration::from_nanos(self.random.jitter.below(2 * jitter + 1));
+            arrival = ((arrival + shift) - self.spec.jitter).max(end);
+        }
+        match self.spec.reorder {
+            Some(reorder) if self.random.reorder.chance(reorder.probability) => {
+                (arrival + reorder.extra_delay, true)
+            }
+            _ => {
+                self.latest_arrival = self.latest_arrival.max(arrival);
+                (self.latest_arrival, false)
+            }
+        }
+    }
+
+    fn launch(&mut self, mut frame: F, arrival: Time, behind: bool) {
+        if self.spec.corrupt > 0.0 && self.random.corrupt.chance(self.spec.corrupt) {
+            let bytes = frame.as_mut();
+            let bit = self.random.corrupt.below(bytes.len() as u64 * 8);
+            if let Some(byte) = bytes.get_mut((bit / 8) as usize) {
+                *byte ^= 1 << (bit % 8);
+                self.stats.corrupted += 1;
+            }
+        }
+        let flight = InFlight { arrival, number: self.next_number, frame };
+        if behind {
+            self.fallen_behind.push(Reverse(flight));
+        } else {
+            self.in_order.push_back(flight);
+        }
+    }
+
+    fn drop_frame(
+        &mut self,
+        at: Time,
+        reason: DropReason,
+        frame: F,
+        dropped: &mut impl FnMut(Time, DropReason, F),
+    ) {
+        self.stats.count_drop(reason);
+        dropped(at, reason, frame);
+    }
+
+    fn apply_changes(&mut self, now: Time) {
+        while self.changes.last().is_some_and(|change| Time::ZERO + change.at <= now) {
+            let Some(change) = self.changes.pop() else { return };
+            if let Some(rate) = change.rate {
+                self.spec.rate = rate;
+                self.clock = TransmitClock { end: self.clock.end, ..TransmitClock::default() };
+            }
+            self.spec.delay = change.delay.unwrap_or(self.spec.delay);
+            self.spec.loss = change.loss.unwrap_or(self.spec.loss);
+        }
+    }
+}
+
+/// The changes of `spec`, the first one last.
+fn pending_changes(spec: &LinkSpec) -> Vec<Change> {
+    let mut changes = spec.changes.clone();
+    changes.sort_by_key(|change| change.at);
+    changes.reverse();
+    changes
+}
+
+impl TransmitClock {
+    /// When a frame of `bytes` that starts at `start` has left. `start` is the end of the frame before it, or
+    /// later if the transmitter was idle.
+    fn transmit(&mut self, rate: &Rate, offered: Time, start: Time, bytes: u64) -> Time {
+        self.end = match rate {
+            Rate::Unlimited | Rate::TraceFile(_) => start,
+            Rate::Trace(trace) => self.cursor.transmit(trace, offered, bytes).max(start),
+            Rate::Fixed(bits_per_second) => {
+                if start != self.end {
+                    self.fraction = 0;
+                }
+                let rate = (*bits_per_second).max(1);
+                // Fits as long as a frame is below 2 GiB; beyond that the time saturates at 584 years.
+                let work = bytes.saturating_mul(8_000_000_000).saturating_add(self.fraction);
+                self.fraction = work % rate;
+                start + Duration::from_nanos(work / rate)
+            }
+        };
+        self.end
+    }
+}

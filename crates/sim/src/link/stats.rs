@@ -1,0 +1,68 @@
+//! What a link has done so far.
+
+use core::time::Duration;
+
+/// Why a link did not deliver a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DropReason {
+    /// The queue was full.
+    Queue,
+    /// Random loss.
+    Loss,
+    /// The link was out, by its schedule or because it was set down.
+    Outage,
+}
+
+/// Counters of one direction, since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// Frames handed to the link.
+    pub offered: u64,
+    /// Bytes of these, without the per-frame overhead.
+    pub offered_bytes: u64,
+    /// Frames handed out at the far end, duplicates included.
+    pub delivered: u64,
+    /// Bytes of these, without the per-frame overhead.
+    pub delivered_bytes: u64,
+    /// Bytes that took time on the wire, overhead included, whether delivered or lost afterwards.
+    pub transmitted_bytes: u64,
+    /// Frames dropped because the queue was full.
+    pub dropped_queue: u64,
+    /// Frames lost at random.
+    pub dropped_loss: u64,
+    /// Frames lost in an outage.
+    pub dropped_outage: u64,
+    /// Copies in which a bit was flipped.
+    pub corrupted: u64,
+    /// Frames of which a second copy was made.
+    pub duplicated: u64,
+    /// Copies handed out after one that was transmitted later.
+    pub reordered: u64,
+    /// Frames waiting for the transmitter, as of the last call to the link.
+    pub queue_frames: u64,
+    /// Bytes of these, overhead included.
+    pub queue_bytes: u64,
+    /// The most frames that ever waited.
+    pub max_queue_frames: u64,
+    /// The most bytes that ever waited, overhead included.
+    pub max_queue_bytes: u64,
+    /// Sum over all transmitted frames of the time from offer to start of transmission.
+    pub queueing_delay_total: Duration,
+    /// The longest of these times.
+    pub queueing_delay_max: Duration,
+}
+
+impl LinkStats {
+    /// Frames not delivered, for any reason.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_queue + self.dropped_loss + self.dropped_outage
+    }
+
+    pub(super) fn count_drop(&mut self, reason: DropReason) {
+        match reason {
+            DropReason::Queue => self.dropped_queue += 1,
+            DropReason::Loss => self.dropped_loss += 1,
+            DropReason::Outage => self.dropped_outage += 1,
+        }
+    }
+}
