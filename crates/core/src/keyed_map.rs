@@ -14,13 +14,20 @@ pub type KeyedMap<K, V> = hashbrown::HashMap<K, V, KeyedState>;
 
 /// An empty [`KeyedMap`] with a fresh secret from `rng`.
 pub fn keyed_map<K, V>(rng: &mut SeededRng) -> KeyedMap<K, V> {
-    KeyedMap::with_hasher(KeyedState { keys: (rng.next_word(), rng.next_word()) })
+    KeyedMap::with_hasher(KeyedState::new(rng))
 }
 
 /// The secret of one [`KeyedMap`].
 #[derive(Clone, Copy)]
 pub struct KeyedState {
     keys: (u64, u64),
+}
+
+impl KeyedState {
+    /// A fresh secret from `rng`, for hash tables other than [`KeyedMap`].
+    pub fn new(rng: &mut SeededRng) -> KeyedState {
+        KeyedState { keys: (rng.next_word(), rng.next_word()) }
+    }
 }
 
 impl core::fmt::Debug for KeyedState {

@@ -1,0 +1,143 @@
+//! A chunk as a node handles it: its header apart, the rest as it came.
+
+use bytes::Bytes;
+use whimbrel_core::Guid;
+
+use crate::wire::{Data, NetworkHeader, Transport, TransportKind, UpperProtocol, WireError};
+
+/// A chunk between arrival and departure. The payload shares the memory that Hop assembled it in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// The header, which routers change.
+    pub header: NetworkHeader,
+    /// Everything after the header and its extensions, which routers leave alone.
+    pub message: Message,
+}
+
+/// A payload in one piece, as it arrives, or in two, as a source builds it without copying file content.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Message {
+    /// Fields, or all of it.
+    pub head: Bytes,
+    /// A data chunk's bytes where they are apart from the fields.
+    pub body: Bytes,
+}
+
+impl Message {
+    /// Size of both pieces, in bytes.
+    pub fn len(&self) -> usize {
+        self.head.len() + self.body.len()
+    }
+
+    /// True if there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A flow: "identified by a (source GUID, destination GUID) pair" (seed section 3.1, footnote 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flow {
+    /// Who sends.
+    pub source: Guid,
+    /// Who receives.
+    pub destination: Guid,
+}
+
+impl Chunk {
+    /// Reads a chunk that a hop has delivered.
+    pub fn decode(bytes: &Bytes) -> Result<Chunk, WireError> {
+        let (header, payload_offset) = NetworkHeader::decode(bytes)?;
+        let message = Message { head: bytes.slice(payload_offset..), body: Bytes::new() };
+        Ok(Chunk { header, message })
+    }
+
+    /// A chunk with a transport message. A data chunk's bytes are not copied.
+    pub fn of_transport(header: NetworkHeader, transport: &Transport) -> Chunk {
+        let mut head = Vec::with_capacity(512);
+        transport.encode_head(&mut head);
+        let body = match transport {
+            Transport::Data(data) => data.payload.clone(),
+            _ => Bytes::new(),
+        };
+        Chunk { header, message: Message { head: head.into(), body } }
+    }
+
+    /// The two pieces that Hop takes: header and fields, then the bytes that follow them uncopied.
+    pub fn into_pieces(self) -> (Bytes, Bytes) {
+        let Message { head, body } = self.message;
+        let mut front = Vec::with_capacity(256 + if body.is_empty() { 0 } else { head.len() });
+        self.header.encode(head.len() + body.len(), &mut front);
+        if body.is_empty() {
+            return (front.into(), head);
+        }
+        front.extend_from_slice(&head);
+        (front.into(), body)
+    }
+
+    /// The flow that it belongs to.
+    pub fn flow(&self) -> Flow {
+        Flow { source: self.header.source, destination: self.header.destination }
+    }
+
+    /// Size in bytes without the network header: what storage and quotas count.
+    pub fn size(&self) -> usize {
+        self.message.len()
+    }
+
+    /// Its transport message, if it carries one. Of a chunk built here in two pieces, the payload is left out.
+    pub fn transport(&self) -> Result<Transport, WireError> {
+        match self.header.upper {
+            UpperProtocol::Transport => Transport::decode(&self.message.head),
+            _ => Err(WireError::Invalid("upper protocol")),
+        }
+    }
+
+    /// If it is a part of a content: the part's fields.
+    pub fn data(&self) -> Option<Data> {
+        if self.header.upper != UpperProtocol::Transport
+            || self.message.head.first() != Some(&(TransportKind::Data as u8))
+        {
+            return None;
+        }
+        match self.transport() {
+            Ok(Transport::Data(data)) => Some(data),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{ContentKind, Reliability, ServiceId};
+
+    #[test]
+    fn a_chunk_survives_the_way_through_a_hop() {
+        let header = NetworkHeader::new(
+            ServiceId::DELAY_TOLERANT,
+            UpperProtocol::Transport,
+            Guid([1; 32]),
+            Guid([2; 32]),
+        );
+        let data = Data {
+            content: Guid([3; 32]),
+            index: 7,
+            chunk_log2: 20,
+            content_len: 9 << 20,
+            kind: ContentKind::File,
+            reliability: Reliability::Nack,
+            file_name: "map.tif".into(),
+            proof: Bytes::from_static(b"proof"),
+            payload: Bytes::from(vec![5; 1000]),
+        };
+        let chunk = Chunk::of_transport(header.clone(), &Transport::Data(data.clone()));
+        let (head, body) = chunk.into_pieces();
+        let received = Chunk::decode(&[head, body].concat().into()).expect("a chunk");
+        assert_eq!(received.header, header);
+        assert_eq!(received.data(), Some(data));
+        // Forwarded: the payload goes on in the memory that it arrived in.
+        let (_, forwarded) = received.clone().into_pieces();
+        assert_eq!(forwarded.as_ptr(), received.message.head.as_ptr());
+    }
+}

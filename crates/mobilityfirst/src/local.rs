@@ -1,0 +1,570 @@
+//! What a local program and the host stack say to each other.
+//!
+//! The same requests and events serve a program behind a Unix socket (as frames, `docs/protocols/local.md`)
+//! and one in the same process (as values: simulations and tests).
+
+use bytes::Bytes;
+use whimbrel_core::Guid;
+
+use crate::wire::{ChunkRanges, ContentKind, ControlCode, Reader, Reliability, WireError, put_short_text};
+
+/// From a program to its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LocalRequest {
+    /// Fetch a content: the seed's `get(content_name)`.
+    Get(Get),
+    /// Stop fetching.
+    Cancel {
+        /// The request's number.
+        request: u32,
+    },
+    /// A chunk has been used (written to disk, say); another may come in its place.
+    Consumed {
+        /// The request's number.
+        request: u32,
+    },
+    /// Offer a content to the network.
+    Publish(Publish),
+    /// No longer offer it.
+    Withdraw {
+        /// The content's name.
+        content: Guid,
+    },
+    /// The answer to [`LocalEvent::Read`].
+    ReadDone {
+        /// The number in the event.
+        read: u64,
+        /// The chunk, or `None` if it cannot be read (any more).
+        chunk: Option<ReadChunk>,
+    },
+    /// Ask a name for an echo.
+    Ping {
+        /// Chosen by the program, returned in the answer.
+        request: u32,
+        /// Who should answer.
+        destination: Guid,
+        /// Chosen by the program, returned in the answer.
+        sequence: u32,
+        /// Extra bytes to carry, at most 32 KiB.
+        padding: u16,
+    },
+    /// Ask for the host's counters.
+    Status {
+        /// Chosen by the program, returned in the answer.
+        request: u32,
+    },
+}
+
+/// A request for a content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Get {
+    /// Chosen by the program; names the request from now on.
+    pub request: u32,
+    /// The content's name.
+    pub content: Guid,
+    /// Chunk size as a power of two: 16 (64 KiB) to 22 (4 MiB).
+    pub chunk_log2: u8,
+    /// Hand the chunks over in order; otherwise as they arrive.
+    pub in_order: bool,
+    /// What to confirm to the source.
+    pub reliability: Reliability,
+    /// How long a chunk may be missing before the source is told, in milliseconds; 0 for the host's default.
+    pub nack_timeout_ms: u32,
+    /// Chunks that may be handed over before the first is reported as [`LocalRequest::Consumed`].
+    pub credit: u16,
+    /// Chunks that the program has already, from an earlier run.
+    pub have: ChunkRanges,
+}
+
+/// A content on offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publish {
+    /// The content's name.
+    pub content: Guid,
+    /// Its length in bytes.
+    pub content_len: u64,
+    /// What it is.
+    pub kind: ContentKind,
+    /// A name to store it under; may be empty.
+    pub file_name: String,
+}
+
+/// A chunk that a program has read for its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadChunk {
+    /// Its proof, encoded.
+    pub proof: Bytes,
+    /// Its bytes.
+    pub data: Bytes,
+}
+
+/// From a host to a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LocalEvent {
+    /// A verified chunk.
+    Chunk(LocalChunk),
+    /// A transfer goes on, or waits and why.
+    State {
+        /// The request's number.
+        request: u32,
+        /// How it stands.
+        state: TransferState,
+    },
+    /// All chunks have been handed over.
+    Complete {
+        /// The request's number.
+        request: u32,
+        /// The content's length in bytes, proven.
+        content_len: u64,
+    },
+    /// The request has come to an end without the content.
+    Failed {
+        /// The request's number.
+        request: u32,
+        /// Why.
+        reason: FailReason,
+    },
+    /// What became of a content's announcement.
+    Published {
+        /// The content's name.
+        content: Guid,
+        /// What the name service (or the way to it) said.
+        code: ControlCode,
+    },
+    /// Read a chunk of a content that this program has published, and answer with [`LocalRequest::ReadDone`].
+    Read {
+        /// To be returned.
+        read: u64,
+        /// The content's name.
+        content: Guid,
+        /// Which chunk.
+        index: u32,
+        /// Chunk size as a power of two.
+        chunk_log2: u8,
+    },
+    /// An echo has come back.
+    Pong {
+        /// The request's number.
+        request: u32,
+        /// The request's sequence number.
+        sequence: u32,
+        /// Who answered.
+        from: Guid,
+    },
+    /// The host's counters.
+    Status {
+        /// The request's number.
+        request: u32,
+        /// A JSON object.
+        json: String,
+    },
+}
+
+/// A verified chunk on its way to a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalChunk {
+    /// The request's number.
+    pub request: u32,
+    /// Which chunk.
+    pub index: u32,
+    /// The content's length in bytes.
+    pub content_len: u64,
+    /// True once the length is proven; before, it is the holder's claim.
+    pub len_proven: bool,
+    /// What the content is, as its holder says.
+    pub kind: ContentKind,
+    /// The name that its holder suggests; not to be trusted as a path.
+    pub file_name: String,
+    /// Its bytes.
+    pub data: Bytes,
+}
+
+/// How a transfer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TransferState {
+    /// Asked for; nothing has come yet.
+    Requested,
+    /// Chunks are coming.
+    Flowing,
+    /// Nothing has come for a while; the missing chunks have been asked for again.
+    Stalled,
+    /// No router can be reached: paused until one can.
+    Disconnected,
+}
+
+/// Why a request came to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailReason {
+    /// The name service knows nobody who holds this content.
+    NoSuchName,
+    /// Its holders do not serve it (any more).
+    NotServed,
+    /// The chunks are larger than a hop on their way carries.
+    TooLarge,
+    /// The host has as many requests as it may have.
+    Busy,
+    /// The request itself makes no sense.
+    Invalid,
+}
+
+const STATES: [TransferState; 4] =
+    [TransferState::Requested, TransferState::Flowing, TransferState::Stalled, TransferState::Disconnected];
+const REASONS: [FailReason; 5] = [
+    FailReason::NoSuchName,
+    FailReason::NotServed,
+    FailReason::TooLarge,
+    FailReason::Busy,
+    FailReason::Invalid,
+];
+const RELIABILITIES: [Reliability; 3] = [Reliability::DontCare, Reliability::Nack, Reliability::Ack];
+const KINDS: [ContentKind; 2] = [ContentKind::File, ContentKind::Folder];
+const CODES: [ControlCode; 6] = [
+    ControlCode::Registered,
+    ControlCode::Attached,
+    ControlCode::Invalid,
+    ControlCode::Stale,
+    ControlCode::Unreachable,
+    ControlCode::Full,
+];
+
+/// A value's code is its place in its list.
+fn code_of<T: PartialEq>(list: &[T], value: &T) -> u8 {
+    list.iter().position(|known| known == value).unwrap_or_default() as u8
+}
+
+fn from_code<T: Copy>(list: &[T], code: u8, what: &'static str) -> Result<T, WireError> {
+    list.get(usize::from(code)).copied().ok_or(WireError::Invalid(what))
+}
+
+fn flag(code: u8) -> Result<bool, WireError> {
+    from_code(&[false, true], code, "flag")
+}
+
+impl LocalRequest {
+    /// Appends it as one frame's content, but for a chunk's bytes, which follow uncopied.
+    pub fn encode_head(&self, out: &mut Vec<u8>) -> Bytes {
+        match self {
+            LocalRequest::Get(get) => {
+                out.push(0);
+                out.extend_from_slice(&get.request.to_be_bytes());
+                out.extend_from_slice(get.content.as_bytes());
+                out.extend_from_slice(&[get.chunk_log2, u8::from(get.in_order)]);
+                out.push(code_of(&RELIABILITIES, &get.reliability));
+                out.extend_from_slice(&get.nack_timeout_ms.to_be_bytes());
+                out.extend_from_slice(&get.credit.to_be_bytes());
+                get.have.encode(out);
+            }
+            LocalRequest::Cancel { request } => put_number(out, 1, *request),
+            LocalRequest::Consumed { request } => put_number(out, 2, *request),
+            LocalRequest::Publish(publish) => {
+                out.push(3);
+                out.extend_from_slice(publish.content.as_bytes());
+                out.extend_from_slice(&publish.content_len.to_be_bytes());
+                out.push(code_of(&KINDS, &publish.kind));
+                put_short_text(out, &publish.file_name);
+            }
+            LocalRequest::Withdraw { content } => {
+                out.push(4);
+                out.extend_from_slice(content.as_bytes());
+            }
+            LocalRequest::ReadDone { read, chunk } => {
+                out.push(5);
+                out.extend_from_slice(&read.to_be_bytes());
+                out.push(u8::from(chunk.is_some()));
+                if let Some(chunk) = chunk {
+                    out.extend_from_slice(&(chunk.proof.len() as u16).to_be_bytes());
+                    out.extend_from_slice(&chunk.proof);
+                    return chunk.data.clone();
+                }
+            }
+            LocalRequest::Ping { request, destination, sequence, padding } => {
+                put_number(out, 6, *request);
+                out.extend_from_slice(destination.as_bytes());
+                out.extend_from_slice(&sequence.to_be_bytes());
+                out.extend_from_slice(&padding.to_be_bytes());
+            }
+            LocalRequest::Status { request } => put_number(out, 7, *request),
+        }
+        Bytes::new()
+    }
+
+    /// Reads one frame's content.
+    pub fn decode(frame: &Bytes) -> Result<LocalRequest, WireError> {
+        let mut reader = Reader(frame);
+        let request = match reader.u8()? {
+            0 => LocalRequest::Get(Get {
+                request: reader.u32()?,
+                content: reader.guid()?,
+                chunk_log2: reader.u8()?,
+                in_order: flag(reader.u8()?)?,
+                reliability: from_code(&RELIABILITIES, reader.u8()?, "reliability")?,
+                nack_timeout_ms: reader.u32()?,
+                credit: reader.u16()?,
+                have: ChunkRanges::decode(&mut reader)?,
+            }),
+            1 => LocalRequest::Cancel { request: reader.u32()? },
+            2 => LocalRequest::Consumed { request: reader.u32()? },
+            3 => LocalRequest::Publish(Publish {
+                content: reader.guid()?,
+                content_len: reader.u64()?,
+                kind: from_code(&KINDS, reader.u8()?, "content kind")?,
+                file_name: reader.short_text()?,
+            }),
+            4 => LocalRequest::Withdraw { content: reader.guid()? },
+            5 => {
+                let read = reader.u64()?;
+                if !flag(reader.u8()?)? {
+                    LocalRequest::ReadDone { read, chunk: None }
+                } else {
+                    let proof_len = usize::from(reader.u16()?);
+                    let proof = frame.slice_ref(reader.take(proof_len)?);
+                    let data = frame.slice_ref(reader.0);
+                    return Ok(LocalRequest::ReadDone { read, chunk: Some(ReadChunk { proof, data }) });
+                }
+            }
+            6 => LocalRequest::Ping {
+                request: reader.u32()?,
+                destination: reader.guid()?,
+                sequence: reader.u32()?,
+                padding: reader.u16()?,
+            },
+            7 => LocalRequest::Status { request: reader.u32()? },
+            other => return Err(WireError::MessageType(other)),
+        };
+        reader.finish()?;
+        Ok(request)
+    }
+}
+
+impl LocalEvent {
+    /// Appends it as one frame's content, but for a chunk's bytes, which follow uncopied.
+    pub fn encode_head(&self, out: &mut Vec<u8>) -> Bytes {
+        match self {
+            LocalEvent::Chunk(chunk) => {
+                put_number(out, 0, chunk.request);
+                out.extend_from_slice(&chunk.index.to_be_bytes());
+                out.extend_from_slice(&chunk.content_len.to_be_bytes());
+                out.push(u8::from(chunk.len_proven));
+                out.push(code_of(&KINDS, &chunk.kind));
+                put_short_text(out, &chunk.file_name);
+                return chunk.data.clone();
+            }
+            LocalEvent::State { request, state } => {
+                put_number(out, 1, *request);
+                out.push(code_of(&STATES, state));
+            }
+            LocalEvent::Complete { request, content_len } => {
+                put_number(out, 2, *request);
+                out.extend_from_slice(&content_len.to_be_bytes());
+            }
+            LocalEvent::Failed { request, reason } => {
+                put_number(out, 3, *request);
+                out.push(code_of(&REASONS, reason));
+            }
+            LocalEvent::Published { content, code } => {
+                out.push(4);
+                out.extend_from_slice(content.as_bytes());
+                out.push(code_of(&CODES, code));
+            }
+            LocalEvent::Read { read, content, index, chunk_log2 } => {
+                out.push(5);
+                out.extend_from_slice(&read.to_be_bytes());
+                out.extend_from_slice(content.as_bytes());
+                out.extend_from_slice(&index.to_be_bytes());
+                out.push(*chunk_log2);
+            }
+            LocalEvent::Pong { request, sequence, from } => {
+                put_number(out, 6, *request);
+                out.extend_from_slice(&sequence.to_be_bytes());
+                out.extend_from_slice(from.as_bytes());
+            }
+            LocalEvent::Status { request, json } => {
+                put_number(out, 7, *request);
+                out.extend_from_slice(json.as_bytes());
+            }
+        }
+        Bytes::new()
+    }
+
+    /// Reads one frame's content.
+    pub fn decode(frame: &Bytes) -> Result<LocalEvent, WireError> {
+        let mut reader = Reader(frame);
+        let event = match reader.u8()? {
+            0 => {
+                return Ok(LocalEvent::Chunk(LocalChunk {
+                    request: reader.u32()?,
+                    index: reader.u32()?,
+                    content_len: reader.u64()?,
+                    len_proven: flag(reader.u8()?)?,
+                    kind: from_code(&KINDS, reader.u8()?, "content kind")?,
+                    file_name: reader.short_text()?,
+                    data: frame.slice_ref(reader.0),
+                }));
+            }
+            1 => LocalEvent::State {
+                request: reader.u32()?,
+                state: from_code(&STATES, reader.u8()?, "transfer state")?,
+            },
+            2 => LocalEvent::Complete { request: reader.u32()?, content_len: reader.u64()? },
+            3 => LocalEvent::Failed {
+                request: reader.u32()?,
+                reason: from_code(&REASONS, reader.u8()?, "reason")?,
+            },
+            4 => LocalEvent::Published {
+                content: reader.guid()?,
+                code: from_code(&CODES, reader.u8()?, "outcome code")?,
+            },
+            5 => LocalEvent::Read {
+                read: reader.u64()?,
+                content: reader.guid()?,
+                index: reader.u32()?,
+                chunk_log2: reader.u8()?,
+            },
+            6 => LocalEvent::Pong { request: reader.u32()?, sequence: reader.u32()?, from: reader.guid()? },
+            7 => {
+                let request = reader.u32()?;
+                let text = core::str::from_utf8(reader.0).map_err(|_| WireError::Invalid("text"))?;
+                return Ok(LocalEvent::Status { request, json: text.to_owned() });
+            }
+            other => return Err(WireError::MessageType(other)),
+        };
+        reader.finish()?;
+        Ok(event)
+    }
+}
+
+fn put_number(out: &mut Vec<u8>, kind: u8, number: u32) {
+    out.push(kind);
+    out.extend_from_slice(&number.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes() -> impl Strategy<Value = Bytes> {
+        prop::collection::vec(any::<u8>(), 0..60).prop_map(Bytes::from)
+    }
+
+    fn any_request() -> impl Strategy<Value = LocalRequest> {
+        prop_oneof![
+            (
+                any::<u32>(),
+                any::<[u8; 32]>(),
+                any::<u8>(),
+                any::<bool>(),
+                0usize..3,
+                any::<u32>(),
+                any::<u16>()
+            )
+                .prop_map(
+                    |(request, content, chunk_log2, in_order, reliability, nack_timeout_ms, credit)| {
+                        LocalRequest::Get(Get {
+                            request,
+                            content: Guid(content),
+                            chunk_log2,
+                            in_order,
+                            reliability: RELIABILITIES[reliability],
+                            nack_timeout_ms,
+                            credit,
+                            have: [1, 2, 5].into_iter().collect(),
+                        })
+                    }
+                ),
+            any::<u32>().prop_map(|request| LocalRequest::Cancel { request }),
+            any::<u32>().prop_map(|request| LocalRequest::Consumed { request }),
+            (any::<[u8; 32]>(), any::<u64>(), 0usize..2, "[a-zäß]{0,20}").prop_map(
+                |(content, content_len, kind, file_name)| LocalRequest::Publish(Publish {
+                    content: Guid(content),
+                    content_len,
+                    kind: KINDS[kind],
+                    file_name
+                })
+            ),
+            any::<[u8; 32]>().prop_map(|content| LocalRequest::Withdraw { content: Guid(content) }),
+            (any::<u64>(), prop::option::of((bytes(), bytes()))).prop_map(|(read, chunk)| {
+                let chunk = chunk.map(|(proof, data)| ReadChunk { proof, data });
+                LocalRequest::ReadDone { read, chunk }
+            }),
+            (any::<u32>(), any::<[u8; 32]>(), any::<u32>(), any::<u16>()).prop_map(
+                |(request, destination, sequence, padding)| LocalRequest::Ping {
+                    request,
+                    destination: Guid(destination),
+                    sequence,
+                    padding
+                }
+            ),
+            any::<u32>().prop_map(|request| LocalRequest::Status { request }),
+        ]
+    }
+
+    fn any_event() -> impl Strategy<Value = LocalEvent> {
+        prop_oneof![
+            (any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>(), 0usize..2, "[a-zäß]{0,20}", bytes())
+                .prop_map(|(request, index, content_len, len_proven, kind, file_name, data)| {
+                    let kind = KINDS[kind];
+                    LocalEvent::Chunk(LocalChunk {
+                        request,
+                        index,
+                        content_len,
+                        len_proven,
+                        kind,
+                        file_name,
+                        data,
+                    })
+                }),
+            (any::<u32>(), 0usize..4)
+                .prop_map(|(request, at)| LocalEvent::State { request, state: STATES[at] }),
+            (any::<u32>(), any::<u64>())
+                .prop_map(|(request, content_len)| LocalEvent::Complete { request, content_len }),
+            (any::<u32>(), 0usize..5)
+                .prop_map(|(request, at)| LocalEvent::Failed { request, reason: REASONS[at] }),
+            (any::<[u8; 32]>(), 0usize..6)
+                .prop_map(|(content, at)| LocalEvent::Published { content: Guid(content), code: CODES[at] }),
+            (any::<u64>(), any::<[u8; 32]>(), any::<u32>(), any::<u8>()).prop_map(
+                |(read, content, index, chunk_log2)| LocalEvent::Read {
+                    read,
+                    content: Guid(content),
+                    index,
+                    chunk_log2
+                }
+            ),
+            (any::<u32>(), any::<u32>(), any::<[u8; 32]>()).prop_map(|(request, sequence, from)| {
+                LocalEvent::Pong { request, sequence, from: Guid(from) }
+            }),
+            (any::<u32>(), "[a-z{}]{0,30}").prop_map(|(request, json)| LocalEvent::Status { request, json }),
+        ]
+    }
+
+    fn whole(mut head: Vec<u8>, tail: Bytes) -> Bytes {
+        head.extend_from_slice(&tail);
+        head.into()
+    }
+
+    proptest! {
+        #[test]
+        fn requests_round_trip(request in any_request()) {
+            let mut head = Vec::new();
+            let tail = request.encode_head(&mut head);
+            prop_assert_eq!(LocalRequest::decode(&whole(head, tail)), Ok(request));
+        }
+
+        #[test]
+        fn events_round_trip(event in any_event()) {
+            let mut head = Vec::new();
+            let tail = event.encode_head(&mut head);
+            prop_assert_eq!(LocalEvent::decode(&whole(head, tail)), Ok(event));
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(kind in 0u8..9, bytes in prop::collection::vec(any::<u8>(), 0..150)) {
+            let mut frame = vec![kind];
+            frame.extend_from_slice(&bytes);
+            let _ = LocalRequest::decode(&frame.clone().into());
+            let _ = LocalEvent::decode(&frame.into());
+        }
+    }
+}

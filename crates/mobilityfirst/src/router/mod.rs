@@ -1,0 +1,2 @@
+//! The router.
+pub mod store;

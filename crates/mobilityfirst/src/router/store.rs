@@ -1,0 +1,368 @@
+//! The in-network proxy's storage (seed `000_503ecb02b427ee24.txt` section 3.3).
+//!
+//! "Each (source GUID, destination GUID) pair is limited to have stored content up to a size S." Beyond the
+//! total, chunks of the least recently used flow make room. Storing, taking and evicting are O(1) (hash
+//! tables and linked lists); only the lifetime index is O(log n).
+
+use core::time::Duration;
+
+use hashlink::LinkedHashMap;
+use whimbrel_core::{Guid, KeyedMap, KeyedState, SeededRng, Time, TimerQueue, keyed_map};
+
+use crate::chunk::{Chunk, Flow};
+
+/// Names one stored chunk; never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoreId(u64);
+
+/// Limits of the storage.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreLimits {
+    /// Bytes of all stored chunks together.
+    pub total: u64,
+    /// Bytes of one flow's stored chunks: the seed's S.
+    pub per_flow: u64,
+    /// How long a chunk is kept that names no lifetime of its own, and the longest that one may name.
+    pub lifetime: Duration,
+}
+
+/// What storing a chunk led to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// It is held; these were evicted for it, oldest first.
+    Held(StoreId, Vec<Chunk>),
+    /// The same chunk of the same flow is held already; this copy is gone.
+    Duplicate,
+    /// Its flow may hold no more (or it is larger than the whole storage).
+    FlowFull(Chunk),
+}
+
+#[derive(Debug)]
+struct Entry {
+    chunk: Chunk,
+    part: Option<Part>,
+    stored_at: Time,
+}
+
+/// A chunk's identity within its flow: content and number.
+type Part = (Guid, u32);
+type IdList = LinkedHashMap<StoreId, (), KeyedState>;
+
+#[derive(Debug)]
+struct StoredFlow {
+    ids: IdList,
+    bytes: u64,
+}
+
+/// Chunks that wait for their destinations.
+#[derive(Debug)]
+pub struct ProxyStore {
+    limits: StoreLimits,
+    bytes: u64,
+    next_id: u64,
+    entries: KeyedMap<StoreId, Entry>,
+    parts: KeyedMap<(Flow, Part), StoreId>,
+    // Least recently used first.
+    flows: LinkedHashMap<Flow, StoredFlow, KeyedState>,
+    by_destination: KeyedMap<Guid, IdList>,
+    lifetimes: TimerQueue<StoreId>,
+    hasher: KeyedState,
+}
+
+impl ProxyStore {
+    /// An empty storage.
+    pub fn new(limits: StoreLimits, rng: &mut SeededRng) -> ProxyStore {
+        let hasher = KeyedState::new(rng);
+        ProxyStore {
+            limits,
+            bytes: 0,
+            next_id: 0,
+            entries: keyed_map(rng),
+            parts: keyed_map(rng),
+            flows: LinkedHashMap::with_hasher(hasher),
+            by_destination: keyed_map(rng),
+            lifetimes: TimerQueue::new(),
+            hasher,
+        }
+    }
+
+    /// Stores a chunk.
+    pub fn store(&mut self, now: Time, chunk: Chunk) -> Stored {
+        let flow = chunk.flow();
+        let size = chunk.size() as u64;
+        let part = chunk.data().map(|data| (data.content, data.index));
+        if part.is_some_and(|part| self.parts.contains_key(&(flow, part))) {
+            return Stored::Duplicate;
+        }
+        let in_flow = self.flows.get(&flow).map_or(0, |stored| stored.bytes);
+        if in_flow + size > self.limits.per_flow || size > self.limits.total {
+            return Stored::FlowFull(chunk);
+        }
+        let mut evicted = Vec::new();
+        while self.bytes + size > self.limits.total {
+            match self.evict_one() {
+                Some(chunk) => evicted.push(chunk),
+                None => break,
+            }
+        }
+        let id = StoreId(self.next_id);
+        self.next_id += 1;
+        self.insert(now, id, chunk, part);
+        Stored::Held(id, evicted)
+    }
+
+    fn insert(&mut self, now: Time, id: StoreId, chunk: Chunk, part: Option<Part>) {
+        let (flow, size) = (chunk.flow(), chunk.size() as u64);
+        let hasher = self.hasher;
+        let list = || LinkedHashMap::with_hasher(hasher);
+        let wanted = chunk.header.extensions.lifetime_ms.map(|ms| Duration::from_millis(ms.into()));
+        self.lifetimes
+            .set(id, now + wanted.map_or(self.limits.lifetime, |life| life.min(self.limits.lifetime)));
+        let stored = self.flows.entry(flow).or_insert_with(|| StoredFlow { ids: list(), bytes: 0 });
+        stored.ids.insert(id, ());
+        stored.bytes += size;
+        self.flows.to_back(&flow);
+        self.by_destination.entry(flow.destination).or_insert_with(list).insert(id, ());
+        if let Some(part) = part {
+            self.parts.insert((flow, part), id);
+        }
+        self.bytes += size;
+        self.entries.insert(id, Entry { chunk, part, stored_at: now });
+    }
+
+    /// "A chunk for the oldest flow is evicted to make room": the oldest chunk of the flow used longest ago.
+    fn evict_one(&mut self) -> Option<Chunk> {
+        let id = self.flows.front().and_then(|(_, flow)| flow.ids.front()).map(|(id, ())| *id)?;
+        self.remove(id)
+    }
+
+    /// Takes a chunk out; its flow counts as used now.
+    pub fn take(&mut self, id: StoreId) -> Option<Chunk> {
+        let chunk = self.remove(id)?;
+        self.flows.to_back(&chunk.flow());
+        Some(chunk)
+    }
+
+    fn remove(&mut self, id: StoreId) -> Option<Chunk> {
+        let entry = self.entries.remove(&id)?;
+        let (flow, size) = (entry.chunk.flow(), entry.chunk.size() as u64);
+        self.bytes -= size;
+        self.lifetimes.cancel(&id);
+        if let Some(part) = entry.part {
+            self.parts.remove(&(flow, part));
+        }
+        if let Some(stored) = self.flows.get_mut(&flow) {
+            stored.bytes -= size;
+            stored.ids.remove(&id);
+            if stored.ids.is_empty() {
+                self.flows.remove(&flow);
+            }
+        }
+        if let Some(ids) = self.by_destination.get_mut(&flow.destination) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_destination.remove(&flow.destination);
+            }
+        }
+        Some(entry.chunk)
+    }
+
+    /// Takes one chunk that has been stored for its whole lifetime.
+    pub fn take_expired(&mut self, now: Time) -> Option<Chunk> {
+        let (_, id) = self.lifetimes.pop_due(now)?;
+        self.remove(id)
+    }
+
+    /// When [`ProxyStore::take_expired`] next has something.
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.lifetimes.next().map(|(at, _)| at)
+    }
+
+    /// The oldest chunk for a destination.
+    pub fn oldest_for(&self, destination: &Guid) -> Option<StoreId> {
+        self.by_destination.get(destination)?.front().map(|(id, ())| *id)
+    }
+
+    /// The stored part of a flow's content, if it is here.
+    pub fn find(&self, flow: Flow, content: Guid, index: u32) -> Option<StoreId> {
+        self.parts.get(&(flow, (content, index))).copied()
+    }
+
+    /// A stored chunk and when it was stored.
+    pub fn get(&self, id: StoreId) -> Option<(&Chunk, Time)> {
+        self.entries.get(&id).map(|entry| (&entry.chunk, entry.stored_at))
+    }
+
+    /// True if nothing waits for `destination`.
+    pub fn has_none_for(&self, destination: &Guid) -> bool {
+        !self.by_destination.contains_key(destination)
+    }
+
+    /// Bytes stored for one flow.
+    pub fn flow_bytes(&self, flow: &Flow) -> u64 {
+        self.flows.get(flow).map_or(0, |stored| stored.bytes)
+    }
+
+    /// Bytes of all stored chunks.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many chunks are stored.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True if nothing is stored.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The limits it was made with.
+    pub fn limits(&self) -> &StoreLimits {
+        &self.limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{ContentKind, Data, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol};
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    fn part(source: u8, destination: u8, index: u32, size: usize) -> Chunk {
+        let (source, destination) = (Guid([source; 32]), Guid([destination; 32]));
+        let data = Data {
+            content: Guid([9; 32]),
+            index,
+            chunk_log2: 20,
+            content_len: 1 << 30,
+            kind: ContentKind::File,
+            reliability: Reliability::Nack,
+            file_name: String::new(),
+            proof: Bytes::new(),
+            payload: Bytes::from(vec![0; size]),
+        };
+        let header =
+            NetworkHeader::new(ServiceId::DELAY_TOLERANT, UpperProtocol::Transport, source, destination);
+        Chunk::of_transport(header, &Transport::Data(data))
+    }
+
+    fn store(total: u64, per_flow: u64) -> ProxyStore {
+        let limits = StoreLimits { total, per_flow, lifetime: Duration::from_secs(60) };
+        ProxyStore::new(limits, &mut SeededRng::new(1))
+    }
+
+    fn held(stored: Stored) -> StoreId {
+        match stored {
+            Stored::Held(id, evicted) if evicted.is_empty() => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_flow_holds_no_more_than_s_and_other_flows_are_left_alone() {
+        let mut store = store(10_000, 2_500);
+        let other = held(store.store(Time::ZERO, part(1, 2, 0, 1000)));
+        held(store.store(Time::ZERO, part(3, 4, 0, 1000)));
+        held(store.store(Time::ZERO, part(3, 4, 1, 1000)));
+        assert!(matches!(store.store(Time::ZERO, part(3, 4, 2, 1000)), Stored::FlowFull(_)));
+        assert!(store.get(other).is_some());
+    }
+
+    #[test]
+    fn a_chunk_for_the_least_recently_used_flow_is_evicted_to_make_room() {
+        let mut store = store(3_400, 3_400);
+        let first = held(store.store(Time::ZERO, part(1, 9, 0, 1000)));
+        let second = held(store.store(Time::ZERO, part(2, 9, 0, 1000)));
+        held(store.store(Time::ZERO, part(1, 9, 1, 1000)));
+        match store.store(Time::ZERO, part(3, 9, 0, 1000)) {
+            Stored::Held(_, evicted) => assert_eq!(evicted[0].header.source, Guid([2; 32])),
+            other => panic!("{other:?}"),
+        }
+        assert!(store.get(second).is_none());
+        assert!(store.get(first).is_some());
+    }
+
+    #[test]
+    fn the_same_chunk_is_stored_once() {
+        let mut store = store(10_000, 10_000);
+        held(store.store(Time::ZERO, part(1, 2, 5, 100)));
+        assert_eq!(store.store(Time::ZERO, part(1, 2, 5, 100)), Stored::Duplicate);
+        assert!(
+            store
+                .find(Flow { source: Guid([1; 32]), destination: Guid([2; 32]) }, Guid([9; 32]), 5)
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn a_chunk_goes_when_its_lifetime_ends() {
+        let mut store = store(10_000, 10_000);
+        let mut short = part(1, 2, 0, 100);
+        short.header.extensions.lifetime_ms = Some(1000);
+        held(store.store(Time::ZERO, short));
+        held(store.store(Time::ZERO, part(1, 2, 1, 100)));
+        assert!(store.take_expired(Time::from_millis(999)).is_none());
+        assert!(store.take_expired(Time::from_millis(1000)).is_some());
+        assert_eq!(store.next_expiry(), Some(Time::from_secs(60)));
+    }
+
+    proptest! {
+        /// Against a list that is searched from end to end.
+        #[test]
+        fn accounts_like_a_list(
+            steps in prop::collection::vec((0u8..3, 0u8..4, 0u8..3, 0u32..6, 1usize..500), 1..120),
+        ) {
+            let mut store = store(2_500, 1_500);
+            // Oldest use first: flow, then its chunks in order of arrival.
+            let mut model: Vec<(Flow, Vec<Chunk>)> = Vec::new();
+            for (step, source, destination, index, size) in steps {
+                let chunk = part(source, destination, index, size);
+                let flow = chunk.flow();
+                let bytes = |list: &[Chunk]| list.iter().map(Chunk::size).sum::<usize>();
+                let at = model.iter().position(|(known, _)| *known == flow);
+                if step < 2 {
+                    let stored = store.store(Time::ZERO, chunk.clone());
+                    let of_flow = at.map_or(&[][..], |at| &model[at].1);
+                    if of_flow.iter().any(|old| old.data().map(|d| d.index) == Some(index)) {
+                        prop_assert_eq!(stored, Stored::Duplicate);
+                        continue;
+                    }
+                    if bytes(of_flow) + chunk.size() > 1_500 {
+                        prop_assert_eq!(stored, Stored::FlowFull(chunk));
+                        continue;
+                    }
+                    let mut expected = Vec::new();
+                    while model.iter().map(|(_, list)| bytes(list)).sum::<usize>() + chunk.size() > 2_500 {
+                        expected.push(model[0].1.remove(0));
+                        model.retain(|(_, list)| !list.is_empty());
+                    }
+                    prop_assert!(matches!(&stored, Stored::Held(_, evicted) if *evicted == expected));
+                    let mut of_flow = model.iter().position(|(known, _)| *known == flow)
+                        .map_or(Vec::new(), |at| model.remove(at).1);
+                    of_flow.push(chunk);
+                    model.push((flow, of_flow));
+                } else {
+                    let id = store.find(flow, Guid([9; 32]), index);
+                    let taken = id.and_then(|id| store.take(id));
+                    let expected = at.and_then(|at| {
+                        let (_, list) = &mut model[at];
+                        let found = list.iter().position(|old| old.data().map(|d| d.index) == Some(index))?;
+                        Some(list.remove(found))
+                    });
+                    prop_assert_eq!(&taken, &expected);
+                    if taken.is_some() {
+                        let entry = model.remove(at.expect("the flow"));
+                        if !entry.1.is_empty() {
+                            model.push(entry);
+                        }
+                    }
+                }
+                prop_assert_eq!(store.bytes(), model.iter().map(|(_, list)| bytes(list)).sum::<usize>() as u64);
+                prop_assert_eq!(store.len(), model.iter().map(|(_, list)| list.len()).sum::<usize>());
+            }
+        }
+    }
+}

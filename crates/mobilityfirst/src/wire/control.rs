@@ -1,0 +1,172 @@
+//! Messages between a host and its access router.
+
+use bytes::Bytes;
+use whimbrel_core::Guid;
+
+use super::{Reader, WireError};
+
+/// Domain of the signature in [`Control::Attach`].
+pub const ATTACH_CONTEXT: &str = "whimbrel attach v1";
+const MAX_RECORD: usize = 4096;
+
+/// One message; always one hop ([`ServiceId::NEIGHBOUR`](super::ServiceId::NEIGHBOUR)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// From a router when a neighbour comes up: sign this if you want to attach a GUID here.
+    Challenge {
+        /// Fresh for every coming up of the hop.
+        nonce: [u8; 16],
+    },
+    /// From a host: bind the record's GUID to this router.
+    Attach {
+        /// The host's signed binding record, which names this router (`docs/protocols/gnrs.md`).
+        record: Bytes,
+        /// Over [`attach_statement`], by the record's key: proves that the holder of the key is on this
+        /// port now. The record alone is public, and anyone could replay it.
+        signature: [u8; 64],
+    },
+    /// From a host: pass this signed record on to the name service.
+    Register {
+        /// The signed record.
+        record: Bytes,
+    },
+    /// From a router: what became of a record.
+    Outcome {
+        /// The GUID that the record is about.
+        guid: Guid,
+        /// The record's version.
+        version: u64,
+        /// What became of it.
+        code: ControlCode,
+    },
+}
+
+/// What became of a record that a host sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ControlCode {
+    /// The name service has it.
+    Registered,
+    /// The router delivers to the host; the name service has not answered yet.
+    Attached,
+    /// Signature or form is wrong.
+    Invalid,
+    /// The name service has a newer one.
+    Stale,
+    /// The name service did not answer.
+    Unreachable,
+    /// The router or the name service has no room.
+    Full,
+}
+
+impl ControlCode {
+    const ALL: [ControlCode; 6] = [
+        ControlCode::Registered,
+        ControlCode::Attached,
+        ControlCode::Invalid,
+        ControlCode::Stale,
+        ControlCode::Unreachable,
+        ControlCode::Full,
+    ];
+}
+
+/// The bytes that a host signs to attach: router, challenge and version of its record.
+pub fn attach_statement(router: &Guid, nonce: &[u8; 16], version: u64) -> Vec<u8> {
+    let mut statement = Vec::with_capacity(56);
+    statement.extend_from_slice(router.as_bytes());
+    statement.extend_from_slice(nonce);
+    statement.extend_from_slice(&version.to_be_bytes());
+    statement
+}
+
+impl Control {
+    /// Appends the message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Control::Challenge { nonce } => {
+                out.push(0);
+                out.extend_from_slice(nonce);
+            }
+            Control::Attach { record, signature } => {
+                out.push(1);
+                out.extend_from_slice(signature);
+                out.extend_from_slice(record);
+            }
+            Control::Register { record } => {
+                out.push(2);
+                out.extend_from_slice(record);
+            }
+            Control::Outcome { guid, version, code } => {
+                out.push(3);
+                out.extend_from_slice(guid.as_bytes());
+                out.extend_from_slice(&version.to_be_bytes());
+                out.push(ControlCode::ALL.iter().position(|known| known == code).unwrap_or_default() as u8);
+            }
+        }
+    }
+
+    /// Reads a message, all of `payload`.
+    pub fn decode(payload: &Bytes) -> Result<Control, WireError> {
+        let mut reader = Reader(payload);
+        let record = |reader: Reader<'_>| {
+            if reader.0.len() > MAX_RECORD {
+                return Err(WireError::Invalid("record length"));
+            }
+            Ok(payload.slice(payload.len() - reader.0.len()..))
+        };
+        match reader.u8()? {
+            0 => {
+                let nonce = reader.take(16)?.try_into().map_err(|_| WireError::Truncated)?;
+                reader.finish()?;
+                Ok(Control::Challenge { nonce })
+            }
+            1 => {
+                let signature = reader.take(64)?.try_into().map_err(|_| WireError::Truncated)?;
+                Ok(Control::Attach { record: record(reader)?, signature })
+            }
+            2 => Ok(Control::Register { record: record(reader)? }),
+            3 => {
+                let (guid, version, code) = (reader.guid()?, reader.u64()?, reader.u8()?);
+                reader.finish()?;
+                let code =
+                    *ControlCode::ALL.get(usize::from(code)).ok_or(WireError::Invalid("outcome code"))?;
+                Ok(Control::Outcome { guid, version, code })
+            }
+            other => Err(WireError::MessageType(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::network::tests::any_guid;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_control() -> impl Strategy<Value = Control> {
+        let record = || prop::collection::vec(any::<u8>(), 0..200).prop_map(Bytes::from);
+        prop_oneof![
+            any::<[u8; 16]>().prop_map(|nonce| Control::Challenge { nonce }),
+            (record(), prop::collection::vec(any::<u8>(), 64)).prop_map(|(record, signature)| {
+                Control::Attach { record, signature: signature.try_into().expect("64 bytes") }
+            }),
+            record().prop_map(|record| Control::Register { record }),
+            (any_guid(), any::<u64>(), prop::sample::select(ControlCode::ALL.to_vec()))
+                .prop_map(|(guid, version, code)| Control::Outcome { guid, version, code }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_round_trips(message in any_control()) {
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            prop_assert_eq!(Control::decode(&bytes.into()), Ok(message));
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..150)) {
+            let _ = Control::decode(&bytes.into());
+        }
+    }
+}

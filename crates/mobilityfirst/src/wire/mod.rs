@@ -1,0 +1,102 @@
+//! What goes on the wire above Hop: headers, extensions and messages (`docs/protocols/mobilityfirst.md`).
+//!
+//! A chunk is one string of bytes: network header, extension chain, then the message of the upper protocol.
+//! Every decoder takes any bytes and answers with a value or a [`WireError`]; none panics, and none
+//! allocates more than the input is long.
+
+mod control;
+mod echo;
+mod network;
+mod ranges;
+mod transport;
+
+pub use control::{ATTACH_CONTEXT, Control, ControlCode, attach_statement};
+pub use echo::Echo;
+pub use network::{
+    Extensions, HOP_LIMIT, NETWORK_HEADER_LEN, NetworkHeader, ServiceId, UpperProtocol, VERSION,
+};
+pub use ranges::{ChunkRanges, MAX_RANGES};
+pub use transport::{
+    ContentKind, Data, DropReason, MAX_FILE_NAME, Notice, Reliability, Request, Transport, TransportKind,
+};
+
+use bytes::Buf;
+use whimbrel_core::Guid;
+
+/// Why bytes are not what they should be. Each one is a drop reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// Shorter than its own headers say.
+    #[error("truncated")]
+    Truncated,
+    /// Longer than its own headers say.
+    #[error("bytes after the end")]
+    Trailing,
+    /// A version of the network header that this program does not know.
+    #[error("unknown version {0}")]
+    Version(u8),
+    /// An upper protocol that this program does not know.
+    #[error("unknown upper protocol {0}")]
+    UpperProtocol(u8),
+    /// A message type that this program does not know.
+    #[error("unknown message type {0}")]
+    MessageType(u8),
+    /// An extension that must be understood and is not.
+    #[error("unknown critical extension {0:#06x}")]
+    CriticalExtension(u16),
+    /// A field whose value makes no sense.
+    #[error("invalid {0}")]
+    Invalid(&'static str),
+}
+
+/// Reads big-endian fields off the front of a slice.
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(crate) fn u8(&mut self) -> Result<u8, WireError> {
+        self.0.try_get_u8().map_err(|_| WireError::Truncated)
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, WireError> {
+        self.0.try_get_u16().map_err(|_| WireError::Truncated)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, WireError> {
+        self.0.try_get_u32().map_err(|_| WireError::Truncated)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, WireError> {
+        self.0.try_get_u64().map_err(|_| WireError::Truncated)
+    }
+
+    pub(crate) fn guid(&mut self) -> Result<Guid, WireError> {
+        Guid::from_slice(self.take(Guid::LEN)?).ok_or(WireError::Truncated)
+    }
+
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], WireError> {
+        let (head, tail) = self.0.split_at_checked(len).ok_or(WireError::Truncated)?;
+        self.0 = tail;
+        Ok(head)
+    }
+
+    /// A UTF-8 text behind its length in one byte.
+    pub(crate) fn short_text(&mut self) -> Result<String, WireError> {
+        let len = self.u8()?;
+        let bytes = self.take(usize::from(len))?;
+        core::str::from_utf8(bytes).map(str::to_owned).map_err(|_| WireError::Invalid("text"))
+    }
+
+    pub(crate) fn finish(self) -> Result<(), WireError> {
+        if self.0.is_empty() { Ok(()) } else { Err(WireError::Trailing) }
+    }
+}
+
+/// Writes a text behind its length in one byte, cut at a character boundary if it is over 255 bytes.
+pub(crate) fn put_short_text(out: &mut Vec<u8>, text: &str) {
+    let mut end = text.len().min(255);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    out.push(end as u8);
+    out.extend_from_slice(&text.as_bytes()[..end]);
+}

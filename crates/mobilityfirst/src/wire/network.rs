@@ -1,0 +1,277 @@
+//! The network header and its extension chain.
+
+use whimbrel_core::Guid;
+
+use super::{Reader, WireError};
+
+/// The version that this program writes and reads.
+pub const VERSION: u8 = 1;
+/// Size of the header before the extension chain, in bytes.
+pub const NETWORK_HEADER_LEN: usize = 140;
+/// Hop limit of a new chunk.
+pub const HOP_LIMIT: u8 = 32;
+/// Set in the type of an extension that a router must understand or drop the chunk.
+const CRITICAL: u16 = 0x8000;
+const EXTENSION_VIA: u16 = 0x8002;
+const EXTENSION_LIFETIME: u16 = 0x0003;
+
+/// The service identifier: what kind of delivery the sender asks for, as bit flags. The values up to
+/// 0x2000 are those of the Rutgers release (research notes `mobilityfirst.md` section 2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ServiceId(pub u16);
+
+impl ServiceId {
+    /// To the one host that the destination names.
+    pub const UNICAST: ServiceId = ServiceId(0);
+    /// The destination names a content; any holder of it may answer.
+    pub const CONTENT_REQUEST: ServiceId = ServiceId(0x0200);
+    /// Carries a part of a content.
+    pub const CONTENT_RESPONSE: ServiceId = ServiceId(0x0400);
+    /// Routers may store the chunk while its destination is away (the explicit delay-tolerant option).
+    pub const DELAY_TOLERANT: ServiceId = ServiceId(0x0008);
+    /// For the neighbour on the other end of the hop; never forwarded.
+    pub const NEIGHBOUR: ServiceId = ServiceId(0x0800);
+    const EXTENDED: u16 = 0x8000;
+
+    /// True if all flags of `other` are set.
+    pub const fn has(self, other: ServiceId) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets of flags.
+    pub const fn with(self, other: ServiceId) -> ServiceId {
+        ServiceId(self.0 | other.0)
+    }
+}
+
+/// What follows the network header and its extensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpperProtocol {
+    /// A [`Transport`](super::Transport) message.
+    Transport,
+    /// An [`Echo`](super::Echo) message.
+    Echo,
+    /// A [`Control`](super::Control) message between neighbours.
+    Control,
+}
+
+impl UpperProtocol {
+    const fn code(self) -> u8 {
+        match self {
+            UpperProtocol::Transport => 0,
+            UpperProtocol::Echo => 2,
+            UpperProtocol::Control => 3,
+        }
+    }
+
+    fn from_code(code: u8) -> Result<UpperProtocol, WireError> {
+        match code {
+            0 => Ok(UpperProtocol::Transport),
+            2 => Ok(UpperProtocol::Echo),
+            3 => Ok(UpperProtocol::Control),
+            other => Err(WireError::UpperProtocol(other)),
+        }
+    }
+}
+
+/// Optional parts of the network header.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Extensions {
+    /// The host behind the destination network address that serves the destination GUID: set when a
+    /// router binds a content request to one of the content's holders.
+    pub via: Option<Guid>,
+    /// How long routers may store the chunk, in milliseconds from its arrival at each of them.
+    pub lifetime_ms: Option<u32>,
+    /// Extensions that this program does not know and passes on: type and value.
+    unknown: Vec<(u16, Vec<u8>)>,
+}
+
+/// The header that routes a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkHeader {
+    /// How many more routers may forward the chunk.
+    pub hop_limit: u8,
+    /// What delivery is asked for.
+    pub service: ServiceId,
+    /// What the payload is.
+    pub upper: UpperProtocol,
+    /// Who sends.
+    pub source: Guid,
+    /// The router where the sender is attached ([`Guid::NONE`] if the sender does not know it).
+    pub source_address: Guid,
+    /// Who or what is meant.
+    pub destination: Guid,
+    /// The router where the destination is attached; [`Guid::NONE`] until a router has bound it.
+    pub destination_address: Guid,
+    /// Optional parts.
+    pub extensions: Extensions,
+}
+
+impl NetworkHeader {
+    /// A header of a new chunk that no router has bound yet.
+    pub fn new(service: ServiceId, upper: UpperProtocol, source: Guid, destination: Guid) -> NetworkHeader {
+        NetworkHeader {
+            hop_limit: HOP_LIMIT,
+            service,
+            upper,
+            source,
+            source_address: Guid::NONE,
+            destination,
+            destination_address: Guid::NONE,
+            extensions: Extensions::default(),
+        }
+    }
+
+    /// Appends the header and its extension chain for a payload of `payload_len` bytes.
+    pub fn encode(&self, payload_len: usize, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut chain = Vec::new();
+        let mut extend = |kind: u16, value: &[u8]| {
+            chain.extend_from_slice(&kind.to_be_bytes());
+            chain.extend_from_slice(&(value.len() as u16).to_be_bytes());
+            chain.extend_from_slice(value);
+        };
+        if let Some(via) = &self.extensions.via {
+            extend(EXTENSION_VIA, via.as_bytes());
+        }
+        if let Some(lifetime) = self.extensions.lifetime_ms {
+            extend(EXTENSION_LIFETIME, &lifetime.to_be_bytes());
+        }
+        for (kind, value) in &self.extensions.unknown {
+            extend(*kind, value);
+        }
+        let flag = if chain.is_empty() { 0 } else { ServiceId::EXTENDED };
+        out.push(VERSION);
+        out.push(self.hop_limit);
+        out.extend_from_slice(&(self.service.0 & !ServiceId::EXTENDED | flag).to_be_bytes());
+        out.push(self.upper.code());
+        out.push(0);
+        out.extend_from_slice(&((NETWORK_HEADER_LEN + chain.len()) as u16).to_be_bytes());
+        out.extend_from_slice(&(payload_len as u32).to_be_bytes());
+        for guid in [self.source, self.source_address, self.destination, self.destination_address] {
+            out.extend_from_slice(guid.as_bytes());
+        }
+        debug_assert_eq!(out.len() - start, NETWORK_HEADER_LEN);
+        out.extend_from_slice(&chain);
+    }
+
+    /// Decodes the header of a whole chunk and says where its payload starts.
+    pub fn decode(chunk: &[u8]) -> Result<(NetworkHeader, usize), WireError> {
+        let mut reader = Reader(chunk);
+        let version = reader.u8()?;
+        if version != VERSION {
+            return Err(WireError::Version(version));
+        }
+        let hop_limit = reader.u8()?;
+        let service = reader.u16()?;
+        let upper = UpperProtocol::from_code(reader.u8()?)?;
+        let _reserved = reader.u8()?;
+        let payload_offset = usize::from(reader.u16()?);
+        let payload_len = reader.u32()? as usize;
+        let source = reader.guid()?;
+        let source_address = reader.guid()?;
+        let destination = reader.guid()?;
+        let destination_address = reader.guid()?;
+        match chunk.len().checked_sub(payload_offset) {
+            Some(rest) if rest == payload_len => {}
+            Some(rest) if rest > payload_len => return Err(WireError::Trailing),
+            _ => return Err(WireError::Truncated),
+        }
+        let chain_len =
+            payload_offset.checked_sub(NETWORK_HEADER_LEN).ok_or(WireError::Invalid("payload offset"))?;
+        if (service & ServiceId::EXTENDED != 0) != (chain_len != 0) {
+            return Err(WireError::Invalid("extension flag"));
+        }
+        let extensions = Extensions::decode(reader.take(chain_len)?)?;
+        let header = NetworkHeader {
+            hop_limit,
+            service: ServiceId(service & !ServiceId::EXTENDED),
+            upper,
+            source,
+            source_address,
+            destination,
+            destination_address,
+            extensions,
+        };
+        Ok((header, payload_offset))
+    }
+}
+
+impl Extensions {
+    fn decode(chain: &[u8]) -> Result<Extensions, WireError> {
+        let mut extensions = Extensions::default();
+        let mut reader = Reader(chain);
+        while !reader.0.is_empty() {
+            let kind = reader.u16()?;
+            let len = usize::from(reader.u16()?);
+            let value = reader.take(len)?;
+            match kind {
+                EXTENSION_VIA => {
+                    extensions.via = Some(Guid::from_slice(value).ok_or(WireError::Invalid("via"))?);
+                }
+                EXTENSION_LIFETIME => {
+                    let bytes = value.try_into().map_err(|_| WireError::Invalid("lifetime"))?;
+                    extensions.lifetime_ms = Some(u32::from_be_bytes(bytes));
+                }
+                kind if kind & CRITICAL != 0 => return Err(WireError::CriticalExtension(kind)),
+                kind => extensions.unknown.push((kind, value.to_vec())),
+            }
+        }
+        Ok(extensions)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub(crate) fn any_guid() -> impl Strategy<Value = Guid> {
+        any::<[u8; 32]>().prop_map(Guid)
+    }
+
+    prop_compose! {
+        fn any_header()(
+            hop_limit: u8, service in 0u16..0x8000, upper in 0usize..3,
+            guids in prop::collection::vec(any_guid(), 4),
+            via in prop::option::of(any_guid()), lifetime_ms: Option<u32>,
+            unknown in prop::collection::vec((4u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
+        ) -> NetworkHeader {
+            NetworkHeader {
+                hop_limit, service: ServiceId(service),
+                upper: [UpperProtocol::Transport, UpperProtocol::Echo, UpperProtocol::Control][upper],
+                source: guids[0], source_address: guids[1], destination: guids[2], destination_address: guids[3],
+                extensions: Extensions { via, lifetime_ms, unknown },
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_header_round_trips(header in any_header(), payload in prop::collection::vec(any::<u8>(), 0..50)) {
+            let mut chunk = Vec::new();
+            header.encode(payload.len(), &mut chunk);
+            let offset = chunk.len();
+            chunk.extend_from_slice(&payload);
+            prop_assert_eq!(NetworkHeader::decode(&chunk), Ok((header, offset)));
+            prop_assert!(NetworkHeader::decode(&chunk[..chunk.len() - 1]).is_err());
+            chunk.push(0);
+            prop_assert_eq!(NetworkHeader::decode(&chunk), Err(WireError::Trailing));
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = NetworkHeader::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn an_unknown_critical_extension_is_refused() {
+        let mut header =
+            NetworkHeader::new(ServiceId::UNICAST, UpperProtocol::Echo, Guid([1; 32]), Guid([2; 32]));
+        header.extensions.unknown.push((0xffff, vec![]));
+        let mut chunk = Vec::new();
+        header.encode(0, &mut chunk);
+        assert_eq!(NetworkHeader::decode(&chunk), Err(WireError::CriticalExtension(0xffff)));
+    }
+}

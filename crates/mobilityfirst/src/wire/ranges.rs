@@ -1,0 +1,204 @@
+//! Sets of chunk numbers as they go on the wire: what is wanted, missing, stored or dropped.
+
+use core::ops::Range;
+
+use super::{Reader, WireError};
+
+/// At most so many ranges in one message: 2 KiB, so that a list of losses fits a small chunk.
+pub const MAX_RANGES: usize = 256;
+
+/// A set of chunk numbers, kept as sorted ranges that neither touch nor overlap.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ChunkRanges(Vec<Range<u32>>);
+
+impl ChunkRanges {
+    /// Every chunk number: what a requestor asks for before it knows the content's length.
+    pub fn all() -> ChunkRanges {
+        ChunkRanges(vec![0..u32::MAX])
+    }
+
+    /// True if it holds no number.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The ranges, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Range<u32>> + '_ {
+        self.0.iter().cloned()
+    }
+
+    /// How many numbers it holds.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|range| u64::from(range.end - range.start)).sum()
+    }
+
+    /// The smallest number in it.
+    pub fn first(&self) -> Option<u32> {
+        self.0.first().map(|range| range.start)
+    }
+
+    /// True if it holds `index`.
+    pub fn contains(&self, index: u32) -> bool {
+        let after = self.0.partition_point(|range| range.end <= index);
+        self.0.get(after).is_some_and(|range| range.contains(&index))
+    }
+
+    /// Adds one number.
+    pub fn insert(&mut self, index: u32) {
+        self.insert_range(index..index.saturating_add(1));
+    }
+
+    /// Adds all numbers of `range`.
+    pub fn insert_range(&mut self, range: Range<u32>) {
+        if range.is_empty() {
+            return;
+        }
+        let from = self.0.partition_point(|old| old.end < range.start);
+        let to = self.0.partition_point(|old| old.start <= range.end);
+        let start =
+            self.0.get(from).filter(|_| from < to).map_or(range.start, |old| old.start.min(range.start));
+        let end = self.0[from..to].last().map_or(range.end, |old| old.end.max(range.end));
+        self.0.splice(from..to, [start..end]);
+    }
+
+    /// Removes all numbers of `range`.
+    pub fn remove_range(&mut self, range: Range<u32>) {
+        if range.is_empty() {
+            return;
+        }
+        let from = self.0.partition_point(|old| old.end <= range.start);
+        let to = self.0.partition_point(|old| old.start < range.end);
+        let mut kept = Vec::new();
+        for old in &self.0[from..to] {
+            if old.start < range.start {
+                kept.push(old.start..range.start);
+            }
+            if old.end > range.end {
+                kept.push(range.end..old.end);
+            }
+        }
+        self.0.splice(from..to, kept);
+    }
+
+    /// Removes and returns the smallest number.
+    pub fn pop_first(&mut self) -> Option<u32> {
+        let first = self.first()?;
+        self.remove_range(first..first + 1);
+        Some(first)
+    }
+
+    /// Adds all numbers of `other`.
+    pub fn union(&mut self, other: &ChunkRanges) {
+        other.iter().for_each(|range| self.insert_range(range));
+    }
+
+    /// Removes all numbers of `other`.
+    pub fn subtract(&mut self, other: &ChunkRanges) {
+        other.iter().for_each(|range| self.remove_range(range));
+    }
+
+    /// The numbers that both hold.
+    pub fn intersection(&self, other: &ChunkRanges) -> ChunkRanges {
+        let mut both = self.clone();
+        let mut outside = self.clone();
+        outside.subtract(other);
+        both.subtract(&outside);
+        both
+    }
+
+    /// Appends it, at most the first [`MAX_RANGES`] ranges: the rest is said in a later message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let ranges = &self.0[..self.0.len().min(MAX_RANGES)];
+        out.extend_from_slice(&(ranges.len() as u16).to_be_bytes());
+        for range in ranges {
+            out.extend_from_slice(&range.start.to_be_bytes());
+            out.extend_from_slice(&range.end.to_be_bytes());
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<ChunkRanges, WireError> {
+        let count = usize::from(reader.u16()?);
+        if count > MAX_RANGES {
+            return Err(WireError::Invalid("number of ranges"));
+        }
+        let mut ranges = Vec::with_capacity(count);
+        let mut last_end = None;
+        for _ in 0..count {
+            let range = reader.u32()?..reader.u32()?;
+            if range.is_empty() || last_end.is_some_and(|end| range.start <= end) {
+                return Err(WireError::Invalid("order of ranges"));
+            }
+            last_end = Some(range.end);
+            ranges.push(range);
+        }
+        Ok(ChunkRanges(ranges))
+    }
+}
+
+impl FromIterator<u32> for ChunkRanges {
+    fn from_iter<I: IntoIterator<Item = u32>>(numbers: I) -> ChunkRanges {
+        let mut ranges = ChunkRanges::default();
+        numbers.into_iter().for_each(|index| ranges.insert(index));
+        ranges
+    }
+}
+
+impl From<Range<u32>> for ChunkRanges {
+    fn from(range: Range<u32>) -> ChunkRanges {
+        let mut ranges = ChunkRanges::default();
+        ranges.insert_range(range);
+        ranges
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    pub(crate) fn any_ranges() -> impl Strategy<Value = ChunkRanges> {
+        prop::collection::vec((0u32..60, 0u32..9), 0..12).prop_map(|list| {
+            let mut ranges = ChunkRanges::default();
+            list.into_iter().for_each(|(start, len)| ranges.insert_range(start..start + len));
+            ranges
+        })
+    }
+
+    fn set(ranges: &ChunkRanges) -> BTreeSet<u32> {
+        ranges.iter().flatten().collect()
+    }
+
+    proptest! {
+        /// Against a set of single numbers.
+        #[test]
+        fn behaves_like_a_set(a in any_ranges(), b in any_ranges(), index in 0u32..80) {
+            let (model_a, model_b) = (set(&a), set(&b));
+            let (mut union, mut difference) = (a.clone(), a.clone());
+            union.union(&b);
+            difference.subtract(&b);
+            prop_assert_eq!(set(&union), &model_a | &model_b);
+            prop_assert_eq!(set(&difference), &model_a - &model_b);
+            prop_assert_eq!(set(&a.intersection(&b)), &model_a & &model_b);
+            prop_assert_eq!(a.contains(index), model_a.contains(&index));
+            prop_assert_eq!(a.count(), model_a.len() as u64);
+            let mut popped = a.clone();
+            prop_assert_eq!(popped.pop_first(), model_a.first().copied());
+            for pair in union.0.windows(2) {
+                prop_assert!(pair[0].end < pair[1].start, "ranges touch: {:?}", union);
+            }
+        }
+
+        #[test]
+        fn round_trips(ranges in any_ranges()) {
+            let mut bytes = Vec::new();
+            ranges.encode(&mut bytes);
+            prop_assert_eq!(ChunkRanges::decode(&mut Reader(&bytes)), Ok(ranges));
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let _ = ChunkRanges::decode(&mut Reader(&bytes));
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! MFTP's messages (seed `000_503ecb02b427ee24.txt` sections 3.1 to 3.3).
+
+use bytes::{Buf, Bytes};
+use whimbrel_core::Guid;
+
+use super::{ChunkRanges, Reader, WireError, put_short_text};
+
+/// Longest file name that a sender offers, in bytes of UTF-8.
+pub const MAX_FILE_NAME: usize = 255;
+const FIXED_LEN: usize = 4;
+
+/// What the receiver of a content is asked to confirm (seed section 3.2.2: "don't care, NACK, ACK").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reliability {
+    /// The sender forgets what it has sent: for idempotent data.
+    DontCare,
+    /// The receiver speaks only of what has been missing for a conservatively long time.
+    #[default]
+    Nack,
+    /// The receiver confirms every chunk: for short and latency-sensitive exchanges.
+    Ack,
+}
+
+impl Reliability {
+    const fn code(self) -> u8 {
+        match self {
+            Reliability::DontCare => 0,
+            Reliability::Nack => 1,
+            Reliability::Ack => 2,
+        }
+    }
+
+    fn from_code(code: u8) -> Result<Reliability, WireError> {
+        match code {
+            0 => Ok(Reliability::DontCare),
+            1 => Ok(Reliability::Nack),
+            2 => Ok(Reliability::Ack),
+            _ => Err(WireError::Invalid("reliability")),
+        }
+    }
+}
+
+/// What a content is, as its holder says; the bytes prove it when they are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContentKind {
+    /// The bytes of one file.
+    File,
+    /// A list of files and their names (`docs/protocols/content.md`).
+    Folder,
+}
+
+/// The types of message, as the header names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum TransportKind {
+    /// A chunk of a content.
+    Data = 0,
+    /// Chunks that have arrived.
+    Ack = 1,
+    /// Chunks that are missing.
+    Nack = 2,
+    /// To a proxy: send what you hold.
+    Push = 3,
+    /// To a source: held for you.
+    Store = 4,
+    /// To a source: no longer on its way.
+    Drop = 5,
+    /// To whoever holds a content: send it.
+    Request = 6,
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A chunk of a content.
+    Data(Data),
+    /// "Send me this content", to whoever holds it.
+    Request(Request),
+    /// Chunks missing at the receiver, to the source that has sent the others.
+    Nack(Request),
+    /// Chunks that arrived, to the source.
+    Ack(Request),
+    /// From a source to the proxy that stores chunks: try them again now.
+    Push(Notice),
+    /// From a proxy to the source: these chunks are stored.
+    Store(Notice),
+    /// From a router to the source: these chunks are gone.
+    Drop(Notice, DropReason),
+}
+
+/// A chunk of a content, with all that is needed to verify it alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// The content's name: the BLAKE3 hash of its bytes.
+    pub content: Guid,
+    /// Which chunk, from 0. Sequence numbers are bound to the named content (seed section 3.1).
+    pub index: u32,
+    /// Chunk size as a power of two, in bytes.
+    pub chunk_log2: u8,
+    /// The content's length in bytes, as the sender says.
+    pub content_len: u64,
+    /// What the content is, as the sender says.
+    pub kind: ContentKind,
+    /// What the receiver is asked to confirm.
+    pub reliability: Reliability,
+    /// A file name for it, as the sender suggests; may be empty, is not to be trusted as a path.
+    pub file_name: String,
+    /// The chunk's proof (`docs/protocols/content.md`), encoded.
+    pub proof: Bytes,
+    /// The chunk's bytes.
+    pub payload: Bytes,
+}
+
+/// What is wanted, missing or received of a content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The content's name.
+    pub content: Guid,
+    /// Chunk size that the numbers count in, as a power of two.
+    pub chunk_log2: u8,
+    /// What the requestor will confirm.
+    pub reliability: Reliability,
+    /// The chunks meant.
+    pub chunks: ChunkRanges,
+}
+
+/// Chunks of one flow in the network, spoken of by a proxy or the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The content.
+    pub content: Guid,
+    /// The flow's source.
+    pub source: Guid,
+    /// The flow's destination.
+    pub destination: Guid,
+    /// The chunks meant.
+    pub chunks: ChunkRanges,
+    /// Bytes that the proxy now stores for the flow.
+    pub stored: u64,
+    /// Bytes that it may store for the flow (S).
+    pub limit: u64,
+}
+
+/// Why a router gave up a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DropReason {
+    /// Evicted from a proxy's storage to make room for another flow.
+    Evicted,
+    /// The flow already had all the storage that it may use.
+    FlowLimit,
+    /// Stored for as long as it may be.
+    Lifetime,
+    /// Forwarded too often: a routing loop.
+    HopLimit,
+    /// The name service knows nothing of the destination.
+    NoSuchName,
+    /// There is no way to the destination, and the chunk may not be stored.
+    Unreachable,
+    /// A chunk larger than a hop on its way carries.
+    TooLarge,
+    /// The host that was named as a holder does not serve this content.
+    NotServed,
+}
+
+impl DropReason {
+    const ALL: [DropReason; 8] = [
+        DropReason::Evicted,
+        DropReason::FlowLimit,
+        DropReason::Lifetime,
+        DropReason::HopLimit,
+        DropReason::NoSuchName,
+        DropReason::Unreachable,
+        DropReason::TooLarge,
+        DropReason::NotServed,
+    ];
+
+    fn code(self) -> u8 {
+        Self::ALL.iter().position(|reason| *reason == self).unwrap_or_default() as u8
+    }
+
+    fn from_code(code: u8) -> Result<DropReason, WireError> {
+        Self::ALL.get(usize::from(code)).copied().ok_or(WireError::Invalid("drop reason"))
+    }
+}
+
+impl Transport {
+    /// The type in the header.
+    pub fn kind(&self) -> TransportKind {
+        match self {
+            Transport::Data(_) => TransportKind::Data,
+            Transport::Ack(_) => TransportKind::Ack,
+            Transport::Nack(_) => TransportKind::Nack,
+            Transport::Push(_) => TransportKind::Push,
+            Transport::Store(_) => TransportKind::Store,
+            Transport::Drop(..) => TransportKind::Drop,
+            Transport::Request(_) => TransportKind::Request,
+        }
+    }
+
+    /// Appends the message without a data chunk's payload: that follows it uncopied.
+    pub fn encode_head(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.push(self.kind() as u8);
+        match self {
+            Transport::Data(data) => {
+                out.push(data.reliability.code());
+                out.extend_from_slice(&[0, 0]);
+                data.encode_fields(out);
+            }
+            Transport::Request(request) | Transport::Nack(request) | Transport::Ack(request) => {
+                out.push(request.reliability.code());
+                out.extend_from_slice(&[0, 0]);
+                request.encode_fields(out);
+            }
+            Transport::Push(notice) | Transport::Store(notice) => {
+                out.extend_from_slice(&[0, 0, 0]);
+                notice.encode_fields(out);
+            }
+            Transport::Drop(notice, reason) => {
+                out.push(reason.code());
+                out.extend_from_slice(&[0, 0]);
+                notice.encode_fields(out);
+            }
+        }
+        let header_len = (out.len() - start) as u16;
+        out[start + 2..start + 4].copy_from_slice(&header_len.to_be_bytes());
+    }
+
+    /// Reads a message; a data chunk's proof and payload share the memory of `payload`.
+    pub fn decode(payload: &Bytes) -> Result<Transport, WireError> {
+        let mut reader = Reader(payload);
+        let kind = reader.u8()?;
+        let detail = reader.u8()?;
+        let header_len = usize::from(reader.u16()?);
+        if header_len < FIXED_LEN || header_len > payload.len() {
+            return Err(WireError::Truncated);
+        }
+        let mut fields = payload.slice(FIXED_LEN..header_len);
+        if kind == TransportKind::Data as u8 {
+            let payload = payload.slice(header_len..);
+            return Data::decode_fields(&mut fields, Reliability::from_code(detail)?, payload)
+                .map(Transport::Data);
+        }
+        if payload.len() != header_len {
+            return Err(WireError::Trailing);
+        }
+        let mut reader = Reader(&fields);
+        let request =
+            |reader: &mut Reader<'_>| Request::decode_fields(reader, Reliability::from_code(detail)?);
+        let message = match kind {
+            1 => Transport::Ack(request(&mut reader)?),
+            2 => Transport::Nack(request(&mut reader)?),
+            3 => Transport::Push(Notice::decode_fields(&mut reader)?),
+            4 => Transport::Store(Notice::decode_fields(&mut reader)?),
+            5 => Transport::Drop(Notice::decode_fields(&mut reader)?, DropReason::from_code(detail)?),
+            6 => Transport::Request(request(&mut reader)?),
+            other => return Err(WireError::MessageType(other)),
+        };
+        reader.finish()?;
+        Ok(message)
+    }
+}
+
+impl Data {
+    fn encode_fields(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.content.as_bytes());
+        out.extend_from_slice(&self.index.to_be_bytes());
+        out.push(self.chunk_log2);
+        out.push(match self.kind {
+            ContentKind::File => 0,
+            ContentKind::Folder => 1,
+        });
+        out.extend_from_slice(&(self.proof.len() as u16).to_be_bytes());
+        out.extend_from_slice(&self.content_len.to_be_bytes());
+        put_short_text(out, &self.file_name);
+        out.extend_from_slice(&self.proof);
+    }
+
+    fn decode_fields(
+        fields: &mut Bytes,
+        reliability: Reliability,
+        payload: Bytes,
+    ) -> Result<Data, WireError> {
+        let mut reader = Reader(fields);
+        let content = reader.guid()?;
+        let index = reader.u32()?;
+        let chunk_log2 = checked_log2(reader.u8()?)?;
+        let kind = match reader.u8()? {
+            0 => ContentKind::File,
+            1 => ContentKind::Folder,
+            _ => return Err(WireError::Invalid("content kind")),
+        };
+        let proof_len = usize::from(reader.u16()?);
+        let content_len = reader.u64()?;
+        let file_name = reader.short_text()?;
+        if reader.0.len() != proof_len {
+            return Err(WireError::Invalid("proof length"));
+        }
+        fields.advance(fields.len() - proof_len);
+        let proof = fields.clone();
+        Ok(Data { content, index, chunk_log2, content_len, kind, reliability, file_name, proof, payload })
+    }
+}
+
+impl Request {
+    fn encode_fields(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.content.as_bytes());
+        out.extend_from_slice(&[self.chunk_log2, 0, 0, 0]);
+        self.chunks.encode(out);
+    }
+
+    fn decode_fields(reader: &mut Reader<'_>, reliability: Reliability) -> Result<Request, WireError> {
+        let content = reader.guid()?;
+        let chunk_log2 = checked_log2(reader.u8()?)?;
+        // Three octets for the window of end-to-end flow control (seed section 3.4.2); zero means none.
+        let _window = reader.take(3)?;
+        let chunks = ChunkRanges::decode(reader)?;
+        Ok(Request { content, chunk_log2, reliability, chunks })
+    }
+}
+
+impl Notice {
+    fn encode_fields(&self, out: &mut Vec<u8>) {
+        for guid in [self.content, self.source, self.destination] {
+            out.extend_from_slice(guid.as_bytes());
+        }
+        out.extend_from_slice(&self.stored.to_be_bytes());
+        out.extend_from_slice(&self.limit.to_be_bytes());
+        self.chunks.encode(out);
+    }
+
+    fn decode_fields(reader: &mut Reader<'_>) -> Result<Notice, WireError> {
+        Ok(Notice {
+            content: reader.guid()?,
+            source: reader.guid()?,
+            destination: reader.guid()?,
+            stored: reader.u64()?,
+            limit: reader.u64()?,
+            chunks: ChunkRanges::decode(reader)?,
+        })
+    }
+}
+
+/// Chunks are 64 KiB to 4 MiB; what is outside names no chunk size.
+fn checked_log2(log2: u8) -> Result<u8, WireError> {
+    if (16..=22).contains(&log2) { Ok(log2) } else { Err(WireError::Invalid("chunk size")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::network::tests::any_guid;
+    use super::super::ranges::tests::any_ranges;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_reliability() -> impl Strategy<Value = Reliability> {
+        prop::sample::select(vec![Reliability::DontCare, Reliability::Nack, Reliability::Ack])
+    }
+
+    prop_compose! {
+        fn any_request()(content in any_guid(), chunk_log2 in 16u8..=22, reliability in any_reliability(),
+                         chunks in any_ranges()) -> Request {
+            Request { content, chunk_log2, reliability, chunks }
+        }
+    }
+
+    prop_compose! {
+        fn any_notice()(guids in prop::collection::vec(any_guid(), 3), chunks in any_ranges(), stored: u64,
+                        limit: u64) -> Notice {
+            Notice { content: guids[0], source: guids[1], destination: guids[2], chunks, stored, limit }
+        }
+    }
+
+    prop_compose! {
+        fn any_data()(content in any_guid(), index: u32, chunk_log2 in 16u8..=22, content_len: u64,
+                      folder: bool, reliability in any_reliability(), file_name in "[a-zäß.]{0,40}",
+                      proof in prop::collection::vec(any::<u8>(), 0..100),
+                      payload in prop::collection::vec(any::<u8>(), 0..100)) -> Data {
+            let kind = if folder { ContentKind::Folder } else { ContentKind::File };
+            Data { content, index, chunk_log2, content_len, kind, reliability, file_name,
+                   proof: proof.into(), payload: payload.into() }
+        }
+    }
+
+    fn any_message() -> impl Strategy<Value = Transport> {
+        prop_oneof![
+            any_data().prop_map(Transport::Data),
+            any_request().prop_map(Transport::Request),
+            any_request().prop_map(Transport::Nack),
+            any_request().prop_map(Transport::Ack),
+            any_notice().prop_map(Transport::Push),
+            any_notice().prop_map(Transport::Store),
+            (any_notice(), prop::sample::select(DropReason::ALL.to_vec()))
+                .prop_map(|(notice, reason)| Transport::Drop(notice, reason)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_round_trips(message in any_message()) {
+            let mut bytes = Vec::new();
+            message.encode_head(&mut bytes);
+            if let Transport::Data(data) = &message {
+                bytes.extend_from_slice(&data.payload);
+            }
+            prop_assert_eq!(Transport::decode(&bytes.into()), Ok(message));
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(
+            kind in 0u8..8, detail in 0u8..9, bytes in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let _ = Transport::decode(&bytes.clone().into());
+            let mut framed = vec![kind, detail];
+            framed.extend_from_slice(&((bytes.len() + 4) as u16).to_be_bytes());
+            framed.extend_from_slice(&bytes);
+            let _ = Transport::decode(&framed.into());
+        }
+
+        #[test]
+        fn any_prefix_of_a_message_is_refused_or_shorter_data(message in any_message(), cut in 0usize..1000) {
+            let mut bytes = Vec::new();
+            message.encode_head(&mut bytes);
+            let cut = cut % bytes.len();
+            prop_assert!(Transport::decode(&Bytes::copy_from_slice(&bytes[..cut])).is_err());
+        }
+    }
+}
