@@ -1,4 +1,5 @@
 //! A download among honest providers, liars, failing disks and kills.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use proptest::prelude::*;
 use whimbrel_content::{Assembly, ChunkSize, ChunkTree, Offer, Proof, RecordError, Refusal, VerifyError};

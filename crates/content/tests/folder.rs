@@ -1,4 +1,5 @@
 //! Manifests: one encoding for each folder, and nothing else decodes.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
 use proptest::prelude::*;
 use whimbrel_content::{Entry, Folder, FolderError, PathError, RelativePath};

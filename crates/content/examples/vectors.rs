@@ -1,0 +1,88 @@
+//! Prints `docs/protocols/vectors/content.txt`: `cargo run -p whimbrel-content --example vectors`.
+#![allow(clippy::unwrap_used, reason = "what is computed here is right or the vectors are not to be had")]
+
+use whimbrel_content::{Assembly, ChunkSize, ChunkTree, Entry, Folder, Offer, RelativePath, proven_length};
+use whimbrel_core::Guid;
+
+const KIB: u64 = 1024;
+
+fn content(len: u64) -> Vec<u8> {
+    (0..len).map(|index| (index % 251) as u8).collect()
+}
+
+fn tree(len: u64) -> ChunkTree {
+    ChunkTree::from_reader(&content(len)[..], ChunkSize::MIN, &mut |_| {}).unwrap()
+}
+
+fn main() {
+    println!("# Test vectors of docs/protocols/content.md. One to a line: kind, then key=value.");
+    println!(
+        "# Content of length n is the bytes 0, 1, ... 250, 0, 1, ... up to n. Numbers are decimal, bytes hexadecimal."
+    );
+    println!("# Printed by: cargo run -p whimbrel-content --example vectors");
+    println!("# A content's name is its BLAKE3 hash, whatever the chunk size.");
+    for len in [0, 1, 1023, 1024, 1025, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, 192 * KIB, 1024 * KIB + 1] {
+        println!("name len={len} root={}", tree(len).root());
+    }
+    println!("# least and most are the lengths that the chunk, once verified, leaves possible.");
+    for (len, chunk, indices) in [
+        (1000, 64 * KIB, &[0][..]),
+        (64 * KIB + 1, 64 * KIB, &[0, 1]),
+        (5 * 64 * KIB, 64 * KIB, &[0, 3, 4]),
+        (7 * 64 * KIB - 9, 64 * KIB, &[0, 4, 5, 6]),
+        (7 * 64 * KIB - 9, 128 * KIB, &[0, 2, 3]),
+        (3 * 1024 * KIB + 77, 1024 * KIB, &[0, 2, 3]),
+    ] {
+        let size = ChunkSize::from_bytes(chunk).unwrap();
+        for &index in indices {
+            let mut proof = Vec::new();
+            tree(len).proof(index, size).unwrap().encode(&mut proof);
+            let (least, most) = proven_length(len, size, index).unwrap().into_inner();
+            println!(
+                "proof len={len} chunk={chunk} index={index} least={least} most={most} proof={}",
+                hex::encode(proof)
+            );
+        }
+    }
+    println!("# A folder of three files; name is the manifest's own.");
+    let entry = |path: &str, length, executable| Entry {
+        path: RelativePath::new(path).unwrap(),
+        length,
+        content: Guid(*blake3::hash(&content(length)).as_bytes()),
+        executable,
+    };
+    let files =
+        vec![entry("notes.txt", 1025, false), entry("bin/run", 1, true), entry("bin-old/é", 0, false)];
+    for files in [Vec::new(), files] {
+        let manifest = Folder::new(files).unwrap().encode();
+        println!("folder name={} manifest={}", blake3::hash(&manifest), hex::encode(manifest));
+    }
+    println!("# A provider's cache of the hashes of 192 KiB in groups of 64 KiB.");
+    println!("tree len={} record={}", 192 * KIB, hex::encode(tree(192 * KIB).encode()));
+    println!(
+        "# A download of 448 KiB less 9 bytes, limit 1 GiB, in chunks of 64 KiB: have is what is verified, delivered how much was read."
+    );
+    for (have, delivered) in [(&[][..], 0), (&[0, 1, 3], 70000), (&[0, 6], 0)] {
+        let assembly = assembly(7 * 64 * KIB - 9, have, delivered);
+        let have: Vec<String> = have.iter().map(u64::to_string).collect();
+        println!(
+            "download have={} delivered={delivered} record={}",
+            have.join(","),
+            hex::encode(assembly.encode())
+        );
+    }
+}
+
+fn assembly(len: u64, have: &[u64], delivered: u64) -> Assembly {
+    let (bytes, tree) = (content(len), tree(len));
+    let mut assembly = Assembly::new(tree.root(), 1 << 30);
+    for &index in have {
+        let range = ChunkSize::MIN.range(index, len).unwrap();
+        let data = &bytes[range.start as usize..range.end as usize];
+        let proof = tree.proof(index, ChunkSize::MIN).unwrap();
+        let offer = Offer { chunk_size: ChunkSize::MIN, index, claimed_len: len, data, proof: &proof };
+        assembly.commit(assembly.check(&offer).unwrap());
+    }
+    assembly.note_delivered(delivered);
+    assembly
+}

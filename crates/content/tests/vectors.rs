@@ -1,0 +1,128 @@
+//! The vectors of docs/protocols/vectors/content.txt, read as any other implementation would read them.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use std::collections::BTreeMap;
+
+use whimbrel_content::{Assembly, ChunkSize, ChunkTree, Folder, Offer, Proof, proven_length, verify_chunk};
+use whimbrel_core::Guid;
+
+const VECTORS: &str = include_str!("../../../docs/protocols/vectors/content.txt");
+
+struct Vector {
+    fields: BTreeMap<&'static str, &'static str>,
+}
+
+impl Vector {
+    fn text(&self, key: &str) -> &'static str {
+        self.fields.get(key).unwrap_or_else(|| panic!("no {key} in {:?}", self.fields))
+    }
+    fn number(&self, key: &str) -> u64 {
+        self.text(key).parse().unwrap()
+    }
+    fn bytes(&self, key: &str) -> Vec<u8> {
+        hex::decode(self.text(key)).unwrap()
+    }
+    fn guid(&self, key: &str) -> Guid {
+        self.text(key).parse().unwrap()
+    }
+}
+
+fn vectors(kind: &str) -> Vec<Vector> {
+    let lines = VECTORS.lines().filter(|line| !line.starts_with('#'));
+    let found: Vec<Vector> = lines
+        .filter_map(|line| line.strip_prefix(kind)?.strip_prefix(' '))
+        .map(|fields| Vector {
+            fields: fields.split(' ').map(|field| field.split_once('=').unwrap()).collect(),
+        })
+        .collect();
+    assert!(!found.is_empty(), "no vectors of kind {kind}");
+    found
+}
+
+fn content(len: u64) -> Vec<u8> {
+    (0..len).map(|index| (index % 251) as u8).collect()
+}
+
+fn tree(len: u64) -> ChunkTree {
+    ChunkTree::from_reader(&content(len)[..], ChunkSize::MIN, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn every_line_is_of_a_kind_that_is_tested() {
+    let kinds = ["name", "proof", "folder", "tree", "download"];
+    let tested: usize = kinds.iter().map(|kind| vectors(kind).len()).sum();
+    assert_eq!(tested, VECTORS.lines().filter(|line| !line.starts_with('#')).count());
+}
+
+#[test]
+fn names_are_as_published() {
+    for vector in vectors("name") {
+        assert_eq!(tree(vector.number("len")).root(), vector.guid("root"));
+    }
+}
+
+#[test]
+fn proofs_are_as_published_and_verify() {
+    for vector in vectors("proof") {
+        let (len, index) = (vector.number("len"), vector.number("index"));
+        let size = ChunkSize::from_bytes(vector.number("chunk")).unwrap();
+        let published = vector.bytes("proof");
+        let (proof, rest) = Proof::decode(&published).unwrap();
+        assert!(rest.is_empty());
+        assert_eq!(tree(len).proof(index, size), Ok(proof.clone()));
+        let range = size.range(index, len).unwrap();
+        let data = &content(len)[range.start as usize..range.end as usize];
+        let root = Guid(*blake3::hash(&content(len)).as_bytes());
+        assert_eq!(verify_chunk(root, len, size, index, data, &proof), Ok(()));
+        let bounds = vector.number("least")..=vector.number("most");
+        assert_eq!(proven_length(len, size, index), Some(bounds));
+    }
+}
+
+#[test]
+fn folders_are_as_published() {
+    let mut files = 0;
+    for vector in vectors("folder") {
+        let manifest = vector.bytes("manifest");
+        assert_eq!(Guid(*blake3::hash(&manifest).as_bytes()), vector.guid("name"));
+        let folder = Folder::decode(&manifest).unwrap();
+        assert_eq!(folder.encode(), manifest);
+        for entry in folder.entries() {
+            assert_eq!(tree(entry.length).root(), entry.content);
+            assert_eq!(entry.executable, entry.path.as_str() == "bin/run");
+            files += 1;
+        }
+    }
+    assert_eq!(files, 3);
+}
+
+#[test]
+fn tree_records_are_as_published() {
+    for vector in vectors("tree") {
+        let expected = tree(vector.number("len"));
+        assert_eq!(ChunkTree::decode(&vector.bytes("record")), Ok(expected.clone()));
+        assert_eq!(expected.encode(), vector.bytes("record"));
+    }
+}
+
+#[test]
+fn download_records_are_as_published() {
+    let len = 7 * 65536 - 9;
+    let (bytes, tree) = (content(len), tree(len));
+    for vector in vectors("download") {
+        let mut assembly = Assembly::new(tree.root(), 1 << 30);
+        for index in vector.text("have").split(',').filter_map(|index| index.parse().ok()) {
+            let range = ChunkSize::MIN.range(index, len).unwrap();
+            let data = &bytes[range.start as usize..range.end as usize];
+            let proof = tree.proof(index, ChunkSize::MIN).unwrap();
+            let offer = Offer { chunk_size: ChunkSize::MIN, index, claimed_len: len, data, proof: &proof };
+            assert!(assembly.commit(assembly.check(&offer).unwrap()));
+        }
+        assembly.note_delivered(vector.number("delivered"));
+        assert_eq!(assembly.encode(), vector.bytes("record"));
+        let resumed = Assembly::decode(&vector.bytes("record")).unwrap();
+        assert_eq!(resumed.verified(), assembly.verified());
+        assert_eq!(resumed.deliverable(), assembly.deliverable());
+        assert_eq!(resumed.expected_len(), assembly.expected_len());
+    }
+}
