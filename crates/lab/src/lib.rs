@@ -1,1 +1,40 @@
-//! To be written.
+//! The netns lab: hosts as network namespaces, and between them the simulator's link model in real time.
+//!
+//! The one invariant: **nothing of a lab has a name outside of the process that made it.** Namespaces, TUN
+//! devices and processes hang on file descriptors, so the kernel removes them however the process ends.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`privileges`] | what this process may do, and how it gets there without root |
+//! | [`namespace`] | [`Namespace`], one host: interfaces, sysctls, programs |
+//! | [`process`] | [`Process`], a program in a host |
+//! | [`tun`] | [`Tun`], the end of an emulated link |
+//! | [`emulator`] | [`Emulator`], which moves packets through `whimbrel_sim::link` in real time |
+//! | [`topology`] | [`TopologyBuilder`] and [`Topology`]; [`Fig7`], the seed's testbed |
+//! | [`probe`] | [`PingReport`], round-trip times |
+//! | [`transfer`] | [`TransferRecord`], what is measured of any transfer |
+//! | [`baseline`] | [`TcpBaseline`], the same file by the kernel's TCP |
+// The lab is a driver: it works in real time, with threads, sockets and sleeps.
+#![allow(clippy::disallowed_methods)]
+
+pub mod baseline;
+pub mod emulator;
+pub mod error;
+pub mod namespace;
+pub mod privileges;
+pub mod probe;
+pub mod process;
+pub mod topology;
+pub mod transfer;
+pub mod tun;
+
+pub use baseline::{CongestionControl, HttpClient, TcpBaseline, TcpTransfer};
+pub use emulator::{Direction, DirectionReport, EmulatedLink, Emulator, LinkReport, Scheduling};
+pub use error::LabError;
+pub use namespace::Namespace;
+pub use privileges::{Privileges, check_lab, ensure_privileges, lab_available};
+pub use probe::PingReport;
+pub use process::Process;
+pub use topology::{Fig7, Topology, TopologyBuilder};
+pub use transfer::{TransferMeter, TransferObserver, TransferRecord};
+pub use tun::Tun;

@@ -1,0 +1,94 @@
+//! What can go wrong while a lab is built or used.
+
+use std::io;
+use std::process::ExitStatus;
+
+/// Why the lab could not do what was asked. Every text says what to do where something can be done.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// This process may create neither network namespaces nor a user namespace to create them in.
+    #[error("this process may not create network namespaces ({source}); {advice}")]
+    NotPermitted {
+        /// The kernel's answer.
+        source: io::Error,
+        /// What a person can do about it.
+        advice: String,
+    },
+    /// A user namespace can only be entered while the process has one thread.
+    #[error(
+        "the lab needs a user namespace, which a process can only enter while it has one thread, \
+         but it has {threads}: call ensure_privileges before any thread is started, or run as root"
+    )]
+    AlreadyThreaded {
+        /// Threads of the process now.
+        threads: usize,
+    },
+    /// The TUN device that an emulated link is made of is missing or closed to this user.
+    #[error("emulated links need /dev/net/tun ({source}); {advice}")]
+    NoTun {
+        /// The kernel's answer.
+        source: io::Error,
+        /// What a person can do about it.
+        advice: &'static str,
+    },
+    /// A program that the lab calls is not installed.
+    #[error("the program '{program}' is not installed; it comes with the package '{package}'")]
+    MissingProgram {
+        /// The command.
+        program: String,
+        /// The Debian package that has it; the program's own name where it is not one that the lab knows.
+        package: String,
+    },
+    /// A program that the lab called failed.
+    #[error("'{command}' failed in host '{host}' ({status}): {stderr}")]
+    CommandFailed {
+        /// The command line.
+        command: String,
+        /// The namespace that it ran in.
+        host: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it wrote to its standard error.
+        stderr: String,
+    },
+    /// A system call failed.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was being done.
+        action: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The topology has no such host.
+    #[error("the topology has no host '{0}'")]
+    UnknownHost(String),
+    /// The topology has no such link, or the link does not touch the host asked about.
+    #[error("the topology has no link '{0}'{1}")]
+    UnknownLink(String, String),
+    /// The topology contradicts itself.
+    #[error("the topology cannot be built: {0}")]
+    BadTopology(String),
+    /// The thread that emulates the links has ended.
+    #[error("the link emulator has stopped: {0}")]
+    EmulatorStopped(String),
+}
+
+impl LabError {
+    pub(crate) fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
+        let action = action.into();
+        move |source| LabError::System { action, source }
+    }
+}
+
+/// The error of a program that could not be started, told apart from one that is not there at all.
+pub(crate) fn spawn_error(program: &str, source: io::Error) -> LabError {
+    if source.kind() != io::ErrorKind::NotFound {
+        return LabError::System { action: format!("start '{program}'"), source };
+    }
+    let package = match program {
+        "ip" | "tc" => "iproute2",
+        "cat" => "coreutils",
+        other => other,
+    };
+    LabError::MissingProgram { program: program.to_owned(), package: package.to_owned() }
+}

@@ -1,0 +1,163 @@
+//! A program running in a host of the lab.
+
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use crate::{LabError, Namespace};
+
+/// A program in a host. Dropping it kills its process group and waits for it; its host lives until then.
+#[derive(Debug)]
+pub struct Process {
+    program: String,
+    child: Child,
+    status: Option<ExitStatus>,
+    namespace: Namespace,
+}
+
+impl Process {
+    pub(crate) fn new(program: String, child: Child, namespace: Namespace) -> Process {
+        Process { program, child, status: None, namespace }
+    }
+
+    /// The process number as the lab sees it; the program itself sees another one.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The host that it runs in.
+    pub fn host(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// The program's standard input, if it was started with a pipe there; once.
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// The program's standard output, if it was started with a pipe there; once.
+    pub fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// The program's standard error, if it was started with a pipe there; once.
+    pub fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
+    }
+
+    /// How it ended, or `None` while it runs.
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>, LabError> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().map_err(self.failed("look after"))?;
+        }
+        Ok(self.status)
+    }
+
+    /// Waits until it ends.
+    pub fn wait(&mut self) -> Result<ExitStatus, LabError> {
+        match self.status {
+            Some(status) => Ok(status),
+            None => {
+                let status = self.child.wait().map_err(self.failed("wait for"))?;
+                self.status = Some(status);
+                Ok(status)
+            }
+        }
+    }
+
+    /// Waits until it ends, for at most `patience`; `None` if it still runs.
+    pub fn wait_for(&mut self, patience: Duration) -> Result<Option<ExitStatus>, LabError> {
+        if self.try_wait()?.is_none() {
+            let handle = pidfd_open(self.pid(), PidfdFlags::empty())
+                .map_err(|error| self.failed("watch")(error.into()))?;
+            wait_readable(&handle, Instant::now() + patience).map_err(self.failed("wait for"))?;
+        }
+        self.try_wait()
+    }
+
+    /// Sends a signal to its whole process group. Does nothing once it has ended.
+    pub fn signal(&mut self, signal: Signal) -> Result<(), LabError> {
+        if self.try_wait()?.is_some() {
+            return Ok(());
+        }
+        // The process is not reaped yet, so its number, which is also its group's, cannot be another's.
+        kill_process_group(self.pid(), signal).map_err(|error| self.failed("signal")(error.into()))
+    }
+
+    /// Ends it as `kill -9` does, and waits for it.
+    pub fn kill(&mut self) -> Result<ExitStatus, LabError> {
+        self.signal(Signal::KILL)?;
+        self.wait()
+    }
+
+    /// Asks it to end (SIGTERM), and ends it by force if it has not within `patience`.
+    pub fn terminate(&mut self, patience: Duration) -> Result<ExitStatus, LabError> {
+        self.signal(Signal::TERM)?;
+        match self.wait_for(patience)? {
+            Some(status) => Ok(status),
+            None => self.kill(),
+        }
+    }
+
+    /// Writes `input` (no more than a pipe holds), then collects everything until the program ends.
+    pub(crate) fn finish_with_input(mut self, input: &[u8]) -> io::Result<(ExitStatus, String, String)> {
+        if let Some(mut stdin) = self.take_stdin() {
+            // A program that does not read its input has closed the pipe; its status tells whether that was right.
+            match stdin.write_all(input) {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+                _ => {}
+            }
+        }
+        let (stdout, stderr) = (self.take_stdout(), self.take_stderr());
+        let stderr = std::thread::scope(|scope| {
+            let errors = scope.spawn(|| read_all(stderr));
+            let output = read_all(stdout);
+            let errors = errors.join().unwrap_or_else(|_| Err(io::Error::other("the reader panicked")));
+            Ok::<_, io::Error>((output?, errors?))
+        })?;
+        let status = self.child.wait()?;
+        self.status = Some(status);
+        Ok((status, stderr.0, stderr.1))
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    fn failed(&self, action: &str) -> impl FnOnce(io::Error) -> LabError + use<> {
+        LabError::system(format!("{action} '{}' in host '{}'", self.program, self.namespace.name()))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Err(error) = self.kill() {
+            tracing::warn!(program = self.program, %error, "a program of the lab could not be ended");
+        }
+    }
+}
+
+fn read_all(stream: Option<impl Read>) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    if let Some(mut stream) = stream {
+        stream.read_to_end(&mut bytes)?;
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Waits until `file` can be read (or has ended), or until `deadline`; false if the deadline came first.
+pub(crate) fn wait_readable(file: &impl AsFd, deadline: Instant) -> io::Result<bool> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+        match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
