@@ -1,0 +1,108 @@
+//! The rival: a file fetched over HTTP by the kernel's own TCP.
+//!
+//! Seed `000_503ecb02b427ee24.txt` section 5: "default version of TCP [...], TCP Cubic" at both ends, a receive
+//! buffer of 2 MB, and (section 5.2) "one HTTP GET request to retrieve one file".
+
+mod client;
+mod server;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+pub use client::HttpClient;
+pub use server::{HttpServer, SenderStats};
+
+use crate::{LabError, Namespace, TransferObserver, TransferRecord};
+
+/// A congestion control of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CongestionControl {
+    /// Linux's default, and the seed's.
+    #[default]
+    Cubic,
+    /// Model-based; takes no single loss as congestion.
+    Bbr,
+    /// The classic one.
+    Reno,
+}
+
+impl CongestionControl {
+    /// The kernel's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            CongestionControl::Cubic => "cubic",
+            CongestionControl::Bbr => "bbr",
+            CongestionControl::Reno => "reno",
+        }
+    }
+}
+
+/// How the baseline fetches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TcpBaseline {
+    /// Of the sender. Default cubic.
+    pub congestion: CongestionControl,
+    /// The client's receive buffer in bytes, fixed (no autotuning); the kernel offers a part of it as window.
+    /// Default 2 MB, as the seed.
+    pub receive_buffer: u32,
+    /// Who asks. Default: curl if it is installed.
+    pub client: HttpClient,
+    /// After this time the transfer is given up. Default 10 minutes.
+    pub patience: Duration,
+}
+
+impl Default for TcpBaseline {
+    fn default() -> TcpBaseline {
+        TcpBaseline {
+            congestion: CongestionControl::Cubic,
+            receive_buffer: 2_000_000,
+            client: HttpClient::default(),
+            patience: Duration::from_secs(600),
+        }
+    }
+}
+
+/// A finished fetch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TcpTransfer {
+    /// What the receiver saw; retransmissions are the sender's count.
+    pub record: TransferRecord,
+    /// BLAKE3 hash of what arrived, in hexadecimal: equal to the file's if it arrived intact.
+    pub blake3: String,
+    /// The client that fetched: "curl" or "built-in".
+    pub client: String,
+    /// The sender's view of the connection.
+    pub sender: SenderStats,
+}
+
+impl TcpBaseline {
+    /// Serves `file` at `address` of `server_host` and fetches it from `client_host`.
+    pub fn fetch(
+        &self,
+        server_host: &Namespace,
+        address: Ipv4Addr,
+        client_host: &Namespace,
+        file: &Path,
+        observer: &mut dyn TransferObserver,
+    ) -> Result<TcpTransfer, LabError> {
+        let buffer = self.receive_buffer;
+        client_host.set_sysctl("net.ipv4.tcp_rmem", &format!("4096 {buffer} {buffer}"))?;
+        // The sender must be able to keep the receiver's whole window in flight, and as much again unsent.
+        let send_buffer = u64::from(buffer).saturating_mul(2).max(4_194_304);
+        server_host.set_sysctl("net.ipv4.tcp_wmem", &format!("4096 65536 {send_buffer}"))?;
+
+        let server = HttpServer::start(server_host, SocketAddrV4::new(address, 0), file, self.congestion)?;
+        let deadline = Instant::now() + self.patience;
+        let fetched =
+            self.client.fetch(client_host, server.address(), server.length(), deadline, observer)?;
+        let sender = server.stop();
+        let mut record = fetched.record;
+        record.retransmitted_segments = Some(sender.retransmitted_segments);
+        record.retransmitted_bytes = Some(sender.retransmitted_bytes);
+        Ok(TcpTransfer { record, blake3: fetched.blake3, client: fetched.client, sender })
+    }
+}

@@ -1,0 +1,200 @@
+//! What is measured of one transfer, whatever carried it: kernel TCP or Whimbrel.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// How often a transfer's progress is sampled: fine enough for the 500 ms of the seed's Fig. 8(b).
+pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// One transfer as its receiver saw it. All durations are in seconds from the request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TransferRecord {
+    /// When the request was made, in milliseconds since the Unix epoch.
+    pub started_unix_ms: u64,
+    /// When the last byte arrived, or when the receiver gave up.
+    pub finished: f64,
+    /// Bytes that arrived, without any header.
+    pub bytes: u64,
+    /// Bytes that had arrived at each multiple of [`SAMPLE_INTERVAL`] from 0, and at `finished`.
+    pub samples: Vec<(f64, u64)>,
+    /// The longest time in which nothing arrived, the wait for the first byte included.
+    pub longest_stall: f64,
+    /// Segments (or packets of the protocol at hand) that were sent again; `None` if nobody counted.
+    pub retransmitted_segments: Option<u64>,
+    /// Bytes of these; `None` if nobody counted.
+    pub retransmitted_bytes: Option<u64>,
+    /// Whether everything arrived.
+    pub completed: bool,
+}
+
+impl TransferRecord {
+    /// Bits per second over the whole transfer; 0 if it took no time.
+    pub fn goodput(&self) -> f64 {
+        if self.finished > 0.0 { self.bytes as f64 * 8.0 / self.finished } else { 0.0 }
+    }
+
+    /// Bits per second in each interval of `width` seconds (at least one sample long), as (end, rate).
+    pub fn goodput_series(&self, width: f64) -> Vec<(f64, f64)> {
+        let mut series = Vec::new();
+        let mut from = (0.0, 0);
+        for (index, &(at, bytes)) in self.samples.iter().enumerate() {
+            let last = index + 1 == self.samples.len();
+            // Half a sample of tolerance, so that rounding never makes an interval one sample too long.
+            let full = at - from.0 >= width - SAMPLE_INTERVAL.as_secs_f64() / 2.0;
+            if (full || last) && at > from.0 {
+                series.push((at, (bytes - from.1) as f64 * 8.0 / (at - from.0)));
+                from = (at, bytes);
+            }
+        }
+        series
+    }
+}
+
+/// Told about a transfer while it runs, for schedules that begin with the request and for progress bars.
+pub trait TransferObserver {
+    /// The request is about to be made: the moment that every time of the record counts from.
+    fn started(&mut self, _at: Instant) {}
+
+    /// So many bytes have arrived by now.
+    fn progress(&mut self, _elapsed: Duration, _bytes: u64) {}
+}
+
+/// Watches nothing.
+impl TransferObserver for () {}
+
+/// Makes a [`TransferRecord`] from arrivals.
+#[derive(Clone, Debug)]
+pub struct TransferMeter {
+    started: Instant,
+    started_unix_ms: u64,
+    last_arrival: Duration,
+    longest_stall: Duration,
+    bytes: u64,
+    samples: Vec<(f64, u64)>,
+}
+
+impl TransferMeter {
+    /// Of a transfer whose request is made at `started`, which is about now.
+    pub fn new(started: Instant) -> TransferMeter {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        TransferMeter {
+            started,
+            started_unix_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
+            last_arrival: Duration::ZERO,
+            longest_stall: Duration::ZERO,
+            bytes: 0,
+            samples: Vec::new(),
+        }
+    }
+
+    /// `bytes` more arrived at `at`.
+    pub fn arrived(&mut self, at: Instant, bytes: u64) {
+        let elapsed = at.saturating_duration_since(self.started);
+        self.sample_before(elapsed);
+        self.end_stall(elapsed);
+        self.last_arrival = elapsed;
+        self.bytes += bytes;
+    }
+
+    /// Bytes that have arrived.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Time since the request.
+    pub fn elapsed(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started)
+    }
+
+    /// The record. A transfer that `completed` ended with its last byte; another one ends now, at `at`.
+    pub fn finish(mut self, at: Instant, completed: bool) -> TransferRecord {
+        let finished = if completed { self.last_arrival } else { self.elapsed(at) };
+        self.sample_before(finished);
+        self.end_stall(finished);
+        self.samples.push((finished.as_secs_f64(), self.bytes));
+        TransferRecord {
+            started_unix_ms: self.started_unix_ms,
+            finished: finished.as_secs_f64(),
+            bytes: self.bytes,
+            samples: self.samples,
+            longest_stall: self.longest_stall.as_secs_f64(),
+            retransmitted_segments: None,
+            retransmitted_bytes: None,
+            completed,
+        }
+    }
+
+    /// Takes the samples that are due before something happens at `elapsed`.
+    fn sample_before(&mut self, elapsed: Duration) {
+        loop {
+            let due = SAMPLE_INTERVAL * u32::try_from(self.samples.len()).unwrap_or(u32::MAX);
+            if due >= elapsed && !due.is_zero() || due > elapsed {
+                return;
+            }
+            self.samples.push((due.as_secs_f64(), self.bytes));
+        }
+    }
+
+    fn end_stall(&mut self, elapsed: Duration) {
+        self.longest_stall = self.longest_stall.max(elapsed.saturating_sub(self.last_arrival));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn record(arrivals: &[(u64, u64)], end: Option<u64>) -> TransferRecord {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut meter = TransferMeter::new(start);
+        arrivals.iter().for_each(|(ms, bytes)| meter.arrived(at(*ms), *bytes));
+        meter.finish(at(end.unwrap_or(0)), end.is_none())
+    }
+
+    #[test]
+    fn samples_say_what_had_arrived_by_then() {
+        let record = record(&[(50, 10), (150, 20), (420, 5)], None);
+        assert_eq!(record.samples, [(0.0, 0), (0.1, 10), (0.2, 30), (0.3, 30), (0.4, 30), (0.42, 35)]);
+        assert_eq!((record.bytes, record.finished, record.longest_stall), (35, 0.42, 0.27));
+        assert_eq!(record.goodput(), 35.0 * 8.0 / 0.42);
+    }
+
+    #[test]
+    fn giving_up_counts_as_a_stall_and_as_time() {
+        let record = record(&[(100, 1)], Some(1000));
+        assert!(!record.completed);
+        assert_eq!((record.finished, record.longest_stall), (1.0, 0.9));
+        assert_eq!(record.samples.len(), 11);
+    }
+
+    #[test]
+    fn a_series_covers_all_bytes_in_the_width_asked_for() {
+        let record = record(&[(50, 100), (450, 100), (750, 100)], None);
+        let series = record.goodput_series(0.5);
+        assert_eq!(series.len(), 2);
+        assert!((series[0].0 - 0.5).abs() < 1e-9 && (series[0].1 - 3200.0).abs() < 1e-6, "{series:?}");
+        assert!((series[1].0 - 0.75).abs() < 1e-9 && (series[1].1 - 3200.0).abs() < 1e-6, "{series:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn samples_never_go_back_and_end_with_everything(
+            gaps in prop::collection::vec((0u64..400, 0u64..1000), 0..50), left in prop::option::of(0u64..500),
+        ) {
+            let mut at = 0;
+            let arrivals: Vec<_> = gaps.iter().map(|(gap, bytes)| { at += gap; (at, *bytes) }).collect();
+            let record = record(&arrivals, left.map(|left| at + left));
+            prop_assert!(record.samples.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 <= pair[1].1));
+            prop_assert_eq!(record.samples.last().map(|last| last.1), Some(record.bytes));
+            prop_assert_eq!(record.bytes, arrivals.iter().map(|(_, bytes)| bytes).sum::<u64>());
+            // JSON numbers are read back to within one unit in the last place.
+            let text = serde_json::to_string(&record).unwrap();
+            let read: TransferRecord = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!((read.bytes, read.samples.len()), (record.bytes, record.samples.len()));
+            prop_assert!((read.finished - record.finished).abs() < 1e-9);
+        }
+    }
+}
