@@ -7,9 +7,12 @@
 
 pub mod identity;
 pub mod record;
+pub mod store;
+pub mod wire;
 
 pub use identity::{KeyFileError, KeyPair, PublicKey, Signature, SignatureError};
 pub use record::{
     Address, DecodeError, Kind, MAX_ADDRESSES, Record, RecordKey, RecordView, Statement, StatementError,
     VerifyError,
 };
+pub use store::{DiskStore, MemoryStore, Store, StoreError, StoreLimits};
