@@ -268,7 +268,11 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         }
     }
 
-    /// Brings transmissions up to `now`.
+    /// Brings transmissions up to `now` without taking an arrival; `dropped` as in [`Self::poll_reporting`].
+    pub fn catch_up(&mut self, now: Time, dropped: &mut impl FnMut(Time, DropReason, F)) {
+        self.advance(now, dropped);
+    }
+
     fn advance(&mut self, now: Time, dropped: &mut impl FnMut(Time, DropReason, F)) {
         while self.transmitting.as_ref().is_some_and(|transmission| transmission.end <= now) {
             let Some(transmission) = self.transmitting.take() else { return };

@@ -26,6 +26,7 @@ mod delivery_trace;
 mod direction;
 mod loss;
 mod outage;
+pub mod presets;
 mod spec;
 mod stats;
 

@@ -1,0 +1,197 @@
+//! Named links with numbers that somebody published, each with its source.
+//!
+//! All delays are **one-way**: where a source gives a round trip, half of it in each direction, and the preset says
+//! so. Both directions are independent: a half-duplex radio's contention between them is not modelled. Queues are
+//! what one round trip fills, as far as the source says nothing; sources seldom say.
+
+use core::time::Duration;
+
+use super::{LinkSpec, Loss, QueueLimit};
+
+/// Two directions of an access link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preset {
+    /// How a scenario names it.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub summary: &'static str,
+    /// Where the numbers come from, and which of them do.
+    pub source: &'static str,
+    /// From the subscriber or station to the network.
+    pub uplink: LinkSpec,
+    /// From the network to the subscriber or station.
+    pub downlink: LinkSpec,
+}
+
+/// Bytes at 54 Mbit/s that take as long as what 802.11g spends on each frame beyond the IP packet.
+///
+/// After J. Jun, P. Peddabachagari and M. Sichitiu, "Theoretical Maximum Throughput of IEEE 802.11 and its
+/// Applications", NCA 2003, with the ERP-OFDM times of IEEE 802.11g (no 802.11b stations near): DIFS 28 us, mean
+/// back-off 7.5 x 9 us, preamble and signal 20 us, data symbols with 36 bytes of MAC header, LLC and FCS and 22 bits of
+/// service and tail, signal extension 6 us, SIFS 10 us, ACK at 24 Mbit/s 28 us with its extension 6 us.
+/// A 1,500-byte packet then takes 28 + 67.5 + 20 + 228 + 6 + 10 + 34 = 393.5 us, of which 222.2 us are its own bits at
+/// 54 Mbit/s; the other 171.3 us are 1,156 bytes.
+pub const WIFI_80211G_OVERHEAD: u32 = 1156;
+
+/// All presets.
+pub fn presets() -> Vec<Preset> {
+    vec![wifi_80211g_54(), lossy_wifi(), lte(), umts(), geo_satellite(), leo_satellite(), adsl()]
+}
+
+/// The preset of that name.
+pub fn preset(name: &str) -> Option<Preset> {
+    presets().into_iter().find(|preset| preset.name == name)
+}
+
+fn millis(value: u64) -> Duration {
+    Duration::from_millis(value)
+}
+
+/// A link whose queue holds `queue_time` at its rate.
+fn access(bits_per_second: u64, one_way: Duration, queue_time: Duration) -> LinkSpec {
+    let bytes = (u128::from(bits_per_second) * queue_time.as_millis() / 8_000) as u64;
+    LinkSpec::new(bits_per_second, one_way).with_queue(QueueLimit::Bytes(bytes))
+}
+
+/// One direction of the air of an 802.11g cell with a single station at 54 Mbit/s.
+fn wifi_air() -> LinkSpec {
+    LinkSpec {
+        overhead: WIFI_80211G_OVERHEAD,
+        ..LinkSpec::new(54_000_000, Duration::from_micros(1)).with_queue(QueueLimit::Packets(1_000))
+    }
+}
+
+fn wifi_80211g_54() -> Preset {
+    Preset {
+        name: "wifi-80211g-54",
+        summary: "802.11g at 54 Mbit/s, one station: about 30 Mbit/s of 1,500-byte packets",
+        source: "IEEE 802.11g; Jun, Peddabachagari, Sichitiu, NCA 2003 (formula; see WIFI_80211G_OVERHEAD): fixed \
+                 air time per frame on top of 54 Mbit/s. Measured networks reach 20 to 27 Mbit/s. Queue: Linux's \
+                 default of 1,000 packets. One-way delay: 300 m of air",
+        uplink: wifi_air(),
+        downlink: wifi_air(),
+    }
+}
+
+fn lossy_wifi() -> Preset {
+    let lossy = wifi_air().with_loss(Loss::Independent(0.01));
+    Preset {
+        name: "lossy-wifi",
+        summary: "wifi-80211g-54 with 1 % loss left over after the radio's own retransmissions",
+        source: "as wifi-80211g-54; loss: seed 000 (MFTP, ICN 2015) section 5, methodology, which adds 1 % with netem",
+        uplink: lossy.clone(),
+        downlink: lossy,
+    }
+}
+
+fn lte() -> Preset {
+    Preset {
+        name: "lte",
+        summary: "4G at the median of a 2012 measurement",
+        source: "J. Huang et al., \"A Close Examination of Performance and Power Characteristics of 4G LTE \
+                 Networks\", MobiSys 2012, abstract: medians 13 Mbit/s down, 6 Mbit/s up. Round trip 55 ms, half \
+                 each way: Catchpoint, \"Network Latency: 4G\", Performance Calendar 2013 (median ping)",
+        uplink: access(6_000_000, Duration::from_micros(27_500), millis(250)),
+        downlink: access(13_000_000, Duration::from_micros(27_500), millis(250)),
+    }
+}
+
+fn umts() -> Preset {
+    Preset {
+        name: "3g",
+        summary: "3G as an operator promised it",
+        source: "Sprint's statement for its 3G network, quoted by P. Meenan, \"High Performance Mobile Web\", 2013, and \
+                 I. Grigorik, \"High Performance Browser Networking\", chapter 7: 600 kbit/s to 1.4 Mbit/s down, 350 \
+                 to 500 kbit/s up (the middles are taken), round trip 400 ms, half each way",
+        uplink: access(425_000, millis(200), millis(1_000)),
+        downlink: access(1_000_000, millis(200), millis(1_000)),
+    }
+}
+
+fn geo_satellite() -> Preset {
+    Preset {
+        name: "geo-satellite",
+        summary: "a geostationary satellite, one hop",
+        source: "RFC 2488 section 2: 239.6 to 279.0 ms one way for ground-satellite-ground (the middle is taken). \
+                 Rates: Viasat's median, 18.75 Mbit/s down and 2.96 Mbit/s up, Ookla Speedtest Q3 2021 (USA)",
+        uplink: access(2_960_000, millis(259), millis(520)),
+        downlink: access(18_750_000, millis(259), millis(520)),
+    }
+}
+
+fn leo_satellite() -> Preset {
+    Preset {
+        name: "leo-satellite",
+        summary: "a constellation in low orbit",
+        source: "Starlink's medians, Ookla Speedtest Q4 2021 (USA): 104.97 Mbit/s down, 12.04 Mbit/s up, latency 40 ms \
+                 round trip, half each way. Its losses at hand-over (IMC 2022, \"A browser-side view of Starlink \
+                 connectivity\": up to 50 % for moments) are left to the scenario's changes and outages",
+        uplink: access(12_040_000, millis(20), millis(40)),
+        downlink: access(104_970_000, millis(20), millis(40)),
+    }
+}
+
+fn adsl() -> Preset {
+    Preset {
+        name: "dsl",
+        summary: "ADSL at the rates that its standard demands at least",
+        source: "ITU-T G.992.1: 6.144 Mbit/s down and 640 kbit/s up. Round trip 43 ms, half each way: FCC, \
+                 \"Measuring Broadband America\", July 2012 (average of DSL services)",
+        uplink: access(640_000, Duration::from_micros(21_500), millis(500)),
+        downlink: access(6_144_000, Duration::from_micros(21_500), millis(250)),
+    }
+}
+
+/// The three links of seed 000's Fig. 7: server N1 - router N2 - access router N3 - client N4.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StudyMftp {
+    /// Between server and router, each direction: Gigabit Ethernet.
+    pub server_link: LinkSpec,
+    /// Between the routers, each direction: Gigabit Ethernet plus half of the emulated round trip.
+    pub router_link: LinkSpec,
+    /// From the access router to the client: 802.11g at 54 Mbit/s with the loss.
+    pub wifi_downlink: LinkSpec,
+    /// From the client to the access router: as the downlink.
+    pub wifi_uplink: LinkSpec,
+}
+
+/// `study-mftp`: the topology of seed 000 section 5 with an emulated round trip between the routers (10, 50 and 100 ms
+/// there) and a loss on the WiFi link (0 and 1 % there), in both directions. The seed does not give the delay of the
+/// wires (1 us here), the queues (1,000 packets, Linux's default then), nor whether the loss was in both directions.
+pub fn study_mftp(round_trip: Duration, loss: Loss) -> StudyMftp {
+    let wire = LinkSpec::new(1_000_000_000, Duration::from_micros(1));
+    let wifi = wifi_air().with_loss(loss);
+    StudyMftp {
+        server_link: wire.clone(),
+        router_link: LinkSpec { delay: wire.delay + round_trip / 2, ..wire },
+        wifi_downlink: wifi.clone(),
+        wifi_uplink: wifi,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_is_valid_named_once_and_says_its_source() {
+        let all = presets();
+        for preset in &all {
+            assert!(
+                preset.uplink.validate().is_ok() && preset.downlink.validate().is_ok(),
+                "{}",
+                preset.name
+            );
+            assert!(preset.source.len() > 40, "{}", preset.name);
+            assert_eq!(all.iter().filter(|other| other.name == preset.name).count(), 1);
+        }
+        assert!(preset("no-such-link").is_none());
+    }
+
+    #[test]
+    fn a_full_packet_takes_the_air_time_of_the_formula() {
+        let bits = (1500 + WIFI_80211G_OVERHEAD) * 8;
+        let micros = f64::from(bits) / 54.0;
+        assert!((micros - 393.5).abs() < 0.1, "{micros}");
+    }
+}

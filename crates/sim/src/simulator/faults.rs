@@ -1,0 +1,92 @@
+//! What a scenario does to a network: links that fail, nodes that crash.
+
+use whimbrel_core::{Machine, PortId};
+
+use super::run::encapsulated;
+use super::{Direction, LinkId, NodeId, Simulator, lane_index};
+use crate::link::{LinkSpec, LinkSpecError};
+
+impl<M: Machine> Simulator<M> {
+    /// Cuts a link in both directions: what is sent is lost, what propagates already arrives.
+    pub fn partition(&mut self, link: LinkId) {
+        for direction in Direction::BOTH {
+            self.set_direction_up(link, direction, false);
+        }
+    }
+
+    /// Undoes [`Self::partition`].
+    pub fn repair(&mut self, link: LinkId) {
+        for direction in Direction::BOTH {
+            self.set_direction_up(link, direction, true);
+        }
+    }
+
+    /// Cuts or repairs one direction of a link.
+    pub fn set_direction_up(&mut self, link: LinkId, direction: Direction, up: bool) {
+        let lane = lane_index(link, direction);
+        self.catch_up(lane);
+        self.lanes[lane].link.set_up(self.now, up);
+        self.schedule_lane(lane);
+    }
+
+    /// Holds back all that arrives over a link in both directions, in order, until [`Self::release`].
+    pub fn hold(&mut self, link: LinkId) {
+        for direction in Direction::BOTH {
+            let lane = lane_index(link, direction);
+            self.lanes[lane].link.hold();
+            self.schedule_lane(lane);
+        }
+    }
+
+    /// Undoes [`Self::hold`]; what was held back arrives now.
+    pub fn release(&mut self, link: LinkId) {
+        for direction in Direction::BOTH {
+            let lane = lane_index(link, direction);
+            self.lanes[lane].link.release();
+            self.schedule_lane(lane);
+        }
+    }
+
+    /// Changes what one direction of a link does from now on; the link's encapsulation stays on top of it.
+    pub fn set_link_spec(
+        &mut self,
+        link: LinkId,
+        direction: Direction,
+        spec: &LinkSpec,
+    ) -> Result<(), LinkSpecError> {
+        let lane = lane_index(link, direction);
+        let spec = encapsulated(spec, self.lanes[lane].encapsulation);
+        self.catch_up(lane);
+        self.lanes[lane].link.set_spec(self.now, &spec)?;
+        self.schedule_lane(lane);
+        Ok(())
+    }
+
+    /// Stops a node: its machine gets nothing more, and what arrives is lost. Nobody is told.
+    pub fn crash(&mut self, node: NodeId) {
+        let node = &mut self.nodes[node.index()];
+        node.running = false;
+        node.wake = None;
+    }
+
+    /// Starts a node again (or at once, if it runs) with a fresh machine, which is told of the ports that are
+    /// open; gives the old machine back.
+    pub fn restart(&mut self, node: NodeId, machine: M) -> M {
+        let restarted = &mut self.nodes[node.index()];
+        let old = core::mem::replace(&mut restarted.machine, machine);
+        restarted.running = true;
+        restarted.wake = None;
+        let open: Vec<PortId> =
+            restarted.ports.iter().copied().filter(|port| self.ports[port.0 as usize].open).collect();
+        for port in open {
+            self.announce(node, port);
+        }
+        self.drain(node);
+        old
+    }
+
+    /// Whether a node has not been crashed.
+    pub fn is_running(&self, node: NodeId) -> bool {
+        self.nodes[node.index()].running
+    }
+}

@@ -1,0 +1,296 @@
+//! Deterministic discrete events: machines on nodes, frames on links, virtual time.
+//!
+//! * **Order.** Events happen by time, and at the same time in the order in which they were scheduled. Nothing
+//!   depends on a hash order, an address or the clock, so that a scenario and a seed give the same run, byte for
+//!   byte; [`Simulator::trace_hash`] proves it.
+//! * **Rounds.** A node gets all frames that arrive at one moment over one link direction, or one call to
+//!   `handle_timeout`, or one call from the scenario ([`Simulator::with_node`]); then it is drained: frames, port
+//!   requests, events; then its deadline is read.
+//! * **Deadlines.** A node has one pending wake. `handle_timeout` is called when the deadline that the machine
+//!   states has come, never before.
+//! * **Ports.** [`PortId`]s are unique in a run. A link never blocks a port: what does not fit is dropped, as with
+//!   UDP. Machines are not told of partitions, outages or the crash of a neighbour, just as sockets are not.
+//! * **Events** of a machine go to the node's hook ([`Simulator::set_hook`]), or else to a queue
+//!   ([`Simulator::poll_event`]), which grows until it is polled.
+
+mod agenda;
+mod faults;
+mod run;
+mod topology;
+
+use std::collections::VecDeque;
+
+use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, SeededRng, Time};
+
+use crate::link::{LinkDirection, LinkSpecError, LinkStats};
+use crate::trace::{TraceHash, TraceKind, TraceRecord, TraceSink};
+use agenda::{Agenda, Task, Ticket};
+
+pub use topology::{Connection, Direction, DuplexLink, DuplexSpec, LinkId, NodeId, UDP_IPV4_HEADERS};
+
+type Hook<M> = Box<dyn FnMut(&mut Simulator<M>, NodeId, <M as Machine>::Event)>;
+type Action<M> = Box<dyn FnOnce(&mut Simulator<M>)>;
+
+/// A network of machines in virtual time. For machines of different types make `M` an enum, or use
+/// [`crate::AnyMachine`].
+pub struct Simulator<M: Machine> {
+    now: Time,
+    seed: u64,
+    nodes: Vec<Node<M>>,
+    ports: Vec<Port>,
+    lanes: Vec<Lane>,
+    agenda: Agenda,
+    actions: Vec<Option<Action<M>>>,
+    free_actions: Vec<u32>,
+    events: VecDeque<Occurrence<M::Event>>,
+    stats: SimulatorStats,
+    trace: Trace,
+    // Frames that are not in use, to be filled again.
+    spare_frames: Vec<Vec<u8>>,
+    transmit_buffer: Vec<u8>,
+}
+
+struct Node<M: Machine> {
+    name: String,
+    machine: M,
+    running: bool,
+    ports: Vec<PortId>,
+    wake: Option<Ticket>,
+    // How often it was woken at `now`, to catch a machine that never lets time go on.
+    wakes_now: u32,
+    woken_at: Time,
+    hook: Option<Hook<M>>,
+}
+
+struct Port {
+    node: NodeId,
+    // The lane that takes this port's frames; its other end is the peer.
+    lane: u32,
+    info: PortInfo,
+    open: bool,
+}
+
+/// One direction of a link: even numbers go from the first node to the second, the next one back.
+struct Lane {
+    link: LinkDirection<Vec<u8>>,
+    from: PortId,
+    to: PortId,
+    encapsulation: u32,
+    scheduled: Option<Ticket>,
+}
+
+/// What a machine told, when, and which node it was on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occurrence<E> {
+    /// When.
+    pub time: Time,
+    /// Whose machine.
+    pub node: NodeId,
+    /// What.
+    pub event: E,
+}
+
+/// Counters of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimulatorStats {
+    /// Entries of the agenda that were worked off: deliveries, wakes and scenario actions.
+    pub events: u64,
+    /// Frames that machines sent.
+    pub transmitted: u64,
+    /// Frames that machines got.
+    pub delivered: u64,
+    /// Frames that links dropped.
+    pub dropped_by_links: u64,
+    /// Frames larger than the port's MTU.
+    pub dropped_oversize: u64,
+    /// Frames to or from a closed port.
+    pub dropped_port_closed: u64,
+    /// Frames that arrived at a node that was not running.
+    pub dropped_node_down: u64,
+}
+
+#[derive(Default)]
+struct Trace {
+    hash: Option<TraceHash>,
+    sink: Option<Box<dyn TraceSink>>,
+}
+
+impl Trace {
+    fn record(&mut self, time: Time, node: NodeId, port: PortId, kind: TraceKind, frame: &[u8]) {
+        if self.hash.is_none() && self.sink.is_none() {
+            return;
+        }
+        let record = TraceRecord { time, node, port, kind, frame };
+        if let Some(hash) = &mut self.hash {
+            hash.record(&record);
+        }
+        if let Some(sink) = &mut self.sink {
+            sink.record(&record);
+        }
+    }
+}
+
+impl<M: Machine> Simulator<M> {
+    /// An empty network at time zero; all randomness of its links comes from `seed`.
+    pub fn new(seed: u64) -> Simulator<M> {
+        Simulator {
+            now: Time::ZERO,
+            seed,
+            nodes: Vec::new(),
+            ports: Vec::new(),
+            lanes: Vec::new(),
+            agenda: Agenda::default(),
+            actions: Vec::new(),
+            free_actions: Vec::new(),
+            events: VecDeque::new(),
+            stats: SimulatorStats::default(),
+            trace: Trace::default(),
+            spare_frames: Vec::new(),
+            transmit_buffer: Vec::new(),
+        }
+    }
+
+    /// Adds a node and reads its first deadline.
+    pub fn add_node(&mut self, name: &str, machine: M) -> NodeId {
+        let node = NodeId(self.nodes.len() as u32);
+        self.nodes.push(Node {
+            name: name.to_owned(),
+            machine,
+            running: true,
+            ports: Vec::new(),
+            wake: None,
+            wakes_now: 0,
+            woken_at: Time::ZERO,
+            hook: None,
+        });
+        self.drain(node);
+        node
+    }
+
+    /// Connects two nodes (or a node with itself) and tells both machines of their new ports.
+    pub fn connect(&mut self, a: NodeId, b: NodeId, link: &DuplexLink) -> Result<Connection, LinkSpecError> {
+        let number = (self.lanes.len() / 2) as u32;
+        let (port_a, port_b) = (PortId(self.ports.len() as u32), PortId(self.ports.len() as u32 + 1));
+        let ends = [(a, port_a, b, port_b, &link.a_label), (b, port_b, a, port_a, &link.b_label)];
+        let mut lanes = Vec::with_capacity(2);
+        for (spec, from, to, way) in
+            [(&link.a_to_b, port_a, port_b, "forth"), (&link.b_to_a, port_b, port_a, "back")]
+        {
+            let spec = run::encapsulated(spec, link.encapsulation);
+            let rng = SeededRng::stream(self.seed, &format!("link {number} {way}"));
+            lanes.push(Lane {
+                link: LinkDirection::new(&spec, rng)?,
+                from,
+                to,
+                encapsulation: link.encapsulation,
+                scheduled: None,
+            });
+        }
+        for (way, (node, port, peer_node, peer, label)) in ends.into_iter().enumerate() {
+            let peer_name = format!("{} {peer}", self.nodes[peer_node.index()].name);
+            let info = PortInfo { label: label.clone(), kind: link.kind, mtu: link.mtu, peer: peer_name };
+            self.ports.push(Port { node, lane: self.lanes.len() as u32 + way as u32, info, open: true });
+            self.nodes[node.index()].ports.push(port);
+        }
+        self.lanes.extend(lanes);
+        for (node, port, ..) in ends {
+            self.announce(node, port);
+        }
+        Ok(Connection { link: LinkId(number), a: port_a, b: port_b })
+    }
+
+    /// Calls into a node's machine, then drains it.
+    pub fn with_node<R>(&mut self, node: NodeId, call: impl FnOnce(&mut M, Time) -> R) -> R {
+        let result = call(&mut self.nodes[node.index()].machine, self.now);
+        self.drain(node);
+        result
+    }
+
+    /// A node's machine, to look at.
+    pub fn node(&self, node: NodeId) -> &M {
+        &self.nodes[node.index()].machine
+    }
+
+    /// The name that a node was added with.
+    pub fn node_name(&self, node: NodeId) -> &str {
+        &self.nodes[node.index()].name
+    }
+
+    /// The ports of a node, closed ones included, in the order in which they were made.
+    pub fn node_ports(&self, node: NodeId) -> &[PortId] {
+        &self.nodes[node.index()].ports
+    }
+
+    /// Every event of `node` from now on goes to `hook`, which may do with the simulation what it likes.
+    /// Events that occur while the hook itself runs go to the queue.
+    pub fn set_hook(
+        &mut self,
+        node: NodeId,
+        hook: impl FnMut(&mut Simulator<M>, NodeId, M::Event) + 'static,
+    ) {
+        self.nodes[node.index()].hook = Some(Box::new(hook));
+    }
+
+    /// The oldest event of a node without a hook.
+    pub fn poll_event(&mut self) -> Option<Occurrence<M::Event>> {
+        self.events.pop_front()
+    }
+
+    /// Does `action` at `at` (now, if that is past).
+    pub fn schedule(&mut self, at: Time, action: impl FnOnce(&mut Simulator<M>) + 'static) {
+        let slot = match self.free_actions.pop() {
+            Some(slot) => slot,
+            None => {
+                self.actions.push(None);
+                self.actions.len() as u32 - 1
+            }
+        };
+        self.actions[slot as usize] = Some(Box::new(action));
+        self.agenda.put(at.max(self.now), Task::Action(slot));
+    }
+
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The seed that this run was made with, to be printed when something fails.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Counters of the whole run.
+    pub fn stats(&self) -> &SimulatorStats {
+        &self.stats
+    }
+
+    /// Counters of one direction of a link.
+    pub fn link_stats(&self, link: LinkId, direction: Direction) -> &LinkStats {
+        self.lanes[lane_index(link, direction)].link.stats()
+    }
+
+    /// Hashes every record of the run from now on, for [`Self::trace_hash`].
+    pub fn enable_trace_hash(&mut self) {
+        self.trace.hash.get_or_insert_default();
+    }
+
+    /// The hash of all records since [`Self::enable_trace_hash`].
+    pub fn trace_hash(&self) -> Option<[u8; 32]> {
+        self.trace.hash.as_ref().map(TraceHash::value)
+    }
+
+    /// Gives every record of the run from now on to `sink`.
+    pub fn set_trace_sink(&mut self, sink: Option<Box<dyn TraceSink>>) {
+        self.trace.sink = sink;
+    }
+
+    fn announce(&mut self, node: NodeId, port: PortId) {
+        let info = self.ports[port.0 as usize].info.clone();
+        self.nodes[node.index()].machine.handle_port(self.now, port, PortEvent::Up(info));
+        self.drain(node);
+    }
+}
+
+fn lane_index(link: LinkId, direction: Direction) -> usize {
+    link.0 as usize * 2 + usize::from(direction == Direction::BToA)
+}

@@ -1,0 +1,286 @@
+//! The event loop.
+
+use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortRequest, Time};
+
+use super::agenda::Task;
+use super::{Node, NodeId, Occurrence, Simulator};
+use crate::link::LinkSpec;
+use crate::trace::TraceKind;
+
+/// As many frames as the kernel's segmentation offload takes in one call.
+const MAX_SEGMENTS: usize = 64;
+
+/// A machine that wants to be woken more often than this at one moment will never let time go on.
+const MAX_WAKES_AT_ONE_MOMENT: u32 = 100_000;
+
+/// Unused frames that are kept for reuse; beyond that they go back to the allocator.
+const MAX_SPARE_FRAMES: usize = 65_536;
+
+impl<M: Machine> Simulator<M> {
+    /// Does the next thing, at its time; false if there is nothing to do, ever.
+    ///
+    /// # Panics
+    /// If a machine asks without end to be woken at one and the same moment: a bug of that machine, which would
+    /// otherwise hang the run.
+    pub fn step(&mut self) -> bool {
+        self.step_until(Time::MAX)
+    }
+
+    /// Does all that happens up to `end`, inclusive; then it is `end`.
+    pub fn run_until(&mut self, end: Time) {
+        while self.step_until(end) {}
+        self.now = self.now.max(end);
+    }
+
+    /// Runs until nothing is left to do, or to `limit`: machines with periodic timers are never idle.
+    /// True if nothing was left to do.
+    pub fn run_until_idle(&mut self, limit: Time) -> bool {
+        self.run_until_condition(limit, |_| false);
+        self.discard_void_entries();
+        self.agenda.next_time().is_none()
+    }
+
+    /// Runs as long as `condition` holds, asked after each event, or to `limit`. True if the condition ended it.
+    pub fn run_while(&mut self, limit: Time, mut condition: impl FnMut(&Simulator<M>) -> bool) -> bool {
+        self.run_until_condition(limit, |simulator| !condition(simulator))
+    }
+
+    fn run_until_condition(&mut self, limit: Time, mut done: impl FnMut(&Simulator<M>) -> bool) -> bool {
+        loop {
+            if done(self) {
+                return true;
+            }
+            if !self.step_until(limit) {
+                return false;
+            }
+        }
+    }
+
+    /// Does the next thing if that is not after `end`; false if there is none.
+    fn step_until(&mut self, end: Time) -> bool {
+        self.discard_void_entries();
+        if self.agenda.next_time().is_none_or(|at| at > end) {
+            return false;
+        }
+        let Some(((at, _), task)) = self.agenda.take() else { return false };
+        self.now = self.now.max(at);
+        self.stats.events += 1;
+        self.perform(task);
+        true
+    }
+
+    /// Takes off what a later decision has replaced, so that the next entry is a true one.
+    fn discard_void_entries(&mut self) {
+        while let Some((ticket, task)) = self.agenda.peek() {
+            let valid = match task {
+                Task::Link(lane) => self.lanes[lane as usize].scheduled == Some(ticket),
+                Task::Wake(node) => self.nodes[node as usize].wake == Some(ticket),
+                Task::Action(_) => true,
+            };
+            if valid {
+                return;
+            }
+            self.agenda.take();
+        }
+    }
+
+    fn perform(&mut self, task: Task) {
+        match task {
+            Task::Link(lane) => self.deliver(lane as usize),
+            Task::Wake(node) => self.wake(NodeId(node)),
+            Task::Action(slot) => {
+                self.free_actions.push(slot);
+                if let Some(action) = self.actions[slot as usize].take() {
+                    action(self);
+                }
+            }
+        }
+    }
+
+    fn wake(&mut self, node: NodeId) {
+        let Node { machine, running, wake, wakes_now, woken_at, name, .. } = &mut self.nodes[node.index()];
+        *wake = None;
+        if !*running {
+            return;
+        }
+        if let Some(Deadline { at, reason }) = machine.poll_timeout()
+            && at <= self.now
+        {
+            *wakes_now = if *woken_at == self.now { *wakes_now + 1 } else { 0 };
+            *woken_at = self.now;
+            assert!(
+                *wakes_now < MAX_WAKES_AT_ONE_MOMENT,
+                "'{name}' asks at {} without end to be woken because of: {reason}",
+                self.now
+            );
+            machine.handle_timeout(self.now);
+        }
+        self.drain(node);
+    }
+
+    /// Hands over all that has arrived over one lane.
+    fn deliver(&mut self, lane_number: usize) {
+        let lane = &mut self.lanes[lane_number];
+        lane.scheduled = None;
+        let (from, to) = (lane.from, lane.to);
+        let (sender, sender_open) = (self.ports[from.0 as usize].node, self.ports[from.0 as usize].open);
+        let (node, open) = (self.ports[to.0 as usize].node, self.ports[to.0 as usize].open && sender_open);
+        let now = self.now;
+        let Node { machine, running, .. } = &mut self.nodes[node.index()];
+        let (trace, stats, spare) = (&mut self.trace, &mut self.stats, &mut self.spare_frames);
+        let mut got_any = false;
+        while let Some(frame) = lane.link.poll_reporting(now, &mut |at, reason, frame: Vec<u8>| {
+            stats.dropped_by_links += 1;
+            trace.record(at, sender, from, TraceKind::Drop(reason), &frame);
+            recycle(spare, frame);
+        }) {
+            let kind = match (open, *running) {
+                (false, _) => TraceKind::PortClosed,
+                (true, false) => TraceKind::NodeDown,
+                (true, true) => TraceKind::Deliver,
+            };
+            trace.record(now, node, to, kind, &frame);
+            match kind {
+                TraceKind::Deliver => {
+                    stats.delivered += 1;
+                    got_any = true;
+                    machine.handle_frame(now, to, &frame);
+                }
+                TraceKind::NodeDown => stats.dropped_node_down += 1,
+                _ => stats.dropped_port_closed += 1,
+            }
+            recycle(spare, frame);
+        }
+        self.schedule_lane(lane_number);
+        if got_any {
+            self.drain(node);
+        }
+    }
+
+    /// Takes all that a node has to give and reads its deadline.
+    pub(super) fn drain(&mut self, node: NodeId) {
+        if !self.nodes[node.index()].running {
+            return;
+        }
+        loop {
+            self.drain_frames(node);
+            let mut quiet = true;
+            while let Some(PortRequest::Close(port)) = self.nodes[node.index()].machine.poll_port_request() {
+                quiet = false;
+                self.close_port(node, port);
+            }
+            while let Some(event) = self.nodes[node.index()].machine.poll_event() {
+                quiet = false;
+                self.hand_event(node, event);
+            }
+            if quiet {
+                break;
+            }
+        }
+        self.schedule_wake(node);
+    }
+
+    fn drain_frames(&mut self, node: NodeId) {
+        let mut buffer = core::mem::take(&mut self.transmit_buffer);
+        loop {
+            buffer.clear();
+            let machine = &mut self.nodes[node.index()].machine;
+            let Some(transmit) = machine.poll_transmit(self.now, MAX_SEGMENTS, &mut buffer) else { break };
+            let written = buffer.get(buffer.len().saturating_sub(transmit.size)..).unwrap_or_default();
+            for frame in transmit.frames(written) {
+                self.send(node, transmit.port, frame);
+            }
+        }
+        self.transmit_buffer = buffer;
+    }
+
+    fn send(&mut self, node: NodeId, port: PortId, bytes: &[u8]) {
+        self.stats.transmitted += 1;
+        let now = self.now;
+        self.trace.record(now, node, port, TraceKind::Transmit, bytes);
+        let Some(from) = self.ports.get(port.0 as usize).filter(|from| from.open && from.node == node) else {
+            self.stats.dropped_port_closed += 1;
+            return self.trace.record(now, node, port, TraceKind::PortClosed, bytes);
+        };
+        if bytes.len() > from.info.mtu {
+            self.stats.dropped_oversize += 1;
+            return self.trace.record(now, node, port, TraceKind::Oversize, bytes);
+        }
+        let lane_number = from.lane as usize;
+        let mut frame = self.spare_frames.pop().unwrap_or_default();
+        frame.extend_from_slice(bytes);
+        let (trace, stats, spare) = (&mut self.trace, &mut self.stats, &mut self.spare_frames);
+        self.lanes[lane_number].link.enqueue_reporting(now, frame, &mut |at, reason, frame| {
+            stats.dropped_by_links += 1;
+            trace.record(at, node, port, TraceKind::Drop(reason), &frame);
+            recycle(spare, frame);
+        });
+        self.schedule_lane(lane_number);
+    }
+
+    /// Brings a lane's transmissions up to the present, so that what it drops is counted and traced.
+    pub(super) fn catch_up(&mut self, lane_number: usize) {
+        let lane = &mut self.lanes[lane_number];
+        let (port, node) = (lane.from, self.ports[lane.from.0 as usize].node);
+        let (trace, stats, spare) = (&mut self.trace, &mut self.stats, &mut self.spare_frames);
+        lane.link.catch_up(self.now, &mut |at, reason, frame| {
+            stats.dropped_by_links += 1;
+            trace.record(at, node, port, TraceKind::Drop(reason), &frame);
+            recycle(spare, frame);
+        });
+    }
+
+    /// Makes sure that a lane is looked at when it wants to be, and not much more often.
+    pub(super) fn schedule_lane(&mut self, lane_number: usize) {
+        let lane = &mut self.lanes[lane_number];
+        match (lane.link.next_time(), lane.scheduled) {
+            (Some(at), Some((scheduled, _))) if scheduled <= at => {}
+            (Some(at), _) => {
+                lane.scheduled = Some(self.agenda.put(at.max(self.now), Task::Link(lane_number as u32)));
+            }
+            (None, _) => lane.scheduled = None,
+        }
+    }
+
+    /// Makes sure that a node is woken when it wants to be. A wake that is set too early stays, and does nothing
+    /// but set the next one: deadlines that move away with every frame then cost nothing.
+    fn schedule_wake(&mut self, node: NodeId) {
+        let Node { machine, wake, .. } = &mut self.nodes[node.index()];
+        match (machine.poll_timeout(), *wake) {
+            (Some(deadline), Some((set, _))) if set <= deadline.at => {}
+            (Some(deadline), _) => {
+                *wake = Some(self.agenda.put(deadline.at.max(self.now), Task::Wake(node.0)));
+            }
+            (None, _) => *wake = None,
+        }
+    }
+
+    fn hand_event(&mut self, node: NodeId, event: M::Event) {
+        let Some(mut hook) = self.nodes[node.index()].hook.take() else {
+            self.events.push_back(Occurrence { time: self.now, node, event });
+            return;
+        };
+        hook(self, node, event);
+        // The hook may have set another one in its place.
+        self.nodes[node.index()].hook.get_or_insert(hook);
+    }
+
+    /// Closes a node's end of a link; frames from and to it are dropped from now on. The peer is not told.
+    pub fn close_port(&mut self, node: NodeId, port: PortId) {
+        if let Some(closed) = self.ports.get_mut(port.0 as usize).filter(|own| own.node == node && own.open) {
+            closed.open = false;
+            self.nodes[node.index()].machine.handle_port(self.now, port, PortEvent::Down);
+        }
+    }
+}
+
+pub(super) fn encapsulated(spec: &LinkSpec, encapsulation: u32) -> LinkSpec {
+    LinkSpec { overhead: spec.overhead.saturating_add(encapsulation), ..spec.clone() }
+}
+
+fn recycle(spare: &mut Vec<Vec<u8>>, mut frame: Vec<u8>) {
+    if spare.len() < MAX_SPARE_FRAMES {
+        frame.clear();
+        spare.push(frame);
+    }
+}

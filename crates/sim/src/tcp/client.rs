@@ -1,0 +1,230 @@
+//! The side that fetches and measures.
+
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use smoltcp::iface::SocketHandle;
+use smoltcp::socket::tcp;
+use smoltcp::wire::IpAddress;
+use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time, Transmit};
+
+use super::stack::Stack;
+use super::{GoodputMeter, SERVER_PORT, TcpConfig, content_byte};
+
+/// Room for a request line.
+const REQUEST_BUFFER: usize = 1024;
+
+/// The first port that connections come from (RFC 6335: dynamic ports).
+const FIRST_LOCAL_PORT: u16 = 49_152;
+
+/// Fetches bytes from a [`super::TcpServer`], any number of transfers at a time.
+pub struct TcpClient {
+    stack: Stack,
+    server: Ipv4Addr,
+    interval: Duration,
+    fetches: Vec<Fetch>,
+    active: Vec<Active>,
+    events: VecDeque<TcpEvent>,
+}
+
+/// One transfer of a client, numbered from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FetchId(pub usize);
+
+/// What a client tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpEvent {
+    /// All bytes have come.
+    Completed(FetchId),
+    /// The connection ended before, or could not be made.
+    Failed(FetchId),
+}
+
+/// How a transfer went, or goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// When it was asked for.
+    pub started: Time,
+    /// Bytes asked for.
+    pub length: u64,
+    /// When the last byte came.
+    pub completed: Option<Time>,
+    /// Whether the connection ended before.
+    pub failed: bool,
+    /// Bytes as they came, from `started` on.
+    pub goodput: GoodputMeter,
+    /// Bytes that were not what the server sends at that place: 0, or TCP is broken.
+    pub wrong_bytes: u64,
+}
+
+impl Fetch {
+    /// From the request to the last byte.
+    pub fn response_time(&self) -> Option<Duration> {
+        self.completed.map(|completed| completed.since(self.started))
+    }
+}
+
+struct Active {
+    id: FetchId,
+    handle: SocketHandle,
+    asked: bool,
+}
+
+impl TcpClient {
+    /// A client of the server at `server`; goodput is measured per `interval`.
+    pub fn new(config: TcpConfig, server: Ipv4Addr, interval: Duration) -> TcpClient {
+        TcpClient {
+            stack: Stack::new(config),
+            server,
+            interval,
+            fetches: Vec::new(),
+            active: Vec::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Begins to fetch `length` bytes over a connection of its own.
+    pub fn fetch(&mut self, now: Time, length: u64) -> FetchId {
+        let id = FetchId(self.fetches.len());
+        self.fetches.push(Fetch {
+            started: now,
+            length,
+            completed: None,
+            failed: false,
+            goodput: GoodputMeter::new(now, self.interval),
+            wrong_bytes: 0,
+        });
+        let mut socket = self.stack.socket(self.stack.config.receive_buffer, REQUEST_BUFFER);
+        let local_port = FIRST_LOCAL_PORT + (id.0 % usize::from(u16::MAX - FIRST_LOCAL_PORT)) as u16;
+        let server = (IpAddress::from(self.server), SERVER_PORT);
+        match socket.connect(self.stack.interface.context(), server, local_port) {
+            Ok(()) => {
+                let handle = self.stack.sockets.add(socket);
+                self.active.push(Active { id, handle, asked: false });
+            }
+            Err(_) => self.fail(id),
+        }
+        self.stack.touch();
+        id
+    }
+
+    /// How a transfer goes; `None` for an id of another client.
+    pub fn get(&self, id: FetchId) -> Option<&Fetch> {
+        self.fetches.get(id.0)
+    }
+
+    /// All transfers, in the order in which they were asked for.
+    pub fn fetches(&self) -> &[Fetch] {
+        &self.fetches
+    }
+
+    fn fail(&mut self, id: FetchId) {
+        self.fetches[id.0].failed = true;
+        self.events.push_back(TcpEvent::Failed(id));
+    }
+
+    fn round(&mut self, now: Time) {
+        if !self.stack.take_dirty() {
+            return;
+        }
+        self.stack.poll(now);
+        for active in &mut self.active {
+            let socket = self.stack.sockets.get_mut::<tcp::Socket>(active.handle);
+            let fetch = &mut self.fetches[active.id.0];
+            active.ask(socket, fetch.length);
+            take_bytes(socket, fetch, now);
+        }
+        self.settle(now);
+        // What has been read opens the window, and closes take effect.
+        self.stack.poll(now);
+        self.stack.read_deadline(now);
+    }
+
+    /// Tells of transfers that are over and lets their sockets go.
+    fn settle(&mut self, now: Time) {
+        let mut index = 0;
+        while let Some(Active { id, handle, .. }) = self.active.get(index) {
+            let (id, handle) = (*id, *handle);
+            let socket = self.stack.sockets.get_mut::<tcp::Socket>(handle);
+            let fetch = &mut self.fetches[id.0];
+            if fetch.completed.is_none() && !fetch.failed {
+                if fetch.goodput.total() >= fetch.length && socket.state() != tcp::State::SynSent {
+                    fetch.completed = Some(now);
+                    self.events.push_back(TcpEvent::Completed(id));
+                } else if !socket.may_recv() && !matches!(socket.state(), tcp::State::SynSent) {
+                    fetch.failed = true;
+                    self.events.push_back(TcpEvent::Failed(id));
+                }
+            }
+            match socket.state() {
+                tcp::State::CloseWait => socket.close(),
+                tcp::State::Closed | tcp::State::TimeWait => {
+                    self.stack.sockets.remove(handle);
+                    self.active.swap_remove(index);
+                    continue;
+                }
+                _ => {}
+            }
+            index += 1;
+        }
+    }
+}
+
+impl Active {
+    fn ask(&mut self, socket: &mut tcp::Socket<'_>, length: u64) {
+        if !self.asked && socket.can_send() {
+            // A request line is far below the size of the empty send buffer.
+            self.asked = socket.send_slice(format!("GET {length}\n").as_bytes()).is_ok();
+        }
+    }
+}
+
+fn take_bytes(socket: &mut tcp::Socket<'_>, fetch: &mut Fetch, now: Time) {
+    while socket.can_recv() {
+        let position = fetch.goodput.total();
+        let taken = socket.recv(|bytes| (bytes.len(), (bytes.len() as u64, wrong_bytes(bytes, position))));
+        let Ok((count, wrong)) = taken else { return };
+        fetch.goodput.record(now, count);
+        fetch.wrong_bytes += wrong;
+    }
+}
+
+fn wrong_bytes(bytes: &[u8], position: u64) -> u64 {
+    let mut expected = content_byte(position);
+    let mut wrong = 0;
+    for byte in bytes {
+        wrong += u64::from(*byte != expected);
+        expected = if expected == 250 { 0 } else { expected + 1 };
+    }
+    wrong
+}
+
+impl Machine for TcpClient {
+    type Event = TcpEvent;
+
+    fn handle_port(&mut self, _now: Time, port: PortId, event: PortEvent) {
+        self.stack.handle_port(port, &event);
+    }
+
+    fn handle_frame(&mut self, _now: Time, _port: PortId, frame: &[u8]) {
+        self.stack.handle_frame(frame);
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {
+        self.stack.touch();
+    }
+
+    fn poll_transmit(&mut self, now: Time, _max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        self.round(now);
+        self.stack.transmit(buffer)
+    }
+
+    fn poll_event(&mut self) -> Option<TcpEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.stack.deadline()
+    }
+}

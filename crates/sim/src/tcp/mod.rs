@@ -1,0 +1,89 @@
+//! TCP endpoints as machines: the simulated baseline. The TCP is smoltcp's; the frames are IPv4 packets
+//! ([`crate::DuplexLink::ip`]).
+//!
+//! A [`TcpServer`] sends as many bytes as a request asks for, a [`TcpClient`] fetches and measures, a [`Relay`] is a
+//! router between two links.
+//!
+//! # What this baseline lacks against the Linux kernel's TCP
+//! Figures drawn with it must say so; the netns lab measures the kernel's.
+//! * **No recovery from SACK.** The receiver reports blocks, the sender does not use them. Fast retransmit repeats
+//!   one segment on the third duplicate ACK and recovery ends with the first ACK of new data, so that a second loss
+//!   in the same window needs three more duplicate ACKs or a time-out. No RACK, no tail loss probe, no limited
+//!   transmit, no F-RTO, no proportional rate reduction.
+//! * **The retransmission time-out is at least 1 s** (RFC 6298; Linux: 200 ms), at most 60 s (Linux: 120 s), and
+//!   after it everything unacknowledged is sent again (go-back-N). After an outage the next attempt can be as far
+//!   away as the time-out has grown, as with Linux but from a larger start.
+//! * **The initial window is 2 KiB** (Linux: 10 segments), and slow start has no HyStart: it ends with a loss.
+//! * **Delayed ACKs** wait 10 ms (Linux: 40 ms and more, with quick ACKs at the start).
+//! * At most 32 holes in the receiver's buffer; what would make another is dropped.
+//! * No pacing, no segmentation offload, no path MTU discovery, no ECN.
+//! * Timers have a resolution of 1 us, round-trip times of 1 ms.
+//!
+//! Window scaling works (receive buffers to 1 GiB), Cubic follows RFC 9438 with fast convergence.
+
+mod client;
+mod device;
+mod goodput;
+mod relay;
+mod server;
+mod stack;
+
+pub use client::{Fetch, FetchId, TcpClient, TcpEvent};
+pub use goodput::GoodputMeter;
+pub use relay::Relay;
+pub use server::{ServerStats, TcpServer};
+
+use core::net::Ipv4Addr;
+
+/// Which algorithm keeps a sender from overloading the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// RFC 9438.
+    Cubic,
+    /// RFC 5681 with fast recovery.
+    Reno,
+    /// None: sends what the receiver's window allows.
+    None,
+}
+
+/// How an endpoint is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpConfig {
+    /// Its own address.
+    pub address: Ipv4Addr,
+    /// Largest payload of a segment in bytes; packets are 40 bytes larger. Seed 000 section 5.1: 1400.
+    pub segment_size: usize,
+    /// Receive buffer of a client's connection in bytes. Seed 000 section 5, methodology: 2 MB.
+    pub receive_buffer: usize,
+    /// Send buffer of a server's connection in bytes: the most that can be in flight.
+    pub send_buffer: usize,
+    /// Congestion control of the sender.
+    pub congestion: Congestion,
+    /// Most connections that a server has at a time; further ones are refused.
+    pub max_connections: usize,
+    /// Chooses initial sequence numbers.
+    pub seed: u64,
+}
+
+impl TcpConfig {
+    /// Seed 000's numbers, and a send buffer of 4 MB (the largest that Linux grows to by default).
+    pub fn new(address: Ipv4Addr) -> TcpConfig {
+        TcpConfig {
+            address,
+            segment_size: 1400,
+            receive_buffer: 2_000_000,
+            send_buffer: 4_000_000,
+            congestion: Congestion::Cubic,
+            max_connections: 64,
+            seed: 0,
+        }
+    }
+}
+
+/// The port that servers listen on.
+pub const SERVER_PORT: u16 = 80;
+
+/// The byte at `position` of everything that a server sends: a pattern whose length is prime, so that a shift shows.
+pub(crate) fn content_byte(position: u64) -> u8 {
+    (position % 251) as u8
+}

@@ -1,0 +1,74 @@
+//! A router with two links and no mind of its own.
+
+use std::collections::VecDeque;
+
+use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time, Transmit};
+
+/// Passes every frame from one of its first two ports to the other, at once. Its queues are those of the links.
+#[derive(Clone, Debug, Default)]
+pub struct Relay {
+    ports: Vec<PortId>,
+    passing: VecDeque<(PortId, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
+    dropped: u64,
+}
+
+/// Unused buffers that are kept.
+const MAX_SPARE: usize = 4096;
+
+impl Relay {
+    /// A relay that has no ports yet.
+    pub fn new() -> Relay {
+        Relay::default()
+    }
+
+    /// Frames that came while there was no second port.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+impl Machine for Relay {
+    type Event = core::convert::Infallible;
+
+    fn handle_port(&mut self, _now: Time, port: PortId, event: PortEvent) {
+        match event {
+            PortEvent::Up(_) => self.ports.push(port),
+            PortEvent::Down => self.ports.retain(|known| *known != port),
+            PortEvent::Mtu(_) | PortEvent::Blocked | PortEvent::Writable => {}
+        }
+    }
+
+    fn handle_frame(&mut self, _now: Time, port: PortId, frame: &[u8]) {
+        match self.ports.as_slice() {
+            [a, b, ..] if *a == port || *b == port => {
+                let other = if *a == port { *b } else { *a };
+                let mut copy = self.spare.pop().unwrap_or_default();
+                copy.extend_from_slice(frame);
+                self.passing.push_back((other, copy));
+            }
+            _ => self.dropped += 1,
+        }
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_transmit(&mut self, _now: Time, _max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        let (port, mut frame) = self.passing.pop_front()?;
+        buffer.extend_from_slice(&frame);
+        let size = frame.len();
+        if self.spare.len() < MAX_SPARE {
+            frame.clear();
+            self.spare.push(frame);
+        }
+        Some(Transmit { port, size, segment_size: None })
+    }
+
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        None
+    }
+}
