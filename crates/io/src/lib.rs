@@ -1,1 +1,47 @@
-//! To be written.
+//! The event loop that drives any [`whimbrel_core::Machine`] over real sockets (Linux).
+//!
+//! One thread reads a batch, runs the machine to completion and writes a batch: no await, no channel hop, no copy and
+//! no allocation per packet. The loop knows no protocol; it sees frames, ports, time and events.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`clock`] | [`Clock`]: monotonic time since the start of the process, and what Unix time that was |
+//! | [`event_loop`] | [`EventLoop`]: construction, rounds, graceful stop |
+//! | [`handle`] | [`LoopHandle`]: how other threads post work and stop the loop |
+//! | [`udp`] | UDP links: neighbours and callers; batches, offload, path MTU |
+//! | [`local`] | Unix stream sockets for programs on this machine: length-prefixed frames |
+//! | [`tun`] | [`TunDevice`]: IP packets to and from this machine's kernel |
+//! | [`counters`] | [`Snapshot`]: what was carried and dropped, by port and by reason |
+//! | [`error`] | [`IoError`]: what happened, to what, and what to do |
+//!
+//! Memory that peers can make the loop hold is bounded: a UDP link holds one transmit and `CallerLimits::max` ports; a
+//! local connection holds at most one frame being read (`LocalLimits::max_frame`) and `LocalLimits::max_unsent` bytes
+//! plus one transmit being written, and there are at most `max_connections` of them.
+#![deny(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "the driver owns the clock that machines must not read")]
+
+pub mod clock;
+pub mod counters;
+pub mod error;
+pub mod event_loop;
+pub mod handle;
+pub mod local;
+mod poller;
+mod rounds;
+mod side;
+mod signals;
+mod transport;
+pub mod tun;
+pub mod udp;
+
+pub use clock::Clock;
+pub use counters::{
+    Drops, LoopCounters, PortCounters, PortSnapshot, Snapshot, TransportCounters, TransportSnapshot,
+};
+pub use error::IoError;
+pub use event_loop::EventLoop;
+pub use handle::LoopHandle;
+pub use local::{LocalLimits, UnixListenerConfig};
+pub use transport::TransportId;
+pub use tun::TunDevice;
+pub use udp::{CallerLimits, Neighbour, UdpConfig, UdpLink};

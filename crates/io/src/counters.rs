@@ -1,0 +1,276 @@
+//! What is counted, and the snapshot in which it is shown.
+//!
+//! Frames are what machines see; one system call may carry many. All counters only ever grow.
+
+use serde::Serialize;
+
+/// Why frames to or from one port were dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Drops {
+    /// Larger than the port's MTU when handed to the driver.
+    pub too_large: u64,
+    /// Handed to the driver while the port was blocked and its buffer full.
+    pub blocked: u64,
+    /// The kernel found them too long for the path (EMSGSIZE); the MTU was lowered.
+    pub path_too_narrow: u64,
+    /// The peer's machine answered that nobody listens (ECONNREFUSED).
+    pub refused: u64,
+    /// No route, no such host, or the network is down (ENETUNREACH, EHOSTUNREACH, ENETDOWN, ...).
+    pub unreachable: u64,
+    /// A firewall on this machine forbids it (EPERM, EACCES).
+    pub not_permitted: u64,
+    /// The kernel had no buffer left (ENOBUFS, ENOMEM).
+    pub no_buffers: u64,
+    /// Any other error of the kernel.
+    pub other: u64,
+    /// Received, but empty.
+    pub empty: u64,
+}
+
+impl Drops {
+    /// All reasons together.
+    pub fn total(&self) -> u64 {
+        self.too_large
+            + self.blocked
+            + self.path_too_narrow
+            + self.refused
+            + self.unreachable
+            + self.not_permitted
+            + self.no_buffers
+            + self.other
+            + self.empty
+    }
+
+    pub(crate) fn count(&mut self, reason: DropReason, frames: u64) {
+        *match reason {
+            DropReason::TooLarge => &mut self.too_large,
+            DropReason::Blocked => &mut self.blocked,
+            DropReason::PathTooNarrow => &mut self.path_too_narrow,
+            DropReason::Refused => &mut self.refused,
+            DropReason::Unreachable => &mut self.unreachable,
+            DropReason::NotPermitted => &mut self.not_permitted,
+            DropReason::NoBuffers => &mut self.no_buffers,
+            DropReason::Other => &mut self.other,
+            DropReason::Empty => &mut self.empty,
+        } += frames;
+    }
+
+    fn add(&mut self, other: &Drops) {
+        self.too_large += other.too_large;
+        self.blocked += other.blocked;
+        self.path_too_narrow += other.path_too_narrow;
+        self.refused += other.refused;
+        self.unreachable += other.unreachable;
+        self.not_permitted += other.not_permitted;
+        self.no_buffers += other.no_buffers;
+        self.other += other.other;
+        self.empty += other.empty;
+    }
+}
+
+/// One of the reasons in [`Drops`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DropReason {
+    TooLarge,
+    Blocked,
+    PathTooNarrow,
+    Refused,
+    Unreachable,
+    NotPermitted,
+    NoBuffers,
+    Other,
+    Empty,
+}
+
+impl DropReason {
+    /// What a failed send or receive counts as.
+    pub(crate) fn of(error: &std::io::Error) -> DropReason {
+        use rustix::io::Errno;
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::MSGSIZE) => DropReason::PathTooNarrow,
+            Some(Errno::CONNREFUSED) => DropReason::Refused,
+            Some(
+                Errno::NETUNREACH
+                | Errno::HOSTUNREACH
+                | Errno::NETDOWN
+                | Errno::HOSTDOWN
+                | Errno::NODEV
+                | Errno::ADDRNOTAVAIL
+                | Errno::NONET,
+            ) => DropReason::Unreachable,
+            Some(Errno::PERM | Errno::ACCESS) => DropReason::NotPermitted,
+            Some(Errno::NOBUFS | Errno::NOMEM) => DropReason::NoBuffers,
+            _ => DropReason::Other,
+        }
+    }
+}
+
+/// What one port carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PortCounters {
+    /// Frames handed to the machine.
+    pub received_frames: u64,
+    /// Their bytes, without any header of the carrier.
+    pub received_bytes: u64,
+    /// Frames that the kernel took.
+    pub sent_frames: u64,
+    /// Their bytes, without any header of the carrier.
+    pub sent_bytes: u64,
+    /// How often the port became blocked.
+    pub blocked_times: u64,
+    /// Frames that got no further.
+    pub drops: Drops,
+}
+
+impl PortCounters {
+    pub(crate) fn add(&mut self, other: &PortCounters) {
+        self.received_frames += other.received_frames;
+        self.received_bytes += other.received_bytes;
+        self.sent_frames += other.sent_frames;
+        self.sent_bytes += other.sent_bytes;
+        self.blocked_times += other.blocked_times;
+        self.drops.add(&other.drops);
+    }
+}
+
+/// What one transport (a UDP socket, a Unix listener or connection, a TUN device) did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TransportCounters {
+    /// System calls that received (or accepted), successful or not.
+    pub receive_calls: u64,
+    /// System calls that sent, successful or not.
+    pub send_calls: u64,
+    /// Sends that the kernel could not take at once.
+    pub would_block: u64,
+    /// Errors while receiving, and errors that arrived as ICMP messages. None is fatal.
+    pub receive_errors: u64,
+    /// Times that segmentation offload failed and frames were sent one by one instead.
+    pub offload_failures: u64,
+    /// Datagrams from an address that is no neighbour, where nobody listens for callers.
+    pub strangers: u64,
+    /// Callers (UDP) or connections (Unix) that got a port.
+    pub accepted: u64,
+    /// Callers closed because nothing came from them for the idle time.
+    pub expired: u64,
+    /// Callers closed to make room for new ones.
+    pub evicted: u64,
+    /// Callers or connections refused because the table was full.
+    pub refused: u64,
+    /// Connections closed because a length prefix was beyond the limit.
+    pub oversize_closed: u64,
+    /// Connections closed because the machine wrote on although the port was blocked, beyond the bound.
+    pub overflow_closed: u64,
+    /// Connections that ended in the middle of a frame.
+    pub truncated: u64,
+}
+
+impl TransportCounters {
+    pub(crate) fn add(&mut self, other: &TransportCounters) {
+        self.receive_calls += other.receive_calls;
+        self.send_calls += other.send_calls;
+        self.would_block += other.would_block;
+        self.receive_errors += other.receive_errors;
+        self.offload_failures += other.offload_failures;
+        self.strangers += other.strangers;
+        self.accepted += other.accepted;
+        self.expired += other.expired;
+        self.evicted += other.evicted;
+        self.refused += other.refused;
+        self.oversize_closed += other.oversize_closed;
+        self.overflow_closed += other.overflow_closed;
+        self.truncated += other.truncated;
+    }
+}
+
+/// What the loop itself did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LoopCounters {
+    /// Rounds: wait, read, drain, write.
+    pub rounds: u64,
+    /// System calls of waiting (`epoll_pwait`, and `ppoll` before a timed sleep).
+    pub wait_calls: u64,
+    /// Other system calls of the loop itself: interest changes and wake-ups.
+    pub control_calls: u64,
+    /// Deadlines handed to the machine.
+    pub timeouts: u64,
+    /// Deadlines that the machine left standing after they were handed to it; each costs a millisecond's pause.
+    pub stalled_deadlines: u64,
+    /// Transmits taken from the machine.
+    pub transmits: u64,
+    /// Transmits to a port that is gone.
+    pub transmits_to_nowhere: u64,
+    /// Events handed to the program.
+    pub events: u64,
+    /// Tasks posted by other threads and run.
+    pub posted: u64,
+}
+
+/// One port in a [`Snapshot`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PortSnapshot {
+    /// [`whimbrel_core::PortId`].
+    pub port: u32,
+    /// Name of the link, listener or socket.
+    pub label: String,
+    /// `neighbour`, `caller` or `local`.
+    pub kind: &'static str,
+    /// The other end.
+    pub peer: String,
+    /// Largest frame, bytes.
+    pub mtu: usize,
+    /// Whether it is blocked now.
+    pub blocked: bool,
+    /// What it carried.
+    pub counters: PortCounters,
+}
+
+/// One transport in a [`Snapshot`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TransportSnapshot {
+    /// Name of the link, listener or socket.
+    pub label: String,
+    /// `udp`, `unix-listener`, `unix` or `tun`.
+    pub kind: &'static str,
+    /// Local address, path or device.
+    pub local: String,
+    /// Bytes of receive and send buffer that the kernel granted; zero where it does not apply.
+    pub kernel_buffers: (usize, usize),
+    /// What it did.
+    pub counters: TransportCounters,
+}
+
+/// Everything counted, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Snapshot {
+    /// Nanoseconds since the clock's origin.
+    pub at_nanos: u64,
+    /// The loop itself.
+    pub event_loop: LoopCounters,
+    /// Open transports, in the order in which they were added.
+    pub transports: Vec<TransportSnapshot>,
+    /// Open ports, by number.
+    pub ports: Vec<PortSnapshot>,
+    /// Sum over the transports that are gone.
+    pub closed_transports: TransportCounters,
+    /// Sum over the ports that are gone.
+    pub closed_ports: PortCounters,
+}
+
+impl Snapshot {
+    /// What all ports carried, open and closed.
+    pub fn total(&self) -> PortCounters {
+        let mut sum = self.closed_ports;
+        self.ports.iter().for_each(|port| sum.add(&port.counters));
+        sum
+    }
+
+    /// All system calls that the loop made.
+    pub fn system_calls(&self) -> u64 {
+        let mut transports = self.closed_transports;
+        self.transports.iter().for_each(|transport| transports.add(&transport.counters));
+        self.event_loop.wait_calls
+            + self.event_loop.control_calls
+            + transports.receive_calls
+            + transports.send_calls
+    }
+}

@@ -1,0 +1,194 @@
+//! What can go wrong while transports are set up or the loop runs: what happened, to what, and what to do.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a transport could not be opened, or why the loop could not go on.
+///
+/// Faults of single packets and single connections are no errors: they are counted (see [`crate::Snapshot`]).
+#[derive(Debug, thiserror::Error)]
+pub enum IoError {
+    /// Another program has the UDP port.
+    #[error(
+        "UDP port {} of {} is already in use, so link '{label}' cannot have it; `ss -lunp 'sport = :{}'` shows \
+         the program: stop it, or give the link another port",
+        address.port(), address.ip(), address.port()
+    )]
+    AddressInUse {
+        /// The link's name in the configuration.
+        label: String,
+        /// What it wanted to bind.
+        address: SocketAddr,
+    },
+    /// No interface has the address.
+    #[error(
+        "this machine has no address {} (wanted by link '{label}'); `ip address` lists what it has, \
+         {} stands for all of them",
+        address.ip(), if address.is_ipv4() { "0.0.0.0" } else { "[::]" }
+    )]
+    AddressNotHere {
+        /// The link's name in the configuration.
+        label: String,
+        /// What it wanted to bind.
+        address: SocketAddr,
+    },
+    /// Ports below 1024 need a capability.
+    #[error(
+        "no permission to bind UDP port {} for link '{label}'; choose a port above 1023, or run \
+         `sudo setcap cap_net_bind_service=+ep $(command -v whimbrel)`",
+        address.port()
+    )]
+    AddressNotPermitted {
+        /// The link's name in the configuration.
+        label: String,
+        /// What it wanted to bind.
+        address: SocketAddr,
+    },
+    /// Two neighbours of one socket would be indistinguishable.
+    #[error(
+        "link '{label}' has neighbour {address} twice; frames could not be told apart: remove one, or give it \
+         a link of its own on another port"
+    )]
+    DuplicateNeighbour {
+        /// The link's name in the configuration.
+        label: String,
+        /// The address given twice.
+        address: SocketAddr,
+    },
+    /// A neighbour that the socket cannot reach because of its address family.
+    #[error(
+        "link '{label}' is bound to the IPv4 address {bound} and cannot reach the IPv6 neighbour {address}; \
+         bind it to [::] to speak both"
+    )]
+    FamilyMismatch {
+        /// The link's name in the configuration.
+        label: String,
+        /// What the socket is bound to.
+        bound: SocketAddr,
+        /// The neighbour.
+        address: SocketAddr,
+    },
+    /// Any other failure to set up a UDP socket.
+    #[error("cannot {action} the UDP socket {address} of link '{label}': {source}")]
+    UdpSocket {
+        /// The link's name in the configuration.
+        label: String,
+        /// What it is or was to be bound to.
+        address: SocketAddr,
+        /// What was being done.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A program answers on the socket file.
+    #[error(
+        "another program already listens on {}; if it is an old whimbrel, stop it \
+         (`ss -lxp src {}` shows it), or give this one another socket path", path.display(), path.display()
+    )]
+    SocketPathInUse {
+        /// The socket file.
+        path: PathBuf,
+    },
+    /// The path exists and is no socket: it is never removed.
+    #[error("{} exists and is not a socket; move it away, or choose another socket path", path.display())]
+    SocketPathTaken {
+        /// The file in the way.
+        path: PathBuf,
+    },
+    /// Nothing to attach to.
+    #[error(
+        "nothing listens on {}; start the daemon that owns it (`whimbrel host run` or `whimbrel router run`), or \
+         name its socket", path.display()
+    )]
+    NobodyListens {
+        /// The socket file.
+        path: PathBuf,
+    },
+    /// The file permissions forbid it.
+    #[error(
+        "no permission to {action} the socket {}; `ls -ld {}` and of its directory show who may", path.display(),
+        path.display()
+    )]
+    SocketPathNotPermitted {
+        /// The socket file.
+        path: PathBuf,
+        /// What was being done.
+        action: &'static str,
+    },
+    /// Any other failure of a Unix socket.
+    #[error("cannot {action} the socket {}: {source}", path.display())]
+    UnixSocket {
+        /// The socket file.
+        path: PathBuf,
+        /// What was being done.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The kernel takes 1 to 15 bytes without '/' or white space.
+    #[error("'{name}' cannot name a network interface: 1 to 15 characters, no '/', ':' or white space")]
+    TunName {
+        /// The name asked for.
+        name: String,
+    },
+    /// The kernel has no TUN driver, or the container hides it.
+    #[error("there is no /dev/net/tun to create '{name}' with; `sudo modprobe tun` loads the driver")]
+    TunMissing {
+        /// The name asked for.
+        name: String,
+    },
+    /// Creating and configuring interfaces needs a capability.
+    #[error(
+        "no permission to {action} the TUN device '{name}'; run as root, or run \
+         `sudo setcap cap_net_admin=+ep $(command -v whimbrel)`"
+    )]
+    TunNotPermitted {
+        /// The device.
+        name: String,
+        /// What was being done.
+        action: &'static str,
+    },
+    /// Somebody has the device already.
+    #[error("the TUN device '{name}' is in use by another program; choose another name")]
+    TunInUse {
+        /// The device.
+        name: String,
+    },
+    /// Any other failure of a TUN device.
+    #[error("cannot {action} the TUN device '{name}': {source}")]
+    Tun {
+        /// The device.
+        name: String,
+        /// What was being done.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Four thousand million ports were opened in one run.
+    #[error("all port numbers of this run are used up, so '{label}' cannot be added; restart the program")]
+    OutOfPorts {
+        /// What was to be added.
+        label: String,
+    },
+    /// The named transport does not exist, has been removed, or is of another kind.
+    #[error("there is no such UDP link in this loop")]
+    NoSuchLink,
+    /// The loop's own machinery (epoll, eventfd, signal pipe) failed.
+    #[error("the event loop cannot {action}: {source}; `ulimit -n` shows the limit of open files")]
+    Loop {
+        /// What was being done.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The loop to post to is gone.
+    #[error("the event loop has ended and takes no more work")]
+    LoopEnded,
+    /// The loop does not keep up with what is posted to it.
+    #[error("the event loop has {waiting} posted tasks waiting and takes no more until it has caught up")]
+    LoopBusy {
+        /// How many wait.
+        waiting: usize,
+    },
+}

@@ -1,0 +1,130 @@
+//! How other threads reach a running loop: control plane only, never per packet.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+use whimbrel_core::{Machine, Time};
+
+use crate::{EventLoop, IoError};
+
+/// Tasks that may wait; a loop that is this far behind refuses more.
+const MAX_WAITING: usize = 65_536;
+
+/// Work for the loop's thread.
+pub(crate) enum Task<M: Machine> {
+    Machine(Box<dyn FnOnce(&mut M, Time) + Send>),
+    EventLoop(Box<dyn FnOnce(&mut EventLoop<M>) + Send>),
+}
+
+/// What a loop and its handles share.
+pub(crate) struct Mailbox<M: Machine> {
+    wake: OwnedFd,
+    tasks: Mutex<Vec<Task<M>>>,
+    stop: AtomicBool,
+    ended: AtomicBool,
+}
+
+impl<M: Machine> Mailbox<M> {
+    pub(crate) fn new() -> std::io::Result<Arc<Mailbox<M>>> {
+        Ok(Arc::new(Mailbox {
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            tasks: Mutex::default(),
+            stop: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+        }))
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Vec<Task<M>>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything posted so far, in order; the wake-up is used up.
+    pub(crate) fn take(&self) -> Vec<Task<M>> {
+        let mut count = [0; 8];
+        // Nothing to read only means that somebody else woke the loop.
+        let _ = rustix::io::read(&self.wake, &mut count);
+        std::mem::take(&mut *self.tasks())
+    }
+
+    pub(crate) fn stop_wanted(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Lets the loop run again after a stop.
+    pub(crate) fn clear_stop(&self) {
+        self.stop.store(false, Ordering::Release);
+    }
+
+    /// From now on posting fails; what still waits is dropped unrun.
+    pub(crate) fn end(&self) {
+        let mut tasks = self.tasks();
+        self.ended.store(true, Ordering::Release);
+        tasks.clear();
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // Only a full counter can refuse, and then the loop is awake already.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+impl<M: Machine> AsFd for Mailbox<M> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+/// Reaches a running [`EventLoop`] from any thread: posts work to it and stops it.
+pub struct LoopHandle<M: Machine>(pub(crate) Arc<Mailbox<M>>);
+
+impl<M: Machine> Clone for LoopHandle<M> {
+    fn clone(&self) -> Self {
+        LoopHandle(Arc::clone(&self.0))
+    }
+}
+
+impl<M: Machine> fmt::Debug for LoopHandle<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopHandle").field("stop_wanted", &self.0.stop_wanted()).finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> LoopHandle<M> {
+    /// Runs `task` on the loop's thread with the machine and the current time; the machine is drained after it.
+    /// Tasks run in the order in which they were posted.
+    pub fn post(&self, task: impl FnOnce(&mut M, Time) + Send + 'static) -> Result<(), IoError> {
+        self.push(Task::Machine(Box::new(task)))
+    }
+
+    /// Runs `task` on the loop's thread with the loop itself: to add and remove transports, to take a snapshot.
+    pub fn post_to_loop(&self, task: impl FnOnce(&mut EventLoop<M>) + Send + 'static) -> Result<(), IoError> {
+        self.push(Task::EventLoop(Box::new(task)))
+    }
+
+    /// Asks the loop to stop: [`EventLoop::run`] flushes what it can and returns.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+
+    fn push(&self, task: Task<M>) -> Result<(), IoError> {
+        let mut tasks = self.0.tasks();
+        if self.0.ended.load(Ordering::Acquire) {
+            return Err(IoError::LoopEnded);
+        }
+        if tasks.len() >= MAX_WAITING {
+            return Err(IoError::LoopBusy { waiting: tasks.len() });
+        }
+        tasks.push(task);
+        drop(tasks);
+        self.0.wake();
+        Ok(())
+    }
+}

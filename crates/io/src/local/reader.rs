@@ -1,0 +1,223 @@
+//! Frames out of a stream of bytes, each seen where it was read.
+
+use crate::transport::PREFIX;
+
+/// Buffer for small frames; a larger frame makes it grow for as long as such frames come.
+const SMALL: usize = 64 << 10;
+
+/// The peer announced a frame beyond the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Oversize {
+    pub(super) announced: usize,
+}
+
+/// Collects bytes until a frame is whole.
+#[derive(Debug)]
+pub(super) struct FrameReader {
+    max_frame: usize,
+    /// All of it initialised; `start..end` holds what was read and not yet taken.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl FrameReader {
+    pub(super) fn new(max_frame: usize) -> FrameReader {
+        FrameReader { max_frame, buffer: Vec::new(), start: 0, end: 0 }
+    }
+
+    /// Where to read to; never empty. A large frame is read exactly to its end, so that what follows need not be
+    /// moved. The buffer at most doubles at a time: announcing a large frame costs nobody memory, sending it does.
+    pub(super) fn space(&mut self) -> &mut [u8] {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        match self.announced() {
+            Some(length) if length <= self.max_frame && PREFIX + length > SMALL => {
+                let whole = PREFIX + length;
+                if self.start + whole > self.buffer.len() {
+                    self.move_to_front();
+                }
+                let wanted = whole.min(self.buffer.len().max(self.end * 2)).max(SMALL);
+                self.grow_to(wanted);
+                let limit = self.buffer.len().min(self.start + whole);
+                self.buffer.get_mut(self.end..limit).unwrap_or_default()
+            }
+            _ => {
+                self.grow_to(SMALL);
+                if self.start > 0 && self.buffer.len() - self.end < SMALL / 2 {
+                    self.move_to_front();
+                }
+                // A small frame at hand is not whole, so it ends within this.
+                let limit = self.buffer.len().min(self.start + 2 * SMALL);
+                self.buffer.get_mut(self.end..limit).unwrap_or_default()
+            }
+        }
+    }
+
+    /// `count` bytes were read to [`FrameReader::space`].
+    pub(super) fn filled(&mut self, count: usize) {
+        self.end = self.buffer.len().min(self.end + count);
+    }
+
+    /// The next whole frame, without its prefix.
+    pub(super) fn next_frame(&mut self) -> Result<Option<&[u8]>, Oversize> {
+        let Some(length) = self.announced() else { return Ok(None) };
+        if length > self.max_frame {
+            return Err(Oversize { announced: length });
+        }
+        let (begin, end) = (self.start + PREFIX, self.start + PREFIX + length);
+        if end > self.end {
+            return Ok(None);
+        }
+        self.start = end;
+        Ok(self.buffer.get(begin..end))
+    }
+
+    /// True if the stream stopped in the middle of a frame.
+    pub(super) fn is_partial(&self) -> bool {
+        self.start != self.end
+    }
+
+    /// True if it holds more memory than small frames need, and nothing in it.
+    pub(super) fn is_inflated(&self) -> bool {
+        self.start == self.end && self.buffer.len() > SMALL
+    }
+
+    /// Gives memory back; only where nothing is lost by it.
+    pub(super) fn deflate(&mut self) {
+        if self.is_inflated() {
+            (self.buffer, self.start, self.end) = (Vec::new(), 0, 0);
+        }
+    }
+
+    fn announced(&self) -> Option<usize> {
+        let prefix = self.buffer.get(self.start..self.end)?.first_chunk::<PREFIX>()?;
+        Some(u32::from_be_bytes(*prefix) as usize)
+    }
+
+    fn move_to_front(&mut self) {
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+    }
+
+    fn grow_to(&mut self, size: usize) {
+        if self.buffer.len() < size {
+            self.buffer.resize(size, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MAX: usize = 300_000;
+
+    /// Feeds `stream` in pieces of the given sizes, round and round.
+    fn read_all(stream: &[u8], pieces: &[usize]) -> Result<Vec<Vec<u8>>, Oversize> {
+        let mut reader = FrameReader::new(MAX);
+        let (mut frames, mut at) = (Vec::new(), 0);
+        for piece in pieces.iter().cycle() {
+            let space = reader.space();
+            assert!(!space.is_empty(), "there is always room to read");
+            let count = space.len().min(*piece).min(stream.len() - at);
+            space[..count].copy_from_slice(&stream[at..at + count]);
+            reader.filled(count);
+            at += count;
+            while let Some(frame) = reader.next_frame()? {
+                frames.push(frame.to_vec());
+            }
+            assert!(reader.buffer.len() <= PREFIX + MAX, "memory stays within one frame");
+            if at == stream.len() {
+                break;
+            }
+        }
+        assert!(!reader.is_partial());
+        Ok(frames)
+    }
+
+    fn framed(frames: &[Vec<u8>]) -> Vec<u8> {
+        let mut stream = Vec::new();
+        for frame in frames {
+            stream.extend_from_slice(&(frame.len() as u32).to_be_bytes());
+            stream.extend_from_slice(frame);
+        }
+        stream
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn frames_come_out_as_they_went_in_whatever_the_pieces(
+            lengths in prop::collection::vec(
+                prop_oneof![0usize..40, 65_000usize..66_000, 200_000usize..MAX], 1..12),
+            pieces in prop::collection::vec(1usize..100_000, 1..6),
+        ) {
+            let frames: Vec<Vec<u8>> = lengths.iter().enumerate()
+                .map(|(n, length)| (0..*length).map(|i| (i * 31 + n) as u8).collect()).collect();
+            // A piece size of one byte alone would be slow, not wrong.
+            let pieces: Vec<usize> = pieces.iter().map(|piece| (*piece).max(37)).collect();
+            prop_assert_eq!(read_all(&framed(&frames), &pieces), Ok(frames));
+        }
+
+        #[test]
+        fn any_bytes_are_frames_or_refused_and_memory_stays_bounded(
+            bytes in prop::collection::vec(any::<u8>(), 0..200), pieces in prop::collection::vec(1usize..50, 1..4),
+        ) {
+            let mut reader = FrameReader::new(64);
+            let (mut at, mut turn) = (0, pieces.iter().cycle());
+            'stream: while at < bytes.len() {
+                let space = reader.space();
+                let count = space.len().min(*turn.next().unwrap()).min(bytes.len() - at);
+                space[..count].copy_from_slice(&bytes[at..at + count]);
+                reader.filled(count);
+                at += count;
+                loop {
+                    match reader.next_frame() {
+                        Ok(Some(frame)) => prop_assert!(frame.len() <= 64),
+                        Ok(None) => break,
+                        Err(oversize) => {
+                            prop_assert!(oversize.announced > 64);
+                            break 'stream;
+                        }
+                    }
+                }
+                prop_assert!(reader.buffer.len() <= SMALL);
+            }
+        }
+    }
+
+    #[test]
+    fn announcing_a_large_frame_costs_no_memory() {
+        let mut reader = FrameReader::new(usize::MAX / 4);
+        let prefix = 1_000_000_000u32.to_be_bytes();
+        reader.space()[..PREFIX].copy_from_slice(&prefix);
+        reader.filled(PREFIX);
+        assert_eq!(reader.next_frame(), Ok(None));
+        assert!(!reader.space().is_empty());
+        assert!(reader.buffer.len() <= 2 * SMALL);
+    }
+
+    #[test]
+    fn memory_of_large_frames_is_given_back_when_empty() {
+        let frame = vec![7u8; 200_000];
+        let stream = framed(std::slice::from_ref(&frame));
+        let mut reader = FrameReader::new(MAX);
+        let mut at = 0;
+        while at < stream.len() {
+            let space = reader.space();
+            let count = space.len().min(stream.len() - at);
+            space[..count].copy_from_slice(&stream[at..at + count]);
+            reader.filled(count);
+            at += count;
+        }
+        reader.deflate();
+        assert!(reader.buffer.len() > SMALL, "a frame that was not taken yet is kept");
+        assert_eq!(reader.next_frame(), Ok(Some(&frame[..])));
+        assert!(reader.is_inflated());
+        reader.deflate();
+        assert!(reader.buffer.is_empty() && !reader.space().is_empty());
+    }
+}

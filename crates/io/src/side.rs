@@ -1,0 +1,122 @@
+//! The machine and its ports, as the transports below see them.
+
+use std::collections::BTreeMap;
+
+use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortKind, Time};
+
+use crate::counters::{DropReason, PortCounters, PortSnapshot};
+
+/// What the driver knows of one port.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) info: PortInfo,
+    /// Slot of the transport that carries it.
+    pub(crate) transport: usize,
+    pub(crate) blocked: bool,
+    pub(crate) counters: PortCounters,
+}
+
+/// A machine with the table of its ports. Every report to the machine goes through here, so that what the
+/// machine was told and what the driver believes cannot differ.
+#[derive(Debug)]
+pub(crate) struct MachineSide<M> {
+    pub(crate) machine: M,
+    ports: BTreeMap<PortId, Port>,
+    next_port: Option<u32>,
+    closed: PortCounters,
+}
+
+impl<M: Machine> MachineSide<M> {
+    pub(crate) fn new(machine: M) -> Self {
+        MachineSide { machine, ports: BTreeMap::new(), next_port: Some(0), closed: PortCounters::default() }
+    }
+
+    /// Opens a port; `None` once the numbers are used up, for a number is never given twice in a run.
+    pub(crate) fn open(&mut self, now: Time, transport: usize, info: PortInfo) -> Option<PortId> {
+        let number = self.next_port?;
+        self.next_port = number.checked_add(1);
+        let id = PortId(number);
+        tracing::debug!(port = number, label = %info.label, peer = %info.peer, kind = ?info.kind, "port up");
+        let port = Port { info: info.clone(), transport, blocked: false, counters: PortCounters::default() };
+        self.ports.insert(id, port);
+        self.machine.handle_port(now, id, PortEvent::Up(info));
+        Some(id)
+    }
+
+    /// Closes a port and tells the machine; nothing happens if it is closed already.
+    pub(crate) fn close(&mut self, now: Time, id: PortId) {
+        if let Some(port) = self.ports.remove(&id) {
+            tracing::debug!(port = id.0, label = %port.info.label, peer = %port.info.peer, "port down");
+            self.closed.add(&port.counters);
+            self.machine.handle_port(now, id, PortEvent::Down);
+        }
+    }
+
+    pub(crate) fn get(&self, id: PortId) -> Option<&Port> {
+        self.ports.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: PortId) -> Option<&mut Port> {
+        self.ports.get_mut(&id)
+    }
+
+    /// Counts frames of a port dropped for one reason.
+    pub(crate) fn count_drop(&mut self, id: PortId, reason: DropReason, frames: u64) {
+        if let Some(port) = self.ports.get_mut(&id) {
+            port.counters.drops.count(reason, frames);
+        }
+    }
+
+    /// Hands in frames that lie one after the other, each `stride` bytes but the last.
+    pub(crate) fn deliver(&mut self, now: Time, id: PortId, frames: &[u8], stride: usize) {
+        let Some(port) = self.ports.get_mut(&id) else { return };
+        if frames.is_empty() {
+            port.counters.drops.count(DropReason::Empty, 1);
+            return;
+        }
+        let stride = stride.clamp(1, frames.len());
+        port.counters.received_frames += frames.len().div_ceil(stride) as u64;
+        port.counters.received_bytes += frames.len() as u64;
+        for frame in frames.chunks(stride) {
+            self.machine.handle_frame(now, id, frame);
+        }
+    }
+
+    /// Reports a change between blocked and writable; repeats are not reported.
+    pub(crate) fn set_blocked(&mut self, now: Time, id: PortId, blocked: bool) {
+        let Some(port) = self.ports.get_mut(&id) else { return };
+        if port.blocked != blocked {
+            port.blocked = blocked;
+            port.counters.blocked_times += u64::from(blocked);
+            let event = if blocked { PortEvent::Blocked } else { PortEvent::Writable };
+            self.machine.handle_port(now, id, event);
+        }
+    }
+
+    /// Lowers the MTU of a port and reports it; a larger one is ignored.
+    pub(crate) fn lower_mtu(&mut self, now: Time, id: PortId, mtu: usize) {
+        let Some(port) = self.ports.get_mut(&id) else { return };
+        if mtu < port.info.mtu {
+            tracing::info!(port = id.0, peer = %port.info.peer, from = port.info.mtu, to = mtu, "path MTU lowered");
+            port.info.mtu = mtu;
+            self.machine.handle_port(now, id, PortEvent::Mtu(mtu));
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> (Vec<PortSnapshot>, PortCounters) {
+        let ports = self.ports.iter().map(|(id, port)| PortSnapshot {
+            port: id.0,
+            label: port.info.label.clone(),
+            kind: match port.info.kind {
+                PortKind::Neighbour => "neighbour",
+                PortKind::Caller => "caller",
+                PortKind::Local => "local",
+            },
+            peer: port.info.peer.clone(),
+            mtu: port.info.mtu,
+            blocked: port.blocked,
+            counters: port.counters,
+        });
+        (ports.collect(), self.closed)
+    }
+}

@@ -1,0 +1,164 @@
+//! The bounded table of callers: who is idle for too long, and who goes when it is full.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use whimbrel_core::{PortId, Time, TimerQueue};
+
+/// Bounds of the table of callers of one listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallerLimits {
+    /// Most callers at a time.
+    pub max: usize,
+    /// A caller from whom nothing came for this long is closed.
+    pub idle: Duration,
+    /// When the table is full, the caller idle for longest makes room, if it was idle for at least this long;
+    /// otherwise the new one is refused. Above zero, a flood of forged source addresses opens at most
+    /// `max / evict_after` ports a second and cannot push out a caller that is talking.
+    pub evict_after: Duration,
+}
+
+impl Default for CallerLimits {
+    /// 4096 callers, 60 seconds, eviction after one second of silence.
+    fn default() -> Self {
+        CallerLimits { max: 4096, idle: Duration::from_secs(60), evict_after: Duration::from_secs(1) }
+    }
+}
+
+/// Whether one more caller can come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Free,
+    /// Yes, once this one is closed.
+    After(PortId),
+    None,
+}
+
+/// When each caller was heard last.
+///
+/// Hearing somebody is the frequent operation and only writes the time. The order by idleness is kept lazily: an
+/// entry moves to its true place when it comes to the front, at most once for each time that it was heard.
+#[derive(Debug)]
+pub(crate) struct CallerTable {
+    limits: CallerLimits,
+    heard: BTreeMap<PortId, Time>,
+    order: TimerQueue<PortId>,
+}
+
+impl CallerTable {
+    pub(crate) fn new(limits: CallerLimits) -> CallerTable {
+        CallerTable { limits, heard: BTreeMap::new(), order: TimerQueue::new() }
+    }
+
+    pub(crate) fn room(&mut self, now: Time) -> Room {
+        if self.heard.len() < self.limits.max {
+            return Room::Free;
+        }
+        match self.longest_idle() {
+            Some((at, port)) if now.since(at) >= self.limits.evict_after => Room::After(port),
+            _ => Room::None,
+        }
+    }
+
+    pub(crate) fn insert(&mut self, now: Time, port: PortId) {
+        self.heard.insert(port, now);
+        self.order.set(port, now);
+    }
+
+    /// True if `port` is a caller.
+    pub(crate) fn heard(&mut self, now: Time, port: PortId) -> bool {
+        self.heard.get_mut(&port).map(|at| *at = now).is_some()
+    }
+
+    pub(crate) fn remove(&mut self, port: PortId) {
+        self.heard.remove(&port);
+        self.order.cancel(&port);
+    }
+
+    /// A caller that is idle for too long. It stays until it is removed.
+    pub(crate) fn expired(&mut self, now: Time) -> Option<PortId> {
+        self.longest_idle().filter(|(at, _)| now.since(*at) >= self.limits.idle).map(|(_, port)| port)
+    }
+
+    /// No caller expires before this time.
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
+        self.order.next().map(|(at, _)| at + self.limits.idle)
+    }
+
+    fn longest_idle(&mut self) -> Option<(Time, PortId)> {
+        loop {
+            let (at, port) = self.order.next().map(|(at, port)| (at, *port))?;
+            match self.heard.get(&port) {
+                Some(heard) if *heard > at => self.order.set(port, *heard),
+                _ => return Some((at, port)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: CallerLimits =
+        CallerLimits { max: 4, idle: Duration::from_nanos(50), evict_after: Duration::from_nanos(5) };
+
+    proptest! {
+        /// Against the obvious model: a list of (last heard, port), searched from end to end.
+        #[test]
+        fn behaves_like_a_searched_list(steps in prop::collection::vec((0u8..4, 0u32..8, 0u64..12), 0..200)) {
+            let mut table = CallerTable::new(LIMITS);
+            let mut model: Vec<(Time, PortId)> = Vec::new();
+            let mut now = Time::ZERO;
+            for (step, port, passed) in steps {
+                now += Duration::from_nanos(passed);
+                let port = PortId(port);
+                let known = model.iter().any(|(_, p)| *p == port);
+                match step {
+                    0 | 1 if known => {
+                        prop_assert!(table.heard(now, port));
+                        model.iter_mut().filter(|(_, p)| *p == port).for_each(|entry| entry.0 = now);
+                    }
+                    0 | 1 => {
+                        prop_assert!(!table.heard(now, port));
+                        let longest = model.iter().min().copied();
+                        let expected = match longest {
+                            _ if model.len() < LIMITS.max => Room::Free,
+                            Some((at, idle)) if now.since(at) >= LIMITS.evict_after => Room::After(idle),
+                            _ => Room::None,
+                        };
+                        let room = table.room(now);
+                        prop_assert_eq!(room, expected);
+                        if let Room::After(idle) = room {
+                            table.remove(idle);
+                            model.retain(|(_, p)| *p != idle);
+                        }
+                        if room != Room::None {
+                            table.insert(now, port);
+                            model.push((now, port));
+                        }
+                    }
+                    2 => {
+                        table.remove(port);
+                        model.retain(|(_, p)| *p != port);
+                    }
+                    _ => {
+                        let due = model.iter().min().copied().filter(|(at, _)| now.since(*at) >= LIMITS.idle);
+                        if let Some(bound) = table.next_expiry() {
+                            prop_assert!(due.is_none() || bound <= now, "no expiry may come before the bound");
+                        }
+                        let expired = table.expired(now);
+                        prop_assert_eq!(expired, due.map(|(_, p)| p));
+                        if let Some(gone) = expired {
+                            table.remove(gone);
+                            model.retain(|(_, p)| *p != gone);
+                        }
+                    }
+                }
+                prop_assert!(model.len() <= LIMITS.max);
+                prop_assert_eq!(table.heard.len(), model.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! One UDP socket and the ports behind it.
+
+use std::array;
+use std::collections::BTreeMap;
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use quinn_udp::{BATCH_SIZE, RecvMeta, TransportErrorPayload, UdpSocketState};
+use socket2::Socket;
+use whimbrel_core::{KeyedMap, Machine, PortId, PortInfo, PortKind, SeededRng, Time, keyed_map};
+
+use super::callers::{CallerTable, Room};
+use super::path_mtu::RouteProbe;
+use super::socket::{bind, canonical, enlarge_buffers, for_socket, usable_source};
+use super::{Neighbour, UdpConfig};
+use crate::IoError;
+use crate::counters::{TransportCounters, TransportSnapshot};
+use crate::side::MachineSide;
+
+/// The largest batch of datagrams that the kernel's receive offload (GRO) puts together.
+const RECEIVE_BUFFER: usize = 65_536;
+/// ICMP errors read per round.
+const ERRORS_PER_ROUND: usize = 64;
+/// ICMP messages may be forged: the routes are asked again at most once in this time.
+const RECHECK_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Where batches of datagrams are received; one per loop, shared by its sockets.
+#[derive(Debug)]
+pub(crate) struct ReceiveBuffers(Vec<u8>);
+
+impl ReceiveBuffers {
+    pub(crate) fn new() -> ReceiveBuffers {
+        ReceiveBuffers(vec![0; RECEIVE_BUFFER * BATCH_SIZE])
+    }
+}
+
+/// Where the datagrams of a port go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// In canonical form: the key of the port.
+    address: SocketAddr,
+    /// In the form that the socket takes.
+    pub(super) destination: SocketAddr,
+    /// The address of ours that it last called, where the socket is bound to all of them.
+    pub(super) source: Option<IpAddr>,
+}
+
+/// Frames that the kernel could not take at once.
+#[derive(Debug, Default)]
+pub(super) struct Unsent {
+    pub(super) port: Option<PortId>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) start: usize,
+    pub(super) segment: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct UdpEndpoint {
+    pub(super) config: UdpConfig,
+    pub(super) socket: Socket,
+    pub(super) state: UdpSocketState,
+    local: SocketAddr,
+    kernel_buffers: (usize, usize),
+    pub(super) token: u64,
+    slot: usize,
+    pub(super) peers: BTreeMap<PortId, Peer>,
+    by_address: KeyedMap<SocketAddr, PortId>,
+    /// Who sent the last batch: bulk traffic comes from the same peer again and again.
+    last_sender: Option<(SocketAddr, PortId)>,
+    callers: Option<CallerTable>,
+    pub(super) probe: RouteProbe,
+    recheck_allowed_at: Time,
+    pub(super) unsent: Unsent,
+    pub(super) counters: TransportCounters,
+}
+
+impl UdpEndpoint {
+    pub(crate) fn open(
+        config: UdpConfig,
+        slot: usize,
+        token: u64,
+        rng: &mut SeededRng,
+    ) -> Result<UdpEndpoint, IoError> {
+        let (label, bound) = (config.label.clone(), config.bind);
+        let failed = |action| {
+            let label = label.clone();
+            move |source| IoError::UdpSocket { label, address: bound, action, source }
+        };
+        let socket = bind(&config.label, config.bind)?;
+        let local = socket.local_addr().ok().and_then(|address| address.as_socket()).unwrap_or(config.bind);
+        let kernel_buffers =
+            enlarge_buffers(&config.label, &socket, config.receive_buffer, config.send_buffer);
+        let state = UdpSocketState::new((&socket).into()).map_err(failed("configure"))?;
+        // Without it, a packet that is too large for a link further on would vanish without a trace.
+        state.enable_transport_errors((&socket).into()).map_err(failed("ask for errors of"))?;
+        Ok(UdpEndpoint {
+            socket,
+            state,
+            local,
+            kernel_buffers,
+            token,
+            slot,
+            peers: BTreeMap::new(),
+            by_address: keyed_map(rng),
+            last_sender: None,
+            callers: config.callers.map(CallerTable::new),
+            probe: RouteProbe::default(),
+            recheck_allowed_at: Time::ZERO,
+            unsent: Unsent::default(),
+            counters: TransportCounters::default(),
+            config,
+        })
+    }
+
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    pub(crate) fn kernel_buffers(&self) -> (usize, usize) {
+        self.kernel_buffers
+    }
+
+    pub(crate) fn ports(&self) -> impl Iterator<Item = PortId> {
+        self.peers.keys().copied()
+    }
+
+    pub(crate) fn add_neighbour<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        neighbour: Neighbour,
+    ) -> Result<PortId, IoError> {
+        let label = neighbour.label;
+        let address = canonical(neighbour.address);
+        if self.local.is_ipv4() && address.is_ipv6() {
+            return Err(IoError::FamilyMismatch { label, bound: self.local, address });
+        }
+        match self.by_address.get(&address).copied() {
+            // It called before it was configured: it comes back as a neighbour.
+            Some(port) if self.callers.as_mut().is_some_and(|callers| callers.heard(now, port)) => {
+                self.close_port(side, now, port);
+            }
+            Some(_) => return Err(IoError::DuplicateNeighbour { label, address }),
+            None => {}
+        }
+        self.open_port(side, now, label.clone(), PortKind::Neighbour, address)
+            .ok_or(IoError::OutOfPorts { label })
+    }
+
+    fn open_port<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        label: String,
+        kind: PortKind,
+        address: SocketAddr,
+    ) -> Option<PortId> {
+        let mtu = self.probe.largest_payload(address, self.config.path_mtu);
+        let info = PortInfo { label, kind, mtu, peer: address.to_string() };
+        let port = side.open(now, self.slot, info)?;
+        let destination = for_socket(address, self.local.is_ipv6());
+        self.peers.insert(port, Peer { address, destination, source: None });
+        self.by_address.insert(address, port);
+        if self.unsent.port.is_some() {
+            side.set_blocked(now, port, true);
+        }
+        Some(port)
+    }
+
+    /// Forgets a port of this socket and tells the machine.
+    pub(crate) fn close_port<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time, port: PortId) {
+        if let Some(peer) = self.peers.remove(&port) {
+            self.by_address.remove(&peer.address);
+        }
+        if let Some(callers) = &mut self.callers {
+            callers.remove(port);
+        }
+        self.last_sender = None;
+        side.close(now, port);
+    }
+
+    /// Receives one batch and hands it in.
+    pub(crate) fn receive<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        buffers: &mut ReceiveBuffers,
+    ) {
+        let mut metas = [RecvMeta::default(); BATCH_SIZE];
+        let mut chunks = buffers.0.chunks_exact_mut(RECEIVE_BUFFER);
+        let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
+            array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
+        self.counters.receive_calls += 1;
+        let count = match self.state.recv((&self.socket).into(), &mut slices, &mut metas) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) => {
+                self.counters.receive_errors += 1;
+                tracing::trace!(label = %self.config.label, %error, "receive failed");
+                return;
+            }
+        };
+        for (buffer, meta) in buffers.0.chunks_exact(RECEIVE_BUFFER).zip(metas.iter().take(count)) {
+            if let (Some(port), Some(bytes)) = (self.sender(side, now, meta), buffer.get(..meta.len)) {
+                side.deliver(now, port, bytes, meta.stride);
+            }
+        }
+    }
+
+    /// The port of the peer that sent a batch, opened if it is a caller that may come in.
+    fn sender<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        meta: &RecvMeta,
+    ) -> Option<PortId> {
+        let address = canonical(meta.addr);
+        let known = match self.last_sender {
+            Some((last, port)) if last == address => Some(port),
+            _ => self.by_address.get(&address).copied(),
+        };
+        let port = match known {
+            Some(port) => port,
+            None => self.admit(side, now, address)?,
+        };
+        self.last_sender = Some((address, port));
+        if let Some(callers) = &mut self.callers {
+            callers.heard(now, port);
+        }
+        if self.local.ip().is_unspecified()
+            && let Some(peer) = self.peers.get_mut(&port)
+        {
+            peer.source = meta.dst_ip.and_then(usable_source);
+        }
+        Some(port)
+    }
+
+    fn admit<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        address: SocketAddr,
+    ) -> Option<PortId> {
+        let room = match &mut self.callers {
+            // Nothing can be sent to port 0: a caller from there is forged.
+            Some(callers) if address.port() != 0 => callers.room(now),
+            _ => {
+                self.counters.strangers += 1;
+                return None;
+            }
+        };
+        match room {
+            Room::Free => {}
+            Room::After(idle) => {
+                self.counters.evicted += 1;
+                self.close_port(side, now, idle);
+            }
+            Room::None => {
+                self.counters.refused += 1;
+                return None;
+            }
+        }
+        let label = self.config.label.clone();
+        let Some(port) = self.open_port(side, now, label, PortKind::Caller, address) else {
+            self.counters.refused += 1;
+            return None;
+        };
+        self.counters.accepted += 1;
+        if let Some(callers) = &mut self.callers {
+            callers.insert(now, port);
+        }
+        Some(port)
+    }
+
+    /// Reads what ICMP messages said, so that the socket is not reported ready for ever, and asks the routes again
+    /// if a datagram was too large for one.
+    pub(crate) fn receive_errors<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
+        let mut too_big = false;
+        for _ in 0..ERRORS_PER_ROUND {
+            self.counters.receive_calls += 1;
+            match self.state.recv_transport_error((&self.socket).into()) {
+                Ok(None) => break,
+                Ok(Some(error)) => {
+                    self.counters.receive_errors += 1;
+                    too_big |= matches!(error.payload, TransportErrorPayload::TooBig { .. });
+                }
+                Err(_) => self.counters.receive_errors += 1,
+            }
+        }
+        // An error that is pending without a message in the queue would also keep the socket ready.
+        let _ = self.socket.take_error();
+        if too_big && now >= self.recheck_allowed_at {
+            self.recheck_allowed_at = now + RECHECK_INTERVAL;
+            for (port, peer) in &self.peers {
+                let mtu = self.probe.largest_payload(peer.address, self.config.path_mtu);
+                side.lower_mtu(now, *port, mtu);
+            }
+        }
+    }
+
+    /// What the kernel's routes allow towards the peer of `port`.
+    pub(super) fn route_payload(&mut self, port: PortId) -> Option<usize> {
+        let address = self.peers.get(&port)?.address;
+        Some(self.probe.largest_payload(address, self.config.path_mtu))
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.callers.as_ref().and_then(CallerTable::next_expiry)
+    }
+
+    /// Closes the callers that are idle for too long.
+    pub(crate) fn expire<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
+        while let Some(port) = self.callers.as_mut().and_then(|callers| callers.expired(now)) {
+            self.counters.expired += 1;
+            self.close_port(side, now, port);
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> TransportSnapshot {
+        TransportSnapshot {
+            label: self.config.label.clone(),
+            kind: "udp",
+            local: self.local.to_string(),
+            kernel_buffers: self.kernel_buffers,
+            counters: self.counters,
+        }
+    }
+}
+
+impl AsFd for UdpEndpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,83 @@
+//! How large a datagram may be on the way to a peer.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use rustix::net::sockopt;
+
+/// The most that one UDP datagram, or one call of segmentation offload, can carry over IPv4.
+pub(crate) const LARGEST_PAYLOAD: usize = 65_507;
+
+const IPV4_AND_UDP_HEADER: usize = 28;
+const IPV6_AND_UDP_HEADER: usize = 48;
+/// Payloads to try when the kernel refuses a size and knows no better: Ethernet, IPv6 on Ethernet, common tunnels,
+/// the least IPv6 guarantees, the least IPv4 hosts must take.
+const PLATEAUS: [usize; 6] = [1472, 1452, 1400, 1352, 1232, 548];
+
+/// Asks the kernel for the path MTU towards a peer: a connected socket knows it, including what ICMP messages have
+/// taught the kernel since.
+#[derive(Debug, Default)]
+pub(crate) struct RouteProbe {
+    ipv4: Option<UdpSocket>,
+    ipv6: Option<UdpSocket>,
+}
+
+impl RouteProbe {
+    /// Largest payload towards `peer` (not an IPv4 address in IPv6 clothes) by the kernel's routes, at most what a
+    /// path MTU of `assumed` bytes leaves.
+    pub(crate) fn largest_payload(&mut self, peer: SocketAddr, assumed: usize) -> usize {
+        let known = self.path_mtu(peer).map_or(assumed, |known| known.min(assumed));
+        let headers = if peer.is_ipv4() { IPV4_AND_UDP_HEADER } else { IPV6_AND_UDP_HEADER };
+        known.saturating_sub(headers).clamp(1, LARGEST_PAYLOAD)
+    }
+
+    fn path_mtu(&mut self, peer: SocketAddr) -> Option<usize> {
+        let socket = match peer {
+            SocketAddr::V4(_) => opened(&mut self.ipv4, (Ipv4Addr::UNSPECIFIED, 0).into()),
+            SocketAddr::V6(_) => opened(&mut self.ipv6, (Ipv6Addr::UNSPECIFIED, 0).into()),
+        }?;
+        socket.connect(peer).ok()?;
+        let mtu = if peer.is_ipv4() { sockopt::ip_mtu(socket) } else { sockopt::ipv6_mtu(socket) };
+        mtu.ok().map(|mtu| mtu as usize)
+    }
+}
+
+fn opened(slot: &mut Option<UdpSocket>, address: SocketAddr) -> Option<&UdpSocket> {
+    if slot.is_none() {
+        *slot = UdpSocket::bind(address).ok();
+    }
+    slot.as_ref()
+}
+
+/// The next payload to try below one of `refused` bytes.
+pub(crate) fn next_lower(refused: usize) -> usize {
+    let plateau = PLATEAUS.into_iter().find(|plateau| *plateau < refused);
+    plateau.unwrap_or(refused.saturating_sub(refused / 8).saturating_sub(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_wide_but_no_wider_than_assumed() {
+        let mut probe = RouteProbe::default();
+        let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+        assert_eq!(probe.largest_payload(peer, 1500), 1472);
+        assert_eq!(probe.largest_payload(peer, usize::MAX), LARGEST_PAYLOAD);
+        let peer = SocketAddr::from((Ipv6Addr::LOCALHOST, 9));
+        assert_eq!(probe.largest_payload(peer, 1500), 1452);
+    }
+
+    #[test]
+    fn lower_sizes_go_down_to_one_byte_and_never_up() {
+        let mut size = 9000;
+        while size > 1 {
+            let lower = next_lower(size);
+            assert!(lower < size, "{size} -> {lower}");
+            size = lower;
+        }
+        assert_eq!(next_lower(1473), 1472);
+        assert_eq!(next_lower(1472), 1452);
+        assert_eq!(next_lower(1), 1);
+    }
+}

@@ -1,0 +1,188 @@
+//! Sending on a UDP socket: as many frames per system call as the kernel takes.
+
+use std::io;
+
+use quinn_udp::UdpSocketState;
+use rustix::io::Errno;
+use whimbrel_core::{Machine, PortId, Time};
+
+use super::endpoint::{Peer, UdpEndpoint};
+use super::path_mtu::{LARGEST_PAYLOAD, next_lower};
+use crate::counters::{DropReason, PortCounters};
+use crate::poller::Poller;
+use crate::side::MachineSide;
+use crate::transport::Outgoing;
+
+/// What became of some frames.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// The kernel takes no more; what lies from here on is unsent.
+    blocked_at: Option<usize>,
+    /// The longest frame that was too long for the path.
+    too_long: Option<usize>,
+}
+
+impl UdpEndpoint {
+    /// Sends the frames of one transmit, or keeps what the kernel cannot take now and blocks all ports.
+    pub(crate) fn send<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        poller: &mut Poller,
+        now: Time,
+        out: Outgoing<'_>,
+    ) {
+        let id = out.transmit.port;
+        let frame_count = out.frame_count();
+        let (Some(peer), Some(port)) = (self.peers.get(&id).copied(), side.get_mut(id)) else { return };
+        if self.unsent.port.is_some() {
+            port.counters.drops.count(DropReason::Blocked, frame_count);
+            return;
+        }
+        let outcome = self.send_frames(peer, out.frames(), out.segment(), &mut port.counters);
+        if let Some(at) = outcome.blocked_at {
+            let (start, segment) = (out.frames_start() + at, out.segment());
+            std::mem::swap(out.buffer, &mut self.unsent.bytes);
+            self.unsent.port = Some(id);
+            self.unsent.start = start;
+            self.unsent.segment = segment;
+            poller.set_interest(&self.socket, self.token, true, true);
+            self.report_blocked(side, now, true);
+        }
+        self.narrow(side, now, id, outcome.too_long);
+    }
+
+    /// Sends what was kept; the ports are writable again once all of it is gone.
+    pub(crate) fn flush<M: Machine>(&mut self, side: &mut MachineSide<M>, poller: &mut Poller, now: Time) {
+        let Some(id) = self.unsent.port else { return };
+        let mut outcome = Outcome::default();
+        // A port may have been closed while its frames waited; then they go nowhere.
+        if let (Some(peer), Some(port)) = (self.peers.get(&id).copied(), side.get_mut(id)) {
+            let bytes = std::mem::take(&mut self.unsent.bytes);
+            let unsent = bytes.get(self.unsent.start..).unwrap_or_default();
+            outcome = self.send_frames(peer, unsent, self.unsent.segment, &mut port.counters);
+            self.unsent.bytes = bytes;
+        }
+        match outcome.blocked_at {
+            Some(at) => self.unsent.start += at,
+            None => {
+                self.unsent.port = None;
+                poller.set_interest(&self.socket, self.token, true, false);
+                self.report_blocked(side, now, false);
+            }
+        }
+        self.narrow(side, now, id, outcome.too_long);
+    }
+
+    /// True while frames wait for the kernel.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.unsent.port.is_some()
+    }
+
+    fn report_blocked<M: Machine>(&self, side: &mut MachineSide<M>, now: Time, blocked: bool) {
+        for port in self.peers.keys() {
+            side.set_blocked(now, *port, blocked);
+        }
+    }
+
+    /// After a frame of `too_long` bytes was refused: what the route allows, or else the next size that is
+    /// common.
+    fn narrow<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        id: PortId,
+        too_long: Option<usize>,
+    ) {
+        let Some(too_long) = too_long else { return };
+        let mtu = match self.route_payload(id) {
+            Some(route) if route < too_long => route,
+            _ => next_lower(too_long),
+        };
+        side.lower_mtu(now, id, mtu);
+    }
+
+    /// Frames per call: what offload allows, within what one call can carry.
+    fn piece(&self, segment: usize) -> usize {
+        let offload = if self.config.segmentation_offload { self.state.max_gso_segments() } else { 1 };
+        offload.min(LARGEST_PAYLOAD / segment).max(1) * segment
+    }
+
+    fn send_frames(
+        &mut self,
+        mut peer: Peer,
+        frames: &[u8],
+        segment: usize,
+        counters: &mut PortCounters,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut at = 0;
+        let mut suspected = false;
+        let mut tried_again = false;
+        // Once for an empty frame, too.
+        while at < frames.len() || (frames.is_empty() && at == 0) {
+            let piece = frames.len().min(at + self.piece(segment));
+            let contents = frames.get(at..piece).unwrap_or_default();
+            let count = contents.len().div_ceil(segment).max(1);
+            self.counters.send_calls += 1;
+            let transmit = quinn_udp::Transmit {
+                destination: peer.destination,
+                ecn: None,
+                contents,
+                segment_size: (count > 1).then_some(segment),
+                src_ip: peer.source,
+            };
+            match self.state.try_send((&self.socket).into(), &transmit) {
+                Ok(()) => {
+                    counters.sent_frames += count as u64;
+                    counters.sent_bytes += contents.len() as u64;
+                    self.counters.offload_failures += u64::from(std::mem::take(&mut suspected));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.counters.would_block += 1;
+                    outcome.blocked_at = Some(at);
+                    return outcome;
+                }
+                Err(error) if refuses_the_call(&error) && peer.source.is_some() => {
+                    // The address that the peer called may be none to send from (a subnet's broadcast address).
+                    peer.source = None;
+                    self.restore_offload();
+                    continue;
+                }
+                Err(error) if refuses_the_call(&error) && count > 1 => {
+                    // `quinn-udp` has given up offload by now: try the same frames one by one.
+                    suspected = true;
+                    continue;
+                }
+                Err(_) if !std::mem::replace(&mut tried_again, true) => {
+                    // An error that an earlier datagram caused comes in place of this send: try again.
+                    continue;
+                }
+                Err(error) => {
+                    if std::mem::take(&mut suspected) || refuses_the_call(&error) {
+                        self.restore_offload();
+                    }
+                    let reason = DropReason::of(&error);
+                    if reason == DropReason::PathTooNarrow {
+                        outcome.too_long = outcome.too_long.max(Some(contents.len().min(segment)));
+                    }
+                    counters.drops.count(reason, count as u64);
+                }
+            }
+            tried_again = false;
+            at = piece.max(1);
+        }
+        outcome
+    }
+
+    /// `quinn-udp` gives up offload for good at the first EIO or EINVAL. Where frames fail one by one as well, it was
+    /// not to blame (a device whose MTU shrank, an address that cannot be sent to).
+    fn restore_offload(&mut self) {
+        if let Ok(state) = UdpSocketState::new((&self.socket).into()) {
+            self.state = state;
+        }
+    }
+}
+
+fn refuses_the_call(error: &io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw_os_error), Some(Errno::IO | Errno::INVAL))
+}

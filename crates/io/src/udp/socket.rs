@@ -1,0 +1,117 @@
+//! Binding a UDP socket: large kernel buffers, both address families, and errors that say what to do.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::net::sockopt;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::IoError;
+
+/// Binds without blocking mode; `[::]` takes IPv4 as well.
+pub(crate) fn bind(label: &str, address: SocketAddr) -> Result<Socket, IoError> {
+    let failed =
+        |action| move |source| IoError::UdpSocket { label: label.to_owned(), address, action, source };
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))
+        .map_err(failed("create"))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified()).map_err(failed("configure"))?;
+    }
+    socket.bind(&address.into()).map_err(|source| {
+        let label = label.to_owned();
+        match source.kind() {
+            io::ErrorKind::AddrInUse => IoError::AddressInUse { label, address },
+            io::ErrorKind::AddrNotAvailable => IoError::AddressNotHere { label, address },
+            io::ErrorKind::PermissionDenied => IoError::AddressNotPermitted { label, address },
+            _ => IoError::UdpSocket { label, address, action: "bind", source },
+        }
+    })?;
+    Ok(socket)
+}
+
+/// Asks for kernel buffers, first with the privilege to go beyond the system's limit. Answers what was granted
+/// for receiving and for sending, in bytes.
+pub(crate) fn enlarge_buffers(label: &str, socket: &Socket, receive: usize, send: usize) -> (usize, usize) {
+    if sockopt::set_socket_recv_buffer_size_force(socket, receive).is_err() {
+        let _ = socket.set_recv_buffer_size(receive);
+    }
+    if sockopt::set_socket_send_buffer_size_force(socket, send).is_err() {
+        let _ = socket.set_send_buffer_size(send);
+    }
+    // The kernel doubles what it is asked for, to account for its own book-keeping, and answers with the double.
+    let granted_receive = socket.recv_buffer_size().unwrap_or(0) / 2;
+    let granted_send = socket.send_buffer_size().unwrap_or(0) / 2;
+    for (sysctl, wanted, granted) in
+        [("net.core.rmem_max", receive, granted_receive), ("net.core.wmem_max", send, granted_send)]
+    {
+        if granted < wanted {
+            tracing::info!(
+                label,
+                wanted,
+                granted,
+                "smaller UDP buffer than wanted; `sudo sysctl -w {sysctl}={wanted}` allows it"
+            );
+        }
+    }
+    (granted_receive, granted_send)
+}
+
+/// One form for each peer: IPv4 never in IPv6 clothes, no flow label, a scope only where it says something.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(_) => address,
+        SocketAddr::V6(mut v6) => match v6.ip().to_ipv4_mapped() {
+            Some(v4) => SocketAddr::from((v4, v6.port())),
+            None => {
+                v6.set_flowinfo(0);
+                if !v6.ip().is_unicast_link_local() {
+                    v6.set_scope_id(0);
+                }
+                SocketAddr::V6(v6)
+            }
+        },
+    }
+}
+
+/// The form of a canonical address that a socket of the other family needs.
+pub(crate) fn for_socket(address: SocketAddr, socket_is_ipv6: bool) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) if socket_is_ipv6 => SocketAddr::from((v4.ip().to_ipv6_mapped(), v4.port())),
+        _ => address,
+    }
+}
+
+/// An address that answers can come from: what a peer called, unless it called many machines at once.
+pub(crate) fn usable_source(called: IpAddr) -> Option<IpAddr> {
+    let many = match called.to_canonical() {
+        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),
+        IpAddr::V6(v6) => v6.is_multicast() || v6.is_unspecified(),
+    };
+    (!many).then_some(called)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_has_one_form_and_each_socket_gets_its_own() {
+        let v4: SocketAddr = "192.0.2.1:5".parse().unwrap();
+        let mapped: SocketAddr = "[::ffff:192.0.2.1]:5".parse().unwrap();
+        assert_eq!(canonical(mapped), v4);
+        assert_eq!(canonical(v4), v4);
+        assert_eq!(for_socket(v4, true), mapped);
+        assert_eq!(for_socket(v4, false), v4);
+        let scoped: SocketAddr = "[fe80::1%3]:5".parse().unwrap();
+        assert_eq!(canonical(scoped), scoped);
+    }
+
+    #[test]
+    fn answers_never_come_from_an_address_of_many() {
+        for many in ["255.255.255.255", "224.0.0.1", "ff02::1", "::ffff:224.0.0.1", "0.0.0.0"] {
+            assert_eq!(usable_source(many.parse().unwrap()), None, "{many}");
+        }
+        let one: IpAddr = "::ffff:192.0.2.1".parse().unwrap();
+        assert_eq!(usable_source(one), Some(one));
+    }
+}
