@@ -6,12 +6,24 @@
 //!
 //! An owner works in rounds, as a driver does with a [`Machine`](whimbrel_core::Machine): inputs first
 //! ([`Hop::send`], [`Hop::handle_frame`], [`Hop::handle_timeout`]), then [`Hop::poll_transmit`] and
-//! [`Hop::poll_event`] until they answer `None`, then [`Hop::poll_timeout`].
+//! [`Hop::poll_event`] until they answer `None`, then [`Hop::poll_timeout`]. As in a machine, every input comes with
+//! the time, also where none is needed today.
 
+mod bitmap;
 mod budget;
 mod config;
 mod event;
+mod feedback;
+mod finished;
+mod liveness;
+mod outgoing;
+mod pacing;
+mod rate;
+mod receiver;
+mod sender;
+mod session;
 mod stats;
+mod wire;
 
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -22,82 +34,156 @@ pub use config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU, Pacing};
 pub use event::HopEvent;
 pub use stats::{HopDrops, HopStats};
 
+use feedback::Disbelief;
+use liveness::{Due, Liveness};
+use outgoing::Parcel;
+use receiver::Receiver;
+use sender::Sender;
+use session::{Greeting, Session};
+use wire::{DecodeError, Frame, Hello, decode, encode_hello};
+
 /// One neighbour on one port.
 pub struct Hop {
     config: HopConfig,
-    queue: VecDeque<(u64, Bytes, Bytes)>,
+    session: Session,
+    sender: Sender,
+    receiver: Receiver,
+    liveness: Liveness,
     events: VecDeque<HopEvent>,
     stats: HopStats,
 }
 
 impl Hop {
     /// A hop that starts to greet its neighbour at once. Settings out of bounds are brought within them.
-    pub fn new(config: HopConfig, rng: SeededRng, now: Time) -> Hop {
-        let _ = (rng, now);
+    pub fn new(config: HopConfig, mut rng: SeededRng, now: Time) -> Hop {
+        let config = config.bounded();
+        let first_id = rng.next_word() as u32;
         Hop {
-            config: config.bounded(),
-            queue: VecDeque::new(),
+            sender: Sender::new(&config, first_id, now),
+            receiver: Receiver::new(&config),
+            liveness: Liveness::new(now),
+            session: Session::new(rng, now),
             events: VecDeque::new(),
             stats: HopStats::default(),
+            config,
         }
     }
 
-    /// The largest frame is now `mtu` bytes. Chunks whose packets would no longer fit start anew.
-    pub fn set_mtu(&mut self, now: Time, mtu: usize) {
-        let _ = now;
+    /// The largest frame is now `mtu` bytes. Chunks whose packets no longer fit are cut anew.
+    pub fn set_mtu(&mut self, _now: Time, mtu: usize) {
         self.config.mtu = mtu.clamp(MIN_MTU, MAX_MTU);
+        let peer = self.session.peer().map_or(MAX_MTU, |peer| peer.mtu);
+        self.sender.set_frame(self.config.mtu.min(peer));
+        self.session.announce();
     }
 
     /// Queues a chunk, `head` followed by `body`; neither is copied until it is written into packets.
     ///
     /// `tag` comes back in [`HopEvent::Delivered`]; the owner chooses it, unique among the chunks it has here.
-    /// An empty chunk is never sent: it counts as delivered at once.
-    pub fn send(&mut self, now: Time, tag: u64, head: Bytes, body: Bytes) {
-        let _ = now;
-        self.queue.push_back((tag, head, body));
+    /// An empty chunk has nothing to deliver: it counts as delivered at once.
+    pub fn send(&mut self, _now: Time, tag: u64, head: Bytes, body: Bytes) {
+        if head.is_empty() && body.is_empty() {
+            self.events.push_back(HopEvent::Delivered { tag });
+            return;
+        }
+        self.sender.queue(Parcel { tag, head, body });
     }
 
     /// Takes back a chunk that is not yet acknowledged: to bind it anew, or to store it (seed 000, section 3.3).
     /// `None` if it is not here. The neighbour may nevertheless have received it.
-    pub fn withdraw(&mut self, now: Time, tag: u64) -> Option<(Bytes, Bytes)> {
-        let _ = now;
-        let index = self.queue.iter().position(|queued| queued.0 == tag)?;
-        self.queue.remove(index).map(|(_, head, body)| (head, body))
+    pub fn withdraw(&mut self, _now: Time, tag: u64) -> Option<(Bytes, Bytes)> {
+        self.sender.withdraw(tag)
     }
 
     /// Takes back all chunks that are not yet acknowledged, in the order in which they were sent.
-    pub fn withdraw_all(&mut self, now: Time) -> Vec<(u64, Bytes, Bytes)> {
-        let _ = now;
-        self.queue.drain(..).collect()
+    pub fn withdraw_all(&mut self, _now: Time) -> Vec<(u64, Bytes, Bytes)> {
+        self.sender.withdraw_all()
     }
 
     /// How many more bytes of chunks the owner should queue here now: enough to keep the hop busy, few enough
     /// that chunks wait where they can still be routed elsewhere. 0 before the neighbour is up, while it is
     /// unresponsive, and while its window is shut.
     pub fn ready_for(&self) -> usize {
-        0
+        if self.is_up() { self.sender.ready_for(self.config.queue_target) } else { 0 }
     }
 
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].
     pub fn handle_frame(&mut self, now: Time, frame: &[u8], budget: &mut PacketBudget) {
-        let _ = (now, frame, budget);
+        self.receiver.look_at(budget);
+        match decode(frame) {
+            Err(DecodeError::Crc) => self.stats.drops.corrupt += 1,
+            Err(_) => self.stats.drops.malformed += 1,
+            Ok(Frame::Hello(hello)) => {
+                self.count_received(frame);
+                self.handle_hello(now, &hello, budget);
+            }
+            Ok(Frame::Data { session, .. } | Frame::Csyn { session, .. } | Frame::Cack { session, .. })
+                if !self.session.is_current(session) =>
+            {
+                self.stats.drops.wrong_session += 1;
+                self.stats.drops.hello_limited += u64::from(!self.session.handle_stranger(now));
+            }
+            Ok(Frame::Data { data, .. }) => {
+                self.count_received(frame);
+                self.heard(now);
+                let whole = self.receiver.handle_data(now, &data, frame.len(), budget, &mut self.stats);
+                if let Some(whole) = whole {
+                    self.stats.chunks_received += 1;
+                    self.stats.chunk_bytes_received += whole.chunk.len() as u64;
+                    self.events.push_back(HopEvent::Received { chunk: whole.chunk, packets: whole.packets });
+                }
+            }
+            Ok(Frame::Csyn { csyn, .. }) => {
+                self.count_received(frame);
+                self.heard(now);
+                self.receiver.handle_csyn(now, &csyn, budget, &mut self.stats);
+            }
+            Ok(Frame::Cack { cack, .. }) => {
+                self.count_received(frame);
+                // Before `heard`: an answer to a probe that ends an outage tells what was lost.
+                match self.sender.handle_cack(now, &cack, &mut self.stats, &mut self.events) {
+                    Ok(()) => {}
+                    Err(Disbelief::False) => self.stats.drops.false_ack += 1,
+                    Err(Disbelief::Late) => self.stats.drops.late_ack += 1,
+                }
+                self.heard(now);
+            }
+        }
+        self.receiver.look_at(budget);
     }
 
     /// A deadline of [`Hop::poll_timeout`] has passed. Early or repeated calls do no harm.
     pub fn handle_timeout(&mut self, now: Time, budget: &mut PacketBudget) {
-        let _ = (now, budget);
+        self.session.handle_timeout(now, &self.config);
+        self.receiver.handle_timeout(now, budget);
+        self.receiver.look_at(budget);
+        if self.session.peer().is_none() {
+            return;
+        }
+        self.sender.handle_timeout(now, &mut self.stats);
+        let (attempts, rtt) = (self.sender.attempts(), self.sender.smoothed_rtt());
+        match self.liveness.handle_timeout(now, &self.config, attempts, rtt) {
+            Some(Due::Lost) => {
+                self.stats.outages += 1;
+                self.events.push_back(HopEvent::Unresponsive);
+                self.sender.suspend();
+                self.sender.probe();
+            }
+            Some(Due::Probe) => self.sender.probe(),
+            None => {}
+        }
     }
 
     /// Room came free in `budget`: chunks that were refused are granted now and a shut window opens.
     pub fn budget_released(&mut self, now: Time, budget: &mut PacketBudget) {
-        let _ = (now, budget);
+        self.receiver.budget_released(now, budget);
     }
 
     /// The hop is not used any more (its port is down): releases all that it holds of `budget` and returns the
     /// chunks that are not yet acknowledged, in the order in which they were sent.
-    pub fn close(mut self, now: Time, budget: &mut PacketBudget) -> Vec<(u64, Bytes, Bytes)> {
-        let _ = budget;
-        self.withdraw_all(now)
+    pub fn close(mut self, _now: Time, budget: &mut PacketBudget) -> Vec<(u64, Bytes, Bytes)> {
+        self.receiver.clear(budget);
+        self.sender.withdraw_all()
     }
 
     /// Appends the next frames to `buffer`: `(bytes appended, segment size)` as in
@@ -108,8 +194,30 @@ impl Hop {
         max_segments: usize,
         buffer: &mut Vec<u8>,
     ) -> Option<(usize, Option<usize>)> {
-        let _ = (now, max_segments, buffer);
-        None
+        let start = buffer.len();
+        let (window, first_id) = (self.receiver.window(), self.sender.next_wire_id());
+        let written = if let Some(hello) = self.session.poll_hello(now, &self.config, window, first_id) {
+            encode_hello(&hello, buffer);
+            (buffer.len() - start, None)
+        } else {
+            let tag = self.session.outgoing_tag()?;
+            if self.receiver.poll_answer(tag, self.config.mtu, buffer) {
+                (buffer.len() - start, None)
+            } else {
+                self.sender.poll_transmit(
+                    now,
+                    tag,
+                    max_segments,
+                    buffer,
+                    &mut self.stats,
+                    &mut self.events,
+                )?
+            }
+        };
+        let frames = written.1.map_or(1, |segment| written.0.div_ceil(segment));
+        self.stats.frames_sent += frames as u64;
+        self.stats.bytes_sent += written.0 as u64;
+        Some(written)
     }
 
     /// The next thing to tell the owner.
@@ -119,16 +227,59 @@ impl Hop {
 
     /// When [`Hop::handle_timeout`] wants to be called, and why.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        None
+        let next = Deadline::earlier(self.session.poll_timeout(), self.receiver.poll_timeout());
+        if self.session.peer().is_none() {
+            return next;
+        }
+        let next = Deadline::earlier(next, self.liveness.poll_timeout());
+        Deadline::earlier(next, self.sender.poll_timeout())
     }
 
     /// True between [`HopEvent::Up`] and the end of the hop, except while the neighbour is unresponsive.
     pub fn is_up(&self) -> bool {
-        false
+        self.session.peer().is_some() && self.liveness.is_responsive()
     }
 
     /// Counters and estimates.
     pub fn stats(&self) -> HopStats {
-        self.stats.clone()
+        let mut stats = self.stats.clone();
+        self.sender.describe(&mut stats);
+        stats.chunks_arriving = self.receiver.arriving();
+        stats
+    }
+
+    fn handle_hello(&mut self, now: Time, hello: &Hello, budget: &mut PacketBudget) {
+        let greeting = self.session.handle_hello(now, hello, &mut self.stats.drops.hello_limited);
+        match greeting {
+            Greeting::Unproven => return,
+            Greeting::Known => {
+                let mtu = self.session.peer().map_or(MAX_MTU, |peer| peer.mtu);
+                self.sender.set_frame(self.config.mtu.min(mtu));
+            }
+            Greeting::New { restarted, first_hop_id, window } => {
+                let Some(peer) = self.session.peer() else { return };
+                self.stats.sessions += 1;
+                self.receiver.restart(first_hop_id, budget);
+                self.sender.restart(now, peer, window, &self.config);
+                let (neighbour, incarnation) = (peer.guid, peer.incarnation);
+                self.events.push_back(HopEvent::Up { neighbour, incarnation, restarted });
+                if let Some(rtt) = self.session.take_rtt() {
+                    self.sender.measured(now, rtt);
+                }
+            }
+        }
+        self.heard(now);
+    }
+
+    fn heard(&mut self, now: Time) {
+        if self.liveness.heard(now, &self.config) {
+            self.events.push_back(HopEvent::Responsive);
+            self.sender.resume(now);
+        }
+    }
+
+    fn count_received(&mut self, frame: &[u8]) {
+        self.stats.frames_received += 1;
+        self.stats.bytes_received += frame.len() as u64;
     }
 }

@@ -1,0 +1,300 @@
+//! The model of the path: how fast it delivers, how long it takes, whether a queue stands in it.
+//!
+//! Loss is no congestion signal here, a standing queue is. The shape is that of BBR (Cardwell et al., 2016):
+//! the largest delivery rate of the last rounds and the smallest round trip; start-up doubles, drains, and
+//! then probes gently. Unlike BBR it leaves room in the pace for what the path loses at random, and it lets
+//! a queue that stands for a whole round drain at once.
+
+use core::time::Duration;
+
+use whimbrel_core::Time;
+
+use super::pacing::bytes_in;
+
+/// Rounds after which a delivery rate no longer counts.
+const RATE_ROUNDS: u32 = 10;
+/// Rounds between two probes for more bandwidth.
+const PROBE_ROUNDS: u32 = 8;
+/// How long the smallest round trip holds without being seen again.
+const MIN_RTT_AGE: Duration = Duration::from_secs(10);
+/// Largest share of the pace that makes up for random loss: from there on it could be a shallow queue that overflows.
+const MAX_LOSS_ROOM: f64 = 0.10;
+/// Queueing delay that is never called a standing queue: timers and batches cause as much.
+const QUEUE_SLACK: Duration = Duration::from_millis(2);
+/// Largest rate that is believed, in bytes per second.
+const MAX_RATE: f64 = 1e12;
+
+/// What one answered CSYN tells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) rtt: Duration,
+    /// Bytes per second at which the neighbour received, over at least one round trip.
+    pub(super) delivery: Option<f64>,
+    /// Share of the bytes sent over that time that did not arrive.
+    pub(super) loss: f64,
+    /// The sender had nothing to send, or no window, during that time.
+    pub(super) limited: bool,
+    /// A CSYN that was sent after the last round began has been answered.
+    pub(super) round_over: bool,
+    /// Bytes sent since the CSYN.
+    pub(super) inflight: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Twice the rate each round, until it no longer grows.
+    StartUp,
+    /// Emptying the queue that start-up or a probe built.
+    Drain { rounds: u32 },
+    /// At the estimated rate.
+    Cruise { rounds: u32 },
+    /// A round with a quarter more, to find new bandwidth.
+    Probe,
+    /// Half of what fits, so that the smallest round trip shows.
+    Refresh { until: Time },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct RateModel {
+    phase: Phase,
+    // Largest delivery rate of this and of the former half window of rounds.
+    best: [f64; 2],
+    best_age: u32,
+    min_rtt: Option<Duration>,
+    min_rtt_seen: Time,
+    // Smallest round trip of this round and of the last three ended ones.
+    round_rtt: Duration,
+    queued_rounds: u32,
+    plateau: (f64, u32),
+    loss: f64,
+    // The first round after an outage is sent at half the remembered rate.
+    resuming: bool,
+}
+
+impl RateModel {
+    pub(super) fn new(now: Time) -> RateModel {
+        RateModel {
+            phase: Phase::StartUp,
+            best: [0.0; 2],
+            best_age: 0,
+            min_rtt: None,
+            min_rtt_seen: now,
+            round_rtt: Duration::MAX,
+            queued_rounds: 0,
+            plateau: (0.0, 0),
+            loss: 0.0,
+            resuming: false,
+        }
+    }
+
+    /// Estimated delivery rate in bytes per second; 0 before the first estimate.
+    pub(super) fn bandwidth(&self) -> f64 {
+        self.best[0].max(self.best[1])
+    }
+
+    pub(super) fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt
+    }
+
+    pub(super) fn loss(&self) -> f64 {
+        self.loss
+    }
+
+    /// What the path holds without a queue, in bytes.
+    pub(super) fn bandwidth_delay(&self) -> u64 {
+        bytes_in(self.min_rtt.unwrap_or_default(), self.bandwidth() as u64)
+    }
+
+    /// Bytes per second to send at; `None` before the first estimate.
+    pub(super) fn pace(&self) -> Option<f64> {
+        let bandwidth = self.bandwidth();
+        if bandwidth <= 0.0 {
+            return None;
+        }
+        let gain = match self.phase {
+            _ if self.resuming => 0.5,
+            Phase::StartUp => 2.5,
+            Phase::Drain { .. } => 0.6,
+            Phase::Probe => 1.25,
+            Phase::Cruise { .. } if self.queued_rounds > 0 => 0.9,
+            Phase::Cruise { .. } | Phase::Refresh { .. } => 1.0,
+        };
+        let room = if self.queued_rounds == 0 { self.loss.min(MAX_LOSS_ROOM) } else { 0.0 };
+        Some((gain * bandwidth / (1.0 - room)).min(MAX_RATE))
+    }
+
+    /// Most bytes that may be sent beyond the newest answered CSYN; `feedback` is how many bytes go between two
+    /// answers, which a sender must have on top of what the path holds.
+    pub(super) fn inflight_cap(&self, feedback: u64) -> u64 {
+        let full = self.bandwidth_delay() as f64;
+        let share = match self.phase {
+            Phase::StartUp => 2.5,
+            Phase::Drain { .. } => 1.25,
+            Phase::Probe => 2.0,
+            Phase::Cruise { .. } if self.queued_rounds > 0 => 1.0,
+            Phase::Cruise { .. } => 1.5,
+            Phase::Refresh { .. } => 0.5,
+        };
+        let extra = if matches!(self.phase, Phase::Refresh { .. }) { feedback } else { 2 * feedback };
+        (full * share) as u64 + extra
+    }
+
+    /// The neighbour is back after an outage: the remembered rate may be wrong now, so it is approached with
+    /// care and forgotten soon if it is not seen again.
+    pub(super) fn resume(&mut self, now: Time) {
+        self.resuming = self.bandwidth() > 0.0;
+        self.best = [0.0, self.bandwidth()];
+        self.best_age = 0;
+        self.min_rtt_seen = now;
+        self.round_rtt = Duration::MAX;
+        self.queued_rounds = 0;
+        if !matches!(self.phase, Phase::StartUp) {
+            self.phase = Phase::Cruise { rounds: PROBE_ROUNDS };
+        }
+    }
+
+    /// The round trip was measured without a delivery rate (in the HELLO exchange).
+    pub(super) fn round_trip(&mut self, now: Time, rtt: Duration) {
+        let known = self.min_rtt.unwrap_or(Duration::MAX);
+        if rtt <= known {
+            self.min_rtt = Some(rtt);
+        }
+        // Close to the smallest is as good as seen again: there is no queue.
+        if rtt <= known.saturating_add(known.min(Duration::from_secs(60)) / 16) {
+            self.min_rtt_seen = now;
+        }
+        self.round_rtt = self.round_rtt.min(rtt);
+    }
+
+    pub(super) fn sample(&mut self, now: Time, sample: &Sample) {
+        self.round_trip(now, sample.rtt);
+        if let Some(delivery) = sample.delivery.map(|rate| rate.min(MAX_RATE)) {
+            if !sample.limited || delivery > self.bandwidth() {
+                self.best[0] = self.best[0].max(delivery);
+            }
+            self.loss += (sample.loss.clamp(0.0, 1.0) - self.loss) / 32.0;
+        }
+        if sample.round_over {
+            self.end_round(now, sample);
+        }
+        self.leave_phase(now, sample);
+    }
+
+    fn end_round(&mut self, now: Time, sample: &Sample) {
+        self.resuming = false;
+        let queue = self.has_queue();
+        self.queued_rounds = if queue { self.queued_rounds + 1 } else { 0 };
+        self.round_rtt = Duration::MAX;
+        // A queue that outlives two rounds says that the remembered rate is too high: it ages three times as fast.
+        self.best_age += if self.queued_rounds > 2 { 3 } else { 1 };
+        if self.best_age >= RATE_ROUNDS / 2 && self.best[0] > 0.0 {
+            self.best = [0.0, self.best[0]];
+            self.best_age = 0;
+        }
+        match &mut self.phase {
+            Phase::StartUp if !sample.limited => self.judge_growth(queue),
+            Phase::Drain { rounds } | Phase::Cruise { rounds } => *rounds = rounds.saturating_sub(1),
+            Phase::Probe => self.phase = Phase::Drain { rounds: 2 },
+            Phase::StartUp | Phase::Refresh { .. } => {}
+        }
+        if now.since(self.min_rtt_seen) >= MIN_RTT_AGE && !matches!(self.phase, Phase::StartUp) {
+            self.begin_refresh(now);
+        }
+    }
+
+    /// True if even the fastest round trip of the round was much longer than the smallest one known.
+    fn has_queue(&self) -> bool {
+        let Some(min_rtt) = self.min_rtt else { return false };
+        self.round_rtt != Duration::MAX && self.round_rtt > min_rtt + (min_rtt / 8).max(QUEUE_SLACK)
+    }
+
+    fn judge_growth(&mut self, queue: bool) {
+        let bandwidth = self.bandwidth();
+        if bandwidth >= self.plateau.0 * 1.25 {
+            self.plateau = (bandwidth, 0);
+            return;
+        }
+        self.plateau.1 += 1;
+        if self.plateau.1 >= if queue { 2 } else { 3 } {
+            self.phase = Phase::Drain { rounds: 3 };
+        }
+    }
+
+    fn begin_refresh(&mut self, now: Time) {
+        let rtt = self.min_rtt.unwrap_or_default();
+        self.phase = Phase::Refresh { until: now + rtt * 2 + Duration::from_millis(20) };
+        // What this round shows replaces the old smallest round trip.
+        self.min_rtt = None;
+        self.min_rtt_seen = now;
+    }
+
+    fn leave_phase(&mut self, now: Time, sample: &Sample) {
+        let drained = sample.inflight <= self.bandwidth_delay();
+        self.phase = match self.phase {
+            Phase::Drain { rounds } if rounds == 0 || drained => Phase::Cruise { rounds: PROBE_ROUNDS },
+            Phase::Cruise { rounds: 0 } if self.queued_rounds == 0 => Phase::Probe,
+            Phase::Refresh { until } if now >= until => Phase::Cruise { rounds: PROBE_ROUNDS },
+            phase => phase,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(model: &mut RateModel, now: &mut Time, rounds: u32, rate: f64, rtt_ms: u64) {
+        for _ in 0..rounds {
+            *now += Duration::from_millis(rtt_ms);
+            let sample = Sample {
+                rtt: Duration::from_millis(rtt_ms),
+                delivery: Some(rate),
+                loss: 0.0,
+                limited: false,
+                round_over: true,
+                inflight: 0,
+            };
+            model.sample(*now, &sample);
+        }
+    }
+
+    #[test]
+    fn start_up_ends_when_the_rate_stops_growing_and_cruise_holds_it() {
+        let (mut model, mut now) = (RateModel::new(Time::ZERO), Time::ZERO);
+        for doubling in 0..5 {
+            feed(&mut model, &mut now, 1, 1e5 * f64::from(1 << doubling), 50);
+            assert_eq!(model.phase, Phase::StartUp);
+        }
+        feed(&mut model, &mut now, 4, 1.6e6, 50);
+        assert!(matches!(model.phase, Phase::Cruise { .. }), "{:?}", model.phase);
+        assert_eq!(model.bandwidth_delay(), 80_000);
+    }
+
+    #[test]
+    fn a_slower_path_is_believed_within_a_window_of_rounds() {
+        let (mut model, mut now) = (RateModel::new(Time::ZERO), Time::ZERO);
+        feed(&mut model, &mut now, 20, 1e6, 50);
+        feed(&mut model, &mut now, 2 * RATE_ROUNDS, 1e5, 50);
+        assert_eq!(model.bandwidth(), 1e5);
+    }
+
+    #[test]
+    fn a_standing_queue_lowers_the_cap_and_the_pace() {
+        let (mut model, mut now) = (RateModel::new(Time::ZERO), Time::ZERO);
+        feed(&mut model, &mut now, 12, 1e6, 50);
+        model.phase = Phase::Cruise { rounds: 5 };
+        let (cap, pace) = (model.inflight_cap(0), model.pace());
+        feed(&mut model, &mut now, 1, 1e6, 70);
+        assert!(model.inflight_cap(0) < cap && model.pace() < pace);
+        assert_eq!(model.inflight_cap(0), model.bandwidth_delay());
+    }
+
+    #[test]
+    fn an_outage_keeps_the_rate_and_is_followed_by_a_cautious_round() {
+        let (mut model, mut now) = (RateModel::new(Time::ZERO), Time::ZERO);
+        feed(&mut model, &mut now, 12, 1e6, 50);
+        model.resume(now + Duration::from_secs(30));
+        assert_eq!(model.bandwidth(), 1e6);
+        assert_eq!(model.pace(), Some(5e5));
+    }
+}

@@ -1,0 +1,405 @@
+//! The receiving half: half-received chunks, room for them, and answers to CSYNs.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use whimbrel_core::{Deadline, Time};
+
+use super::bitmap::Bitmap;
+use super::budget::PacketBudget;
+use super::config::HopConfig;
+use super::finished::{FinishedWindow, Standing};
+use super::stats::HopStats;
+use super::wire::{About, CACK_LEN, Cack, Csyn, DATA_OVERHEAD, Data, Progress, Shape, encode_cack};
+
+/// Answers that may wait for the driver to take them; older ones give way, and the sender asks again.
+const MAX_ANSWERS: usize = 256;
+/// Smallest payload of a packet that is not its chunk's last: smaller ones would cost more memory than they bring.
+const MIN_PACKET: u16 = 64;
+/// A window of fewer packets than this counts as shut, and its opening is announced.
+const SHUT: usize = 32;
+
+struct Arriving {
+    bytes: BytesMut,
+    shape: Shape,
+    present: Bitmap,
+    // What it holds of the budget, in packets.
+    reserved: u32,
+    heard_at: Time,
+}
+
+#[derive(Clone, Copy)]
+struct Answer {
+    number: u32,
+    about: Option<u64>,
+    received: u64,
+    clock: Time,
+}
+
+/// A chunk that has arrived whole.
+pub(super) struct Whole {
+    pub(super) chunk: Bytes,
+    pub(super) packets: u32,
+}
+
+pub(super) struct Receiver {
+    arriving: BTreeMap<u64, Arriving>,
+    finished: FinishedWindow,
+    // Those finished ones that were cancelled.
+    cancelled: BTreeSet<u64>,
+    // Refused chunks that get room as soon as there is some.
+    waiting: BTreeMap<u64, Shape>,
+    answers: VecDeque<Answer>,
+    // Packets reserved by `arriving`, packets free in the node, and whether the last window told was shut.
+    reserved: u32,
+    free: usize,
+    shut_below: usize,
+    told_shut: bool,
+    received: u64,
+    spurious: u32,
+    // Payload of a packet of ours: what one packet of the budget stands for.
+    unit: u32,
+    max_chunks: usize,
+    chunk_limit: u32,
+    patience: Duration,
+    next_sweep: Option<Time>,
+    bitmap_bytes: Vec<u8>,
+}
+
+impl Receiver {
+    pub(super) fn new(config: &HopConfig) -> Receiver {
+        Receiver {
+            arriving: BTreeMap::new(),
+            finished: FinishedWindow::new(config.finished_memory, 0),
+            cancelled: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            answers: VecDeque::new(),
+            reserved: 0,
+            free: 0,
+            shut_below: SHUT,
+            told_shut: false,
+            received: 0,
+            spurious: 0,
+            unit: (config.mtu - DATA_OVERHEAD) as u32,
+            max_chunks: usize::from(config.max_chunks_in_flight),
+            chunk_limit: config.chunk_limit as u32,
+            patience: config.reassembly_patience,
+            next_sweep: None,
+            bitmap_bytes: Vec::new(),
+        }
+    }
+
+    /// A new session: what a former incarnation half sent is dropped.
+    pub(super) fn restart(&mut self, first_hop_id: u32, budget: &mut PacketBudget) {
+        self.clear(budget);
+        self.finished = FinishedWindow::new(self.finished.size() as u16, first_hop_id);
+        self.received = 0;
+        self.spurious = 0;
+        self.told_shut = false;
+    }
+
+    /// Drops all half-received chunks and releases their room.
+    pub(super) fn clear(&mut self, budget: &mut PacketBudget) {
+        budget.release(self.reserved);
+        self.reserved = 0;
+        self.arriving.clear();
+        self.waiting.clear();
+        self.cancelled.clear();
+        self.answers.clear();
+        self.next_sweep = None;
+    }
+
+    pub(super) fn arriving(&self) -> usize {
+        self.arriving.len()
+    }
+
+    /// W_ad: what this neighbour has reserved and what is free (seed 000, section 3.4.1), in packets.
+    pub(super) fn window(&self) -> u32 {
+        let free = if self.arriving.len() < self.max_chunks { self.free } else { 0 };
+        self.reserved.saturating_add(u32::try_from(free).unwrap_or(u32::MAX))
+    }
+
+    /// Notes how much of the budget is free, for the windows that are told until the next call.
+    pub(super) fn look_at(&mut self, budget: &PacketBudget) {
+        self.free = budget.free();
+        self.shut_below = SHUT.min(budget.capacity() / 4 + 1);
+    }
+
+    /// One DATA frame of `frame_len` bytes. Returns the chunk if it is whole now.
+    pub(super) fn handle_data(
+        &mut self,
+        now: Time,
+        data: &Data<'_>,
+        frame_len: usize,
+        budget: &mut PacketBudget,
+        stats: &mut HopStats,
+    ) -> Option<Whole> {
+        self.received += frame_len as u64;
+        let id = self.finished.unwrap(data.hop_id);
+        match self.finished.standing(id) {
+            Standing::Open => {}
+            Standing::Finished => {
+                self.spurious = self.spurious.wrapping_add(u32::from(data.resent));
+                stats.drops.finished += 1;
+                return None;
+            }
+            Standing::Stale => {
+                stats.drops.stale += 1;
+                return None;
+            }
+        }
+        let Some(shape) = shape_of(data).filter(|shape| self.acceptable(*shape)) else {
+            stats.drops.inconsistent += 1;
+            return None;
+        };
+        if !self.arriving.contains_key(&id) && !self.let_in(now, id, shape, budget) {
+            stats.drops.no_room += 1;
+            return None;
+        }
+        let chunk = self.arriving.get_mut(&id)?;
+        // A chunk of one packet, or its last packet, does not tell the size of the others.
+        if chunk.shape != shape {
+            stats.drops.inconsistent += 1;
+            return None;
+        }
+        chunk.heard_at = now;
+        if !chunk.present.set(usize::from(data.seq)) {
+            self.spurious = self.spurious.wrapping_add(u32::from(data.resent));
+            stats.duplicates += 1;
+            return None;
+        }
+        let at = usize::from(data.seq) * usize::from(shape.packet_size);
+        chunk.bytes[at..at + data.payload.len()].copy_from_slice(data.payload);
+        stats.data_received += 1;
+        if !chunk.present.is_full() {
+            return None;
+        }
+        let chunk = self.arriving.remove(&id)?;
+        self.reserved -= chunk.reserved;
+        self.finished.finish(id);
+        Some(Whole { chunk: chunk.bytes.freeze(), packets: chunk.reserved })
+    }
+
+    pub(super) fn handle_csyn(
+        &mut self,
+        now: Time,
+        csyn: &Csyn,
+        budget: &mut PacketBudget,
+        stats: &mut HopStats,
+    ) {
+        let about = match csyn.about {
+            None => None,
+            Some(about) => match self.consider(now, about, budget, stats) {
+                Some(id) => Some(id),
+                None => return,
+            },
+        };
+        self.answer(Answer { number: csyn.number, about, received: self.received, clock: now });
+    }
+
+    /// The id to answer for, once room for it has been looked for.
+    fn consider(
+        &mut self,
+        now: Time,
+        about: About,
+        budget: &mut PacketBudget,
+        stats: &mut HopStats,
+    ) -> Option<u64> {
+        let id = self.finished.unwrap(about.hop_id);
+        match self.finished.standing(id) {
+            Standing::Finished => return Some(id),
+            Standing::Stale => {
+                stats.drops.stale += 1;
+                return None;
+            }
+            Standing::Open => {}
+        }
+        if about.cancel {
+            self.forget(id, budget);
+            self.admit(id, budget);
+            self.finished.finish(id);
+            self.cancelled.insert(id);
+            return Some(id);
+        }
+        if let Some(chunk) = self.arriving.get_mut(&id) {
+            if chunk.shape != about.shape {
+                stats.drops.inconsistent += 1;
+                return None;
+            }
+            chunk.heard_at = now;
+            return Some(id);
+        }
+        if !self.acceptable(about.shape) {
+            stats.drops.inconsistent += 1;
+            return None;
+        }
+        if !self.let_in(now, id, about.shape, budget) {
+            stats.refusals_sent += 1;
+            self.admit(id, budget);
+            if self.waiting.len() < self.max_chunks {
+                self.waiting.insert(id, about.shape);
+            }
+        }
+        Some(id)
+    }
+
+    /// Room came free: refused chunks are let in, in their order, and a shut window is told to be open.
+    pub(super) fn budget_released(&mut self, now: Time, budget: &mut PacketBudget) {
+        while let Some((&id, &shape)) = self.waiting.first_key_value() {
+            if !self.let_in(now, id, shape, budget) {
+                break;
+            }
+            self.answer(Answer { number: 0, about: Some(id), received: self.received, clock: now });
+        }
+        self.look_at(budget);
+        if self.told_shut && self.free >= self.shut_below && self.answers.is_empty() {
+            self.answer(Answer { number: 0, about: None, received: self.received, clock: now });
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time, budget: &mut PacketBudget) {
+        if self.next_sweep.is_none_or(|at| now < at) {
+            return;
+        }
+        let old: Vec<u64> = self
+            .arriving
+            .iter()
+            .filter(|(_, chunk)| now.since(chunk.heard_at) >= self.patience)
+            .map(|(id, _)| *id)
+            .collect();
+        old.into_iter().for_each(|id| self.forget(id, budget));
+        self.next_sweep = (!self.arriving.is_empty()).then(|| now + self.patience / 4);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Deadline> {
+        self.next_sweep.map(|at| Deadline::new(at, "drop chunks that nobody continues"))
+    }
+
+    /// Writes the next answer, of at most `mtu` bytes.
+    pub(super) fn poll_answer(&mut self, session: u32, mtu: usize, buffer: &mut Vec<u8>) -> bool {
+        let Some(answer) = self.answers.pop_front() else { return false };
+        self.bitmap_bytes.clear();
+        let progress = answer.about.map(|id| (id as u32, self.progress(id, mtu)));
+        let chunk = progress.map(|(id, progress)| match progress {
+            Held::Part { start, cut } => (id, Progress::Held { start, bitmap: &self.bitmap_bytes, cut }),
+            Held::All => (id, Progress::Complete),
+            Held::Cancelled => (id, Progress::Cancelled),
+            Held::Nothing => (id, Progress::Refused),
+        });
+        self.told_shut = self.free < self.shut_below;
+        let cack = Cack {
+            number: answer.number,
+            chunk,
+            window: self.window(),
+            received: answer.received,
+            clock: answer.clock.as_nanos(),
+            spurious: self.spurious,
+        };
+        encode_cack(session, &cack, buffer);
+        true
+    }
+
+    fn progress(&mut self, id: u64, mtu: usize) -> Held {
+        let Some(chunk) = self.arriving.get(&id) else {
+            return match self.finished.standing(id) {
+                Standing::Finished if self.cancelled.contains(&id) => Held::Cancelled,
+                Standing::Finished => Held::All,
+                Standing::Open | Standing::Stale => Held::Nothing,
+            };
+        };
+        let start = chunk.present.leading_bytes();
+        let end = chunk.present.used_bytes().max(start);
+        let fitting = end.min(start + (mtu - CACK_LEN));
+        self.bitmap_bytes.extend((start..fitting).map(|index| chunk.present.byte(index)));
+        Held::Part { start: start as u16, cut: fitting < end }
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        // The newest question about a chunk replaces older ones that have not been answered.
+        if let Some(pending) = self.answers.iter_mut().find(|pending| pending.about == answer.about) {
+            if answer.number != 0 {
+                *pending = answer;
+            }
+            return;
+        }
+        if self.answers.len() == MAX_ANSWERS {
+            self.answers.pop_front();
+        }
+        self.answers.push_back(answer);
+    }
+
+    fn acceptable(&self, shape: Shape) -> bool {
+        shape.chunk_len <= self.chunk_limit
+            && shape.packets().is_some()
+            && (shape.packet_size >= MIN_PACKET || shape.chunk_len <= u32::from(shape.packet_size))
+    }
+
+    fn let_in(&mut self, now: Time, id: u64, shape: Shape, budget: &mut PacketBudget) -> bool {
+        let packets = u32::from(shape.packets().unwrap_or(u16::MAX));
+        let reserved = packets.max(shape.chunk_len.div_ceil(self.unit));
+        if self.arriving.len() >= self.max_chunks || !budget.reserve(reserved) {
+            return false;
+        }
+        self.waiting.remove(&id);
+        self.admit(id, budget);
+        self.reserved += reserved;
+        let chunk = Arriving {
+            bytes: BytesMut::zeroed(shape.chunk_len as usize),
+            shape,
+            present: Bitmap::new(packets as usize),
+            reserved,
+            heard_at: now,
+        };
+        self.arriving.insert(id, chunk);
+        self.next_sweep.get_or_insert(now + self.patience);
+        true
+    }
+
+    /// Slides the window of ids; what falls out of it can never be finished.
+    fn admit(&mut self, id: u64, budget: &mut PacketBudget) {
+        let oldest = self.finished.admit(id);
+        while let Some((&old, _)) = self.arriving.first_key_value().filter(|(old, _)| **old < oldest) {
+            self.forget(old, budget);
+        }
+        while let Some((&old, _)) = self.waiting.first_key_value().filter(|(old, _)| **old < oldest) {
+            self.waiting.remove(&old);
+        }
+        while self.cancelled.first().is_some_and(|old| *old < oldest) {
+            self.cancelled.pop_first();
+        }
+    }
+
+    fn forget(&mut self, id: u64, budget: &mut PacketBudget) {
+        self.waiting.remove(&id);
+        if let Some(chunk) = self.arriving.remove(&id) {
+            self.reserved -= chunk.reserved;
+            budget.release(chunk.reserved);
+        }
+    }
+}
+
+enum Held {
+    Part { start: u16, cut: bool },
+    All,
+    Cancelled,
+    Nothing,
+}
+
+/// How the chunk of this packet is cut; `None` if the packet does not fit its own description.
+fn shape_of(data: &Data<'_>) -> Option<Shape> {
+    let (len, seq) = (data.payload.len() as u32, u32::from(data.seq));
+    let packet_size = match (data.last, seq) {
+        (false, _) => len,
+        (true, 0) => data.chunk_len,
+        (true, _) => data.chunk_len.checked_sub(len)? / seq,
+    };
+    let shape = Shape {
+        chunk_len: data.chunk_len,
+        packet_size: u16::try_from(packet_size).ok().filter(|size| *size > 0)?,
+    };
+    let packets = u32::from(shape.packets()?);
+    let start = seq * packet_size;
+    let expected = data.chunk_len.checked_sub(start)?.min(packet_size);
+    (seq < packets && (seq + 1 == packets) == data.last && expected == len).then_some(shape)
+}

@@ -1,0 +1,296 @@
+//! Who the neighbour is: the HELLO exchange, restarts, and frames of other sessions.
+
+use core::time::Duration;
+
+use whimbrel_core::{Deadline, Guid, SeededRng, Time};
+
+use super::config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU};
+use super::wire::{Hello, session_tag};
+
+/// HELLOs that may answer unauthenticated frames in one [`LIMIT_INTERVAL`].
+const LIMIT_BURST: u32 = 4;
+const LIMIT_INTERVAL: Duration = Duration::from_millis(40);
+
+/// What the neighbour told about itself in an authentic HELLO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    token: u32,
+    pub(super) guid: Guid,
+    pub(super) incarnation: u64,
+    pub(super) mtu: usize,
+    pub(super) chunk_limit: usize,
+    pub(super) max_chunks: usize,
+    pub(super) memory: u64,
+}
+
+/// What a HELLO led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Greeting {
+    /// It proves nothing: it may be old, or forged by somebody who cannot see our frames.
+    Unproven,
+    /// Nothing new.
+    Known,
+    /// A neighbour that has not been heard before; `restarted` if there was another incarnation of it before.
+    New { restarted: bool, first_hop_id: u32, window: u32 },
+}
+
+/// The session with one neighbour.
+///
+/// Each side has a random token. A HELLO is authentic if it echoes the nonce that was last told to the neighbour:
+/// somebody who forges the neighbour's address cannot see it, and a HELLO from before a restart echoes an older one.
+#[derive(Debug)]
+pub(super) struct Session {
+    rng: SeededRng,
+    token: u32,
+    nonce: u32,
+    peer: Option<Peer>,
+    due: Option<Answer>,
+    next_greeting: Time,
+    since: Time,
+    limit: (Time, u32),
+    nonce_sent_at: Option<Time>,
+    rtt: Option<Duration>,
+}
+
+/// A HELLO to send: to whom, with which echo.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    receiver: u32,
+    echo: u32,
+}
+
+impl Session {
+    pub(super) fn new(mut rng: SeededRng, now: Time) -> Session {
+        let (token, nonce) = (nonzero(&mut rng), nonzero(&mut rng));
+        Session {
+            rng,
+            token,
+            nonce,
+            peer: None,
+            due: None,
+            next_greeting: now,
+            since: now,
+            limit: (now, LIMIT_BURST),
+            nonce_sent_at: None,
+            rtt: None,
+        }
+    }
+
+    pub(super) fn peer(&self) -> Option<&Peer> {
+        self.peer.as_ref()
+    }
+
+    /// Tag of the frames to the neighbour.
+    pub(super) fn outgoing_tag(&self) -> Option<u32> {
+        self.peer.map(|peer| session_tag(peer.token, self.token))
+    }
+
+    /// True if a frame with this tag is of the current session.
+    pub(super) fn is_current(&self, tag: u32) -> bool {
+        self.peer.is_some_and(|peer| session_tag(self.token, peer.token) == tag)
+    }
+
+    /// The round trip of the HELLO exchange, once, if it was measured.
+    pub(super) fn take_rtt(&mut self) -> Option<Duration> {
+        self.rtt.take()
+    }
+
+    /// A frame arrived that is not of this session: one of us restarted. Tells the neighbour who we are, unless
+    /// that has happened too often; false then.
+    pub(super) fn handle_stranger(&mut self, now: Time) -> bool {
+        let allowed = self.allow(now);
+        if allowed && self.due.is_none() {
+            self.due = Some(Answer { receiver: self.peer.map_or(0, |peer| peer.token), echo: 0 });
+        }
+        allowed
+    }
+
+    /// Takes a HELLO. `limited` counts answers that the rate limit suppressed.
+    pub(super) fn handle_hello(&mut self, now: Time, hello: &Hello, limited: &mut u64) -> Greeting {
+        let answer = Answer { receiver: hello.token, echo: hello.nonce };
+        let known = self.peer.is_some_and(|peer| peer.token == hello.token);
+        if known && hello.receiver == self.token {
+            if hello.wanted && self.allow(now) {
+                self.due = Some(answer);
+            }
+            self.peer = Some(describe(hello));
+            return Greeting::Known;
+        }
+        if hello.echo != self.nonce {
+            if !self.allow(now) {
+                *limited += 1;
+            } else if !known || hello.wanted {
+                self.due = Some(answer);
+            }
+            return Greeting::Unproven;
+        }
+        if known {
+            return Greeting::Known;
+        }
+        let restarted = self.peer.is_some();
+        self.rtt = self.nonce_sent_at.take().map(|sent| now.since(sent));
+        self.peer = Some(describe(hello));
+        self.nonce = nonzero(&mut self.rng);
+        // A neighbour that already knows us needs no answer, but gets one if it asks.
+        self.due = hello.wanted.then_some(answer);
+        Greeting::New { restarted, first_hop_id: hello.first_hop_id, window: hello.window }
+    }
+
+    /// Tells the neighbour about changed parameters.
+    pub(super) fn announce(&mut self) {
+        if let Some(peer) = self.peer {
+            self.due.get_or_insert(Answer { receiver: peer.token, echo: 0 });
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time, config: &HopConfig) {
+        if self.peer.is_none() && now >= self.next_greeting && self.due.is_none() {
+            self.due = Some(Answer { receiver: 0, echo: 0 });
+            self.next_greeting = now + probe_interval(config, now.since(self.since));
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Deadline> {
+        self.peer.is_none().then_some(Deadline::new(self.next_greeting, "greet the neighbour"))
+    }
+
+    /// The HELLO that is due, to be completed with `window` and `first_hop_id`.
+    pub(super) fn poll_hello(
+        &mut self,
+        now: Time,
+        config: &HopConfig,
+        window: u32,
+        first_hop_id: u32,
+    ) -> Option<Hello> {
+        self.handle_timeout(now, config);
+        let answer = self.due.take()?;
+        // Only an unambiguous exchange is a measurement: one nonce, told once.
+        self.nonce_sent_at = self.nonce_sent_at.is_none().then_some(now);
+        Some(Hello {
+            wanted: self.peer.is_none_or(|peer| peer.token != answer.receiver),
+            receiver: answer.receiver,
+            token: self.token,
+            nonce: self.nonce,
+            echo: answer.echo,
+            incarnation: config.incarnation,
+            guid: config.local,
+            mtu: config.mtu as u32,
+            chunk_limit: config.chunk_limit as u32,
+            window,
+            first_hop_id,
+            max_chunks: config.max_chunks_in_flight,
+            memory: config.finished_memory,
+        })
+    }
+
+    fn allow(&mut self, now: Time) -> bool {
+        if now.since(self.limit.0) >= LIMIT_INTERVAL {
+            self.limit = (now, LIMIT_BURST);
+        }
+        let allowed = self.limit.1 > 0;
+        self.limit.1 -= u32::from(allowed);
+        allowed
+    }
+}
+
+/// How long to wait between signs of life asked of a neighbour that has been silent for `silence`.
+pub(super) fn probe_interval(config: &HopConfig, silence: Duration) -> Duration {
+    (silence / 100).clamp(config.outage_probe_interval, config.slowest_probe_interval)
+}
+
+fn describe(hello: &Hello) -> Peer {
+    Peer {
+        token: hello.token,
+        guid: hello.guid,
+        incarnation: hello.incarnation,
+        mtu: (hello.mtu as usize).clamp(MIN_MTU, MAX_MTU),
+        chunk_limit: (hello.chunk_limit as usize).clamp(1, MAX_CHUNK),
+        max_chunks: usize::from(hello.max_chunks),
+        memory: u64::from(hello.memory),
+    }
+}
+
+fn nonzero(rng: &mut SeededRng) -> u32 {
+    (rng.next_word() >> 32) as u32 | 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(name: u8) -> HopConfig {
+        HopConfig::new(Guid([name; 32]), 1400)
+    }
+
+    fn greet(session: &mut Session, now: Time, name: u8) -> Option<Hello> {
+        session.poll_hello(now, &config(name), 10, 1)
+    }
+
+    fn establish(now: Time, a: &mut Session, b: &mut Session) -> usize {
+        let mut frames = 0;
+        for _ in 0..6 {
+            let (from_a, from_b) = (greet(a, now, 1), greet(b, now, 2));
+            for (hello, to) in [(from_a, &mut *b), (from_b, &mut *a)] {
+                if let Some(hello) = hello {
+                    frames += 1;
+                    to.handle_hello(now, &hello, &mut 0);
+                }
+            }
+        }
+        frames
+    }
+
+    #[test]
+    fn two_neighbours_agree_on_tags_and_then_fall_silent() {
+        let now = Time::ZERO;
+        let (mut a, mut b) = (Session::new(SeededRng::new(1), now), Session::new(SeededRng::new(2), now));
+        assert!(establish(now, &mut a, &mut b) <= 6);
+        assert!(b.is_current(a.outgoing_tag().unwrap()) && a.is_current(b.outgoing_tag().unwrap()));
+        assert!(!a.is_current(a.outgoing_tag().unwrap()), "a reflected frame is not the neighbour's");
+        assert_eq!((greet(&mut a, now, 1), greet(&mut b, now, 2)), (None, None));
+    }
+
+    #[test]
+    fn a_restart_is_proven_by_the_echo_and_an_old_hello_changes_nothing() {
+        let now = Time::ZERO;
+        let (mut a, mut b) = (Session::new(SeededRng::new(1), now), Session::new(SeededRng::new(2), now));
+        a.poll_hello(now, &config(1), 0, 1);
+        let first_of_b = greet(&mut b, now, 2).unwrap();
+        assert_eq!(a.handle_hello(now, &first_of_b, &mut 0), Greeting::Unproven);
+        let answer = greet(&mut a, now, 1).unwrap();
+        assert!(matches!(b.handle_hello(now, &answer, &mut 0), Greeting::New { restarted: false, .. }));
+        let proven = greet(&mut b, now, 2).unwrap();
+        assert!(matches!(a.handle_hello(now, &proven, &mut 0), Greeting::New { restarted: false, .. }));
+
+        let mut reborn = Session::new(SeededRng::new(3), now);
+        assert_eq!(a.handle_hello(now, &greet(&mut reborn, now, 2).unwrap(), &mut 0), Greeting::Unproven);
+        assert!(a.is_current(b.outgoing_tag().unwrap()), "nothing changes before the proof");
+        let challenge = greet(&mut a, now, 1).unwrap();
+        assert!(matches!(reborn.handle_hello(now, &challenge, &mut 0), Greeting::New { .. }));
+        let proof = greet(&mut reborn, now, 2).unwrap();
+        assert!(matches!(a.handle_hello(now, &proof, &mut 0), Greeting::New { restarted: true, .. }));
+        assert_eq!(
+            a.handle_hello(now, &proven, &mut 0),
+            Greeting::Unproven,
+            "the former incarnation's HELLO, late"
+        );
+        assert!(a.is_current(reborn.outgoing_tag().unwrap()));
+    }
+
+    #[test]
+    fn a_flood_of_forged_hellos_is_answered_at_a_limited_rate() {
+        let mut a = Session::new(SeededRng::new(1), Time::ZERO);
+        let mut forger = Session::new(SeededRng::new(9), Time::ZERO);
+        greet(&mut a, Time::ZERO, 1);
+        let forged = greet(&mut forger, Time::ZERO, 7).unwrap();
+        let (mut answers, mut limited) = (0, 0);
+        for micros in 0..40_000u64 {
+            let now = Time::from_nanos(micros * 1_000);
+            a.handle_hello(now, &Hello { token: micros as u32 | 1, ..forged }, &mut limited);
+            answers += u32::from(greet(&mut a, now, 1).is_some());
+        }
+        assert!(answers <= LIMIT_BURST + 1, "{answers}");
+        assert!(limited > 39_000);
+        assert_eq!(a.peer(), None);
+    }
+}

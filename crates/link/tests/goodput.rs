@@ -1,0 +1,74 @@
+//! Goodput over a grid of links, in virtual time: the numbers repeat exactly, so they can be asserted.
+
+mod pair;
+
+use core::time::Duration;
+
+use pair::{Pair, Path, chunk};
+use whimbrel_core::Time;
+
+/// Bits per second of chunks delivered by a saturated hop, from the 2nd second to the end.
+fn goodput(rate_mbit: u64, rtt_ms: u64, loss: f64, seconds: u64) -> (f64, Pair) {
+    let rate = rate_mbit * 1_000_000;
+    let delay = Duration::from_micros(rtt_ms * 500);
+    let mut path = Path::new(rate, delay);
+    path.loss = loss;
+    // A buffer of one bandwidth-delay product, and 64 KiB at least.
+    path.queue = (rate / 8 * rtt_ms / 1_000).max(64 << 10);
+    let mut pair = Pair::new(1, path);
+    let body = chunk(1, 1 << 20);
+    let (mut tag, warm, end) = (0, Time::from_secs(2), Time::from_secs(2 + seconds));
+    let mut at_warm = None;
+    while pair.now < end {
+        while pair.ends[0].hop.ready_for() > 0 {
+            pair.send(0, tag, body.clone());
+            tag += 1;
+        }
+        if pair.now >= warm && at_warm.is_none() {
+            at_warm = Some((pair.now, bytes_there(&pair)));
+        }
+        pair.step(end);
+    }
+    let (start, before) = at_warm.unwrap();
+    let bits = (bytes_there(&pair) - before) as f64 * 8.0;
+    (bits / end.since(start).as_secs_f64(), pair)
+}
+
+/// Bytes of chunks at the receiver, half-received ones included.
+fn bytes_there(pair: &Pair) -> u64 {
+    pair.ends[1].hop.stats().data_received * 1_432
+}
+
+#[test]
+fn goodput_grid_stays_above_its_bounds() {
+    let mut table = String::new();
+    let mut misses = String::new();
+    for rate in [5u64, 25, 100] {
+        for rtt in [1u64, 10, 50, 100] {
+            // What the link can carry: 1432 of every 1480 bytes are payload.
+            let best = rate as f64 * 1e6 * 1_432.0 / 1_480.0;
+            let results = [0.0, 0.01, 0.05].map(|loss| goodput(rate, rtt, loss, 8));
+            let clean = results[0].0;
+            let shares = results.each_ref().map(|(bits, _)| bits / best);
+            table += &format!("{rate:>4} Mbit/s {rtt:>4} ms:");
+            for ((bits, pair), share) in results.iter().zip(shares) {
+                let stats = pair.ends[0].hop.stats();
+                table += &format!(
+                    "  {:>6.2} Mbit/s {:>5.1} % (queue {:>3} ms, {} resent, {} timeouts)",
+                    bits / 1e6,
+                    share * 100.0,
+                    pair.ends[0].path.longest_queue.as_millis(),
+                    stats.data_resent,
+                    stats.timeouts
+                );
+            }
+            table += "\n";
+            let bounds = [shares[0] >= 0.95, results[1].0 >= 0.97 * clean, results[2].0 >= 0.90 * clean];
+            if bounds != [true; 3] {
+                misses += &format!("{rate} Mbit/s, {rtt} ms: {bounds:?}\n");
+            }
+        }
+    }
+    println!("{table}");
+    assert!(misses.is_empty(), "below the bounds:\n{misses}{table}");
+}
