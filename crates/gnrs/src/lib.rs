@@ -5,14 +5,21 @@
 //! Names: DESIGN section 6; what a router does with them: seed 000, section 3.3.
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod identity;
+mod outbox;
 pub mod record;
+pub mod server;
 pub mod store;
 pub mod wire;
 
+pub use client::{
+    Answer, Failure, Lookup, Rejection, Resolver, ResolverConfig, ResolverCounters, ResolverEvent,
+};
 pub use identity::{KeyFileError, KeyPair, PublicKey, Signature, SignatureError};
 pub use record::{
     Address, DecodeError, Kind, MAX_ADDRESSES, Record, RecordKey, RecordView, Statement, StatementError,
     VerifyError,
 };
+pub use server::{Server, ServerConfig, ServerCounters, ServerEvent};
 pub use store::{DiskStore, MemoryStore, Store, StoreError, StoreLimits};

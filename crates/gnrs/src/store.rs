@@ -71,7 +71,9 @@ pub enum StoreError {
     #[error("the name store is in use by another process")]
     InUse,
     /// It is not a name store, or it was damaged.
-    #[error("the name store is damaged or no name store at all ({0}); move the file away to start an empty one")]
+    #[error(
+        "the name store is damaged or no name store at all ({0}); move the file away to start an empty one"
+    )]
     Corrupted(String),
     /// It was written by a newer program.
     #[error("the name store has format {0}, this program knows format 1")]

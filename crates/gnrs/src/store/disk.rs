@@ -45,10 +45,7 @@ impl DiskStore {
     pub fn open(path: impl Into<PathBuf>, limits: StoreLimits) -> Result<DiskStore, StoreError> {
         let path = path.into();
         let opener = move || {
-            Database::builder()
-                .set_check_integrity_on_open(true)
-                .set_cache_size(Self::CACHE)
-                .create(&path)
+            Database::builder().set_check_integrity_on_open(true).set_cache_size(Self::CACHE).create(&path)
         };
         DiskStore::open_with(Box::new(opener), limits)
     }

@@ -1,0 +1,357 @@
+//! The client: a component that hosts and routers embed, with the calls of a machine but not its trait, because it
+//! shares its owner's driver.
+//!
+//! It asks the most preferred server that answers, keeps answers for a short time, follows names that its owner
+//! watches, and believes nothing that the owner of a name has not signed.
+
+mod answers;
+mod cache;
+mod config;
+mod exchanges;
+mod servers;
+mod transmission;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use whimbrel_core::{Deadline, Guid, PortEvent, PortId, SeededRng, Time, TimerQueue, Transmit, WallClock};
+
+use crate::outbox::Outbox;
+use crate::record::{Record, RecordKey};
+use crate::wire::Code;
+
+pub use cache::Answer;
+use cache::Cache;
+pub use config::{ResolverConfig, ResolverCounters};
+use exchanges::{Exchanges, Operation};
+use servers::Servers;
+
+/// What a look-up gives at once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Lookup {
+    /// Known; no event follows.
+    Resolved(Answer),
+    /// Known not to exist; no event follows.
+    NotFound,
+    /// A server is asked: [`ResolverEvent::Resolved`] or [`ResolverEvent::Unresolvable`] follows, one for all who
+    /// have asked for this name meanwhile.
+    Pending,
+    /// Too many requests are under way; no event follows.
+    Busy,
+}
+
+/// What a resolver tells its owner.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ResolverEvent {
+    /// A look-up has its answer.
+    Resolved {
+        /// The name.
+        guid: Guid,
+        /// What is known of it; not empty.
+        answer: Answer,
+    },
+    /// A look-up has failed.
+    Unresolvable {
+        /// The name.
+        guid: Guid,
+        /// Why.
+        why: Failure,
+    },
+    /// A watched name changed. Several changes may be told as one.
+    Changed {
+        /// The name.
+        guid: Guid,
+        /// What is known now; empty if nothing is.
+        answer: Answer,
+    },
+    /// A server has stored the record; it stays so over a restart if its store is on disk.
+    Registered {
+        /// The record's subject.
+        guid: Guid,
+        /// Its version.
+        version: u64,
+    },
+    /// No server has stored the record.
+    Refused {
+        /// The record's subject.
+        guid: Guid,
+        /// What the server said.
+        code: Rejection,
+    },
+}
+
+/// Why a look-up failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// No server answers.
+    Unreachable,
+    /// There is no such name.
+    NotFound,
+}
+
+/// Why a record was not registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rejection {
+    /// A server refused it.
+    Server {
+        /// Its reason.
+        code: Code,
+        /// The version that it has; 0 if none or not known. If stale, sign again with a greater one.
+        stored: u64,
+    },
+    /// No server answers.
+    Unreachable,
+    /// Too many requests are under way.
+    Busy,
+}
+
+/// The resolver of one host or router.
+#[derive(Debug)]
+pub struct Resolver {
+    config: ResolverConfig,
+    clock: WallClock,
+    servers: Servers,
+    cache: Cache,
+    exchanges: Exchanges,
+    watches: BTreeMap<Guid, Watch>,
+    registrations: BTreeMap<RecordKey, Registration>,
+    timers: TimerQueue<Timer>,
+    outbox: Outbox,
+    events: VecDeque<ResolverEvent>,
+    changed: BTreeSet<Guid>,
+    counters: ResolverCounters,
+    now: Time,
+}
+
+/// A name that the owner follows, for as long as it wants.
+#[derive(Debug, Default)]
+struct Watch {
+    /// Who pushes its changes.
+    server: Option<usize>,
+    /// Until when that server does.
+    lease_until: Time,
+}
+
+/// A record on its way to every server.
+#[derive(Debug)]
+struct Registration {
+    record: Record,
+    /// Servers that have not answered yet.
+    waiting: BTreeSet<usize>,
+    stored: bool,
+    rejection: Rejection,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Timer {
+    /// An answer has not come.
+    Repeat(Operation),
+    /// A lease is half over, or a watch must be set up.
+    Renew(Guid),
+    /// A silent server may have come back.
+    Probe(usize),
+    /// A server that holds watches may have forgotten us.
+    CheckWatches,
+}
+
+impl Resolver {
+    /// A resolver without servers. `clock` says what Unix time the driver's origin was; `rng` must be seeded from
+    /// the operating system where strangers can send to us.
+    pub fn new(config: ResolverConfig, clock: WallClock, rng: SeededRng) -> Resolver {
+        Resolver {
+            clock,
+            servers: Servers::default(),
+            cache: Cache::new(config.max_names, config.max_providers),
+            exchanges: Exchanges::new(rng),
+            watches: BTreeMap::new(),
+            registrations: BTreeMap::new(),
+            timers: TimerQueue::new(),
+            outbox: Outbox::new(config.max_pending),
+            events: VecDeque::new(),
+            changed: BTreeSet::new(),
+            counters: ResolverCounters::default(),
+            now: Time::ZERO,
+            config,
+        }
+    }
+
+    /// Adds the server at `port`, less preferred than those before it. It is used once the port is up.
+    pub fn add_server(&mut self, port: PortId) {
+        self.servers.add(port, self.config.rtt());
+        self.outbox.add(port);
+    }
+
+    /// True if `port` leads to one of the servers: then its events and frames belong here.
+    pub fn owns(&self, port: PortId) -> bool {
+        self.servers.index_of(port).is_some()
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> &ResolverCounters {
+        &self.counters
+    }
+
+    /// Asks for the records of `guid`.
+    pub fn lookup(&mut self, now: Time, guid: Guid) -> Lookup {
+        self.now = now;
+        self.counters.lookups += 1;
+        if guid.is_none() {
+            return Lookup::NotFound;
+        }
+        if let Some(answer) = self.cache.usable(now, self.clock.unix_millis(now), &guid) {
+            self.counters.cache_hits += 1;
+            return if answer.is_empty() { Lookup::NotFound } else { Lookup::Resolved(answer) };
+        }
+        if self.exchanges.contains(Operation::Lookup(guid)) {
+            self.counters.coalesced += 1;
+            return Lookup::Pending;
+        }
+        if self.exchanges.len() >= self.config.max_pending {
+            self.counters.busy += 1;
+            return Lookup::Busy;
+        }
+        self.begin(now, Operation::Lookup(guid));
+        Lookup::Pending
+    }
+
+    /// Forgets what is known of `guid`, so that the next look-up asks a server: for an address that turned out to be
+    /// out of date (seed 000, section 3.3, case ii).
+    pub fn forget(&mut self, guid: &Guid) {
+        self.cache.forget(guid);
+    }
+
+    /// Registers a record with every server that answers: [`ResolverEvent::Registered`] as soon as one has stored
+    /// it, [`ResolverEvent::Refused`] if none has. A newer record replaces one that is still on its way.
+    pub fn insert(&mut self, now: Time, record: Record) {
+        self.now = now;
+        let key = record.filed_under();
+        if self.registrations.get(&key).is_some_and(|other| other.record.version() > record.version()) {
+            let code = Rejection::Server { code: Code::Stale, stored: 0 };
+            self.events.push_back(ResolverEvent::Refused { guid: key.subject, code });
+            return;
+        }
+        if let Some(old) = self.registrations.remove(&key) {
+            old.waiting.iter().for_each(|server| self.cancel(Operation::Insert(key, *server)));
+        }
+        if self.exchanges.len() + self.servers.len() > self.config.max_pending {
+            self.events.push_back(ResolverEvent::Refused { guid: key.subject, code: Rejection::Busy });
+            return;
+        }
+        let answering = |index: &usize| {
+            self.servers.get(*index).is_some_and(|server| server.up && server.silent_since.is_none())
+        };
+        let mut waiting: BTreeSet<usize> = (0..self.servers.len()).filter(answering).collect();
+        if waiting.is_empty() {
+            waiting = (0..self.servers.len()).collect();
+        }
+        if waiting.is_empty() {
+            self.events.push_back(ResolverEvent::Refused { guid: key.subject, code: Rejection::Unreachable });
+            return;
+        }
+        let registration = Registration {
+            record,
+            waiting: waiting.clone(),
+            stored: false,
+            rejection: Rejection::Unreachable,
+        };
+        self.registrations.insert(key, registration);
+        for server in waiting {
+            self.begin(now, Operation::Insert(key, server));
+        }
+    }
+
+    /// Follows `guid` until [`Resolver::unwatch`], over lost frames, ends of leases, and restarts and changes of
+    /// server. [`ResolverEvent::Changed`] tells what there is at the start, if anything, and every change. False if
+    /// there are too many watches.
+    #[must_use]
+    pub fn watch(&mut self, now: Time, guid: Guid) -> bool {
+        self.now = now;
+        if self.watches.contains_key(&guid) {
+            return true;
+        }
+        if guid.is_none() || self.watches.len() >= self.config.max_watches {
+            return false;
+        }
+        self.watches.insert(guid, Watch::default());
+        self.timers.set_earlier(Timer::CheckWatches, now + self.config.probe_interval());
+        self.renew(now, guid);
+        true
+    }
+
+    /// Ends [`Resolver::watch`].
+    pub fn unwatch(&mut self, now: Time, guid: Guid) {
+        self.now = now;
+        let Some(watch) = self.watches.remove(&guid) else { return };
+        self.cancel(Operation::Watch(guid));
+        self.timers.cancel(&Timer::Renew(guid));
+        self.changed.remove(&guid);
+        self.cache.set_valid_until(guid, now + self.config.ttl());
+        if self.watches.is_empty() {
+            self.timers.cancel(&Timer::CheckWatches);
+        }
+        // If this is lost, or there is no room for it, the lease runs out.
+        if let Some(server) = watch.server
+            && self.exchanges.len() < self.config.max_pending
+        {
+            self.begin(now, Operation::Unwatch(guid, server));
+        }
+    }
+
+    /// True while `guid` is watched.
+    pub fn is_watched(&self, guid: &Guid) -> bool {
+        self.watches.contains_key(guid)
+    }
+
+    /// As [`whimbrel_core::Machine::handle_port`], for ports of servers.
+    pub fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        self.now = now;
+        let Some(index) = self.servers.index_of(port) else { return };
+        match event {
+            PortEvent::Up(_) => self.server_up(now, index),
+            PortEvent::Down => self.server_down(now, index),
+            PortEvent::Blocked => self.outbox.set_blocked(port, true),
+            PortEvent::Writable => self.outbox.set_blocked(port, false),
+            PortEvent::Mtu(_) => {}
+        }
+    }
+
+    /// As [`whimbrel_core::Machine::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
+        while let Some((_, timer)) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Repeat(operation) => self.unanswered(now, operation),
+                Timer::Renew(guid) => self.renew(now, guid),
+                Timer::Probe(server) => self.probe(now, server),
+                Timer::CheckWatches => self.check_watches(now),
+            }
+        }
+    }
+
+    /// As [`whimbrel_core::Machine::poll_transmit`], one frame at a time.
+    pub fn poll_transmit(&mut self, _now: Time, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        self.outbox.poll_transmit(1, buffer)
+    }
+
+    /// The next thing to tell the owner.
+    pub fn poll_event(&mut self) -> Option<ResolverEvent> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        let guid = self.changed.pop_first()?;
+        let answer = self.cache.answer(self.clock.unix_millis(self.now), &guid);
+        Some(ResolverEvent::Changed { guid, answer })
+    }
+
+    /// As [`whimbrel_core::Machine::poll_timeout`].
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        let (at, timer) = self.timers.next()?;
+        let reason = match timer {
+            Timer::Repeat(_) => "gnrs: an answer has not come",
+            Timer::Renew(_) => "gnrs: a watch is to be renewed",
+            Timer::Probe(_) => "gnrs: a silent server is tried again",
+            Timer::CheckWatches => "gnrs: does the server still know our watches",
+        };
+        Some(Deadline::new(at, reason))
+    }
+}

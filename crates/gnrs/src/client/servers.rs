@@ -1,0 +1,72 @@
+use whimbrel_core::{PortId, RttEstimator, Time};
+
+/// The servers in order of preference, and what is known of each.
+#[derive(Debug, Default)]
+pub(super) struct Servers(Vec<Server>);
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) port: PortId,
+    pub(super) up: bool,
+    /// 0 until it has answered for the first time.
+    pub(super) cookie: u64,
+    pub(super) rtt: RttEstimator,
+    /// When the last frame of it came that somebody waited for.
+    pub(super) heard_at: Option<Time>,
+    /// Since when it does not answer.
+    pub(super) silent_since: Option<Time>,
+}
+
+impl Servers {
+    pub(super) fn add(&mut self, port: PortId, rtt: RttEstimator) {
+        if self.index_of(port).is_none() {
+            self.0.push(Server { port, up: false, cookie: 0, rtt, heard_at: None, silent_since: None });
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn index_of(&self, port: PortId) -> Option<usize> {
+        self.0.iter().position(|server| server.port == port)
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&Server> {
+        self.0.get(index)
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Server> {
+        self.0.get_mut(index)
+    }
+
+    /// The one to ask: the most preferred that answers; if none does, the one that has been silent for longest (it
+    /// may have come back); `None` if all are down.
+    pub(super) fn choose(&self) -> Option<usize> {
+        let up = || self.0.iter().enumerate().filter(|(_, server)| server.up);
+        let answering = up().find(|(_, server)| server.silent_since.is_none());
+        answering.or_else(|| up().min_by_key(|(_, server)| server.silent_since)).map(|(index, _)| index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::ResolverConfig;
+
+    #[test]
+    fn the_most_preferred_that_answers_is_asked() {
+        let mut servers = Servers::default();
+        for port in 0..3 {
+            servers.add(PortId(port), ResolverConfig::default().rtt());
+        }
+        assert_eq!(servers.choose(), None);
+        servers.0.iter_mut().for_each(|server| server.up = true);
+        assert_eq!(servers.choose(), Some(0));
+        servers.0[0].silent_since = Some(Time::from_secs(2));
+        assert_eq!(servers.choose(), Some(1));
+        servers.0[1].up = false;
+        servers.0[2].silent_since = Some(Time::from_secs(1));
+        assert_eq!(servers.choose(), Some(2));
+    }
+}

@@ -1,0 +1,229 @@
+//! Which server is asked what, when again, and when another one.
+
+use core::time::Duration;
+
+use whimbrel_core::{Guid, Time};
+
+use super::exchanges::Operation;
+use super::{Failure, Rejection, Resolver, ResolverEvent, Timer};
+use crate::record::Record;
+use crate::wire::{Frame, MIN_FRAME, Message, PADDED_LOOKUP};
+
+/// After a watch could not be set up, how long until the next attempt.
+const WATCH_RETRY: Duration = Duration::from_secs(1);
+/// When a server changes, watches move to the new one this much apart, so that they do not overrun its queue.
+const WATCH_SPACING: Duration = Duration::from_micros(50);
+
+impl Resolver {
+    pub(super) fn begin(&mut self, now: Time, operation: Operation) {
+        self.exchanges.start(now, operation, now + self.config.give_up());
+        self.ask(now, operation);
+    }
+
+    pub(super) fn cancel(&mut self, operation: Operation) {
+        self.exchanges.finish(operation);
+        self.timers.cancel(&Timer::Repeat(operation));
+    }
+
+    /// Turns to the best server for an exchange and sends the request.
+    fn ask(&mut self, now: Time, operation: Operation) {
+        let server = match operation.pinned_to() {
+            Some(server) => Some(server).filter(|index| self.servers.get(*index).is_some_and(|it| it.up)),
+            None => self.servers.choose(),
+        };
+        let Some(exchange) = self.exchanges.get_mut(operation) else { return };
+        if exchange.server != server {
+            exchange.server = server;
+            exchange.tries = 0;
+            exchange.asked_at = now;
+            // Indices and pages of another server mean nothing here.
+            exchange.first = 0;
+            exchange.collected.clear();
+            self.exchanges.renew_id(operation);
+        }
+        self.transmit(now, operation);
+    }
+
+    /// Sends the request of an exchange to its server, and sets the time of the next attempt.
+    pub(super) fn transmit(&mut self, now: Time, operation: Operation) {
+        let Some(exchange) = self.exchanges.get_mut(operation) else { return };
+        let Some(server) = exchange.server.and_then(|index| self.servers.get(index)) else {
+            // No server is up: when one comes, `server_up` asks it.
+            let give_up_at = exchange.give_up_at;
+            self.timers.set(Timer::Repeat(operation), give_up_at);
+            return;
+        };
+        let message = match operation {
+            Operation::Lookup(guid) => lookup(guid, exchange.first, server.cookie),
+            Operation::Probe(_) => lookup(Guid::NONE, 0, server.cookie),
+            Operation::Watch(guid) => Message::Watch { guid, lease_secs: self.config.lease_secs },
+            Operation::Unwatch(guid, _) => Message::Unwatch { guid },
+            Operation::Insert(key, _) => match self.registrations.get(&key).map(|it| it.record.as_bytes()) {
+                Some(bytes) => match Record::parse(bytes) {
+                    Ok(record) => Message::Insert { record },
+                    Err(_) => return,
+                },
+                None => return,
+            },
+        };
+        let mut bytes = Vec::new();
+        Frame::request(exchange.id, server.cookie, message).encode(&mut bytes);
+        self.counters.frames_sent += 1;
+        self.counters.frames_repeated += u64::from(exchange.tries > 0);
+        let repeat_at = (now + server.rtt.timeout_after(exchange.tries)).min(exchange.give_up_at);
+        exchange.tries += 1;
+        exchange.sent_at = now;
+        // A full queue is a loss like any other.
+        self.outbox.push(server.port, bytes);
+        self.timers.set(Timer::Repeat(operation), repeat_at);
+    }
+
+    pub(super) fn unanswered(&mut self, now: Time, operation: Operation) {
+        let Some(exchange) = self.exchanges.get_mut(operation) else { return };
+        let (server, tries, asked_at) = (exchange.server, exchange.tries, exchange.asked_at);
+        let over = now >= exchange.give_up_at;
+        let enough = tries >= self.config.tries_per_server;
+        if (enough || over)
+            && let Some(index) = server
+            && self.servers.get(index).is_some_and(|server| server.heard_at.is_none_or(|at| at < asked_at))
+        {
+            self.server_silent(now, index);
+        }
+        if over || (enough && matches!(operation, Operation::Probe(_))) {
+            self.fail(now, operation);
+        } else {
+            self.ask(now, operation);
+        }
+    }
+
+    fn fail(&mut self, now: Time, operation: Operation) {
+        self.cancel(operation);
+        match operation {
+            Operation::Lookup(guid) => {
+                let why = Failure::Unreachable;
+                self.events.push_back(ResolverEvent::Unresolvable { guid, why });
+            }
+            Operation::Insert(key, server) => self.insert_answered(key, server, Some(Rejection::Unreachable)),
+            Operation::Watch(guid) => self.timers.set(Timer::Renew(guid), now + WATCH_RETRY),
+            Operation::Unwatch(..) | Operation::Probe(_) => {}
+        }
+    }
+
+    /// Sets up a watch or renews its lease, with the server of the moment.
+    pub(super) fn renew(&mut self, now: Time, guid: Guid) {
+        if !self.watches.contains_key(&guid) || self.exchanges.contains(Operation::Watch(guid)) {
+            return;
+        }
+        if self.exchanges.len() >= self.config.max_pending {
+            self.timers.set(Timer::Renew(guid), now + WATCH_RETRY);
+            return;
+        }
+        self.begin(now, Operation::Watch(guid));
+    }
+
+    pub(super) fn retry_watch_later(&mut self, now: Time, guid: Guid) {
+        self.timers.set(Timer::Renew(guid), now + WATCH_RETRY * 5);
+    }
+
+    /// Watches that `picked` says are lost are set up again soon.
+    fn renew_watches(&mut self, now: Time, picked: impl Fn(Option<usize>) -> bool) {
+        let lost = self.watches.iter().filter(|(_, watch)| picked(watch.server)).map(|(guid, _)| *guid);
+        let mut at = now;
+        for guid in lost {
+            self.timers.set_earlier(Timer::Renew(guid), at);
+            at += WATCH_SPACING;
+        }
+    }
+
+    pub(super) fn server_up(&mut self, now: Time, index: usize) {
+        let Some(server) = self.servers.get_mut(index) else { return };
+        server.up = true;
+        server.silent_since = None;
+        self.move_to_best(now);
+        for operation in self.exchanges.select(|_, exchange| exchange.server.is_none()) {
+            self.ask(now, operation);
+        }
+    }
+
+    pub(super) fn server_down(&mut self, now: Time, index: usize) {
+        let Some(server) = self.servers.get_mut(index) else { return };
+        server.up = false;
+        let port = server.port;
+        self.outbox.remove(port);
+        self.outbox.add(port);
+        self.timers.cancel(&Timer::Probe(index));
+        for operation in self.exchanges.select(|_, exchange| exchange.server == Some(index)) {
+            self.ask(now, operation);
+        }
+        self.move_to_best(now);
+    }
+
+    /// The server does not answer: others are asked, and this one now and then whether it is back.
+    fn server_silent(&mut self, now: Time, index: usize) {
+        let Some(server) = self.servers.get_mut(index) else { return };
+        if server.silent_since.is_none() {
+            self.counters.failovers += 1;
+        }
+        server.silent_since = Some(now);
+        self.timers.set_earlier(Timer::Probe(index), now + self.config.probe_interval());
+        self.move_to_best(now);
+    }
+
+    /// A frame that somebody waited for came from the server.
+    pub(super) fn server_heard(&mut self, now: Time, index: usize, cookie: u64) {
+        let Some(server) = self.servers.get_mut(index) else { return };
+        server.heard_at = Some(now);
+        let forgotten = server.cookie != 0 && server.cookie != cookie;
+        let back = server.silent_since.take().is_some();
+        server.cookie = cookie;
+        if forgotten {
+            // It gives a port another cookie only after a restart, or after it has dropped the port and its watches.
+            self.counters.server_restarts += 1;
+            self.renew_watches(now, |server| server == Some(index));
+        }
+        if back {
+            self.timers.cancel(&Timer::Probe(index));
+            self.move_to_best(now);
+        }
+    }
+
+    /// Watches follow the server that look-ups go to.
+    fn move_to_best(&mut self, now: Time) {
+        let best = self.servers.choose();
+        if best.is_some() {
+            self.renew_watches(now, |server| server != best);
+        }
+    }
+
+    pub(super) fn probe(&mut self, now: Time, index: usize) {
+        if !self.exchanges.contains(Operation::Probe(index)) {
+            self.begin(now, Operation::Probe(index));
+        }
+        if self.servers.get(index).is_some_and(|server| server.silent_since.is_some()) {
+            self.timers.set(Timer::Probe(index), now + self.config.probe_interval());
+        }
+    }
+
+    /// A server that restarted does not say so; its cookie does, in the next answer.
+    pub(super) fn check_watches(&mut self, now: Time) {
+        let interval = self.config.probe_interval();
+        if self.watches.is_empty() {
+            return;
+        }
+        if let Some(index) = self.servers.choose()
+            && self
+                .servers
+                .get(index)
+                .is_some_and(|server| server.heard_at.is_none_or(|at| now.since(at) >= interval))
+        {
+            self.probe(now, index);
+        }
+        self.timers.set(Timer::CheckWatches, now + interval);
+    }
+}
+
+/// Padded as long as the server does not know us, so that it may answer without a challenge.
+fn lookup(guid: Guid, first: u16, cookie: u64) -> Message<'static> {
+    let padding = if cookie == 0 { PADDED_LOOKUP - MIN_FRAME - Guid::LEN - 2 } else { 0 };
+    Message::Lookup { guid, first, padding }
+}

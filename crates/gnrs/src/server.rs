@@ -1,0 +1,405 @@
+//! The server: a [`Machine`] whose ports are its clients.
+//!
+//! Updates that arrive in one round of the driver are stored in one transaction, which is complete before the first
+//! of them is acknowledged or pushed. Nothing longer than its request goes to a source that has not shown, by the
+//! cookie of its port, that it receives at its address.
+
+mod config;
+mod pushes;
+mod watches;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use whimbrel_core::{
+    Deadline, Guid, Machine, PortEvent, PortId, PortRequest, Time, TimerQueue, Transmit, WallClock,
+};
+
+use crate::outbox::Outbox;
+use crate::record::{Record, RecordView, VerifyError};
+use crate::store::{Outcome, PutResult, Refusal, Store, StoreError};
+use crate::wire::{Code, Frame, Message, Page, RecordBuffer, WireError, refusable_id};
+
+pub use config::{ServerConfig, ServerCounters};
+use watches::Watches;
+
+/// What a server tells the program around it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ServerEvent {
+    /// The store refuses to write; updates are refused until it can again, look-ups go on.
+    StoreFailed(StoreError),
+    /// The store writes again.
+    StoreRecovered,
+}
+
+/// A name server over a [`Store`].
+#[derive(Debug)]
+pub struct Server<S> {
+    config: ServerConfig,
+    clock: WallClock,
+    store: S,
+    secret: Secret,
+    ports: BTreeMap<PortId, Port>,
+    outbox: Outbox,
+    watches: Watches,
+    timers: TimerQueue<Timer>,
+    /// Verified updates of this round, not yet stored.
+    updates: Vec<Update>,
+    page: RecordBuffer,
+    store_failed: bool,
+    events: VecDeque<ServerEvent>,
+    counters: ServerCounters,
+}
+
+/// Never shown, not even by `Debug`.
+struct Secret([u8; 32]);
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+#[derive(Debug)]
+struct Port {
+    cookie: u64,
+    rtt: whimbrel_core::RttEstimator,
+}
+
+#[derive(Debug)]
+struct Update {
+    port: PortId,
+    id: u64,
+    record: Record,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Timer {
+    /// A watch runs out.
+    Lease(Guid, PortId),
+    /// A push was not acknowledged.
+    Push(Guid, PortId),
+    /// Expired records go.
+    Expiry,
+}
+
+impl<S: Store> Server<S> {
+    /// A server. `secret` are 32 fresh bytes from the operating system: cookies are made with it. `clock` says
+    /// what Unix time the driver's origin was.
+    pub fn new(config: ServerConfig, clock: WallClock, secret: [u8; 32], store: S) -> Server<S> {
+        let mut timers = TimerQueue::new();
+        timers.set(Timer::Expiry, Time::ZERO + config.expiry_interval());
+        Server {
+            clock,
+            store,
+            secret: Secret(secret),
+            ports: BTreeMap::new(),
+            outbox: Outbox::new(config.max_queued_per_port),
+            watches: Watches::new(config.max_watches, config.max_watches_per_port),
+            timers,
+            updates: Vec::new(),
+            page: RecordBuffer::default(),
+            store_failed: false,
+            events: VecDeque::new(),
+            counters: ServerCounters::default(),
+            config,
+        }
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> &ServerCounters {
+        &self.counters
+    }
+
+    /// The records.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// How many watches there are.
+    pub fn watch_count(&self) -> usize {
+        self.watches.len()
+    }
+
+    fn now_ms(&self, now: Time) -> u64 {
+        self.clock.unix_millis(now)
+    }
+
+    /// Made with a keyed hash, not drawn from a generator: who has seen some cookies cannot guess another.
+    fn cookie_of(&self, port: PortId) -> u64 {
+        let hash = blake3::keyed_hash(&self.secret.0, &port.0.to_be_bytes());
+        let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
+        // 0 means "none" on the wire.
+        u64::from_be_bytes([a, b, c, d, e, f, g, h]).max(1)
+    }
+
+    fn send(&mut self, port: PortId, id: u64, code: Code, message: Message<'_>) {
+        let Some(cookie) = self.ports.get(&port).map(|state| state.cookie) else { return };
+        let mut bytes = Vec::new();
+        Frame { id, cookie, code, message }.encode(&mut bytes);
+        self.queue(port, bytes);
+    }
+
+    fn queue(&mut self, port: PortId, bytes: Vec<u8>) {
+        if !self.outbox.push(port, bytes) {
+            self.counters.answers_dropped += 1;
+        }
+    }
+
+    fn refuse(&mut self, port: PortId, id: u64, code: Code) {
+        self.counters.count_refusal(code);
+        self.send(port, id, code, Message::Refused);
+    }
+
+    fn bad_frame(&mut self, port: PortId, bytes: &[u8], fault: WireError) {
+        match fault {
+            WireError::Checksum => self.counters.damaged_frames += 1,
+            _ => self.counters.malformed_frames += 1,
+        }
+        let code =
+            if matches!(fault, WireError::Version(_)) { Code::UnknownVersion } else { Code::Malformed };
+        if let Some(id) = refusable_id(bytes) {
+            self.refuse(port, id, code);
+        }
+    }
+
+    /// Fills `self.page` from index `first` on; true if there are more.
+    fn collect_page(&mut self, now: Time, guid: &Guid, first: u16) -> bool {
+        self.page.clear();
+        let (mut index, mut more) = (0, false);
+        let page = &mut self.page;
+        self.store.visit(guid, self.clock.unix_millis(now), &mut |record| {
+            more = index >= u32::from(first) && !page.push(record);
+            index += 1;
+            !more
+        });
+        more
+    }
+
+    fn lookup(
+        &mut self,
+        now: Time,
+        port: PortId,
+        request: &Frame<'_>,
+        request_len: usize,
+        guid: Guid,
+        first: u16,
+    ) {
+        self.counters.lookups += 1;
+        let Some(cookie) = self.ports.get(&port).map(|state| state.cookie) else { return };
+        let more = self.collect_page(now, &guid, first);
+        let records = self.page.list();
+        let code = if records.is_empty() && first == 0 { Code::NotFound } else { Code::Ok };
+        let page = Page { first, more, records };
+        let mut bytes = Vec::new();
+        Frame { id: request.id, cookie, code, message: Message::LookupAnswer { guid, page } }
+            .encode(&mut bytes);
+        if request.cookie != cookie && bytes.len() > request_len {
+            self.refuse(port, request.id, Code::NeedCookie);
+            return;
+        }
+        if code == Code::NotFound {
+            self.counters.not_found += 1;
+        }
+        self.queue(port, bytes);
+    }
+
+    fn insert(&mut self, now: Time, port: PortId, id: u64, record: RecordView<'_>) {
+        let now_ms = self.now_ms(now);
+        let refusal = self.known_outcome(now_ms, &record).or_else(|| match record.verify(now_ms) {
+            Ok(()) => None,
+            Err(fault) => Some((code_of(fault), 0)),
+        });
+        if let Some((code, version)) = refusal {
+            self.answer_insert(port, id, record.subject(), code, version);
+            return;
+        }
+        self.updates.push(Update { port, id, record: record.to_owned() });
+        if self.updates.len() >= self.config.max_batch {
+            self.commit(now);
+        }
+    }
+
+    /// What needs no signature check: an old record is refused and a repeated one is welcome whoever sent it.
+    fn known_outcome(&self, now_ms: u64, record: &RecordView<'_>) -> Option<(Code, u64)> {
+        if record.is_expired(now_ms) {
+            return Some((Code::Expired, 0));
+        }
+        let stored = self.store.get(&record.filed_under())?;
+        if stored.version() > record.version() {
+            Some((Code::Stale, stored.version()))
+        } else if stored.as_bytes() == record.as_bytes() {
+            Some((Code::Ok, stored.version()))
+        } else {
+            None
+        }
+    }
+
+    fn answer_insert(&mut self, port: PortId, id: u64, guid: Guid, code: Code, version: u64) {
+        if code == Code::Ok {
+            self.counters.updates_unchanged += 1;
+        } else {
+            self.counters.count_refusal(code);
+        }
+        self.send(port, id, code, Message::InsertAnswer { guid, version });
+    }
+
+    /// Stores the updates of this round in one transaction, then acknowledges and pushes them.
+    fn commit(&mut self, now: Time) {
+        if self.updates.is_empty() {
+            return;
+        }
+        let updates = core::mem::take(&mut self.updates);
+        let batch: Vec<Record> = updates.iter().map(|update| update.record.clone()).collect();
+        self.counters.commits += 1;
+        let results = self.store.apply(self.now_ms(now), &batch);
+        self.report_store(results.as_ref().err());
+        let results = results.map(Some).unwrap_or_default();
+        let mut changed = std::collections::BTreeSet::new();
+        for (index, update) in updates.into_iter().enumerate() {
+            let result = results.as_ref().and_then(|results| results.get(index));
+            if self.answer_update(&update, result) {
+                changed.insert(update.record.filed_under());
+            }
+        }
+        for key in changed {
+            self.push_change(now, key);
+        }
+    }
+
+    /// True if the record is new.
+    fn answer_update(&mut self, update: &Update, result: Option<&PutResult>) -> bool {
+        let (guid, version) = (update.record.subject(), update.record.version());
+        let (code, version) = match result {
+            Some(Ok(Outcome::Stored)) => {
+                self.counters.updates_stored += 1;
+                self.send(update.port, update.id, Code::Ok, Message::InsertAnswer { guid, version });
+                return true;
+            }
+            Some(Ok(Outcome::Unchanged)) => (Code::Ok, version),
+            Some(Err(Refusal::Stale { stored })) => (Code::Stale, *stored),
+            Some(Err(Refusal::Conflict { stored })) => (Code::Conflict, *stored),
+            Some(Err(Refusal::Full)) => (Code::Full, 0),
+            None => (Code::StoreFailed, 0),
+        };
+        self.answer_insert(update.port, update.id, guid, code, version);
+        false
+    }
+
+    fn report_store(&mut self, fault: Option<&StoreError>) {
+        if fault.is_some() != self.store_failed {
+            self.store_failed = fault.is_some();
+            let event = fault.cloned().map_or(ServerEvent::StoreRecovered, ServerEvent::StoreFailed);
+            self.events.push_back(event);
+        }
+    }
+
+    fn expire(&mut self, now: Time) {
+        let result = self.store.remove_expired(self.now_ms(now), self.config.expiry_budget);
+        self.report_store(result.as_ref().err());
+        let removed = result.unwrap_or(0);
+        self.counters.records_forgotten += removed as u64;
+        self.timers.set(Timer::Expiry, now + self.config.expiry_interval());
+    }
+}
+
+fn code_of(fault: VerifyError) -> Code {
+    match fault {
+        VerifyError::Expired => Code::Expired,
+        VerifyError::FromTheFuture => Code::FromTheFuture,
+        VerifyError::WrongKey => Code::WrongKey,
+        VerifyError::BadKey | VerifyError::BadSignature => Code::BadSignature,
+    }
+}
+
+impl<S: Store> Machine for Server<S> {
+    type Event = ServerEvent;
+
+    fn handle_port(&mut self, _now: Time, port: PortId, event: PortEvent) {
+        match event {
+            PortEvent::Up(_) => {
+                let (cookie, rtt) = (self.cookie_of(port), self.config.push_rtt());
+                self.ports.insert(port, Port { cookie, rtt });
+                self.outbox.add(port);
+            }
+            PortEvent::Down => {
+                self.ports.remove(&port);
+                self.outbox.remove(port);
+                for guid in self.watches.remove_port(port) {
+                    self.cancel_timers(guid, port);
+                }
+            }
+            PortEvent::Blocked => self.outbox.set_blocked(port, true),
+            PortEvent::Writable => self.outbox.set_blocked(port, false),
+            PortEvent::Mtu(_) => {}
+        }
+    }
+
+    fn handle_frame(&mut self, now: Time, port: PortId, bytes: &[u8]) {
+        self.counters.frames += 1;
+        let Some(state) = self.ports.get(&port) else {
+            self.counters.frames_from_unknown_ports += 1;
+            return;
+        };
+        let cookie = state.cookie;
+        let frame = match Frame::decode(bytes) {
+            Ok(frame) => frame,
+            Err(fault) => return self.bad_frame(port, bytes, fault),
+        };
+        let validated = frame.cookie == cookie;
+        match frame.message {
+            Message::Lookup { guid, first, .. } => self.lookup(now, port, &frame, bytes.len(), guid, first),
+            Message::Insert { record } => self.insert(now, port, frame.id, record),
+            Message::Watch { .. } | Message::Unwatch { .. } | Message::PushAck { .. } if !validated => {
+                self.refuse(port, frame.id, Code::NeedCookie);
+            }
+            Message::Watch { guid, lease_secs } => self.watch(now, port, frame.id, guid, lease_secs),
+            Message::Unwatch { guid } => {
+                self.unwatch(guid, port);
+                self.send(port, frame.id, Code::Ok, Message::UnwatchAnswer { guid });
+            }
+            Message::PushAck { guid } => self.push_acknowledged(now, port, frame.id, guid),
+            Message::LookupAnswer { .. }
+            | Message::InsertAnswer { .. }
+            | Message::WatchAnswer { .. }
+            | Message::UnwatchAnswer { .. }
+            | Message::Push { .. }
+            | Message::Refused => self.counters.malformed_frames += 1,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some((_, timer)) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Lease(guid, port) => {
+                    self.counters.leases_ended += 1;
+                    self.unwatch(guid, port);
+                }
+                Timer::Push(guid, port) => self.push_unanswered(now, guid, port),
+                Timer::Expiry => self.expire(now),
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        self.commit(now);
+        self.outbox.poll_transmit(max_segments, buffer)
+    }
+
+    fn poll_event(&mut self) -> Option<ServerEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let (at, timer) = self.timers.next()?;
+        let reason = match timer {
+            Timer::Lease(..) => "gnrs: a watch runs out",
+            Timer::Push(..) => "gnrs: a push was not acknowledged",
+            Timer::Expiry => "gnrs: expired records go",
+        };
+        Some(Deadline::new(at, reason))
+    }
+}

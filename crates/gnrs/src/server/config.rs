@@ -1,0 +1,108 @@
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use whimbrel_core::RttEstimator;
+
+use crate::wire::Code;
+
+/// The bounds of a server. With them it takes at most, in bytes of memory: the store's bound
+/// + `max_watches` x 400
+/// + ports x (200 + `max_queued_per_port` x 1,200)
+/// + `max_batch` x 1,100.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerConfig {
+    /// Most watches of all clients together.
+    pub max_watches: usize,
+    /// Most watches of one client.
+    pub max_watches_per_port: usize,
+    /// Longest lease of a watch, in seconds.
+    pub max_lease_secs: u32,
+    /// Most frames that wait for one client.
+    pub max_queued_per_port: usize,
+    /// Most updates in one transaction.
+    pub max_batch: usize,
+    /// First time-out of a push, before a round trip was measured, in milliseconds.
+    pub push_timeout_ms: u64,
+    /// How often one push is sent, unless its lease ends before. The renewal of the lease repairs the rest.
+    pub push_tries: u32,
+    /// How often expired records are removed, in milliseconds.
+    pub expiry_interval_ms: u64,
+    /// Most records removed at a time.
+    pub expiry_budget: usize,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        ServerConfig {
+            max_watches: 100_000,
+            max_watches_per_port: 4096,
+            max_lease_secs: 300,
+            max_queued_per_port: 1024,
+            max_batch: 1024,
+            push_timeout_ms: 250,
+            push_tries: 8,
+            expiry_interval_ms: 1000,
+            expiry_budget: 1000,
+        }
+    }
+}
+
+impl ServerConfig {
+    pub(super) fn expiry_interval(&self) -> Duration {
+        Duration::from_millis(self.expiry_interval_ms.max(1))
+    }
+
+    pub(super) fn push_rtt(&self) -> RttEstimator {
+        let initial = Duration::from_millis(self.push_timeout_ms);
+        RttEstimator::new(initial, Duration::from_millis(10), Duration::from_secs(5))
+    }
+}
+
+/// What has happened at a server since it started.
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct ServerCounters {
+    /// Frames received.
+    pub frames: u64,
+    /// Of them: from a port that is not up.
+    pub frames_from_unknown_ports: u64,
+    /// Of them: damaged on the way.
+    pub damaged_frames: u64,
+    /// Of them: not well-formed, of another version, or not for a server.
+    pub malformed_frames: u64,
+    /// Look-ups.
+    pub lookups: u64,
+    /// Of them: answered with "no such name".
+    pub not_found: u64,
+    /// Updates stored.
+    pub updates_stored: u64,
+    /// Updates that were stored already.
+    pub updates_unchanged: u64,
+    /// Requests refused, by reason.
+    pub refused: BTreeMap<Code, u64>,
+    /// Transactions.
+    pub commits: u64,
+    /// Records removed after everything about their subject had expired.
+    pub records_forgotten: u64,
+    /// Pushes sent, repetitions too.
+    pub pushes: u64,
+    /// Of them: repetitions.
+    pub pushes_repeated: u64,
+    /// Pushes that no repetition brought across.
+    pub pushes_given_up: u64,
+    /// Watches whose lease ran out.
+    pub leases_ended: u64,
+    /// Answers lost because too many waited for the same client.
+    pub answers_dropped: u64,
+}
+
+impl ServerCounters {
+    pub(super) fn count_refusal(&mut self, code: Code) {
+        *self.refused.entry(code).or_default() += 1;
+    }
+
+    /// How many requests were refused with `code`.
+    pub fn refused_with(&self, code: Code) -> u64 {
+        self.refused.get(&code).copied().unwrap_or(0)
+    }
+}

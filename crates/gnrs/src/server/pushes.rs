@@ -1,0 +1,110 @@
+use core::time::Duration;
+
+use whimbrel_core::{Guid, PortId, Time};
+
+use super::watches::Push;
+use super::{Server, Timer};
+use crate::record::RecordKey;
+use crate::store::Store;
+use crate::wire::{Code, Frame, Message, Page};
+
+impl<S: Store> Server<S> {
+    pub(super) fn watch(&mut self, now: Time, port: PortId, id: u64, guid: Guid, lease_secs: u32) {
+        if !self.watches.add(guid, port) {
+            self.refuse(port, id, Code::TooManyWatches);
+            return;
+        }
+        let lease_secs = lease_secs.clamp(1, self.config.max_lease_secs.max(1));
+        self.timers.set(Timer::Lease(guid, port), now + Duration::from_secs(lease_secs.into()));
+        let more = self.collect_page(now, &guid, 0);
+        let Some(cookie) = self.ports.get(&port).map(|state| state.cookie) else { return };
+        let records = self.page.list();
+        let code = if records.is_empty() { Code::NotFound } else { Code::Ok };
+        let page = Page { first: 0, more, records };
+        let mut bytes = Vec::new();
+        Frame { id, cookie, code, message: Message::WatchAnswer { guid, lease_secs, page } }
+            .encode(&mut bytes);
+        self.queue(port, bytes);
+    }
+
+    pub(super) fn unwatch(&mut self, guid: Guid, port: PortId) {
+        self.watches.remove(guid, port);
+        self.cancel_timers(guid, port);
+    }
+
+    pub(super) fn cancel_timers(&mut self, guid: Guid, port: PortId) {
+        self.timers.cancel(&Timer::Lease(guid, port));
+        self.timers.cancel(&Timer::Push(guid, port));
+    }
+
+    /// The watchers of a subject learn of a changed record.
+    pub(super) fn push_change(&mut self, now: Time, key: RecordKey) {
+        for port in self.watches.of(&key.subject) {
+            if let Some(watch) = self.watches.get_mut(&key.subject, port) {
+                watch.unacknowledged.insert(key.provider);
+            }
+            self.push(now, key.subject, port, 0);
+        }
+    }
+
+    /// Sends the unacknowledged records of a watch, as many as fit; the rest follows the acknowledgement.
+    fn push(&mut self, now: Time, guid: Guid, port: PortId, repeated: u32) {
+        let now_ms = self.now_ms(now);
+        let Some(watch) = self.watches.get_mut(&guid, port) else { return };
+        let Some(state) = self.ports.get(&port) else { return };
+        self.page.clear();
+        let mut versions = Vec::new();
+        let (page, store) = (&mut self.page, &self.store);
+        watch.unacknowledged.retain(|provider| {
+            let record = store.get(&RecordKey { subject: guid, provider: *provider });
+            let Some(record) = record.filter(|record| !record.is_expired(now_ms)) else { return false };
+            if page.push(&record) {
+                versions.push((*provider, record.version()));
+            }
+            true
+        });
+        if versions.is_empty() {
+            watch.outstanding = None;
+            self.timers.cancel(&Timer::Push(guid, port));
+            return;
+        }
+        // The cookie in the frame shows the client that it comes from its server; the id need only be new.
+        self.counters.pushes += 1;
+        let id = self.counters.pushes;
+        watch.outstanding = Some(Push { id, sent_at: now, repeated, versions });
+        self.timers.set(Timer::Push(guid, port), now + state.rtt.timeout_after(repeated));
+        let mut bytes = Vec::new();
+        let message = Message::Push { guid, records: self.page.list() };
+        Frame { id, cookie: state.cookie, code: Code::Ok, message }.encode(&mut bytes);
+        self.queue(port, bytes);
+    }
+
+    pub(super) fn push_acknowledged(&mut self, now: Time, port: PortId, id: u64, guid: Guid) {
+        let Some(watch) = self.watches.get_mut(&guid, port) else { return };
+        let Some(push) = watch.outstanding.take_if(|push| push.id == id) else { return };
+        for (provider, version) in push.versions {
+            let stored = self.store.get(&RecordKey { subject: guid, provider });
+            if stored.is_none_or(|stored| stored.version() == version) {
+                watch.unacknowledged.remove(&provider);
+            }
+        }
+        self.timers.cancel(&Timer::Push(guid, port));
+        if let Some(state) = self.ports.get_mut(&port) {
+            // Every repetition has an id of its own, so that the round trip is never ambiguous.
+            state.rtt.sample(now.since(push.sent_at));
+        }
+        self.push(now, guid, port, 0);
+    }
+
+    pub(super) fn push_unanswered(&mut self, now: Time, guid: Guid, port: PortId) {
+        let Some(watch) = self.watches.get_mut(&guid, port) else { return };
+        let Some(push) = watch.outstanding.take() else { return };
+        if push.repeated + 1 >= self.config.push_tries {
+            watch.unacknowledged.clear();
+            self.counters.pushes_given_up += 1;
+            return;
+        }
+        self.counters.pushes_repeated += 1;
+        self.push(now, guid, port, push.repeated + 1);
+    }
+}
