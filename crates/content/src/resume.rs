@@ -36,10 +36,14 @@ impl Assembly {
         let root = Guid(body.array()?);
         let [limit, least, most, expected, delivered] =
             [body.u64()?, body.u64()?, body.u64()?, body.u64()?, body.u64()?];
-        if limit > MAX_CONTENT_LEN || least > most || most > MAX_CONTENT_LEN {
+        if limit > MAX_CONTENT_LEN || least > most {
             return Err(RecordError::Contradiction("lengths that exclude each other"));
         }
         let mut assembly = Assembly::new(root, limit);
+        // A new assembly knows from the name alone whether the content is empty.
+        if least < *assembly.proven_len.start() || most > *assembly.proven_len.end() {
+            return Err(RecordError::Contradiction("a length that this name cannot have"));
+        }
         assembly.proven_len = least..=most;
         assembly.verified = read_runs(body.arrays()?, least, most)?;
         let claim = (least..=most).contains(&expected).then_some(Claim { len: expected, weight: 0 });
