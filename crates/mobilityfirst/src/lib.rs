@@ -1,7 +1,21 @@
 //! MobilityFirst: hosts and routers that move named chunks (seed `000_503ecb02b427ee24.txt`).
+//!
+//! The one invariant: **a chunk belongs to exactly one part of a node at a time**: a hop that carries it, the
+//! chunks that wait for the name service, the proxy's storage, or a local program's queue; each part has a bound.
+//!
+//! | module | holds | text that it follows |
+//! |---|---|---|
+//! | [`wire`] | headers, extensions, messages | `docs/protocols/mobilityfirst.md`; research notes section 2 |
+//! | [`chunk`] | a chunk between arrival and departure | seed section 3.1 |
+//! | [`links`] | all hops of a node and the back-pressure buffer that they share | seed section 3.4.1 |
+//! | [`router`] | late binding, forwarding, attachments, the in-network proxy | seed section 3.3 |
+//! | [`host`] | the host stack: fetching, publishing, attaching | seed sections 3.1, 3.2.2 and 4 |
+//! | [`local`] | what local programs and the host stack say to each other | seed section 4, "Host Stack and API" |
 #![forbid(unsafe_code)]
 
 pub mod chunk;
+pub mod host;
+pub mod links;
 pub mod local;
 pub mod router;
 pub mod wire;

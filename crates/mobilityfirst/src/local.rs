@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use whimbrel_core::Guid;
 
-use crate::wire::{ChunkRanges, ContentKind, ControlCode, Reader, Reliability, WireError, put_short_text};
+use crate::wire::{ContentKind, ControlCode, Reader, Reliability, WireError, put_short_text};
 
 /// From a program to its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +72,9 @@ pub struct Get {
     pub nack_timeout_ms: u32,
     /// Chunks that may be handed over before the first is reported as [`LocalRequest::Consumed`].
     pub credit: u16,
-    /// Chunks that the program has already, from an earlier run.
-    pub have: ChunkRanges,
+    /// What the program has already, from an earlier run: a resume record (`docs/protocols/content.md`), or
+    /// nothing.
+    pub resume: Bytes,
 }
 
 /// A content on offer.
@@ -167,6 +168,8 @@ pub struct LocalChunk {
     pub request: u32,
     /// Which chunk.
     pub index: u32,
+    /// Chunk size as a power of two: it can change in the course of a transfer.
+    pub chunk_log2: u8,
     /// The content's length in bytes.
     pub content_len: u64,
     /// True once the length is proven; before, it is the holder's claim.
@@ -175,6 +178,8 @@ pub struct LocalChunk {
     pub kind: ContentKind,
     /// The name that its holder suggests; not to be trusted as a path.
     pub file_name: String,
+    /// Its proof, encoded: the host has checked it, and a program may do so again.
+    pub proof: Bytes,
     /// Its bytes.
     pub data: Bytes,
 }
@@ -254,7 +259,7 @@ impl LocalRequest {
                 out.push(code_of(&RELIABILITIES, &get.reliability));
                 out.extend_from_slice(&get.nack_timeout_ms.to_be_bytes());
                 out.extend_from_slice(&get.credit.to_be_bytes());
-                get.have.encode(out);
+                return get.resume.clone();
             }
             LocalRequest::Cancel { request } => put_number(out, 1, *request),
             LocalRequest::Consumed { request } => put_number(out, 2, *request),
@@ -294,16 +299,18 @@ impl LocalRequest {
     pub fn decode(frame: &Bytes) -> Result<LocalRequest, WireError> {
         let mut reader = Reader(frame);
         let request = match reader.u8()? {
-            0 => LocalRequest::Get(Get {
-                request: reader.u32()?,
-                content: reader.guid()?,
-                chunk_log2: reader.u8()?,
-                in_order: flag(reader.u8()?)?,
-                reliability: from_code(&RELIABILITIES, reader.u8()?, "reliability")?,
-                nack_timeout_ms: reader.u32()?,
-                credit: reader.u16()?,
-                have: ChunkRanges::decode(&mut reader)?,
-            }),
+            0 => {
+                return Ok(LocalRequest::Get(Get {
+                    request: reader.u32()?,
+                    content: reader.guid()?,
+                    chunk_log2: reader.u8()?,
+                    in_order: flag(reader.u8()?)?,
+                    reliability: from_code(&RELIABILITIES, reader.u8()?, "reliability")?,
+                    nack_timeout_ms: reader.u32()?,
+                    credit: reader.u16()?,
+                    resume: frame.slice_ref(reader.0),
+                }));
+            }
             1 => LocalRequest::Cancel { request: reader.u32()? },
             2 => LocalRequest::Consumed { request: reader.u32()? },
             3 => LocalRequest::Publish(Publish {
@@ -345,10 +352,13 @@ impl LocalEvent {
             LocalEvent::Chunk(chunk) => {
                 put_number(out, 0, chunk.request);
                 out.extend_from_slice(&chunk.index.to_be_bytes());
+                out.push(chunk.chunk_log2);
                 out.extend_from_slice(&chunk.content_len.to_be_bytes());
                 out.push(u8::from(chunk.len_proven));
                 out.push(code_of(&KINDS, &chunk.kind));
                 put_short_text(out, &chunk.file_name);
+                out.extend_from_slice(&(chunk.proof.len() as u16).to_be_bytes());
+                out.extend_from_slice(&chunk.proof);
                 return chunk.data.clone();
             }
             LocalEvent::State { request, state } => {
@@ -396,10 +406,15 @@ impl LocalEvent {
                 return Ok(LocalEvent::Chunk(LocalChunk {
                     request: reader.u32()?,
                     index: reader.u32()?,
+                    chunk_log2: reader.u8()?,
                     content_len: reader.u64()?,
                     len_proven: flag(reader.u8()?)?,
                     kind: from_code(&KINDS, reader.u8()?, "content kind")?,
                     file_name: reader.short_text()?,
+                    proof: {
+                        let proof_len = usize::from(reader.u16()?);
+                        frame.slice_ref(reader.take(proof_len)?)
+                    },
                     data: frame.slice_ref(reader.0),
                 }));
             }
@@ -509,10 +524,12 @@ mod tests {
                     LocalEvent::Chunk(LocalChunk {
                         request,
                         index,
+                        chunk_log2: 20,
                         content_len,
                         len_proven,
                         kind,
                         file_name,
+                        proof: Bytes::from_static(b"proof"),
                         data,
                     })
                 }),

@@ -188,6 +188,11 @@ impl ProxyStore {
         self.parts.get(&(flow, (content, index))).copied()
     }
 
+    /// The chunks stored for a flow, oldest first.
+    pub fn ids_of(&self, flow: &Flow) -> Vec<StoreId> {
+        self.flows.get(flow).map_or(Vec::new(), |stored| stored.ids.keys().copied().collect())
+    }
+
     /// A stored chunk and when it was stored.
     pub fn get(&self, id: StoreId) -> Option<(&Chunk, Time)> {
         self.entries.get(&id).map(|entry| (&entry.chunk, entry.stored_at))

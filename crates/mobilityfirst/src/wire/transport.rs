@@ -177,6 +177,20 @@ impl DropReason {
         DropReason::NotServed,
     ];
 
+    /// The reason's name in counters and reports.
+    pub const fn label(self) -> &'static str {
+        match self {
+            DropReason::Evicted => "evicted",
+            DropReason::FlowLimit => "flow-limit",
+            DropReason::Lifetime => "lifetime",
+            DropReason::HopLimit => "hop-limit",
+            DropReason::NoSuchName => "no-such-name",
+            DropReason::Unreachable => "unreachable",
+            DropReason::TooLarge => "too-large",
+            DropReason::NotServed => "not-served",
+        }
+    }
+
     fn code(self) -> u8 {
         Self::ALL.iter().position(|reason| *reason == self).unwrap_or_default() as u8
     }

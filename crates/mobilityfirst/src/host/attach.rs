@@ -1,0 +1,232 @@
+//! The host's bindings: to its access routers, and of the contents that it offers.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use core::time::Duration;
+use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_gnrs::{Address, Record, Statement};
+
+use super::{App, Host, Timer};
+use crate::chunk::{Chunk, Message};
+use crate::links::Outgoing;
+use crate::local::LocalEvent;
+use crate::wire::{
+    ATTACH_CONTEXT, Control, ControlCode, NetworkHeader, ServiceId, UpperProtocol, attach_statement,
+};
+
+/// When an announcement could not be made, it is tried again after this long.
+const ANNOUNCE_AGAIN: Duration = Duration::from_secs(5);
+/// An hour of microseconds: a host whose clock ran ahead once starts so far above the version that was refused.
+const VERSION_LEAP: u64 = 3_600_000_000;
+
+/// What the host has told its routers.
+#[derive(Debug, Default)]
+pub(super) struct Registration {
+    nonces: BTreeMap<PortId, [u8; 16]>,
+    // Ports named in the newest record.
+    announced: BTreeSet<PortId>,
+    version: u64,
+    registered: bool,
+    // Contents whose announcement is to be made as soon as there is room, and when the others' are due.
+    to_announce: VecDeque<Guid>,
+    due: BTreeMap<Guid, Time>,
+}
+
+impl Registration {
+    pub(super) fn is_registered(&self) -> bool {
+        self.registered
+    }
+}
+
+impl Host {
+    pub(super) fn router_up(&mut self, now: Time, port: PortId, _router: Guid) {
+        // Its challenge follows; the answer to the last one is worth nothing to it any more.
+        self.registration.nonces.remove(&port);
+        self.resume_transfers(now);
+    }
+
+    pub(super) fn router_back(&mut self, now: Time) {
+        self.renew_if_changed(now);
+        self.resume_transfers(now);
+    }
+
+    /// A router has stopped answering: with another one at hand, the host is bound to that alone, so that
+    /// what is stored for it comes by there.
+    pub(super) fn router_silent(&mut self, now: Time) {
+        self.renew_if_changed(now);
+        self.note_connectivity(now);
+    }
+
+    pub(super) fn router_gone(&mut self, now: Time, port: PortId) {
+        self.registration.nonces.remove(&port);
+        self.renew_if_changed(now);
+        self.note_connectivity(now);
+    }
+
+    /// The ports that lead to routers, best first.
+    pub(super) fn routers_by_preference(&self) -> Vec<PortId> {
+        let rank = |port: &PortId| {
+            let label = self.links.info(*port).map(|info| info.label.as_str());
+            let named = self.config.preference.iter().position(|known| Some(known.as_str()) == label);
+            named.unwrap_or(usize::MAX)
+        };
+        let mut ports: Vec<PortId> = self.links.ports().collect();
+        ports.sort_by_key(rank);
+        ports
+    }
+
+    pub(super) fn handle_control(&mut self, now: Time, port: PortId, control: Control) {
+        match control {
+            Control::Challenge { nonce } => {
+                self.registration.nonces.insert(port, nonce);
+                self.renew(now);
+            }
+            Control::Outcome { guid, version, code } if guid == self.guid => {
+                self.note_binding_outcome(now, version, code);
+            }
+            Control::Outcome { guid, code, .. } => self.note_announcement_outcome(now, guid, code),
+            Control::Attach { .. } | Control::Register { .. } => self.counters.drop("attach-to-a-host"),
+        }
+    }
+
+    fn note_binding_outcome(&mut self, now: Time, version: u64, code: ControlCode) {
+        match code {
+            ControlCode::Registered => self.registration.registered = true,
+            ControlCode::Attached => {}
+            ControlCode::Stale if version == self.registration.version => {
+                self.registration.version = self.registration.version.saturating_add(VERSION_LEAP);
+                self.renew(now);
+            }
+            _ => self.counters.drop("binding-refused"),
+        }
+    }
+
+    /// Routers that answer and have sent a challenge.
+    fn attachable(&self) -> Vec<PortId> {
+        let ready = |port: &PortId| self.links.is_up(*port) && self.registration.nonces.contains_key(port);
+        self.routers_by_preference().into_iter().filter(ready).collect()
+    }
+
+    fn renew_if_changed(&mut self, now: Time) {
+        let ports: BTreeSet<PortId> = self.attachable().into_iter().collect();
+        if !ports.is_empty() && ports != self.registration.announced {
+            self.renew(now);
+        }
+    }
+
+    /// Signs a new record that names all routers at hand, and gives it to each of them.
+    pub(super) fn renew(&mut self, now: Time) {
+        let ports = self.attachable();
+        self.timers.set(Timer::Renewal, now + self.config.binding_lifetime / 3);
+        if ports.is_empty() {
+            return;
+        }
+        let addresses = ports.iter().filter_map(|port| self.links.neighbour(*port)).enumerate();
+        let addresses: Vec<Address> = addresses
+            .take(whimbrel_gnrs::MAX_ADDRESSES)
+            .map(|(rank, na)| Address { preference: rank as u8, ..Address::new(na) })
+            .collect();
+        let statement = self.statement(now, self.config.binding_lifetime, addresses);
+        let version = statement.version;
+        let Ok(record) = Record::binding(&self.config.keys, &statement) else { return };
+        for port in &ports {
+            let (Some(nonce), Some(router)) =
+                (self.registration.nonces.get(port), self.links.neighbour(*port))
+            else {
+                continue;
+            };
+            let signed = attach_statement(&router, nonce, version);
+            let signature = self.config.keys.sign(ATTACH_CONTEXT, &signed).0;
+            let record = bytes::Bytes::copy_from_slice(record.as_bytes());
+            self.send_control(*port, &Control::Attach { record, signature });
+        }
+        self.registration.announced = ports.into_iter().collect();
+    }
+
+    /// A statement whose version is above all that this host has made.
+    fn statement(&mut self, now: Time, lifetime: Duration, addresses: Vec<Address>) -> Statement {
+        let unix = self.config.wall.unix_millis(now);
+        let mut statement = Statement::new(unix, lifetime.as_millis() as u64, addresses);
+        statement.version = statement.version.max(self.registration.version + 1);
+        self.registration.version = statement.version;
+        statement
+    }
+
+    fn send_control(&mut self, port: PortId, control: &Control) {
+        let Some(router) = self.links.neighbour(port) else { return };
+        let header = NetworkHeader::new(ServiceId::NEIGHBOUR, UpperProtocol::Control, self.guid, router);
+        let mut head = Vec::new();
+        control.encode(&mut head);
+        let message = Message { head: head.into(), body: bytes::Bytes::new() };
+        // A port that is gone needs no message.
+        let _ = self.links.enqueue(port, Outgoing { chunk: Chunk { header, message }, packets: 0 });
+    }
+
+    /// A content is to be announced as soon as there is a router with room.
+    pub(super) fn announce(&mut self, content: Guid) {
+        self.registration.due.remove(&content);
+        self.registration.to_announce.push_back(content);
+    }
+
+    /// Makes the announcements that wait, as far as the link has room. True if any went.
+    pub(super) fn send_announcements(&mut self, now: Time) -> bool {
+        let mut sent = false;
+        while let Some(content) = self.registration.to_announce.front().copied() {
+            let Some(port) = self.uplink().filter(|port| self.links.has_room(*port)) else { break };
+            self.registration.to_announce.pop_front();
+            sent = true;
+            let statement = if self.uploads.is_published(&content) {
+                let again = now + self.config.announcement_lifetime / 3;
+                self.registration.due.insert(content, again);
+                self.timers.set_earlier(Timer::Announcements, again);
+                self.statement(now, self.config.announcement_lifetime, Vec::new())
+            } else {
+                let lifetime = self.config.announcement_lifetime;
+                let mut statement = self.statement(now, lifetime, Vec::new());
+                statement.removed = true;
+                statement
+            };
+            if let Ok(record) = Record::provider(&self.config.keys, content, &statement) {
+                let record = bytes::Bytes::copy_from_slice(record.as_bytes());
+                self.send_control(port, &Control::Register { record });
+            }
+        }
+        sent
+    }
+
+    pub(super) fn renew_announcements(&mut self, now: Time) {
+        let due: Vec<Guid> =
+            self.registration.due.iter().filter(|(_, at)| **at <= now).map(|(guid, _)| *guid).collect();
+        for content in due {
+            self.announce(content);
+        }
+        if let Some(next) = self.registration.due.values().min() {
+            self.timers.set(Timer::Announcements, *next);
+        }
+    }
+
+    fn note_announcement_outcome(&mut self, now: Time, content: Guid, code: ControlCode) {
+        if code == ControlCode::Stale {
+            self.registration.version = self.registration.version.saturating_add(VERSION_LEAP);
+        }
+        if code != ControlCode::Registered && self.uploads.is_published(&content) {
+            self.registration.due.insert(content, now + ANNOUNCE_AGAIN);
+            self.timers.set_earlier(Timer::Announcements, now + ANNOUNCE_AGAIN);
+        }
+        if let Some(app) = self.uploads.publisher(&content) {
+            self.tell(app, LocalEvent::Published { content, code });
+        }
+    }
+
+    pub(super) fn forget_announcement(&mut self, content: Guid) {
+        self.registration.due.remove(&content);
+    }
+
+    /// Contents of a program that has left are no longer announced; a removal is.
+    pub(super) fn withdraw_announcements(&mut self, contents: Vec<Guid>, _app: App) {
+        for content in contents {
+            self.forget_announcement(content);
+            self.registration.to_announce.push_back(content);
+        }
+    }
+}

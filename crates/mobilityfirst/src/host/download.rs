@@ -1,0 +1,509 @@
+//! Fetching content for local programs: `get(content_name)` (seed sections 2, 3.1 and 3.2.2).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use core::time::Duration;
+use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal};
+use whimbrel_core::{Guid, Time};
+
+use super::{App, Host, Timer};
+use crate::local::{FailReason, Get, LocalChunk, LocalEvent, TransferState};
+use crate::wire::{
+    ChunkRanges, Data, DropReason, MAX_RANGES, NetworkHeader, Notice, Reliability, Request, ServiceId,
+    Transport,
+};
+
+/// Chunks that may wait here for one program (for those before them, or for credit) while it has other
+/// downloads beside it; what comes on top is dropped and asked for again.
+const MAX_HELD: usize = 64;
+/// Requests without any answer before a name is given up that is known but not served.
+const MAX_UNSERVED: u32 = 3;
+/// Longest pause between two NACKs or requests.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// After the first chunk that nobody here wants, its source is told; then not again for this long.
+const STOP_INTERVAL: Duration = Duration::from_secs(1);
+/// Sources remembered as told to stop.
+const MAX_STOPPED: usize = 1024;
+
+struct Held {
+    chunk: LocalChunk,
+    packets: u32,
+}
+
+struct Download {
+    app: App,
+    request: u32,
+    content: Guid,
+    chunk_size: ChunkSize,
+    in_order: bool,
+    reliability: Reliability,
+    nack_timeout: Duration,
+    credit: u16,
+    unconsumed: u16,
+    assembly: Assembly,
+    // By offset in the content, in bytes.
+    held: BTreeMap<u64, Held>,
+    next_offset: u64,
+    source: Option<(Guid, Guid)>,
+    state: TransferState,
+    attempts: u32,
+    unserved: u32,
+    last_arrival: Option<Time>,
+    // Smoothed time between two chunks: a slow link is no reason to complain.
+    interval: Duration,
+}
+
+/// All downloads of a host.
+#[derive(Default)]
+pub(super) struct Downloads {
+    by_id: BTreeMap<u64, Download>,
+    by_content: BTreeMap<Guid, BTreeSet<u64>>,
+    stopped: BTreeMap<(Guid, Guid), Time>,
+    next_id: u64,
+}
+
+impl Downloads {
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    fn find(&self, app: App, request: u32) -> Option<u64> {
+        let wanted = |download: &Download| download.app == app && download.request == request;
+        self.by_id.iter().find(|(_, download)| wanted(download)).map(|(id, _)| *id)
+    }
+
+    fn ids_of(&self, content: &Guid) -> Vec<u64> {
+        self.by_content.get(content).map_or(Vec::new(), |ids| ids.iter().copied().collect())
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Download> {
+        let download = self.by_id.remove(&id)?;
+        if let Some(ids) = self.by_content.get_mut(&download.content) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_content.remove(&download.content);
+            }
+        }
+        Some(download)
+    }
+}
+
+impl Download {
+    fn new(
+        app: App,
+        get: &Get,
+        assembly: Assembly,
+        chunk_size: ChunkSize,
+        nack_timeout: Duration,
+    ) -> Download {
+        let next_offset = if get.in_order { assembly.deliverable().end } else { 0 };
+        Download {
+            app,
+            request: get.request,
+            content: get.content,
+            chunk_size,
+            in_order: get.in_order,
+            reliability: get.reliability,
+            nack_timeout,
+            credit: get.credit.max(1),
+            unconsumed: 0,
+            assembly,
+            held: BTreeMap::new(),
+            next_offset,
+            source: None,
+            state: TransferState::Requested,
+            attempts: 0,
+            unserved: 0,
+            last_arrival: None,
+            interval: Duration::ZERO,
+        }
+    }
+
+    /// What to ask for: all that is missing, as far as one message can say it.
+    fn missing(&self) -> ChunkRanges {
+        let mut missing = ChunkRanges::default();
+        if self.assembly.expected_len().is_none() {
+            missing = ChunkRanges::all();
+            for range in self.assembly.verified().iter() {
+                let whole =
+                    range.start.div_ceil(self.chunk_size.bytes())..self.chunk_size.index_of(range.end);
+                missing.remove_range(whole.start as u32..whole.end as u32);
+            }
+            return missing;
+        }
+        let mut ranges = 0;
+        let mut last = None;
+        for index in self.assembly.missing_chunks(self.chunk_size) {
+            ranges += usize::from(last.is_none_or(|last| index > last + 1));
+            if ranges > MAX_RANGES {
+                break;
+            }
+            missing.insert(index as u32);
+            last = Some(index);
+        }
+        missing
+    }
+
+    /// How long nothing may come before it is asked for again.
+    fn patience(&self) -> Duration {
+        let slow = self.nack_timeout.max(self.interval * 4);
+        slow.saturating_mul(1 << self.attempts.min(5)).min(MAX_PAUSE.max(self.nack_timeout))
+    }
+
+    /// The next held chunk that may be handed over.
+    fn next_deliverable(&mut self) -> Option<Held> {
+        if self.unconsumed >= self.credit {
+            return None;
+        }
+        if !self.in_order {
+            return self.held.pop_first().map(|(_, held)| held);
+        }
+        let first = *self.held.keys().next()?;
+        if first > self.next_offset {
+            return None;
+        }
+        let held = self.held.remove(&first)?;
+        self.next_offset = self.next_offset.max(first + held.chunk.data.len() as u64);
+        Some(held)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.assembly.is_complete() && self.held.is_empty()
+    }
+
+    fn note_arrival(&mut self, now: Time) {
+        if let Some(last) = self.last_arrival {
+            self.interval = (self.interval * 3 + now.since(last)) / 4;
+        }
+        self.last_arrival = Some(now);
+        self.attempts = 0;
+    }
+}
+
+impl Host {
+    pub(super) fn start_download(&mut self, now: Time, app: App, get: Get) {
+        let request = get.request;
+        let assembly = if get.resume.is_empty() {
+            Some(Assembly::new(get.content, self.config.content_limit))
+        } else {
+            Assembly::decode(&get.resume).ok().filter(|assembly| assembly.root() == get.content)
+        };
+        let (Some(assembly), Some(chunk_size)) = (assembly, ChunkSize::from_code(get.chunk_log2)) else {
+            return self.tell(app, LocalEvent::Failed { request, reason: FailReason::Invalid });
+        };
+        if self.downloads.find(app, request).is_some() {
+            return self.tell(app, LocalEvent::Failed { request, reason: FailReason::Invalid });
+        }
+        if self.downloads.len() >= self.config.max_transfers {
+            return self.tell(app, LocalEvent::Failed { request, reason: FailReason::Busy });
+        }
+        let nack_timeout = match get.nack_timeout_ms {
+            0 => self.config.nack_timeout,
+            ms => Duration::from_millis(ms.into()),
+        };
+        let id = self.downloads.next_id;
+        self.downloads.next_id += 1;
+        self.downloads.by_content.entry(get.content).or_default().insert(id);
+        self.downloads.by_id.insert(id, Download::new(app, &get, assembly, chunk_size, nack_timeout));
+        if !self.finish_if_done(id) {
+            self.ask(now, id);
+        }
+    }
+
+    /// Sends a request (nobody has answered yet, or the source has gone silent) or a NACK to the source.
+    fn ask(&mut self, now: Time, id: u64) {
+        let Some(download) = self.downloads.by_id.get(&id) else { return };
+        let request = Request {
+            content: download.content,
+            chunk_log2: download.chunk_size.code(),
+            reliability: download.reliability,
+            chunks: download.missing(),
+        };
+        let (content, patience) = (download.content, download.patience());
+        // A source that has not answered two NACKs may be gone; another holder may not be.
+        let source = download.source.filter(|_| download.attempts <= 2);
+        let sent = match source {
+            Some((source, address)) => {
+                self.counters.nacks_sent += 1;
+                self.send_transport(ServiceId::DELAY_TOLERANT, source, address, &Transport::Nack(request))
+            }
+            None => {
+                self.counters.requests_sent += 1;
+                let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
+                self.send_transport(service, content, Guid::NONE, &Transport::Request(request))
+            }
+        };
+        if !sent {
+            self.set_state(id, TransferState::Disconnected);
+        }
+        self.timers.set(Timer::Download(id), now + patience);
+    }
+
+    fn set_state(&mut self, id: u64, state: TransferState) {
+        let Some(download) = self.downloads.by_id.get_mut(&id) else { return };
+        if download.state != state {
+            download.state = state;
+            let (app, request) = (download.app, download.request);
+            self.tell(app, LocalEvent::State { request, state });
+        }
+    }
+
+    /// "The receiver provides notification only when a chunk is not delivered over a conservatively long
+    /// period of time."
+    pub(super) fn check_download(&mut self, now: Time, id: u64) {
+        let connected = self.uplink().is_some();
+        let Some(download) = self.downloads.by_id.get_mut(&id) else { return };
+        let program_is_slow = download.unconsumed >= download.credit;
+        if !connected || program_is_slow {
+            let patience = download.patience();
+            self.timers.set(Timer::Download(id), now + patience);
+            if !connected {
+                self.set_state(id, TransferState::Disconnected);
+            }
+            return;
+        }
+        download.attempts += 1;
+        self.set_state(id, TransferState::Stalled);
+        self.ask(now, id);
+    }
+
+    /// A chunk has come. Its room in the buffer is released when a program has it.
+    pub(super) fn handle_data(&mut self, now: Time, header: &NetworkHeader, data: Data, packets: u32) {
+        let ids = self.downloads.ids_of(&data.content);
+        if ids.is_empty() {
+            self.links.release(now, packets);
+            return self.stop_source(now, header, &data);
+        }
+        if data.reliability == Reliability::Ack {
+            self.acknowledge(header, &data);
+        }
+        let mut packets = packets;
+        for id in ids {
+            // Whoever takes it first carries its room; the others share the memory.
+            if self.take_chunk(now, id, header, &data, packets) {
+                packets = 0;
+            }
+            self.hand_over(now, id);
+        }
+        self.links.release(now, packets);
+    }
+
+    /// True if the download took the chunk, and its room with it.
+    fn take_chunk(&mut self, now: Time, id: u64, header: &NetworkHeader, data: &Data, packets: u32) -> bool {
+        let alone = self.downloads.len() == 1;
+        let Some(download) = self.downloads.by_id.get_mut(&id) else { return false };
+        download.source = Some((header.source, header.source_address));
+        download.note_arrival(now);
+        let patience = download.patience();
+        let (Some(chunk_size), Ok((proof, []))) =
+            (ChunkSize::from_code(data.chunk_log2), Proof::decode(&data.proof))
+        else {
+            self.counters.unproven += 1;
+            return false;
+        };
+        let offer = Offer {
+            chunk_size,
+            index: data.index.into(),
+            claimed_len: data.content_len,
+            data: &data.payload,
+            proof: &proof,
+        };
+        self.timers.set(Timer::Download(id), now + patience);
+        if download.held.len() >= MAX_HELD && !alone {
+            self.counters.drop("program-too-slow");
+            return false;
+        }
+        let verified = match download.assembly.check(&offer) {
+            Ok(verified) => verified,
+            Err(Refusal::Duplicate) => {
+                self.counters.duplicates += 1;
+                return false;
+            }
+            Err(fault) => {
+                tracing::debug!(content = %data.content, index = data.index, %fault, "chunk refused");
+                self.counters.unproven += 1;
+                return false;
+            }
+        };
+        let offset = verified.range().start;
+        download.assembly.commit(verified);
+        let chunk = LocalChunk {
+            request: download.request,
+            index: data.index,
+            chunk_log2: data.chunk_log2,
+            content_len: download.assembly.expected_len().unwrap_or(data.content_len),
+            len_proven: download.assembly.confirmed_len().is_some(),
+            kind: data.kind,
+            file_name: data.file_name.clone(),
+            proof: data.proof.clone(),
+            data: data.payload.clone(),
+        };
+        download.held.insert(offset, Held { chunk, packets });
+        self.set_state(id, TransferState::Flowing);
+        true
+    }
+
+    /// Hands over what may be handed over, and ends the download when that was all.
+    fn hand_over(&mut self, now: Time, id: u64) {
+        while let Some(download) = self.downloads.by_id.get_mut(&id) {
+            let Some(Held { chunk, packets }) = download.next_deliverable() else { break };
+            download.unconsumed += 1;
+            let app = download.app;
+            self.counters.chunks_handed_over += 1;
+            self.links.release(now, packets);
+            self.tell(app, LocalEvent::Chunk(chunk));
+        }
+        self.finish_if_done(id);
+    }
+
+    fn finish_if_done(&mut self, id: u64) -> bool {
+        if !self.downloads.by_id.get(&id).is_some_and(Download::is_finished) {
+            return false;
+        }
+        if let Some(download) = self.downloads.remove(id) {
+            self.timers.cancel(&Timer::Download(id));
+            let content_len = download.assembly.confirmed_len().unwrap_or_default();
+            self.tell(download.app, LocalEvent::Complete { request: download.request, content_len });
+        }
+        true
+    }
+
+    fn fail(&mut self, now: Time, id: u64, reason: FailReason) {
+        if let Some(download) = self.end_download(now, id) {
+            self.tell(download.app, LocalEvent::Failed { request: download.request, reason });
+        }
+    }
+
+    fn end_download(&mut self, now: Time, id: u64) -> Option<Download> {
+        let download = self.downloads.remove(id)?;
+        self.timers.cancel(&Timer::Download(id));
+        let packets = download.held.values().map(|held| held.packets).sum();
+        self.links.release(now, packets);
+        Some(download)
+    }
+
+    pub(super) fn note_consumed(&mut self, now: Time, app: App, request: u32) {
+        let Some(id) = self.downloads.find(app, request) else { return };
+        if let Some(download) = self.downloads.by_id.get_mut(&id) {
+            download.unconsumed = download.unconsumed.saturating_sub(1);
+        }
+        self.hand_over(now, id);
+    }
+
+    pub(super) fn cancel_download(&mut self, now: Time, app: App, request: u32) {
+        let Some(id) = self.downloads.find(app, request) else { return };
+        let Some(download) = self.end_download(now, id) else { return };
+        let wanted_by_others = self.downloads.by_content.contains_key(&download.content);
+        if let Some((source, address)) = download.source.filter(|_| !wanted_by_others) {
+            self.send_stop(download.content, download.chunk_size.code(), source, address);
+        }
+    }
+
+    pub(super) fn forget_downloads_of(&mut self, now: Time, app: App) {
+        let requests = self.downloads.by_id.values().filter(|download| download.app == app);
+        let requests: Vec<u32> = requests.map(|download| download.request).collect();
+        for request in requests {
+            self.cancel_download(now, app, request);
+        }
+    }
+
+    fn acknowledge(&mut self, header: &NetworkHeader, data: &Data) {
+        let chunks = ChunkRanges::from(data.index..data.index.saturating_add(1));
+        let (content, chunk_log2) = (data.content, data.chunk_log2);
+        let ack = Request { content, chunk_log2, reliability: Reliability::Ack, chunks };
+        self.send_transport(
+            ServiceId::DELAY_TOLERANT,
+            header.source,
+            header.source_address,
+            &Transport::Ack(ack),
+        );
+    }
+
+    /// Chunks come that nobody here wants: a program has gone, or this host has restarted.
+    fn stop_source(&mut self, now: Time, header: &NetworkHeader, data: &Data) {
+        self.counters.drop("unwanted-chunk");
+        let key = (header.source, data.content);
+        if self.downloads.stopped.get(&key).is_some_and(|last| now.since(*last) < STOP_INTERVAL) {
+            return;
+        }
+        if self.downloads.stopped.len() >= MAX_STOPPED {
+            self.downloads.stopped.retain(|_, last| now.since(*last) < STOP_INTERVAL);
+        }
+        if self.downloads.stopped.len() < MAX_STOPPED {
+            self.downloads.stopped.insert(key, now);
+            self.send_stop(data.content, data.chunk_log2, header.source, header.source_address);
+        }
+    }
+
+    /// A request for no chunk at all takes back an earlier one.
+    fn send_stop(&mut self, content: Guid, chunk_log2: u8, source: Guid, address: Guid) {
+        let chunks = ChunkRanges::default();
+        let stop = Request { content, chunk_log2, reliability: Reliability::DontCare, chunks };
+        self.send_transport(ServiceId::DELAY_TOLERANT, source, address, &Transport::Request(stop));
+    }
+
+    /// The network has dropped something of this host's: a request, or a chunk that it sent.
+    pub(super) fn handle_drop(&mut self, now: Time, notice: Notice, reason: DropReason) {
+        if notice.source != self.guid {
+            return self.counters.drop("notice-for-another");
+        }
+        let ids = self.downloads.ids_of(&notice.content);
+        if ids.is_empty() || notice.destination != notice.content && !notice.chunks.is_empty() {
+            return self.upload_dropped(now, notice, reason);
+        }
+        for id in ids {
+            self.request_dropped(now, id, reason);
+        }
+    }
+
+    fn request_dropped(&mut self, now: Time, id: u64, reason: DropReason) {
+        let Some(download) = self.downloads.by_id.get_mut(&id) else { return };
+        let begun = download.last_arrival.is_some() || download.assembly.verified_bytes() > 0;
+        match reason {
+            DropReason::NoSuchName if !begun => self.fail(now, id, FailReason::NoSuchName),
+            DropReason::NotServed => {
+                download.source = None;
+                download.unserved += 1;
+                if download.unserved >= MAX_UNSERVED {
+                    self.fail(now, id, FailReason::NotServed);
+                }
+            }
+            DropReason::TooLarge => match ChunkSize::from_code(download.chunk_size.code() - 1) {
+                Some(smaller) => {
+                    download.chunk_size = smaller;
+                    self.ask(now, id);
+                }
+                None => self.fail(now, id, FailReason::TooLarge),
+            },
+            // The timer asks again.
+            _ => {}
+        }
+    }
+
+    /// A router answers again. What was asked for is on its way or stored in the network, and "the client relies
+    /// on the network to re-deliver" (seed section 5.2.1); only what never left this host is asked for at once.
+    pub(super) fn resume_transfers(&mut self, now: Time) {
+        let ids: Vec<u64> = self.downloads.by_id.keys().copied().collect();
+        for id in ids {
+            let Some(download) = self.downloads.by_id.get_mut(&id) else { continue };
+            download.attempts = 0;
+            let patience = download.patience();
+            if download.last_arrival.is_none() {
+                self.set_state(id, TransferState::Requested);
+                self.ask(now, id);
+            } else {
+                self.timers.set(Timer::Download(id), now + patience);
+            }
+        }
+    }
+
+    pub(super) fn note_connectivity(&mut self, _now: Time) {
+        if self.uplink().is_some() {
+            return;
+        }
+        let ids: Vec<u64> = self.downloads.by_id.keys().copied().collect();
+        for id in ids {
+            self.set_state(id, TransferState::Disconnected);
+        }
+    }
+}

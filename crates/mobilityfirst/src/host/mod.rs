@@ -1,0 +1,344 @@
+//! The host stack: what local programs attach to.
+//!
+//! It keeps the host bound to its access routers ([`attach`](self)), fetches content for local programs
+//! (`download`), and sends the content that they publish (`upload`). End-to-end recovery is "parsimonious"
+//! (seed `000_503ecb02b427ee24.txt` section 3.2.2): hops are reliable, so the receiver speaks up only when
+//! chunks have been missing for long.
+
+mod attach;
+mod config;
+mod download;
+mod ping;
+mod status;
+mod upload;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use whimbrel_core::{
+    Deadline, Guid, Machine, PortEvent, PortId, PortKind, PortRequest, SeededRng, Time, TimerQueue, Transmit,
+};
+
+use crate::chunk::{Chunk, Message};
+use crate::links::{LinkEvent, Links, Outgoing};
+use crate::local::{LocalEvent, LocalRequest};
+use crate::wire::{Control, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
+use attach::Registration;
+pub use config::HostConfig;
+use download::Downloads;
+use ping::Pings;
+pub use status::{HostCounters, HostStatus};
+use upload::Uploads;
+
+/// Events that wait for one program; beyond, those that it can do without are dropped.
+const MAX_QUEUED_EVENTS: usize = 256;
+
+/// A local program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum App {
+    /// Behind a Unix socket.
+    Port(PortId),
+    /// In this process, with a number of its choice.
+    Inner(u32),
+}
+
+/// An event for a program in this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostEvent {
+    /// The program's number.
+    pub app: u32,
+    /// The event.
+    pub event: LocalEvent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Renewal,
+    Announcements,
+    Download(u64),
+    Uploads,
+}
+
+#[derive(Default)]
+struct LocalPort {
+    queue: VecDeque<LocalEvent>,
+    blocked: bool,
+}
+
+/// A MobilityFirst host as a state machine.
+pub struct Host {
+    config: HostConfig,
+    guid: Guid,
+    links: Links,
+    registration: Registration,
+    downloads: Downloads,
+    uploads: Uploads,
+    pings: Pings,
+    timers: TimerQueue<Timer>,
+    local: BTreeMap<PortId, LocalPort>,
+    inner_events: VecDeque<HostEvent>,
+    counters: HostCounters,
+}
+
+impl Host {
+    /// A host without ports. Everything random in it comes from `rng`.
+    pub fn new(config: HostConfig, mut rng: SeededRng) -> Host {
+        let links = Links::new(config.hop.clone(), config.buffer_packets, SeededRng::new(rng.next_word()));
+        Host {
+            guid: config.keys.guid(),
+            links,
+            registration: Registration::default(),
+            downloads: Downloads::default(),
+            uploads: Uploads::default(),
+            pings: Pings::new(rng.next_word()),
+            timers: TimerQueue::new(),
+            local: BTreeMap::new(),
+            inner_events: VecDeque::new(),
+            counters: HostCounters::default(),
+            config,
+        }
+    }
+
+    /// The host's GUID.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+
+    /// A request of a program in this process; what comes of it is told by [`Machine::poll_event`].
+    pub fn request(&mut self, now: Time, app: u32, request: LocalRequest) {
+        self.handle_request(now, App::Inner(app), request);
+    }
+
+    fn handle_request(&mut self, now: Time, app: App, request: LocalRequest) {
+        match request {
+            LocalRequest::Get(get) => self.start_download(now, app, get),
+            LocalRequest::Cancel { request } => self.cancel_download(now, app, request),
+            LocalRequest::Consumed { request } => self.note_consumed(now, app, request),
+            LocalRequest::Publish(publish) => self.publish(now, app, publish),
+            LocalRequest::Withdraw { content } => self.withdraw(now, app, content),
+            LocalRequest::ReadDone { read, chunk } => self.finish_read(now, app, read, chunk),
+            LocalRequest::Ping { request, destination, sequence, padding } => {
+                self.send_ping(app, request, destination, sequence, padding);
+            }
+            LocalRequest::Status { request } => {
+                let json = serde_json::to_string(&self.status(now)).unwrap_or_default();
+                self.tell(app, LocalEvent::Status { request, json });
+            }
+        }
+    }
+
+    /// Queues an event for a program. What a program asked for is bounded by what it may ask; only reports
+    /// are dropped when it does not read.
+    fn tell(&mut self, app: App, event: LocalEvent) {
+        match app {
+            App::Inner(app) => self.inner_events.push_back(HostEvent { app, event }),
+            App::Port(port) => {
+                let Some(local) = self.local.get_mut(&port) else { return };
+                let optional = matches!(
+                    event,
+                    LocalEvent::State { .. } | LocalEvent::Status { .. } | LocalEvent::Pong { .. }
+                );
+                if optional && local.queue.len() >= MAX_QUEUED_EVENTS {
+                    return self.counters.drop("local-report");
+                }
+                local.queue.push_back(event);
+            }
+        }
+    }
+
+    fn forget_app(&mut self, now: Time, app: App) {
+        self.forget_downloads_of(now, app);
+        self.forget_contents_of(now, app);
+        self.pings.forget(app);
+    }
+
+    /// Works off everything that the hops have to say, and sends what there is room for.
+    fn settle(&mut self, now: Time) {
+        loop {
+            let mut quiet = true;
+            while let Some(event) = self.links.poll_event(now) {
+                quiet = false;
+                self.handle_link_event(now, event);
+            }
+            let announced = self.send_announcements(now);
+            if quiet && !announced && !self.read_ahead(now) {
+                return;
+            }
+        }
+    }
+
+    fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        match event {
+            LinkEvent::Up { port, neighbour } => self.router_up(now, port, neighbour),
+            LinkEvent::Received { port, bytes, packets } => self.handle_chunk(now, port, &bytes, packets),
+            LinkEvent::Delivered(_) => self.counters.chunks_sent += 1,
+            LinkEvent::TooLarge(_, outgoing) => self.upload_too_large(now, &outgoing.chunk),
+            LinkEvent::Unresponsive(_) => self.router_silent(now),
+            LinkEvent::Responsive(_) => self.router_back(now),
+            LinkEvent::Down(port, returned) => {
+                self.router_gone(now, port);
+                for outgoing in returned {
+                    self.resend(now, outgoing);
+                }
+            }
+        }
+    }
+
+    fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, packets: u32) {
+        self.counters.chunks_received += 1;
+        let Ok(chunk) = Chunk::decode(bytes) else {
+            self.counters.drop("bad-chunk");
+            return self.links.release(now, packets);
+        };
+        if chunk.header.upper == UpperProtocol::Control {
+            self.links.release(now, packets);
+            return match Control::decode(&chunk.message.head) {
+                Ok(control) => self.handle_control(now, from, control),
+                Err(_) => self.counters.drop("bad-control"),
+            };
+        }
+        let asks_us = chunk.header.service.has(ServiceId::CONTENT_REQUEST);
+        if chunk.header.destination != self.guid && !asks_us {
+            self.counters.drop("not-for-this-host");
+            return self.links.release(now, packets);
+        }
+        if chunk.header.upper == UpperProtocol::Echo {
+            self.links.release(now, packets);
+            return match Echo::decode(&chunk.message.head) {
+                Ok(echo) => self.handle_echo(&chunk, echo),
+                Err(_) => self.counters.drop("bad-echo"),
+            };
+        }
+        match chunk.transport() {
+            // The chunk's room in the buffer goes with it until a program has taken it.
+            Ok(Transport::Data(data)) => return self.handle_data(now, &chunk.header, data, packets),
+            Ok(Transport::Request(request) | Transport::Nack(request)) => {
+                self.handle_wanted(now, &chunk.header, request);
+            }
+            Ok(Transport::Ack(request)) => self.handle_ack(&chunk.header, &request),
+            Ok(Transport::Store(notice)) => self.handle_store(now, &chunk.header, notice),
+            Ok(Transport::Drop(notice, reason)) => self.handle_drop(now, notice, reason),
+            Ok(Transport::Push(_)) => self.counters.drop("push-to-a-host"),
+            Err(_) => self.counters.drop("bad-transport"),
+        }
+        self.links.release(now, packets);
+    }
+
+    /// The link that this host sends by now: the most preferred one whose router answers.
+    fn uplink(&self) -> Option<PortId> {
+        self.routers_by_preference().into_iter().find(|port| self.links.is_up(*port))
+    }
+
+    fn header(&self, service: ServiceId, upper: UpperProtocol, to: Guid, address: Guid) -> NetworkHeader {
+        let mut header = NetworkHeader::new(service, upper, self.guid, to);
+        header.source_address =
+            self.uplink().and_then(|port| self.links.neighbour(port)).unwrap_or(Guid::NONE);
+        header.destination_address = address;
+        header
+    }
+
+    /// Sends a chunk of this host's own; `Err` gives it back if no router answers.
+    fn send(&mut self, chunk: Chunk) -> Result<(), Chunk> {
+        let Some(port) = self.uplink() else { return Err(chunk) };
+        let outgoing = Outgoing { chunk, packets: 0 };
+        self.links.enqueue(port, outgoing).map_err(|outgoing| outgoing.chunk)
+    }
+
+    fn send_transport(&mut self, service: ServiceId, to: Guid, address: Guid, transport: &Transport) -> bool {
+        let header = self.header(service, UpperProtocol::Transport, to, address);
+        self.send(Chunk::of_transport(header, transport)).is_ok()
+    }
+
+    fn send_message(&mut self, header: NetworkHeader, head: Vec<u8>) -> bool {
+        let message = Message { head: head.into(), body: Bytes::new() };
+        self.send(Chunk { header, message }).is_ok()
+    }
+
+    /// A port went down with this chunk undelivered: another link takes it, or recovery end to end does.
+    fn resend(&mut self, _now: Time, outgoing: Outgoing) {
+        if self.send(outgoing.chunk).is_err() {
+            self.counters.drop("no-router");
+        }
+    }
+}
+
+impl Machine for Host {
+    type Event = HostEvent;
+
+    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        match (&event, self.local.get_mut(&port)) {
+            (PortEvent::Up(info), _) if info.kind == PortKind::Local => {
+                self.local.insert(port, LocalPort::default());
+            }
+            (PortEvent::Down, Some(_)) => {
+                self.local.remove(&port);
+                self.forget_app(now, App::Port(port));
+            }
+            (PortEvent::Blocked, Some(local)) => local.blocked = true,
+            (PortEvent::Writable, Some(local)) => local.blocked = false,
+            (_, Some(_)) => {}
+            (_, None) => self.links.handle_port(now, port, &event),
+        }
+    }
+
+    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
+        if self.links.has(port) {
+            self.links.handle_frame(now, port, frame);
+        } else if self.local.contains_key(&port) {
+            match LocalRequest::decode(&Bytes::copy_from_slice(frame)) {
+                Ok(request) => self.handle_request(now, App::Port(port), request),
+                Err(_) => self.counters.drop("local-request"),
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.links.handle_timeout(now);
+        while let Some((_, timer)) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Renewal => self.renew(now),
+                Timer::Announcements => self.renew_announcements(now),
+                Timer::Download(id) => self.check_download(now, id),
+                Timer::Uploads => self.check_uploads(now),
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        self.settle(now);
+        for (port, local) in &mut self.local {
+            if !local.blocked
+                && let Some(event) = local.queue.pop_front()
+            {
+                let start = buffer.len();
+                let tail = event.encode_head(buffer);
+                buffer.extend_from_slice(&tail);
+                return Some(Transmit { port: *port, size: buffer.len() - start, segment_size: None });
+            }
+        }
+        self.links.poll_transmit(now, max_segments, buffer)
+    }
+
+    fn poll_event(&mut self) -> Option<HostEvent> {
+        self.inner_events.pop_front()
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        self.links.poll_port_request()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let own = self.timers.next().map(|(at, timer)| {
+            Deadline::new(
+                at,
+                match timer {
+                    Timer::Renewal => "binding to be renewed",
+                    Timer::Announcements => "announcement to be renewed",
+                    Timer::Download(_) => "chunks missing for long",
+                    Timer::Uploads => "paused or idle uploads",
+                },
+            )
+        });
+        Deadline::earlier(self.links.poll_timeout(), own)
+    }
+}

@@ -1,0 +1,75 @@
+//! What a host reports of itself.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use whimbrel_core::{Guid, Time};
+
+use super::Host;
+use crate::links::LinkStatus;
+
+/// Counts since the start.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HostCounters {
+    /// Chunks that routers delivered whole.
+    pub chunks_received: u64,
+    /// Chunks that a router has.
+    pub chunks_sent: u64,
+    /// Verified chunks handed to local programs.
+    pub chunks_handed_over: u64,
+    /// Chunks that were here already.
+    pub duplicates: u64,
+    /// Chunks that did not belong to the content that they claimed.
+    pub unproven: u64,
+    /// Requests sent, repeated ones included.
+    pub requests_sent: u64,
+    /// NACKs sent.
+    pub nacks_sent: u64,
+    /// Pushes sent to proxies.
+    pub pushes_sent: u64,
+    /// What was dropped, by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
+impl HostCounters {
+    pub(super) fn drop(&mut self, reason: &'static str) {
+        *self.drops.entry(reason).or_default() += 1;
+    }
+}
+
+/// A host's state for a person or a program to read.
+#[derive(Clone, Debug, Serialize)]
+pub struct HostStatus {
+    /// The host's GUID.
+    pub guid: Guid,
+    /// Seconds since its start.
+    pub uptime_s: f64,
+    /// True once the name service has the host's binding.
+    pub registered: bool,
+    /// Requests of local programs that are under way.
+    pub downloads: usize,
+    /// Contents on offer.
+    pub published: usize,
+    /// Contents being sent to others.
+    pub uploads: usize,
+    /// The links to access routers.
+    pub links: Vec<LinkStatus>,
+    /// Counts since the start.
+    pub counters: HostCounters,
+}
+
+impl Host {
+    /// The host's state now.
+    pub fn status(&self, now: Time) -> HostStatus {
+        HostStatus {
+            guid: self.guid,
+            uptime_s: now.as_secs_f64(),
+            registered: self.registration.is_registered(),
+            downloads: self.downloads.len(),
+            published: self.uploads.published_len(),
+            uploads: self.uploads.len(),
+            links: self.links.status(),
+            counters: self.counters.clone(),
+        }
+    }
+}

@@ -1,0 +1,459 @@
+//! Sending published content: the source's side of a flow (seed sections 3.1 to 3.3).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use core::time::Duration;
+use whimbrel_content::ChunkSize;
+use whimbrel_core::{Guid, Time};
+
+use super::{App, Host, Timer};
+use crate::chunk::Chunk;
+use crate::local::{LocalEvent, Publish, ReadChunk};
+use crate::wire::{
+    ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId, Transport,
+    UpperProtocol,
+};
+
+/// Chunks that programs are asked to read ahead of the link.
+const MAX_READS: usize = 4;
+/// Contents on offer at one time.
+const MAX_PUBLISHED: usize = 1 << 20;
+/// An upload of which nothing was heard for so long is forgotten; a NACK brings it back.
+const IDLE: Duration = Duration::from_secs(300);
+/// A chunk sent within this time (and up to twice it) is not sent again for a repeated request.
+const REPEAT_GUARD: Duration = Duration::from_secs(1);
+/// Longest pause after a proxy said that it is full or dropped chunks.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// In ACK mode, a chunk that is not confirmed for so long is sent again.
+const ACK_TIMEOUT: Duration = Duration::from_secs(3);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+struct Published {
+    app: App,
+    publish: Publish,
+}
+
+/// Whose upload of what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    content: Guid,
+    client: Guid,
+}
+
+struct Upload {
+    client_address: Guid,
+    chunk_size: ChunkSize,
+    reliability: Reliability,
+    // To be sent before `pending`: the last chunk, which proves the content's length.
+    first: Option<u32>,
+    pending: ChunkRanges,
+    sent: [ChunkRanges; 2],
+    sent_since: Time,
+    // Which proxies hold what of this upload.
+    stored: BTreeMap<Guid, ChunkRanges>,
+    unconfirmed: BTreeMap<u32, Time>,
+    paused_until: Time,
+    pauses: u32,
+    last_use: Time,
+}
+
+struct Read {
+    key: Key,
+    index: u32,
+}
+
+/// What is on offer and what is being sent.
+#[derive(Default)]
+pub(super) struct Uploads {
+    published: BTreeMap<Guid, Published>,
+    by_key: BTreeMap<Key, Upload>,
+    // Uploads with something pending take turns.
+    turns: VecDeque<Key>,
+    reads: BTreeMap<u64, Read>,
+    next_read: u64,
+}
+
+impl Uploads {
+    pub(super) fn is_published(&self, content: &Guid) -> bool {
+        self.published.contains_key(content)
+    }
+
+    pub(super) fn publisher(&self, content: &Guid) -> Option<App> {
+        self.published.get(content).map(|published| published.app)
+    }
+
+    pub(super) fn published_len(&self) -> usize {
+        self.published.len()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    fn take_turn(&mut self, key: Key) {
+        if !self.turns.contains(&key) {
+            self.turns.push_back(key);
+        }
+    }
+}
+
+impl Upload {
+    fn new(request: &Request, chunk_size: ChunkSize, client_address: Guid, now: Time) -> Upload {
+        Upload {
+            client_address,
+            chunk_size,
+            reliability: request.reliability,
+            first: None,
+            pending: ChunkRanges::default(),
+            sent: Default::default(),
+            sent_since: now,
+            stored: BTreeMap::new(),
+            unconfirmed: BTreeMap::new(),
+            paused_until: Time::ZERO,
+            pauses: 0,
+            last_use: now,
+        }
+    }
+
+    fn note_sent(&mut self, now: Time, index: u32) {
+        self.rotate_sent(now);
+        self.sent[0].insert(index);
+        self.last_use = now;
+        if self.reliability == Reliability::Ack {
+            self.unconfirmed.insert(index, now);
+        }
+    }
+
+    fn rotate_sent(&mut self, now: Time) {
+        if now.since(self.sent_since) >= REPEAT_GUARD {
+            let older = core::mem::take(&mut self.sent[0]);
+            self.sent[1] =
+                if now.since(self.sent_since) < REPEAT_GUARD * 2 { older } else { ChunkRanges::default() };
+            self.sent_since = now;
+        }
+    }
+
+    fn pause(&mut self, now: Time) {
+        let pause = Duration::from_secs(1).saturating_mul(1 << self.pauses.min(5)).min(MAX_PAUSE);
+        self.pauses += 1;
+        self.paused_until = now + pause;
+    }
+
+    fn go_on(&mut self) {
+        self.paused_until = Time::ZERO;
+        self.pauses = 0;
+    }
+
+    fn next(&mut self) -> Option<u32> {
+        match self.first.take() {
+            Some(first) => {
+                self.pending.remove_range(first..first + 1);
+                Some(first)
+            }
+            None => self.pending.pop_first(),
+        }
+    }
+}
+
+impl Host {
+    pub(super) fn publish(&mut self, now: Time, app: App, publish: Publish) {
+        let content = publish.content;
+        if self.uploads.published.len() >= MAX_PUBLISHED && !self.uploads.is_published(&content) {
+            return self.tell(app, LocalEvent::Published { content, code: crate::wire::ControlCode::Full });
+        }
+        self.uploads.published.insert(content, Published { app, publish });
+        self.timers.set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
+        self.announce(content);
+    }
+
+    pub(super) fn withdraw(&mut self, _now: Time, app: App, content: Guid) {
+        if self.uploads.publisher(&content) == Some(app) {
+            self.uploads.published.remove(&content);
+            self.withdraw_announcements(vec![content], app);
+        }
+    }
+
+    pub(super) fn forget_contents_of(&mut self, _now: Time, app: App) {
+        let of_app = self.uploads.published.iter().filter(|(_, published)| published.app == app);
+        let contents: Vec<Guid> = of_app.map(|(content, _)| *content).collect();
+        for content in &contents {
+            self.uploads.published.remove(content);
+        }
+        self.uploads.reads.retain(|_, read| !contents.contains(&read.key.content));
+        self.withdraw_announcements(contents, app);
+    }
+
+    /// A client wants chunks: for the first time, again, or (if it names none) no more.
+    pub(super) fn handle_wanted(&mut self, now: Time, header: &NetworkHeader, request: Request) {
+        let key = Key { content: request.content, client: header.source };
+        let Some(published) = self.uploads.published.get(&key.content) else {
+            return self.refuse(header, &request, DropReason::NotServed);
+        };
+        let Some(chunk_size) = ChunkSize::from_code(request.chunk_log2) else { return };
+        if request.chunks.is_empty() {
+            self.uploads.by_key.remove(&key);
+            return;
+        }
+        let count = chunk_size.count(published.publish.content_len).min(u32::MAX.into()) as u32;
+        let mut wanted = request.chunks.intersection(&ChunkRanges::from(0..count));
+        if self.uploads.by_key.get(&key).is_some_and(|upload| upload.chunk_size != chunk_size) {
+            self.uploads.by_key.remove(&key);
+        }
+        let is_new = !self.uploads.by_key.contains_key(&key);
+        if is_new && !self.make_room(now) {
+            return self.counters.drop("too-many-uploads");
+        }
+        let upload = self
+            .uploads
+            .by_key
+            .entry(key)
+            .or_insert_with(|| Upload::new(&request, chunk_size, header.source_address, now));
+        upload.client_address = header.source_address;
+        upload.last_use = now;
+        upload.go_on();
+        upload.rotate_sent(now);
+        let stored = core::mem::take(&mut upload.stored);
+        wanted.subtract(&upload.sent[0]);
+        wanted.subtract(&upload.sent[1]);
+        for (proxy, chunks) in stored {
+            let held = wanted.intersection(&chunks);
+            wanted.subtract(&held);
+            self.push(key, proxy, held);
+        }
+        let Some(upload) = self.uploads.by_key.get_mut(&key) else { return };
+        if is_new && wanted.contains(count - 1) {
+            upload.first = Some(count - 1);
+        }
+        upload.pending.union(&wanted);
+        self.uploads.take_turn(key);
+        self.timers.set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
+    }
+
+    /// "It utilizes this in-network copy and initiates the retransmission from inside the network."
+    fn push(&mut self, key: Key, proxy: Guid, chunks: ChunkRanges) {
+        if chunks.is_empty() {
+            return;
+        }
+        self.counters.pushes_sent += 1;
+        let notice = Notice {
+            content: key.content,
+            source: self.guid,
+            destination: key.client,
+            chunks,
+            stored: 0,
+            limit: 0,
+        };
+        self.send_transport(ServiceId::DELAY_TOLERANT, proxy, proxy, &Transport::Push(notice));
+    }
+
+    fn make_room(&mut self, now: Time) -> bool {
+        if self.uploads.len() < self.config.max_transfers {
+            return true;
+        }
+        self.forget_idle(now);
+        self.uploads.len() < self.config.max_transfers
+    }
+
+    fn forget_idle(&mut self, now: Time) {
+        self.uploads.by_key.retain(|_, upload| {
+            let busy = !upload.pending.is_empty() || !upload.unconfirmed.is_empty();
+            now.since(upload.last_use) < if busy { IDLE * 12 } else { IDLE }
+        });
+    }
+
+    fn refuse(&mut self, header: &NetworkHeader, request: &Request, reason: DropReason) {
+        if request.chunks.is_empty() {
+            return;
+        }
+        let notice = Notice {
+            content: request.content,
+            source: header.source,
+            destination: request.content,
+            chunks: ChunkRanges::default(),
+            stored: 0,
+            limit: 0,
+        };
+        self.send_transport(
+            ServiceId::UNICAST,
+            header.source,
+            header.source_address,
+            &Transport::Drop(notice, reason),
+        );
+    }
+
+    /// Asks programs for as many chunks as the link will take soon. True if any was asked for.
+    pub(super) fn read_ahead(&mut self, now: Time) -> bool {
+        let mut asked = false;
+        let mut turns = self.uploads.turns.len();
+        while turns > 0 && self.uploads.reads.len() < MAX_READS {
+            if !self.uplink().is_some_and(|port| self.links.has_room(port)) {
+                break;
+            }
+            let Some(key) = self.uploads.turns.pop_front() else { break };
+            turns -= 1;
+            let Some(published) = self.uploads.published.get(&key.content) else { continue };
+            let app = published.app;
+            let Some(upload) = self.uploads.by_key.get_mut(&key) else { continue };
+            if upload.paused_until > now {
+                self.timers.set_earlier(Timer::Uploads, upload.paused_until);
+                continue;
+            }
+            let Some(index) = upload.next() else { continue };
+            let (content, chunk_log2) = (key.content, upload.chunk_size.code());
+            let read = self.uploads.next_read;
+            self.uploads.next_read += 1;
+            self.uploads.reads.insert(read, Read { key, index });
+            self.uploads.turns.push_back(key);
+            self.tell(app, LocalEvent::Read { read, content, index, chunk_log2 });
+            asked = true;
+        }
+        asked
+    }
+
+    pub(super) fn finish_read(&mut self, now: Time, app: App, read: u64, chunk: Option<ReadChunk>) {
+        let Some(Read { key, index }) = self.uploads.reads.remove(&read) else { return };
+        if self.uploads.publisher(&key.content) != Some(app) {
+            return;
+        }
+        let Some(chunk) = chunk else {
+            self.counters.drop("unreadable-chunk");
+            return self.end_unreadable(app, key);
+        };
+        let (Some(published), Some(upload)) =
+            (self.uploads.published.get(&key.content), self.uploads.by_key.get_mut(&key))
+        else {
+            return;
+        };
+        let data = Data {
+            content: key.content,
+            index,
+            chunk_log2: upload.chunk_size.code(),
+            content_len: published.publish.content_len,
+            kind: published.publish.kind,
+            reliability: upload.reliability,
+            file_name: published.publish.file_name.clone(),
+            proof: chunk.proof,
+            payload: chunk.data,
+        };
+        upload.note_sent(now, index);
+        let (client, address) = (key.client, upload.client_address);
+        let service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
+        let header = self.header(service, UpperProtocol::Transport, client, address);
+        if self.send(Chunk::of_transport(header, &Transport::Data(data))).is_err() {
+            // No router answers: it waits here.
+            if let Some(upload) = self.uploads.by_key.get_mut(&key) {
+                upload.pending.insert(index);
+                self.uploads.take_turn(key);
+            }
+        }
+    }
+
+    /// A program cannot read its content any more: it is not offered any longer, and the client hears of it.
+    fn end_unreadable(&mut self, app: App, key: Key) {
+        self.uploads.published.remove(&key.content);
+        self.withdraw_announcements(vec![key.content], app);
+        if let Some(upload) = self.uploads.by_key.remove(&key) {
+            let notice = Notice {
+                content: key.content,
+                source: key.client,
+                destination: key.content,
+                chunks: ChunkRanges::default(),
+                stored: 0,
+                limit: 0,
+            };
+            let drop = Transport::Drop(notice, DropReason::NotServed);
+            self.send_transport(ServiceId::UNICAST, key.client, upload.client_address, &drop);
+        }
+    }
+
+    pub(super) fn handle_ack(&mut self, header: &NetworkHeader, ack: &Request) {
+        let key = Key { content: ack.content, client: header.source };
+        if let Some(upload) = self.uploads.by_key.get_mut(&key) {
+            upload.unconfirmed.retain(|index, _| !ack.chunks.contains(*index));
+        }
+    }
+
+    /// A proxy stores chunks of an upload: they need not be sent again, and at 80 % of what it may store for
+    /// the flow the source pauses (the release's "stop", research notes section 3).
+    pub(super) fn handle_store(&mut self, now: Time, header: &NetworkHeader, notice: Notice) {
+        let key = Key { content: notice.content, client: notice.destination };
+        if notice.source != self.guid {
+            return self.counters.drop("notice-for-another");
+        }
+        let Some(upload) = self.uploads.by_key.get_mut(&key) else { return };
+        upload.stored.entry(header.source).or_default().union(&notice.chunks);
+        if u128::from(notice.stored) * 5 >= u128::from(notice.limit) * 4 {
+            upload.pause(now);
+        } else if notice.chunks.is_empty() {
+            upload.go_on();
+        }
+        self.uploads.take_turn(key);
+    }
+
+    /// A router has dropped chunks of an upload: they are sent again, later.
+    pub(super) fn upload_dropped(&mut self, now: Time, notice: Notice, reason: DropReason) {
+        let key = Key { content: notice.content, client: notice.destination };
+        let Some(published) = self.uploads.published.get(&key.content) else { return };
+        let content_len = published.publish.content_len;
+        let Some(upload) = self.uploads.by_key.get_mut(&key) else { return };
+        if reason == DropReason::TooLarge {
+            return self.tell_too_large(key);
+        }
+        let count = upload.chunk_size.count(content_len).min(u32::MAX.into()) as u32;
+        let chunks = notice.chunks.intersection(&ChunkRanges::from(0..count));
+        for stored in upload.stored.values_mut() {
+            stored.subtract(&chunks);
+        }
+        upload.pending.union(&chunks);
+        upload.pause(now);
+        let again = upload.paused_until;
+        self.uploads.take_turn(key);
+        self.timers.set_earlier(Timer::Uploads, again);
+    }
+
+    pub(super) fn upload_too_large(&mut self, _now: Time, chunk: &Chunk) {
+        if let Some(data) = chunk.data() {
+            self.tell_too_large(Key { content: data.content, client: chunk.header.destination });
+        }
+    }
+
+    /// The client chooses the chunk size; it is told that a hop does not carry it.
+    fn tell_too_large(&mut self, key: Key) {
+        let Some(upload) = self.uploads.by_key.remove(&key) else { return };
+        let notice = Notice {
+            content: key.content,
+            source: key.client,
+            destination: key.content,
+            chunks: ChunkRanges::default(),
+            stored: 0,
+            limit: 0,
+        };
+        let drop = Transport::Drop(notice, DropReason::TooLarge);
+        self.send_transport(ServiceId::UNICAST, key.client, upload.client_address, &drop);
+    }
+
+    /// Ends pauses, repeats what is unconfirmed in ACK mode, forgets idle uploads.
+    pub(super) fn check_uploads(&mut self, now: Time) {
+        self.forget_idle(now);
+        let mut next = None;
+        for (key, upload) in &mut self.uploads.by_key {
+            let late: Vec<u32> = upload
+                .unconfirmed
+                .iter()
+                .filter(|(_, sent)| now.since(**sent) >= ACK_TIMEOUT)
+                .map(|(index, _)| *index)
+                .collect();
+            for index in late {
+                upload.unconfirmed.remove(&index);
+                upload.pending.insert(index);
+            }
+            if !upload.pending.is_empty() && !self.uploads.turns.contains(key) {
+                self.uploads.turns.push_back(*key);
+            }
+            next = Some(now + CHECK_INTERVAL);
+        }
+        if let Some(next) = next {
+            self.timers.set(Timer::Uploads, next);
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! The hops of one node: which neighbours it has, what waits for each, and the back-pressure buffer they share.
+//!
+//! Hosts and routers move chunks through this part alike. A chunk that came in holds room in the buffer of
+//! `B` packets (seed `000_503ecb02b427ee24.txt` section 3.4.1) until the next neighbour has it whole; when
+//! the buffer is full the hops take no new chunk and shut their windows, and so the signal walks back.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use core::ops::Bound;
+use core::time::Duration;
+use whimbrel_core::{
+    Deadline, Guid, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time, TimerQueue, Transmit,
+};
+use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats, PacketBudget};
+
+use crate::chunk::Chunk;
+
+/// Messages that a node itself originates (notices, control, echoes) wait in the same queues without room in
+/// the buffer; beyond so many on one port, further ones are dropped and counted.
+const MAX_OWN_QUEUED: usize = 4096;
+
+/// A chunk on its way out.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The chunk.
+    pub chunk: Chunk,
+    /// Its room in the back-pressure buffer; 0 for what the node itself originates.
+    pub packets: u32,
+}
+
+/// Identifies a chunk that a hop has taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Carried {
+    /// Where.
+    pub port: PortId,
+    /// As the hop knows it.
+    pub tag: u64,
+}
+
+/// What the hops tell the node.
+#[derive(Debug)]
+pub enum LinkEvent {
+    /// A neighbour is there, for the first time or after it or this node restarted.
+    Up {
+        /// Where.
+        port: PortId,
+        /// Its GUID, as it says.
+        neighbour: Guid,
+    },
+    /// A whole chunk has come in.
+    Received {
+        /// Where.
+        port: PortId,
+        /// Its bytes.
+        bytes: Bytes,
+        /// Its room in the buffer, now the node's to release or to pass on in an [`Outgoing`].
+        packets: u32,
+    },
+    /// The neighbour has the whole chunk.
+    Delivered(Carried),
+    /// The chunk is larger than the neighbour takes.
+    TooLarge(PortId, Outgoing),
+    /// The neighbour has stopped answering.
+    Unresponsive(PortId),
+    /// It answers again.
+    Responsive(PortId),
+    /// The port is gone; these were still to be delivered.
+    Down(PortId, Vec<Outgoing>),
+}
+
+struct Link {
+    hop: Hop,
+    info: PortInfo,
+    neighbour: Option<Guid>,
+    blocked: bool,
+    queue: VecDeque<Outgoing>,
+    carrying: BTreeMap<u64, Outgoing>,
+    last_progress: Time,
+}
+
+/// One neighbour, for reports.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct LinkStatus {
+    /// The port's number.
+    pub port: u32,
+    /// The link's name in the configuration.
+    pub label: String,
+    /// The other end's address.
+    pub peer: String,
+    /// The neighbour's GUID, once it is known.
+    pub neighbour: Option<Guid>,
+    /// True while it answers.
+    pub up: bool,
+    /// Chunks waiting to be given to the hop.
+    pub chunks_waiting: usize,
+    /// The hop's counters and estimates.
+    pub hop: HopStats,
+}
+
+/// All hops of a node.
+pub struct Links {
+    template: HopConfig,
+    budget: PacketBudget,
+    links: BTreeMap<PortId, Link>,
+    timers: TimerQueue<PortId>,
+    // Ports whose hop may have something to send or whose deadline may have changed.
+    touched: BTreeSet<PortId>,
+    events: VecDeque<LinkEvent>,
+    requests: VecDeque<PortRequest>,
+    rng: SeededRng,
+    next_tag: u64,
+    // The port served last: the next one after it is served next, so that no busy port starves the others.
+    served: PortId,
+    own_dropped: u64,
+}
+
+impl Links {
+    /// No hops yet. `template` is every hop's configuration but for the MTU, which each port states;
+    /// `buffer_packets` is the seed's B.
+    pub fn new(template: HopConfig, buffer_packets: usize, rng: SeededRng) -> Links {
+        Links {
+            template,
+            budget: PacketBudget::new(buffer_packets),
+            links: BTreeMap::new(),
+            timers: TimerQueue::new(),
+            touched: BTreeSet::new(),
+            events: VecDeque::new(),
+            requests: VecDeque::new(),
+            rng,
+            next_tag: 0,
+            served: PortId(0),
+            own_dropped: 0,
+        }
+    }
+
+    /// A port of kind neighbour or caller changed.
+    pub fn handle_port(&mut self, now: Time, port: PortId, event: &PortEvent) {
+        match event {
+            PortEvent::Up(info) => {
+                let config = HopConfig { mtu: info.mtu, ..self.template.clone() };
+                let rng = SeededRng::new(self.rng.next_word());
+                let link = Link {
+                    hop: Hop::new(config, rng, now),
+                    info: info.clone(),
+                    neighbour: None,
+                    blocked: false,
+                    queue: VecDeque::new(),
+                    carrying: BTreeMap::new(),
+                    last_progress: now,
+                };
+                self.links.insert(port, link);
+            }
+            PortEvent::Down => self.close(now, port),
+            PortEvent::Mtu(mtu) => {
+                if let Some(link) = self.links.get_mut(&port) {
+                    link.hop.set_mtu(now, *mtu);
+                }
+            }
+            PortEvent::Blocked | PortEvent::Writable => {
+                if let Some(link) = self.links.get_mut(&port) {
+                    link.blocked = matches!(event, PortEvent::Blocked);
+                }
+            }
+        }
+        if self.links.contains_key(&port) {
+            self.touched.insert(port);
+        }
+    }
+
+    fn close(&mut self, now: Time, port: PortId) {
+        let Some(link) = self.links.remove(&port) else { return };
+        link.hop.close(now, &mut self.budget);
+        let returned = link.carrying.into_values().chain(link.queue).collect();
+        self.timers.cancel(&port);
+        self.touched.remove(&port);
+        self.events.push_back(LinkEvent::Down(port, returned));
+        self.offer_room(now);
+    }
+
+    /// True if `port` is one of these hops.
+    pub fn has(&self, port: PortId) -> bool {
+        self.links.contains_key(&port)
+    }
+
+    /// A frame from a neighbour.
+    pub fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
+        let Some(link) = self.links.get_mut(&port) else { return };
+        link.hop.handle_frame(now, frame, &mut self.budget);
+        self.touched.insert(port);
+    }
+
+    /// Deadlines of hops have passed.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some((_, port)) = self.timers.pop_due(now) {
+            if let Some(link) = self.links.get_mut(&port) {
+                link.hop.handle_timeout(now, &mut self.budget);
+                self.touched.insert(port);
+            }
+        }
+    }
+
+    /// Queues a chunk for a neighbour. `Err` gives it back if there is no such port.
+    pub fn enqueue(&mut self, port: PortId, outgoing: Outgoing) -> Result<(), Outgoing> {
+        let Some(link) = self.links.get_mut(&port) else { return Err(outgoing) };
+        if outgoing.packets == 0 && link.queue.len() >= MAX_OWN_QUEUED {
+            self.own_dropped += 1;
+            return Ok(());
+        }
+        link.queue.push_back(outgoing);
+        self.touched.insert(port);
+        Ok(())
+    }
+
+    /// True if a chunk queued for `port` now would be given to its hop at once: the node should keep what it
+    /// holds elsewhere (storage, files) until then.
+    pub fn has_room(&self, port: PortId) -> bool {
+        self.links.get(&port).is_some_and(|link| link.queue.is_empty() && link.hop.ready_for() > 0)
+    }
+
+    /// True while the neighbour on `port` is known and answers.
+    pub fn is_up(&self, port: PortId) -> bool {
+        self.links.get(&port).is_some_and(|link| link.hop.is_up())
+    }
+
+    /// The GUID of the neighbour on `port`, as it says.
+    pub fn neighbour(&self, port: PortId) -> Option<Guid> {
+        self.links.get(&port)?.neighbour
+    }
+
+    /// The port's facts.
+    pub fn info(&self, port: PortId) -> Option<&PortInfo> {
+        self.links.get(&port).map(|link| &link.info)
+    }
+
+    /// All ports, in the order of their numbers.
+    pub fn ports(&self) -> impl Iterator<Item = PortId> + '_ {
+        self.links.keys().copied()
+    }
+
+    /// The first port whose neighbour is `guid`; one that answers comes before one that does not.
+    pub fn port_of(&self, guid: &Guid) -> Option<PortId> {
+        let of_guid = || self.links.iter().filter(|(_, link)| link.neighbour.as_ref() == Some(guid));
+        of_guid().find(|(_, link)| link.hop.is_up()).or_else(|| of_guid().next()).map(|(port, _)| *port)
+    }
+
+    /// The port with this name in the configuration.
+    pub fn port_labelled(&self, label: &str) -> Option<PortId> {
+        self.links.iter().find(|(_, link)| link.info.label == label).map(|(port, _)| *port)
+    }
+
+    /// The chunks that the hop of `port` has taken over and not yet delivered. They share the hop's memory.
+    pub fn carried(&self, port: PortId) -> Vec<(Carried, Outgoing)> {
+        let carrying = self.links.get(&port).into_iter().flat_map(|link| link.carrying.iter());
+        carrying.map(|(tag, outgoing)| (Carried { port, tag: *tag }, outgoing.clone())).collect()
+    }
+
+    /// Takes back what waits for `port` and was not given to its hop.
+    pub fn take_waiting(&mut self, port: PortId) -> Vec<Outgoing> {
+        self.links.get_mut(&port).map_or(Vec::new(), |link| link.queue.drain(..).collect())
+    }
+
+    /// Takes back one chunk from a hop. The neighbour may have it all the same.
+    pub fn withdraw(&mut self, now: Time, carried: Carried) -> Option<Outgoing> {
+        let link = self.links.get_mut(&carried.port)?;
+        let outgoing = link.carrying.remove(&carried.tag)?;
+        link.hop.withdraw(now, carried.tag);
+        self.touched.insert(carried.port);
+        Some(outgoing)
+    }
+
+    /// Frees the buffer's room of a chunk that a hop goes on carrying: its memory is accounted for elsewhere now.
+    pub fn disown(&mut self, now: Time, carried: Carried) {
+        let Some(outgoing) =
+            self.links.get_mut(&carried.port).and_then(|link| link.carrying.get_mut(&carried.tag))
+        else {
+            return;
+        };
+        let packets = core::mem::take(&mut outgoing.packets);
+        self.release(now, packets);
+    }
+
+    /// Ports whose neighbour answers but has taken nothing for `patience` although chunks wait for it: the
+    /// back-pressure that blocks the head of a queue (seed section 3.4.3).
+    pub fn held_back(&self, now: Time, patience: Duration) -> Vec<PortId> {
+        let held = |link: &Link| !link.queue.is_empty() && now.since(link.last_progress) >= patience;
+        self.links.iter().filter(|(_, link)| held(link)).map(|(port, _)| *port).collect()
+    }
+
+    /// Room in the buffer is free again; hops that wait for it are told.
+    pub fn release(&mut self, now: Time, packets: u32) {
+        if packets > 0 {
+            self.budget.release(packets);
+            self.offer_room(now);
+        }
+    }
+
+    fn offer_room(&mut self, now: Time) {
+        for (port, link) in &mut self.links {
+            link.hop.budget_released(now, &mut self.budget);
+            self.touched.insert(*port);
+        }
+    }
+
+    /// Asks for a port to be closed: its peer misbehaves, or is not needed any more.
+    pub fn request_close(&mut self, port: PortId) {
+        self.requests.push_back(PortRequest::Close(port));
+    }
+
+    /// The next wish about ports.
+    pub fn poll_port_request(&mut self) -> Option<PortRequest> {
+        self.requests.pop_front()
+    }
+
+    /// Packets of the buffer in use, and B.
+    pub fn buffer(&self) -> (usize, usize) {
+        (self.budget.used(), self.budget.capacity())
+    }
+
+    /// All neighbours, for reports.
+    pub fn status(&self) -> Vec<LinkStatus> {
+        self.links
+            .iter()
+            .map(|(port, link)| LinkStatus {
+                port: port.0,
+                label: link.info.label.clone(),
+                peer: link.info.peer.clone(),
+                neighbour: link.neighbour,
+                up: link.hop.is_up(),
+                chunks_waiting: link.queue.len(),
+                hop: link.hop.stats(),
+            })
+            .collect()
+    }
+
+    /// What happened, in order. Call it until `None` after every input and before [`Links::poll_transmit`].
+    pub fn poll_event(&mut self, now: Time) -> Option<LinkEvent> {
+        if self.events.is_empty() {
+            self.collect(now);
+        }
+        self.events.pop_front()
+    }
+
+    fn collect(&mut self, now: Time) {
+        let mut freed = 0;
+        let ports: Vec<PortId> = self.touched.iter().copied().collect();
+        for port in ports {
+            let Some(link) = self.links.get_mut(&port) else { continue };
+            link.feed(now, &mut self.next_tag);
+            while let Some(event) = link.hop.poll_event() {
+                freed += link.note(now, port, event, &mut self.events);
+            }
+            link.feed(now, &mut self.next_tag);
+        }
+        self.release(now, freed);
+    }
+
+    /// Appends the next frames, as [`Machine::poll_transmit`](whimbrel_core::Machine::poll_transmit) does.
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        while let Some(port) = self.next_touched() {
+            let Some(link) = self.links.get_mut(&port) else { continue };
+            link.feed(now, &mut self.next_tag);
+            if !link.blocked
+                && let Some((size, segment_size)) = link.hop.poll_transmit(now, max_segments, buffer)
+            {
+                self.touched.insert(port);
+                return Some(Transmit { port, size, segment_size });
+            }
+            match link.hop.poll_timeout() {
+                // A blocked port waits for the driver's word; waking up would find nothing to do.
+                Some(deadline) if !link.blocked || deadline.at > now => self.timers.set(port, deadline.at),
+                _ => {
+                    self.timers.cancel(&port);
+                }
+            }
+        }
+        None
+    }
+
+    fn next_touched(&mut self) -> Option<PortId> {
+        let after = (Bound::Excluded(self.served), Bound::Unbounded);
+        let next = self.touched.range(after).next().or(self.touched.first()).copied()?;
+        self.touched.remove(&next);
+        self.served = next;
+        Some(next)
+    }
+
+    /// The earliest deadline of any hop, as of the last [`Links::poll_transmit`].
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        self.timers.next().map(|(at, port)| {
+            let reason = self.links.get(port).and_then(|link| link.hop.poll_timeout());
+            Deadline::new(at, reason.map_or("hop", |deadline| deadline.reason))
+        })
+    }
+}
+
+impl Link {
+    fn feed(&mut self, now: Time, next_tag: &mut u64) {
+        while !self.queue.is_empty() && self.hop.ready_for() > 0 {
+            let Some(outgoing) = self.queue.pop_front() else { return };
+            let tag = *next_tag;
+            *next_tag += 1;
+            let (head, body) = outgoing.chunk.clone().into_pieces();
+            self.carrying.insert(tag, outgoing);
+            self.hop.send(now, tag, head, body);
+            self.last_progress = now;
+        }
+        if self.queue.is_empty() {
+            self.last_progress = now;
+        }
+    }
+
+    /// Passes on what the hop says; answers with the packets of room that it frees.
+    fn note(&mut self, now: Time, port: PortId, event: HopEvent, events: &mut VecDeque<LinkEvent>) -> u32 {
+        match event {
+            HopEvent::Up { neighbour, .. } => {
+                self.neighbour = Some(neighbour);
+                events.push_back(LinkEvent::Up { port, neighbour });
+            }
+            HopEvent::Received { chunk, packets } => {
+                events.push_back(LinkEvent::Received { port, bytes: chunk, packets });
+            }
+            HopEvent::Delivered { tag } => {
+                self.last_progress = now;
+                events.push_back(LinkEvent::Delivered(Carried { port, tag }));
+                return self.carrying.remove(&tag).map_or(0, |outgoing| outgoing.packets);
+            }
+            HopEvent::TooLarge { tag, .. } => {
+                if let Some(outgoing) = self.carrying.remove(&tag) {
+                    events.push_back(LinkEvent::TooLarge(port, outgoing));
+                }
+            }
+            HopEvent::Unresponsive => events.push_back(LinkEvent::Unresponsive(port)),
+            HopEvent::Responsive => events.push_back(LinkEvent::Responsive(port)),
+        }
+        0
+    }
+}
+
+/// True for ports that carry Hop.
+pub fn carries_hop(kind: PortKind) -> bool {
+    matches!(kind, PortKind::Neighbour | PortKind::Caller)
+}

@@ -1,0 +1,72 @@
+//! What a router is told at the start.
+
+use core::time::Duration;
+
+use whimbrel_core::{Guid, WallClock};
+use whimbrel_link::HopConfig;
+
+use super::store::StoreLimits;
+
+/// The whole configuration of a router.
+#[derive(Clone, Debug)]
+pub struct RouterConfig {
+    /// The router's own GUID, which is also the network address of the hosts attached to it.
+    pub guid: Guid,
+    /// What Unix time the run's origin was; records expire by it.
+    pub wall: WallClock,
+    /// Every hop's configuration but for the MTU, which each port states.
+    pub hop: HopConfig,
+    /// Capacity of the back-pressure buffer, in packets (the seed's B).
+    pub buffer_packets: usize,
+    /// The proxy's storage.
+    pub store: StoreLimits,
+    /// Static routes.
+    pub routes: Vec<Route>,
+    /// Where chunks go whose address is in no route.
+    pub default_route: Option<NextHop>,
+    /// Labels of the ports that lead to name servers, best first. All other datagram ports are neighbours.
+    pub name_servers: Vec<String>,
+    /// How stored chunks are tried again.
+    pub proxy: ProxyPolicy,
+}
+
+/// How the proxy tries stored chunks again (seed `000_503ecb02b427ee24.txt` section 3.3).
+#[derive(Clone, Copy, Debug)]
+pub struct ProxyPolicy {
+    /// The storage timer: when it expires, the destination is looked up again.
+    pub storage_timer: Duration,
+    /// If false, stored chunks wait for a `Push` from their source: the receiver-driven approach that the
+    /// seed compares with in section 5.2.1.
+    pub proactive: bool,
+    /// A neighbour that answers but takes nothing for this long has the chunks that wait for it moved to
+    /// storage, once half of the back-pressure buffer is in use (seed section 3.4.3).
+    pub held_back_patience: Duration,
+}
+
+impl Default for ProxyPolicy {
+    fn default() -> ProxyPolicy {
+        ProxyPolicy {
+            storage_timer: Duration::from_secs(1),
+            proactive: true,
+            held_back_patience: Duration::from_secs(2),
+        }
+    }
+}
+
+/// The way to one network address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The address: the GUID of a router.
+    pub to: Guid,
+    /// The neighbour that is nearer to it.
+    pub via: NextHop,
+}
+
+/// A neighbour, by its GUID or by the name of the link to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextHop {
+    /// Whichever port this neighbour is on.
+    Neighbour(Guid),
+    /// Whoever is on the port with this label.
+    Label(String),
+}

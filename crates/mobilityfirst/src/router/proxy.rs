@@ -1,0 +1,400 @@
+//! The in-network transport proxy: what happens to chunks that cannot go on (seed section 3.3).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_core::{Guid, PortId, SeededRng, Time};
+use whimbrel_gnrs::{Answer, Lookup};
+
+use super::forward::Way;
+use super::store::{ProxyStore, StoreId, StoreLimits, Stored};
+use super::{Router, Timer, own};
+use crate::chunk::{Chunk, Flow};
+use crate::links::{Carried, Outgoing};
+use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol};
+
+/// Notices that wait to be sent, one for each flow, content and reason; more are dropped and counted.
+const MAX_NOTICES: usize = 16_384;
+
+/// The storage, and what is known of the destinations that chunks in it wait for.
+pub(super) struct Proxy {
+    store: ProxyStore,
+    // Destinations with stored chunks whose way is open: their chunks go as their hops have room.
+    open: BTreeMap<Guid, Binding>,
+    // Destinations that chunks are stored for.
+    waiting: BTreeSet<Guid>,
+    // Stored copies of chunks that a silent neighbour's hop still carries, so that what the neighbour has of
+    // them already is not sent again when it is back.
+    lingering: BTreeMap<Carried, StoreId>,
+    lingering_ids: BTreeMap<StoreId, Carried>,
+    notices: BTreeMap<NoticeKey, ChunkRanges>,
+}
+
+/// Where the chunks of one destination go now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Binding {
+    port: PortId,
+    address: Guid,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct NoticeKey {
+    flow: Flow,
+    source_address: Guid,
+    content: Guid,
+    // `None` for a Store message.
+    dropped: Option<DropReason>,
+}
+
+impl Proxy {
+    pub(super) fn new(limits: StoreLimits, rng: &mut SeededRng) -> Proxy {
+        Proxy {
+            store: ProxyStore::new(limits, rng),
+            open: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            lingering: BTreeMap::new(),
+            lingering_ids: BTreeMap::new(),
+            notices: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn store(&self) -> &ProxyStore {
+        &self.store
+    }
+
+    pub(super) fn waiting_destinations(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// A hop has delivered a chunk of which a copy is stored.
+    pub(super) fn forget_lingering(&mut self, carried: Carried) {
+        if let Some(id) = self.lingering.remove(&carried) {
+            self.lingering_ids.remove(&id);
+            self.store.take(id);
+        }
+    }
+
+    /// A neighbour is back: its hop goes on with what it carries, so the stored copies are not needed.
+    pub(super) fn resume_lingering(&mut self, port: PortId) {
+        for carried in self.lingering_on(port) {
+            self.forget_lingering(carried);
+        }
+    }
+
+    /// A port is gone, and its hop: the copies are all there is now.
+    pub(super) fn forget_lingering_on(&mut self, port: PortId) {
+        for carried in self.lingering_on(port) {
+            if let Some(id) = self.lingering.remove(&carried) {
+                self.lingering_ids.remove(&id);
+            }
+        }
+    }
+
+    fn lingering_on(&self, port: PortId) -> Vec<Carried> {
+        let all = Carried { port, tag: 0 }..=Carried { port, tag: u64::MAX };
+        self.lingering.range(all).map(|(carried, _)| *carried).collect()
+    }
+}
+
+impl Router {
+    /// Pushes a chunk up to the proxy.
+    pub(super) fn store(&mut self, now: Time, outgoing: Outgoing) {
+        self.links.release(now, outgoing.packets);
+        self.store_chunk(now, outgoing.chunk);
+    }
+
+    fn store_chunk(&mut self, now: Time, mut chunk: Chunk) -> Option<StoreId> {
+        // "Dst NA is cleared on store, which forces a fresh look-up" (research notes section 3).
+        chunk.header.destination_address = Guid::NONE;
+        chunk.header.extensions.via = None;
+        let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
+        match self.proxy.store.store(now, chunk) {
+            Stored::Held(id, evicted) => {
+                self.counters.chunks_stored += 1;
+                for chunk in evicted {
+                    self.note_drop(&chunk, DropReason::Evicted);
+                }
+                if let Some((key, index)) = notice {
+                    self.note(key, index);
+                }
+                self.wait_for(now, destination);
+                Some(id)
+            }
+            Stored::Duplicate => {
+                self.counters.drop("stored-already");
+                None
+            }
+            Stored::FlowFull(chunk) => {
+                self.note_drop(&chunk, DropReason::FlowLimit);
+                None
+            }
+        }
+    }
+
+    /// Watches the destination's name and sets its storage timer.
+    fn wait_for(&mut self, now: Time, destination: Guid) {
+        if let Some(expiry) = self.proxy.store.next_expiry() {
+            self.timers.set_earlier(Timer::Lifetime, expiry);
+        }
+        if self.proxy.waiting.insert(destination) && self.config.proxy.proactive {
+            // Without room for another watch, the storage timer alone has to do.
+            let _ = self.resolver.watch(now, destination);
+            self.timers.set(Timer::Storage(destination), now + self.config.proxy.storage_timer);
+        }
+    }
+
+    fn stop_waiting(&mut self, now: Time, destination: Guid) {
+        self.proxy.open.remove(&destination);
+        if self.proxy.waiting.remove(&destination) {
+            self.resolver.unwatch(now, destination);
+            self.timers.cancel(&Timer::Storage(destination));
+        }
+    }
+
+    /// The storage timer of a destination has expired, or there is news of it: "a GNRS look-up to bind an
+    /// updated NA" - or none, if it is attached here.
+    pub(super) fn retry_destination(&mut self, now: Time, destination: Guid) {
+        if self.proxy.store.has_none_for(&destination) {
+            return self.stop_waiting(now, destination);
+        }
+        if !self.config.proxy.proactive {
+            return;
+        }
+        self.timers.set(Timer::Storage(destination), now + self.config.proxy.storage_timer);
+        if let Some(port) = self.attachments.port_of(&destination) {
+            if self.links.is_up(port) {
+                self.proxy.open.insert(destination, Binding { port, address: self.config.guid });
+            }
+            return;
+        }
+        self.counters.storage_lookups += 1;
+        self.resolver.forget(&destination);
+        if let Lookup::Resolved(answer) = self.resolver.lookup(now, destination) {
+            self.bind_stored(now, destination, &answer);
+        }
+    }
+
+    /// A neighbour answers (again): whatever waits may have an open way now.
+    pub(super) fn retry_waiting(&mut self, now: Time) {
+        let destinations: Vec<Guid> = self.proxy.waiting.iter().copied().collect();
+        for destination in destinations {
+            self.retry_destination(now, destination);
+        }
+    }
+
+    /// The name service has spoken of a destination that chunks are stored for.
+    pub(super) fn bind_stored(&mut self, now: Time, destination: Guid, answer: &Answer) {
+        if !self.config.proxy.proactive || self.proxy.store.has_none_for(&destination) {
+            return;
+        }
+        if self.attachments.port_of(&destination).is_some() {
+            return self.retry_destination(now, destination);
+        }
+        if let Some(address) = self.pick_address(answer)
+            && let Way::Open(port) = self.way_to(&address)
+        {
+            self.proxy.open.insert(destination, Binding { port, address });
+            return;
+        }
+        if !answer.providers.is_empty() {
+            // A stored request for content that somebody holds: it is bound as a new one is.
+            return self.release_to_forward(now, destination);
+        }
+        self.keep_stored(now, destination);
+    }
+
+    fn release_to_forward(&mut self, now: Time, destination: Guid) {
+        while let Some(id) = self.proxy.store.oldest_for(&destination) {
+            if let Some(chunk) = self.proxy.store.take(id) {
+                self.forward(now, own(chunk));
+            }
+        }
+        self.stop_waiting(now, destination);
+    }
+
+    /// "Otherwise it will be kept in storage."
+    pub(super) fn keep_stored(&mut self, now: Time, destination: Guid) {
+        self.proxy.open.remove(&destination);
+        if self.config.proxy.proactive && !self.proxy.store.has_none_for(&destination) {
+            self.timers.set(Timer::Storage(destination), now + self.config.proxy.storage_timer);
+        }
+    }
+
+    /// Sends stored chunks whose way is open, as far as their hops have room. True if any went.
+    pub(super) fn release_stored(&mut self, now: Time) -> bool {
+        let open: Vec<(Guid, Binding)> = self.proxy.open.iter().map(|(guid, way)| (*guid, *way)).collect();
+        let mut released = false;
+        for (destination, binding) in open {
+            if !self.links.is_up(binding.port) {
+                self.keep_stored(now, destination);
+                continue;
+            }
+            while self.links.has_room(binding.port) {
+                let Some(id) = self.proxy.store.oldest_for(&destination) else {
+                    self.stop_waiting(now, destination);
+                    break;
+                };
+                self.release_one(now, id, binding);
+                released = true;
+            }
+        }
+        released
+    }
+
+    fn release_one(&mut self, now: Time, id: StoreId, binding: Binding) {
+        if let Some(carried) = self.proxy.lingering_ids.remove(&id) {
+            self.proxy.lingering.remove(&carried);
+            if carried.port == binding.port {
+                // The hop still has it and goes on with it.
+                self.proxy.store.take(id);
+                return;
+            }
+            self.links.withdraw(now, carried);
+        }
+        let Some(mut chunk) = self.proxy.store.take(id) else { return };
+        chunk.header.destination_address = binding.address;
+        self.counters.chunks_released += 1;
+        if let Err(outgoing) = self.links.enqueue(binding.port, own(chunk)) {
+            self.store_chunk(now, outgoing.chunk);
+        }
+    }
+
+    /// A neighbour has stopped answering ("the link layer is not able to deliver the chunk despite several
+    /// attempts"): what its hop carries is stored too, what waits for it is stored instead.
+    pub(super) fn store_what_waits_for(&mut self, now: Time, port: PortId) {
+        for (carried, outgoing) in self.links.carried(port) {
+            if !outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
+                continue;
+            }
+            if let Some(id) = self.store_chunk(now, outgoing.chunk) {
+                self.proxy.lingering.insert(carried, id);
+                self.proxy.lingering_ids.insert(id, carried);
+                self.links.disown(now, carried);
+            }
+        }
+        for outgoing in self.links.take_waiting(port) {
+            self.forward(now, outgoing);
+        }
+    }
+
+    /// Head-of-line blocking: chunks that a neighbour's back-pressure holds back make room for others.
+    pub(super) fn relieve_held_back(&mut self, now: Time) {
+        let (used, capacity) = self.links.buffer();
+        if used * 2 < capacity {
+            return;
+        }
+        for port in self.links.held_back(now, self.config.proxy.held_back_patience) {
+            for outgoing in self.links.take_waiting(port) {
+                if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
+                    self.counters.held_back += 1;
+                    self.store(now, outgoing);
+                } else if let Err(outgoing) = self.links.enqueue(port, outgoing) {
+                    self.give_up(now, outgoing, DropReason::Unreachable);
+                }
+            }
+        }
+    }
+
+    pub(super) fn drop_expired(&mut self, now: Time) {
+        while let Some(chunk) = self.proxy.store.take_expired(now) {
+            self.note_drop(&chunk, DropReason::Lifetime);
+        }
+        if let Some(expiry) = self.proxy.store.next_expiry() {
+            self.timers.set(Timer::Lifetime, expiry);
+        }
+    }
+
+    /// A source wants the chunks that are stored for it to be tried now. Only the flow's own source may ask.
+    pub(super) fn handle_push(&mut self, now: Time, header: &NetworkHeader, notice: &Notice) {
+        if header.source != notice.source {
+            return self.counters.drop("forged-push");
+        }
+        let flow = Flow { source: notice.source, destination: notice.destination };
+        for id in self.proxy.store.ids_of(&flow) {
+            let wanted = self
+                .proxy
+                .store
+                .get(id)
+                .and_then(|(chunk, _)| chunk.data())
+                .is_some_and(|data| data.content == notice.content && notice.chunks.contains(data.index));
+            if !wanted || self.proxy.lingering_ids.contains_key(&id) {
+                continue;
+            }
+            if let Some(chunk) = self.proxy.store.take(id) {
+                self.counters.chunks_pushed += 1;
+                self.forward(now, own(chunk));
+            }
+        }
+        if self.proxy.store.has_none_for(&flow.destination) {
+            self.stop_waiting(now, flow.destination);
+        }
+    }
+
+    /// Counts a chunk as dropped and notes its source as to be told.
+    pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason) {
+        self.counters.drop(reason.label());
+        match notice_key(chunk, Some(reason)) {
+            Some((key, index)) => self.note(key, index),
+            None => self.note_lost_request(chunk, reason),
+        }
+    }
+
+    /// Requests and the like have no number; who sent a request for content hears of its fate.
+    fn note_lost_request(&mut self, chunk: &Chunk, reason: DropReason) {
+        if let Ok(Transport::Request(request) | Transport::Nack(request)) = chunk.transport() {
+            let key = NoticeKey {
+                flow: chunk.flow(),
+                source_address: chunk.header.source_address,
+                content: request.content,
+                dropped: Some(reason),
+            };
+            if self.proxy.notices.len() < MAX_NOTICES {
+                self.proxy.notices.entry(key).or_default();
+            }
+        }
+    }
+
+    fn note(&mut self, key: NoticeKey, index: u32) {
+        if self.proxy.notices.len() >= MAX_NOTICES && !self.proxy.notices.contains_key(&key) {
+            return self.counters.drop("notice");
+        }
+        self.proxy.notices.entry(key).or_default().insert(index);
+    }
+
+    /// "A transport layer message, either Store or Drop, is transmitted back to the original source." True if any was.
+    pub(super) fn send_notices(&mut self, now: Time) -> bool {
+        let mut sent = false;
+        while let Some((key, chunks)) = self.proxy.notices.pop_first() {
+            sent = true;
+            let NoticeKey { flow, source_address, content, dropped } = key;
+            let notice = Notice {
+                content,
+                source: flow.source,
+                destination: flow.destination,
+                chunks,
+                stored: self.proxy.store.flow_bytes(&flow),
+                limit: self.proxy.store.limits().per_flow,
+            };
+            let transport = match dropped {
+                Some(reason) => Transport::Drop(notice, reason),
+                None => Transport::Store(notice),
+            };
+            let mut header = NetworkHeader::new(
+                ServiceId::DELAY_TOLERANT,
+                UpperProtocol::Transport,
+                self.config.guid,
+                flow.source,
+            );
+            header.source_address = self.config.guid;
+            header.destination_address = source_address;
+            self.forward(now, own(Chunk::of_transport(header, &transport)));
+        }
+        sent
+    }
+}
+
+/// Under what a source hears of a data chunk, and its number.
+fn notice_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<(NoticeKey, u32)> {
+    let data = chunk.data()?;
+    let source_address = chunk.header.source_address;
+    Some((NoticeKey { flow: chunk.flow(), source_address, content: data.content, dropped }, data.index))
+}

@@ -1,0 +1,81 @@
+//! What a router reports of itself.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use whimbrel_core::{Guid, Time};
+
+use super::Router;
+use crate::links::LinkStatus;
+
+/// Counts since the start.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RouterCounters {
+    /// Chunks that neighbours delivered whole.
+    pub chunks_received: u64,
+    /// Chunks that the next neighbour has.
+    pub chunks_forwarded: u64,
+    /// Chunks pushed up to the proxy.
+    pub chunks_stored: u64,
+    /// Stored chunks sent on because their way was open.
+    pub chunks_released: u64,
+    /// Stored chunks sent on because their source asked.
+    pub chunks_pushed: u64,
+    /// Chunks moved to storage to relieve head-of-line blocking.
+    pub held_back: u64,
+    /// Look-ups made because a storage timer expired.
+    pub storage_lookups: u64,
+    /// Changed bindings that the name service pushed.
+    pub bindings_pushed: u64,
+    /// Hosts' attachments accepted.
+    pub attachments: u64,
+    /// What was dropped, by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
+impl RouterCounters {
+    pub(super) fn drop(&mut self, reason: &'static str) {
+        *self.drops.entry(reason).or_default() += 1;
+    }
+}
+
+/// A router's state for a person or a program to read.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouterStatus {
+    /// The router's GUID.
+    pub guid: Guid,
+    /// Seconds since its start.
+    pub uptime_s: f64,
+    /// Packets in the back-pressure buffer, and its capacity.
+    pub buffer_packets: (usize, usize),
+    /// Chunks in storage.
+    pub stored_chunks: usize,
+    /// Bytes in storage, and its capacity.
+    pub stored_bytes: (u64, u64),
+    /// Destinations that stored chunks wait for.
+    pub waiting_destinations: usize,
+    /// Attached GUIDs.
+    pub attachments: usize,
+    /// The neighbours.
+    pub links: Vec<LinkStatus>,
+    /// Counts since the start.
+    pub counters: RouterCounters,
+}
+
+impl Router {
+    /// The router's state now.
+    pub fn status(&self, now: Time) -> RouterStatus {
+        let store = self.proxy.store();
+        RouterStatus {
+            guid: self.config.guid,
+            uptime_s: now.as_secs_f64(),
+            buffer_packets: self.links.buffer(),
+            stored_chunks: store.len(),
+            stored_bytes: (store.bytes(), store.limits().total),
+            waiting_destinations: self.proxy.waiting_destinations(),
+            attachments: self.attachments.len(),
+            links: self.links.status(),
+            counters: self.counters.clone(),
+        }
+    }
+}
