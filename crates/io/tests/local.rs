@@ -1,0 +1,319 @@
+//! Unix stream sockets: framing, back-pressure, and the socket file.
+
+mod support;
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use support::{PATIENCE, Script, pattern, script_loop, settle, until, until_both};
+use tempfile::TempDir;
+use whimbrel_core::{PortEvent, PortId, PortKind, PortRequest};
+use whimbrel_io::{EventLoop, IoError, LocalLimits, UnixListenerConfig};
+
+const LARGE: usize = 4 << 20;
+
+fn framed(frame: &[u8]) -> Vec<u8> {
+    let mut bytes = (frame.len() as u32).to_be_bytes().to_vec();
+    bytes.extend_from_slice(frame);
+    bytes
+}
+
+/// A loop that listens, in a directory that lives as long as it is kept.
+fn server(change: impl FnOnce(&mut UnixListenerConfig)) -> (EventLoop<Script>, PathBuf, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("whimbrel.sock");
+    let mut config = UnixListenerConfig::new("programs", &path);
+    change(&mut config);
+    let mut server = script_loop();
+    server.add_unix_listener(config).unwrap();
+    (server, path, directory)
+}
+
+fn attach(server: &mut EventLoop<Script>, path: &Path) -> (UnixStream, PortId) {
+    let before = server.snapshot().ports.len();
+    let stream = UnixStream::connect(path).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    until(server, "a port for the program", |server| server.snapshot().ports.len() > before);
+    (stream, PortId(server.snapshot().ports.last().unwrap().port))
+}
+
+/// Reads what is there now, at most `limit` bytes.
+fn read_some(stream: &mut UnixStream, into: &mut Vec<u8>, limit: usize) {
+    let mut buffer = vec![0; limit];
+    match stream.read(&mut buffer) {
+        Ok(count) => into.extend_from_slice(&buffer[..count]),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+    }
+}
+
+/// Rounds of the server until the program has been disconnected.
+fn until_disconnected(server: &mut EventLoop<Script>, stream: &mut UnixStream) {
+    let mut byte = [0; 1];
+    until(server, "the end of the connection", |_| match stream.read(&mut byte) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    });
+}
+
+#[test]
+fn a_frame_of_four_mebibytes_arrives_whole_from_pieces_of_any_size() {
+    let (mut server, path, _directory) = server(|_| {});
+    let (mut program, port) = attach(&mut server, &path);
+    let frames = [pattern(LARGE, 1), b"small".to_vec(), pattern(70_000, 2), pattern(LARGE, 3)];
+    let stream: Vec<u8> = frames.iter().flat_map(|frame| framed(frame)).collect();
+    let mut rest = &stream[..];
+    let mut piece = 1;
+    until(&mut server, "all frames", |server| {
+        while !rest.is_empty() {
+            match program.write(&rest[..rest.len().min(piece)]) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    break;
+                }
+            }
+            piece = piece * 3 % 99_991 + 1;
+        }
+        server.machine().inbox.len() == frames.len()
+    });
+    assert!(server.machine().frames_from(port) == frames, "intact and in order");
+    let info = &server.machine().ports[&port];
+    assert_eq!((info.kind, info.label.as_str()), (PortKind::Local, "programs"));
+    assert!(info.peer.starts_with("process "), "{}", info.peer);
+}
+
+#[test]
+fn two_loops_exchange_frames_of_all_sizes_and_the_answers_come_back() {
+    let (mut server, path, _directory) = server(|_| {});
+    server.machine_mut().echo = true;
+    let mut client = script_loop();
+    let port = client.add_unix_client("daemon", &path, LocalLimits::default()).unwrap();
+    let mut sent = Vec::new();
+    for (number, size) in [1, 100, 65_531, 65_532, 65_533, 1 << 20, LARGE, 3].into_iter().enumerate() {
+        sent.push(pattern(size, number));
+        client.machine_mut().send(port, vec![pattern(size, number)]);
+    }
+    // Many frames in one transmit, the last one shorter.
+    let mut many: Vec<Vec<u8>> = (0..200).map(|number| pattern(9_000, number)).collect();
+    many.last_mut().unwrap().truncate(5);
+    sent.extend(many.clone());
+    client.machine_mut().send(port, many);
+    until_both(&mut client, &mut server, "all answers", |client, _| {
+        client.machine().inbox.len() == sent.len()
+    });
+    assert!(client.machine().frames_from(port) == sent, "every frame intact and in order");
+    assert!(server.snapshot().ports[0].counters.drops.total() == 0);
+}
+
+#[test]
+fn a_program_that_does_not_read_blocks_itself_alone_and_loses_nothing() {
+    let (mut server, path, _directory) = server(|_| {});
+    let (mut slow, slow_port) = attach(&mut server, &path);
+    let (mut quick, quick_port) = attach(&mut server, &path);
+    let frames: Vec<Vec<u8>> = (0..40).map(|number| pattern(300_000, number)).collect();
+    for frame in &frames {
+        server.machine_mut().send(slow_port, vec![frame.clone()]);
+    }
+    until(&mut server, "the slow one to be blocked", |server| server.machine().blocked.contains(&slow_port));
+    server.machine_mut().send(quick_port, vec![b"still served".to_vec()]);
+    let mut got = Vec::new();
+    until(&mut server, "the other's frame", |_| {
+        read_some(&mut quick, &mut got, 100);
+        got.len() == 16
+    });
+    assert_eq!(got, framed(b"still served"));
+    assert!(!server.machine().blocked.contains(&quick_port));
+    settle(&mut server);
+    assert!(server.machine().outbox.len() > 20, "what cannot be sent stays with the machine");
+
+    let expected: Vec<u8> = frames.iter().flat_map(|frame| framed(frame)).collect();
+    let mut got = Vec::new();
+    until(&mut server, "all frames", |_| {
+        read_some(&mut slow, &mut got, 50_000);
+        got.len() >= expected.len()
+    });
+    assert!(got == expected, "every byte in order");
+    assert!(!server.machine().blocked.contains(&slow_port));
+    let reports = &server.machine().reports;
+    assert!(reports.contains(&(slow_port, PortEvent::Writable)));
+}
+
+#[test]
+fn a_machine_that_writes_on_although_blocked_is_buffered_to_a_bound_and_then_cut_off() {
+    let limits = LocalLimits { max_frame: 1000, max_unsent: 20_000 };
+    let (mut server, path, _directory) = server(|config| config.limits = limits);
+    let (mut program, port) = attach(&mut server, &path);
+    server.machine_mut().ignores_blocking = true;
+    let frames = 20_000;
+    for number in 0..frames {
+        server.machine_mut().send(port, vec![pattern(1000, number)]);
+    }
+    until(&mut server, "the port to go down", |server| server.machine().down(port));
+    let mut got = Vec::new();
+    let start = Instant::now();
+    loop {
+        let mut buffer = [0; 65_536];
+        match program.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => got.extend_from_slice(&buffer[..count]),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        assert!(start.elapsed() < PATIENCE);
+    }
+    let whole: Vec<u8> = (0..got.len().div_ceil(1004)).flat_map(|n| framed(&pattern(1000, n))).collect();
+    assert!(whole.starts_with(&got), "what did arrive has no hole");
+    assert!(got.len() < frames * 1004);
+    let snapshot = server.snapshot();
+    assert_eq!(snapshot.closed_transports.overflow_closed, 1);
+    assert!(snapshot.closed_ports.drops.blocked >= 1);
+}
+
+#[test]
+fn a_length_beyond_the_limit_ends_the_connection_and_no_other() {
+    let (mut server, path, _directory) = server(|config| config.limits.max_frame = 1000);
+    let (mut bad, bad_port) = attach(&mut server, &path);
+    let (mut good, good_port) = attach(&mut server, &path);
+    bad.write_all(&framed(b"fine so far")).unwrap();
+    bad.write_all(&1001u32.to_be_bytes()).unwrap();
+    until_disconnected(&mut server, &mut bad);
+    assert_eq!(server.machine().frames_from(bad_port), [b"fine so far".to_vec()]);
+    assert!(server.machine().down(bad_port));
+    assert_eq!(server.snapshot().closed_transports.oversize_closed, 1);
+    good.write_all(&framed(&[7; 1000])).unwrap();
+    until(&mut server, "the frame of the other", |server| {
+        server.machine().frames_from(good_port) == [vec![7; 1000]]
+    });
+}
+
+#[test]
+fn a_program_that_leaves_takes_its_port_down_and_half_a_frame_is_counted() {
+    let (mut server, path, _directory) = server(|_| {});
+    let (mut program, port) = attach(&mut server, &path);
+    program.write_all(&framed(b"last words")).unwrap();
+    program.write_all(&framed(b"cut off")[..6]).unwrap();
+    drop(program);
+    until(&mut server, "the port to go down", |server| server.machine().down(port));
+    assert_eq!(server.machine().frames_from(port), [b"last words".to_vec()]);
+    assert_eq!(server.snapshot().closed_transports.truncated, 1);
+}
+
+#[test]
+fn what_was_sent_before_a_close_still_arrives() {
+    let (mut server, path, _directory) = server(|_| {});
+    let (mut program, port) = attach(&mut server, &path);
+    let frame = pattern(LARGE, 9);
+    server.machine_mut().send(port, vec![frame.clone()]);
+    server.machine_mut().requests.push_back(PortRequest::Close(port));
+    until(&mut server, "the port to go down", |server| server.machine().down(port));
+    let expected = framed(&frame);
+    let mut got = Vec::new();
+    until(&mut server, "the whole frame", |_| {
+        read_some(&mut program, &mut got, 100_000);
+        got.len() >= expected.len()
+    });
+    assert!(got == expected);
+    until_disconnected(&mut server, &mut program);
+    until(&mut server, "the connection to be gone", |server| server.snapshot().transports.len() == 1);
+}
+
+#[test]
+fn programs_beyond_the_maximum_are_refused_and_room_is_made_by_leaving() {
+    let (mut server, path, _directory) = server(|config| config.max_connections = 1);
+    let (first, port) = attach(&mut server, &path);
+    let mut second = UnixStream::connect(&path).unwrap();
+    second.set_nonblocking(true).unwrap();
+    until_disconnected(&mut server, &mut second);
+    assert_eq!(server.snapshot().transports[0].counters.refused, 1);
+    drop(first);
+    until(&mut server, "the first to be gone", |server| server.machine().down(port));
+    let (_third, third_port) = attach(&mut server, &path);
+    assert_ne!(third_port, port, "a port number is never used again");
+}
+
+#[test]
+fn a_stale_socket_file_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("stale.sock");
+    // Unlike this crate's, the listener of std leaves its file behind.
+    drop(UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let mut server = script_loop();
+    server.add_unix_listener(UnixListenerConfig::new("programs", &path)).unwrap();
+    attach(&mut server, &path);
+}
+
+#[test]
+fn a_socket_on_which_somebody_answers_is_left_alone() {
+    let (mut first, path, _directory) = server(|_| {});
+    let error = script_loop().add_unix_listener(UnixListenerConfig::new("second", &path)).unwrap_err();
+    assert!(matches!(&error, IoError::SocketPathInUse { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&path.display().to_string()) && text.contains("ss -lxp"), "{text}");
+    attach(&mut first, &path);
+}
+
+#[test]
+fn a_file_that_is_no_socket_is_never_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("thesis.txt");
+    fs::write(&path, "ten years of work").unwrap();
+    let error = script_loop().add_unix_listener(UnixListenerConfig::new("programs", &path)).unwrap_err();
+    assert!(matches!(&error, IoError::SocketPathTaken { .. }), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "ten years of work");
+}
+
+#[test]
+fn the_socket_file_has_the_mode_asked_for_and_goes_with_the_loop() {
+    for mode in [0o600, 0o660, 0o666] {
+        let (server, path, _directory) = server(|config| config.mode = mode);
+        let metadata = fs::metadata(&path).unwrap();
+        assert!(metadata.file_type().is_socket());
+        assert_eq!(metadata.permissions().mode() & 0o777, mode);
+        drop(server);
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn the_socket_file_of_a_successor_is_not_removed() {
+    let (server, path, _directory) = server(|_| {});
+    fs::remove_file(&path).unwrap();
+    let _successor = UnixListener::bind(&path).unwrap();
+    drop(server);
+    assert!(path.exists());
+}
+
+#[test]
+fn attaching_where_nobody_listens_says_what_to_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nobody.sock");
+    let error = script_loop().add_unix_client("daemon", &path, LocalLimits::default()).unwrap_err();
+    assert!(matches!(&error, IoError::NobodyListens { .. }), "{error}");
+    assert!(error.to_string().contains("whimbrel host run"), "{error}");
+}
+
+#[test]
+fn memory_of_large_frames_is_given_back_without_disturbing_the_connection() {
+    let (mut server, path, _directory) = server(|_| {});
+    let (mut program, port) = attach(&mut server, &path);
+    for number in 0..2 {
+        let mut rest = &framed(&pattern(LARGE, number))[..];
+        until(&mut server, "the frame", |server| {
+            if let Ok(written) = program.write(rest) {
+                rest = &rest[written..];
+            }
+            server.machine().frames_from(port).len() == number + 1
+        });
+        // The loop has nothing to wait for but giving the memory back.
+        let start = Instant::now();
+        server.step(Duration::from_secs(5), |_, _, _| {}).unwrap();
+        while number == 0 && start.elapsed() < Duration::from_millis(1100) {
+            server.step(Duration::from_millis(100), |_, _, _| {}).unwrap();
+        }
+    }
+    assert!(server.machine().frames_from(port) == [pattern(LARGE, 0), pattern(LARGE, 1)]);
+}

@@ -1,0 +1,194 @@
+//! What needs interfaces of its own: TUN devices, full send queues, links that become narrower. Each test makes a
+//! network namespace for its thread; without the privilege to do so it says that it was skipped.
+#![allow(unsafe_code, reason = "moving a thread to a new network namespace")]
+
+mod support;
+
+use std::net::UdpSocket;
+use std::process::Command;
+use std::thread;
+
+use rustix::io::Errno;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use support::{PATIENCE, pattern, script_loop, settle, until};
+use whimbrel_core::PortEvent;
+use whimbrel_io::{TunDevice, UdpConfig};
+
+/// Runs `test` in a thread with a network namespace of its own.
+fn in_new_namespace(test: impl FnOnce() + Send + 'static) {
+    let outcome = thread::spawn(move || {
+        // SAFETY: only the network namespace of this new thread changes; no descriptors or memory are unshared.
+        match unsafe { unshare_unsafe(UnshareFlags::NEWNET) } {
+            Ok(()) => test(),
+            Err(Errno::PERM) => eprintln!("skipped: no privilege to make a network namespace"),
+            Err(error) => panic!("cannot make a network namespace: {error}"),
+        }
+    });
+    if let Err(panic) = outcome.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn tun(name: &str, mtu: u16) -> TunDevice {
+    let tun = TunDevice::create(name).unwrap();
+    tun.assign("10.77.0.1".parse().unwrap(), 24).unwrap();
+    tun.set_mtu(mtu).unwrap();
+    tun.bring_up().unwrap();
+    assert_eq!((tun.mtu().unwrap(), tun.name()), (usize::from(mtu), name));
+    tun
+}
+
+/// The next IPv4 packet that carries UDP; the kernel also sends its own over a new interface.
+fn next_udp(tun: &TunDevice) -> Option<Vec<u8>> {
+    let mut buffer = vec![0; 65_535];
+    loop {
+        match tun.read(&mut buffer) {
+            Ok(length) if buffer[0] == 0x45 && buffer[9] == 17 => return Some(buffer[..length].to_vec()),
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+                return None;
+            }
+        }
+    }
+}
+
+#[test]
+fn packets_pass_between_the_kernel_and_a_machine_through_a_tun_device() {
+    in_new_namespace(|| {
+        let mut a = script_loop();
+        let port = a.add_tun("lab", tun("whim0", 1400)).unwrap();
+        assert_eq!(a.machine().ports[&port].mtu, 1400);
+        let socket = UdpSocket::bind("10.77.0.1:4000").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.send_to(b"out", "10.77.0.2:5000").unwrap();
+        let is_ours = |packet: &Vec<u8>| packet[0] == 0x45 && packet.ends_with(b"out");
+        until(&mut a, "the packet", |a| a.machine().frames_from(port).iter().any(is_ours));
+        let mut packet = a.machine().frames_from(port).into_iter().find(is_ours).unwrap();
+        // Turned round, it is an answer; the checksums do not change with the order of addresses.
+        packet[12..20].rotate_left(4);
+        packet[20..24].rotate_left(2);
+        a.machine_mut().send(port, vec![packet]);
+        a.machine_mut().send(port, vec![b"\xffno IP packet".to_vec()]);
+        settle(&mut a);
+        let mut buffer = [0; 10];
+        assert_eq!(socket.recv(&mut buffer).unwrap(), 3);
+        assert_eq!(&buffer[..3], b"out");
+        let counters = a.snapshot().ports[0].counters;
+        assert_eq!((counters.sent_frames, counters.drops.total()), (1, 1));
+    });
+}
+
+#[test]
+fn the_mtu_of_a_neighbour_is_that_of_its_route_and_follows_it_down() {
+    in_new_namespace(|| {
+        let tun = tun("whim1", 1400);
+        let mut a = script_loop();
+        let config = UdpConfig::new("wire", "10.77.0.1:0".parse().unwrap())
+            .neighbour("far", "10.77.0.2:5000".parse().unwrap());
+        let port = a.add_udp(config).unwrap().ports[0];
+        assert_eq!(a.machine().ports[&port].mtu, 1372);
+        tun.set_mtu(1300).unwrap();
+        // As one call with offload, then alone: the kernel refuses both.
+        a.machine_mut().send(port, vec![vec![1; 1372]; 3]);
+        until(&mut a, "a lower MTU", |a| a.machine().ports[&port].mtu < 1372);
+        assert_eq!(a.machine().ports[&port].mtu, 1272);
+        assert_eq!(a.snapshot().ports[0].counters.drops.path_too_narrow, 3);
+        let before = a.snapshot().transports[0].counters.send_calls;
+        a.machine_mut().send(port, (0..30).map(|number| pattern(1272, number)).collect());
+        settle(&mut a);
+        let arrived: Vec<Vec<u8>> =
+            std::iter::from_fn(|| next_udp(&tun)).map(|packet| packet[28..].to_vec()).collect();
+        assert_eq!(arrived, (0..30).map(|number| pattern(1272, number)).collect::<Vec<_>>());
+        let calls = a.snapshot().transports[0].counters.send_calls - before;
+        assert_eq!(calls, 1, "segmentation offload is still in use");
+    });
+}
+
+#[test]
+fn an_icmp_message_that_a_packet_was_too_big_lowers_the_mtu() {
+    in_new_namespace(|| {
+        let tun = tun("whim2", 1500);
+        let mut a = script_loop();
+        let config = UdpConfig::new("wire", "10.77.0.1:4000".parse().unwrap())
+            .neighbour("far", "10.77.0.2:5000".parse().unwrap());
+        let port = a.add_udp(config).unwrap().ports[0];
+        assert_eq!(a.machine().ports[&port].mtu, 1472);
+        a.machine_mut().send(port, vec![vec![1; 1472]]);
+        settle(&mut a);
+        let packet = next_udp(&tun).expect("the large packet leaves this machine");
+        tun.write(&fragmentation_needed(&packet, 1280)).unwrap();
+        until(&mut a, "a lower MTU", |a| a.machine().ports[&port].mtu == 1252);
+        assert!(a.machine().reports.contains(&(port, PortEvent::Mtu(1252))));
+    });
+}
+
+/// ICMP type 3 code 4 from the packet's destination about the packet (RFC 1191).
+fn fragmentation_needed(packet: &[u8], mtu: u16) -> Vec<u8> {
+    let mut icmp = vec![3, 4, 0, 0, 0, 0];
+    icmp.extend_from_slice(&mtu.to_be_bytes());
+    icmp.extend_from_slice(&packet[..28]);
+    let sum = checksum(&icmp);
+    icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+    let length = (20 + icmp.len()) as u16;
+    let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 1, 0, 0];
+    ip[2..4].copy_from_slice(&length.to_be_bytes());
+    ip.extend_from_slice(&packet[16..20]);
+    ip.extend_from_slice(&packet[12..16]);
+    let sum = checksum(&ip);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    ip.extend_from_slice(&icmp);
+    ip
+}
+
+fn checksum(bytes: &[u8]) -> u16 {
+    let mut sum: u32 = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// True if all of the commands ran.
+fn ip(commands: &[&str]) -> bool {
+    commands.iter().all(|command| {
+        Command::new("ip").args(command.split(' ')).status().is_ok_and(|status| status.success())
+    })
+}
+
+#[test]
+fn a_full_send_queue_blocks_the_ports_and_what_waited_goes_out_afterwards_in_order() {
+    in_new_namespace(|| {
+        let made = ip(&[
+            "link add v0 type veth peer name v1",
+            "address add 10.77.0.1/24 dev v0",
+            "link set v0 up",
+            "link set v1 up",
+        ]);
+        if !made {
+            eprintln!("skipped: this system makes no veth pairs");
+            return;
+        }
+        let mut a = script_loop();
+        let config = UdpConfig::new("wire", "10.77.0.1:0".parse().unwrap())
+            .neighbour("far", "10.77.0.2:5000".parse().unwrap())
+            .neighbour("other", "10.77.0.3:5000".parse().unwrap());
+        let ports = a.add_udp(UdpConfig { send_buffer: 1, ..config }).unwrap().ports;
+        // Nobody answers ARP for the peer, so the kernel holds packets until its buffer for this socket is full.
+        let frames: Vec<Vec<u8>> = (0..60).map(|number| pattern(1000, number)).collect();
+        a.machine_mut().send(ports[0], frames.clone());
+        until(&mut a, "the ports to be blocked", |a| a.machine().blocked.len() == 2);
+        assert!(a.snapshot().transports[0].counters.would_block > 0);
+        let waiting = a.snapshot().ports[0].counters.sent_frames;
+        assert!(waiting < 60);
+        // Once the kernel knows where the peer is, packets flow.
+        assert!(ip(&["neighbour replace 10.77.0.2 lladdr 02:00:00:00:00:02 dev v0"]));
+        until(&mut a, "the ports to be writable", |a| a.machine().blocked.is_empty());
+        until(&mut a, "all frames to be taken", |a| a.snapshot().ports[0].counters.sent_frames == 60);
+        assert_eq!(a.snapshot().ports[0].counters.drops.total(), 0);
+        for port in ports {
+            assert!(a.machine().reports.contains(&(port, PortEvent::Blocked)));
+            assert!(a.machine().reports.contains(&(port, PortEvent::Writable)));
+        }
+    });
+}

@@ -1,0 +1,14 @@
+//! A signal asks the loop to stop. In a test binary of its own, for a signal reaches the whole process.
+
+mod support;
+
+use signal_hook::consts::SIGTERM;
+use support::script_loop;
+
+#[test]
+fn sigterm_ends_the_loop_instead_of_the_process() {
+    let mut a = script_loop();
+    a.stop_on_signals().unwrap();
+    signal_hook::low_level::raise(SIGTERM).unwrap();
+    a.run(|_, _, _| {}).unwrap();
+}

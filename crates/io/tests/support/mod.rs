@@ -1,0 +1,155 @@
+//! Machines that do what a test tells them, and bounded waits.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use whimbrel_core::{
+    Deadline, Machine, PortEvent, PortId, PortInfo, PortRequest, Time, TimerQueue, Transmit,
+};
+use whimbrel_io::{Clock, EventLoop};
+
+/// No test waits longer than this for anything.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Sends what it was told to, and remembers everything that happened.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    /// Transmits to make: port and frames, all of one size but the last.
+    pub(crate) outbox: VecDeque<(PortId, Vec<Vec<u8>>)>,
+    pub(crate) inbox: Vec<(PortId, Vec<u8>)>,
+    pub(crate) ports: BTreeMap<PortId, PortInfo>,
+    pub(crate) reports: Vec<(PortId, PortEvent)>,
+    pub(crate) blocked: BTreeSet<PortId>,
+    /// Sends on although a port is blocked.
+    pub(crate) ignores_blocking: bool,
+    /// Answers each frame with the same frame.
+    pub(crate) echo: bool,
+    pub(crate) requests: VecDeque<PortRequest>,
+    pub(crate) timers: TimerQueue<u32>,
+    pub(crate) fired: Vec<u32>,
+    /// Never takes a deadline off its list.
+    pub(crate) ignores_deadlines: bool,
+    pub(crate) events: VecDeque<u32>,
+}
+
+impl Script {
+    pub(crate) fn send(&mut self, port: PortId, frames: Vec<Vec<u8>>) {
+        self.outbox.push_back((port, frames));
+    }
+
+    pub(crate) fn frames_from(&self, port: PortId) -> Vec<Vec<u8>> {
+        self.inbox.iter().filter(|(from, _)| *from == port).map(|(_, frame)| frame.clone()).collect()
+    }
+
+    pub(crate) fn down(&self, port: PortId) -> bool {
+        self.reports.contains(&(port, PortEvent::Down))
+    }
+}
+
+impl Machine for Script {
+    type Event = u32;
+
+    fn handle_port(&mut self, _: Time, port: PortId, event: PortEvent) {
+        match &event {
+            PortEvent::Up(info) => {
+                assert!(self.ports.insert(port, info.clone()).is_none(), "{port} is up twice");
+            }
+            PortEvent::Down => {
+                assert!(self.ports.remove(&port).is_some(), "{port} goes down without being up");
+                self.blocked.remove(&port);
+            }
+            PortEvent::Mtu(mtu) => self.ports.get_mut(&port).unwrap().mtu = *mtu,
+            PortEvent::Blocked => assert!(self.blocked.insert(port), "{port} is blocked twice"),
+            PortEvent::Writable => assert!(self.blocked.remove(&port), "{port} was not blocked"),
+        }
+        self.reports.push((port, event));
+    }
+
+    fn handle_frame(&mut self, _: Time, port: PortId, frame: &[u8]) {
+        assert!(self.ports.contains_key(&port), "a frame from {port}, which is not up");
+        self.inbox.push((port, frame.to_vec()));
+        if self.echo {
+            self.send(port, vec![frame.to_vec()]);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if !self.ignores_deadlines {
+            while let Some((_, timer)) = self.timers.pop_due(now) {
+                self.fired.push(timer);
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, _: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        let free = |(port, _): &(PortId, _)| self.ignores_blocking || !self.blocked.contains(port);
+        let index = self.outbox.iter().position(free)?;
+        let (port, frames) = &mut self.outbox[index];
+        let port = *port;
+        let taken: Vec<Vec<u8>> = frames.drain(..frames.len().min(max_segments)).collect();
+        if frames.is_empty() {
+            self.outbox.remove(index);
+        }
+        let before = buffer.len();
+        taken.iter().for_each(|frame| buffer.extend_from_slice(frame));
+        let segment_size = (taken.len() > 1).then(|| taken[0].len());
+        Some(Transmit { port, size: buffer.len() - before, segment_size })
+    }
+
+    fn poll_event(&mut self) -> Option<u32> {
+        self.events.pop_front()
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        self.requests.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.timers.next().map(|(at, _)| Deadline::new(at, "test timer"))
+    }
+}
+
+pub(crate) fn script_loop() -> EventLoop<Script> {
+    EventLoop::new(Clock::start(), Script::default()).unwrap()
+}
+
+/// Runs rounds of one loop until `done`.
+pub(crate) fn until<M: Machine>(
+    a: &mut EventLoop<M>,
+    what: &str,
+    mut done: impl FnMut(&mut EventLoop<M>) -> bool,
+) {
+    let start = Instant::now();
+    while !done(a) {
+        assert!(start.elapsed() < PATIENCE, "waited in vain for: {what}");
+        a.step(Duration::from_millis(1), |_, _, _| {}).unwrap();
+    }
+}
+
+/// Runs rounds of two loops until `done`.
+pub(crate) fn until_both<A: Machine, B: Machine>(
+    a: &mut EventLoop<A>,
+    b: &mut EventLoop<B>,
+    what: &str,
+    mut done: impl FnMut(&mut EventLoop<A>, &mut EventLoop<B>) -> bool,
+) {
+    let start = Instant::now();
+    while !done(a, b) {
+        assert!(start.elapsed() < PATIENCE, "waited in vain for: {what}");
+        a.step(Duration::from_millis(1), |_, _, _| {}).unwrap();
+        b.step(Duration::from_millis(1), |_, _, _| {}).unwrap();
+    }
+}
+
+/// A few rounds, for tests that something does NOT happen.
+pub(crate) fn settle<M: Machine>(a: &mut EventLoop<M>) {
+    for _ in 0..20 {
+        a.step(Duration::from_millis(1), |_, _, _| {}).unwrap();
+    }
+}
+
+/// Bytes that differ from frame to frame and within a frame.
+pub(crate) fn pattern(length: usize, number: usize) -> Vec<u8> {
+    (0..length).map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ number.wrapping_mul(97)) as u8).collect()
+}
