@@ -287,7 +287,8 @@ mod tests {
             let start = whole.leading_bytes();
             let bitmap: Vec<u8> = (start..whole.used_bytes().max(start)).map(|i| whole.byte(i)).collect();
             prop_assume!(!whole.is_full());
-            prop_assert!(chunk.is_plausible(&Progress::Held { start: start as u16, bitmap: &bitmap, cut: false }));
+            let held = Progress::Held { start: start as u16, bitmap: &bitmap, cut: false };
+            prop_assert!(chunk.is_plausible(&held));
             let change = chunk.report(start as u16, &bitmap, false, Some(threshold));
             let expected: Vec<usize> = (0..sent).filter(|seq| !whole.get(*seq) && (*seq as u32) < threshold).collect();
             prop_assert_eq!(change.lost, expected.len());

@@ -17,6 +17,8 @@ const RATE_ROUNDS: u32 = 10;
 const PROBE_ROUNDS: u32 = 8;
 /// How long the smallest round trip holds without being seen again.
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
+/// A queue that stands for so many rounds, although the sender makes room, is no queue: the path has become longer.
+const QUEUE_ROUNDS: u32 = 10;
 /// Largest share of the pace that makes up for random loss: from there on it could be a shallow queue that overflows.
 const MAX_LOSS_ROOM: f64 = 0.10;
 /// Queueing delay that is never called a standing queue: timers and batches cause as much.
@@ -67,6 +69,8 @@ pub(super) struct RateModel {
     queued_rounds: u32,
     plateau: (f64, u32),
     loss: f64,
+    // The next round trip replaces the smallest one, whatever it is.
+    forget_rtt: bool,
     // The first round after an outage is sent at half the remembered rate.
     resuming: bool,
 }
@@ -83,6 +87,7 @@ impl RateModel {
             queued_rounds: 0,
             plateau: (0.0, 0),
             loss: 0.0,
+            forget_rtt: false,
             resuming: false,
         }
     }
@@ -145,7 +150,7 @@ impl RateModel {
         self.resuming = self.bandwidth() > 0.0;
         self.best = [0.0, self.bandwidth()];
         self.best_age = 0;
-        self.min_rtt_seen = now;
+        self.forget_rtt = true;
         self.round_rtt = Duration::MAX;
         self.queued_rounds = 0;
         if !matches!(self.phase, Phase::StartUp) {
@@ -155,7 +160,8 @@ impl RateModel {
 
     /// The round trip was measured without a delivery rate (in the HELLO exchange).
     pub(super) fn round_trip(&mut self, now: Time, rtt: Duration) {
-        let known = self.min_rtt.unwrap_or(Duration::MAX);
+        let forget = core::mem::take(&mut self.forget_rtt);
+        let known = self.min_rtt.filter(|_| !forget).unwrap_or(Duration::MAX);
         if rtt <= known {
             self.min_rtt = Some(rtt);
         }
@@ -197,7 +203,8 @@ impl RateModel {
             Phase::Probe => self.phase = Phase::Drain { rounds: 2 },
             Phase::StartUp | Phase::Refresh { .. } => {}
         }
-        if now.since(self.min_rtt_seen) >= MIN_RTT_AGE && !matches!(self.phase, Phase::StartUp) {
+        let outdated = now.since(self.min_rtt_seen) >= MIN_RTT_AGE || self.queued_rounds >= QUEUE_ROUNDS;
+        if outdated && !matches!(self.phase, Phase::StartUp) {
             self.begin_refresh(now);
         }
     }
@@ -223,8 +230,8 @@ impl RateModel {
     fn begin_refresh(&mut self, now: Time) {
         let rtt = self.min_rtt.unwrap_or_default();
         self.phase = Phase::Refresh { until: now + rtt * 2 + Duration::from_millis(20) };
-        // What this round shows replaces the old smallest round trip.
-        self.min_rtt = None;
+        self.forget_rtt = true;
+        self.queued_rounds = 0;
         self.min_rtt_seen = now;
     }
 

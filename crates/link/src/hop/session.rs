@@ -48,7 +48,8 @@ pub(super) struct Session {
     next_greeting: Time,
     since: Time,
     limit: (Time, u32),
-    nonce_sent_at: Option<Time>,
+    // HELLOs that told the current nonce, and when the first one went.
+    nonce_told: (u32, Time),
     rtt: Option<Duration>,
 }
 
@@ -71,7 +72,7 @@ impl Session {
             next_greeting: now,
             since: now,
             limit: (now, LIMIT_BURST),
-            nonce_sent_at: None,
+            nonce_told: (0, now),
             rtt: None,
         }
     }
@@ -128,9 +129,11 @@ impl Session {
             return Greeting::Known;
         }
         let restarted = self.peer.is_some();
-        self.rtt = self.nonce_sent_at.take().map(|sent| now.since(sent));
+        // Only an unambiguous exchange is a measurement.
+        self.rtt = (self.nonce_told.0 == 1).then(|| now.since(self.nonce_told.1));
         self.peer = Some(describe(hello));
         self.nonce = nonzero(&mut self.rng);
+        self.nonce_told = (0, now);
         // A neighbour that already knows us needs no answer, but gets one if it asks.
         self.due = hello.wanted.then_some(answer);
         Greeting::New { restarted, first_hop_id: hello.first_hop_id, window: hello.window }
@@ -164,8 +167,10 @@ impl Session {
     ) -> Option<Hello> {
         self.handle_timeout(now, config);
         let answer = self.due.take()?;
-        // Only an unambiguous exchange is a measurement: one nonce, told once.
-        self.nonce_sent_at = self.nonce_sent_at.is_none().then_some(now);
+        self.nonce_told = (
+            self.nonce_told.0.saturating_add(1),
+            if self.nonce_told.0 == 0 { now } else { self.nonce_told.1 },
+        );
         Some(Hello {
             wanted: self.peer.is_none_or(|peer| peer.token != answer.receiver),
             receiver: answer.receiver,
