@@ -261,8 +261,7 @@ impl Resolver {
     }
 
     /// Follows `guid` until [`Resolver::unwatch`], over lost frames, ends of leases, and restarts and changes of
-    /// server. [`ResolverEvent::Changed`] tells what there is at the start, if anything, and every change. False if
-    /// there are too many watches.
+    /// server. [`ResolverEvent::Changed`] tells whatever is new, at the start too. False if there are too many watches.
     #[must_use]
     pub fn watch(&mut self, now: Time, guid: Guid) -> bool {
         self.now = now;

@@ -50,9 +50,9 @@ impl Resolver {
         }
         self.server_heard(now, index, frame.cookie);
         match (operation, frame.message) {
-            (_, Message::Refused) => self.refused(now, operation, frame.code),
+            (_, Message::Refused) => self.refused(now, index, operation, frame.code),
             (Operation::Lookup(guid), Message::LookupAnswer { page, .. }) => {
-                self.page_arrived(now, guid, page);
+                self.page_arrived(now, index, guid, page);
             }
             (Operation::Watch(guid), Message::WatchAnswer { lease_secs, page, .. }) => {
                 self.watch_granted(now, index, guid, lease_secs, page);
@@ -66,7 +66,7 @@ impl Resolver {
         }
     }
 
-    fn refused(&mut self, now: Time, operation: Operation, code: Code) {
+    fn refused(&mut self, now: Time, index: usize, operation: Operation, code: Code) {
         let Some(exchange) = self.exchanges.get_mut(operation) else { return };
         if code == Code::NeedCookie {
             exchange.challenges += 1;
@@ -87,15 +87,17 @@ impl Resolver {
                 self.counters.watches_refused += 1;
                 self.retry_watch_later(now, guid);
             }
-            // A server that cannot read a look-up is as good as none: the repetition goes to another one.
-            Operation::Lookup(_) => {}
+            // A server that cannot read a look-up is as good as none.
+            Operation::Lookup(_) => self.distrust(now, index, operation),
             Operation::Unwatch(..) | Operation::Probe(_) => self.cancel(operation),
         }
     }
 
-    fn page_arrived(&mut self, now: Time, guid: Guid, page: Page<'_>) {
+    fn page_arrived(&mut self, now: Time, index: usize, guid: Guid, page: Page<'_>) {
         let operation = Operation::Lookup(guid);
-        let Some(records) = self.believed(now, guid, page.records) else { return };
+        let Some(records) = self.believed(now, guid, page.records) else {
+            return self.distrust(now, index, operation);
+        };
         let Some(exchange) = self.exchanges.get_mut(operation) else { return };
         if page.first != exchange.first {
             self.counters.unexpected_frames += 1;
@@ -138,7 +140,9 @@ impl Resolver {
     }
 
     fn watch_granted(&mut self, now: Time, index: usize, guid: Guid, lease_secs: u32, page: Page<'_>) {
-        let Some(records) = self.believed(now, guid, page.records) else { return };
+        let Some(records) = self.believed(now, guid, page.records) else {
+            return self.distrust(now, index, Operation::Watch(guid));
+        };
         self.cancel(Operation::Watch(guid));
         let lease = Duration::from_secs(lease_secs.max(1).into());
         let Some(watch) = self.watches.get_mut(&guid) else { return };

@@ -169,6 +169,15 @@ impl Resolver {
         self.move_to_best(now);
     }
 
+    /// The server answers, but not as a server should: its answer does not count, and another one is asked at once if
+    /// there is one.
+    pub(super) fn distrust(&mut self, now: Time, index: usize, operation: Operation) {
+        self.server_silent(now, index);
+        if self.servers.choose() != Some(index) {
+            self.ask(now, operation);
+        }
+    }
+
     /// A frame that somebody waited for came from the server.
     pub(super) fn server_heard(&mut self, now: Time, index: usize, cookie: u64) {
         let Some(server) = self.servers.get_mut(index) else { return };
@@ -210,15 +219,14 @@ impl Resolver {
         if self.watches.is_empty() {
             return;
         }
-        if let Some(index) = self.servers.choose()
-            && self
-                .servers
-                .get(index)
-                .is_some_and(|server| server.heard_at.is_none_or(|at| now.since(at) >= interval))
-        {
-            self.probe(now, index);
+        let mut next = now + interval;
+        if let Some(index) = self.servers.choose() {
+            match self.servers.get(index).and_then(|server| server.heard_at).map(|at| at + interval) {
+                Some(due) if due > now => next = due,
+                _ => self.probe(now, index),
+            }
         }
-        self.timers.set(Timer::CheckWatches, now + interval);
+        self.timers.set(Timer::CheckWatches, next);
     }
 }
 
