@@ -466,17 +466,9 @@ mod tests {
 
     fn any_request() -> impl Strategy<Value = LocalRequest> {
         prop_oneof![
-            (
-                any::<u32>(),
-                any::<[u8; 32]>(),
-                any::<u8>(),
-                any::<bool>(),
-                0usize..3,
-                any::<u32>(),
-                any::<u16>()
-            )
+            (any::<u32>(), any::<[u8; 32]>(), any::<u8>(), any::<bool>(), 0usize..3, any::<u32>(), bytes())
                 .prop_map(
-                    |(request, content, chunk_log2, in_order, reliability, nack_timeout_ms, credit)| {
+                    |(request, content, chunk_log2, in_order, reliability, nack_timeout_ms, resume)| {
                         LocalRequest::Get(Get {
                             request,
                             content: Guid(content),
@@ -484,8 +476,8 @@ mod tests {
                             in_order,
                             reliability: RELIABILITIES[reliability],
                             nack_timeout_ms,
-                            credit,
-                            have: [1, 2, 5].into_iter().collect(),
+                            credit: 8,
+                            resume,
                         })
                     }
                 ),

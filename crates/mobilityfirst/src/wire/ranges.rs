@@ -14,7 +14,7 @@ pub struct ChunkRanges(Vec<Range<u32>>);
 impl ChunkRanges {
     /// Every chunk number: what a requestor asks for before it knows the content's length.
     pub fn all() -> ChunkRanges {
-        ChunkRanges(vec![0..u32::MAX])
+        ChunkRanges::from(0..u32::MAX)
     }
 
     /// True if it holds no number.
@@ -58,7 +58,7 @@ impl ChunkRanges {
         let start =
             self.0.get(from).filter(|_| from < to).map_or(range.start, |old| old.start.min(range.start));
         let end = self.0[from..to].last().map_or(range.end, |old| old.end.max(range.end));
-        self.0.splice(from..to, [start..end]);
+        self.0.splice(from..to, core::iter::once(start..end));
     }
 
     /// Removes all numbers of `range`.

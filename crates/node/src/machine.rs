@@ -1,0 +1,99 @@
+//! The three kinds of node as one machine, so that one simulation or one event loop can hold any of them.
+
+use core::convert::Infallible;
+
+use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortRequest, Time, Transmit};
+use whimbrel_gnrs::{Server, ServerEvent, Store};
+use whimbrel_mobilityfirst::host::{Host, HostEvent};
+use whimbrel_mobilityfirst::router::Router;
+
+/// A node. `S` is where a name server keeps its records.
+pub enum Node<S> {
+    /// A router.
+    Router(Box<Router>),
+    /// A host.
+    Host(Box<Host>),
+    /// A name server.
+    NameServer(Box<Server<S>>),
+}
+
+/// What a node tells the program around it.
+#[derive(Clone, PartialEq, Debug)]
+pub enum NodeEvent {
+    /// From a host, for a program in this process.
+    Host(HostEvent),
+    /// From a name server.
+    NameServer(ServerEvent),
+}
+
+impl<S: Store> Node<S> {
+    /// The router, if it is one.
+    pub fn router(&mut self) -> Option<&mut Router> {
+        match self {
+            Node::Router(router) => Some(router),
+            _ => None,
+        }
+    }
+
+    /// The host, if it is one.
+    pub fn host(&mut self) -> Option<&mut Host> {
+        match self {
+            Node::Host(host) => Some(host),
+            _ => None,
+        }
+    }
+
+    /// The name server, if it is one.
+    pub fn name_server(&mut self) -> Option<&mut Server<S>> {
+        match self {
+            Node::NameServer(server) => Some(server),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! whichever {
+    ($self:ident, $machine:ident => $call:expr) => {
+        match $self {
+            Node::Router($machine) => $call,
+            Node::Host($machine) => $call,
+            Node::NameServer($machine) => $call,
+        }
+    };
+}
+
+impl<S: Store> Machine for Node<S> {
+    type Event = NodeEvent;
+
+    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        whichever!(self, machine => machine.handle_port(now, port, event))
+    }
+
+    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
+        whichever!(self, machine => machine.handle_frame(now, port, frame))
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        whichever!(self, machine => machine.handle_timeout(now))
+    }
+
+    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        whichever!(self, machine => machine.poll_transmit(now, max_segments, buffer))
+    }
+
+    fn poll_event(&mut self) -> Option<NodeEvent> {
+        match self {
+            Node::Router(router) => router.poll_event().map(|never: Infallible| match never {}),
+            Node::Host(host) => host.poll_event().map(NodeEvent::Host),
+            Node::NameServer(server) => server.poll_event().map(NodeEvent::NameServer),
+        }
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        whichever!(self, machine => machine.poll_port_request())
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        whichever!(self, machine => machine.poll_timeout())
+    }
+}
