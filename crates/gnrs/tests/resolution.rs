@@ -1,5 +1,7 @@
 //! The resolver and the server together, over good and bad networks.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod support;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Both stores against the obvious model, through restarts, crashes, full disks and damaged files.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 mod support;
 
 use std::fs;

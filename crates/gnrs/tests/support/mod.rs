@@ -1,6 +1,12 @@
 //! A resolver and its servers with a bad network between them, in virtual time.
 
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test uses its part of the harness")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::unwrap_used,
+    reason = "a harness, of which each test uses a part"
+)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,0 +1,343 @@
+//! The server alone, against strangers and failing disks.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use support::{EPOCH, binding, keys, router, said, up};
+use whimbrel_core::{Guid, Machine, PortEvent, PortId, Time, WallClock};
+use whimbrel_gnrs::store::PutResult;
+use whimbrel_gnrs::wire::{Code, Frame, MAX_FRAME, MIN_FRAME, Message};
+use whimbrel_gnrs::{
+    MemoryStore, Record, RecordKey, Server, ServerConfig, ServerEvent, Statement, Store, StoreError,
+    StoreLimits,
+};
+
+const CLIENT: PortId = PortId(1);
+const HOUR_MS: u64 = 3_600_000;
+
+fn server_over<S: Store>(config: ServerConfig, store: S) -> Server<S> {
+    let mut server = Server::new(config, WallClock::new(EPOCH), [5; 32], store);
+    server.handle_port(Time::ZERO, CLIENT, up());
+    server
+}
+
+fn server() -> Server<MemoryStore> {
+    server_over(ServerConfig::default(), MemoryStore::new(StoreLimits::default()))
+}
+
+fn drain<S: Store>(server: &mut Server<S>, now: Time) -> Vec<(PortId, Vec<u8>)> {
+    let mut sent = Vec::new();
+    let mut buffer = Vec::new();
+    while let Some(transmit) = server.poll_transmit(now, 8, &mut buffer) {
+        sent.extend(transmit.frames(&buffer).map(|frame| (transmit.port, frame.to_vec())));
+        buffer.clear();
+    }
+    sent
+}
+
+fn encoded(cookie: u64, message: Message<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Frame::request(77, cookie, message).encode(&mut bytes);
+    bytes
+}
+
+/// Sends one request and gives the code of the one answer.
+fn ask<S: Store>(server: &mut Server<S>, port: PortId, bytes: &[u8]) -> Vec<u8> {
+    server.handle_frame(Time::ZERO, port, bytes);
+    let mut sent = drain(server, Time::ZERO);
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    sent.remove(0).1
+}
+
+fn insert<S: Store>(server: &mut Server<S>, record: &[u8]) -> Code {
+    let request = encoded(0, Message::Insert { record: Record::parse(record).unwrap() });
+    Frame::decode(&ask(server, CLIENT, &request)).unwrap().code
+}
+
+fn cookie<S: Store>(server: &mut Server<S>, port: PortId) -> u64 {
+    let request = encoded(0, Message::Lookup { guid: Guid([9; 32]), first: 0, padding: 0 });
+    Frame::decode(&ask(server, port, &request)).unwrap().cookie
+}
+
+#[test]
+fn forged_replayed_and_stale_updates_change_nothing_and_are_counted_by_reason() {
+    let mut server = server();
+    let first = binding(1, 1, HOUR_MS, vec![router(1)]);
+    let second = binding(1, 2, HOUR_MS, vec![router(2)]);
+    assert_eq!(insert(&mut server, first.as_bytes()), Code::Ok);
+    assert_eq!(insert(&mut server, second.as_bytes()), Code::Ok);
+    assert_eq!(insert(&mut server, second.as_bytes()), Code::Ok, "repeated");
+    assert_eq!(insert(&mut server, first.as_bytes()), Code::Stale, "replayed");
+
+    let mut forged = binding(1, 3, HOUR_MS, vec![router(3)]).as_bytes().to_vec();
+    *forged.last_mut().unwrap() ^= 1;
+    assert_eq!(insert(&mut server, &forged), Code::BadSignature);
+    let mut stolen = binding(2, 9, HOUR_MS, vec![]).as_bytes().to_vec();
+    stolen[4..36].copy_from_slice(&keys(1).guid().0);
+    assert_eq!(insert(&mut server, &stolen), Code::WrongKey);
+    assert_eq!(insert(&mut server, binding(1, 2, HOUR_MS, vec![]).as_bytes()), Code::Conflict);
+    let future =
+        Statement { issued_ms: EPOCH + HOUR_MS, expires_ms: EPOCH + 2 * HOUR_MS, ..said(4, 1, vec![]) };
+    assert_eq!(
+        insert(&mut server, Record::binding(&keys(1), &future).unwrap().as_bytes()),
+        Code::FromTheFuture
+    );
+    let past = Statement { issued_ms: EPOCH - HOUR_MS, expires_ms: EPOCH, ..said(4, 1, vec![]) };
+    assert_eq!(insert(&mut server, Record::binding(&keys(1), &past).unwrap().as_bytes()), Code::Expired);
+
+    assert_eq!(server.store().get(&RecordKey::binding(keys(1).guid())), Some(second));
+    assert_eq!(server.store().len(), 1);
+    let refused = &server.counters().refused;
+    let reasons =
+        [Code::Stale, Code::Conflict, Code::BadSignature, Code::WrongKey, Code::Expired, Code::FromTheFuture];
+    assert_eq!(refused.keys().copied().collect::<Vec<_>>(), reasons);
+    assert!(refused.values().all(|count| *count == 1));
+}
+
+#[test]
+fn a_provider_changes_its_own_entry_only() {
+    let mut server = server();
+    let content = Guid([7; 32]);
+    let of = |owner, version| {
+        Record::provider(&keys(owner), content, &said(version, HOUR_MS, vec![router(owner)])).unwrap()
+    };
+    assert_eq!(insert(&mut server, of(1, 5).as_bytes()), Code::Ok);
+    assert_eq!(insert(&mut server, of(2, 9).as_bytes()), Code::Ok);
+    let mut both = vec![of(1, 5), of(2, 9)];
+    both.sort_by_key(Record::filed_under);
+    assert_eq!(server.store().providers(&content, EPOCH), both);
+}
+
+#[test]
+fn updates_of_one_round_are_one_transaction() {
+    let mut server = server();
+    for owner in 0..10 {
+        let record = binding(owner, 1, HOUR_MS, vec![]);
+        let request = encoded(0, Message::Insert { record: Record::parse(record.as_bytes()).unwrap() });
+        server.handle_frame(Time::ZERO, CLIENT, &request);
+        assert_eq!(server.store().len(), 0, "nothing is stored before the round ends");
+    }
+    assert_eq!(drain(&mut server, Time::ZERO).len(), 10);
+    assert_eq!((server.store().len(), server.counters().commits), (10, 1));
+}
+
+#[test]
+fn a_watch_needs_a_cookie_and_another_clients_cookie_is_none() {
+    let mut server = server();
+    let other = PortId(2);
+    server.handle_port(Time::ZERO, other, up());
+    let guid = keys(1).guid();
+    let mine = cookie(&mut server, CLIENT);
+    let theirs = cookie(&mut server, other);
+    assert_ne!(mine, theirs);
+    for wrong in [0, theirs] {
+        let answer = ask(&mut server, CLIENT, &encoded(wrong, Message::Watch { guid, lease_secs: 60 }));
+        let answer = Frame::decode(&answer).unwrap();
+        assert_eq!((answer.code, answer.cookie), (Code::NeedCookie, mine));
+    }
+    let answer = ask(&mut server, CLIENT, &encoded(mine, Message::Watch { guid, lease_secs: 60 }));
+    assert!(matches!(Frame::decode(&answer).unwrap().message, Message::WatchAnswer { lease_secs: 60, .. }));
+}
+
+#[test]
+fn a_long_answer_needs_a_cookie() {
+    let mut server = server();
+    for owner in 0..9 {
+        let record = Record::provider(&keys(owner), Guid([7; 32]), &said(1, HOUR_MS, vec![])).unwrap();
+        insert(&mut server, record.as_bytes());
+    }
+    let lookup = |padding| Message::Lookup { guid: Guid([7; 32]), first: 0, padding };
+    assert_eq!(
+        Frame::decode(&ask(&mut server, CLIENT, &encoded(0, lookup(0)))).unwrap().code,
+        Code::NeedCookie
+    );
+    let padded = encoded(0, lookup(MAX_FRAME - MIN_FRAME - 34));
+    assert_eq!(Frame::decode(&ask(&mut server, CLIENT, &padded)).unwrap().code, Code::Ok);
+    let cookie = cookie(&mut server, CLIENT);
+    let answer = ask(&mut server, CLIENT, &encoded(cookie, lookup(0)));
+    let Message::LookupAnswer { page, .. } = Frame::decode(&answer).unwrap().message else { panic!() };
+    assert!(page.more && page.records.len() < 9);
+}
+
+#[test]
+fn an_unanswered_push_is_repeated_with_growing_pauses_and_then_given_up() {
+    let mut server = server();
+    let cookie = cookie(&mut server, CLIENT);
+    let guid = keys(1).guid();
+    ask(&mut server, CLIENT, &encoded(cookie, Message::Watch { guid, lease_secs: 300 }));
+    insert_and_count(&mut server, &binding(1, 1, HOUR_MS, vec![]), 2);
+    let mut sent_at = vec![Time::ZERO];
+    let mut now = Time::ZERO;
+    while server.counters().pushes_given_up == 0 {
+        now = server.poll_timeout().unwrap().at;
+        server.handle_timeout(now);
+        sent_at.extend(drain(&mut server, now).iter().map(|_| now));
+    }
+    assert_eq!(sent_at.len(), 8);
+    let pauses: Vec<Duration> = sent_at.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    assert!(pauses.is_sorted() && pauses[0] < pauses[6], "{pauses:?}");
+    assert!(now < Time::from_secs(300));
+    assert_eq!(server.watch_count(), 1, "the next change is pushed again");
+}
+
+fn insert_and_count(server: &mut Server<MemoryStore>, record: &Record, frames: usize) {
+    let request = encoded(0, Message::Insert { record: Record::parse(record.as_bytes()).unwrap() });
+    server.handle_frame(Time::ZERO, CLIENT, &request);
+    assert_eq!(drain(server, Time::ZERO).len(), frames);
+}
+
+#[test]
+fn an_acknowledged_push_is_not_repeated_and_leases_end() {
+    let mut server = server();
+    let cookie = cookie(&mut server, CLIENT);
+    let guid = keys(1).guid();
+    ask(&mut server, CLIENT, &encoded(cookie, Message::Watch { guid, lease_secs: 60 }));
+    let record = binding(1, 1, HOUR_MS, vec![]);
+    let request = encoded(0, Message::Insert { record: Record::parse(record.as_bytes()).unwrap() });
+    server.handle_frame(Time::ZERO, CLIENT, &request);
+    let sent = drain(&mut server, Time::ZERO);
+    let push = sent.iter().map(|(_, bytes)| Frame::decode(bytes).unwrap());
+    let push = push.filter(|frame| matches!(frame.message, Message::Push { .. })).next_back().unwrap();
+    let mut ack = Vec::new();
+    Frame::request(push.id, cookie, Message::PushAck { guid }).encode(&mut ack);
+    server.handle_frame(Time::from_millis(1), CLIENT, &ack);
+    while server.watch_count() == 1 {
+        let now = server.poll_timeout().unwrap().at;
+        server.handle_timeout(now);
+        assert!(drain(&mut server, now).is_empty());
+        assert!(now <= Time::from_secs(60));
+    }
+    assert_eq!(server.counters().leases_ended, 1);
+}
+
+#[test]
+fn watches_are_bounded_and_go_with_their_port() {
+    let config = ServerConfig { max_watches: 3, max_watches_per_port: 2, ..ServerConfig::default() };
+    let mut server = server_over(config, MemoryStore::new(StoreLimits::default()));
+    server.handle_port(Time::ZERO, PortId(2), up());
+    let mut codes = Vec::new();
+    for (port, name) in [(1, 1), (1, 2), (1, 3), (1, 1), (2, 1), (2, 2)] {
+        let cookie = cookie(&mut server, PortId(port));
+        let request = encoded(cookie, Message::Watch { guid: Guid([name; 32]), lease_secs: 9 });
+        codes.push(Frame::decode(&ask(&mut server, PortId(port), &request)).unwrap().code);
+    }
+    use Code::{NotFound, TooManyWatches};
+    assert_eq!(codes, [NotFound, NotFound, TooManyWatches, NotFound, NotFound, TooManyWatches]);
+    server.handle_port(Time::ZERO, PortId(1), PortEvent::Down);
+    assert_eq!(server.watch_count(), 1);
+}
+
+/// A store on a disk that is full.
+#[derive(Debug)]
+struct FullDisk {
+    memory: MemoryStore,
+    full: bool,
+}
+
+impl Store for FullDisk {
+    fn get(&self, key: &RecordKey) -> Option<Record> {
+        self.memory.get(key)
+    }
+    fn visit(&self, subject: &Guid, now_ms: u64, visit: &mut dyn FnMut(&Record) -> bool) {
+        self.memory.visit(subject, now_ms, visit);
+    }
+    fn apply(&mut self, now_ms: u64, batch: &[Record]) -> Result<Vec<PutResult>, StoreError> {
+        if std::mem::take(&mut self.full) {
+            return Err(StoreError::Io("disk full".into()));
+        }
+        self.memory.apply(now_ms, batch)
+    }
+    fn remove_expired(&mut self, now_ms: u64, budget: usize) -> Result<usize, StoreError> {
+        self.memory.remove_expired(now_ms, budget)
+    }
+    fn len(&self) -> usize {
+        self.memory.len()
+    }
+    fn bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+}
+
+#[test]
+fn an_update_that_cannot_be_written_is_refused_and_the_server_lives() {
+    let store = FullDisk { memory: MemoryStore::new(StoreLimits::default()), full: true };
+    let mut server = server_over(ServerConfig::default(), store);
+    let record = binding(1, 1, HOUR_MS, vec![]);
+    assert_eq!(insert(&mut server, record.as_bytes()), Code::StoreFailed);
+    assert_eq!(server.poll_event(), Some(ServerEvent::StoreFailed(StoreError::Io("disk full".into()))));
+    assert_eq!(insert(&mut server, record.as_bytes()), Code::Ok);
+    assert_eq!(server.poll_event(), Some(ServerEvent::StoreRecovered));
+    assert_eq!(server.poll_event(), None);
+}
+
+#[test]
+fn a_blocked_client_gets_nothing_and_costs_a_bounded_queue() {
+    let config = ServerConfig { max_queued_per_port: 4, ..ServerConfig::default() };
+    let mut server = server_over(config, MemoryStore::new(StoreLimits::default()));
+    server.handle_port(Time::ZERO, CLIENT, PortEvent::Blocked);
+    let request = encoded(0, Message::Lookup { guid: Guid([9; 32]), first: 0, padding: 0 });
+    for _ in 0..10 {
+        server.handle_frame(Time::ZERO, CLIENT, &request);
+    }
+    assert!(drain(&mut server, Time::ZERO).is_empty());
+    assert_eq!(server.counters().answers_dropped, 6);
+    server.handle_port(Time::ZERO, CLIENT, PortEvent::Writable);
+    assert_eq!(drain(&mut server, Time::ZERO).len(), 4);
+}
+
+fn message() -> impl Strategy<Value = Vec<u8>> {
+    let name = prop_oneof![Just(Guid([7; 32])), Just(keys(1).guid()), any::<[u8; 32]>().prop_map(Guid)];
+    (0u8..6, name, any::<u16>(), 0usize..600, 0u8..5).prop_map(|(kind, guid, first, padding, owner)| {
+        let record =
+            Record::provider(&keys(owner), Guid([7; 32]), &said(first.into(), HOUR_MS, vec![])).unwrap();
+        let record = Record::parse(record.as_bytes()).unwrap();
+        let message = match kind {
+            0 | 1 => Message::Lookup { guid, first: first % 4, padding },
+            2 => Message::Watch { guid, lease_secs: first.into() },
+            3 => Message::Unwatch { guid },
+            4 => Message::PushAck { guid },
+            _ => Message::Insert { record },
+        };
+        encoded(0, message)
+    })
+}
+
+proptest! {
+    /// Nobody can use the server to throw more at a victim than he has thrown himself.
+    #[test]
+    fn a_source_without_a_cookie_never_gets_more_than_it_sent(
+        requests in prop::collection::vec((message(), any::<prop::sample::Index>(), any::<bool>()), 1..30),
+    ) {
+        let mut server = server();
+        for owner in 0..9 {
+            let record = Record::provider(&keys(owner), Guid([7; 32]), &said(1, HOUR_MS, vec![router(1)])).unwrap();
+            insert(&mut server, record.as_bytes());
+        }
+        for (mut bytes, at, damage) in requests {
+            if damage {
+                *at.get_mut(&mut bytes[..]) ^= 1;
+            }
+            server.handle_frame(Time::ZERO, CLIENT, &bytes);
+            let sent: usize = drain(&mut server, Time::ZERO).iter().map(|(_, frame)| frame.len()).sum();
+            prop_assert!(sent <= bytes.len(), "{sent} bytes for {}", bytes.len());
+        }
+        prop_assert_eq!(server.watch_count(), 0);
+    }
+
+    #[test]
+    fn any_frame_never_panics(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..1300), 0..20)) {
+        let mut server = server();
+        for frame in &frames {
+            server.handle_frame(Time::ZERO, CLIENT, frame);
+            server.handle_frame(Time::ZERO, PortId(99), frame);
+        }
+        prop_assert_eq!(drain(&mut server, Time::ZERO), vec![]);
+        let counters = server.counters();
+        let bad = counters.damaged_frames + counters.malformed_frames + counters.frames_from_unknown_ports;
+        prop_assert_eq!(bad, 2 * frames.len() as u64);
+    }
+}
