@@ -200,8 +200,8 @@ fn an_acknowledged_push_is_not_repeated_and_leases_end() {
     let request = encoded(0, Message::Insert { record: Record::parse(record.as_bytes()).unwrap() });
     server.handle_frame(Time::ZERO, CLIENT, &request);
     let sent = drain(&mut server, Time::ZERO);
-    let push = sent.iter().map(|(_, bytes)| Frame::decode(bytes).unwrap());
-    let push = push.filter(|frame| matches!(frame.message, Message::Push { .. })).next_back().unwrap();
+    let mut push = sent.iter().map(|(_, bytes)| Frame::decode(bytes).unwrap());
+    let push = push.rfind(|frame| matches!(frame.message, Message::Push { .. })).unwrap();
     let mut ack = Vec::new();
     Frame::request(push.id, cookie, Message::PushAck { guid }).encode(&mut ack);
     server.handle_frame(Time::from_millis(1), CLIENT, &ack);
