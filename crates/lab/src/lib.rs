@@ -12,6 +12,7 @@
 //! | [`emulator`] | [`Emulator`], which moves packets through `whimbrel_sim::link` in real time |
 //! | [`topology`] | [`TopologyBuilder`] and [`Topology`]; [`Fig7`], the seed's testbed |
 //! | [`probe`] | [`PingReport`], round-trip times |
+//! | [`simulated`] | [`SimulatedFig7`], the same testbed in virtual time |
 //! | [`transfer`] | [`TransferRecord`], what is measured of any transfer |
 //! | [`baseline`] | [`TcpBaseline`], the same file by the kernel's TCP |
 // The lab is a driver: it works in real time, with threads, sockets and sleeps.
@@ -24,6 +25,7 @@ pub mod namespace;
 pub mod privileges;
 pub mod probe;
 pub mod process;
+pub mod simulated;
 pub mod topology;
 pub mod transfer;
 pub mod tun;
@@ -35,6 +37,7 @@ pub use namespace::Namespace;
 pub use privileges::{Privileges, check_lab, ensure_privileges, lab_available};
 pub use probe::PingReport;
 pub use process::Process;
+pub use simulated::{RepeatingContent, SimulatedFig7, SimulatedFig7Options};
 pub use topology::{Fig7, Topology, TopologyBuilder};
 pub use transfer::{TransferMeter, TransferObserver, TransferRecord};
 pub use tun::Tun;

@@ -1,7 +1,7 @@
 //! What hosts and emulated links do, on real namespaces and the kernel's own network stack.
 //!
 //! Times are only bounded from below, by what physics forces: a busy machine is slow, never early.
-#![allow(clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};

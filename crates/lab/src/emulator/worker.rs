@@ -19,6 +19,8 @@ use crate::tun::Tun;
 
 /// Packets read from one device before the others get their turn.
 const BATCH: usize = 64;
+/// A deadline nearer than this is not slept for: to sleep and wake takes longer.
+const TOO_SHORT_TO_SLEEP: Duration = Duration::from_micros(20);
 
 pub(super) enum Command {
     Arm(Instant),
@@ -162,7 +164,10 @@ impl Worker {
         let busy = readable[1..].contains(&true);
         let patience = match deadline {
             _ if busy => Some(Duration::ZERO),
-            Some(at) => Some(at.saturating_duration_since(Instant::now())),
+            Some(at) => {
+                let left = at.saturating_duration_since(Instant::now());
+                Some(if left < TOO_SHORT_TO_SLEEP { Duration::ZERO } else { left })
+            }
             None => None,
         };
         let timeout = patience.and_then(|patience| Timespec::try_from(patience).ok());

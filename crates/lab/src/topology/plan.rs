@@ -224,9 +224,9 @@ mod tests {
             for k in 0..hosts { for a in 0..hosts { for b in 0..hosts {
                 distance[a][b] = distance[a][b].min(distance[a][k] + distance[k][b]);
             } } }
-            for start in 0..hosts {
+            for (start, distance) in distance.iter().enumerate() {
                 for (link, ends) in pairs.iter().enumerate() {
-                    let best = distance[start][ends.0].min(distance[start][ends.1]);
+                    let best = distance[ends.0].min(distance[ends.1]);
                     let (mut host, mut hops) = (start, 0);
                     while host != ends.0 && host != ends.1 {
                         let Some(route) = plan.routes(host).into_iter().find(|route| route.link == link) else {

@@ -1,0 +1,7 @@
+//! Scenarios in the simulator: the protocol machines that ship, in virtual time.
+
+mod content;
+mod fig7;
+
+pub use content::RepeatingContent;
+pub use fig7::{SimulatedFig7, SimulatedFig7Options};
