@@ -11,13 +11,11 @@ use whimbrel_core::{Machine, PortId, PortInfo, PortKind, SeededRng, Time};
 
 use crate::counters::{LoopCounters, Snapshot, TransportCounters};
 use crate::handle::Mailbox;
-use crate::local::{
-    LocalConnection, LocalLimits, LocalListener, Origin, Progress, UnixListenerConfig, connect,
-};
+use crate::local::{LocalConnection, LocalLimits, LocalListener, Origin, UnixListenerConfig, connect};
 use crate::poller::Poller;
 use crate::side::MachineSide;
 use crate::signals::StopSignals;
-use crate::transport::{PREFIX, Transport, TransportId};
+use crate::transport::{PREFIX, Progress, Transport, TransportId};
 use crate::tun::{TunDevice, TunPort};
 use crate::udp::{Neighbour, ReceiveBuffers, UdpConfig, UdpEndpoint, UdpLink};
 use crate::{Clock, IoError, LoopHandle};

@@ -13,10 +13,13 @@ use crate::{EventLoop, IoError};
 /// Tasks that may wait; a loop that is this far behind refuses more.
 const MAX_WAITING: usize = 65_536;
 
+type MachineWork<M> = dyn FnOnce(&mut M, Time) + Send;
+type LoopWork<M> = dyn FnOnce(&mut EventLoop<M>) + Send;
+
 /// Work for the loop's thread.
 pub(crate) enum Task<M: Machine> {
-    Machine(Box<dyn FnOnce(&mut M, Time) + Send>),
-    EventLoop(Box<dyn FnOnce(&mut EventLoop<M>) + Send>),
+    Machine(Box<MachineWork<M>>),
+    EventLoop(Box<LoopWork<M>>),
 }
 
 /// What a loop and its handles share.

@@ -14,6 +14,30 @@
 //! | [`counters`] | [`Snapshot`]: what was carried and dropped, by port and by reason |
 //! | [`error`] | [`IoError`]: what happened, to what, and what to do |
 //!
+//! ```no_run
+//! use whimbrel_core::{Machine, PortId, Time};
+//! use whimbrel_io::{CallerLimits, Clock, EventLoop, IoError, UdpConfig, UnixListenerConfig};
+//!
+//! fn serve<M: Machine>(machine: impl FnOnce(whimbrel_core::WallClock) -> M) -> Result<(), IoError> {
+//!     let clock = Clock::start();
+//!     let mut event_loop = EventLoop::new(clock, machine(clock.wall_clock()))?;
+//!     event_loop.stop_on_signals()?;
+//!     let link = event_loop.add_udp(
+//!         UdpConfig::new("uplink", ([0, 0, 0, 0], 6363).into())
+//!             .neighbour("ship", ([192, 0, 2, 7], 6363).into())
+//!             .listen(CallerLimits::default()),
+//!     )?;
+//!     let _ship: PortId = link.ports[0];
+//!     event_loop.add_unix_listener(UnixListenerConfig::new("programs", "/run/whimbrel/router.sock"))?;
+//!     let handle = event_loop.handle();
+//!     std::thread::spawn(move || {
+//!         // Another thread: `handle.post(|machine, now| ...)`, `handle.stop()`.
+//!         let _ = handle.post_to_loop(|event_loop| println!("{:?}", event_loop.snapshot()));
+//!     });
+//!     event_loop.run(|_machine, _now: Time, _event| { /* what the machine tells the program */ })
+//! }
+//! ```
+//!
 //! Memory that peers can make the loop hold is bounded: a UDP link holds one transmit and `CallerLimits::max` ports; a
 //! local connection holds at most one frame being read (`LocalLimits::max_frame`) and `LocalLimits::max_unsent` bytes
 //! plus one transmit being written, and there are at most `max_connections` of them.

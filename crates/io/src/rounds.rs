@@ -8,9 +8,9 @@ use whimbrel_core::{Deadline, Machine, PortRequest, Time, Transmit};
 use crate::counters::DropReason;
 use crate::event_loop::{SIGNAL_TOKEN, WAKE_TOKEN};
 use crate::handle::Task;
-use crate::local::{LocalListener, Origin, Progress};
+use crate::local::{LocalListener, Origin};
 use crate::poller::Ready;
-use crate::transport::{Outgoing, PREFIX, Transport};
+use crate::transport::{Outgoing, PREFIX, Progress, Transport};
 use crate::{EventLoop, IoError};
 
 /// Frames of one transmit: 44 full Ethernet frames are what one call with segmentation offload can carry.
@@ -124,13 +124,10 @@ impl<M: Machine> EventLoop<M> {
                 }
             }
             Transport::Tun(tun) => {
-                if ready.readable || ready.error {
-                    tun.receive(side, now);
-                }
                 if ready.writable {
                     tun.flush(side, poller, now);
                 }
-                Progress::Open
+                if ready.readable || ready.error { tun.receive(side, now) } else { Progress::Open }
             }
             Transport::Listener(_) => {
                 self.accept(slot, ready.token);

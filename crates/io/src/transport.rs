@@ -64,6 +64,13 @@ impl Outgoing<'_> {
     }
 }
 
+/// Whether a transport lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Open,
+    Ended,
+}
+
 /// One file descriptor of the loop.
 #[derive(Debug)]
 pub(crate) enum Transport {

@@ -16,7 +16,7 @@ use crate::IoError;
 use crate::counters::{DropReason, TransportCounters, TransportSnapshot};
 use crate::poller::Poller;
 use crate::side::MachineSide;
-use crate::transport::Outgoing;
+use crate::transport::{Outgoing, Progress};
 
 /// Packets read per round, one system call each.
 const PACKETS_PER_ROUND: usize = 64;
@@ -161,21 +161,26 @@ impl TunPort {
         self.port
     }
 
-    /// Reads packets, within bounds.
-    pub(crate) fn receive<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
+    /// Reads packets, within bounds. Ends once somebody deleted the device.
+    pub(crate) fn receive<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) -> Progress {
         for _ in 0..PACKETS_PER_ROUND {
             self.counters.receive_calls += 1;
             match self.device.read(&mut self.buffer) {
                 Ok(count) => {
                     side.deliver(now, self.port, self.buffer.get(..count).unwrap_or_default(), count)
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Open,
+                Err(error) => {
                     self.counters.receive_errors += 1;
-                    return;
+                    if error.raw_os_error() == Some(Errno::BADFD.raw_os_error()) {
+                        tracing::warn!(label = %self.label, device = %self.device.name, "the TUN device was deleted");
+                        return Progress::Ended;
+                    }
+                    return Progress::Open;
                 }
             }
         }
+        Progress::Open
     }
 
     pub(crate) fn send<M: Machine>(

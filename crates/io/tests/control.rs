@@ -1,4 +1,5 @@
 //! Timers, posted work, counters and the end of a loop.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 

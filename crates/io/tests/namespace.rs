@@ -1,5 +1,6 @@
 //! What needs interfaces of its own: TUN devices, full send queues, links that become narrower. Each test makes a
 //! network namespace for its thread; without the privilege to do so it says that it was skipped.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(unsafe_code, reason = "moving a thread to a new network namespace")]
 
 mod support;
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use support::{PATIENCE, pattern, script_loop, settle, until};
 use whimbrel_core::PortEvent;
-use whimbrel_io::{TunDevice, UdpConfig};
+use whimbrel_io::{IoError, TunDevice, UdpConfig};
 
 /// Runs `test` in a thread with a network namespace of its own.
 fn in_new_namespace(test: impl FnOnce() + Send + 'static) {
@@ -157,7 +158,7 @@ fn ip(commands: &[&str]) -> bool {
 }
 
 #[test]
-fn a_full_send_queue_blocks_the_ports_and_what_waited_goes_out_afterwards_in_order() {
+fn a_full_send_queue_blocks_the_ports_and_all_that_waited_goes_out_afterwards() {
     in_new_namespace(|| {
         let made = ip(&[
             "link add v0 type veth peer name v1",
@@ -190,5 +191,30 @@ fn a_full_send_queue_blocks_the_ports_and_what_waited_goes_out_afterwards_in_ord
             assert!(a.machine().reports.contains(&(port, PortEvent::Blocked)));
             assert!(a.machine().reports.contains(&(port, PortEvent::Writable)));
         }
+    });
+}
+
+#[test]
+fn a_deleted_tun_device_takes_its_port_down() {
+    in_new_namespace(|| {
+        let mut a = script_loop();
+        let port = a.add_tun("lab", tun("whim3", 1400)).unwrap();
+        if !ip(&["link delete whim3"]) {
+            eprintln!("skipped: this system has no `ip` command");
+            return;
+        }
+        until(&mut a, "the port to go down", |a| a.machine().down(port));
+        assert!(a.snapshot().transports.is_empty());
+    });
+}
+
+#[test]
+fn a_tun_device_in_use_and_a_bad_name_are_told_apart() {
+    in_new_namespace(|| {
+        let _first = tun("whim4", 1400);
+        let error = TunDevice::create("whim4").unwrap_err();
+        assert!(matches!(&error, IoError::TunInUse { .. }), "{error}");
+        let error = TunDevice::create("a/b").unwrap_err();
+        assert!(matches!(&error, IoError::TunName { .. }), "{error}");
     });
 }

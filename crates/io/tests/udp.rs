@@ -1,4 +1,5 @@
 //! UDP links on loopback addresses.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 

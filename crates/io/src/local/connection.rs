@@ -16,7 +16,7 @@ use crate::IoError;
 use crate::counters::{DropReason, TransportCounters, TransportSnapshot};
 use crate::poller::Poller;
 use crate::side::MachineSide;
-use crate::transport::{Outgoing, PREFIX};
+use crate::transport::{Outgoing, PREFIX, Progress};
 
 /// Reads per round, so that one busy program does not keep the others waiting.
 const READS_PER_ROUND: usize = 8;
@@ -32,13 +32,6 @@ const LINGER: Duration = Duration::from_secs(5);
 const SPARE: usize = 64 << 10;
 /// Memory of large frames is given back after this time without any.
 const DEFLATE_AFTER: Duration = Duration::from_secs(1);
-
-/// Whether a connection lives on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    Open,
-    Ended,
-}
 
 /// What a connection is called, and where it came from.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use crate::transport::PREFIX;
 
-pub(crate) use connection::{LocalConnection, Origin, Progress, connect};
+pub(crate) use connection::{LocalConnection, Origin, connect};
 pub(crate) use listener::LocalListener;
 
 /// Default limit of a frame: the largest chunk (4 MiB) with room for its headers.

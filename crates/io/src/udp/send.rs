@@ -186,3 +186,75 @@ impl UdpEndpoint {
 fn refuses_the_call(error: &io::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw_os_error), Some(Errno::IO | Errno::INVAL))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(unsafe_code, reason = "no crate at hand sets SO_NO_CHECK")]
+
+    use std::net::UdpSocket;
+    use std::os::fd::AsRawFd;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::transport::Transport;
+    use crate::{Clock, EventLoop, UdpConfig};
+
+    /// Sends thirty frames of 1000 bytes once.
+    struct Thirty(bool);
+
+    impl Machine for Thirty {
+        type Event = ();
+        fn handle_port(&mut self, _: Time, _: PortId, _: whimbrel_core::PortEvent) {}
+        fn handle_frame(&mut self, _: Time, _: PortId, _: &[u8]) {}
+        fn handle_timeout(&mut self, _: Time) {}
+        fn poll_transmit(
+            &mut self,
+            _: Time,
+            _: usize,
+            buffer: &mut Vec<u8>,
+        ) -> Option<whimbrel_core::Transmit> {
+            if std::mem::replace(&mut self.0, true) {
+                return None;
+            }
+            (0..30u8).for_each(|number| buffer.extend_from_slice(&[number; 1000]));
+            Some(whimbrel_core::Transmit { port: PortId(0), size: 30_000, segment_size: Some(1000) })
+        }
+        fn poll_event(&mut self) -> Option<()> {
+            None
+        }
+        fn poll_timeout(&self) -> Option<whimbrel_core::Deadline> {
+            None
+        }
+    }
+
+    #[test]
+    fn where_offload_fails_at_run_time_the_same_frames_go_one_by_one() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut event_loop = EventLoop::new(Clock::start(), Thirty(false)).unwrap();
+        let config = UdpConfig::new("wire", "127.0.0.1:0".parse().unwrap());
+        event_loop.add_udp(config.neighbour("receiver", receiver.local_addr().unwrap())).unwrap();
+        let Some(Transport::Udp(endpoint)) = event_loop.transports().next() else { panic!("no UDP link") };
+        let on: libc::c_int = 1;
+        // SAFETY: the option takes an `int`, which outlives the call. Without checksums the kernel refuses offload (EIO).
+        let set = unsafe {
+            libc::setsockopt(
+                endpoint.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_NO_CHECK,
+                (&raw const on).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        assert_eq!(set, 0);
+        event_loop.step(Duration::ZERO, |_, _, ()| {}).unwrap();
+        let mut buffer = [0; 2000];
+        for number in 0..30u8 {
+            assert_eq!(receiver.recv(&mut buffer).unwrap(), 1000);
+            assert!(buffer[..1000].iter().all(|byte| *byte == number));
+        }
+        let snapshot = event_loop.snapshot();
+        assert_eq!(snapshot.transports[0].counters.offload_failures, 1);
+        assert_eq!(snapshot.ports[0].counters.drops.total(), 0);
+    }
+}
