@@ -1,6 +1,27 @@
-//! One host, router or name server from one configuration, ready for a driver. No algorithm of its own.
+//! One host, router or name server from one configuration, ready for a driver, and what local programs need to
+//! use a host. No protocol of its own.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`machine`] | [`Node`], the three kinds of node as one machine |
+//! | [`config`] | [`Config`](config::Config), the TOML schema, and its sample |
+//! | [`run`] | a node behind real sockets, from a configuration |
+//! | [`keys`], [`place`] | key files, and where things lie by default |
+//! | [`name_store`] | a name server's records on disk or in memory |
+//! | [`local_client`] | a program's end of a host's socket |
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "what drives machines over real sockets and files owns a clock"
+)]
 
+pub mod config;
+pub mod keys;
+pub mod local_client;
 pub mod machine;
+pub mod name_store;
+pub mod place;
+pub mod run;
 
 pub use machine::{Node, NodeEvent};
+pub use name_store::NameStore;

@@ -1,0 +1,351 @@
+//! The schema: what each section of a configuration may say. The comments are the sample's comments.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use whimbrel_core::Guid;
+use whimbrel_link::HopConfig;
+use whimbrel_mobilityfirst::router::store::StoreLimits;
+
+use super::{ByteSize, Rate, Remote, Span, Via};
+
+/// The whole configuration. Each kind of node reads the sections that concern it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// A router: `whimbrel router run`.
+    pub router: RouterSection,
+    /// A host, to which local programs attach: `whimbrel host run`.
+    pub host: HostSection,
+    /// A name server: `whimbrel gnrs serve`.
+    pub gnrs: GnrsSection,
+    /// A UDP link. Write the section once for each link; links with the same bind address share one socket.
+    pub link: Vec<LinkSection>,
+    /// A static route. Neighbours need none: each is reached by its own link.
+    pub route: Vec<RouteSection>,
+    /// How chunks cross each link.
+    pub hop: HopSection,
+    /// The router's storage for chunks whose destination is away.
+    pub storage: StorageSection,
+}
+
+/// `[router]`
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RouterSection {
+    /// The key whose hash is the router's name; made at the first start. Default: router.pem in the state folder.
+    #[schemars(example = &"/var/lib/whimbrel/router.pem")]
+    pub key: Option<PathBuf>,
+    /// The socket that `whimbrel router status` asks. Default: router.sock in the run-time folder.
+    #[schemars(example = &"/run/whimbrel/router.sock")]
+    pub socket: Option<PathBuf>,
+    /// Name servers, the preferred one first. Without any, only hosts that are attached here can be found.
+    #[schemars(example = example_name_servers())]
+    pub name_servers: Vec<Remote>,
+    /// Where chunks go for whose address there is no route: a neighbour's name or a link's label.
+    #[schemars(example = &"north")]
+    pub default_route: Option<Via>,
+}
+
+/// `[host]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HostSection {
+    /// The key whose hash is the host's name; made at the first start. Default: host.pem in the state folder.
+    #[schemars(example = &"/var/lib/whimbrel/host.pem")]
+    pub key: Option<PathBuf>,
+    /// The socket that local programs attach to. Default: host.sock in the run-time folder.
+    #[schemars(example = &"/run/whimbrel/host.sock")]
+    pub socket: Option<PathBuf>,
+    /// Labels of links, the preferred one first; links that are not named come last.
+    #[schemars(example = example_preference())]
+    pub preference: Vec<String>,
+    /// How long the host's binding to its routers holds that is not renewed.
+    pub binding_lifetime: Span,
+    /// How long an announcement of content holds that is not renewed.
+    pub announcement_lifetime: Span,
+    /// How long chunks may be missing before their source is told.
+    pub nack_timeout: Span,
+    /// The longest content that is fetched.
+    pub content_limit: ByteSize,
+    /// Contents that are fetched, and contents that are served, at one time.
+    pub max_transfers: usize,
+}
+
+impl Default for HostSection {
+    fn default() -> HostSection {
+        HostSection {
+            key: None,
+            socket: None,
+            preference: Vec::new(),
+            binding_lifetime: Span(Duration::from_secs(60)),
+            announcement_lifetime: Span(Duration::from_secs(600)),
+            nack_timeout: Span(Duration::from_secs(5)),
+            content_limit: ByteSize(1 << 48),
+            max_transfers: 4096,
+        }
+    }
+}
+
+/// `[gnrs]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct GnrsSection {
+    /// Where routers ask.
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+    /// The file that keeps the records, or "memory". Default: names.redb in the state folder.
+    #[schemars(example = &"/var/lib/whimbrel/names.redb")]
+    pub store: Option<PathBuf>,
+    /// Most records.
+    pub max_records: usize,
+    /// Most memory for records.
+    pub max_bytes: ByteSize,
+    /// Most providers of one content.
+    pub max_providers: usize,
+    /// Most routers and other clients at a time.
+    pub max_clients: usize,
+    /// Most names that are watched, of all clients together.
+    pub max_watches: usize,
+}
+
+fn example_name_servers() -> [&'static str; 1] {
+    ["192.0.2.1:4720"]
+}
+
+fn example_preference() -> [&'static str; 2] {
+    ["ethernet", "lte"]
+}
+
+/// Default port of a name server.
+pub const GNRS_PORT: u16 = 4720;
+
+impl Default for GnrsSection {
+    fn default() -> GnrsSection {
+        let limits = whimbrel_gnrs::StoreLimits::default();
+        GnrsSection {
+            listen: SocketAddr::from(([0, 0, 0, 0], GNRS_PORT)),
+            store: None,
+            max_records: limits.max_records,
+            max_bytes: ByteSize(limits.max_bytes as u64),
+            max_providers: limits.max_providers,
+            max_clients: 4096,
+            max_watches: whimbrel_gnrs::ServerConfig::default().max_watches,
+        }
+    }
+}
+
+/// `[[link]]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSection {
+    /// The link's name, for routes, preferences and reports.
+    #[schemars(example = &"north")]
+    pub label: String,
+    /// Address and port to bind. Default: any address and a port that the system chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", example = &"0.0.0.0:4711")]
+    pub bind: Option<SocketAddr>,
+    /// The neighbour: host:port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"192.0.2.7:4711")]
+    pub remote: Option<Remote>,
+    /// Whether neighbours and hosts that are not configured may call here.
+    #[serde(default)]
+    pub listen: bool,
+    /// Most callers at a time.
+    #[serde(default = "max_callers")]
+    pub max_callers: usize,
+    /// Largest IP packet, in bytes, if the path takes less than the system's routes say.
+    #[serde(default = "ethernet_mtu")]
+    pub mtu: usize,
+}
+
+fn max_callers() -> usize {
+    4096
+}
+
+fn ethernet_mtu() -> usize {
+    1500
+}
+
+impl LinkSection {
+    /// A link with the defaults, as yet without neighbour.
+    pub fn new(label: impl Into<String>) -> LinkSection {
+        LinkSection {
+            label: label.into(),
+            bind: None,
+            remote: None,
+            listen: false,
+            max_callers: max_callers(),
+            mtu: ethernet_mtu(),
+        }
+    }
+}
+
+/// `[[route]]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RouteSection {
+    /// The name of the router that is to be reached.
+    #[schemars(with = "String", example = &"6f1f6a6d5f0e1b1c9d8e7f605142332415060708090a0b0c0d0e0f1011121314")]
+    pub to: Guid,
+    /// The neighbour that is nearer to it: its name or the label of the link to it.
+    #[schemars(example = &"north")]
+    pub via: Via,
+}
+
+/// `[hop]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct HopSection {
+    /// When packets may go: "estimate" (from a model of the path), "unpaced", or a fixed rate as "100 Mbit/s".
+    pub pacing: Pacing,
+    /// Room for chunks that have come and wait to go on, in packets: the back-pressure buffer of this node.
+    pub buffer_packets: usize,
+    /// Largest chunk, at most 4 MiB; the smaller of both neighbours' limits holds.
+    pub chunk_limit: ByteSize,
+    /// Chunks of at most this many packets are sent without asking for room first.
+    pub small_chunk_packets: u16,
+    /// Most chunks on their way in one direction.
+    pub max_chunks_in_flight: u16,
+    /// Shortest time after which something unanswered is sent again.
+    pub min_timeout: Span,
+    /// Longest time after which something unanswered is sent again.
+    pub max_timeout: Span,
+    /// Silence after which a neighbour is asked for a sign of life.
+    pub idle_probe_interval: Span,
+    /// How often a neighbour that does not answer is asked.
+    pub outage_probe_interval: Span,
+    /// Silence after which a neighbour counts as unresponsive.
+    pub unresponsive_silence: Span,
+    /// Half-received chunks of which nothing was heard for so long are dropped.
+    pub reassembly_patience: Span,
+}
+
+impl Default for HopSection {
+    fn default() -> HopSection {
+        let hop = HopConfig::new(Guid::NONE, 1472);
+        HopSection {
+            pacing: Pacing::Estimate,
+            buffer_packets: 32_768,
+            chunk_limit: ByteSize(hop.chunk_limit as u64),
+            small_chunk_packets: hop.small_chunk_packets,
+            max_chunks_in_flight: hop.max_chunks_in_flight,
+            min_timeout: Span(hop.min_timeout),
+            max_timeout: Span(hop.max_timeout),
+            idle_probe_interval: Span(hop.idle_probe_interval),
+            outage_probe_interval: Span(hop.outage_probe_interval),
+            unresponsive_silence: Span(hop.unresponsive_silence),
+            reassembly_patience: Span(hop.reassembly_patience),
+        }
+    }
+}
+
+impl HopSection {
+    /// As the hops of node `local` take it; the MTU is each port's own.
+    pub fn hop_config(&self, local: Guid, incarnation: u64) -> HopConfig {
+        HopConfig {
+            incarnation,
+            chunk_limit: self.chunk_limit.as_usize(),
+            small_chunk_packets: self.small_chunk_packets,
+            max_chunks_in_flight: self.max_chunks_in_flight,
+            min_timeout: self.min_timeout.0,
+            max_timeout: self.max_timeout.0,
+            idle_probe_interval: self.idle_probe_interval.0,
+            outage_probe_interval: self.outage_probe_interval.0,
+            unresponsive_silence: self.unresponsive_silence.0,
+            reassembly_patience: self.reassembly_patience.0,
+            pacing: self.pacing.into(),
+            ..HopConfig::new(local, 1472)
+        }
+    }
+}
+
+/// `[hop] pacing`
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub enum Pacing {
+    /// From a model of the path.
+    Estimate,
+    /// All that the neighbour's window allows at once.
+    Unpaced,
+    /// At a rate that does not change.
+    Fixed(Rate),
+}
+
+impl TryFrom<String> for Pacing {
+    type Error = String;
+    fn try_from(text: String) -> Result<Pacing, String> {
+        match text.as_str() {
+            "estimate" => Ok(Pacing::Estimate),
+            "unpaced" => Ok(Pacing::Unpaced),
+            rate => rate.parse().map(Pacing::Fixed).map_err(|_| {
+                format!("'{rate}' is no pacing; write \"estimate\", \"unpaced\" or a rate as \"100 Mbit/s\"")
+            }),
+        }
+    }
+}
+
+impl From<Pacing> for String {
+    fn from(pacing: Pacing) -> String {
+        match pacing {
+            Pacing::Estimate => "estimate".to_owned(),
+            Pacing::Unpaced => "unpaced".to_owned(),
+            Pacing::Fixed(rate) => rate.to_string(),
+        }
+    }
+}
+
+impl From<Pacing> for whimbrel_link::Pacing {
+    fn from(pacing: Pacing) -> whimbrel_link::Pacing {
+        match pacing {
+            Pacing::Estimate => whimbrel_link::Pacing::Estimate,
+            Pacing::Unpaced => whimbrel_link::Pacing::Unpaced,
+            Pacing::Fixed(rate) => whimbrel_link::Pacing::Fixed(rate.0),
+        }
+    }
+}
+
+/// `[storage]`
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct StorageSection {
+    /// Memory for all stored chunks together.
+    pub total: ByteSize,
+    /// Memory for the stored chunks of one flow.
+    pub per_flow: ByteSize,
+    /// How long a chunk is kept.
+    pub lifetime: Span,
+    /// How often a destination that is away is looked up again. A pushed binding does not wait for it.
+    pub storage_timer: Span,
+    /// Whether stored chunks are sent on as soon as they can be; otherwise they wait for a word of their source.
+    pub proactive: bool,
+    /// How long a neighbour may answer and take nothing before what waits for it is stored.
+    pub held_back_patience: Span,
+}
+
+impl Default for StorageSection {
+    fn default() -> StorageSection {
+        let policy = whimbrel_mobilityfirst::router::ProxyPolicy::default();
+        StorageSection {
+            total: ByteSize(1 << 30),
+            per_flow: ByteSize(256 << 20),
+            lifetime: Span(Duration::from_secs(3600)),
+            storage_timer: Span(policy.storage_timer),
+            proactive: policy.proactive,
+            held_back_patience: Span(policy.held_back_patience),
+        }
+    }
+}
+
+impl StorageSection {
+    /// As the router's storage takes it.
+    pub fn limits(&self) -> StoreLimits {
+        StoreLimits { total: self.total.0, per_flow: self.per_flow.0, lifetime: self.lifetime.0 }
+    }
+}

@@ -1,0 +1,133 @@
+//! Key files.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::rand::{GetRandomFlags, getrandom};
+use whimbrel_gnrs::{KeyFileError, KeyPair};
+
+use crate::place::make_folder_of;
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The file is not there, or cannot be read.
+    #[error("cannot read the key {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The file is no key.
+    #[error("{} is no key file: {source}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: KeyFileError,
+    },
+    /// There is a file already: it is never overwritten.
+    #[error("{} exists; a key is never overwritten: name another file, or move this one away", .0.display())]
+    Exists(PathBuf),
+    /// The file cannot be written.
+    #[error("cannot write the key {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes: {0}")]
+    Random(io::Error),
+}
+
+/// Random bytes from the operating system.
+pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(bytes)
+}
+
+/// A key that lives in memory only.
+pub fn ephemeral() -> Result<KeyPair, KeyError> {
+    let mut secret = random_bytes().map_err(KeyError::Random)?;
+    Ok(KeyPair::generate(&mut secret))
+}
+
+/// Reads a key file.
+pub fn load(path: &Path) -> Result<KeyPair, KeyError> {
+    let text =
+        std::fs::read_to_string(path).map_err(|source| KeyError::Read { path: path.to_owned(), source })?;
+    if let Ok(metadata) = path.metadata()
+        && metadata.permissions().mode() & 0o077 != 0
+    {
+        tracing::warn!(path = %path.display(), "others may read this key; `chmod 600` it");
+    }
+    KeyPair::from_pem(&text).map_err(|source| KeyError::Format { path: path.to_owned(), source })
+}
+
+/// Makes a key and writes it where nothing is, for this user only.
+pub fn create(path: &Path) -> Result<KeyPair, KeyError> {
+    let write_error = |source: io::Error| match source.kind() {
+        io::ErrorKind::AlreadyExists => KeyError::Exists(path.to_owned()),
+        _ => KeyError::Write { path: path.to_owned(), source },
+    };
+    let keys = ephemeral()?;
+    let pem = keys.to_pem().map_err(|source| KeyError::Format { path: path.to_owned(), source })?;
+    make_folder_of(path).map_err(write_error)?;
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(write_error)?;
+    file.write_all(pem.as_bytes()).and_then(|()| file.sync_all()).map_err(|error| {
+        // Half a key would be in the way at the next start.
+        let _ = std::fs::remove_file(path);
+        write_error(error)
+    })?;
+    Ok(keys)
+}
+
+/// Reads a key file, or makes one if there is none.
+pub fn load_or_create(path: &Path) -> Result<KeyPair, KeyError> {
+    match load(path) {
+        Err(KeyError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            match create(path) {
+                // Another process was faster.
+                Err(KeyError::Exists(path)) => load(&path),
+                made => made,
+            }
+        }
+        read => read,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_made_once_for_its_user_only_and_never_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("below/host.pem");
+        let made = load_or_create(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(load_or_create(&path).unwrap().guid(), made.guid());
+        assert!(matches!(create(&path), Err(KeyError::Exists(_))));
+        assert_ne!(ephemeral().unwrap().guid(), ephemeral().unwrap().guid());
+    }
+
+    #[test]
+    fn a_file_that_is_no_key_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("note");
+        std::fs::write(&path, "milk, eggs").unwrap();
+        assert!(matches!(load_or_create(&path), Err(KeyError::Format { .. })));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "milk, eggs");
+        assert!(matches!(load_or_create(folder.path()), Err(KeyError::Read { .. })));
+    }
+}

@@ -1,0 +1,261 @@
+//! A program's end of the socket of its host or router (`docs/protocols/local.md`). Blocking, with time-outs.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+
+/// The largest frame that a daemon sends or takes, in bytes: the largest chunk with room for its headers.
+const MAX_FRAME: usize = (4 << 20) + (64 << 10);
+/// How long a daemon may take to read what is written to it before it counts as gone.
+const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why there is no talking to a daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// No socket, or nobody behind it.
+    #[error("no daemon answers on {}", .0.display())]
+    Nobody(PathBuf),
+    /// The file permissions forbid it.
+    #[error("no permission to use the socket {}", .0.display())]
+    NotPermitted(PathBuf),
+    /// The daemon has ended, or has closed the connection.
+    #[error("the daemon has closed the connection")]
+    Closed,
+    /// What came is not what a daemon says.
+    #[error("the daemon says something that this program does not understand: {0}")]
+    Protocol(String),
+    /// Any other failure.
+    #[error("the connection to the daemon failed: {0}")]
+    Io(io::Error),
+}
+
+/// A connection to a daemon.
+#[derive(Debug)]
+pub struct LocalClient {
+    stream: UnixStream,
+    incoming: Incoming,
+    head: Vec<u8>,
+}
+
+/// A frame on its way in.
+#[derive(Debug, Default)]
+struct Incoming {
+    prefix: [u8; 4],
+    prefix_filled: usize,
+    body: BytesMut,
+    body_filled: usize,
+}
+
+impl LocalClient {
+    /// Attaches to the daemon that listens on `path`.
+    pub fn connect(path: &Path) -> Result<LocalClient, LocalError> {
+        let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::NotADirectory => {
+                LocalError::Nobody(path.to_owned())
+            }
+            io::ErrorKind::PermissionDenied => LocalError::NotPermitted(path.to_owned()),
+            _ => LocalError::Io(error),
+        })?;
+        LocalClient::over(stream)
+    }
+
+    /// Over a stream that is connected.
+    pub fn over(stream: UnixStream) -> Result<LocalClient, LocalError> {
+        stream.set_write_timeout(Some(WRITE_PATIENCE)).map_err(LocalError::Io)?;
+        Ok(LocalClient { stream, incoming: Incoming::default(), head: Vec::new() })
+    }
+
+    /// Sends one request.
+    pub fn send(&mut self, request: &LocalRequest) -> Result<(), LocalError> {
+        self.head.clear();
+        self.head.extend_from_slice(&[0; 4]);
+        let tail = request.encode_head(&mut self.head);
+        let length = (self.head.len() - 4 + tail.len()) as u32;
+        self.head[..4].copy_from_slice(&length.to_be_bytes());
+        let (mut head, mut tail) = (&self.head[..], &tail[..]);
+        while !head.is_empty() || !tail.is_empty() {
+            match self.stream.write_vectored(&[IoSlice::new(head), IoSlice::new(tail)]) {
+                Ok(0) => return Err(LocalError::Closed),
+                Ok(written) => {
+                    let of_head = written.min(head.len());
+                    head = &head[of_head..];
+                    tail = &tail[written - of_head..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(broken(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next event, or `None` if none has come within `patience`.
+    pub fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(frame) = self.incoming.take_frame()? {
+                return LocalEvent::decode(&frame)
+                    .map(Some)
+                    .map_err(|fault| LocalError::Protocol(fault.to_string()));
+            }
+            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            self.stream.set_read_timeout(Some(left)).map_err(LocalError::Io)?;
+            match self.stream.read(self.incoming.room()) {
+                Ok(0) => return Err(LocalError::Closed),
+                Ok(count) => self.incoming.filled(count),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Ok(None),
+                    // A signal: the caller looks at its flags.
+                    io::ErrorKind::Interrupted => return Ok(None),
+                    _ => return Err(broken(error)),
+                },
+            }
+        }
+    }
+}
+
+fn broken(error: io::Error) -> LocalError {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => LocalError::Closed,
+        _ => LocalError::Io(error),
+    }
+}
+
+impl Incoming {
+    fn room(&mut self) -> &mut [u8] {
+        if self.prefix_filled < 4 {
+            &mut self.prefix[self.prefix_filled..]
+        } else {
+            &mut self.body[self.body_filled..]
+        }
+    }
+
+    fn filled(&mut self, count: usize) {
+        if self.prefix_filled < 4 {
+            self.prefix_filled += count;
+        } else {
+            self.body_filled += count;
+        }
+    }
+
+    /// The frame, if it is whole.
+    fn take_frame(&mut self) -> Result<Option<Bytes>, LocalError> {
+        if self.prefix_filled < 4 {
+            return Ok(None);
+        }
+        let length = u32::from_be_bytes(self.prefix) as usize;
+        if length > MAX_FRAME || length == 0 {
+            return Err(LocalError::Protocol(format!("a frame of {length} bytes")));
+        }
+        if self.body.len() != length {
+            self.body = BytesMut::zeroed(length);
+            self.body_filled = 0;
+        }
+        if self.body_filled < length {
+            return Ok(None);
+        }
+        self.prefix_filled = 0;
+        Ok(Some(core::mem::take(&mut self.body).freeze()))
+    }
+}
+
+/// How a program reaches its host: by a socket file, to which it can come back, or a host in its own process.
+#[derive(Debug)]
+pub enum Attachment {
+    /// A daemon's socket.
+    Socket(PathBuf),
+    /// A stream to a host in this process; gone once it is used.
+    Stream(Option<UnixStream>),
+}
+
+impl Attachment {
+    /// A connection. A stream can be had once.
+    pub fn connect(&mut self) -> Result<LocalClient, LocalError> {
+        match self {
+            Attachment::Socket(path) => LocalClient::connect(path),
+            Attachment::Stream(stream) => LocalClient::over(stream.take().ok_or(LocalError::Closed)?),
+        }
+    }
+
+    /// Whether it makes sense to connect again after the daemon has gone.
+    pub fn can_return(&self) -> bool {
+        matches!(self, Attachment::Socket(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (LocalClient, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (LocalClient::over(ours).unwrap(), theirs)
+    }
+
+    fn framed(event: &LocalEvent) -> Vec<u8> {
+        let mut body = Vec::new();
+        let tail = event.encode_head(&mut body);
+        body.extend_from_slice(&tail);
+        [&(body.len() as u32).to_be_bytes()[..], &body].concat()
+    }
+
+    #[test]
+    fn events_arrive_whole_however_the_stream_is_cut() {
+        let (mut client, mut daemon) = pair();
+        let event = LocalEvent::Status { request: 7, json: "{\"a\":1}".repeat(1000) };
+        let bytes = framed(&event).repeat(2);
+        for piece in bytes.chunks(333) {
+            daemon.write_all(piece).unwrap();
+        }
+        let patience = Duration::from_secs(10);
+        assert_eq!(client.receive(patience).unwrap(), Some(event.clone()));
+        assert_eq!(client.receive(patience).unwrap(), Some(event));
+        assert_eq!(client.receive(Duration::from_millis(5)).unwrap(), None);
+        drop(daemon);
+        assert!(matches!(client.receive(patience), Err(LocalError::Closed)));
+    }
+
+    #[test]
+    fn a_time_out_in_the_middle_of_a_frame_loses_nothing() {
+        let (mut client, mut daemon) = pair();
+        let event = LocalEvent::Complete { request: 1, content_len: 2 };
+        let bytes = framed(&event);
+        for cut in [2, 6] {
+            daemon.write_all(&bytes[..cut]).unwrap();
+            assert_eq!(client.receive(Duration::from_millis(5)).unwrap(), None);
+            daemon.write_all(&bytes[cut..]).unwrap();
+            assert_eq!(client.receive(Duration::from_secs(10)).unwrap(), Some(event.clone()));
+        }
+    }
+
+    #[test]
+    fn nonsense_from_a_daemon_is_an_error_and_takes_no_memory() {
+        let (mut client, mut daemon) = pair();
+        daemon.write_all(&u32::MAX.to_be_bytes()).unwrap();
+        assert!(matches!(client.receive(Duration::from_secs(10)), Err(LocalError::Protocol(_))));
+        let (mut client, mut daemon) = pair();
+        daemon.write_all(&[0, 0, 0, 1, 99]).unwrap();
+        assert!(matches!(client.receive(Duration::from_secs(10)), Err(LocalError::Protocol(_))));
+    }
+
+    #[test]
+    fn a_request_is_one_frame() {
+        let (mut client, mut daemon) = pair();
+        client.send(&LocalRequest::Cancel { request: 9 }).unwrap();
+        let mut frame = [0; 9];
+        daemon.read_exact(&mut frame).unwrap();
+        assert_eq!(frame, [0, 0, 0, 5, 1, 0, 0, 0, 9]);
+        drop(daemon);
+        assert!(matches!(client.send(&LocalRequest::Cancel { request: 9 }), Err(LocalError::Closed)));
+    }
+
+    #[test]
+    fn a_socket_without_daemon_is_said_to_be_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = LocalClient::connect(&folder.path().join("host.sock"));
+        assert!(matches!(missing, Err(LocalError::Nobody(_))));
+    }
+}

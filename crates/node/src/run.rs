@@ -1,0 +1,344 @@
+//! From a configuration to a node behind real sockets.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+use whimbrel_core::{Guid, SeededRng};
+use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, StoreLimits};
+use whimbrel_io::{
+    CallerLimits, Clock, EventLoop, IoError, LocalLimits, LoopHandle, Neighbour, UdpConfig,
+    UnixListenerConfig,
+};
+use whimbrel_mobilityfirst::host::{Host, HostConfig};
+use whimbrel_mobilityfirst::router::{ProxyPolicy, Route, Router, RouterConfig};
+
+use crate::config::{Config, ConfigError, LinkSection, Remote, ResolveError};
+use crate::keys::{self, KeyError, random_bytes};
+use crate::name_store::NameStore;
+use crate::place::{Places, make_folder_of};
+use crate::{Node, NodeEvent};
+
+/// The loop of any node.
+pub type NodeLoop = EventLoop<Node<NameStore>>;
+
+/// Why a node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration contradicts itself.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// No key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A socket cannot be opened.
+    #[error(transparent)]
+    Socket(#[from] IoError),
+    /// A neighbour or name server cannot be found.
+    #[error(transparent)]
+    Address(#[from] ResolveError),
+    /// The records cannot be opened.
+    #[error("{}: {source}", path.display())]
+    NameStore {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: whimbrel_gnrs::StoreError,
+    },
+    /// A folder cannot be made.
+    #[error("cannot make the folder of {}: {source}", path.display())]
+    Folder {
+        /// What was to lie in it.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The system gives no random bytes, threads or socket pairs.
+    #[error("the system gives no {what}: {source}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// Its answer.
+        source: std::io::Error,
+    },
+}
+
+/// A node that is ready to run, and what it has opened.
+pub struct Prepared {
+    /// To be run.
+    pub event_loop: NodeLoop,
+    /// What to tell the user.
+    pub opened: Opened,
+}
+
+/// What a node has opened, for its user and for scripts.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Opened {
+    /// The node's name; a name server has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guid: Option<Guid>,
+    /// Label and bound address of each socket.
+    pub links: BTreeMap<String, SocketAddr>,
+    /// The socket for local programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
+    /// The key file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+    /// The name server's store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<PathBuf>,
+}
+
+/// A router.
+pub fn router(config: &Config) -> Result<Prepared, StartError> {
+    config.check()?;
+    let places = Places::of_this_user();
+    let section = &config.router;
+    let key = section.key.clone().unwrap_or_else(|| places.state.join("router.pem"));
+    let guid = keys::load_or_create(&key)?.guid();
+    let clock = Clock::start();
+    let name_servers: Vec<String> = (0..section.name_servers.len()).map(name_server_label).collect();
+    if name_servers.is_empty() {
+        tracing::warn!("no name server is configured: only hosts attached to this router can be found");
+    }
+    let router = RouterConfig {
+        guid,
+        wall: clock.wall_clock(),
+        hop: config.hop.hop_config(guid, random_number()?),
+        buffer_packets: config.hop.buffer_packets,
+        store: config.storage.limits(),
+        routes: config.route.iter().map(|route| Route { to: route.to, via: route.via.next_hop() }).collect(),
+        default_route: section.default_route.as_ref().map(|via| via.next_hop()),
+        name_servers,
+        proxy: ProxyPolicy {
+            storage_timer: config.storage.storage_timer.0,
+            proactive: config.storage.proactive,
+            held_back_patience: config.storage.held_back_patience.0,
+        },
+    };
+    let node = Node::Router(Box::new(Router::new(router, SeededRng::new(random_number()?))));
+    let mut event_loop = EventLoop::new(clock, node)?;
+    let mut links = BTreeMap::new();
+    for (index, server) in section.name_servers.iter().enumerate() {
+        let label = name_server_label(index);
+        open_neighbour(&mut event_loop, &mut links, &label, server)?;
+    }
+    open_links(&mut event_loop, &mut links, &config.link)?;
+    let socket = section.socket.clone().unwrap_or_else(|| places.router_socket());
+    open_socket(&mut event_loop, &socket)?;
+    let opened = Opened { guid: Some(guid), links, socket: Some(socket), key: Some(key), store: None };
+    Ok(Prepared { event_loop, opened })
+}
+
+fn name_server_label(index: usize) -> String {
+    format!("gnrs:{index}")
+}
+
+/// A host.
+pub fn host(config: &Config) -> Result<Prepared, StartError> {
+    config.check()?;
+    let places = Places::of_this_user();
+    let key = config.host.key.clone().unwrap_or_else(|| places.state.join("host.pem"));
+    let keys = keys::load_or_create(&key)?;
+    let guid = keys.guid();
+    let mut event_loop = host_loop(config, keys)?;
+    let mut links = BTreeMap::new();
+    open_links(&mut event_loop, &mut links, &config.link)?;
+    let socket = config.host.socket.clone().unwrap_or_else(|| places.host_socket());
+    open_socket(&mut event_loop, &socket)?;
+    let opened = Opened { guid: Some(guid), links, socket: Some(socket), key: Some(key), store: None };
+    Ok(Prepared { event_loop, opened })
+}
+
+fn host_loop(config: &Config, keys: KeyPair) -> Result<NodeLoop, StartError> {
+    let clock = Clock::start();
+    let section = &config.host;
+    let host = HostConfig {
+        hop: config.hop.hop_config(keys.guid(), random_number()?),
+        buffer_packets: config.hop.buffer_packets,
+        preference: section.preference.clone(),
+        binding_lifetime: section.binding_lifetime.0,
+        announcement_lifetime: section.announcement_lifetime.0,
+        nack_timeout: section.nack_timeout.0,
+        content_limit: section.content_limit.0,
+        max_transfers: section.max_transfers,
+        ..HostConfig::new(keys, clock.wall_clock())
+    };
+    let node = Node::Host(Box::new(Host::new(host, SeededRng::new(random_number()?))));
+    Ok(EventLoop::new(clock, node)?)
+}
+
+/// A host inside this process, on a thread of its own: for a command that finds no daemon.
+#[derive(Debug)]
+pub struct EmbeddedHost {
+    guid: Guid,
+    handle: LoopHandle<Node<NameStore>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl EmbeddedHost {
+    /// Starts a host on `config.link`, and gives the stream by which a program attaches to it.
+    pub fn start(config: &Config, keys: KeyPair) -> Result<(EmbeddedHost, UnixStream), StartError> {
+        config.check()?;
+        let guid = keys.guid();
+        let (inner, outer) =
+            UnixStream::pair().map_err(|source| StartError::System { what: "pair of sockets", source })?;
+        let (started, outcome) = mpsc::channel();
+        let config = config.clone();
+        // The loop lives on its thread from its first moment: it cannot be sent there.
+        let run = move || match embedded_loop(&config, keys, inner) {
+            Ok(mut event_loop) => {
+                let _ = started.send(Ok(event_loop.handle()));
+                if let Err(error) = event_loop.run(|_, _, _| {}) {
+                    tracing::error!(%error, "the embedded host has ended");
+                }
+            }
+            Err(error) => {
+                let _ = started.send(Err(error));
+            }
+        };
+        let no_thread = |source| StartError::System { what: "thread", source };
+        let thread =
+            std::thread::Builder::new().name("embedded-host".into()).spawn(run).map_err(no_thread)?;
+        let handle = outcome.recv().map_err(|_| no_thread(std::io::Error::other("it ended at once")))??;
+        Ok((EmbeddedHost { guid, handle, thread: Some(thread) }, outer))
+    }
+
+    /// Its name.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+}
+
+impl Drop for EmbeddedHost {
+    fn drop(&mut self) {
+        self.handle.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic in it has been reported by its thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn embedded_loop(config: &Config, keys: KeyPair, program: UnixStream) -> Result<NodeLoop, StartError> {
+    let mut event_loop = host_loop(config, keys)?;
+    open_links(&mut event_loop, &mut BTreeMap::new(), &config.link)?;
+    event_loop.add_unix_stream("local", "this process", program, LocalLimits::default())?;
+    Ok(event_loop)
+}
+
+/// A name server.
+pub fn name_server(config: &Config) -> Result<Prepared, StartError> {
+    config.check()?;
+    let section = &config.gnrs;
+    let path = section.store.clone().unwrap_or_else(|| Places::of_this_user().state.join("names.redb"));
+    let limits = StoreLimits {
+        max_records: section.max_records,
+        max_bytes: section.max_bytes.as_usize(),
+        max_providers: section.max_providers,
+    };
+    let in_memory = path == Path::new("memory");
+    let store = if in_memory {
+        NameStore::Memory(MemoryStore::new(limits))
+    } else {
+        make_folder_of(&path).map_err(|source| StartError::Folder { path: path.clone(), source })?;
+        let opened = DiskStore::open(&path, limits);
+        NameStore::Disk(opened.map_err(|source| StartError::NameStore { path: path.clone(), source })?)
+    };
+    let clock = Clock::start();
+    let server = ServerConfig { max_watches: section.max_watches, ..ServerConfig::default() };
+    let secret = random_bytes().map_err(no_random)?;
+    let node = Node::NameServer(Box::new(Server::new(server, clock.wall_clock(), secret, store)));
+    let mut event_loop = EventLoop::new(clock, node)?;
+    let limits = CallerLimits { max: section.max_clients, ..CallerLimits::default() };
+    let link = event_loop.add_udp(UdpConfig::new("gnrs", section.listen).listen(limits))?;
+    let links = BTreeMap::from([("gnrs".to_owned(), link.local)]);
+    let store = (!in_memory).then_some(path);
+    Ok(Prepared { event_loop, opened: Opened { guid: None, links, socket: None, key: None, store } })
+}
+
+impl Prepared {
+    /// Runs until SIGINT or SIGTERM.
+    pub fn run(mut self) -> Result<(), StartError> {
+        self.event_loop.stop_on_signals()?;
+        self.event_loop.run(|_, _, event| match event {
+            NodeEvent::NameServer(event) => tracing::debug!(?event, "name server"),
+            NodeEvent::Host(event) => tracing::debug!(?event, "host"),
+        })?;
+        Ok(())
+    }
+}
+
+/// Any address of the family of `peer`, and a port that the system chooses.
+pub(crate) fn any_address_towards(peer: SocketAddr) -> SocketAddr {
+    match peer {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+fn open_neighbour(
+    event_loop: &mut NodeLoop,
+    links: &mut BTreeMap<String, SocketAddr>,
+    label: &str,
+    remote: &Remote,
+) -> Result<(), StartError> {
+    let peer = remote.resolve()?;
+    let config = UdpConfig::new(label, any_address_towards(peer)).neighbour(label, peer);
+    links.insert(label.to_owned(), event_loop.add_udp(config)?.local);
+    Ok(())
+}
+
+/// Opens all links; those with the same bind address share a socket.
+fn open_links(
+    event_loop: &mut NodeLoop,
+    links: &mut BTreeMap<String, SocketAddr>,
+    sections: &[LinkSection],
+) -> Result<(), StartError> {
+    let mut sockets: Vec<(UdpConfig, Vec<String>)> = Vec::new();
+    for link in sections {
+        let neighbour = match &link.remote {
+            Some(remote) => Some(Neighbour { label: link.label.clone(), address: remote.resolve()? }),
+            None => None,
+        };
+        let chosen = neighbour.as_ref().map(|neighbour| any_address_towards(neighbour.address));
+        let bind = link.bind.or(chosen).unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+        let shared = sockets.iter().position(|(socket, _)| socket.bind == bind && bind.port() != 0);
+        let at = shared.unwrap_or_else(|| {
+            let socket = UdpConfig { path_mtu: link.mtu, ..UdpConfig::new(link.label.as_str(), bind) };
+            sockets.push((socket, Vec::new()));
+            sockets.len() - 1
+        });
+        let (socket, labels) = &mut sockets[at];
+        labels.push(link.label.clone());
+        socket.neighbours.extend(neighbour);
+        socket.path_mtu = socket.path_mtu.min(link.mtu);
+        if link.listen {
+            // Callers get the label of the link that listens.
+            socket.label = link.label.clone();
+            socket.callers = Some(CallerLimits { max: link.max_callers, ..CallerLimits::default() });
+        }
+    }
+    for (socket, labels) in sockets {
+        let local = event_loop.add_udp(socket)?.local;
+        links.extend(labels.into_iter().map(|label| (label, local)));
+    }
+    Ok(())
+}
+
+fn open_socket(event_loop: &mut NodeLoop, path: &Path) -> Result<(), StartError> {
+    make_folder_of(path).map_err(|source| StartError::Folder { path: path.to_owned(), source })?;
+    event_loop.add_unix_listener(UnixListenerConfig::new("local", path))?;
+    Ok(())
+}
+
+fn no_random(source: std::io::Error) -> StartError {
+    StartError::System { what: "random bytes", source }
+}
+
+fn random_number() -> Result<u64, StartError> {
+    random_bytes().map(u64::from_ne_bytes).map_err(no_random)
+}
