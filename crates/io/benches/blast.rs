@@ -54,10 +54,13 @@ impl Machine for Sender {
         }
     }
     fn poll_transmit(&mut self, _: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        // More than 64 KiB in one transmit gains nothing: no call carries more.
+        let max_segments = max_segments.min((65_536 / self.frame.len()).max(1));
         let free = (self.acknowledged + self.window).saturating_sub(self.sent);
         let count = free.min(max_segments as u64).min(self.total.saturating_sub(self.sent));
         // A call for a few frames costs as much as one for many.
-        let worth_it = count == max_segments as u64 || self.sent + count == self.total || self.window == 1;
+        let worth_it =
+            count >= self.window.div_ceil(2).min(max_segments as u64) || self.sent + count == self.total;
         if self.blocked || count == 0 || !worth_it {
             return None;
         }

@@ -1,5 +1,5 @@
 //! Local programs: Unix stream sockets that carry frames with a length prefix (u32, big-endian, the length of the
-//! frame without the prefix).
+//! frame without the prefix). Empty frames are dropped and counted.
 
 mod connection;
 mod listener;
