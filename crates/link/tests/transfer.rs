@@ -24,7 +24,7 @@ fn chunks_of_all_sizes_arrive_intact_in_both_directions() {
         pair.ends.iter().all(|end| end.delivered.len() == sizes.len())
     }));
     for end in &pair.ends {
-        let mut received: Vec<_> = end.received.iter().map(|(chunk, _)| chunk.clone()).collect();
+        let mut received: Vec<_> = end.received.iter().map(|arrival| arrival.chunk.clone()).collect();
         received.sort_by_key(|chunk| chunk.len());
         for (tag, (got, size)) in received.iter().zip(sizes).enumerate() {
             assert_eq!(got, &chunk(tag as u64, size));
@@ -60,13 +60,8 @@ fn a_shut_window_stops_the_sender_and_room_lets_it_go_on() {
     assert!(pair.ends[0].frames - frames < 20, "a refused sender is quiet");
 
     let at = pair.now;
-    let packets: Vec<u32> = pair.ends[1].received.iter().map(|(_, packets)| *packets).collect();
-    for packets in packets {
-        pair.ends[1].budget.release(packets);
-    }
     pair.ends[1].hold = false;
-    let end = &mut pair.ends[1];
-    end.hop.budget_released(at, &mut end.budget);
+    pair.ends[1].release(at);
     assert!(pair.drive_until(at + Duration::from_secs(2), |pair| pair.ends[0].delivered.len() == 6));
     assert_eq!(pair.ends[1].budget.used(), 0);
 }
@@ -106,7 +101,7 @@ fn after_an_outage_sending_resumes_within_a_probe_interval_and_a_round_trip() {
         // The remembered rate is back soon: a second carries nearly what the link can.
         pair.drive(to + Duration::from_millis(1_200));
         let bits = (pair.ends[1].hop.stats().data_received - before) * 1_432 * 8;
-        assert!(bits > 18_000_000, "rtt {rtt} ms: {bits} bits in 1.2 s after the outage");
+        assert!(bits > 16_000_000, "rtt {rtt} ms: {bits} bits in 1.2 s after the outage");
     }
 }
 
@@ -199,7 +194,7 @@ fn an_idle_hop_sends_little_and_notices_a_dead_neighbour() {
     pair.drive(start + Duration::from_secs(604));
     let probes = pair.ends[0].frames - frames;
     assert!(
-        (600..1_200).contains(&probes),
-        "{probes} probes in ten minutes: every 80 ms, later every second"
+        (1_000..2_000).contains(&probes),
+        "{probes} probes in ten minutes: every 80 ms for a minute, later every second"
     );
 }

@@ -284,14 +284,7 @@ impl Feedback {
         if round_over {
             self.round_ends = self.next_number;
         }
-        Sample {
-            rtt: now.since(record.sent_at),
-            delivery,
-            loss,
-            limited,
-            round_over,
-            inflight: self.sent_bytes - record.sent_bytes,
-        }
+        Sample { rtt: now.since(record.sent_at), delivery, loss, limited, round_over }
     }
 
     /// Forgets answered records that are too old to tell where in the sending order a time was.

@@ -7,7 +7,7 @@ pub(super) enum Standing {
     Open,
     /// Received whole, or cancelled.
     Finished,
-    /// From before the window: nothing is known, so nothing may be delivered.
+    /// From before the window or before the session: nothing is known, so nothing may be delivered.
     Stale,
 }
 
@@ -17,6 +17,8 @@ pub(super) enum Standing {
 #[derive(Clone, Debug)]
 pub(super) struct FinishedWindow {
     bits: Vec<u64>,
+    // The first id of the session. Earlier ones were never received in it, so they must not count as finished.
+    first: u64,
     newest: u64,
 }
 
@@ -26,11 +28,8 @@ const ORIGIN: u64 = 1 << 32;
 impl FinishedWindow {
     /// Remembers `size` ids, a multiple of 64; nothing before `first` is open.
     pub(super) fn new(size: u16, first: u32) -> FinishedWindow {
-        // Ids before the first are marked finished rather than open: none of them belongs to this session.
-        FinishedWindow {
-            bits: vec![u64::MAX; usize::from(size).div_ceil(64).max(1)],
-            newest: ORIGIN + u64::from(first) - 1,
-        }
+        let first = ORIGIN + u64::from(first);
+        FinishedWindow { bits: vec![0; usize::from(size).div_ceil(64).max(1)], first, newest: first - 1 }
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -46,7 +45,7 @@ impl FinishedWindow {
     pub(super) fn standing(&self, id: u64) -> Standing {
         if id > self.newest {
             Standing::Open
-        } else if id + self.size() <= self.newest {
+        } else if id < self.first || id + self.size() <= self.newest {
             Standing::Stale
         } else if self.bits[self.place(id).0] >> self.place(id).1 & 1 == 1 {
             Standing::Finished
@@ -105,8 +104,8 @@ mod tests {
                 let wire = base.wrapping_sub(step / 2 % 150);
                 let id = window.unwrap(wire);
                 prop_assert_eq!(id as u32, wire);
-                let expected = if id + 128 <= newest { Standing::Stale }
-                    else if id < origin || finished.contains(&id) { Standing::Finished }
+                let expected = if id + 128 <= newest || id < origin { Standing::Stale }
+                    else if finished.contains(&id) { Standing::Finished }
                     else { Standing::Open };
                 prop_assert_eq!(window.standing(id), expected);
                 if expected == Standing::Open {

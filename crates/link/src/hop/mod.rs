@@ -15,6 +15,8 @@ mod config;
 mod event;
 mod feedback;
 mod finished;
+#[cfg(test)]
+mod hostile;
 mod liveness;
 mod outgoing;
 mod pacing;
@@ -23,6 +25,8 @@ mod receiver;
 mod sender;
 mod session;
 mod stats;
+#[cfg(test)]
+mod vectors;
 mod wire;
 
 use bytes::Bytes;
@@ -195,8 +199,8 @@ impl Hop {
         buffer: &mut Vec<u8>,
     ) -> Option<(usize, Option<usize>)> {
         let start = buffer.len();
-        let (window, first_id) = (self.receiver.window(), self.sender.next_wire_id());
-        let written = if let Some(hello) = self.session.poll_hello(now, &self.config, window, first_id) {
+        let (window, ids) = (self.receiver.window(), self.sender.first_wire_ids());
+        let written = if let Some(hello) = self.session.poll_hello(now, &self.config, window, ids) {
             encode_hello(&hello, buffer);
             (buffer.len() - start, None)
         } else {

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use whimbrel_core::Time;
 
-use super::pacing::bytes_in;
+use super::pacing::{bytes_in, span};
 
 /// Rounds after which a delivery rate no longer counts.
 const RATE_ROUNDS: u32 = 10;
@@ -38,20 +38,20 @@ pub(super) struct Sample {
     pub(super) limited: bool,
     /// A CSYN that was sent after the last round began has been answered.
     pub(super) round_over: bool,
-    /// Bytes sent since the CSYN.
-    pub(super) inflight: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Twice the rate each round, until it no longer grows.
     StartUp,
-    /// Emptying the queue that start-up or a probe built.
+    /// Emptying the queue that start-up built.
     Drain { rounds: u32 },
     /// At the estimated rate.
     Cruise { rounds: u32 },
     /// A round with a quarter more, to find new bandwidth.
     Probe,
+    /// A round with a little less, for the queue that a probe built.
+    Settle,
     /// Half of what fits, so that the smallest round trip shows.
     Refresh { until: Time },
 }
@@ -69,6 +69,8 @@ pub(super) struct RateModel {
     queued_rounds: u32,
     plateau: (f64, u32),
     loss: f64,
+    // How long the path takes for two bursts of ours.
+    grain: Duration,
     // The next round trip replaces the smallest one, whatever it is.
     forget_rtt: bool,
     // The first round after an outage is sent at half the remembered rate.
@@ -87,6 +89,7 @@ impl RateModel {
             queued_rounds: 0,
             plateau: (0.0, 0),
             loss: 0.0,
+            grain: Duration::ZERO,
             forget_rtt: false,
             resuming: false,
         }
@@ -118,8 +121,9 @@ impl RateModel {
         }
         let gain = match self.phase {
             _ if self.resuming => 0.5,
-            Phase::StartUp => 2.5,
+            Phase::StartUp => 2.885,
             Phase::Drain { .. } => 0.6,
+            Phase::Settle => 0.8,
             Phase::Probe => 1.25,
             Phase::Cruise { .. } if self.queued_rounds > 0 => 0.9,
             Phase::Cruise { .. } | Phase::Refresh { .. } => 1.0,
@@ -135,6 +139,7 @@ impl RateModel {
         let share = match self.phase {
             Phase::StartUp => 2.5,
             Phase::Drain { .. } => 1.25,
+            Phase::Settle => 1.25,
             Phase::Probe => 2.0,
             Phase::Cruise { .. } if self.queued_rounds > 0 => 1.0,
             Phase::Cruise { .. } => 1.5,
@@ -146,7 +151,7 @@ impl RateModel {
 
     /// The neighbour is back after an outage: the remembered rate may be wrong now, so it is approached with
     /// care and forgotten soon if it is not seen again.
-    pub(super) fn resume(&mut self, now: Time) {
+    pub(super) fn resume(&mut self) {
         self.resuming = self.bandwidth() > 0.0;
         self.best = [0.0, self.bandwidth()];
         self.best_age = 0;
@@ -156,6 +161,12 @@ impl RateModel {
         if !matches!(self.phase, Phase::StartUp) {
             self.phase = Phase::Cruise { rounds: PROBE_ROUNDS };
         }
+    }
+
+    /// The sender's bursts have `bytes`.
+    pub(super) fn set_burst(&mut self, bytes: u64) {
+        self.grain =
+            if self.bandwidth() > 0.0 { span(2 * bytes, self.bandwidth() as u64) } else { Duration::ZERO };
     }
 
     /// The round trip was measured without a delivery rate (in the HELLO exchange).
@@ -175,10 +186,14 @@ impl RateModel {
     pub(super) fn sample(&mut self, now: Time, sample: &Sample) {
         self.round_trip(now, sample.rtt);
         if let Some(delivery) = sample.delivery.map(|rate| rate.min(MAX_RATE)) {
-            if !sample.limited || delivery > self.bandwidth() {
+            // The first estimate must not be that of the first few packets.
+            if !sample.limited || (self.bandwidth() > 0.0 && delivery > self.bandwidth()) {
                 self.best[0] = self.best[0].max(delivery);
             }
-            self.loss += (sample.loss.clamp(0.0, 1.0) - self.loss) / 32.0;
+            // What is lost while a queue stands may have been lost by that queue.
+            if !self.is_late(sample.rtt) {
+                self.loss += (sample.loss.clamp(0.0, 1.0) - self.loss) / 32.0;
+            }
         }
         if sample.round_over {
             self.end_round(now, sample);
@@ -198,9 +213,12 @@ impl RateModel {
             self.best_age = 0;
         }
         match &mut self.phase {
-            Phase::StartUp if !sample.limited => self.judge_growth(queue),
-            Phase::Drain { rounds } | Phase::Cruise { rounds } => *rounds = rounds.saturating_sub(1),
-            Phase::Probe => self.phase = Phase::Drain { rounds: 2 },
+            Phase::StartUp if queue || !sample.limited => self.judge_growth(queue),
+            Phase::Drain { rounds } | Phase::Cruise { rounds } => {
+                *rounds = rounds.saturating_sub(1);
+            }
+            Phase::Probe => self.phase = Phase::Settle,
+            Phase::Settle => self.phase = Phase::Cruise { rounds: PROBE_ROUNDS },
             Phase::StartUp | Phase::Refresh { .. } => {}
         }
         let outdated = now.since(self.min_rtt_seen) >= MIN_RTT_AGE || self.queued_rounds >= QUEUE_ROUNDS;
@@ -211,8 +229,13 @@ impl RateModel {
 
     /// True if even the fastest round trip of the round was much longer than the smallest one known.
     fn has_queue(&self) -> bool {
-        let Some(min_rtt) = self.min_rtt else { return false };
-        self.round_rtt != Duration::MAX && self.round_rtt > min_rtt + (min_rtt / 8).max(QUEUE_SLACK)
+        self.round_rtt != Duration::MAX && self.is_late(self.round_rtt)
+    }
+
+    /// True if a round trip of `rtt` shows a queue: it is longer than the smallest one by more than the bursts
+    /// of the sender itself explain.
+    fn is_late(&self, rtt: Duration) -> bool {
+        self.min_rtt.is_some_and(|least| rtt > least + (least / 8).max(QUEUE_SLACK).max(self.grain))
     }
 
     fn judge_growth(&mut self, queue: bool) {
@@ -222,7 +245,7 @@ impl RateModel {
             return;
         }
         self.plateau.1 += 1;
-        if self.plateau.1 >= if queue { 2 } else { 3 } {
+        if self.plateau.1 >= if queue { 1 } else { 3 } {
             self.phase = Phase::Drain { rounds: 3 };
         }
     }
@@ -236,10 +259,11 @@ impl RateModel {
     }
 
     fn leave_phase(&mut self, now: Time, sample: &Sample) {
-        let drained = sample.inflight <= self.bandwidth_delay();
+        let drained = !self.is_late(sample.rtt);
         self.phase = match self.phase {
             Phase::Drain { rounds } if rounds == 0 || drained => Phase::Cruise { rounds: PROBE_ROUNDS },
             Phase::Cruise { rounds: 0 } if self.queued_rounds == 0 => Phase::Probe,
+            Phase::Settle if drained => Phase::Cruise { rounds: PROBE_ROUNDS },
             Phase::Refresh { until } if now >= until => Phase::Cruise { rounds: PROBE_ROUNDS },
             phase => phase,
         };
@@ -259,7 +283,6 @@ mod tests {
                 loss: 0.0,
                 limited: false,
                 round_over: true,
-                inflight: 0,
             };
             model.sample(*now, &sample);
         }
@@ -300,7 +323,7 @@ mod tests {
     fn an_outage_keeps_the_rate_and_is_followed_by_a_cautious_round() {
         let (mut model, mut now) = (RateModel::new(Time::ZERO), Time::ZERO);
         feed(&mut model, &mut now, 12, 1e6, 50);
-        model.resume(now + Duration::from_secs(30));
+        model.resume();
         assert_eq!(model.bandwidth(), 1e6);
         assert_eq!(model.pace(), Some(5e5));
     }

@@ -24,6 +24,8 @@ const MOST_PACKETS_PER_CSYN: u64 = 128;
 const FEWEST_PACKETS_PER_CSYN: u64 = 8;
 /// Bytes of chunks for which room is asked ahead, beyond what the path holds.
 const ASK_AHEAD: usize = 256 << 10;
+/// Most bytes of chunks that are asked for ahead.
+const MOST_AHEAD: usize = 64 << 20;
 /// Bounds of the wait before room is asked for again.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -42,6 +44,7 @@ pub(super) struct Sender {
     active: BTreeMap<u64, Outgoing>,
     // Ids on the wire are the low halves of these.
     next_id: u64,
+    session_first: u64,
     // Ids in `active`: to ask about, with packets to resend, with packets never sent.
     csyn_due: BTreeSet<u64>,
     resend: BTreeSet<u64>,
@@ -77,6 +80,7 @@ impl Sender {
             queued_bytes: 0,
             active: BTreeMap::new(),
             next_id: 1 << 32 | u64::from(first_id),
+            session_first: 1 << 32 | u64::from(first_id),
             csyn_due: BTreeSet::new(),
             resend: BTreeSet::new(),
             fresh: BTreeSet::new(),
@@ -108,9 +112,9 @@ impl Sender {
         }
     }
 
-    /// The first id that a session established now may see.
-    pub(super) fn next_wire_id(&self) -> u32 {
-        self.next_id as u32
+    /// The first id of this session, and the first one that a session established from now on may see.
+    pub(super) fn first_wire_ids(&self) -> (u32, u32) {
+        (self.session_first as u32, self.next_id as u32)
     }
 
     pub(super) fn queue(&mut self, parcel: Parcel) {
@@ -132,8 +136,9 @@ impl Sender {
         (self.outstanding, self.unsent_bytes, self.refused) = (0, 0, 0);
         (self.ask_again, self.probe_due, self.attempts) = (None, false, 0);
         (self.window, self.window_at, self.timer_from) = (window, 0, now);
+        self.session_first = self.next_id;
         self.feedback.restart(now);
-        self.model.resume(now);
+        self.model.resume();
         self.limits.chunk = config.chunk_limit.min(peer.chunk_limit);
         self.limits.chunks = usize::from(config.max_chunks_in_flight).min(peer.max_chunks);
         self.limits.memory = u64::from(config.finished_memory).min(peer.memory);
@@ -189,8 +194,9 @@ impl Sender {
         if self.suspended || self.refused > 0 {
             return 0;
         }
-        let flight = usize::try_from(self.model.bandwidth_delay()).unwrap_or(usize::MAX);
-        target.max(flight).saturating_sub(self.queued_bytes + self.unsent_bytes)
+        // Room is asked for a round trip ahead, and a chunk is asked for as a whole.
+        let flight = usize::try_from(self.inflight_cap().min(MOST_AHEAD as u64)).unwrap_or(MOST_AHEAD);
+        target.max(flight + target / 2).saturating_sub(self.queued_bytes + self.unsent_bytes)
     }
 
     /// The neighbour was silent for too long: only probes go until [`Sender::resume`].
@@ -204,7 +210,7 @@ impl Sender {
         self.suspended = false;
         self.attempts = 0;
         self.timer_from = now;
-        self.model.resume(now);
+        self.model.resume();
         let active = &mut self.active;
         self.feedback.forget_flight(|number, about| forget_question(active, number, about));
         let ids: Vec<u64> = self.active.keys().copied().collect();
@@ -336,7 +342,8 @@ impl Sender {
             Progress::Held { start, bitmap, cut } => {
                 if chunk.room != Room::Given {
                     self.set_room(id, Room::Given);
-                    self.ask_again = None;
+                    // The notice about another chunk may still be lost.
+                    self.ask_again = (self.refused > 0).then(|| (now + self.ask_again_after(0), 0));
                 }
                 if let Some(chunk) = self.active.get_mut(&id) {
                     chunk.report(start, bitmap, cut, lost_before);
@@ -533,7 +540,8 @@ impl Sender {
 
     /// Cuts the next chunks and asks for room ahead, so that none is waited for when its turn comes.
     fn start_chunks(&mut self, events: &mut VecDeque<HopEvent>) {
-        let ahead = ASK_AHEAD + usize::try_from(self.inflight_cap()).unwrap_or(usize::MAX / 2).min(64 << 20);
+        let ahead =
+            ASK_AHEAD + usize::try_from(self.inflight_cap().min(MOST_AHEAD as u64)).unwrap_or(MOST_AHEAD);
         while self.refused == 0 && self.unsent_bytes < ahead && self.active.len() < self.limits.chunks {
             let oldest = self.active.first_key_value().map_or(self.next_id, |(id, _)| *id);
             if self.next_id - oldest >= self.limits.memory {
@@ -696,13 +704,14 @@ impl Sender {
             (Pacing::Fixed(bits), ..) => (bits / 8).max(1),
             (Pacing::Estimate, Some(rate), _) => (rate as u64).max(2 * frame as u64),
             (Pacing::Estimate, None, Some(rtt)) => {
-                // The first packets are spread over half a round trip.
-                let seconds = rtt.as_secs_f64().max(1e-5) / 2.0;
+                // The first packets are spread over a round trip.
+                let seconds = rtt.as_secs_f64().max(1e-5);
                 ((INITIAL_PACKETS * frame as u64) as f64 / seconds) as u64
             }
             (Pacing::Estimate, None, None) => 0,
         };
         self.pacer.set_rate(rate, frame);
+        self.model.set_burst(self.pacer.burst_bytes() + frame as u64);
     }
 
     /// Adds the estimates and states of this half to `stats`.

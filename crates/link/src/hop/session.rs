@@ -157,13 +157,14 @@ impl Session {
         self.peer.is_none().then_some(Deadline::new(self.next_greeting, "greet the neighbour"))
     }
 
-    /// The HELLO that is due, to be completed with `window` and `first_hop_id`.
+    /// The HELLO that is due. `ids` are the first id of the session with the known neighbour, and the first one that
+    /// a session with another incarnation would see.
     pub(super) fn poll_hello(
         &mut self,
         now: Time,
         config: &HopConfig,
         window: u32,
-        first_hop_id: u32,
+        ids: (u32, u32),
     ) -> Option<Hello> {
         self.handle_timeout(now, config);
         let answer = self.due.take()?;
@@ -171,8 +172,9 @@ impl Session {
             self.nonce_told.0.saturating_add(1),
             if self.nonce_told.0 == 0 { now } else { self.nonce_told.1 },
         );
+        let known = self.peer.is_some_and(|peer| peer.token == answer.receiver);
         Some(Hello {
-            wanted: self.peer.is_none_or(|peer| peer.token != answer.receiver),
+            wanted: !known,
             receiver: answer.receiver,
             token: self.token,
             nonce: self.nonce,
@@ -182,7 +184,7 @@ impl Session {
             mtu: config.mtu as u32,
             chunk_limit: config.chunk_limit as u32,
             window,
-            first_hop_id,
+            first_hop_id: if known { ids.0 } else { ids.1 },
             max_chunks: config.max_chunks_in_flight,
             memory: config.finished_memory,
         })
@@ -198,9 +200,11 @@ impl Session {
     }
 }
 
-/// How long to wait between signs of life asked of a neighbour that has been silent for `silence`.
+/// How long to wait between signs of life asked of a neighbour that has been silent for `silence`: the shortest
+/// interval for a minute, then longer by a hundredth of what goes beyond it.
 pub(super) fn probe_interval(config: &HopConfig, silence: Duration) -> Duration {
-    (silence / 100).clamp(config.outage_probe_interval, config.slowest_probe_interval)
+    let growth = silence.saturating_sub(Duration::from_secs(60)) / 100;
+    (config.outage_probe_interval + growth).min(config.slowest_probe_interval)
 }
 
 fn describe(hello: &Hello) -> Peer {
@@ -228,7 +232,7 @@ mod tests {
     }
 
     fn greet(session: &mut Session, now: Time, name: u8) -> Option<Hello> {
-        session.poll_hello(now, &config(name), 10, 1)
+        session.poll_hello(now, &config(name), 10, (1, 1))
     }
 
     fn establish(now: Time, a: &mut Session, b: &mut Session) -> usize {
@@ -259,7 +263,7 @@ mod tests {
     fn a_restart_is_proven_by_the_echo_and_an_old_hello_changes_nothing() {
         let now = Time::ZERO;
         let (mut a, mut b) = (Session::new(SeededRng::new(1), now), Session::new(SeededRng::new(2), now));
-        a.poll_hello(now, &config(1), 0, 1);
+        a.poll_hello(now, &config(1), 0, (1, 1));
         let first_of_b = greet(&mut b, now, 2).unwrap();
         assert_eq!(a.handle_hello(now, &first_of_b, &mut 0), Greeting::Unproven);
         let answer = greet(&mut a, now, 1).unwrap();

@@ -1,5 +1,7 @@
 //! Two hops and the link between them, in virtual time.
 
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it, as its own module")]
+
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -62,17 +64,33 @@ impl Path {
     }
 }
 
+/// A chunk that came, and in which run of the process.
+pub struct Arrival {
+    pub chunk: Bytes,
+    pub incarnation: u64,
+}
+
 pub struct End {
     pub hop: Hop,
     pub budget: PacketBudget,
     pub config: HopConfig,
     pub path: Path,
-    pub received: Vec<(Bytes, u32)>,
+    pub received: Vec<Arrival>,
+    // Room of received chunks that is not yet released, in packets.
+    held: u32,
     pub delivered: Vec<u64>,
     pub events: Vec<(Time, HopEvent)>,
     /// Received chunks keep their room until the test releases it.
     pub hold: bool,
     pub frames: u64,
+}
+
+impl End {
+    /// Lets go of all received chunks.
+    pub fn release(&mut self, now: Time) {
+        self.budget.release(core::mem::take(&mut self.held));
+        self.hop.budget_released(now, &mut self.budget);
+    }
 }
 
 pub struct Pair {
@@ -101,6 +119,7 @@ impl Pair {
             config,
             path,
             received: Vec::new(),
+            held: 0,
             delivered: Vec::new(),
             events: Vec::new(),
             hold: false,
@@ -130,6 +149,7 @@ impl Pair {
         this.config.incarnation += 1;
         this.hop = Hop::new(this.config.clone(), SeededRng::new(seed), now);
         this.budget = PacketBudget::new(this.budget.capacity());
+        this.held = 0;
     }
 
     /// Takes all outputs of one end.
@@ -156,10 +176,11 @@ impl Pair {
         while let Some(event) = this.hop.poll_event() {
             match &event {
                 HopEvent::Received { chunk, packets } => {
-                    this.received.push((chunk.clone(), *packets));
+                    this.received
+                        .push(Arrival { chunk: chunk.clone(), incarnation: this.config.incarnation });
+                    this.held += packets;
                     if !this.hold {
-                        this.budget.release(*packets);
-                        this.hop.budget_released(self.now, &mut this.budget);
+                        this.release(self.now);
                     }
                 }
                 HopEvent::Delivered { tag } => this.delivered.push(*tag),
@@ -217,6 +238,9 @@ impl Pair {
             if deadline.is_some_and(|at| at <= next) {
                 this.hop.handle_timeout(next, &mut this.budget);
             }
+        }
+        for side in 0..2 {
+            self.drain(side);
         }
         true
     }

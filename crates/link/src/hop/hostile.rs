@@ -1,0 +1,365 @@
+//! A neighbour that speaks the protocol correctly in form and lies in everything else.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use whimbrel_core::{Guid, SeededRng, Time};
+
+use super::wire::{
+    About, Cack, Csyn, Data, Frame, Hello, Progress, Shape, decode, encode_cack, encode_csyn, encode_data,
+    encode_hello, session_tag,
+};
+use super::{Hop, HopConfig, HopEvent, PacketBudget};
+
+const ROOM: usize = 500;
+const CHUNKS: u16 = 16;
+const LIAR: u32 = 7;
+
+#[derive(Clone, Debug)]
+enum Act {
+    Data {
+        id: u32,
+        seq: u16,
+        last: bool,
+        resent: bool,
+        chunk_len: u32,
+        payload: usize,
+    },
+    Csyn {
+        number: u32,
+        id: u32,
+        chunk_len: u32,
+        packet_size: u16,
+        cancel: bool,
+        bare: bool,
+    },
+    /// Number and id count back from the hop's newest ones.
+    Cack {
+        back: u32,
+        id_back: u32,
+        kind: u8,
+        start: u16,
+        bitmap: Vec<u8>,
+        cut: bool,
+        window: u32,
+        received: u64,
+        clock: u64,
+        spurious: u32,
+        bare: bool,
+    },
+    Hello {
+        token: u32,
+        wanted: bool,
+        echo_right: bool,
+        receiver_right: bool,
+        extreme: u32,
+    },
+    Raw(Vec<u8>),
+    Send {
+        len: usize,
+    },
+    Wait {
+        millis: u64,
+    },
+    Release,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let id = || prop_oneof![4 => 0u32..40, 1 => any::<u32>()];
+    let len = || prop_oneof![3 => 1u32..5_000, 1 => Just(4 << 20), 1 => any::<u32>()];
+    let number = || prop_oneof![4 => 0u32..10, 1 => any::<u32>()];
+    prop_oneof![
+        6 => (id(), prop_oneof![0u16..5, any::<u16>()], any::<bool>(), any::<bool>(), len(), prop_oneof![1usize..1_400, Just(1_000)])
+            .prop_map(|(id, seq, last, resent, chunk_len, payload)| Act::Data { id, seq, last, resent, chunk_len, payload }),
+        6 => (any::<u32>(), id(), len(), prop_oneof![Just(1_000u16), any::<u16>()], any::<bool>(), any::<bool>())
+            .prop_map(|(number, id, chunk_len, packet_size, cancel, bare)| Act::Csyn { number: number | 1, id, chunk_len: chunk_len.max(1), packet_size: packet_size.max(1), cancel, bare }),
+        8 => ((number(), number(), 0u8..4, prop_oneof![0u16..3, any::<u16>()], prop::collection::vec(any::<u8>(), 0..40), any::<bool>()),
+              (any::<u32>(), any::<u64>(), any::<u64>(), any::<u32>(), any::<bool>()))
+            .prop_map(|((back, id_back, kind, start, bitmap, cut), (window, received, clock, spurious, bare))| Act::Cack { back, id_back, kind, start, bitmap, cut, window, received, clock, spurious, bare }),
+        1 => (any::<u32>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<u32>())
+            .prop_map(|(token, wanted, echo_right, receiver_right, extreme)| Act::Hello { token: token | 1, wanted, echo_right, receiver_right, extreme }),
+        1 => prop::collection::vec(any::<u8>(), 0..200).prop_map(Act::Raw),
+        4 => prop_oneof![1usize..3_000, 40_000usize..200_000].prop_map(|len| Act::Send { len }),
+        3 => (0u64..500).prop_map(|millis| Act::Wait { millis }),
+        1 => Just(Act::Release),
+    ]
+}
+
+struct Attacked {
+    now: Time,
+    hop: Hop,
+    budget: PacketBudget,
+    held: u32,
+    token: u32,
+    nonce: u32,
+    liar: u32,
+    newest_number: u32,
+    newest_id: u32,
+    // Packets of each chunk that left the hop, and the tags whose chunk has left whole.
+    gone: BTreeMap<u32, BTreeSet<u16>>,
+    tags: BTreeMap<u32, u64>,
+    whole: BTreeSet<u64>,
+    next_tag: u64,
+}
+
+impl Attacked {
+    fn new() -> Attacked {
+        let config = HopConfig {
+            max_chunks_in_flight: CHUNKS,
+            finished_memory: 64,
+            ..HopConfig::new(Guid([1; 32]), 1_400)
+        };
+        let mut attacked = Attacked {
+            now: Time::ZERO,
+            hop: Hop::new(config, SeededRng::new(1), Time::ZERO),
+            budget: PacketBudget::new(ROOM),
+            held: 0,
+            token: 0,
+            nonce: 0,
+            liar: LIAR,
+            newest_number: 0,
+            newest_id: 0,
+            gone: BTreeMap::new(),
+            tags: BTreeMap::new(),
+            whole: BTreeSet::new(),
+            next_tag: 0,
+        };
+        attacked.drain();
+        attacked.greet(LIAR, true, true, true, 1_400);
+        attacked.drain();
+        assert!(attacked.hop.is_up());
+        attacked
+    }
+
+    fn greet(&mut self, token: u32, wanted: bool, echo_right: bool, receiver_right: bool, extreme: u32) {
+        let hello = Hello {
+            wanted,
+            receiver: if receiver_right { self.token } else { extreme },
+            token,
+            nonce: 9,
+            echo: if echo_right { self.nonce } else { extreme },
+            incarnation: u64::from(extreme),
+            guid: Guid([2; 32]),
+            mtu: extreme,
+            chunk_limit: extreme.max(10_000),
+            window: extreme,
+            first_hop_id: 0,
+            max_chunks: (extreme as u16).max(1),
+            memory: (extreme as u16).max(1),
+        };
+        let mut frame = Vec::new();
+        encode_hello(&hello, &mut frame);
+        self.hop.handle_frame(self.now, &frame, &mut self.budget);
+        if echo_right {
+            self.liar = token;
+        }
+    }
+
+    fn apply(&mut self, act: &Act) {
+        let tag = session_tag(self.token, self.liar);
+        let mut frame = Vec::new();
+        match act {
+            Act::Data { id, seq, last, resent, chunk_len, payload } => {
+                let bytes = vec![0; *payload];
+                let data = Data {
+                    hop_id: *id,
+                    seq: *seq,
+                    last: *last,
+                    resent: *resent,
+                    chunk_len: *chunk_len,
+                    payload: &[],
+                };
+                encode_data(tag, &data, [&bytes, &[]], &mut frame);
+            }
+            Act::Csyn { number, id, chunk_len, packet_size, cancel, bare } => {
+                let shape = Shape { chunk_len: *chunk_len, packet_size: *packet_size };
+                let about = (!bare).then_some(About { hop_id: *id, shape, cancel: *cancel });
+                encode_csyn(tag, &Csyn { number: *number, about }, &mut frame);
+            }
+            Act::Cack {
+                back,
+                id_back,
+                kind,
+                start,
+                bitmap,
+                cut,
+                window,
+                received,
+                clock,
+                spurious,
+                bare,
+            } => {
+                let progress = match kind {
+                    0 => Progress::Held { start: *start, bitmap, cut: *cut },
+                    1 => Progress::Complete,
+                    2 => Progress::Cancelled,
+                    _ => Progress::Refused,
+                };
+                let cack = Cack {
+                    number: self.newest_number.wrapping_sub(*back),
+                    chunk: (!bare).then_some((self.newest_id.wrapping_sub(*id_back), progress)),
+                    window: *window,
+                    received: *received,
+                    clock: *clock,
+                    spurious: *spurious,
+                };
+                encode_cack(tag, &cack, &mut frame);
+            }
+            Act::Hello { token, wanted, echo_right, receiver_right, extreme } => {
+                self.greet(*token, *wanted, *echo_right, *receiver_right, *extreme);
+            }
+            Act::Raw(bytes) => frame.clone_from(bytes),
+            Act::Send { len } => {
+                let mut bytes = vec![0; (*len).max(8)];
+                bytes[..8].copy_from_slice(&self.next_tag.to_be_bytes());
+                self.hop.send(self.now, self.next_tag, Bytes::from(bytes), Bytes::new());
+                self.next_tag += 1;
+            }
+            Act::Wait { millis } => {
+                let end = self.now + Duration::from_millis(*millis);
+                for _ in 0..10_000 {
+                    let Some(due) = self.hop.poll_timeout().filter(|due| due.at <= end) else { break };
+                    self.now = self.now.max(due.at);
+                    self.hop.handle_timeout(self.now, &mut self.budget);
+                    self.drain();
+                }
+                self.now = self.now.max(end);
+            }
+            Act::Release => {
+                self.budget.release(core::mem::take(&mut self.held));
+                self.hop.budget_released(self.now, &mut self.budget);
+            }
+        }
+        if !frame.is_empty() {
+            self.hop.handle_frame(self.now, &frame, &mut self.budget);
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut buffer = Vec::new();
+        for round in 0.. {
+            assert!(round < 20_000, "sending never ends");
+            buffer.clear();
+            let Some((size, segment)) = self.hop.poll_transmit(self.now, 64, &mut buffer) else { break };
+            for frame in buffer[..size].chunks(segment.unwrap_or(size)) {
+                match decode(frame).unwrap() {
+                    Frame::Hello(hello) => (self.token, self.nonce) = (hello.token, hello.nonce),
+                    Frame::Csyn { csyn, .. } => {
+                        self.newest_number = csyn.number;
+                        self.newest_id = csyn.about.map_or(self.newest_id, |about| about.hop_id);
+                    }
+                    Frame::Data { data, .. } => self.note(&data),
+                    Frame::Cack { .. } => {}
+                }
+            }
+        }
+        while let Some(event) = self.hop.poll_event() {
+            match event {
+                HopEvent::Received { packets, .. } => self.held += packets,
+                HopEvent::Delivered { tag } => {
+                    assert!(self.whole.contains(&tag), "acknowledged before it was sent")
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn note(&mut self, data: &Data<'_>) {
+        let gone = self.gone.entry(data.hop_id).or_default();
+        gone.insert(data.seq);
+        if data.seq == 0 {
+            self.tags.insert(data.hop_id, u64::from_be_bytes(data.payload[..8].try_into().unwrap()));
+        }
+        let whole = if data.last { Some(usize::from(data.seq) + 1) } else { None };
+        let packets = whole.unwrap_or_else(|| (data.chunk_len as usize).div_ceil(data.payload.len()));
+        if gone.len() == packets {
+            self.whole.insert(self.tags[&data.hop_id]);
+        }
+    }
+
+    fn check(&self) {
+        let stats = self.hop.stats();
+        // One chunk larger than the whole buffer may be in it, alone: 4 MiB in packets of 64 bytes.
+        assert!(self.budget.used() <= ROOM.max((4 << 20) / 64), "{}", self.budget.used());
+        assert!(stats.chunks_arriving <= usize::from(CHUNKS));
+        assert!(stats.chunks_in_flight <= usize::from(CHUNKS));
+        assert!((0.0..=1.0).contains(&stats.loss));
+        self.hop.ready_for();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_liar_can_neither_crash_a_hop_nor_fill_it_nor_acknowledge_what_was_not_sent(acts in prop::collection::vec(act(), 1..80)) {
+        let mut attacked = Attacked::new();
+        for act in &acts {
+            attacked.apply(act);
+            attacked.drain();
+            attacked.check();
+        }
+        let Attacked { hop, mut budget, held, now, .. } = attacked;
+        hop.close(now, &mut budget);
+        budget.release(held);
+        prop_assert_eq!(budget.used(), 0, "room is neither lost nor released twice");
+    }
+
+    #[test]
+    fn any_bytes_are_a_frame_or_a_reason(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0u8..6, seal in any::<bool>()) {
+        let mut bytes = bytes;
+        if let Some(first) = bytes.first_mut() {
+            *first = 0x10 | kind;
+        }
+        if seal && bytes.len() > 4 {
+            let end = bytes.len() - 4;
+            let crc = crc_fast::crc32_iscsi(&bytes[..end]).to_be_bytes();
+            bytes[end..].copy_from_slice(&crc);
+        }
+        let mut budget = PacketBudget::new(10);
+        let mut hop = Hop::new(HopConfig::new(Guid([1; 32]), 1_400), SeededRng::new(1), Time::ZERO);
+        let decoded = decode(&bytes).is_ok();
+        hop.handle_frame(Time::ZERO, &bytes, &mut budget);
+        let stats = hop.stats();
+        prop_assert_eq!(u64::from(!decoded), stats.drops.malformed + stats.drops.corrupt);
+    }
+
+    #[test]
+    fn frames_survive_the_wire(
+        words in any::<[u32; 8]>(), halves in any::<[u16; 3]>(), flags in any::<[bool; 3]>(), longs in any::<[u64; 2]>(),
+        bytes in prop::collection::vec(any::<u8>(), 1..100),
+    ) {
+        let mut buffer = Vec::new();
+        let session = words[0];
+        let hello = Hello {
+            wanted: flags[0], receiver: words[0], token: words[1] | 1, nonce: words[2] | 1, echo: words[3], incarnation: longs[0],
+            guid: Guid([halves[0] as u8; 32]), mtu: words[4], chunk_limit: words[5], window: words[6], first_hop_id: words[7],
+            max_chunks: halves[1] | 1, memory: halves[2] | 1,
+        };
+        encode_hello(&hello, &mut buffer);
+        prop_assert_eq!(decode(&buffer), Ok(Frame::Hello(hello)));
+
+        buffer.clear();
+        let data = Data { hop_id: words[1], seq: halves[0], last: flags[0], resent: flags[1], chunk_len: words[2], payload: &bytes };
+        let middle = bytes.len() / 2;
+        encode_data(session, &data, [&bytes[..middle], &bytes[middle..]], &mut buffer);
+        prop_assert_eq!(decode(&buffer), Ok(Frame::Data { session, data }));
+
+        buffer.clear();
+        let shape = Shape { chunk_len: words[2].max(1), packet_size: halves[0].max(1) };
+        let about = flags[0].then_some(About { hop_id: words[1], shape, cancel: flags[1] });
+        let csyn = Csyn { number: words[3].max(1), about };
+        encode_csyn(session, &csyn, &mut buffer);
+        prop_assert_eq!(decode(&buffer), Ok(Frame::Csyn { session, csyn }));
+
+        for progress in [Progress::Held { start: halves[1], bitmap: &bytes, cut: flags[1] }, Progress::Complete, Progress::Cancelled, Progress::Refused] {
+            buffer.clear();
+            let chunk = flags[2].then_some((words[1], progress));
+            let cack = Cack { number: words[3], chunk, window: words[4], received: longs[0], clock: longs[1], spurious: words[5] };
+            encode_cack(session, &cack, &mut buffer);
+            prop_assert_eq!(decode(&buffer), Ok(Frame::Cack { session, cack }));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Hop against a reference model: what was sent, what was received, what was acknowledged.
+
+mod pair;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use pair::{Pair, Path, chunk, config};
+use proptest::prelude::*;
+use whimbrel_core::{SeededRng, Time};
+use whimbrel_link::{HopConfig, Pacing};
+
+#[derive(Clone, Debug)]
+enum Act {
+    Send {
+        end: usize,
+        len: usize,
+    },
+    Restart {
+        end: usize,
+    },
+    /// Received chunks keep their room.
+    Hold {
+        end: usize,
+    },
+    Release {
+        end: usize,
+    },
+    Withdraw {
+        end: usize,
+    },
+    Outage {
+        millis: u64,
+    },
+    Mtu {
+        end: usize,
+        mtu: usize,
+    },
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let end = 0usize..2;
+    prop_oneof![
+        12 => (end.clone(), prop_oneof![1usize..2_000, 1usize..60_000, 50_000usize..300_000]).prop_map(|(end, len)| Act::Send { end, len }),
+        1 => end.clone().prop_map(|end| Act::Restart { end }),
+        1 => end.clone().prop_map(|end| Act::Hold { end }),
+        2 => end.clone().prop_map(|end| Act::Release { end }),
+        1 => end.clone().prop_map(|end| Act::Withdraw { end }),
+        1 => (1u64..3_000).prop_map(|millis| Act::Outage { millis }),
+        1 => (end, 256usize..1_500).prop_map(|(end, mtu)| Act::Mtu { end, mtu }),
+    ]
+}
+
+fn path() -> impl Strategy<Value = Path> {
+    let share = || prop_oneof![Just(0.0), 0.0..0.1, 0.0..0.5];
+    (
+        share(),
+        0.0..0.3f64,
+        0.0..0.1f64,
+        share(),
+        0u64..40,
+        0u64..60,
+        prop_oneof![Just(0u64), 2_000_000u64..50_000_000],
+    )
+        .prop_map(|(loss, duplicate, corrupt, reorder, delay, reorder_by, rate)| {
+            let mut path = Path::new(rate, Duration::from_millis(delay));
+            (path.loss, path.duplicate, path.corrupt, path.reorder) = (loss, duplicate, corrupt, reorder);
+            path.reorder_by = Duration::from_millis(reorder_by);
+            path
+        })
+}
+
+/// What must be true of the pair, from the outside.
+#[derive(Default)]
+struct Model {
+    // Tag: length, sending end, and that end's run.
+    sent: BTreeMap<u64, (usize, usize, u64)>,
+    withdrawn: BTreeSet<u64>,
+}
+
+impl Model {
+    fn check(&self, pair: &Pair) {
+        for (end, this) in pair.ends.iter().enumerate() {
+            let other = &pair.ends[1 - end];
+            let mut once = BTreeSet::new();
+            for arrival in &this.received {
+                let tag = u64::from_be_bytes(arrival.chunk[..8].try_into().unwrap());
+                let (len, from, _) = self.sent[&tag];
+                assert_eq!(
+                    (from, &arrival.chunk),
+                    (1 - end, &chunk(tag, len)),
+                    "intact, and from the other end"
+                );
+                assert!(
+                    once.insert((arrival.incarnation, tag)),
+                    "chunk {tag} came twice in run {}",
+                    arrival.incarnation
+                );
+            }
+            let there: BTreeSet<u64> = other
+                .received
+                .iter()
+                .map(|arrival| u64::from_be_bytes(arrival.chunk[..8].try_into().unwrap()))
+                .collect();
+            let mut acknowledged = BTreeSet::new();
+            for tag in &this.delivered {
+                assert!(there.contains(tag), "chunk {tag} is acknowledged and was never received");
+                assert!(acknowledged.insert(tag), "chunk {tag} is acknowledged twice");
+            }
+            assert!(this.budget.used() <= this.budget.capacity().max(1_300), "{}", this.budget.used());
+        }
+    }
+
+    fn all_delivered(&self, pair: &Pair) -> bool {
+        self.sent.iter().all(|(tag, (_, end, run))| {
+            self.withdrawn.contains(tag)
+                || pair.ends[*end].config.incarnation != *run
+                || pair.ends[*end].delivered.contains(tag)
+        })
+    }
+}
+
+fn run(seed: u64, paths: [Path; 2], pacing: [Pacing; 2], room: usize, acts: &[(u64, Act)]) {
+    let [a, b] = paths;
+    let config = |end: usize| HopConfig {
+        pacing: pacing[end],
+        max_chunks_in_flight: 8,
+        finished_memory: 64,
+        ..config(end)
+    };
+    let mut pair = Pair::with(seed, a, b, config(0), config(1), room);
+    let mut model = Model::default();
+    let mut rng = SeededRng::stream(seed, "acts");
+    for (number, (millis, act)) in acts.iter().enumerate() {
+        pair.drive(pair.now + Duration::from_millis(*millis));
+        model.check(&pair);
+        let now = pair.now;
+        match *act {
+            Act::Send { end, len } => {
+                let (tag, len) = (number as u64, len.max(8));
+                model.sent.insert(tag, (len, end, pair.ends[end].config.incarnation));
+                pair.send(end, tag, chunk(tag, len));
+            }
+            Act::Restart { end } => pair.restart(end, rng.next_word()),
+            Act::Hold { end } => pair.ends[end].hold = true,
+            Act::Release { end } => {
+                pair.ends[end].hold = false;
+                pair.ends[end].release(now);
+            }
+            Act::Withdraw { end } => {
+                let all = pair.ends[end].hop.withdraw_all(now);
+                for (tag, head, body) in all {
+                    assert_eq!([&head[..], &body[..]].concat(), chunk(tag, model.sent[&tag].0));
+                    model.withdrawn.insert(tag);
+                }
+            }
+            Act::Outage { millis } => {
+                let span = (now, now + Duration::from_millis(millis));
+                pair.ends.iter_mut().for_each(|end| end.path.outages.push(span));
+            }
+            Act::Mtu { end, mtu } => {
+                pair.ends[end].config.mtu = mtu;
+                pair.ends[end].hop.set_mtu(now, mtu);
+            }
+        }
+    }
+    let now = pair.now;
+    for end in &mut pair.ends {
+        end.hold = false;
+        end.release(now);
+    }
+    let done = pair.drive_until(now + Duration::from_secs(600), |pair| model.all_delivered(pair));
+    model.check(&pair);
+    assert!(done, "not everything was delivered: {:?}", pair.ends.each_ref().map(|end| end.hop.stats()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    /// Under any loss up to a half, reordering, duplication, corruption, shut windows, outages, changes of MTU
+    /// and restarts of either side.
+    #[test]
+    fn what_is_acknowledged_was_received_intact_and_once_and_everything_is_delivered(
+        seed: u64,
+        a in path(),
+        b in path(),
+        unpaced in any::<[bool; 2]>(),
+        room in prop_oneof![Just(64usize), Just(300), Just(4_096)],
+        acts in prop::collection::vec((0u64..400, act()), 1..40),
+    ) {
+        let pacing = unpaced.map(|unpaced| if unpaced { Pacing::Unpaced } else { Pacing::Estimate });
+        run(seed, [a, b], pacing, room, &acts);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let drive = || {
+        let mut lossy = Path::new(25_000_000, Duration::from_millis(5));
+        lossy.loss = 0.05;
+        let mut pair = Pair::new(7, lossy);
+        (0..20).for_each(|tag| pair.send(0, tag, chunk(tag, 100_000)));
+        pair.drive(Time::from_secs(3));
+        (pair.ends[0].frames, pair.ends[1].frames, pair.ends[0].hop.stats())
+    };
+    assert_eq!(drive(), drive());
+}
