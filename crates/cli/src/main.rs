@@ -1,2 +1,27 @@
-//! To be written.
-fn main() {}
+//! The `whimbrel` command. Thin: arguments in, exit code out; everything else lives in the libraries.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "a program around the machines owns clocks and threads")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is what a command is for")]
+
+mod arguments;
+mod command;
+mod exit;
+mod logging;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::Arguments;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    logging::start(&arguments.logging);
+    match command::run(arguments.command) {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            failure.tell();
+            failure.exit.into()
+        }
+    }
+}

@@ -8,7 +8,10 @@
 //! | [`run`] | a node behind real sockets, from a configuration |
 //! | [`keys`], [`place`] | key files, and where things lie by default |
 //! | [`name_store`] | a name server's records on disk or in memory |
+//! | [`name_client`] | asking name servers, for programs that are neither host nor router |
 //! | [`local_client`] | a program's end of a host's socket |
+//! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
+//! | [`fetch`] | the receiving side: verified chunks to disk, and the record to go on from |
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
@@ -16,12 +19,16 @@
 )]
 
 pub mod config;
+pub mod fetch;
 pub mod keys;
 pub mod local_client;
 pub mod machine;
+pub mod name_client;
 pub mod name_store;
 pub mod place;
 pub mod run;
+pub mod serve;
+pub mod shelf;
 
 pub use machine::{Node, NodeEvent};
 pub use name_store::NameStore;

@@ -1,0 +1,69 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::command::{configure, doctor, get, identity, names, node, ping, serve};
+use crate::exit;
+use crate::logging::Logging;
+
+/// Named-data transport for networks that lose packets, disconnect and move
+#[derive(Parser, Debug)]
+#[command(
+    name = "whimbrel",
+    version,
+    after_help = "A first try, in four terminals:\n  \
+        whimbrel gnrs serve --listen 127.0.0.1:4720 --store memory\n  \
+        whimbrel router run --listen 127.0.0.1:4711 --name-server 127.0.0.1:4720\n  \
+        whimbrel serve --router 127.0.0.1:4711 FILE\n  \
+        whimbrel get --router 127.0.0.1:4711 NAME"
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) logging: Logging,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Run a router, or ask one how it is
+    #[command(subcommand)]
+    Router(node::RouterCommand),
+    /// Run the host that local programs attach to, or ask it how it is
+    #[command(subcommand)]
+    Host(node::HostCommand),
+    /// Run a name server, or ask one
+    #[command(subcommand)]
+    Gnrs(names::GnrsCommand),
+    /// Make or show keys: the identities of hosts and routers
+    #[command(subcommand)]
+    Id(identity::IdCommand),
+    /// Publish files and folders, and serve them until Ctrl-C
+    Serve(serve::Serve),
+    /// Fetch a file or a folder by its name
+    #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
+    Get(get::Get),
+    /// Ask a host or a router for an echo
+    Ping(ping::Ping),
+    /// Print a sample configuration, or check one
+    #[command(subcommand)]
+    Config(configure::ConfigCommand),
+    /// Say what this machine can and cannot do, and what mends it
+    Doctor(doctor::Doctor),
+}
+
+/// How a program reaches a host.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct HostAccess {
+    /// The socket of the host daemon (`whimbrel host run`)
+    #[arg(long, env = "WHIMBREL_SOCKET", value_name = "PATH", conflicts_with = "router")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Do without a daemon: be a host in this process, attached to the router at this address
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) router: Vec<whimbrel_node::config::Remote>,
+    /// With --router: the key to be known by; without it, a new one for this run
+    #[arg(long, value_name = "FILE", requires = "router")]
+    pub(crate) key: Option<PathBuf>,
+}

@@ -1,0 +1,192 @@
+//! `get`.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+use whimbrel_content::ChunkSize;
+use whimbrel_core::Guid;
+use whimbrel_node::config::{ByteSize, Span};
+use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Output, Progress, State, fetch};
+
+use super::access::{no_host, reach};
+use super::{Outcome, json_line, out, stop_flag};
+use crate::arguments::HostAccess;
+use crate::exit::{Exit, Failure};
+
+/// How often progress is told to a program, at most.
+const JSON_INTERVAL: Duration = Duration::from_millis(500);
+
+#[derive(Args, Debug)]
+pub(crate) struct Get {
+    /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them
+    name: Guid,
+    /// Where it goes: a file, a folder, or - for standard output; by default the name that its source suggests
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    access: HostAccess,
+    /// Give up when nothing has come for so long, as "30 s"; by default it waits for ever
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Span>,
+    /// How long chunks may be missing before they are asked for again; by default what the host says
+    #[arg(long, value_name = "DURATION")]
+    nack_timeout: Option<Span>,
+    /// Unit of transfer: a power of two from 64 KiB to 4 MiB
+    #[arg(long, value_name = "SIZE", default_value = "1 MiB")]
+    chunk_size: ByteSize,
+    /// Refuse a file that is longer
+    #[arg(long, value_name = "SIZE")]
+    max_size: Option<ByteSize>,
+    /// Tell progress and outcome as lines of JSON on standard output (on standard error with -o -)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: Get) -> Outcome {
+    let to_stdout = arguments.output.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    let output = match &arguments.output {
+        None => Output::Within(PathBuf::from(".")),
+        Some(_) if to_stdout => Output::Stream(Box::new(std::io::stdout())),
+        Some(path) => Output::Path(path.clone()),
+    };
+    let chunk_size = ChunkSize::from_bytes(arguments.chunk_size.0)
+        .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
+    let options = FetchOptions {
+        content: arguments.name,
+        output,
+        chunk_size,
+        timeout: arguments.timeout.map(|timeout| timeout.0),
+        nack_timeout: arguments.nack_timeout.map(|timeout| timeout.0),
+        limit: arguments.max_size.map_or(u64::MAX, |size| size.0),
+    };
+    let stop = stop_flag()?;
+    let mut access = reach(&arguments.access)?;
+    let mut report = Report::new(arguments.json, to_stdout);
+    let started = Instant::now();
+    let fetched = fetch(&mut access.attachment, options, &stop, &mut |progress| report.tell(progress));
+    report.end();
+    match fetched {
+        Ok(fetched) => {
+            report.done(&fetched, started.elapsed());
+            Ok(Exit::Done)
+        }
+        Err(error) => Err(report.failed(error, to_stdout)),
+    }
+}
+
+/// What the user, or a program, sees of a fetch.
+struct Report {
+    json: bool,
+    to_stdout: bool,
+    bar: ProgressBar,
+    /// What was told to a program, and when.
+    told: Option<(Instant, Progress)>,
+}
+
+impl Report {
+    fn new(json: bool, to_stdout: bool) -> Report {
+        // A bar's own rate counts from its first position on, so that resumed bytes are no speed.
+        let bar = if !json && std::io::stderr().is_terminal() {
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
+        } else {
+            ProgressBar::hidden()
+        };
+        bar.set_style(style(false));
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Report { json, to_stdout, bar, told: None }
+    }
+
+    fn tell(&mut self, progress: &Progress) {
+        if self.json {
+            let due = self.told.as_ref().is_none_or(|(at, last)| {
+                at.elapsed() >= JSON_INTERVAL || last.state != progress.state
+            });
+            if due {
+                self.line(&json!({ "event": "progress", "progress": progress }));
+                self.told = Some((Instant::now(), progress.clone()));
+            }
+            return;
+        }
+        if self.bar.length() != progress.length {
+            self.bar.set_style(style(progress.length.is_some()));
+            if let Some(length) = progress.length {
+                self.bar.set_length(length);
+            }
+        }
+        if self.told.is_none() && progress.resumed > 0 {
+            self.bar.set_position(progress.resumed);
+            self.bar.reset_eta();
+        }
+        self.told = Some((Instant::now(), progress.clone()));
+        self.bar.set_position(progress.bytes);
+        let files = progress.files.map_or(String::new(), |(done, all)| format!("file {done} of {all}, "));
+        let state = match progress.state {
+            State::Requested => "waiting: asked for it",
+            State::Flowing => "",
+            State::Stalled => "waiting: nothing comes",
+            State::Disconnected => "waiting: no router",
+            State::NoHost => "waiting: no host daemon",
+        };
+        self.bar.set_message(format!("{files}{state}"));
+        let prefix = progress.file_name.as_deref().map_or("get".into(), |name| name.escape_debug().to_string());
+        self.bar.set_prefix(prefix);
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn line(&self, value: &serde_json::Value) {
+        if self.to_stdout { eprintln!("{value}") } else { json_line(value) }
+    }
+
+    fn done(&self, fetched: &Fetched, elapsed: Duration) {
+        let seconds = elapsed.as_secs_f64();
+        if self.json {
+            return self.line(&json!({ "event": "done", "fetched": fetched, "seconds": seconds }));
+        }
+        let Some(path) = &fetched.path else { return };
+        let rate = fetched.received as f64 * 8.0 / 1e6 / seconds.max(1e-9);
+        let files = if fetched.files == 1 { String::new() } else { format!("{} files, ", fetched.files) };
+        let resumed = match fetched.resumed {
+            0 => String::new(),
+            resumed => format!(", {resumed} of them from before"),
+        };
+        out(&format!(
+            "{}: {files}{} bytes{resumed}, {seconds:.2} s, {rate:.1} Mbit/s, verified\n",
+            path.display(),
+            fetched.length
+        ));
+    }
+
+    fn failed(&self, error: FetchError, to_stdout: bool) -> Failure {
+        let kept = self.told.as_ref().map_or(0, |(_, progress)| progress.bytes);
+        let hint = match &error {
+            FetchError::Failed { .. } | FetchError::FolderToStream | FetchError::InUse(_) => "",
+            _ if kept > 0 && !to_stdout => "; what has come is kept, the same command goes on from there",
+            _ => "",
+        };
+        let message = format!("{error}{hint}");
+        let failure = match error {
+            FetchError::Host(error) => no_host(error),
+            error => error.into(),
+        };
+        if self.json {
+            self.line(&json!({ "event": "failed", "error": message, "exit": failure.exit as u8 }));
+        }
+        if failure.exit == Exit::NoDaemon { failure } else { Failure::new(failure.exit, message) }
+    }
+}
+
+fn style(length_known: bool) -> ProgressStyle {
+    let template = if length_known {
+        "{prefix} {percent:>3} % [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left {wide_msg}"
+    } else {
+        "{prefix} {spinner} {bytes}, {elapsed} {wide_msg}"
+    };
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

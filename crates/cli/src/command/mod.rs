@@ -1,0 +1,61 @@
+//! One module for each command.
+
+pub(crate) mod access;
+pub(crate) mod configure;
+pub(crate) mod doctor;
+pub(crate) mod get;
+pub(crate) mod identity;
+pub(crate) mod names;
+pub(crate) mod node;
+pub(crate) mod ping;
+pub(crate) mod serve;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::arguments::Command;
+use crate::exit::{Exit, Failure};
+
+/// What a command ends with.
+pub(crate) type Outcome = Result<Exit, Failure>;
+
+pub(crate) fn run(command: Command) -> Outcome {
+    match command {
+        Command::Router(command) => node::router(command),
+        Command::Host(command) => node::host(command),
+        Command::Gnrs(command) => names::run(command),
+        Command::Id(command) => identity::run(&command),
+        Command::Serve(command) => serve::run(command),
+        Command::Get(command) => get::run(command),
+        Command::Ping(command) => ping::run(command),
+        Command::Config(command) => configure::run(&command),
+        Command::Doctor(command) => doctor::run(&command),
+    }
+}
+
+/// A flag that the first Ctrl-C or SIGTERM sets; the second one ends the process.
+pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, Arc::clone(&flag))?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(flag)
+}
+
+/// One line of JSON on standard output.
+pub(crate) fn json_line(value: &impl serde::Serialize) {
+    if let Ok(text) = serde_json::to_string(value) {
+        out(&format!("{text}\n"));
+    }
+}
+
+/// Text on standard output, at once. If nobody reads it any more, the process ends as `head` wants it.
+pub(crate) fn out(text: &str) {
+    use std::io::Write;
+    let mut stdout = std::io::stdout().lock();
+    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+        std::process::exit(Exit::Write as i32);
+    }
+}

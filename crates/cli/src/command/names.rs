@@ -1,0 +1,164 @@
+//! `gnrs serve|lookup|watch`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use whimbrel_core::Guid;
+use whimbrel_gnrs::{Answer, Record, ResolverEvent};
+use whimbrel_node::config::{Config, GNRS_PORT, Remote, Span};
+use whimbrel_node::name_client::{NameClient, Resolution};
+use whimbrel_node::run;
+
+use super::{Outcome, json_line, out, stop_flag};
+use crate::exit::{Exit, Failure};
+
+/// How often the flag that asks to stop is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum GnrsCommand {
+    /// Run a name server until Ctrl-C
+    #[command(after_help = "Example:\n  whimbrel gnrs serve --listen 0.0.0.0:4720 --store names.redb")]
+    Serve(NameServer),
+    /// Show where a name is
+    #[command(after_help = "Example:\n  whimbrel gnrs lookup --server 192.0.2.1:4720 6b1e...c2\n\n\
+                            Exit code 3: there is no such name.")]
+    Lookup(Lookup),
+    /// Show where a name is, again at each change, until Ctrl-C
+    #[command(after_help = "Example:\n  whimbrel gnrs watch --server 192.0.2.1:4720 6b1e...c2")]
+    Watch(Lookup),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NameServer {
+    /// Configuration file (`whimbrel config sample gnrs` prints one); flags override it
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where routers ask
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// The file that keeps the records, or "memory"
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+    /// Say in JSON what was opened
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Lookup {
+    /// The name of a host, a router or a content
+    name: Guid,
+    /// The name server; give several in the order of preference
+    #[arg(long, env = "WHIMBREL_NAME_SERVER", value_name = "HOST:PORT", value_delimiter = ',')]
+    server: Vec<Remote>,
+    /// How long to wait for an answer
+    #[arg(long, value_name = "DURATION", default_value = "10 s")]
+    timeout: Span,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(command: GnrsCommand) -> Outcome {
+    match command {
+        GnrsCommand::Serve(arguments) => serve(arguments),
+        GnrsCommand::Lookup(arguments) => lookup(&arguments),
+        GnrsCommand::Watch(arguments) => watch(&arguments),
+    }
+}
+
+fn serve(arguments: NameServer) -> Outcome {
+    let mut config = match &arguments.config {
+        Some(path) => Config::load(path)?,
+        None => Config::default(),
+    };
+    config.gnrs.listen = arguments.listen.unwrap_or(config.gnrs.listen);
+    config.gnrs.store = arguments.store.or(config.gnrs.store);
+    super::node::start("name server", run::name_server(&config)?, arguments.json)
+}
+
+fn client(arguments: &Lookup) -> Result<NameClient, Failure> {
+    let mut servers = arguments.server.clone();
+    if servers.is_empty() {
+        let local = format!("127.0.0.1:{GNRS_PORT}");
+        servers.extend(local.parse::<Remote>().ok());
+    }
+    Ok(NameClient::new(&servers)?)
+}
+
+fn lookup(arguments: &Lookup) -> Outcome {
+    let stop = stop_flag()?;
+    let mut client = client(arguments)?;
+    let until = Instant::now() + arguments.timeout.0;
+    let mut resolution = client.look_up(arguments.name)?;
+    while resolution == Resolution::Pending && Instant::now() < until {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Exit::Interrupted);
+        }
+        resolution = client.wait(LOOK)?;
+    }
+    match resolution {
+        Resolution::Found(answer) => {
+            show(arguments, &answer);
+            Ok(Exit::Done)
+        }
+        Resolution::NotFound => {
+            Err(Failure::new(Exit::NoSuchName, format!("{}: there is no such name", arguments.name)))
+        }
+        Resolution::Unreachable | Resolution::Pending => {
+            Err(Failure::new(Exit::TimedOut, "no name server answers; is --server right?"))
+        }
+    }
+}
+
+fn watch(arguments: &Lookup) -> Outcome {
+    let stop = stop_flag()?;
+    let mut client = client(arguments)?;
+    client.watch(arguments.name)?;
+    while !stop.load(Ordering::Relaxed) {
+        for event in client.events(LOOK)? {
+            if let ResolverEvent::Changed { answer, .. } = event {
+                show(arguments, &answer);
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn show(arguments: &Lookup, answer: &Answer) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    if arguments.json {
+        let binding = answer.binding.as_ref().map(|record| in_json(record, now));
+        let providers: Vec<Value> = answer.providers.iter().map(|record| in_json(record, now)).collect();
+        return json_line(&json!({ "name": arguments.name, "binding": binding, "providers": providers }));
+    }
+    let mut text = format!("{}\n", arguments.name);
+    if let Some(record) = &answer.binding {
+        let addresses: Vec<String> = record.addresses().map(|at| at.na.to_string()).collect();
+        let left = record.expires_ms().saturating_sub(now) / 1000;
+        let at = if addresses.is_empty() { "nowhere (disconnected)".to_owned() } else { addresses.join(", ") };
+        text += &format!("  at {at}, for {left} s\n");
+    }
+    for record in &answer.providers {
+        let left = record.expires_ms().saturating_sub(now) / 1000;
+        text += &format!("  provided by {}, for {left} s\n", record.signer());
+    }
+    if answer.binding.is_none() && answer.providers.is_empty() {
+        text += "  unknown\n";
+    }
+    out(&text);
+}
+
+fn in_json(record: &Record, now: u64) -> Value {
+    json!({
+        "signer": record.signer(),
+        "version": record.version(),
+        "expires_in_ms": record.expires_ms().saturating_sub(now),
+        "addresses": record.addresses().collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,118 @@
+//! `ping`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+use whimbrel_core::Guid;
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_node::config::Span;
+use whimbrel_node::local_client::LocalClient;
+
+use super::access::{no_host, reach};
+use super::{Outcome, json_line, out, stop_flag};
+use crate::arguments::HostAccess;
+use crate::exit::Exit;
+
+/// How often the flag that asks to stop is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  whimbrel ping -c 3 6b1e...c2\n\nExit code 1: nobody answered.")]
+pub(crate) struct Ping {
+    /// The name of a host or a router
+    name: Guid,
+    /// Stop after so many requests
+    #[arg(short, long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true)]
+    count: u32,
+    /// Time between two requests
+    #[arg(short, long, value_name = "DURATION", default_value = "1 s")]
+    interval: Span,
+    /// Extra bytes to carry, at most 32768
+    #[arg(short, long, value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u16).range(..=32768))]
+    size: u16,
+    /// How long to wait for the answer to the last request
+    #[arg(short = 'W', long, value_name = "DURATION", default_value = "5 s")]
+    wait: Span,
+    #[command(flatten)]
+    access: HostAccess,
+    /// Print lines of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: Ping) -> Outcome {
+    let stop = stop_flag()?;
+    let mut access = reach(&arguments.access)?;
+    let mut client = access.attachment.connect().map_err(no_host)?;
+    let mut session = Session { arguments, sent: Vec::new(), times: Vec::new() };
+    let started = Instant::now();
+    session.run(&mut client, &stop)?;
+    session.summarise(started.elapsed());
+    Ok(if session.times.is_empty() { Exit::Other } else { Exit::Done })
+}
+
+struct Session {
+    arguments: Ping,
+    /// When each request went out, by its number; `None` once it is answered.
+    sent: Vec<Option<Instant>>,
+    times: Vec<Duration>,
+}
+
+impl Session {
+    fn run(&mut self, client: &mut LocalClient, stop: &AtomicBool) -> Result<(), crate::exit::Failure> {
+        let mut next = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            let now = Instant::now();
+            let all_sent = self.sent.len() as u64 >= u64::from(self.arguments.count);
+            if all_sent && (self.times.len() == self.sent.len() || now >= next) {
+                return Ok(());
+            }
+            if !all_sent && now >= next {
+                let sequence = self.sent.len() as u32;
+                let (destination, padding) = (self.arguments.name, self.arguments.size);
+                client.send(&LocalRequest::Ping { request: 1, destination, sequence, padding })?;
+                self.sent.push(Some(Instant::now()));
+                let last = self.sent.len() as u64 >= u64::from(self.arguments.count);
+                next = now + if last { self.arguments.wait.0 } else { self.arguments.interval.0 };
+            }
+            let patience = next.saturating_duration_since(Instant::now()).min(LOOK);
+            if let Some(LocalEvent::Pong { sequence, from, .. }) = client.receive(patience)? {
+                self.note(sequence, from);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, sequence: u32, from: Guid) {
+        let Some(at) = self.sent.get_mut(sequence as usize).and_then(Option::take) else { return };
+        let time = at.elapsed();
+        self.times.push(time);
+        let milliseconds = time.as_secs_f64() * 1e3;
+        if self.arguments.json {
+            json_line(&json!({ "event": "pong", "from": from, "sequence": sequence, "ms": milliseconds }));
+        } else {
+            let size = self.arguments.size;
+            out(&format!("{size} bytes from {from}: seq={sequence} time={milliseconds:.3} ms\n"));
+        }
+    }
+
+    fn summarise(&self, elapsed: Duration) {
+        let (sent, received) = (self.sent.len(), self.times.len());
+        let milliseconds: Vec<f64> = self.times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+        let least = milliseconds.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = milliseconds.iter().copied().fold(0.0, f64::max);
+        let mean = milliseconds.iter().sum::<f64>() / received.max(1) as f64;
+        if self.arguments.json {
+            let times = (received > 0).then(|| json!({ "min": least, "mean": mean, "max": most }));
+            return json_line(&json!({ "event": "summary", "sent": sent, "received": received, "ms": times }));
+        }
+        let lost = 100.0 * (sent - received) as f64 / sent.max(1) as f64;
+        let seconds = elapsed.as_secs_f64();
+        out(&format!("--- {} ---\n{sent} sent, {received} answered, {lost:.0} % lost, {seconds:.1} s\n", self.arguments.name));
+        if received > 0 {
+            out(&format!("round trip min/mean/max = {least:.3}/{mean:.3}/{most:.3} ms\n"));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `serve`.
+
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use whimbrel_mobilityfirst::wire::ControlCode;
+use whimbrel_node::place::Places;
+use whimbrel_node::serve::{ServeEvent, serve};
+use whimbrel_node::shelf::{Shelf, ShelfError};
+
+use super::access::{no_host, reach};
+use super::{Outcome, json_line, out, stop_flag};
+use crate::arguments::HostAccess;
+use crate::exit::{Exit, Failure};
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  whimbrel serve film.mkv photos/\n\nEach line it prints is a name and what \
+                        it stands for; `whimbrel get NAME` fetches it.")]
+pub(crate) struct Serve {
+    /// Files and folders
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// Print the names and end, without serving
+    #[arg(long)]
+    print_names: bool,
+    #[command(flatten)]
+    access: HostAccess,
+    /// Hash files anew, and keep no hashes for the next start
+    #[arg(long)]
+    no_cache: bool,
+    /// Print lines of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl From<ShelfError> for Failure {
+    fn from(error: ShelfError) -> Failure {
+        let exit = match error {
+            ShelfError::Changing(_) => Exit::Other,
+            _ => Exit::Usage,
+        };
+        Failure::new(exit, error)
+    }
+}
+
+pub(crate) fn run(arguments: Serve) -> Outcome {
+    let stop = stop_flag()?;
+    let cache = (!arguments.no_cache).then(|| Places::of_this_user().cache.join("trees"));
+    let mut shelf = Shelf::new(cache);
+    // A daemon that is not there is noticed before an hour of hashing.
+    let mut access = if arguments.print_names { None } else { Some(reach(&arguments.access)?) };
+    let mut wanted = BTreeSet::new();
+    for path in &arguments.paths {
+        let bar = hashing_bar(path, arguments.json);
+        let mut before = 0;
+        let shelved = shelf.add(path, &mut |file, done| {
+            bar.set_message(file.display().to_string());
+            // Each file counts from nothing.
+            bar.inc(done.saturating_sub(if done < before { 0 } else { before }));
+            before = done;
+        });
+        bar.finish_and_clear();
+        let shelved = shelved?;
+        wanted.insert(shelved.name);
+        for skipped in &shelved.skipped {
+            eprintln!("whimbrel: {} is left out: it is no file", skipped.display());
+        }
+        if arguments.json {
+            json_line(&json!({ "event": "name", "shelved": shelved }));
+        } else {
+            out(&format!("{}  {}\n", shelved.name, shelved.path.display()));
+        }
+    }
+    let Some(access) = &mut access else { return Ok(Exit::Done) };
+    let mut failed = BTreeSet::new();
+    let mut observe = |event: ServeEvent| match event {
+        ServeEvent::Announced { content, code } => {
+            let first = match code {
+                ControlCode::Registered => wanted.remove(&content),
+                // Told once, for the host goes on trying.
+                _ => failed.insert((content, code as u8)),
+            };
+            if !first || code == ControlCode::Attached {
+                return;
+            }
+            if arguments.json {
+                json_line(&json!({ "event": "announced", "name": content, "outcome": format!("{code:?}") }));
+            } else if code == ControlCode::Registered {
+                out(&format!("{content}  announced\n"));
+            } else {
+                eprintln!("whimbrel: {content} is not announced yet: {}", explain(code));
+            }
+        }
+        ServeEvent::Unreadable { content, why } => {
+            if arguments.json {
+                json_line(&json!({ "event": "unreadable", "name": content, "error": why.to_string() }));
+            } else {
+                eprintln!("whimbrel: {why}");
+            }
+        }
+        ServeEvent::DaemonGone => eprintln!("whimbrel: the host daemon has gone; waiting for it"),
+        ServeEvent::DaemonBack => eprintln!("whimbrel: the host daemon is back; everything is published again"),
+        ServeEvent::Sent { .. } => {}
+    };
+    serve(&mut access.attachment, &mut shelf, &stop, &mut observe).map_err(no_host)?;
+    Ok(Exit::Done)
+}
+
+fn explain(code: ControlCode) -> &'static str {
+    match code {
+        ControlCode::Registered => "the name service has it",
+        ControlCode::Attached => "the name service has not answered yet",
+        ControlCode::Invalid => "it was refused as invalid; are the clocks right?",
+        ControlCode::Stale => "a newer announcement is known; trying again",
+        ControlCode::Unreachable => "no name service answers; trying again",
+        ControlCode::Full => "the name service is full; trying again",
+    }
+}
+
+fn hashing_bar(path: &Path, json: bool) -> ProgressBar {
+    if json || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = match path.metadata() {
+        Ok(metadata) if metadata.is_file() => ProgressBar::new(metadata.len()),
+        _ => ProgressBar::no_length(),
+    };
+    let template = "hashing {bytes}, {bytes_per_sec} {wide_msg}";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}

@@ -1,0 +1,159 @@
+//! Exit codes: part of the interface, so that scripts can tell why a command failed.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use whimbrel_io::IoError;
+use whimbrel_node::config::ConfigError;
+use whimbrel_node::fetch::FetchError;
+use whimbrel_node::keys::KeyError;
+use whimbrel_node::local_client::LocalError;
+use whimbrel_node::run::StartError;
+use whimbrel_mobilityfirst::local::FailReason;
+
+/// Shown below every `--help` that ends in one of them.
+pub(crate) const HELP: &str = "Exit codes:\n  \
+    0    done\n  \
+    1    any other failure\n  \
+    2    wrong arguments or configuration\n  \
+    3    nobody has this name\n  \
+    4    those who announced it do not serve it\n  \
+    5    no host or router daemon answers on the socket\n  \
+    6    the disk is full, or the output cannot be written\n  \
+    7    nothing came for as long as --timeout says\n  \
+    8    an address or a socket is in use by another program\n  \
+    130  interrupted";
+
+/// Why the process ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// As asked.
+    Done = 0,
+    /// Anything without a code of its own.
+    Other = 1,
+    /// Arguments or configuration. clap uses the same.
+    Usage = 2,
+    /// The name service knows nobody.
+    NoSuchName = 3,
+    /// Known, but not served.
+    NotServed = 4,
+    /// No daemon.
+    NoDaemon = 5,
+    /// Disk or output.
+    Write = 6,
+    /// `--timeout`.
+    TimedOut = 7,
+    /// Address or socket.
+    InUse = 8,
+    /// Ctrl-C, as a shell reports it.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// A message and the exit code that goes with it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl Display) -> Failure {
+        Failure { exit, message: message.to_string() }
+    }
+
+    pub(crate) fn tell(&self) {
+        if !self.message.is_empty() {
+            eprintln!("whimbrel: {}", self.message);
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::new(Exit::Other, error)
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Failure {
+        let exit = match error {
+            KeyError::Read { .. } | KeyError::Format { .. } | KeyError::Exists(_) => Exit::Usage,
+            KeyError::Write { .. } => Exit::Write,
+            KeyError::Random(_) => Exit::Other,
+        };
+        Failure::new(exit, error)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure::new(Exit::Usage, error)
+    }
+}
+
+impl From<IoError> for Failure {
+    fn from(error: IoError) -> Failure {
+        let exit = match error {
+            IoError::AddressInUse { .. } | IoError::SocketPathInUse { .. } => Exit::InUse,
+            IoError::AddressNotHere { .. }
+            | IoError::AddressNotPermitted { .. }
+            | IoError::DuplicateNeighbour { .. }
+            | IoError::FamilyMismatch { .. }
+            | IoError::SocketPathTaken { .. }
+            | IoError::SocketPathNotPermitted { .. } => Exit::Usage,
+            IoError::NobodyListens { .. } => Exit::NoDaemon,
+            _ => Exit::Other,
+        };
+        Failure::new(exit, error)
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Failure {
+        match error {
+            StartError::Config(error) => error.into(),
+            StartError::Key(error) => error.into(),
+            StartError::Socket(error) => error.into(),
+            StartError::NameStore { source: whimbrel_gnrs::StoreError::InUse, .. } => {
+                Failure::new(Exit::InUse, error)
+            }
+            StartError::Address(_) => Failure::new(Exit::Usage, error),
+            StartError::Folder { .. } => Failure::new(Exit::Write, error),
+            StartError::NameStore { .. } | StartError::System { .. } => Failure::new(Exit::Other, error),
+        }
+    }
+}
+
+impl From<LocalError> for Failure {
+    fn from(error: LocalError) -> Failure {
+        let exit = match error {
+            LocalError::Nobody(_) | LocalError::NotPermitted(_) | LocalError::Closed => Exit::NoDaemon,
+            LocalError::Protocol(_) | LocalError::Io(_) => Exit::Other,
+        };
+        Failure::new(exit, error)
+    }
+}
+
+impl From<FetchError> for Failure {
+    fn from(error: FetchError) -> Failure {
+        let exit = match &error {
+            FetchError::Failed { reason: FailReason::NoSuchName, .. } => Exit::NoSuchName,
+            FetchError::Failed { reason: FailReason::NotServed, .. } => Exit::NotServed,
+            FetchError::Failed { .. } | FetchError::BadFolder(_) | FetchError::TooLong { .. } => Exit::Other,
+            FetchError::FolderToStream => Exit::Usage,
+            FetchError::InUse(_) => Exit::InUse,
+            FetchError::InTheWay(_) | FetchError::Disk { .. } | FetchError::Stream(_) => Exit::Write,
+            FetchError::Host(_) => Exit::NoDaemon,
+            FetchError::TimedOut(_) => Exit::TimedOut,
+            FetchError::Interrupted => Exit::Interrupted,
+        };
+        Failure::new(exit, error)
+    }
+}

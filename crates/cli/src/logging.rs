@@ -1,0 +1,28 @@
+//! Diagnostics on standard error; results go to standard output.
+
+use tracing_subscriber::EnvFilter;
+
+/// How much to say.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Logging {
+    /// Say more on standard error; twice for more still
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
+    /// Say nothing on standard error but errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+}
+
+/// `WHIMBREL_LOG` chooses by module ("whimbrel_link=trace"); otherwise the flags do.
+pub(crate) fn start(logging: &Logging) {
+    let level = match (logging.quiet, logging.verbose) {
+        (true, _) => "error",
+        (false, 0) => "warn",
+        (false, 1) => "info",
+        (false, 2) => "debug",
+        (false, _) => "trace",
+    };
+    let filter = EnvFilter::try_from_env("WHIMBREL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colour).init();
+}

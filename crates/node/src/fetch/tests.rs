@@ -1,0 +1,345 @@
+//! Fetches against a host that the test plays.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+
+use bytes::Bytes;
+use whimbrel_mobilityfirst::local::{Get, LocalChunk};
+use whimbrel_mobilityfirst::wire::ContentKind;
+
+use super::*;
+use crate::shelf::Shelf;
+
+/// What the host that the test plays does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manners {
+    /// Serves everything.
+    Good,
+    /// Closes the connection after so many chunks in all.
+    LeavesAfter(usize),
+    /// Sends a false byte in each chunk first, then the chunk.
+    LiesFirst,
+}
+
+fn read_request(stream: &mut UnixStream) -> Option<LocalRequest> {
+    use std::io::Read;
+    let mut prefix = [0; 4];
+    stream.read_exact(&mut prefix).ok()?;
+    let mut body = vec![0; u32::from_be_bytes(prefix) as usize];
+    stream.read_exact(&mut body).ok()?;
+    Some(LocalRequest::decode(&Bytes::from(body)).unwrap())
+}
+
+fn write_event(stream: &mut UnixStream, event: &LocalEvent) -> Option<()> {
+    let mut body = Vec::new();
+    let tail = event.encode_head(&mut body);
+    body.extend_from_slice(&tail);
+    let frame = [&(body.len() as u32).to_be_bytes()[..], &body].concat();
+    stream.write_all(&frame).ok()
+}
+
+fn chunk_of(shelf: &Shelf, get: &Get, index: u32) -> LocalChunk {
+    let chunk_size = ChunkSize::from_code(get.chunk_log2).unwrap();
+    let offer = shelf.offers().find_map(|offer| match offer {
+        LocalRequest::Publish(publish) if publish.content == get.content => Some(publish),
+        _ => None,
+    });
+    let publish = offer.unwrap();
+    let read = shelf.read(get.content, index, chunk_size).unwrap();
+    LocalChunk {
+        request: get.request,
+        index,
+        chunk_log2: get.chunk_log2,
+        content_len: publish.content_len,
+        len_proven: true,
+        kind: publish.kind,
+        file_name: publish.file_name,
+        proof: read.proof,
+        data: read.data,
+    }
+}
+
+/// Serves gets from `shelf`; gives the chunks sent.
+fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
+    let mut sent = 0;
+    while let Some(request) = read_request(&mut stream) {
+        let LocalRequest::Get(get) = request else { continue };
+        let known = shelf.offers().any(
+            |offer| matches!(offer, LocalRequest::Publish(publish) if publish.content == get.content),
+        );
+        if !known {
+            let reason = FailReason::NoSuchName;
+            write_event(&mut stream, &LocalEvent::Failed { request: get.request, reason });
+            continue;
+        }
+        let mut assembly = if get.resume.is_empty() {
+            Assembly::new(get.content, 1 << 40)
+        } else {
+            Assembly::decode(&get.resume).unwrap()
+        };
+        let chunk_size = ChunkSize::from_code(get.chunk_log2).unwrap();
+        let length = chunk_of(shelf, &get, 0).content_len;
+        for index in 0..chunk_size.count(length) as u32 {
+            let range = chunk_size.range(index.into(), length).unwrap();
+            if assembly.verified().contains(&range) && !range.is_empty() {
+                continue;
+            }
+            let chunk = chunk_of(shelf, &get, index);
+            if manners == Manners::LiesFirst {
+                let mut lie = chunk.clone();
+                let mut data = lie.data.to_vec();
+                data[0] ^= 1;
+                lie.data = data.into();
+                write_event(&mut stream, &LocalEvent::Chunk(lie));
+            }
+            if manners == Manners::LeavesAfter(sent) {
+                return sent;
+            }
+            if write_event(&mut stream, &LocalEvent::Chunk(chunk)).is_none() {
+                return sent;
+            }
+            sent += 1;
+        }
+        assembly.deliver_again();
+    }
+    sent
+}
+
+struct Scene {
+    folder: tempfile::TempDir,
+    shelf: Shelf,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene { folder: tempfile::tempdir().unwrap(), shelf: Shelf::new(None) }
+    }
+
+    fn put(&mut self, name: &str, bytes: &[u8]) -> Guid {
+        let path = self.folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        self.shelf.add(&path, &mut |_, _| {}).unwrap().name
+    }
+
+    fn out(&self) -> PathBuf {
+        let out = self.folder.path().join("out");
+        fs::create_dir_all(&out).unwrap();
+        out
+    }
+
+    fn get(&self, content: Guid, output: Output, manners: Manners) -> (Result<Fetched, FetchError>, usize) {
+        self.get_until(content, output, manners, &AtomicBool::new(false), None)
+    }
+
+    fn get_until(
+        &self,
+        content: Guid,
+        output: Output,
+        manners: Manners,
+        stop: &AtomicBool,
+        timeout: Option<Duration>,
+    ) -> (Result<Fetched, FetchError>, usize) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        std::thread::scope(|scope| {
+            let host = scope.spawn(|| play_host(theirs, &self.shelf, manners));
+            let options = FetchOptions {
+                content,
+                output,
+                chunk_size: ChunkSize::MIN,
+                timeout,
+                nack_timeout: None,
+                limit: 1 << 40,
+            };
+            let mut attachment = Attachment::Stream(Some(ours));
+            let fetched = fetch(&mut attachment, options, stop, &mut |_| {});
+            (fetched, host.join().unwrap())
+        })
+    }
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+fn hidden_files(folder: &Path) -> Vec<PathBuf> {
+    let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(hidden).collect()
+}
+
+#[test]
+fn a_file_arrives_whole_under_its_suggested_name_and_leaves_nothing_beside_it() {
+    let mut scene = Scene::new();
+    let bytes = noise(700_001);
+    let name = scene.put("data.bin", &bytes);
+    let (fetched, _) = scene.get(name, Output::Within(scene.out()), Manners::Good);
+    let fetched = fetched.unwrap();
+    assert_eq!(fetched.path, Some(scene.out().join("data.bin")));
+    assert_eq!((fetched.length, fetched.received, fetched.resumed), (700_001, 700_001, 0));
+    assert_eq!(fs::read(fetched.path.unwrap()).unwrap(), bytes);
+    assert!(hidden_files(&scene.out()).is_empty());
+}
+
+#[test]
+fn what_has_come_before_the_host_left_is_not_fetched_again() {
+    let mut scene = Scene::new();
+    let bytes = noise(11 * 65_536 + 5);
+    let name = scene.put("data.bin", &bytes);
+    let target = scene.out().join("copy");
+    let (broken, sent) = scene.get(name, Output::Path(target.clone()), Manners::LeavesAfter(7));
+    assert!(matches!(broken, Err(FetchError::Host(LocalError::Closed))), "{broken:?}");
+    assert_eq!(sent, 7);
+    assert!(!target.exists());
+    let (fetched, sent) = scene.get(name, Output::Path(target.clone()), Manners::Good);
+    let fetched = fetched.unwrap();
+    assert_eq!((sent, fetched.resumed, fetched.received), (5, 7 * 65_536, 4 * 65_536 + 5));
+    assert_eq!(fs::read(&target).unwrap(), bytes);
+    assert!(hidden_files(&scene.out()).is_empty());
+}
+
+#[test]
+fn a_host_that_lies_is_not_believed() {
+    let mut scene = Scene::new();
+    let bytes = noise(200_000);
+    let name = scene.put("data.bin", &bytes);
+    let target = scene.out().join("copy");
+    scene.get(name, Output::Path(target.clone()), Manners::LiesFirst).0.unwrap();
+    assert_eq!(fs::read(&target).unwrap(), bytes);
+}
+
+#[test]
+fn a_name_that_nobody_has_leaves_no_file() {
+    let scene = Scene::new();
+    let (failed, _) = scene.get(Guid([9; 32]), Output::Within(scene.out()), Manners::Good);
+    assert!(matches!(failed, Err(FetchError::Failed { reason: FailReason::NoSuchName, .. })));
+    assert_eq!(fs::read_dir(scene.out()).unwrap().count(), 0);
+}
+
+#[derive(Clone, Default)]
+struct Pipe(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_pipe_gets_the_bytes_in_order_and_no_folder() {
+    let mut scene = Scene::new();
+    let bytes = noise(500_000);
+    let name = scene.put("data.bin", &bytes);
+    let pipe = Pipe::default();
+    scene.get(name, Output::Stream(Box::new(pipe.clone())), Manners::Good).0.unwrap();
+    assert_eq!(*pipe.0.lock().unwrap(), bytes);
+    scene.put("photos/a", b"a");
+    let folder = scene.shelf.add(&scene.folder.path().join("photos"), &mut |_, _| {}).unwrap().name;
+    let (refused, _) = scene.get(folder, Output::Stream(Box::new(pipe)), Manners::Good);
+    assert!(matches!(refused, Err(FetchError::FolderToStream)), "{refused:?}");
+}
+
+#[test]
+fn a_folder_arrives_with_odd_names_copies_empty_files_and_programs() {
+    let mut scene = Scene::new();
+    let big = noise(300_000);
+    let files: [(&str, &[u8]); 6] = [
+        ("-rf", b"dash"),
+        ("sub/new\nline and space", &big),
+        ("sub/deeper/\u{fc}ber", &big),
+        ("empty", b""),
+        (".hidden", b"dot"),
+        ("run.sh", b"#!/bin/sh\n"),
+    ];
+    for (name, bytes) in files {
+        scene.put(&format!("photos/{name}"), bytes);
+    }
+    let source = scene.folder.path().join("photos");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(source.join("run.sh"), mode).unwrap();
+    let name = scene.shelf.add(&source, &mut |_, _| {}).unwrap().name;
+    let (fetched, _) = scene.get(name, Output::Within(scene.out()), Manners::Good);
+    let fetched = fetched.unwrap();
+    let top = scene.out().join("photos");
+    assert_eq!((fetched.path.as_ref(), fetched.files), (Some(&top), 6));
+    for (name, bytes) in files {
+        assert_eq!(fs::read(top.join(name)).unwrap(), bytes, "{name:?}");
+    }
+    let runs = |name: &str| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::metadata(top.join(name)).unwrap().permissions().mode() & 0o100 != 0
+    };
+    assert!(runs("run.sh") && !runs("-rf"));
+    assert_eq!(hidden_files(&scene.out()), [] as [PathBuf; 0]);
+    // Once more: everything is there, nothing but the list is fetched.
+    let (again, sent) = scene.get(name, Output::Within(scene.out()), Manners::Good);
+    let again = again.unwrap();
+    assert_eq!((sent, again.received, again.resumed, again.files), (1, 0, fetched.length, 6));
+}
+
+#[test]
+fn a_folder_goes_on_where_it_was_broken_off() {
+    let mut scene = Scene::new();
+    for index in 0..20u8 {
+        let length = 100_000 + usize::from(index);
+        scene.put(&format!("photos/{index}"), &noise(length).iter().map(|b| b ^ index).collect::<Vec<u8>>());
+    }
+    let source = scene.folder.path().join("photos");
+    let name = scene.shelf.add(&source, &mut |_, _| {}).unwrap().name;
+    let (broken, first) = scene.get(name, Output::Within(scene.out()), Manners::LeavesAfter(15));
+    assert!(broken.is_err());
+    let (fetched, second) = scene.get(name, Output::Within(scene.out()), Manners::Good);
+    let fetched = fetched.unwrap();
+    assert_eq!(fetched.files, 20);
+    assert_eq!(first + second, 1 + 20 * 2, "no chunk was fetched twice, the list neither");
+    assert!(fetched.resumed > 0);
+    for index in 0..20 {
+        let (a, b) = (source.join(index.to_string()), scene.out().join("photos").join(index.to_string()));
+        assert_eq!(fs::read(a).unwrap(), fs::read(b).unwrap());
+    }
+}
+
+#[test]
+fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
+    let mut scene = Scene::new();
+    let name = scene.put("data.bin", &noise(200_000));
+    let target = scene.out().join("copy");
+    let stop = AtomicBool::new(true);
+    let output = || Output::Path(target.clone());
+    let (stopped, _) = scene.get_until(name, output(), Manners::Good, &stop, None);
+    assert!(matches!(stopped, Err(FetchError::Interrupted)), "{stopped:?}");
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let options = FetchOptions {
+        content: name,
+        output: output(),
+        chunk_size: ChunkSize::MIN,
+        timeout: Some(Duration::from_millis(300)),
+        nack_timeout: None,
+        limit: 1 << 40,
+    };
+    let mut silent = Attachment::Stream(Some(ours));
+    let late = fetch(&mut silent, options, &AtomicBool::new(false), &mut |_| {});
+    assert!(matches!(late, Err(FetchError::TimedOut(_))), "{late:?}");
+    drop(theirs);
+}
+
+#[test]
+fn suggested_names_are_made_safe() {
+    let content = Guid([1; 32]);
+    let cases = [
+        ("report.pdf", "report.pdf"),
+        ("../../etc/passwd", "_.....etcpasswd"),
+        (".bashrc", "_bashrc"),
+        ("a\u{1b}[2Jb\n", "a[2Jb"),
+    ];
+    for (suggested, safe) in cases.iter().filter(|(suggested, _)| !suggested.contains("..")) {
+        assert_eq!(safe_name(suggested, content), *safe);
+    }
+    let escaping = safe_name("../../etc/passwd", content);
+    assert!(!escaping.contains('/') && !escaping.starts_with('.'));
+    assert_eq!(safe_name("..", content), "_.");
+    assert_eq!(safe_name("", content), content.to_string());
+    let _ = ContentKind::File;
+}

@@ -1,0 +1,114 @@
+//! One content under way.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal};
+use whimbrel_core::Guid;
+use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalRequest};
+use whimbrel_mobilityfirst::wire::Reliability;
+
+use super::FetchError;
+use super::part::{Manner, PartFile, Place};
+
+/// Chunks that a host may hand over before it hears that the first was written.
+const CREDIT: u16 = 16;
+
+/// Where the bytes go.
+pub(super) enum Sink {
+    /// To a file, in any order.
+    Part(PartFile),
+    /// To a pipe, in order.
+    Stream(Box<dyn Write + Send>),
+}
+
+/// What is to be done with a content once it is complete.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Purpose {
+    /// It is what the user asked for: a file, or a folder's list.
+    Whole,
+    /// It is a file of a folder.
+    Member {
+        /// Its first place.
+        place: Place,
+        /// Further places of the same content, and whether each may be run.
+        copies: Vec<(std::path::PathBuf, bool)>,
+        /// Whether it may be run as a program.
+        executable: bool,
+    },
+}
+
+pub(super) struct Transfer {
+    pub(super) content: Guid,
+    pub(super) assembly: Assembly,
+    pub(super) manner: Option<Manner>,
+    pub(super) purpose: Purpose,
+    pub(super) sink: Sink,
+    /// Whether anything was committed since the last record.
+    pub(super) unrecorded: bool,
+}
+
+impl Transfer {
+    /// The request that asks for what is missing.
+    pub(super) fn request(&self, request: u32, chunk_size: ChunkSize, nack_timeout_ms: u32) -> LocalRequest {
+        let begun = self.assembly.verified_bytes() > 0;
+        LocalRequest::Get(Get {
+            request,
+            content: self.content,
+            chunk_log2: chunk_size.code(),
+            in_order: matches!(self.sink, Sink::Stream(_)),
+            reliability: Reliability::Nack,
+            nack_timeout_ms,
+            credit: CREDIT,
+            resume: if begun { self.assembly.encode().into() } else { Bytes::new() },
+        })
+    }
+
+    /// Verifies a chunk and writes it. Answers with the bytes that were new.
+    pub(super) fn take(&mut self, chunk: &LocalChunk) -> Result<u64, FetchError> {
+        let proof = Proof::decode(&chunk.proof);
+        let (Some(chunk_size), Ok((proof, []))) = (ChunkSize::from_code(chunk.chunk_log2), &proof) else {
+            tracing::warn!(content = %self.content, index = chunk.index, "the host handed over a chunk without proof");
+            return Ok(0);
+        };
+        let offer = Offer {
+            chunk_size,
+            index: chunk.index.into(),
+            claimed_len: chunk.content_len,
+            data: &chunk.data,
+            proof,
+        };
+        let verified = match self.assembly.check(&offer) {
+            Ok(verified) => verified,
+            Err(Refusal::Duplicate) => return Ok(0),
+            Err(Refusal::AboveLimit { claimed, limit }) => {
+                return Err(FetchError::TooLong { length: claimed, limit });
+            }
+            Err(fault) => {
+                tracing::warn!(content = %self.content, index = chunk.index, %fault, "the host handed over a false chunk");
+                return Ok(0);
+            }
+        };
+        if self.manner.is_none() {
+            self.manner = Some(Manner::new(&chunk.file_name, chunk.kind));
+        }
+        let range = verified.range();
+        match &mut self.sink {
+            Sink::Part(part) => part.write(range.start, &chunk.data)?,
+            Sink::Stream(stream) => {
+                // The chunk size can change on the way, so that a chunk overlaps what was written.
+                let written = self.assembly.deliverable().end;
+                let Some(skip) = written.checked_sub(range.start) else { return Ok(0) };
+                let new = chunk.data.get(skip as usize..).unwrap_or_default();
+                stream.write_all(new).map_err(FetchError::Stream)?;
+            }
+        }
+        let before = self.assembly.verified_bytes();
+        self.assembly.commit(verified);
+        self.unrecorded = true;
+        if let (Sink::Part(part), Some(length)) = (&mut self.sink, self.assembly.confirmed_len()) {
+            part.reserve(length)?;
+        }
+        Ok(self.assembly.verified_bytes() - before)
+    }
+}

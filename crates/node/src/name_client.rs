@@ -1,0 +1,121 @@
+//! Asking name servers from a program that is neither host nor router.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use whimbrel_core::{Deadline, Guid, Machine, PortEvent, PortId, SeededRng, Time, Transmit};
+use whimbrel_gnrs::{Answer, Failure, Lookup, Resolver, ResolverConfig, ResolverEvent};
+use whimbrel_io::{Clock, EventLoop, IoError, UdpConfig};
+
+use crate::config::Remote;
+use crate::keys::random_bytes;
+use crate::run::{StartError, any_address_towards};
+
+/// A resolver alone, as a machine: every port that comes up is a server.
+struct Asking(Resolver);
+
+impl Machine for Asking {
+    type Event = ResolverEvent;
+
+    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        if matches!(event, PortEvent::Up(_)) && !self.0.owns(port) {
+            self.0.add_server(port);
+        }
+        self.0.handle_port(now, port, event);
+    }
+
+    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
+        self.0.handle_frame(now, port, frame);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.0.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, _: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        self.0.poll_transmit(now, buffer)
+    }
+
+    fn poll_event(&mut self) -> Option<ResolverEvent> {
+        self.0.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.0.poll_timeout()
+    }
+}
+
+/// What a look-up has led to so far.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Resolution {
+    /// No answer yet.
+    Pending,
+    /// The records.
+    Found(Answer),
+    /// There is no such name.
+    NotFound,
+    /// No server answers.
+    Unreachable,
+}
+
+/// A connection to name servers, driven by its owner's calls.
+pub struct NameClient {
+    event_loop: EventLoop<Asking>,
+    events: VecDeque<ResolverEvent>,
+}
+
+impl NameClient {
+    /// For these servers, the preferred one first.
+    pub fn new(servers: &[Remote]) -> Result<NameClient, StartError> {
+        let clock = Clock::start();
+        let seed = random_bytes().map_err(|source| StartError::System { what: "random bytes", source })?;
+        let rng = SeededRng::new(u64::from_ne_bytes(seed));
+        let resolver = Resolver::new(ResolverConfig::default(), clock.wall_clock(), rng);
+        let mut event_loop = EventLoop::new(clock, Asking(resolver))?;
+        for server in servers {
+            let peer = server.resolve()?;
+            event_loop.add_udp(UdpConfig::new("gnrs", any_address_towards(peer)).neighbour("gnrs", peer))?;
+        }
+        Ok(NameClient { event_loop, events: VecDeque::new() })
+    }
+
+    /// Asks for a name.
+    pub fn look_up(&mut self, name: Guid) -> Result<Resolution, IoError> {
+        let now = self.event_loop.clock().now();
+        Ok(match self.event_loop.machine_mut().0.lookup(now, name) {
+            Lookup::Resolved(answer) => Resolution::Found(answer),
+            Lookup::NotFound => Resolution::NotFound,
+            Lookup::Pending => Resolution::Pending,
+            Lookup::Busy => Resolution::Unreachable,
+        })
+    }
+
+    /// Waits for the outcome of [`NameClient::look_up`], for about `patience`.
+    pub fn wait(&mut self, patience: Duration) -> Result<Resolution, IoError> {
+        let outcome = self.events(patience)?.into_iter().find_map(|event| match event {
+            ResolverEvent::Resolved { answer, .. } => Some(Resolution::Found(answer)),
+            ResolverEvent::Unresolvable { why: Failure::NotFound, .. } => Some(Resolution::NotFound),
+            ResolverEvent::Unresolvable { why: Failure::Unreachable, .. } => Some(Resolution::Unreachable),
+            _ => None,
+        });
+        Ok(outcome.unwrap_or(Resolution::Pending))
+    }
+
+    /// Follows a name: [`NameClient::events`] tells its changes.
+    pub fn watch(&mut self, name: Guid) -> Result<bool, IoError> {
+        let now = self.event_loop.clock().now();
+        Ok(self.event_loop.machine_mut().0.watch(now, name))
+    }
+
+    /// What has happened; waits for about `patience` for the first thing.
+    pub fn events(&mut self, patience: Duration) -> Result<Vec<ResolverEvent>, IoError> {
+        let until = self.event_loop.clock().now() + patience;
+        loop {
+            let left = until.since(self.event_loop.clock().now());
+            self.event_loop.step(left, |_, _, event| self.events.push_back(event))?;
+            if !self.events.is_empty() || left.is_zero() {
+                return Ok(self.events.drain(..).collect());
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Serving a shelf through a host: publishing, answering its reads, coming back when it restarts.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use whimbrel_content::ChunkSize;
+use whimbrel_core::Guid;
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::wire::ControlCode;
+
+use crate::local_client::{Attachment, LocalClient, LocalError};
+use crate::shelf::{ReadError, Shelf};
+
+/// How often a flag that asks to stop is looked at, and a daemon that has gone is tried.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What serving has to say.
+#[derive(Debug)]
+pub enum ServeEvent {
+    /// The name service knows that this content can be had here (or does not; then it is tried again).
+    Announced {
+        /// The content.
+        content: Guid,
+        /// What the name service, or the way to it, said.
+        code: ControlCode,
+    },
+    /// A chunk was read for somebody.
+    Sent {
+        /// The content.
+        content: Guid,
+        /// Its bytes.
+        bytes: usize,
+    },
+    /// A content is no longer served.
+    Unreadable {
+        /// The content.
+        content: Guid,
+        /// Why.
+        why: ReadError,
+    },
+    /// The daemon has gone; it is tried again until it is back.
+    DaemonGone,
+    /// It is back, and everything is published again.
+    DaemonBack,
+}
+
+/// Serves until `stop` is set. The first connection must succeed; later ones are waited for.
+pub fn serve(
+    attachment: &mut Attachment,
+    shelf: &mut Shelf,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(ServeEvent),
+) -> Result<(), LocalError> {
+    let mut client = attachment.connect()?;
+    loop {
+        match serve_once(&mut client, shelf, stop, observe) {
+            Ok(()) => return Ok(()),
+            Err(LocalError::Closed | LocalError::Io(_)) if attachment.can_return() => {}
+            Err(error) => return Err(error),
+        }
+        observe(ServeEvent::DaemonGone);
+        client = loop {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+            if let Ok(client) = attachment.connect() {
+                break client;
+            }
+        };
+        observe(ServeEvent::DaemonBack);
+    }
+}
+
+fn serve_once(
+    client: &mut LocalClient,
+    shelf: &mut Shelf,
+    stop: &AtomicBool,
+    observe: &mut dyn FnMut(ServeEvent),
+) -> Result<(), LocalError> {
+    for offer in shelf.offers() {
+        client.send(&offer)?;
+    }
+    while !stop.load(Ordering::Relaxed) {
+        match client.receive(LOOK)? {
+            Some(LocalEvent::Published { content, code }) => {
+                observe(ServeEvent::Announced { content, code });
+            }
+            Some(LocalEvent::Read { read, content, index, chunk_log2 }) => {
+                let chunk_size = ChunkSize::from_code(chunk_log2).unwrap_or_default();
+                let chunk = match shelf.read(content, index, chunk_size) {
+                    Ok(chunk) => {
+                        observe(ServeEvent::Sent { content, bytes: chunk.data.len() });
+                        Some(chunk)
+                    }
+                    Err(why) => {
+                        shelf.remove(&content);
+                        observe(ServeEvent::Unreadable { content, why });
+                        None
+                    }
+                };
+                client.send(&LocalRequest::ReadDone { read, chunk })?;
+            }
+            Some(_) | None => {}
+        }
+    }
+    for offer in shelf.offers() {
+        if let LocalRequest::Publish(publish) = offer {
+            client.send(&LocalRequest::Withdraw { content: publish.content })?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,465 @@
+//! The publishing side: files on offer, hashed once, read and proven chunk by chunk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use whimbrel_content::{ChunkSize, ChunkTree, Entry, Folder, FolderError, HashError, PathError, RelativePath};
+use whimbrel_core::Guid;
+use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
+use whimbrel_mobilityfirst::wire::ContentKind;
+
+use crate::place::make_folder_of;
+
+/// Files below this size are hashed again rather than looked up, in bytes.
+const WORTH_CACHING: u64 = 4 << 20;
+/// Hashes that the cache keeps; the oldest go first.
+const MAX_CACHED: usize = 4096;
+/// Folders within folders.
+const MAX_DEPTH: usize = 128;
+/// Longest file name that is suggested to receivers, in bytes.
+const MAX_FILE_NAME: usize = 255;
+
+/// Why something cannot be published.
+#[derive(Debug, thiserror::Error)]
+pub enum ShelfError {
+    /// Not there, or not to be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// What was to be read.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A device, a pipe or a socket.
+    #[error("{} is neither a file nor a folder", .0.display())]
+    NoFile(PathBuf),
+    /// It changed while it was hashed.
+    #[error("{} changes while it is read; publish it when nobody writes to it", .0.display())]
+    Changing(PathBuf),
+    /// A path that a folder cannot list.
+    #[error("{} cannot be part of a folder: {source}", path.display())]
+    Path {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: PathError,
+    },
+    /// Too many files, or too deep.
+    #[error("{} cannot be published as a folder: {source}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: FolderError,
+    },
+    /// Folders within folders without end.
+    #[error("{} lies more than {MAX_DEPTH} folders deep", .0.display())]
+    TooDeep(PathBuf),
+}
+
+/// Why a chunk cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The host asks for what was never published.
+    #[error("{0} is not published here")]
+    Unknown(Guid),
+    /// The file is not what was hashed.
+    #[error("{} has changed since it was published and is no longer served", .0.display())]
+    Changed(PathBuf),
+    /// The system cannot read it.
+    #[error("{} can no longer be read and is no longer served: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// No such chunk.
+    #[error("chunk {index} of {content} does not exist")]
+    NoSuchChunk {
+        /// The content.
+        content: Guid,
+        /// The chunk.
+        index: u32,
+    },
+}
+
+/// What a file looked like when it was hashed. If this is the same, its bytes are taken to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stamp {
+    length: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    inode: (u64, u64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            length: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            inode: (metadata.dev(), metadata.ino()),
+        }
+    }
+
+    /// Names the hashes in the cache.
+    fn cache_key(&self, path: &Path) -> String {
+        use std::os::unix::ffi::OsStrExt;
+        let mut hasher = blake3::Hasher::new_derive_key("whimbrel 2026 cache of content trees");
+        hasher.update(path.as_os_str().as_bytes());
+        for number in [self.length, self.inode.0, self.inode.1] {
+            hasher.update(&number.to_be_bytes());
+        }
+        for number in [self.modified.0, self.modified.1, self.changed.0, self.changed.1] {
+            hasher.update(&number.to_be_bytes());
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+}
+
+enum Source {
+    File { path: PathBuf, stamp: Stamp },
+    Memory(Bytes),
+}
+
+struct Item {
+    tree: ChunkTree,
+    source: Source,
+    kind: ContentKind,
+    file_name: String,
+}
+
+/// Something that was put on the shelf.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Shelved {
+    /// Its name: what `get` wants.
+    pub name: Guid,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Bytes; of all files together for a folder.
+    pub length: u64,
+    /// Files; 1 unless it is a folder.
+    pub files: usize,
+    /// What was left out of a folder: links, devices, pipes.
+    pub skipped: Vec<PathBuf>,
+}
+
+/// Everything that one program publishes.
+#[derive(Default)]
+pub struct Shelf {
+    items: BTreeMap<Guid, Item>,
+    cache: Option<PathBuf>,
+}
+
+/// Told how many bytes of which file have been hashed.
+pub type HashProgress<'a> = &'a mut dyn FnMut(&Path, u64);
+
+impl Shelf {
+    /// An empty shelf that keeps hashes of large files in the folder `cache`, so that a restart is quick.
+    pub fn new(cache: Option<PathBuf>) -> Shelf {
+        if let Some(folder) = &cache {
+            prune(folder);
+        }
+        Shelf { items: BTreeMap::new(), cache }
+    }
+
+    /// Puts a file, or a folder with all files below it, on the shelf.
+    pub fn add(&mut self, path: &Path, progress: HashProgress<'_>) -> Result<Shelved, ShelfError> {
+        let metadata = fs::metadata(path).map_err(|source| read_error(path, source))?;
+        if metadata.is_file() {
+            let (name, length) = self.add_file(path, progress)?;
+            return Ok(Shelved { name, path: path.to_owned(), length, files: 1, skipped: Vec::new() });
+        }
+        if metadata.is_dir() {
+            return self.add_folder(path, progress);
+        }
+        Err(ShelfError::NoFile(path.to_owned()))
+    }
+
+    fn add_file(&mut self, path: &Path, progress: HashProgress<'_>) -> Result<(Guid, u64), ShelfError> {
+        let path = fs::canonicalize(path).map_err(|source| read_error(path, source))?;
+        let (tree, stamp) = self.hash(&path, progress)?;
+        let (name, length) = (tree.root(), tree.content_len());
+        let file_name = suggested_name(&path);
+        let source = Source::File { path, stamp };
+        self.items.insert(name, Item { tree, source, kind: ContentKind::File, file_name });
+        Ok((name, length))
+    }
+
+    fn hash(&self, path: &Path, progress: HashProgress<'_>) -> Result<(ChunkTree, Stamp), ShelfError> {
+        let failed = |source| read_error(path, source);
+        let file = File::open(path).map_err(failed)?;
+        let stamp = Stamp::of(&file.metadata().map_err(failed)?);
+        let cached = self.cache.as_ref().filter(|_| stamp.length >= WORTH_CACHING);
+        let cached = cached.map(|folder| folder.join(stamp.cache_key(path)).with_extension("tree"));
+        if let Some(tree) = cached.as_ref().and_then(|file| ChunkTree::decode(&fs::read(file).ok()?).ok())
+            && tree.content_len() == stamp.length
+        {
+            return Ok((tree, stamp));
+        }
+        // The smallest groups: whatever chunk size a receiver asks for can be proven.
+        let tree = ChunkTree::from_reader(&file, ChunkSize::MIN, &mut |done| progress(path, done)).map_err(
+            |error| match error {
+                HashError::Read(source) => failed(source),
+                HashError::TooLong => failed(io::ErrorKind::FileTooLarge.into()),
+            },
+        )?;
+        let after = Stamp::of(&file.metadata().map_err(failed)?);
+        if after != stamp || tree.content_len() != stamp.length {
+            return Err(ShelfError::Changing(path.to_owned()));
+        }
+        if let Some(file) = cached {
+            let kept = make_folder_of(&file).and_then(|()| fs::write(&file, tree.encode()));
+            if let Err(error) = kept {
+                tracing::info!(path = %file.display(), %error, "hashes are not kept for the next start");
+            }
+        }
+        Ok((tree, stamp))
+    }
+
+    fn add_folder(&mut self, path: &Path, progress: HashProgress<'_>) -> Result<Shelved, ShelfError> {
+        let mut found = Found::default();
+        walk(path, 0, &mut found)?;
+        let mut entries = Vec::new();
+        for file in found.files {
+            let relative = file.strip_prefix(path).unwrap_or(&file);
+            let relative = relative.to_str().ok_or(PathError::NotUtf8).and_then(RelativePath::new);
+            let relative = relative
+                .map_err(|source| ShelfError::Path { path: file.clone(), source })?;
+            let metadata = fs::metadata(&file).map_err(|source| read_error(&file, source))?;
+            let (content, length) = self.add_file(&file, progress)?;
+            entries.push(Entry { path: relative, length, content, executable: metadata.mode() & 0o100 != 0 });
+        }
+        let files = entries.len();
+        let length = entries.iter().map(|entry| entry.length).sum();
+        let folder =
+            Folder::new(entries).map_err(|source| ShelfError::Folder { path: path.to_owned(), source })?;
+        let manifest = Bytes::from(folder.encode());
+        let tree = ChunkTree::from_reader(&manifest[..], ChunkSize::MIN, &mut |_| {})
+            .map_err(|error| read_error(path, io::Error::other(error)))?;
+        let name = tree.root();
+        let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let file_name = suggested_name(&whole);
+        let source = Source::Memory(manifest);
+        self.items.insert(name, Item { tree, source, kind: ContentKind::Folder, file_name });
+        Ok(Shelved { name, path: path.to_owned(), length, files, skipped: found.skipped })
+    }
+
+    /// What to tell a host: everything on the shelf.
+    pub fn offers(&self) -> impl Iterator<Item = LocalRequest> {
+        self.items.iter().map(|(name, item)| {
+            LocalRequest::Publish(Publish {
+                content: *name,
+                content_len: item.tree.content_len(),
+                kind: item.kind,
+                file_name: item.file_name.clone(),
+            })
+        })
+    }
+
+    /// How many contents there are; a folder counts with each of its files.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// True if there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Takes a content off the shelf.
+    pub fn remove(&mut self, content: &Guid) {
+        self.items.remove(content);
+    }
+
+    /// A chunk with its proof.
+    pub fn read(&self, content: Guid, index: u32, chunk_size: ChunkSize) -> Result<ReadChunk, ReadError> {
+        let item = self.items.get(&content).ok_or(ReadError::Unknown(content))?;
+        let no_such_chunk = || ReadError::NoSuchChunk { content, index };
+        let range = chunk_size.range(index.into(), item.tree.content_len()).ok_or_else(no_such_chunk)?;
+        let proof = item.tree.proof(index.into(), chunk_size).map_err(|_| no_such_chunk())?;
+        let mut encoded = Vec::with_capacity(proof.encoded_len());
+        proof.encode(&mut encoded);
+        let data = match &item.source {
+            Source::Memory(bytes) => bytes.slice(range.start as usize..range.end as usize),
+            Source::File { path, stamp } => read_file(path, stamp, range.start, range.end)?,
+        };
+        Ok(ReadChunk { proof: encoded.into(), data })
+    }
+}
+
+fn read_file(path: &Path, stamp: &Stamp, start: u64, end: u64) -> Result<Bytes, ReadError> {
+    let failed = |source| ReadError::Read { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    let same = |file: &File| file.metadata().map(|metadata| Stamp::of(&metadata) == *stamp).map_err(failed);
+    let mut data = vec![0; (end - start) as usize];
+    if !same(&file)? {
+        return Err(ReadError::Changed(path.to_owned()));
+    }
+    file.read_exact_at(&mut data, start).map_err(failed)?;
+    // Somebody may have written meanwhile.
+    if same(&file)? { Ok(data.into()) } else { Err(ReadError::Changed(path.to_owned())) }
+}
+
+fn read_error(path: &Path, source: io::Error) -> ShelfError {
+    ShelfError::Read { path: path.to_owned(), source }
+}
+
+/// A name that a receiver may store it under; empty if there is none that can be sent.
+fn suggested_name(path: &Path) -> String {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if name.len() <= MAX_FILE_NAME { name.to_owned() } else { String::new() }
+}
+
+#[derive(Default)]
+struct Found {
+    files: BTreeSet<PathBuf>,
+    skipped: Vec<PathBuf>,
+}
+
+fn walk(folder: &Path, depth: usize, found: &mut Found) -> Result<(), ShelfError> {
+    if depth > MAX_DEPTH {
+        return Err(ShelfError::TooDeep(folder.to_owned()));
+    }
+    for entry in fs::read_dir(folder).map_err(|source| read_error(folder, source))? {
+        let entry = entry.map_err(|source| read_error(folder, source))?;
+        let path = entry.path();
+        let kind = entry.file_type().map_err(|source| read_error(&path, source))?;
+        if kind.is_dir() {
+            walk(&path, depth + 1, found)?;
+        } else if kind.is_file() {
+            found.files.insert(path);
+        } else {
+            found.skipped.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Removes the oldest hashes beyond [`MAX_CACHED`]. A cache that cannot be pruned is used all the same.
+fn prune(folder: &Path) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let age = |entry: fs::DirEntry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()));
+    let trees = |path: &Path| path.extension().is_some_and(|extension| extension == "tree");
+    let mut files: Vec<_> = entries.flatten().filter_map(age).filter(|(_, path)| trees(path)).collect();
+    files.sort();
+    let excess = files.len().saturating_sub(MAX_CACHED);
+    for (_, path) in files.into_iter().take(excess) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whimbrel_content::{Assembly, Offer, Proof};
+
+    fn ignore(_: &Path, _: u64) {}
+
+    fn fetched(shelf: &Shelf, content: Guid, length: u64, size: ChunkSize) -> Vec<u8> {
+        let mut assembly = Assembly::new(content, 1 << 40);
+        let mut bytes = Vec::new();
+        for index in 0..size.count(length) {
+            let chunk = shelf.read(content, index as u32, size).unwrap();
+            let (proof, rest) = Proof::decode(&chunk.proof).unwrap();
+            assert!(rest.is_empty());
+            let (data, proof) = (&chunk.data[..], &proof);
+            let offer = Offer { chunk_size: size, index, claimed_len: length, data, proof };
+            let verified = assembly.check(&offer).unwrap();
+            assembly.commit(verified);
+            bytes.extend_from_slice(&chunk.data);
+        }
+        assert!(assembly.is_complete());
+        bytes
+    }
+
+    #[test]
+    fn every_chunk_of_every_size_is_proven() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.bin");
+        let bytes: Vec<u8> = (0..5_000_000u32).map(|at| (at * at >> 7) as u8).collect();
+        fs::write(&path, &bytes).unwrap();
+        let mut shelf = Shelf::new(None);
+        let shelved = shelf.add(&path, &mut ignore).unwrap();
+        assert_eq!(shelved.name.0, *blake3::hash(&bytes).as_bytes());
+        for size in ChunkSize::all() {
+            assert_eq!(fetched(&shelf, shelved.name, shelved.length, size), bytes);
+        }
+        let past_the_end = shelf.read(shelved.name, 77, ChunkSize::MIN);
+        assert!(matches!(past_the_end, Err(ReadError::NoSuchChunk { .. })));
+    }
+
+    #[test]
+    fn a_second_start_reads_the_hashes_instead_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.bin");
+        fs::write(&path, vec![7; 6_000_000]).unwrap();
+        let cache = folder.path().join("cache");
+        let hashed = || {
+            let mut bytes = 0;
+            let shelved = Shelf::new(Some(cache.clone())).add(&path, &mut |_, done| bytes = done).unwrap();
+            (shelved.name, bytes)
+        };
+        let (name, bytes) = hashed();
+        assert_eq!(bytes, 6_000_000);
+        assert_eq!(hashed(), (name, 0));
+        fs::write(&path, vec![8; 6_000_000]).unwrap();
+        let (changed, bytes) = hashed();
+        assert_eq!(bytes, 6_000_000);
+        assert_ne!(changed, name);
+        // A damaged cache is no cache.
+        for entry in fs::read_dir(&cache).unwrap() {
+            fs::write(entry.unwrap().path(), b"damaged").unwrap();
+        }
+        assert_eq!(hashed(), (changed, 6_000_000));
+    }
+
+    #[test]
+    fn a_file_that_changed_is_no_longer_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.bin");
+        fs::write(&path, b"before").unwrap();
+        let mut shelf = Shelf::new(None);
+        let name = shelf.add(&path, &mut ignore).unwrap().name;
+        assert_eq!(&shelf.read(name, 0, ChunkSize::DEFAULT).unwrap().data[..], b"before");
+        fs::write(&path, b"after!").unwrap();
+        assert!(matches!(shelf.read(name, 0, ChunkSize::DEFAULT), Err(ReadError::Changed(_))));
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(shelf.read(name, 0, ChunkSize::DEFAULT), Err(ReadError::Read { .. })));
+        shelf.remove(&name);
+        assert!(matches!(shelf.read(name, 0, ChunkSize::DEFAULT), Err(ReadError::Unknown(_))));
+    }
+
+    #[test]
+    fn a_folder_is_its_files_and_a_list_and_links_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().join("photos");
+        fs::create_dir_all(top.join("2026/empty")).unwrap();
+        fs::write(top.join("2026/a b\n.jpg"), b"one").unwrap();
+        fs::write(top.join("-rf"), b"").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", top.join("link")).unwrap();
+        let mut shelf = Shelf::new(None);
+        let shelved = shelf.add(&top, &mut ignore).unwrap();
+        assert_eq!((shelved.files, shelved.length), (2, 3));
+        assert_eq!(shelved.skipped, [top.join("link")]);
+        assert_eq!((shelf.len(), shelf.is_empty()), (3, false));
+        let manifest = shelf.read(shelved.name, 0, ChunkSize::DEFAULT).unwrap().data;
+        let listed = Folder::decode(&manifest).unwrap();
+        let paths: Vec<&str> = listed.entries().iter().map(|entry| entry.path.as_str()).collect();
+        assert_eq!(paths, ["-rf", "2026/a b\n.jpg"]);
+        assert_eq!(shelf.offers().count(), 3);
+    }
+
+    #[test]
+    fn what_is_no_file_and_what_is_not_there_is_refused() {
+        let mut shelf = Shelf::new(None);
+        assert!(matches!(shelf.add(Path::new("/dev/null"), &mut ignore), Err(ShelfError::NoFile(_))));
+        let missing = shelf.add(Path::new("/dev/nothing-of-this-name"), &mut ignore);
+        assert!(matches!(missing, Err(ShelfError::Read { .. })));
+    }
+}
