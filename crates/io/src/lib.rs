@@ -18,7 +18,9 @@
 //! use whimbrel_core::{Machine, PortId, Time};
 //! use whimbrel_io::{CallerLimits, Clock, EventLoop, IoError, UdpConfig, UnixListenerConfig};
 //!
-//! fn serve<M: Machine>(machine: impl FnOnce(whimbrel_core::WallClock) -> M) -> Result<(), IoError> {
+//! fn serve<M: Machine + 'static>(
+//!     machine: impl FnOnce(whimbrel_core::WallClock) -> M,
+//! ) -> Result<(), IoError> {
 //!     let clock = Clock::start();
 //!     let mut event_loop = EventLoop::new(clock, machine(clock.wall_clock()))?;
 //!     event_loop.stop_on_signals()?;

@@ -1,5 +1,6 @@
 //! Timers, posted work, counters and the end of a loop.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "tests of the driver have threads and clocks")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Unix stream sockets: framing, back-pressure, and the socket file.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "tests of the driver have threads and clocks")]
 
 mod support;
 

@@ -1,6 +1,7 @@
 //! What needs interfaces of its own: TUN devices, full send queues, links that become narrower. Each test makes a
 //! network namespace for its thread; without the privilege to do so it says that it was skipped.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "tests of the driver have threads and clocks")]
 #![allow(unsafe_code, reason = "moving a thread to a new network namespace")]
 
 mod support;

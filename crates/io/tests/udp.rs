@@ -81,7 +81,7 @@ impl Machine for LossyEcho {
     fn handle_port(&mut self, _: Time, _: PortId, _: PortEvent) {}
     fn handle_frame(&mut self, _: Time, port: PortId, frame: &[u8]) {
         self.seen += 1;
-        if self.seen % 3 != 0 {
+        if !self.seen.is_multiple_of(3) {
             self.answers.push((port, frame.to_vec()));
         }
     }
@@ -150,11 +150,9 @@ fn a_full_table_closes_the_caller_idle_for_longest() {
     let limits = CallerLimits { max: 2, idle: PATIENCE * 2, evict_after: Duration::ZERO };
     let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
     let clients: Vec<UdpSocket> = (0..3).map(|_| test_socket()).collect();
-    let mut frames = 0;
-    for client in [0, 1, 0, 2] {
+    for (before, client) in [0, 1, 0, 2].into_iter().enumerate() {
         clients[client].send_to(b"hello", link.local).unwrap();
-        frames += 1;
-        until(&mut server, "a frame", |server| server.machine().inbox.len() == frames);
+        until(&mut server, "a frame", |server| server.machine().inbox.len() == before + 1);
     }
     let machine = server.machine();
     let peers: Vec<String> = machine.ports.values().map(|info| info.peer.clone()).collect();

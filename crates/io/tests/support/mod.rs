@@ -1,4 +1,5 @@
 //! Machines that do what a test tells them, and bounded waits.
+#![allow(clippy::disallowed_methods, reason = "tests of the driver have threads and clocks")]
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
