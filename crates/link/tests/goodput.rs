@@ -72,3 +72,36 @@ fn goodput_grid_stays_above_its_bounds() {
     println!("{table}");
     assert!(misses.is_empty(), "below the bounds:\n{misses}{table}");
 }
+
+/// What pacing makes of a fast and short link: bursts that fit the kernel's segmentation offload.
+#[test]
+fn a_link_of_five_gigabits_is_filled_with_full_batches() {
+    let mut path = Path::new(5_000_000_000, Duration::from_micros(50));
+    path.queue = 1 << 20;
+    let mut pair = Pair::new(1, path);
+    let body = chunk(1, 1 << 20);
+    let (mut tag, end) = (0, Time::from_millis(300));
+    while pair.now < end {
+        while pair.ends[0].hop.ready_for() > 0 {
+            pair.send(0, tag, body.clone());
+            tag += 1;
+        }
+        pair.step(end);
+    }
+    let gigabits = bytes_there(&pair) as f64 * 8.0 / 0.3 / 1e9;
+    let batch = pair.ends[0].frames as f64 / pair.ends[0].transmits as f64;
+    println!("{gigabits:.2} Gbit/s, {batch:.1} frames in a batch");
+    assert!(gigabits > 4.5, "{gigabits} Gbit/s");
+    assert!(batch > 16.0, "{batch} frames in a batch");
+}
+
+/// Many small messages: each has its own CSYN, and none waits for a grant.
+#[test]
+fn small_chunks_flow_without_a_round_trip_each() {
+    let mut pair = Pair::new(1, Path::new(25_000_000, Duration::from_millis(25)));
+    (0..4_000).for_each(|tag| pair.send(0, tag, chunk(tag, 500)));
+    assert!(pair.drive_until(Time::from_secs(20), |pair| pair.ends[0].delivered.len() == 4_000));
+    println!("4000 messages of 500 bytes in {}", pair.now);
+    // 256 in flight and 50 ms of round trip: at most 5120 a second; on the wire they take 0.8 s.
+    assert!(pair.now < Time::from_millis(1_800), "{}", pair.now);
+}

@@ -175,7 +175,7 @@ fn run(seed: u64, paths: [Path; 2], pacing: [Pacing; 2], room: usize, acts: &[(u
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1200, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     /// Under any loss up to a half, reordering, duplication, corruption, shut windows, outages, changes of MTU
     /// and restarts of either side.

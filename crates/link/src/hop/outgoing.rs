@@ -72,6 +72,8 @@ pub(super) struct Outgoing {
     missing: Bitmap,
     // Packets before this one have been sent at least once.
     sent: usize,
+    // The most that `sent` has been: packets of an attempt that was refused may arrive when there is room again.
+    ever_sent: usize,
     // Place in the sending order of each packet's last transmission.
     order: Vec<u32>,
 }
@@ -95,6 +97,7 @@ impl Outgoing {
             acked: Bitmap::new(count),
             missing: Bitmap::new(count),
             sent: 0,
+            ever_sent: 0,
             order: vec![0; count],
         })
     }
@@ -146,6 +149,7 @@ impl Outgoing {
             self.missing.clear(seq);
         } else {
             self.sent = seq + 1;
+            self.ever_sent = self.ever_sent.max(self.sent);
         }
         self.order[seq] = order;
         // An older question does not cover this packet.
@@ -159,14 +163,14 @@ impl Outgoing {
         match *progress {
             Progress::Refused => true,
             Progress::Cancelled => self.fate != Fate::Deliver,
-            Progress::Complete => self.fate != Fate::Deliver || self.sent == usize::from(self.packets),
+            Progress::Complete => self.fate != Fate::Deliver || self.ever_sent == usize::from(self.packets),
             Progress::Held { start, bitmap, .. } => {
                 let (from, used) = (usize::from(start) * 8, bitmap.iter().rposition(|byte| *byte != 0));
                 let end = match used {
                     Some(at) => from + at * 8 + 8 - bitmap[at].leading_zeros() as usize,
                     None => from,
                 };
-                end <= self.sent
+                end <= self.ever_sent
                     && (end < usize::from(self.packets)
                         || !all_ones(bitmap, usize::from(self.packets) - from))
             }

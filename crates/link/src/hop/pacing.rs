@@ -31,14 +31,14 @@ impl Pacer {
         }
     }
 
-    /// Bytes that a burst may have; `None` if nothing may go now.
+    /// Bytes that a burst may have; `None` if less than half a burst may go now: many small batches cost more.
     pub(super) fn allowance(&self, now: Time) -> Option<u64> {
         if self.rate == 0 {
             return Some(MAX_BURST);
         }
         let paid = self.paid_until.max(now - self.burst);
         let ahead = (now + self.burst).since(paid);
-        (!ahead.is_zero()).then(|| bytes_in(ahead, self.rate).max(1))
+        (ahead >= self.burst / 2).then(|| bytes_in(ahead, self.rate).max(1))
     }
 
     /// `bytes` were sent.

@@ -679,9 +679,10 @@ impl Sender {
         first.saturating_mul(1 << attempt.min(10)).min(ASK_AGAIN.1)
     }
 
-    /// A quarter of a round trip of packets, within bounds.
+    /// A quarter of a round trip of packets, or a burst if that is more, within bounds.
     fn packets_per_csyn(&self) -> u64 {
-        let quarter = self.model.bandwidth_delay() / (4 * self.limits.frame as u64);
+        let frame = self.limits.frame as u64;
+        let quarter = (self.model.bandwidth_delay() / 4).max(self.pacer.burst_bytes()) / frame;
         quarter.clamp(FEWEST_PACKETS_PER_CSYN, MOST_PACKETS_PER_CSYN)
     }
 

@@ -83,6 +83,8 @@ pub struct End {
     /// Received chunks keep their room until the test releases it.
     pub hold: bool,
     pub frames: u64,
+    /// Calls that a driver would make to send them.
+    pub transmits: u64,
 }
 
 impl End {
@@ -124,6 +126,7 @@ impl Pair {
             events: Vec::new(),
             hold: false,
             frames: 0,
+            transmits: 0,
         };
         Pair {
             now: Time::ZERO,
@@ -162,6 +165,7 @@ impl Pair {
             else {
                 break;
             };
+            self.ends[end].transmits += 1;
             assert_eq!(size, buffer.len());
             assert!(size > 0);
             let frames: Vec<&[u8]> = buffer.chunks(segment.unwrap_or(size)).collect();
