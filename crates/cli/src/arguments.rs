@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{configure, doctor, get, identity, names, node, ping, serve};
+use crate::command::{configure, demo, doctor, get, identity, names, node, ping, serve};
 use crate::exit;
 use crate::logging::Logging;
 
@@ -52,6 +52,9 @@ pub(crate) enum Command {
     Config(configure::ConfigCommand),
     /// Say what this machine can and cannot do, and what mends it
     Doctor(doctor::Doctor),
+    /// Fetch one file over one bad path by the kernel's TCP and by Whimbrel, side by side
+    #[command(after_help = "Example:\n  whimbrel demo --file film.mkv --rtt 100ms --loss 2% --outage 20s")]
+    Demo(demo::Demo),
 }
 
 /// How a program reaches a host.

@@ -1,6 +1,7 @@
 //! What can go wrong while a lab is built or used.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitStatus;
 
 /// Why the lab could not do what was asked. Every text says what to do where something can be done.
@@ -68,12 +69,38 @@ pub enum LabError {
     /// The topology contradicts itself.
     #[error("the topology cannot be built: {0}")]
     BadTopology(String),
+    /// One of Whimbrel's own programs did not do what it should.
+    #[error("'{name}' {what}; logs are in {logs}")]
+    Daemon {
+        /// Which program, on which host.
+        name: String,
+        /// What it did or did not do.
+        what: String,
+        /// The folder of its log.
+        logs: String,
+    },
+    /// A picture could not be drawn or written.
+    #[error("cannot write the picture {path}: {reason}")]
+    Figure {
+        /// The file.
+        path: String,
+        /// What the drawing library said.
+        reason: String,
+    },
     /// The thread that emulates the links has ended.
     #[error("the link emulator has stopped: {0}")]
     EmulatorStopped(String),
 }
 
 impl LabError {
+    pub(crate) fn daemon(name: &str, what: &str, logs: &Path) -> LabError {
+        LabError::Daemon { name: name.to_owned(), what: what.to_owned(), logs: logs.display().to_string() }
+    }
+
+    pub(crate) fn figure(path: &str, reason: &str) -> LabError {
+        LabError::Figure { path: path.to_owned(), reason: reason.to_owned() }
+    }
+
     pub(crate) fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
         let action = action.into();
         move |source| LabError::System { action, source }

@@ -13,14 +13,20 @@
 //! | [`topology`] | [`TopologyBuilder`] and [`Topology`]; [`Fig7`], the seed's testbed |
 //! | [`probe`] | [`PingReport`], round-trip times |
 //! | [`simulated`] | [`SimulatedFig7`], the same testbed in virtual time |
+//! | [`daemons`] | [`Fig7Daemons`], Whimbrel's own programs on that testbed |
+//! | [`demo`] | kernel TCP and Whimbrel side by side |
+//! | [`figure`] | pictures |
 //! | [`transfer`] | [`TransferRecord`], what is measured of any transfer |
 //! | [`baseline`] | [`TcpBaseline`], the same file by the kernel's TCP |
 // The lab is a driver: it works in real time, with threads, sockets and sleeps.
 #![allow(clippy::disallowed_methods)]
 
 pub mod baseline;
+pub mod daemons;
+pub mod demo;
 pub mod emulator;
 pub mod error;
+pub mod figure;
 pub mod namespace;
 pub mod privileges;
 pub mod probe;
@@ -31,6 +37,7 @@ pub mod transfer;
 pub mod tun;
 
 pub use baseline::{CongestionControl, HttpClient, TcpBaseline, TcpTransfer};
+pub use daemons::{Daemon, Fig7Daemons};
 pub use emulator::{Direction, DirectionReport, EmulatedLink, Emulator, LinkReport, Scheduling};
 pub use error::LabError;
 pub use namespace::Namespace;

@@ -52,7 +52,12 @@ fn loss_on_the_last_hop_hardly_matters() {
         let clean = fetch(&mut world(rtt, wifi(), 3), 30 * MIB).goodput();
         let lossy_hop = LinkSpec { loss: Loss::Independent(0.01), ..wifi() };
         let lossy = fetch(&mut world(rtt, lossy_hop, 3), 30 * MIB).goodput();
-        println!("RTT {rtt}: {:.2} Mbit/s, with 1 % loss {:.2} ({:.1} %)", clean / 1e6, lossy / 1e6, 100.0 * lossy / clean);
+        println!(
+            "RTT {rtt}: {:.2} Mbit/s, with 1 % loss {:.2} ({:.1} %)",
+            clean / 1e6,
+            lossy / 1e6,
+            100.0 * lossy / clean
+        );
         assert!(lossy > 0.95 * clean, "RTT {rtt}: {lossy} of {clean}");
     }
 }

@@ -18,7 +18,7 @@ use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 
 /// How often progress is told to a program, at most.
-const JSON_INTERVAL: Duration = Duration::from_millis(500);
+const JSON_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {

@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod configure;
+pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod get;
 pub(crate) mod identity;
@@ -30,6 +31,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Ping(command) => ping::run(command),
         Command::Config(command) => configure::run(&command),
         Command::Doctor(command) => doctor::run(&command),
+        Command::Demo(command) => demo::run(command),
     }
 }
 

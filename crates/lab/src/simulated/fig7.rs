@@ -49,11 +49,7 @@ impl Default for SimulatedFig7Options {
             chunk_log2: 20,
             reliability: Reliability::Nack,
             buffer_packets: 16_384,
-            store: StoreLimits {
-                total: 1 << 30,
-                per_flow: 100 << 20,
-                lifetime: Duration::from_secs(3600),
-            },
+            store: StoreLimits { total: 1 << 30, per_flow: 100 << 20, lifetime: Duration::from_secs(3600) },
         }
     }
 }
@@ -119,9 +115,8 @@ impl SimulatedFig7 {
             join(*router, name_server, &wire.clone().with_labels("gnrs", "router"));
         }
         let specs = [&fig7.server_link, &fig7.router_link, &fig7.last_hop];
-        let links = [0, 1, 2].map(|index| {
-            join(nodes[index], nodes[index + 1], &DuplexLink::symmetric(specs[index].clone()))
-        });
+        let links = [0, 1, 2]
+            .map(|index| join(nodes[index], nodes[index + 1], &DuplexLink::symmetric(specs[index].clone())));
         let mut fig7 = SimulatedFig7 {
             sim,
             nodes,

@@ -1,0 +1,214 @@
+//! `demo`.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use whimbrel_lab::demo::{self, DEFAULT_FILE_LEN, DemoObserver, DemoOptions, DemoReport, DemoRun, Side};
+use whimbrel_lab::{CongestionControl, LabError};
+use whimbrel_node::config::Span;
+use whimbrel_sim::units;
+
+use super::{Outcome, json_line, out};
+use crate::exit::{Exit, Failure};
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// The file that is fetched; by default one of 40 MB is made
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Round trip added between the two routers
+    #[arg(long, value_name = "DURATION", default_value = "50 ms")]
+    rtt: Span,
+    /// Packets lost on the last hop, each way
+    #[arg(long, value_name = "PERCENT", default_value = "1 %", value_parser = units::parse_probability)]
+    loss: f64,
+    /// How long the last hop is out, once; 0 s for never
+    #[arg(long, value_name = "DURATION", default_value = "10 s")]
+    outage: Span,
+    /// When it goes out, counted from the request
+    #[arg(long, value_name = "DURATION", default_value = "5 s")]
+    outage_after: Span,
+    /// Rate of the last hop
+    #[arg(long, value_name = "RATE", default_value = "25 Mbit/s", value_parser = units::parse_rate)]
+    rate: u64,
+    /// Of everything random in the emulated links
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Congestion control of the kernel's TCP
+    #[arg(long, value_parser = ["cubic", "bbr", "reno"], default_value = "cubic")]
+    tcp: String,
+    /// After this long a transfer is given up; TCP alone would often take minutes
+    #[arg(long, value_name = "DURATION", default_value = "60 s")]
+    patience: Span,
+    /// Folder for the picture and the figures
+    #[arg(short, long, value_name = "DIR", default_value = "whimbrel-demo")]
+    output: PathBuf,
+    /// Print the figures as JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: Demo) -> Outcome {
+    // Before any thread is started: without root the lab moves this process to a user namespace of its own.
+    whimbrel_lab::ensure_privileges().map_err(failure)?;
+    let options = DemoOptions {
+        file: arguments.file,
+        rtt: arguments.rtt.0,
+        loss: arguments.loss,
+        outage: arguments.outage.0,
+        outage_after: arguments.outage_after.0,
+        rate: arguments.rate,
+        seed: arguments.seed,
+        congestion: match arguments.tcp.as_str() {
+            "bbr" => CongestionControl::Bbr,
+            "reno" => CongestionControl::Reno,
+            _ => CongestionControl::Cubic,
+        },
+        patience: arguments.patience.0,
+    };
+    let cannot_write =
+        |error| Failure::new(Exit::Write, format!("cannot write to {}: {error}", arguments.output.display()));
+    std::fs::create_dir_all(&arguments.output).map_err(cannot_write)?;
+    let folder = tempfile::Builder::new().prefix("whimbrel-demo-").tempdir()?;
+    let program = std::env::current_exe()?;
+    let bars = Bars::new(arguments.json);
+    let ran = demo::run(&options, &program, folder.path(), &bars);
+    bars.end();
+    let report = match ran {
+        Ok(report) => report,
+        Err(error) => {
+            // The daemons' logs say why.
+            let kept = folder.keep();
+            return Err(Failure::new(Exit::Other, format!("{error} (kept: {})", kept.display())));
+        }
+    };
+    let stem = arguments.output.join("goodput");
+    report.draw(&stem).map_err(failure)?;
+    let figures = arguments.output.join("report.json");
+    let text = serde_json::to_string_pretty(&report).unwrap_or_default();
+    std::fs::write(&figures, text).map_err(cannot_write)?;
+    if arguments.json {
+        json_line(&report);
+    } else {
+        out(&table(&report, &stem));
+    }
+    // TCP may be given up, but what arrived must be right, and Whimbrel must arrive.
+    let right = report.whimbrel.intact && (report.tcp.intact || !report.tcp.record.completed);
+    Ok(if right { Exit::Done } else { Exit::Other })
+}
+
+fn failure(error: LabError) -> Failure {
+    Failure::new(Exit::Other, error.to_string())
+}
+
+/// Two live progress bars on a terminal, nothing elsewhere.
+struct Bars {
+    all: MultiProgress,
+    preparing: ProgressBar,
+    tcp: ProgressBar,
+    whimbrel: ProgressBar,
+}
+
+impl Bars {
+    fn new(quiet: bool) -> Bars {
+        let shown = !quiet && std::io::stderr().is_terminal();
+        let target =
+            if shown { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
+        let all = MultiProgress::with_draw_target(target);
+        let preparing = all.add(ProgressBar::new_spinner());
+        preparing.enable_steady_tick(Duration::from_millis(120));
+        let template =
+            "{prefix:<12} {percent:>3} % [{bar:36}] {bytes} of {total_bytes}, {elapsed}, {eta} left";
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = |name: &'static str| {
+            all.add(ProgressBar::new(DEFAULT_FILE_LEN).with_style(style.clone()).with_prefix(name))
+        };
+        let (whimbrel, tcp) = (bar("Whimbrel"), bar("kernel TCP"));
+        Bars { all, preparing, tcp, whimbrel }
+    }
+
+    fn end(&self) {
+        for bar in [&self.preparing, &self.tcp, &self.whimbrel] {
+            bar.finish_and_clear();
+        }
+        // Whatever could not be drawn was for the eye only.
+        let _ = self.all.clear();
+    }
+}
+
+impl DemoObserver for Bars {
+    fn progress(&self, side: Side, bytes: u64, len: u64) {
+        self.preparing.finish_and_clear();
+        let bar = match side {
+            Side::Tcp => &self.tcp,
+            Side::Whimbrel => &self.whimbrel,
+        };
+        bar.set_length(len);
+        bar.set_position(bytes);
+        if bytes == len {
+            bar.finish();
+        }
+    }
+
+    fn preparing(&self, what: &str) {
+        self.preparing.set_message(what.to_owned());
+    }
+}
+
+fn table(report: &DemoReport, stem: &Path) -> String {
+    let options = &report.options;
+    let mut text = format!(
+        "{:.0} MB over {:.0} Mbit/s: RTT {:.0} ms, loss {:.1} % on the last hop, which is out for {:.0} s after {:.0} s\n\n",
+        report.file_len as f64 / 1e6,
+        options.rate as f64 / 1e6,
+        options.rtt.as_secs_f64() * 1e3,
+        options.loss * 100.0,
+        options.outage.as_secs_f64(),
+        options.outage_after.as_secs_f64(),
+    );
+    let tcp_name = format!("kernel TCP ({})", options.congestion.name());
+    let mut row = |what: &str, cell: &dyn Fn(&DemoRun) -> String| {
+        text.push_str(&format!("{what:<28}{:>16}{:>22}\n", cell(&report.whimbrel), cell(&report.tcp)));
+    };
+    let title = tcp_name.clone();
+    row("", &|run| match run.side {
+        Side::Whimbrel => "Whimbrel".to_owned(),
+        Side::Tcp => title.clone(),
+    });
+    row("time", &|run| format!("{:.1} s", run.record.finished));
+    row("goodput", &|run| format!("{:.2} Mbit/s", run.record.goodput() / 1e6));
+    row("longest stall", &|run| format!("{:.2} s", run.record.longest_stall));
+    row("sent again", &|run| {
+        run.record.retransmitted_segments.map_or("-".into(), |count| format!("{count} packets"))
+    });
+    for (index, link) in report.whimbrel.links.iter().enumerate() {
+        row(&format!("bytes on {}", link.link), &|run| {
+            let both = run
+                .links
+                .get(index)
+                .map(|link| link.forward.transmitted_bytes + link.backward.transmitted_bytes);
+            both.map_or("-".into(), |bytes| format!("{:.2} MB", bytes as f64 / 1e6))
+        });
+    }
+    row("arrived intact", &|run| {
+        let share = run.record.bytes as f64 * 100.0 / (report.file_len as f64).max(1.0);
+        match (run.record.completed, run.intact) {
+            (false, _) => format!("given up at {share:.0} %"),
+            (true, intact) => if intact { "yes" } else { "NO" }.into(),
+        }
+    });
+    let verdict = match report.speedup() {
+        Some(times) if report.tcp.record.completed => format!("Whimbrel was {times:.1} times as fast."),
+        Some(times) => format!("Whimbrel was at least {times:.1} times as fast."),
+        None => String::from("Whimbrel did not finish in time."),
+    };
+    text.push_str(&format!(
+        "\n{verdict}\n{}\n{}\n",
+        stem.with_extension("svg").display(),
+        stem.with_extension("png").display(),
+    ));
+    text
+}

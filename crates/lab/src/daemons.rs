@@ -1,0 +1,265 @@
+//! Whimbrel's own programs on the hosts of a topology: the same binary and commands that a user runs.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{Fig7, LabError, Process, Topology, TransferMeter, TransferObserver, TransferRecord};
+
+const ROUTER_PORT: u16 = 4711;
+const NAME_SERVER_PORT: u16 = 4720;
+/// How long daemons may take to find each other and attach.
+const SETTLING: Duration = Duration::from_secs(30);
+
+/// The daemons of the seed's Fig. 7: a name server and a router on N2, a router on N3, hosts on N1 and N4, and a
+/// program on N1 that serves a file.
+pub struct Fig7Daemons<'a> {
+    program: PathBuf,
+    folder: PathBuf,
+    topology: &'a Topology,
+    // Held for their lives: a process that is dropped is killed.
+    running: Vec<(String, Process)>,
+}
+
+/// A node that can be killed and started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Daemon {
+    /// The name server on N2.
+    NameServer,
+    /// N2's or N3's router.
+    Router(u8),
+    /// N1's or N4's host.
+    Host(u8),
+}
+
+impl Daemon {
+    fn name(self) -> String {
+        match self {
+            Daemon::NameServer => String::from("gnrs"),
+            Daemon::Router(node) | Daemon::Host(node) => format!("n{node}"),
+        }
+    }
+
+    fn host(self) -> String {
+        match self {
+            Daemon::NameServer => String::from("N2"),
+            Daemon::Router(node) | Daemon::Host(node) => format!("N{node}"),
+        }
+    }
+}
+
+/// A line that `whimbrel get --json` prints.
+#[derive(Deserialize)]
+struct GetLine {
+    event: String,
+    progress: Option<GetProgress>,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct GetProgress {
+    bytes: u64,
+    resumed: u64,
+}
+
+impl<'a> Fig7Daemons<'a> {
+    /// Starts all daemons with `program` and waits until both hosts are registered. Keys, sockets and logs are
+    /// kept in `folder`.
+    pub fn start(program: &Path, topology: &'a Topology, folder: &Path) -> Result<Fig7Daemons<'a>, LabError> {
+        let mut daemons = Fig7Daemons {
+            program: program.to_owned(),
+            folder: folder.to_owned(),
+            topology,
+            running: Vec::new(),
+        };
+        let all =
+            [Daemon::NameServer, Daemon::Router(2), Daemon::Router(3), Daemon::Host(1), Daemon::Host(4)];
+        for daemon in all {
+            daemons.run(daemon)?;
+        }
+        for host in [1, 4] {
+            daemons.wait_until_registered(host)?;
+        }
+        Ok(daemons)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a daemon (again).
+    pub fn run(&mut self, daemon: Daemon) -> Result<(), LabError> {
+        let name = daemon.name();
+        let mut command = match daemon {
+            Daemon::NameServer => {
+                let listen = format!("0.0.0.0:{NAME_SERVER_PORT}");
+                let mut command = self.command(&["gnrs", "serve", "--listen", &listen, "--store"]);
+                command.arg(self.path("records.redb"));
+                command
+            }
+            Daemon::Router(node) => self.router_command(node)?,
+            Daemon::Host(node) => self.host_command(node)?,
+        };
+        let log =
+            std::fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log")));
+        let log = log.map_err(LabError::system(format!("open the log of {name}")))?;
+        let again = log.try_clone().map_err(LabError::system(format!("open the log of {name}")))?;
+        command.stdout(log).stderr(again);
+        let process = self.topology.host(&daemon.host())?.spawn(command)?;
+        self.running.push((name, process));
+        Ok(())
+    }
+
+    fn router_command(&self, node: u8) -> Result<Command, LabError> {
+        let listen = format!("0.0.0.0:{ROUTER_PORT}");
+        let mut command = self.command(&["router", "run", "--listen", &listen, "--key"]);
+        command.arg(self.path(&format!("n{node}.pem"))).arg("--socket").arg(self.socket(node));
+        let n2 = self.topology.address_of("N2", Fig7::ROUTER_LINK)?;
+        command.args(["--name-server", &format!("{n2}:{NAME_SERVER_PORT}")]);
+        if node == 3 {
+            command.args(["--neighbour", &format!("{n2}:{ROUTER_PORT}")]);
+        }
+        Ok(command)
+    }
+
+    fn host_command(&self, node: u8) -> Result<Command, LabError> {
+        let (router, link) = if node == 1 { ("N2", Fig7::SERVER_LINK) } else { ("N3", Fig7::LAST_HOP) };
+        let address = self.topology.address_of(router, link)?;
+        let mut command =
+            self.command(&["host", "run", "--router", &format!("{address}:{ROUTER_PORT}"), "--key"]);
+        command.arg(self.path(&format!("n{node}.pem"))).arg("--socket").arg(self.socket(node));
+        Ok(command)
+    }
+
+    /// The socket on which the daemon of N`node` answers.
+    pub fn socket(&self, node: u8) -> PathBuf {
+        self.path(&format!("n{node}.sock"))
+    }
+
+    /// Kills a daemon as `kill -9` does.
+    pub fn kill(&mut self, daemon: Daemon) -> Result<(), LabError> {
+        let name = daemon.name();
+        let mut kept = Vec::new();
+        for (known, mut process) in self.running.drain(..) {
+            if known == name {
+                process.kill()?;
+            } else {
+                kept.push((known, process));
+            }
+        }
+        self.running = kept;
+        Ok(())
+    }
+
+    fn wait_until_registered(&self, node: u8) -> Result<(), LabError> {
+        let start = Instant::now();
+        while start.elapsed() < SETTLING {
+            if let Ok(status) = self.status(node)
+                && status["registered"] == Value::Bool(true)
+            {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Err(LabError::daemon(&format!("n{node}"), "did not attach to its router", &self.folder))
+    }
+
+    /// What the daemon of N`node` says of itself.
+    pub fn status(&self, node: u8) -> Result<Value, LabError> {
+        let kind = if node == 2 || node == 3 { "router" } else { "host" };
+        let mut command = self.command(&[kind, "status", "--json", "--socket"]);
+        let output = command.arg(self.socket(node)).output();
+        let output = output.map_err(LabError::system(format!("run {}", self.program.display())))?;
+        serde_json::from_slice(&output.stdout)
+            .map_err(|_| LabError::daemon(&format!("n{node}"), "gave no status", &self.folder))
+    }
+
+    /// Serves `file` from N1 and waits until the name service knows of it. Answers with its name.
+    pub fn serve(&mut self, file: &Path) -> Result<String, LabError> {
+        let mut command = self.command(&["serve", "--socket"]);
+        command.arg(self.socket(1)).arg(file).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = self.topology.host("N1")?.spawn(command)?;
+        let output = process.take_stdout();
+        self.running.push((String::from("serve"), process));
+        let lines = output.map(BufReader::new).into_iter().flat_map(BufRead::lines);
+        for line in lines.map_while(Result::ok) {
+            let mut words = line.split_whitespace();
+            if let (Some(name), Some("announced")) = (words.next(), words.next()) {
+                return Ok(name.to_owned());
+            }
+        }
+        Err(LabError::daemon("serve", "ended before its file was announced", &self.folder))
+    }
+
+    /// Fetches a content to `output` with `whimbrel get` on N4.
+    pub fn fetch(
+        &self,
+        name: &str,
+        output: &Path,
+        patience: Duration,
+        observer: &mut dyn TransferObserver,
+    ) -> Result<TransferRecord, LabError> {
+        let mut command = self.command(&["get", "--json", name, "--socket"]);
+        command.arg(self.socket(4)).arg("-o").arg(output).stdout(Stdio::piped()).stderr(Stdio::null());
+        let resent_before = self.resent();
+        let started = Instant::now();
+        observer.started(started);
+        let mut meter = TransferMeter::new(started);
+        let mut process = self.topology.host("N4")?.spawn(command)?;
+        let (sender, lines) = mpsc::channel();
+        if let Some(stdout) = process.take_stdout() {
+            std::thread::spawn(move || {
+                let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+                lines.map(|line| (Instant::now(), line)).try_for_each(|line| sender.send(line))
+            });
+        }
+        let mut failure = None;
+        let mut completed = false;
+        // The channel closes when the program ends.
+        while let Ok((at, line)) = lines.recv_timeout(patience.saturating_sub(started.elapsed())) {
+            let Ok(line) = serde_json::from_str::<GetLine>(&line) else { continue };
+            if let Some(progress) = line.progress {
+                let here = progress.bytes.saturating_sub(progress.resumed);
+                // A line may speak of a state alone; only bytes end a stall.
+                let more = here.saturating_sub(meter.bytes());
+                if more > 0 {
+                    meter.arrived(at, more);
+                }
+                observer.progress(at.saturating_duration_since(started), meter.bytes());
+            }
+            completed |= line.event == "done";
+            failure = failure.or(line.error);
+        }
+        if let Some(failure) = failure {
+            return Err(LabError::daemon("get", &failure, &self.folder));
+        }
+        if !completed {
+            process.kill()?;
+        }
+        let mut record = meter.finish(Instant::now(), completed);
+        record.retransmitted_segments =
+            self.resent().zip(resent_before).map(|(after, before)| after - before);
+        Ok(record)
+    }
+
+    /// DATA frames that the daemons on the content's way have sent again.
+    fn resent(&self) -> Option<u64> {
+        [1, 2, 3].into_iter().try_fold(0, |sum, node| {
+            let status = self.status(node).ok()?;
+            let links = status["links"].as_array()?;
+            let resent = |link: &Value| link["hop"]["data_resent"].as_u64();
+            Some(sum + links.iter().map(resent).sum::<Option<u64>>()?)
+        })
+    }
+}
