@@ -334,6 +334,7 @@ impl<'a> Frame<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         let (kind, more) = self.message.kind();
+        out.reserve(MIN_FRAME + self.message.body_bound());
         out.extend([VERSION, kind, self.code as u8, if more { FLAG_MORE } else { 0 }]);
         out.extend(self.id.to_be_bytes());
         out.extend(self.cookie.to_be_bytes());
@@ -358,6 +359,25 @@ impl Message<'_> {
             Message::Push { .. } => (kind::PUSH, false),
             Message::Refused => (kind::REFUSED, false),
         }
+    }
+
+    /// At least as many bytes as the body takes, so that an answer is allocated once.
+    fn body_bound(&self) -> usize {
+        let variable = match self {
+            Message::Lookup { padding, .. } => *padding,
+            Message::Insert { record } => record.as_bytes().len(),
+            Message::LookupAnswer { page, .. } | Message::WatchAnswer { page, .. } => {
+                page.records.bytes.len()
+            }
+            Message::Push { records, .. } => records.bytes.len(),
+            Message::Watch { .. }
+            | Message::Unwatch { .. }
+            | Message::PushAck { .. }
+            | Message::InsertAnswer { .. }
+            | Message::UnwatchAnswer { .. }
+            | Message::Refused => 0,
+        };
+        Guid::LEN + 8 + variable
     }
 
     fn encode_body(&self, out: &mut Vec<u8>) {

@@ -6,7 +6,7 @@ use whimbrel_core::RttEstimator;
 use crate::wire::Code;
 
 /// The bounds of a server. With them it takes at most, in bytes of memory: the store's bound
-/// + `max_watches` x 400
+/// + `max_watches` x (400 + 120 x the store's `max_providers`)
 /// + ports x (200 + `max_queued_per_port` x 1,200)
 /// + `max_batch` x 1,100.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]

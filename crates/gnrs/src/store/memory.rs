@@ -146,8 +146,10 @@ impl MemoryStore {
     }
 
     fn subject(&self, subject: &Guid) -> impl Iterator<Item = (&RecordKey, &Entry)> + use<'_> {
-        let last = RecordKey { subject: *subject, provider: Guid([0xff; 32]) };
-        self.entries.range(RecordKey::binding(*subject)..=last)
+        let subject = *subject;
+        // Without an upper bound the tree is searched once, not twice.
+        let from = self.entries.range(RecordKey::binding(subject)..);
+        from.take_while(move |(key, _)| key.subject == subject)
     }
 }
 
