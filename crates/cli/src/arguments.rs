@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{configure, demo, doctor, get, identity, names, node, ping, serve};
+use crate::command::{configure, demo, doctor, get, identity, names, node, ping, serve, study};
 use crate::exit;
 use crate::logging::Logging;
 
@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// Fetch one file over one bad path by the kernel's TCP and by Whimbrel, side by side
     #[command(after_help = "Example:\n  whimbrel demo --file film.mkv --rtt 100ms --loss 2% --outage 20s")]
     Demo(demo::Demo),
+    /// Draw a paper's figures again, ours beside the paper's
+    #[command(subcommand)]
+    Study(study::StudyCommand),
 }
 
 /// How a program reaches a host.

@@ -149,7 +149,11 @@ pub fn run(
     observer.preparing("making the file");
     let file = match &options.file {
         Some(file) => file.clone(),
-        None => make_file(&folder.join("demo.bin"), options.seed)?,
+        None => {
+            let file = folder.join("demo.bin");
+            make_file(&file, DEFAULT_FILE_LEN, options.seed)?;
+            file
+        }
     };
     let described = format!("read {}", file.display());
     let file_len = std::fs::metadata(&file).map_err(LabError::system(described))?.len();
@@ -230,15 +234,15 @@ impl TransferObserver for Watch<'_> {
     }
 }
 
-fn make_file(path: &Path, seed: u64) -> Result<PathBuf, LabError> {
+/// Writes a file of `len` random bytes (rounded down to a multiple of 8).
+pub(crate) fn make_file(path: &Path, len: u64, seed: u64) -> Result<(), LabError> {
     let failed = |source| LabError::System { action: format!("write {}", path.display()), source };
     let mut rng = SeededRng::stream(seed, "demo file");
     let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
-    for _ in 0..DEFAULT_FILE_LEN / 8 {
+    for _ in 0..len / 8 {
         file.write_all(&rng.next_word().to_le_bytes()).map_err(failed)?;
     }
-    file.flush().map_err(failed)?;
-    Ok(path.to_owned())
+    file.flush().map_err(failed)
 }
 
 fn hash_of(path: &Path) -> Result<String, LabError> {

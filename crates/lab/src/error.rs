@@ -79,6 +79,14 @@ pub enum LabError {
         /// The folder of its log.
         logs: String,
     },
+    /// A study's files contradict what the study's code needs.
+    #[error("study {study}: {reason}")]
+    BadScenario {
+        /// The study.
+        study: String,
+        /// Which file, where, and what is wrong.
+        reason: String,
+    },
     /// A picture could not be drawn or written.
     #[error("cannot write the picture {path}: {reason}")]
     Figure {

@@ -16,6 +16,7 @@
 //! | [`daemons`] | [`Fig7Daemons`], Whimbrel's own programs on that testbed |
 //! | [`demo`] | kernel TCP and Whimbrel side by side |
 //! | [`figure`] | pictures |
+//! | [`study`] | a paper's figures again |
 //! | [`transfer`] | [`TransferRecord`], what is measured of any transfer |
 //! | [`baseline`] | [`TcpBaseline`], the same file by the kernel's TCP |
 // The lab is a driver: it works in real time, with threads, sockets and sleeps.
@@ -32,6 +33,7 @@ pub mod privileges;
 pub mod probe;
 pub mod process;
 pub mod simulated;
+pub mod study;
 pub mod topology;
 pub mod transfer;
 pub mod tun;

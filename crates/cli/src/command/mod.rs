@@ -10,6 +10,7 @@ pub(crate) mod names;
 pub(crate) mod node;
 pub(crate) mod ping;
 pub(crate) mod serve;
+pub(crate) mod study;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -32,6 +33,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Config(command) => configure::run(&command),
         Command::Doctor(command) => doctor::run(&command),
         Command::Demo(command) => demo::run(command),
+        Command::Study(command) => study::run(command),
     }
 }
 

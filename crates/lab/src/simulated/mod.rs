@@ -2,6 +2,8 @@
 
 mod content;
 mod fig7;
+mod tcp;
 
 pub use content::RepeatingContent;
 pub use fig7::{SimulatedFig7, SimulatedFig7Options};
+pub use tcp::simulated_tcp;

@@ -1,0 +1,138 @@
+//! `study`.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use whimbrel_lab::LabError;
+use whimbrel_lab::study::{Backend, STUDIES, Study, StudyOptions, StudyResult, write_report};
+
+use super::{Outcome, json_line, out};
+use crate::exit::{Exit, Failure};
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum StudyCommand {
+    /// List the studies
+    #[command(after_help = "Example:\n  whimbrel study list")]
+    List(List),
+    /// Run a study and write its tables, pictures and page
+    #[command(after_help = "Example:\n  whimbrel study run mftp-fig8 --backend netns")]
+    Run(Run),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// Its name
+    name: String,
+    /// What runs it: virtual time with smoltcp, or real daemons beside the kernel's TCP
+    #[arg(long, value_enum, default_value = "sim")]
+    backend: BackendName,
+    /// A scenario file instead of the study's own (studies/NAME/scenario.toml)
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// Number of runs instead of the scenario's
+    #[arg(long)]
+    runs: Option<u32>,
+    /// Of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Folder for the results
+    #[arg(short, long, value_name = "DIR", default_value = "whimbrel-studies")]
+    output: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum BackendName {
+    Sim,
+    Netns,
+}
+
+pub(crate) fn run(command: StudyCommand) -> Outcome {
+    match command {
+        StudyCommand::List(list) => {
+            for study in &STUDIES {
+                if list.json {
+                    json_line(&serde_json::json!({
+                        "name": study.name, "title": study.title, "source": study.source
+                    }));
+                } else {
+                    out(&format!("{:<12} {}\n{:<12} {}\n", study.name, study.title, "", study.source));
+                }
+            }
+            Ok(Exit::Done)
+        }
+        StudyCommand::Run(run) => run_study(run),
+    }
+}
+
+fn run_study(arguments: Run) -> Outcome {
+    let known = || STUDIES.iter().map(|study| study.name).collect::<Vec<_>>().join(", ");
+    let study = Study::find(&arguments.name).ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("there is no study '{}'; there are {}", arguments.name, known()))
+    })?;
+    let backend = match arguments.backend {
+        BackendName::Sim => Backend::Sim,
+        BackendName::Netns => {
+            // Before any thread is started.
+            whimbrel_lab::ensure_privileges().map_err(failure)?;
+            Backend::Netns
+        }
+    };
+    let options = StudyOptions {
+        backend,
+        scenario: arguments.scenario,
+        runs: arguments.runs,
+        seed: arguments.seed,
+        program: std::env::current_exe()?,
+    };
+    let shown = !arguments.json && std::io::stderr().is_terminal();
+    let target = if shown { ProgressDrawTarget::stderr_with_hz(4) } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    let template = "{prefix} [{bar:30}] run {pos} of {len}, {elapsed}, {eta} left: {wide_msg}";
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_prefix(study.name);
+    let ran = study.run(&options, &mut |done, all, what| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+        bar.set_message(what.to_owned());
+    });
+    bar.finish_and_clear();
+    let result = ran.map_err(failure)?;
+    let page = write_report(&result, &arguments.output).map_err(failure)?;
+    if arguments.json {
+        json_line(&result);
+    } else {
+        out(&summary(&result));
+        out(&format!("\n{}\n", page.display()));
+    }
+    Ok(Exit::Done)
+}
+
+fn summary(result: &StudyResult) -> String {
+    let mut text = String::new();
+    for row in &result.comparisons {
+        text.push_str(&format!(
+            "{}\n  paper  {}\n  ours   {}\n         {}\n",
+            row.quantity, row.paper, row.ours, row.deviation
+        ));
+        if row.deviation != "agrees" && !row.explanation.is_empty() {
+            text.push_str(&format!("         {}\n", row.explanation));
+        }
+    }
+    text
+}
+
+fn failure(error: LabError) -> Failure {
+    Failure::new(Exit::Other, error.to_string())
+}
