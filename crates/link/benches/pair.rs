@@ -31,17 +31,23 @@ fn carry(now: Time, from: &mut Side, to: &mut Side, buffer: &mut Vec<u8>) -> boo
         for frame in buffer[..size].chunks(segment.unwrap_or(size)) {
             to.hop.handle_frame(now, frame, &mut to.budget);
         }
-        while let Some(event) = to.hop.poll_event() {
-            if let HopEvent::Received { packets, .. } = event {
-                to.budget.release(packets);
-                to.hop.budget_released(now, &mut to.budget);
+        take_events(now, to);
+    }
+    take_events(now, from);
+    any
+}
+
+fn take_events(now: Time, side: &mut Side) {
+    while let Some(event) = side.hop.poll_event() {
+        match event {
+            HopEvent::Received { packets, .. } => {
+                side.budget.release(packets);
+                side.hop.budget_released(now, &mut side.budget);
             }
+            HopEvent::Delivered { .. } => side.delivered += 1,
+            _ => {}
         }
     }
-    while let Some(event) = from.hop.poll_event() {
-        from.delivered += u64::from(matches!(event, HopEvent::Delivered { .. }));
-    }
-    any
 }
 
 fn bench(c: &mut Criterion) {

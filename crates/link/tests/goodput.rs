@@ -18,18 +18,18 @@ fn goodput(rate_mbit: u64, rtt_ms: u64, loss: f64, seconds: u64) -> (f64, Pair) 
     let mut pair = Pair::new(1, path);
     let body = chunk(1, 1 << 20);
     let (mut tag, warm, end) = (0, Time::from_secs(2), Time::from_secs(2 + seconds));
-    let mut at_warm = None;
+    let mut at_warm = (end, 0);
     while pair.now < end {
         while pair.ends[0].hop.ready_for() > 0 {
             pair.send(0, tag, body.clone());
             tag += 1;
         }
-        if pair.now >= warm && at_warm.is_none() {
-            at_warm = Some((pair.now, bytes_there(&pair)));
+        if pair.now >= warm && at_warm.0 == end {
+            at_warm = (pair.now, bytes_there(&pair));
         }
         pair.step(end);
     }
-    let (start, before) = at_warm.unwrap();
+    let (start, before) = at_warm;
     let bits = (bytes_there(&pair) - before) as f64 * 8.0;
     (bits / end.since(start).as_secs_f64(), pair)
 }

@@ -70,6 +70,13 @@ pub struct Arrival {
     pub incarnation: u64,
 }
 
+impl Arrival {
+    /// The tag that [`chunk`] put into its first eight bytes.
+    pub fn tag(&self) -> u64 {
+        self.chunk[..8].iter().fold(0, |tag, byte| tag << 8 | u64::from(*byte))
+    }
+}
+
 pub struct End {
     pub hop: Hop,
     pub budget: PacketBudget,

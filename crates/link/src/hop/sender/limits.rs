@@ -1,0 +1,74 @@
+//! How much, how fast and how patiently: what follows from the model of the path.
+
+use core::time::Duration;
+
+use super::Sender;
+use crate::hop::config::Pacing;
+
+/// Packets that may be under way before the path is known: what a small chunk has.
+const INITIAL_PACKETS: u64 = 32;
+/// A CSYN comes after at most this many packets, ...
+const MOST_PACKETS_PER_CSYN: u64 = 128;
+/// ... and, where a quarter of a round trip is shorter, not before this many: feedback must stay below a percent.
+const FEWEST_PACKETS_PER_CSYN: u64 = 8;
+/// Most bytes of chunks that are queued and asked for ahead.
+const MOST_AHEAD: usize = 64 << 20;
+/// Bounds of the wait before room is asked for again.
+const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+impl Sender {
+    pub(super) fn retry_after(&self) -> Duration {
+        let first = self.rtt.timeout();
+        self.rtt.timeout_after(self.attempts).min(first.max(self.longest_retry))
+    }
+
+    pub(super) fn ask_again_after(&self, attempt: u32) -> Duration {
+        let first = (self.rtt.smoothed().unwrap_or_default() * 4).max(ASK_AGAIN.0);
+        first.saturating_mul(1 << attempt.min(10)).min(ASK_AGAIN.1)
+    }
+
+    /// A quarter of a round trip of packets, or a burst if that is more, within bounds.
+    pub(super) fn packets_per_csyn(&self) -> u64 {
+        let frame = self.limits.frame as u64;
+        let quarter = (self.model.bandwidth_delay() / 4).max(self.pacer.burst_bytes()) / frame;
+        quarter.clamp(FEWEST_PACKETS_PER_CSYN, MOST_PACKETS_PER_CSYN)
+    }
+
+    pub(super) fn inflight_cap(&self) -> u64 {
+        if self.pacing != Pacing::Estimate {
+            return u64::MAX;
+        }
+        let frame = self.limits.frame as u64;
+        if self.model.bandwidth() <= 0.0 {
+            return INITIAL_PACKETS * frame;
+        }
+        let feedback = self.packets_per_csyn() * frame + self.pacer.burst_bytes();
+        self.model.inflight_cap(feedback).max(INITIAL_PACKETS * frame / 4)
+    }
+
+    /// Bytes that the path takes in a round trip and a little more, as far as that is known.
+    pub(super) fn flight(&self) -> usize {
+        let bytes = match self.pacing {
+            Pacing::Estimate => self.inflight_cap(),
+            Pacing::Unpaced | Pacing::Fixed(_) => 2 * self.model.bandwidth_delay(),
+        };
+        usize::try_from(bytes.min(MOST_AHEAD as u64)).unwrap_or(MOST_AHEAD)
+    }
+
+    pub(super) fn update_pace(&mut self) {
+        let frame = self.limits.frame;
+        let rate = match (self.pacing, self.model.pace(), self.model.min_rtt()) {
+            (Pacing::Unpaced, ..) => 0,
+            (Pacing::Fixed(bits), ..) => (bits / 8).max(1),
+            (Pacing::Estimate, Some(rate), _) => (rate as u64).max(2 * frame as u64),
+            (Pacing::Estimate, None, Some(rtt)) => {
+                // The first packets are spread over a round trip.
+                let seconds = rtt.as_secs_f64().max(1e-5);
+                ((INITIAL_PACKETS * frame as u64) as f64 / seconds) as u64
+            }
+            (Pacing::Estimate, None, None) => 0,
+        };
+        self.pacer.set_rate(rate, frame);
+        self.model.set_burst(self.pacer.burst_bytes() + frame as u64);
+    }
+}

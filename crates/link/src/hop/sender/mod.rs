@@ -1,0 +1,295 @@
+//! The sending half: the queue, the chunks under way, and what goes next.
+
+mod chunks;
+mod limits;
+mod report;
+mod transmit;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use whimbrel_core::{Deadline, RttEstimator, Time, TimerQueue};
+
+use super::config::{HopConfig, MIN_MTU, Pacing};
+use super::feedback::Feedback;
+use super::outgoing::{Fate, Outgoing, Parcel, Room};
+use super::pacing::Pacer;
+use super::rate::RateModel;
+use super::session::Peer;
+use super::stats::HopStats;
+use super::wire::DATA_OVERHEAD;
+use report::forget_question;
+
+/// What both neighbours can do.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    frame: usize,
+    chunk: usize,
+    chunks: usize,
+    memory: u64,
+}
+
+pub(super) struct Sender {
+    queue: VecDeque<Parcel>,
+    queued_bytes: usize,
+    active: BTreeMap<u64, Outgoing>,
+    // Ids on the wire are the low halves of these.
+    next_id: u64,
+    session_first: u64,
+    // Ids in `active`: to ask about, with packets to resend, with packets never sent.
+    csyn_due: BTreeSet<u64>,
+    resend: BTreeSet<u64>,
+    fresh: BTreeSet<u64>,
+    probe_due: bool,
+    // W_ostd and W_ad, in packets, and the neighbour's clock when it told W_ad.
+    outstanding: u32,
+    window: u32,
+    window_at: u64,
+    unsent_bytes: usize,
+    refused: usize,
+    ask_again: Option<(Time, u32)>,
+    tails: TimerQueue<u64>,
+    feedback: Feedback,
+    model: RateModel,
+    rtt: RttEstimator,
+    pacer: Pacer,
+    limits: Limits,
+    small: u16,
+    pacing: Pacing,
+    // The time-out runs from `timer_from`; so many have expired in a row.
+    timer_from: Time,
+    attempts: u32,
+    longest_retry: Duration,
+    suspended: bool,
+    last_data: u64,
+}
+
+impl Sender {
+    pub(super) fn new(config: &HopConfig, first_id: u32, now: Time) -> Sender {
+        Sender {
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            active: BTreeMap::new(),
+            next_id: 1 << 32 | u64::from(first_id),
+            session_first: 1 << 32 | u64::from(first_id),
+            csyn_due: BTreeSet::new(),
+            resend: BTreeSet::new(),
+            fresh: BTreeSet::new(),
+            probe_due: false,
+            outstanding: 0,
+            window: 0,
+            window_at: 0,
+            unsent_bytes: 0,
+            refused: 0,
+            ask_again: None,
+            tails: TimerQueue::new(),
+            feedback: Feedback::new(now),
+            model: RateModel::new(now),
+            rtt: RttEstimator::new(config.initial_timeout, config.min_timeout, config.max_timeout),
+            pacer: Pacer::new(),
+            limits: Limits {
+                frame: config.mtu,
+                chunk: config.chunk_limit,
+                chunks: usize::from(config.max_chunks_in_flight),
+                memory: u64::from(config.finished_memory),
+            },
+            small: config.small_chunk_packets,
+            pacing: config.pacing,
+            timer_from: now,
+            attempts: 0,
+            longest_retry: config.outage_probe_interval,
+            suspended: false,
+            last_data: 0,
+        }
+    }
+
+    /// The first id of this session, and the first one that a session established from now on may see.
+    pub(super) fn first_wire_ids(&self) -> (u32, u32) {
+        (self.session_first as u32, self.next_id as u32)
+    }
+
+    pub(super) fn queue(&mut self, parcel: Parcel) {
+        self.queued_bytes += parcel.len();
+        self.queue.push_back(parcel);
+    }
+
+    /// A new session: what was under way goes back to the head of the queue, in its order.
+    pub(super) fn restart(&mut self, now: Time, peer: &Peer, window: u32, config: &HopConfig) {
+        let given_up: Vec<Outgoing> = core::mem::take(&mut self.active).into_values().collect();
+        for chunk in given_up.into_iter().rev().filter(|chunk| chunk.fate != Fate::Withdrawn) {
+            self.queued_bytes += chunk.parcel.len();
+            self.queue.push_front(chunk.parcel);
+        }
+        self.csyn_due.clear();
+        self.resend.clear();
+        self.fresh.clear();
+        self.tails = TimerQueue::new();
+        (self.outstanding, self.unsent_bytes, self.refused) = (0, 0, 0);
+        (self.ask_again, self.probe_due, self.attempts) = (None, false, 0);
+        (self.window, self.window_at, self.timer_from) = (window, 0, now);
+        self.session_first = self.next_id;
+        self.feedback.restart(now);
+        self.model.resume();
+        self.limits.chunk = config.chunk_limit.min(peer.chunk_limit);
+        self.limits.chunks = usize::from(config.max_chunks_in_flight).min(peer.max_chunks);
+        self.limits.memory = u64::from(config.finished_memory).min(peer.memory);
+        self.set_frame(config.mtu.min(peer.mtu));
+    }
+
+    /// Frames may have `frame` bytes from now on; chunks cut in larger packets are cut anew.
+    pub(super) fn set_frame(&mut self, frame: usize) {
+        self.limits.frame = frame.max(MIN_MTU);
+        let payload = self.limits.frame - DATA_OVERHEAD;
+        let too_large: Vec<u64> = self
+            .active
+            .iter()
+            .filter(|(_, chunk)| {
+                usize::from(chunk.shape.packet_size) > payload && chunk.fate == Fate::Deliver
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in too_large {
+            self.cancel(id, Fate::Recut);
+        }
+        self.update_pace();
+    }
+
+    pub(super) fn withdraw(&mut self, tag: u64) -> Option<(Bytes, Bytes)> {
+        if let Some(index) = self.queue.iter().position(|parcel| parcel.tag == tag) {
+            let parcel = self.queue.remove(index)?;
+            self.queued_bytes -= parcel.len();
+            return Some((parcel.head, parcel.body));
+        }
+        let live = |chunk: &Outgoing| chunk.parcel.tag == tag && chunk.fate != Fate::Withdrawn;
+        let id = self.active.iter().find(|(_, chunk)| live(chunk)).map(|(id, _)| *id)?;
+        let parcel = self.cancel(id, Fate::Withdrawn)?;
+        Some((parcel.head, parcel.body))
+    }
+
+    pub(super) fn withdraw_all(&mut self) -> Vec<(u64, Bytes, Bytes)> {
+        let live: Vec<u64> = self
+            .active
+            .iter()
+            .filter(|(_, chunk)| chunk.fate != Fate::Withdrawn)
+            .map(|(id, _)| *id)
+            .collect();
+        let mut all: Vec<Parcel> =
+            live.into_iter().filter_map(|id| self.cancel(id, Fate::Withdrawn)).collect();
+        all.extend(self.queue.drain(..));
+        self.queued_bytes = 0;
+        all.into_iter().map(|parcel| (parcel.tag, parcel.head, parcel.body)).collect()
+    }
+
+    /// See [`Hop::ready_for`](crate::Hop::ready_for); `target` bytes at least are kept waiting.
+    pub(super) fn ready_for(&self, target: usize) -> usize {
+        if self.suspended || self.refused > 0 {
+            return 0;
+        }
+        // Room is asked for a round trip ahead, and a chunk is asked for as a whole.
+        let flight = self.flight();
+        target.max(flight + target / 2).saturating_sub(self.queued_bytes + self.unsent_bytes)
+    }
+
+    /// The neighbour was silent for too long: only probes go until [`Sender::resume`].
+    pub(super) fn suspend(&mut self) {
+        self.suspended = true;
+        self.csyn_due.clear();
+    }
+
+    /// It is back: what was under way is taken for lost, and everything unanswered is asked at once.
+    pub(super) fn resume(&mut self, now: Time) {
+        self.suspended = false;
+        self.attempts = 0;
+        self.timer_from = now;
+        self.model.resume();
+        let active = &mut self.active;
+        self.feedback.forget_flight(|number, about| forget_question(active, number, about));
+        let ids: Vec<u64> = self.active.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.settle(id));
+        self.update_pace();
+    }
+
+    /// Asks for a sign of life, about the oldest chunk if there is one.
+    pub(super) fn probe(&mut self) {
+        let oldest = self.active.iter().find(|(_, chunk)| chunk.room != Room::Refused).map(|(id, _)| *id);
+        match oldest {
+            Some(id) => _ = self.csyn_due.insert(id),
+            None => self.probe_due = true,
+        }
+    }
+
+    pub(super) fn measured(&mut self, now: Time, rtt: Duration) {
+        self.rtt.sample(rtt);
+        self.model.round_trip(now, rtt);
+        self.update_pace();
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time, stats: &mut HopStats) {
+        while let Some((_, id)) = self.tails.pop_due(now) {
+            if !self.suspended && self.active.get(&id).is_some_and(Outgoing::is_waiting) {
+                self.csyn_due.insert(id);
+            }
+        }
+        if self.suspended {
+            return;
+        }
+        if let Some((at, attempt)) = self.ask_again
+            && now >= at
+        {
+            let refused =
+                self.active.iter().find(|(_, chunk)| chunk.room == Room::Refused).map(|(id, _)| *id);
+            self.csyn_due.extend(refused);
+            self.ask_again = refused.map(|_| (now + self.ask_again_after(attempt + 1), attempt + 1));
+        }
+        if self.feedback.unanswered() > 0 && now >= self.timer_from + self.retry_after() {
+            self.attempts += 1;
+            self.timer_from = now;
+            stats.timeouts += 1;
+            self.probe();
+        }
+    }
+
+    /// Time-outs in a row without an answer.
+    pub(super) fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    pub(super) fn smoothed_rtt(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Deadline> {
+        if self.suspended {
+            return None;
+        }
+        let mut next =
+            self.tails.next().map(|(at, _)| Deadline::new(at, "ask again after the reordering window"));
+        if let Some((at, _)) = self.ask_again {
+            next = Deadline::earlier(next, Some(Deadline::new(at, "ask for room again")));
+        }
+        if self.feedback.unanswered() > 0 {
+            let at = self.timer_from + self.retry_after();
+            next = Deadline::earlier(next, Some(Deadline::new(at, "no answer to a CSYN")));
+        }
+        if self.has_data() && self.feedback.inflight() < self.inflight_cap() {
+            next = Deadline::earlier(next, Some(Deadline::new(self.pacer.ready_at(), "pacing")));
+        }
+        next
+    }
+
+    /// Adds the estimates and states of this half to `stats`.
+    pub(super) fn describe(&self, stats: &mut HopStats) {
+        stats.rtt = self.rtt.smoothed();
+        stats.min_rtt = self.model.min_rtt();
+        stats.bandwidth = (self.model.bandwidth() * 8.0) as u64;
+        stats.loss = self.model.loss();
+        stats.window = self.window;
+        stats.outstanding = self.outstanding;
+        stats.inflight = self.feedback.inflight();
+        stats.inflight_cap = self.inflight_cap();
+        stats.chunks_queued = self.queue.len();
+        stats.chunks_in_flight = self.active.len();
+        stats.reordering_window = self.feedback.reordering_window();
+    }
+}

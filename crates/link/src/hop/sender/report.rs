@@ -1,0 +1,144 @@
+//! What a CACK changes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use whimbrel_core::Time;
+
+use super::Sender;
+use crate::hop::event::HopEvent;
+use crate::hop::feedback::{Answered, Disbelief};
+use crate::hop::outgoing::{Fate, Outgoing, Room};
+use crate::hop::stats::HopStats;
+use crate::hop::wire::{Cack, Progress};
+
+impl Sender {
+    /// Takes a CACK. What is not believed changes nothing.
+    pub(in crate::hop) fn handle_cack(
+        &mut self,
+        now: Time,
+        cack: &Cack<'_>,
+        stats: &mut HopStats,
+        events: &mut VecDeque<HopEvent>,
+    ) -> Result<(), Disbelief> {
+        let about = cack.chunk.map(|(wire, progress)| (self.unwrap(wire), progress));
+        let current = about.filter(|(id, progress)| {
+            self.active.get(id).is_some_and(|chunk| {
+                cack.clock >= chunk.reported_at
+                    && !matches!(progress, Progress::Refused if chunk.room == Room::Refused)
+            })
+        });
+        if current.is_some_and(|(id, progress)| !self.active[&id].is_plausible(&progress)) {
+            return Err(Disbelief::False);
+        }
+        let mut late = None;
+        let mut lost_before = None;
+        if cack.number != 0 {
+            match self.answered(now, cack, about.map(|(id, _)| id), stats) {
+                Ok(answered) => lost_before = Some(answered.lost_before),
+                Err(Disbelief::False) => return Err(Disbelief::False),
+                Err(Disbelief::Late) => late = Some(Disbelief::Late),
+            }
+        }
+        if cack.clock >= self.window_at {
+            self.window = cack.window;
+            self.window_at = cack.clock;
+        }
+        if let Some((id, progress)) = current {
+            self.progress(now, id, &progress, cack.clock, lost_before, stats, events);
+        }
+        match late {
+            Some(late) if current.is_none() => Err(late),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        now: Time,
+        cack: &Cack<'_>,
+        about: Option<u64>,
+        stats: &mut HopStats,
+    ) -> Result<Answered, Disbelief> {
+        let mut unheard = Vec::new();
+        let active = &mut self.active;
+        let is_about = |record: Option<u64>| record.map(|id| id as u32) == about.map(|id| id as u32);
+        let lost = |number, about: Option<u64>| {
+            forget_question(active, number, about);
+            unheard.extend(about);
+        };
+        let mut answered =
+            self.feedback.answer(now, cack.number, is_about, cack.received, cack.clock, lost)?;
+        forget_question(&mut self.active, cack.number, answered.about);
+        self.attempts = 0;
+        self.timer_from = now;
+        self.rtt.sample(answered.sample.rtt);
+        let smooth = self.rtt.smoothed().unwrap_or_default();
+        stats.spurious_resends +=
+            u64::from(self.feedback.spurious(cack.spurious, smooth, answered.sample.round_over));
+        if self.suspended {
+            // The time of the outage says nothing about the path.
+            answered.sample.delivery = None;
+        }
+        self.model.sample(now, &answered.sample);
+        self.update_pace();
+        unheard.into_iter().for_each(|id| self.settle(id));
+        Ok(answered)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one report, and everything that it may change")]
+    pub(super) fn progress(
+        &mut self,
+        now: Time,
+        id: u64,
+        progress: &Progress<'_>,
+        clock: u64,
+        lost_before: Option<u32>,
+        stats: &mut HopStats,
+        events: &mut VecDeque<HopEvent>,
+    ) {
+        let Some(chunk) = self.active.get_mut(&id) else { return };
+        chunk.reported_at = clock;
+        match *progress {
+            Progress::Complete => {
+                if let Some(chunk) = self.remove(id).filter(|chunk| chunk.fate != Fate::Withdrawn) {
+                    stats.chunks_delivered += 1;
+                    stats.chunk_bytes_delivered += chunk.parcel.len() as u64;
+                    events.push_back(HopEvent::Delivered { tag: chunk.parcel.tag });
+                }
+            }
+            Progress::Cancelled => {
+                if let Some(chunk) = self.remove(id).filter(|chunk| chunk.fate == Fate::Recut) {
+                    self.queued_bytes += chunk.parcel.len();
+                    self.queue.push_front(chunk.parcel);
+                }
+            }
+            Progress::Refused => {
+                stats.refusals_received += 1;
+                self.set_room(id, Room::Refused);
+                let attempt = self.ask_again.map_or(0, |(_, attempt)| attempt);
+                self.ask_again.get_or_insert((now + self.ask_again_after(attempt), attempt));
+            }
+            Progress::Held { start, bitmap, cut } => {
+                if chunk.room != Room::Given {
+                    self.set_room(id, Room::Given);
+                    // The notice about another chunk may still be lost.
+                    self.ask_again = (self.refused > 0).then(|| (now + self.ask_again_after(0), 0));
+                }
+                if let Some(chunk) = self.active.get_mut(&id) {
+                    chunk.report(start, bitmap, cut, lost_before);
+                }
+                self.classify(id);
+            }
+        }
+        self.settle(id);
+    }
+}
+
+/// The CSYN `number` will not be answered any more; if it was the last one about its chunk, nothing is asked.
+pub(super) fn forget_question(active: &mut BTreeMap<u64, Outgoing>, number: u32, about: Option<u64>) {
+    if let Some(chunk) = about.and_then(|id| active.get_mut(&id))
+        && chunk.asked == Some(number)
+    {
+        chunk.asked = None;
+    }
+}

@@ -1,0 +1,178 @@
+//! What goes next: CSYNs that are due, packets to resend, new packets; and which chunks are started.
+
+use std::collections::VecDeque;
+
+use whimbrel_core::Time;
+
+use super::Sender;
+use crate::hop::event::HopEvent;
+use crate::hop::outgoing::{Fate, Outgoing, Room};
+use crate::hop::stats::HopStats;
+use crate::hop::wire::{About, CSYN_LEN, Csyn, DATA_OVERHEAD, encode_csyn};
+
+/// Bytes of chunks for which room is asked ahead, beyond what the path holds.
+const ASK_AHEAD: usize = 256 << 10;
+
+impl Sender {
+    /// Writes the next frames: a CSYN that is due, or packets and perhaps a CSYN behind them.
+    pub(in crate::hop) fn poll_transmit(
+        &mut self,
+        now: Time,
+        session: u32,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+        stats: &mut HopStats,
+        events: &mut VecDeque<HopEvent>,
+    ) -> Option<(usize, Option<usize>)> {
+        if !self.suspended {
+            self.start_chunks(events);
+        }
+        let start = buffer.len();
+        if self.write_due_csyn(now, session, buffer, stats) {
+            return Some((buffer.len() - start, None));
+        }
+        if self.suspended {
+            return None;
+        }
+        self.write_burst(now, session, max_segments, buffer, stats)
+    }
+
+    pub(super) fn write_burst(
+        &mut self,
+        now: Time,
+        session: u32,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+        stats: &mut HopStats,
+    ) -> Option<(usize, Option<usize>)> {
+        let start = buffer.len();
+        if !self.has_data() {
+            if self.feedback.inflight() < self.inflight_cap() {
+                self.feedback.note_limited();
+            }
+            return None;
+        }
+        let room = self.inflight_cap().saturating_sub(self.feedback.inflight());
+        if room == 0 {
+            // What is under way must be asked about, or no answer would ever make room.
+            if self.feedback.since_csyn().0 > 0 {
+                let about = Some(self.last_data).filter(|id| self.active.contains_key(id));
+                self.write_csyn(now, session, about, buffer, stats);
+                return Some((buffer.len() - start, None));
+            }
+            return None;
+        }
+        let allowance = self.pacer.allowance(now)?.min(room);
+        let (mut segment, mut frames, mut aligned) = (0, 0, true);
+        let per_csyn = self.packets_per_csyn();
+        while aligned && frames < max_segments.max(1) && ((buffer.len() - start) as u64) < allowance {
+            let Some(id) = self.next_with_data() else { break };
+            let Some(chunk) = self.active.get_mut(&id) else { break };
+            let Some(len) = chunk.next_frame_len().filter(|len| frames == 0 || *len <= segment) else {
+                break;
+            };
+            segment = segment.max(len);
+            aligned = len == segment;
+            let unsent = chunk.unsent_bytes();
+            let resent = chunk.write_next(session, id as u32, self.feedback.order(), buffer)?;
+            self.unsent_bytes -= unsent - chunk.unsent_bytes();
+            self.feedback.data_sent(len as u64);
+            self.last_data = id;
+            frames += 1;
+            stats.data_sent += 1;
+            stats.data_resent += u64::from(resent);
+            self.classify(id);
+            self.settle(id);
+            if u64::from(self.feedback.since_csyn().0) >= per_csyn {
+                self.csyn_due.insert(id);
+                break;
+            }
+        }
+        if frames == 0 {
+            return None;
+        }
+        self.pacer.spend(now, (buffer.len() - start) as u64);
+        if aligned
+            && frames < max_segments
+            && segment >= CSYN_LEN
+            && self.write_due_csyn(now, session, buffer, stats)
+        {
+            frames += 1;
+        }
+        Some((buffer.len() - start, (frames > 1).then_some(segment)))
+    }
+
+    pub(super) fn write_due_csyn(
+        &mut self,
+        now: Time,
+        session: u32,
+        buffer: &mut Vec<u8>,
+        stats: &mut HopStats,
+    ) -> bool {
+        let about = self.csyn_due.first().copied();
+        if about.is_none() && !self.probe_due {
+            return false;
+        }
+        self.write_csyn(now, session, about, buffer, stats);
+        true
+    }
+
+    pub(super) fn write_csyn(
+        &mut self,
+        now: Time,
+        session: u32,
+        about: Option<u64>,
+        buffer: &mut Vec<u8>,
+        stats: &mut HopStats,
+    ) {
+        if self.feedback.unanswered() == 0 {
+            self.timer_from = now;
+        }
+        let number = self.feedback.csyn_sent(now, about);
+        self.probe_due = false;
+        let chunk = about.and_then(|id| self.active.get_mut(&id).map(|chunk| (id, chunk)));
+        let about = chunk.map(|(id, chunk)| {
+            self.csyn_due.remove(&id);
+            chunk.asked = Some(number);
+            let window = self.feedback.reordering_window();
+            if !window.is_zero() && !chunk.tailed && chunk.room == Room::Given && chunk.is_waiting() {
+                chunk.tailed = true;
+                self.tails.set(id, now + window);
+            }
+            About { hop_id: id as u32, shape: chunk.shape, cancel: chunk.fate != Fate::Deliver }
+        });
+        encode_csyn(session, &Csyn { number, about }, buffer);
+        stats.csyn_sent += 1;
+    }
+
+    /// Cuts the next chunks and asks for room ahead, so that none is waited for when its turn comes.
+    pub(super) fn start_chunks(&mut self, events: &mut VecDeque<HopEvent>) {
+        let ahead = ASK_AHEAD + self.flight();
+        while self.refused == 0 && self.unsent_bytes < ahead && self.active.len() < self.limits.chunks {
+            let oldest = self.active.first_key_value().map_or(self.next_id, |(id, _)| *id);
+            if self.next_id - oldest >= self.limits.memory {
+                return;
+            }
+            let Some(parcel) = self.queue.pop_front() else { return };
+            self.queued_bytes -= parcel.len();
+            if parcel.len() > self.limits.chunk {
+                events.push_back(HopEvent::TooLarge {
+                    tag: parcel.tag,
+                    head: parcel.head,
+                    body: parcel.body,
+                });
+                continue;
+            }
+            match Outgoing::new(parcel, self.limits.frame - DATA_OVERHEAD, Room::Asked) {
+                Ok(chunk) => self.start(chunk),
+                Err(parcel) => {
+                    events.push_back(HopEvent::TooLarge {
+                        tag: parcel.tag,
+                        head: parcel.head,
+                        body: parcel.body,
+                    });
+                }
+            }
+        }
+    }
+}
