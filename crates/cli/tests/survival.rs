@@ -2,6 +2,7 @@
 //!
 //! Needs network namespaces; where there are none it says so and does nothing.
 #![allow(clippy::disallowed_methods, reason = "a test of real programs in real time")]
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::io::Write;
 use std::path::Path;
