@@ -13,7 +13,7 @@
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
 //! | [`random`] | [`SeededRng`] and independent streams from one seed |
-//! | [`keyed_map`] | a hash map for keys an attacker may choose |
+//! | [`mod@keyed_map`] | a hash map for keys an attacker may choose |
 #![forbid(unsafe_code)]
 
 pub mod estimator;
