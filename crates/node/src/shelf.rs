@@ -7,7 +7,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use whimbrel_content::{ChunkSize, ChunkTree, Entry, Folder, FolderError, HashError, PathError, RelativePath};
+use whimbrel_content::{
+    ChunkSize, ChunkTree, Entry, Folder, FolderError, HashError, PathError, RelativePath,
+};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::ContentKind;
@@ -229,8 +231,7 @@ impl Shelf {
         for file in found.files {
             let relative = file.strip_prefix(path).unwrap_or(&file);
             let relative = relative.to_str().ok_or(PathError::NotUtf8).and_then(RelativePath::new);
-            let relative = relative
-                .map_err(|source| ShelfError::Path { path: file.clone(), source })?;
+            let relative = relative.map_err(|source| ShelfError::Path { path: file.clone(), source })?;
             let metadata = fs::metadata(&file).map_err(|source| read_error(&file, source))?;
             let (content, length) = self.add_file(&file, progress)?;
             entries.push(Entry { path: relative, length, content, executable: metadata.mode() & 0o100 != 0 });
@@ -382,7 +383,8 @@ mod tests {
     fn every_chunk_of_every_size_is_proven() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data.bin");
-        let bytes: Vec<u8> = (0..5_000_000u32).map(|at| (at * at >> 7) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..5_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         fs::write(&path, &bytes).unwrap();
         let mut shelf = Shelf::new(None);
         let shelved = shelf.add(&path, &mut ignore).unwrap();

@@ -12,14 +12,14 @@ use crate::exit::{Exit, Failure};
 /// A way to a host, and the host itself if it lives here.
 pub(crate) struct Access {
     pub(crate) attachment: Attachment,
-    /// Kept for as long as it is used.
-    pub(crate) embedded: Option<EmbeddedHost>,
+    /// Held so that it lives as long as what is attached to it.
+    _embedded: Option<EmbeddedHost>,
 }
 
 pub(crate) fn reach(access: &HostAccess) -> Result<Access, Failure> {
     if access.router.is_empty() {
         let path = access.socket.clone().unwrap_or_else(|| Places::of_this_user().host_socket());
-        return Ok(Access { attachment: Attachment::Socket(path), embedded: None });
+        return Ok(Access { attachment: Attachment::Socket(path), _embedded: None });
     }
     let keys = match &access.key {
         Some(path) => keys::load_or_create(path)?,
@@ -31,7 +31,8 @@ pub(crate) fn reach(access: &HostAccess) -> Result<Access, Failure> {
     });
     let config = Config { link: links.collect(), ..Config::default() };
     let (host, stream) = EmbeddedHost::start(&config, keys)?;
-    Ok(Access { attachment: Attachment::Stream(Some(stream)), embedded: Some(host) })
+    tracing::info!(guid = %host.guid(), "this process is a host of its own");
+    Ok(Access { attachment: Attachment::Stream(Some(stream)), _embedded: Some(host) })
 }
 
 /// The message for a socket that nobody listens on says both ways to a host.

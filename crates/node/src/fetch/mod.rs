@@ -167,7 +167,9 @@ pub enum FetchError {
 
 fn explain(reason: FailReason) -> &'static str {
     match reason {
-        FailReason::NoSuchName => "the name service knows nobody who has it; is the name right, is it still served?",
+        FailReason::NoSuchName => {
+            "the name service knows nobody who has it; is the name right, is it still served?"
+        }
         FailReason::NotServed => "those who announced it no longer serve it",
         FailReason::TooLarge => "even the smallest chunks are too large for a hop on their way",
         FailReason::Busy => "the host has as many transfers as its configuration allows (max_transfers)",
@@ -268,8 +270,7 @@ impl Fetch {
             (_, None) => unreachable!("a wish is missing for a stream only"),
         };
         let resumed = assembly.verified_bytes();
-        let root =
-            Transfer { content, assembly, manner, purpose: Purpose::Whole, sink, unrecorded: false };
+        let root = Transfer { content, assembly, manner, purpose: Purpose::Whole, sink, unrecorded: false };
         let now = Instant::now();
         let mut fetch = Fetch {
             chunk_size: options.chunk_size,
@@ -310,7 +311,11 @@ impl Fetch {
         let mut due = self.settle()?;
         due.extend(self.all_requests());
         loop {
-            let step = due.drain(..).try_for_each(|request| client.send(&request));
+            let step = match due.drain(..).try_for_each(|request| client.send(&request)) {
+                // What it has sent before it left is still to be read, and the end of it is noticed there.
+                Err(LocalError::Closed) => Ok(()),
+                sent => sent,
+            };
             match step.and_then(|()| if self.is_done() { Ok(None) } else { client.receive(LOOK) }) {
                 Ok(Some(event)) => due = self.handle(event)?,
                 Ok(None) => {}

@@ -64,9 +64,9 @@ fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
     let mut sent = 0;
     while let Some(request) = read_request(&mut stream) {
         let LocalRequest::Get(get) = request else { continue };
-        let known = shelf.offers().any(
-            |offer| matches!(offer, LocalRequest::Publish(publish) if publish.content == get.content),
-        );
+        let known = shelf
+            .offers()
+            .any(|offer| matches!(offer, LocalRequest::Publish(publish) if publish.content == get.content));
         if !known {
             let reason = FailReason::NoSuchName;
             write_event(&mut stream, &LocalEvent::Failed { request: get.request, reason });
@@ -163,7 +163,8 @@ fn noise(length: usize) -> Vec<u8> {
 }
 
 fn hidden_files(folder: &Path) -> Vec<PathBuf> {
-    let hidden = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+    let hidden =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(hidden).collect()
 }
 

@@ -1,0 +1,305 @@
+//! Real processes on this machine's loopback: daemons that are killed with their scene, and ways to wait.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Nothing here takes nearly as long on a machine that is not overloaded.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+pub fn whimbrel() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
+    command.env_remove("WHIMBREL_SOCKET").env_remove("WHIMBREL_NAME_SERVER").env_remove("WHIMBREL_LOG");
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A process that does not outlive the test.
+pub struct Running {
+    child: Child,
+    pub lines: std::sync::mpsc::Receiver<String>,
+}
+
+impl Running {
+    /// Starts it, and gathers what it prints.
+    pub fn start(command: &mut Command) -> Running {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Running { child, lines }
+    }
+
+    /// The next line of JSON that `wanted` accepts.
+    pub fn await_json(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let line =
+                self.lines.recv_timeout(left).expect("the line did not come in time, or the process ended");
+            if let Ok(value) = serde_json::from_str(&line)
+                && wanted(&value)
+            {
+                return value;
+            }
+        }
+    }
+
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// The exit code, once it has ended by itself.
+    pub fn exit_code(&mut self) -> i32 {
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap_or(-1);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the process did not end in time");
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A UDP port that was free a moment ago.
+pub fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Deterministic noise.
+pub fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        bytes.extend_from_slice(&next().to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+pub fn name_of(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex().to_string()
+}
+
+/// What a command that ends by itself printed.
+pub fn finished(command: &mut Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    (status.code().unwrap_or(-1), text(&stdout), text(&stderr))
+}
+
+/// gnrs, two routers in a row, and a host on each.
+pub struct Network {
+    pub folder: tempfile::TempDir,
+    pub ports: [u16; 3],
+    /// A fixed rate for every hop, where a test must act while a transfer is under way.
+    pub pacing: Option<&'static str>,
+    pub gnrs: Option<Running>,
+    pub routers: [Option<Running>; 2],
+    pub hosts: [Option<Running>; 2],
+}
+
+impl Network {
+    pub fn start(pacing: Option<&'static str>) -> Network {
+        let mut network = Network {
+            folder: tempfile::tempdir().unwrap(),
+            ports: [free_port(), free_port(), free_port()],
+            pacing,
+            gnrs: None,
+            routers: [None, None],
+            hosts: [None, None],
+        };
+        network.start_gnrs();
+        network.start_router(0);
+        network.start_router(1);
+        network.start_host(0);
+        network.start_host(1);
+        network.await_registered(0);
+        network.await_registered(1);
+        network
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn config(&self, name: &str, rest: &str) -> PathBuf {
+        let hop = self.pacing.map_or(String::new(), |rate| format!("[hop]\npacing = \"{rate}\"\n"));
+        let path = self.path(&format!("{name}.toml"));
+        fs::write(&path, format!("{hop}{rest}")).unwrap();
+        path
+    }
+
+    pub fn start_gnrs(&mut self) {
+        let listen = format!("127.0.0.1:{}", self.ports[0]);
+        let running = Running::start(
+            whimbrel()
+                .args(["gnrs", "serve", "--json", "--listen", &listen, "--store"])
+                .arg(self.path("names")),
+        );
+        running.await_json(|line| line.get("links").is_some());
+        self.gnrs = Some(running);
+    }
+
+    /// Router 0 calls router 1; router 1 listens.
+    pub fn start_router(&mut self, index: usize) {
+        let (gnrs, here, there) = (self.ports[0], self.ports[1 + index], self.ports[2 - index]);
+        let neighbour = match index {
+            0 => format!(
+                "[[link]]\nlabel = \"next\"\nbind = \"127.0.0.1:0\"\nremote = \"127.0.0.1:{there}\"\n"
+            ),
+            _ => String::new(),
+        };
+        let config = self.config(
+            &format!("router-{index}"),
+            &format!(
+                "[router]\nname_servers = [\"127.0.0.1:{gnrs}\"]\n\
+                 [[link]]\nlabel = \"callers\"\nbind = \"127.0.0.1:{here}\"\nlisten = true\n{neighbour}"
+            ),
+        );
+        let running = Running::start(
+            whimbrel()
+                .args(["router", "run", "--json", "--config"])
+                .arg(config)
+                .arg("--key")
+                .arg(self.path(&format!("router-{index}.pem")))
+                .arg("--socket")
+                .arg(self.router_socket(index)),
+        );
+        running.await_json(|line| line.get("guid").is_some());
+        self.routers[index] = Some(running);
+    }
+
+    pub fn start_host(&mut self, index: usize) {
+        let router = self.ports[1 + index];
+        let config = self.config(
+            &format!("host-{index}"),
+            &format!(
+                "[host]\nnack_timeout = \"1 s\"\n\
+                 [[link]]\nlabel = \"access\"\nbind = \"127.0.0.1:0\"\nremote = \"127.0.0.1:{router}\"\n"
+            ),
+        );
+        let running = Running::start(
+            whimbrel()
+                .args(["host", "run", "--json", "--config"])
+                .arg(config)
+                .arg("--key")
+                .arg(self.path(&format!("host-{index}.pem")))
+                .arg("--socket")
+                .arg(self.host_socket(index)),
+        );
+        running.await_json(|line| line.get("guid").is_some());
+        self.hosts[index] = Some(running);
+    }
+
+    pub fn router_socket(&self, index: usize) -> PathBuf {
+        self.path(&format!("router-{index}.sock"))
+    }
+
+    pub fn host_socket(&self, index: usize) -> PathBuf {
+        self.path(&format!("host-{index}.sock"))
+    }
+
+    pub fn guid_of(&self, key: &str) -> String {
+        let (code, out, _) = finished(whimbrel().args(["id", "show"]).arg(self.path(&format!("{key}.pem"))));
+        assert_eq!(code, 0);
+        out.trim().to_owned()
+    }
+
+    pub fn host_status(&self, index: usize) -> Value {
+        let socket = self.host_socket(index);
+        let (code, out, err) =
+            finished(whimbrel().args(["host", "status", "--json", "--socket"]).arg(socket));
+        assert_eq!(code, 0, "{err}");
+        serde_json::from_str(&out).unwrap()
+    }
+
+    pub fn await_registered(&self, index: usize) {
+        await_that("the host is registered", || self.host_status(index)["registered"] == true);
+    }
+
+    /// Serves `paths` from host 1 until it is dropped; comes back when all their names are announced.
+    pub fn serve(&self, paths: &[&Path]) -> (Running, Vec<String>) {
+        let running = Running::start(
+            whimbrel()
+                .args(["serve", "--json", "--no-cache", "--socket"])
+                .arg(self.host_socket(1))
+                .args(paths),
+        );
+        let names: Vec<String> = paths
+            .iter()
+            .map(|_| {
+                let line = running.await_json(|line| line["event"] == "name");
+                line["shelved"]["name"].as_str().unwrap().to_owned()
+            })
+            .collect();
+        let mut announced = std::collections::BTreeSet::new();
+        while !names.iter().all(|name| announced.contains(name)) {
+            let registered = |line: &Value| line["event"] == "announced" && line["outcome"] == "Registered";
+            announced.insert(running.await_json(registered)["name"].as_str().unwrap().to_owned());
+        }
+        (running, names)
+    }
+
+    /// `get` at host 0.
+    pub fn get(&self, name: &str, output: &Path) -> Command {
+        let mut command = whimbrel();
+        command.args(["get", name, "--json", "--timeout", "100 s", "--socket"]);
+        command.arg(self.host_socket(0)).arg("-o").arg(output);
+        command
+    }
+
+    /// Starts `get` and comes back when `share` (0 to 1) of `length` bytes is there.
+    pub fn get_until(&self, name: &str, output: &Path, length: usize, share: f64) -> Running {
+        let running = Running::start(&mut self.get(name, output));
+        let enough = |line: &Value| {
+            line["progress"]["bytes"].as_u64().is_some_and(|bytes| bytes as f64 >= length as f64 * share)
+        };
+        running.await_json(enough);
+        running
+    }
+}
+
+pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < until, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

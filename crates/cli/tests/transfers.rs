@@ -1,0 +1,252 @@
+//! Files across two routers, with real processes on real sockets, and what `kill -9` does to them.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use support::{Network, Running, finished, name_of, noise, whimbrel};
+
+const MIB: usize = 1 << 20;
+/// Slow enough that a test can act while a transfer of some MiB is under way.
+const SLOW: Option<&str> = Some("40 Mbit/s");
+
+/// The last line of a `get` that ended well.
+fn outcome(get: &mut Running) -> serde_json::Value {
+    let line = get.await_json(|line| line["event"] == "done" || line["event"] == "failed");
+    assert_eq!(line["event"], "done", "{line}");
+    assert_eq!(get.exit_code(), 0);
+    line["fetched"].clone()
+}
+
+fn same(path: &Path, bytes: &[u8]) {
+    let there = fs::read(path).unwrap();
+    assert_eq!(there.len(), bytes.len());
+    assert!(there == bytes, "the bytes differ");
+}
+
+#[test]
+fn twenty_megabytes_cross_two_routers_byte_for_byte() {
+    let network = Network::start(None);
+    let bytes = noise(20_000_000, 1);
+    let source = network.path("film.mkv");
+    fs::write(&source, &bytes).unwrap();
+    let (_serving, names) = network.serve(&[&source]);
+    assert_eq!(names, [name_of(&bytes)]);
+    let target = network.path("copy");
+    let mut get = Running::start(&mut network.get(&names[0], &target));
+    let fetched = outcome(&mut get);
+    assert_eq!((&fetched["length"], &fetched["received"]), (&20_000_000.into(), &20_000_000.into()));
+    same(&target, &bytes);
+    // In order to a pipe, and under its own name into a folder.
+    let output = network.get(&names[0], Path::new("-")).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stdout == bytes, "the pipe got other bytes");
+    let folder = network.path("downloads");
+    fs::create_dir(&folder).unwrap();
+    let mut get = Running::start(&mut network.get(&names[0], &folder));
+    outcome(&mut get);
+    same(&folder.join("film.mkv"), &bytes);
+}
+
+#[test]
+fn a_name_that_nobody_has_is_exit_code_3_and_leaves_nothing() {
+    let network = Network::start(None);
+    let target = network.path("none");
+    let (code, _, err) = finished(&mut network.get(&"ab".repeat(32), &target));
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains("nobody who has it"), "{err}");
+    assert!(!target.exists());
+}
+
+#[test]
+fn a_get_that_was_killed_fetches_only_what_is_missing() {
+    let network = Network::start(SLOW);
+    let bytes = noise(16 * MIB, 2);
+    let source = network.path("data");
+    fs::write(&source, &bytes).unwrap();
+    let (_serving, names) = network.serve(&[&source]);
+    let target = network.path("copy");
+    let mut get = network.get_until(&names[0], &target, bytes.len(), 0.6);
+    get.kill();
+    assert!(!target.exists());
+    let mut again = Running::start(&mut network.get(&names[0], &target));
+    let fetched = outcome(&mut again);
+    let (resumed, received) = (fetched["resumed"].as_u64().unwrap(), fetched["received"].as_u64().unwrap());
+    assert_eq!(resumed + received, bytes.len() as u64);
+    // A record is kept each second, in which some 5 MB come.
+    assert!(resumed > 0, "{fetched}");
+    same(&target, &bytes);
+}
+
+#[test]
+fn interrupting_a_get_keeps_what_has_come_and_says_so() {
+    let network = Network::start(SLOW);
+    let bytes = noise(12 * MIB, 3);
+    let source = network.path("data");
+    fs::write(&source, &bytes).unwrap();
+    let (_serving, names) = network.serve(&[&source]);
+    let target = network.path("copy");
+    let mut get = network.get_until(&names[0], &target, bytes.len(), 0.3);
+    get.signal("INT");
+    let line = get.await_json(|line| line["event"] == "failed");
+    assert!(line["error"].as_str().unwrap().contains("goes on from there"), "{line}");
+    assert_eq!(get.exit_code(), 130);
+    let mut again = Running::start(&mut network.get(&names[0], &target));
+    let fetched = outcome(&mut again);
+    assert!(fetched["resumed"].as_u64().unwrap() as f64 >= bytes.len() as f64 * 0.3, "{fetched}");
+    same(&target, &bytes);
+}
+
+#[test]
+fn routers_killed_on_the_way_delay_a_transfer_and_nothing_else() {
+    let mut network = Network::start(SLOW);
+    let bytes = noise(16 * MIB, 4);
+    let source = network.path("data");
+    fs::write(&source, &bytes).unwrap();
+    let (_serving, names) = network.serve(&[&source]);
+    let target = network.path("copy");
+    let mut get = network.get_until(&names[0], &target, bytes.len(), 0.2);
+    network.routers[1].as_mut().unwrap().kill();
+    network.start_router(1);
+    let share = |line: &serde_json::Value| line["progress"]["bytes"].as_u64().unwrap_or(0) > 8 * MIB as u64;
+    let line = get.await_json(|line| share(line) || line["event"] == "done");
+    if line["event"] != "done" {
+        network.routers[0].as_mut().unwrap().kill();
+        network.start_router(0);
+        outcome(&mut get);
+    }
+    same(&target, &bytes);
+}
+
+#[test]
+fn hosts_killed_on_the_way_are_waited_for() {
+    let mut network = Network::start(SLOW);
+    let bytes = noise(16 * MIB, 5);
+    let source = network.path("data");
+    fs::write(&source, &bytes).unwrap();
+    let (mut serving, names) = network.serve(&[&source]);
+    let target = network.path("copy");
+    let mut get = network.get_until(&names[0], &target, bytes.len(), 0.2);
+    network.hosts[0].as_mut().unwrap().kill();
+    get.await_json(|line| line["progress"]["state"] == "no-host");
+    network.start_host(0);
+    let far = |line: &serde_json::Value| line["progress"]["bytes"].as_u64().unwrap_or(0) > 8 * MIB as u64;
+    let line = get.await_json(|line| far(line) || line["event"] == "done");
+    if line["event"] != "done" {
+        network.hosts[1].as_mut().unwrap().kill();
+        network.start_host(1);
+        outcome(&mut get);
+    }
+    same(&target, &bytes);
+    assert!(!serving.has_ended());
+    serving.signal("TERM");
+    assert_eq!(serving.exit_code(), 0);
+}
+
+#[test]
+fn a_folder_with_odd_names_arrives_as_it_is() {
+    let network = Network::start(None);
+    let top = network.path("photos");
+    let files = [
+        ("-rf", noise(10, 6)),
+        ("a b/new\nline", noise(3 * MIB, 7)),
+        ("a b/\u{fc}ber \"quoted\"", noise(100, 8)),
+        ("twin", noise(3 * MIB, 7)),
+        ("empty", Vec::new()),
+        (".hidden", noise(1, 9)),
+    ];
+    for (name, bytes) in &files {
+        let path = top.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    let (_serving, names) = network.serve(&[&top]);
+    let target = network.path("copies");
+    let mut get = Running::start(&mut network.get(&names[0], &target));
+    let fetched = outcome(&mut get);
+    assert_eq!(fetched["files"], 6);
+    for (name, bytes) in &files {
+        same(&target.join(name), bytes);
+    }
+}
+
+#[test]
+fn a_source_that_changes_is_no_longer_served_and_that_is_exit_code_4() {
+    let network = Network::start(None);
+    let source = network.path("data");
+    fs::write(&source, noise(3 * MIB, 10)).unwrap();
+    let (serving, names) = network.serve(&[&source]);
+    fs::write(&source, noise(3 * MIB, 11)).unwrap();
+    let target = network.path("copy");
+    let mut get = Running::start(&mut network.get(&names[0], &target));
+    serving.await_json(|line| line["event"] == "unreadable");
+    let line = get.await_json(|line| line["event"] == "failed");
+    // Not served, or, once its withdrawal is known, known to nobody.
+    let code = get.exit_code();
+    assert!(code == 4 || code == 3, "{line}");
+    assert!(!target.exists());
+}
+
+#[test]
+fn two_commands_are_enough_beside_a_router_and_a_name_server() {
+    let network = Network::start(None);
+    let bytes = noise(5 * MIB, 12);
+    let source = network.path("data");
+    fs::write(&source, &bytes).unwrap();
+    let at = |index: usize| format!("127.0.0.1:{}", network.ports[1 + index]);
+    let serving =
+        Running::start(whimbrel().args(["serve", "--json", "--no-cache", "--router", &at(1)]).arg(&source));
+    let registered = |line: &serde_json::Value| line["outcome"] == "Registered";
+    let name = serving.await_json(registered)["name"].as_str().unwrap().to_owned();
+    let target = network.path("copy");
+    let (code, _, err) =
+        finished(whimbrel().args(["get", &name, "--router", &at(0), "--timeout", "60 s", "-o"]).arg(&target));
+    assert_eq!(code, 0, "{err}");
+    same(&target, &bytes);
+}
+
+#[test]
+fn pings_are_answered_by_hosts_and_routers_and_counted() {
+    let network = Network::start(None);
+    for key in ["host-1", "router-1", "router-0"] {
+        let name = network.guid_of(key);
+        let (code, out, err) = finished(
+            whimbrel()
+                .args(["ping", "-c", "3", "-i", "50 ms", "--socket"])
+                .arg(network.host_socket(0))
+                .arg(&name),
+        );
+        assert_eq!(code, 0, "{key}: {out}{err}");
+        assert!(out.contains("3 sent, 3 answered, 0 % lost"), "{key}: {out}");
+    }
+    let nobody = "cd".repeat(32);
+    let (code, out, _) = finished(
+        whimbrel()
+            .args(["ping", "-c", "1", "-W", "500 ms", "--json", "--socket"])
+            .arg(network.host_socket(0))
+            .arg(nobody),
+    );
+    assert_eq!(code, 1);
+    assert!(out.contains("\"received\":0"), "{out}");
+}
+
+#[test]
+fn the_name_service_tells_where_a_host_is() {
+    let network = Network::start(None);
+    let server = format!("127.0.0.1:{}", network.ports[0]);
+    let host = network.guid_of("host-1");
+    let lookup =
+        |name: &str| finished(whimbrel().args(["gnrs", "lookup", "--json", "--server", &server, name]));
+    let (code, out, err) = lookup(&host);
+    assert_eq!(code, 0, "{err}");
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(found["binding"]["addresses"][0]["na"], network.guid_of("router-1"));
+    let (code, _, err) = lookup(&"ef".repeat(32));
+    assert_eq!(code, 3, "{err}");
+    let watch = Running::start(whimbrel().args(["gnrs", "watch", "--json", "--server", &server, &host]));
+    watch.await_json(|line| line["binding"]["signer"] == host.as_str());
+    let nobody = format!("127.0.0.1:{}", support::free_port());
+    let silent = ["gnrs", "lookup", "--timeout", "500 ms", "--server", &nobody, &host];
+    assert_eq!(finished(whimbrel().args(silent)).0, 7);
+}
