@@ -4,12 +4,12 @@ use std::fmt::Display;
 use std::process::ExitCode;
 
 use whimbrel_io::IoError;
+use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::ConfigError;
 use whimbrel_node::fetch::FetchError;
 use whimbrel_node::keys::KeyError;
 use whimbrel_node::local_client::LocalError;
 use whimbrel_node::run::StartError;
-use whimbrel_mobilityfirst::local::FailReason;
 
 /// Shown below every `--help` that ends in one of them.
 pub(crate) const HELP: &str = "Exit codes:\n  \

@@ -72,10 +72,8 @@ fn a_transfer_survives_the_death_of_every_router_of_its_client_and_of_the_link()
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     make_file(&file);
-    let last_hop = LinkSpec {
-        loss: Loss::Independent(0.03),
-        ..LinkSpec::new(40_000_000, Duration::from_millis(1))
-    };
+    let last_hop =
+        LinkSpec { loss: Loss::Independent(0.03), ..LinkSpec::new(40_000_000, Duration::from_millis(1)) };
     let topology = Fig7::new(Duration::from_millis(20), last_hop).build(5).unwrap();
     let mut daemons = Fig7Daemons::start(Path::new(PROGRAM), &topology, folder.path()).unwrap();
     let name = daemons.serve(&file).unwrap();

@@ -118,14 +118,17 @@ fn segmentation_offload() -> Finding {
         .map(|state| usize::from(state.max_gso_segments()));
     match segments {
         Ok(segments) if segments > 1 => Finding::ok(WHAT, format!("{segments} packets in one call")),
-        Ok(_) => Finding::warn(WHAT, "not in this kernel: more CPU for each gigabyte", "a kernel from 4.18 on"),
+        Ok(_) => {
+            Finding::warn(WHAT, "not in this kernel: more CPU for each gigabyte", "a kernel from 4.18 on")
+        }
         Err(error) => Finding::warn(WHAT, error.to_string(), "a kernel from 4.18 on"),
     }
 }
 
 fn buffer(name: &'static str, direction: &str) -> Finding {
     let what = if name == "rmem_max" { "UDP receive buffer" } else { "UDP send buffer" };
-    let Some(granted) = setting(&format!("/proc/sys/net/core/{name}")).and_then(|text| text.parse::<u64>().ok())
+    let Some(granted) =
+        setting(&format!("/proc/sys/net/core/{name}")).and_then(|text| text.parse::<u64>().ok())
     else {
         return Finding::ok(what, "its limit cannot be read here");
     };
@@ -205,7 +208,9 @@ fn ip_command() -> Finding {
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
     match folders.map(|folder| folder.join("ip")).find(|file| file.is_file()) {
         Some(file) => Finding::ok(WHAT, file.display().to_string()),
-        None => Finding::warn(WHAT, "not there; only people need it, to look at the lab", "apt install iproute2"),
+        None => {
+            Finding::warn(WHAT, "not there; only people need it, to look at the lab", "apt install iproute2")
+        }
     }
 }
 

@@ -102,9 +102,10 @@ impl Report {
 
     fn tell(&mut self, progress: &Progress) {
         if self.json {
-            let due = self.told.as_ref().is_none_or(|(at, last)| {
-                at.elapsed() >= JSON_INTERVAL || last.state != progress.state
-            });
+            let due = self
+                .told
+                .as_ref()
+                .is_none_or(|(at, last)| at.elapsed() >= JSON_INTERVAL || last.state != progress.state);
             if due {
                 self.line(&json!({ "event": "progress", "progress": progress }));
                 self.told = Some((Instant::now(), progress.clone()));
@@ -132,7 +133,8 @@ impl Report {
             State::NoHost => "waiting: no host daemon",
         };
         self.bar.set_message(format!("{files}{state}"));
-        let prefix = progress.file_name.as_deref().map_or("get".into(), |name| name.escape_debug().to_string());
+        let prefix =
+            progress.file_name.as_deref().map_or("get".into(), |name| name.escape_debug().to_string());
         self.bar.set_prefix(prefix);
     }
 

@@ -141,7 +141,8 @@ fn show(arguments: &Lookup, answer: &Answer) {
     if let Some(record) = &answer.binding {
         let addresses: Vec<String> = record.addresses().map(|at| at.na.to_string()).collect();
         let left = record.expires_ms().saturating_sub(now) / 1000;
-        let at = if addresses.is_empty() { "nowhere (disconnected)".to_owned() } else { addresses.join(", ") };
+        let at =
+            if addresses.is_empty() { "nowhere (disconnected)".to_owned() } else { addresses.join(", ") };
         text += &format!("  at {at}, for {left} s\n");
     }
     for record in &answer.providers {

@@ -21,8 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Subcommand, Debug)]
 pub(crate) enum RouterCommand {
     /// Run a router until Ctrl-C
-    #[command(after_help = "Example:\n  whimbrel router run --listen 0.0.0.0:4711 --name-server 192.0.2.1:4720 \
-                            --neighbour 192.0.2.7:4711")]
+    #[command(
+        after_help = "Example:\n  whimbrel router run --listen 0.0.0.0:4711 --name-server 192.0.2.1:4720 \
+                            --neighbour 192.0.2.7:4711"
+    )]
     Run(RouterRun),
     /// Show links, storage and counters of the router on this machine
     #[command(after_help = "Example:\n  whimbrel router status --json | jq .links")]
@@ -161,7 +163,9 @@ fn run_host(arguments: HostRun) -> Outcome {
 
 fn add_remotes(config: &mut Config, label: &str, remotes: Vec<Remote>) {
     for (index, remote) in remotes.into_iter().enumerate() {
-        config.link.push(LinkSection { remote: Some(remote), ..LinkSection::new(format!("{label}-{index}")) });
+        config
+            .link
+            .push(LinkSection { remote: Some(remote), ..LinkSection::new(format!("{label}-{index}")) });
     }
 }
 

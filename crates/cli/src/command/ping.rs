@@ -106,11 +106,16 @@ impl Session {
         let mean = milliseconds.iter().sum::<f64>() / received.max(1) as f64;
         if self.arguments.json {
             let times = (received > 0).then(|| json!({ "min": least, "mean": mean, "max": most }));
-            return json_line(&json!({ "event": "summary", "sent": sent, "received": received, "ms": times }));
+            return json_line(
+                &json!({ "event": "summary", "sent": sent, "received": received, "ms": times }),
+            );
         }
         let lost = 100.0 * (sent - received) as f64 / sent.max(1) as f64;
         let seconds = elapsed.as_secs_f64();
-        out(&format!("--- {} ---\n{sent} sent, {received} answered, {lost:.0} % lost, {seconds:.1} s\n", self.arguments.name));
+        out(&format!(
+            "--- {} ---\n{sent} sent, {received} answered, {lost:.0} % lost, {seconds:.1} s\n",
+            self.arguments.name
+        ));
         if received > 0 {
             out(&format!("round trip min/mean/max = {least:.3}/{mean:.3}/{most:.3} ms\n"));
         }

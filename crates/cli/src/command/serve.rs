@@ -19,8 +19,10 @@ use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  whimbrel serve film.mkv photos/\n\nEach line it prints is a name and what \
-                        it stands for; `whimbrel get NAME` fetches it.")]
+#[command(
+    after_help = "Example:\n  whimbrel serve film.mkv photos/\n\nEach line it prints is a name and what \
+                        it stands for; `whimbrel get NAME` fetches it."
+)]
 pub(crate) struct Serve {
     /// Files and folders
     #[arg(required = true)]
@@ -104,7 +106,9 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
             }
         }
         ServeEvent::DaemonGone => eprintln!("whimbrel: the host daemon has gone; waiting for it"),
-        ServeEvent::DaemonBack => eprintln!("whimbrel: the host daemon is back; everything is published again"),
+        ServeEvent::DaemonBack => {
+            eprintln!("whimbrel: the host daemon is back; everything is published again")
+        }
         ServeEvent::Sent { .. } => {}
     };
     serve(&mut access.attachment, &mut shelf, &stop, &mut observe).map_err(no_host)?;
