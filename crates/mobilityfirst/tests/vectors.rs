@@ -1,0 +1,158 @@
+//! `docs/protocols/vectors/mobilityfirst.txt` holds what `docs/protocols/mobilityfirst.md` says, byte for byte.
+//!
+//! Each vector is decoded and compared with the value that it stands for, and that value is encoded again.
+
+use bytes::Bytes;
+use whimbrel_core::Guid;
+use whimbrel_mobilityfirst::chunk::{Chunk, Message};
+use whimbrel_mobilityfirst::wire::{
+    ChunkRanges, ContentKind, Control, ControlCode, Data, DropReason, Echo, NetworkHeader, Notice,
+    Reliability, Request, ServiceId, Transport, UpperProtocol,
+};
+
+const CLIENT: Guid = Guid([0xc1; 32]);
+const SERVER: Guid = Guid([0x5e; 32]);
+const CONTENT: Guid = Guid([0xab; 32]);
+const ACCESS_ROUTER: Guid = Guid([0xa3; 32]);
+
+fn header(service: ServiceId, upper: UpperProtocol, source: Guid, destination: Guid) -> NetworkHeader {
+    NetworkHeader { source_address: ACCESS_ROUTER, ..NetworkHeader::new(service, upper, source, destination) }
+}
+
+fn request() -> Chunk {
+    let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
+    let mut header = header(service, UpperProtocol::Transport, CLIENT, CONTENT);
+    header.extensions.via = Some(SERVER);
+    let chunks = [0, 1, 2, 7].into_iter().collect();
+    let request = Request { content: CONTENT, chunk_log2: 20, reliability: Reliability::Nack, chunks };
+    Chunk::of_transport(header, &Transport::Request(request))
+}
+
+fn data() -> Chunk {
+    let service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
+    let mut header = header(service, UpperProtocol::Transport, SERVER, CLIENT);
+    header.destination_address = ACCESS_ROUTER;
+    header.extensions.lifetime_ms = Some(60_000);
+    let data = Data {
+        content: CONTENT,
+        index: 2,
+        chunk_log2: 16,
+        content_len: 131_077,
+        kind: ContentKind::File,
+        reliability: Reliability::Ack,
+        file_name: "maß.txt".into(),
+        proof: Bytes::from_static(b"\x01proof"),
+        payload: Bytes::from_static(b"bytes"),
+    };
+    Chunk::of_transport(header, &Transport::Data(data))
+}
+
+fn notice(reason: Option<DropReason>) -> Chunk {
+    let notice = Notice {
+        content: CONTENT,
+        source: SERVER,
+        destination: CLIENT,
+        chunks: ChunkRanges::from(3..9),
+        stored: 6 << 20,
+        limit: 100 << 20,
+    };
+    let transport = match reason {
+        Some(reason) => Transport::Drop(notice, reason),
+        None => Transport::Store(notice),
+    };
+    let header = header(ServiceId::DELAY_TOLERANT, UpperProtocol::Transport, ACCESS_ROUTER, SERVER);
+    Chunk::of_transport(header, &transport)
+}
+
+fn small(header: NetworkHeader, encode: impl FnOnce(&mut Vec<u8>)) -> Chunk {
+    let mut head = Vec::new();
+    encode(&mut head);
+    Chunk { header, message: Message { head: head.into(), body: Bytes::new() } }
+}
+
+fn echo() -> Chunk {
+    let echo = Echo { reply: true, id: 0x1122_3344_5566_7788, sequence: 9, padding: vec![0; 3] };
+    small(header(ServiceId::UNICAST, UpperProtocol::Echo, SERVER, CLIENT), |out| echo.encode(out))
+}
+
+fn control(message: &Control) -> Chunk {
+    let header = NetworkHeader::new(ServiceId::NEIGHBOUR, UpperProtocol::Control, ACCESS_ROUTER, CLIENT);
+    small(header, |out| message.encode(out))
+}
+
+fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
+    let outcome =
+        Control::Outcome { guid: CLIENT, version: 1_767_225_600_000_000, code: ControlCode::Registered };
+    vec![
+        (
+            "request",
+            "Request for chunks 0 to 2 and 7 of 1 MiB, bound to a holder by the via extension",
+            request(),
+        ),
+        (
+            "data",
+            "Data: the last chunk of 64 KiB of a content of 131,077 bytes, lifetime 60 s, ACK wanted",
+            data(),
+        ),
+        ("store", "Store: chunks 3 to 8, 6 MiB of 100 MiB held for the flow", notice(None)),
+        ("drop", "Drop: the same chunks, evicted", notice(Some(DropReason::Evicted))),
+        ("echo", "Echo reply, sequence 9, three bytes of padding", echo()),
+        ("challenge", "Challenge", control(&Control::Challenge { nonce: [0x11; 16] })),
+        ("outcome", "Outcome: registered", control(&outcome)),
+    ]
+}
+
+fn bytes_of(chunk: &Chunk) -> Bytes {
+    let (head, body) = chunk.clone().into_pieces();
+    [head, body].concat().into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal digits");
+    (0..text.len()).step_by(2).map(digit).collect()
+}
+
+fn file() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocols/vectors/mobilityfirst.txt")
+}
+
+/// `WHIMBREL_WRITE_VECTORS=1 cargo test -p whimbrel-mobilityfirst --test vectors` writes the file anew.
+#[test]
+fn the_file_holds_every_vector_and_each_means_what_it_says() {
+    if std::env::var_os("WHIMBREL_WRITE_VECTORS").is_some() {
+        let mut text = String::from(
+            "# Chunks of docs/protocols/mobilityfirst.md: a line `name hexadecimal-digits`, its meaning above it.\n\
+             # client = c1.., server = 5e.., content = ab.., access router = a3.. (32 bytes each)\n",
+        );
+        for (name, meaning, chunk) in vectors() {
+            text.push_str(&format!("\n# {meaning}\n{name} {}\n", hex(&bytes_of(&chunk))));
+        }
+        std::fs::write(file(), text).expect("the file");
+    }
+    let text = std::fs::read_to_string(file()).expect("the file");
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let read: Vec<(&str, Vec<u8>)> = lines
+        .map(|line| line.split_once(' ').map(|(name, hex)| (name, unhex(hex))).expect("a vector"))
+        .collect();
+    let expected = vectors();
+    assert_eq!(read.len(), expected.len());
+    for ((name, bytes), (expected_name, _, chunk)) in read.into_iter().zip(expected) {
+        assert_eq!(name, expected_name);
+        assert_eq!(hex(&bytes), hex(&bytes_of(&chunk)), "{name} is encoded differently");
+        let decoded = Chunk::decode(&bytes.into()).expect(name);
+        assert_eq!(decoded.header, chunk.header, "{name}");
+        match chunk.header.upper {
+            UpperProtocol::Transport => {
+                let whole = Bytes::from([chunk.message.head, chunk.message.body].concat());
+                assert_eq!(decoded.transport(), Transport::decode(&whole), "{name}");
+                assert!(decoded.transport().is_ok(), "{name}");
+            }
+            UpperProtocol::Echo => assert!(Echo::decode(&decoded.message.head).is_ok(), "{name}"),
+            UpperProtocol::Control => assert!(Control::decode(&decoded.message.head).is_ok(), "{name}"),
+        }
+    }
+}
