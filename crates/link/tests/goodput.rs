@@ -73,6 +73,16 @@ fn goodput_grid_stays_above_its_bounds() {
     assert!(misses.is_empty(), "below the bounds:\n{misses}{table}");
 }
 
+/// Half of all frames lost in both directions: slow, but it goes on.
+#[test]
+fn heavy_loss_does_not_starve_a_hop() {
+    for (loss, least) in [(0.2, 0.55), (0.5, 0.01)] {
+        let (bits, _) = goodput(25, 50, loss, 20);
+        println!("25 Mbit/s, 50 ms, {} % loss: {:.2} Mbit/s", loss * 100.0, bits / 1e6);
+        assert!(bits > least * 25e6, "{loss}: {bits}");
+    }
+}
+
 /// What pacing makes of a fast and short link: bursts that fit the kernel's segmentation offload.
 #[test]
 fn a_link_of_five_gigabits_is_filled_with_full_batches() {

@@ -11,6 +11,8 @@ const INITIAL_PACKETS: u64 = 32;
 const MOST_PACKETS_PER_CSYN: u64 = 128;
 /// ... and, where a quarter of a round trip is shorter, not before this many: feedback must stay below a percent.
 const FEWEST_PACKETS_PER_CSYN: u64 = 8;
+/// The slowest pace is a few packets in this time, or in a round trip if that is longer.
+const SHORTEST_SLOW_ROUND: Duration = Duration::from_millis(50);
 /// Most bytes of chunks that are queued and asked for ahead.
 const MOST_AHEAD: usize = 64 << 20;
 /// Bounds of the wait before room is asked for again.
@@ -55,12 +57,20 @@ impl Sender {
         usize::try_from(bytes.min(MOST_AHEAD as u64)).unwrap_or(MOST_AHEAD)
     }
 
+    /// A rate that heavy loss cannot push the estimate below, or the model would follow its own shadow: each round
+    /// delivers less than it was sent, and is sent at what was delivered. Too much for a slower path, but there
+    /// the inflight cap and the growing round trip hold it.
+    fn slowest_pace(&self) -> u64 {
+        let round = self.rtt.smoothed().unwrap_or_default().max(SHORTEST_SLOW_ROUND);
+        (FEWEST_PACKETS_PER_CSYN * self.limits.frame as u64 * 1_000_000) / (round.as_micros() as u64).max(1)
+    }
+
     pub(super) fn update_pace(&mut self) {
         let frame = self.limits.frame;
         let rate = match (self.pacing, self.model.pace(), self.model.min_rtt()) {
             (Pacing::Unpaced, ..) => 0,
             (Pacing::Fixed(bits), ..) => (bits / 8).max(1),
-            (Pacing::Estimate, Some(rate), _) => (rate as u64).max(2 * frame as u64),
+            (Pacing::Estimate, Some(rate), _) => (rate as u64).max(self.slowest_pace()),
             (Pacing::Estimate, None, Some(rtt)) => {
                 // The first packets are spread over a round trip.
                 let seconds = rtt.as_secs_f64().max(1e-5);
