@@ -9,8 +9,11 @@ use crate::hop::config::Pacing;
 const INITIAL_PACKETS: u64 = 32;
 /// A CSYN comes after at most this many packets, ...
 const MOST_PACKETS_PER_CSYN: u64 = 128;
-/// ... and, where a quarter of a round trip is shorter, not before this many: feedback must stay below a percent.
+/// ... and, where a quarter of a round trip is shorter, not before this many ...
 const FEWEST_PACKETS_PER_CSYN: u64 = 8;
+/// ... nor before what goes in this time: on WiFi a CSYN takes half the air time of a full packet, and feedback
+/// should cost no more than some percent.
+const SHORTEST_FEEDBACK: Duration = Duration::from_millis(10);
 /// The slowest pace is a few packets in this time, or in a round trip if that is longer.
 const SHORTEST_SLOW_ROUND: Duration = Duration::from_millis(50);
 /// Most bytes of chunks that are queued and asked for ahead.
@@ -29,10 +32,11 @@ impl Sender {
         first.saturating_mul(1 << attempt.min(10)).min(ASK_AGAIN.1)
     }
 
-    /// A quarter of a round trip of packets, or a burst if that is more, within bounds.
+    /// A quarter of a round trip of packets, or a burst or some milliseconds if that is more, within bounds.
     pub(super) fn packets_per_csyn(&self) -> u64 {
         let frame = self.limits.frame as u64;
-        let quarter = (self.model.bandwidth_delay() / 4).max(self.pacer.burst_bytes()) / frame;
+        let shortest = (self.model.bandwidth() * SHORTEST_FEEDBACK.as_secs_f64()) as u64;
+        let quarter = (self.model.bandwidth_delay() / 4).max(self.pacer.burst_bytes()).max(shortest) / frame;
         quarter.clamp(FEWEST_PACKETS_PER_CSYN, MOST_PACKETS_PER_CSYN)
     }
 
