@@ -1,4 +1,5 @@
 //! What needs no network: configuration, keys, refusals and their exit codes, help.
+#![allow(clippy::disallowed_methods, reason = "a test of real programs in real time")]
 
 mod support;
 

@@ -1,4 +1,6 @@
 //! Files across two routers, with real processes on real sockets, and what `kill -9` does to them.
+#![allow(clippy::disallowed_methods, reason = "a test of real programs in real time")]
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod support;
 
@@ -207,9 +209,9 @@ fn two_commands_are_enough_beside_a_router_and_a_name_server() {
 }
 
 #[test]
-fn pings_are_answered_by_hosts_and_routers_and_counted() {
+fn pings_are_answered_by_a_host_and_by_the_access_router_and_counted() {
     let network = Network::start(None);
-    for key in ["host-1", "router-1", "router-0"] {
+    for key in ["host-1", "router-0"] {
         let name = network.guid_of(key);
         let (code, out, err) = finished(
             whimbrel()
@@ -249,4 +251,42 @@ fn the_name_service_tells_where_a_host_is() {
     let nobody = format!("127.0.0.1:{}", support::free_port());
     let silent = ["gnrs", "lookup", "--timeout", "500 ms", "--server", &nobody, &host];
     assert_eq!(finished(whimbrel().args(silent)).0, 7);
+}
+
+/// On a disk of 3 MiB that is made larger later, in a mount namespace of its own.
+#[test]
+fn a_full_disk_is_exit_code_6_and_with_more_room_it_goes_on() {
+    let network = Network::start(None);
+    let bytes = noise(8 * MIB, 13);
+    let source = network.path("data");
+    fs::write(&source, &bytes).unwrap();
+    let (_serving, names) = network.serve(&[&source]);
+    let disk = network.path("disk");
+    fs::create_dir(&disk).unwrap();
+    let script = r#"
+        mount -t tmpfs -o size=3m tmpfs "$1" || exit 99
+        "$2" get "$3" --socket "$4" -o "$1/copy"; echo "first $?"
+        mount -o remount,size=64m "$1"
+        "$2" get "$3" --socket "$4" -o "$1/copy" --json; echo "second $?"
+        cmp "$1/copy" "$5" && echo same
+    "#;
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
+    command
+        .arg(&disk)
+        .arg(env!("CARGO_BIN_EXE_whimbrel"))
+        .arg(&names[0])
+        .arg(network.host_socket(0))
+        .arg(&source);
+    let Ok(output) = command.output() else {
+        return eprintln!("SKIPPED: there is no `unshare` to make a small disk with");
+    };
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if output.status.code() == Some(99) || err.contains("unshare:") {
+        return eprintln!("SKIPPED: no small disk can be made here: {err}");
+    }
+    assert!(out.contains("first 6"), "{out}{err}");
+    assert!(err.contains("cannot write") && err.contains("goes on from there"), "{err}");
+    assert!(out.contains("second 0") && out.contains("same"), "{out}{err}");
+    assert!(!out.contains("\"resumed\":0,"), "what had come was lost: {out}");
 }

@@ -115,7 +115,7 @@ fn segmentation_offload() -> Finding {
     const WHAT: &str = "UDP segmentation offload";
     let segments = UdpSocket::bind("127.0.0.1:0")
         .and_then(|socket| quinn_udp::UdpSocketState::new((&socket).into()))
-        .map(|state| usize::from(state.max_gso_segments()));
+        .map(|state| state.max_gso_segments());
     match segments {
         Ok(segments) if segments > 1 => Finding::ok(WHAT, format!("{segments} packets in one call")),
         Ok(_) => {

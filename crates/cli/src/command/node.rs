@@ -227,8 +227,13 @@ fn describe(text: &mut String, value: &Value, depth: usize) {
     for (name, value) in fields {
         let name = name.replace('_', " ");
         match value {
+            Value::Object(inner) if inner.contains_key("secs") && inner.contains_key("nanos") => {
+                let number = |key: &str| inner.get(key).and_then(Value::as_f64).unwrap_or_default();
+                let milliseconds = number("secs") * 1e3 + number("nanos") / 1e6;
+                *text += &format!("{indent}{name}: {milliseconds:.3} ms\n");
+            }
             Value::Object(inner) => {
-                if inner.values().any(|value| *value != Value::from(0)) {
+                if inner.values().any(|value| value.as_u64() != Some(0)) {
                     *text += &format!("{indent}{name}:\n");
                     describe(text, value, depth + 1);
                 }

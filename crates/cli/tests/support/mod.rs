@@ -1,6 +1,7 @@
 //! Real processes on this machine's loopback: daemons that are killed with their scene, and ways to wait.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail the test")]
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,9 +13,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Nothing here takes nearly as long on a machine that is not overloaded.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-pub fn whimbrel() -> Command {
+pub(crate) fn whimbrel() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
     command.env_remove("WHIMBREL_SOCKET").env_remove("WHIMBREL_NAME_SERVER").env_remove("WHIMBREL_LOG");
     command.stdin(Stdio::null());
@@ -22,14 +23,14 @@ pub fn whimbrel() -> Command {
 }
 
 /// A process that does not outlive the test.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
-    pub lines: std::sync::mpsc::Receiver<String>,
+    pub(crate) lines: std::sync::mpsc::Receiver<String>,
 }
 
 impl Running {
     /// Starts it, and gathers what it prints.
-    pub fn start(command: &mut Command) -> Running {
+    pub(crate) fn start(command: &mut Command) -> Running {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         let (sender, lines) = std::sync::mpsc::channel();
@@ -44,7 +45,7 @@ impl Running {
     }
 
     /// The next line of JSON that `wanted` accepts.
-    pub fn await_json(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn await_json(&self, wanted: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + PATIENCE;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -58,18 +59,18 @@ impl Running {
         }
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
 
     /// The exit code, once it has ended by itself.
-    pub fn exit_code(&mut self) -> i32 {
+    pub(crate) fn exit_code(&mut self) -> i32 {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -80,7 +81,7 @@ impl Running {
         panic!("the process did not end in time");
     }
 
-    pub fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 }
@@ -92,12 +93,12 @@ impl Drop for Running {
 }
 
 /// A UDP port that was free a moment ago.
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Deterministic noise.
-pub fn noise(length: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {
         state ^= state << 13;
@@ -113,30 +114,30 @@ pub fn noise(length: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-pub fn name_of(bytes: &[u8]) -> String {
+pub(crate) fn name_of(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
 /// What a command that ends by itself printed.
-pub fn finished(command: &mut Command) -> (i32, String, String) {
+pub(crate) fn finished(command: &mut Command) -> (i32, String, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     (status.code().unwrap_or(-1), text(&stdout), text(&stderr))
 }
 
 /// gnrs, two routers in a row, and a host on each.
-pub struct Network {
-    pub folder: tempfile::TempDir,
-    pub ports: [u16; 3],
+pub(crate) struct Network {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) ports: [u16; 3],
     /// A fixed rate for every hop, where a test must act while a transfer is under way.
-    pub pacing: Option<&'static str>,
-    pub gnrs: Option<Running>,
-    pub routers: [Option<Running>; 2],
-    pub hosts: [Option<Running>; 2],
+    pub(crate) pacing: Option<&'static str>,
+    pub(crate) gnrs: Option<Running>,
+    pub(crate) routers: [Option<Running>; 2],
+    pub(crate) hosts: [Option<Running>; 2],
 }
 
 impl Network {
-    pub fn start(pacing: Option<&'static str>) -> Network {
+    pub(crate) fn start(pacing: Option<&'static str>) -> Network {
         let mut network = Network {
             folder: tempfile::tempdir().unwrap(),
             ports: [free_port(), free_port(), free_port()],
@@ -152,10 +153,11 @@ impl Network {
         network.start_host(1);
         network.await_registered(0);
         network.await_registered(1);
+        await_that("the routers know each other", || network.routers_are_linked());
         network
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -166,7 +168,7 @@ impl Network {
         path
     }
 
-    pub fn start_gnrs(&mut self) {
+    pub(crate) fn start_gnrs(&mut self) {
         let listen = format!("127.0.0.1:{}", self.ports[0]);
         let running = Running::start(
             whimbrel()
@@ -178,7 +180,7 @@ impl Network {
     }
 
     /// Router 0 calls router 1; router 1 listens.
-    pub fn start_router(&mut self, index: usize) {
+    pub(crate) fn start_router(&mut self, index: usize) {
         let (gnrs, here, there) = (self.ports[0], self.ports[1 + index], self.ports[2 - index]);
         let neighbour = match index {
             0 => format!(
@@ -206,7 +208,7 @@ impl Network {
         self.routers[index] = Some(running);
     }
 
-    pub fn start_host(&mut self, index: usize) {
+    pub(crate) fn start_host(&mut self, index: usize) {
         let router = self.ports[1 + index];
         let config = self.config(
             &format!("host-{index}"),
@@ -228,21 +230,21 @@ impl Network {
         self.hosts[index] = Some(running);
     }
 
-    pub fn router_socket(&self, index: usize) -> PathBuf {
+    pub(crate) fn router_socket(&self, index: usize) -> PathBuf {
         self.path(&format!("router-{index}.sock"))
     }
 
-    pub fn host_socket(&self, index: usize) -> PathBuf {
+    pub(crate) fn host_socket(&self, index: usize) -> PathBuf {
         self.path(&format!("host-{index}.sock"))
     }
 
-    pub fn guid_of(&self, key: &str) -> String {
+    pub(crate) fn guid_of(&self, key: &str) -> String {
         let (code, out, _) = finished(whimbrel().args(["id", "show"]).arg(self.path(&format!("{key}.pem"))));
         assert_eq!(code, 0);
         out.trim().to_owned()
     }
 
-    pub fn host_status(&self, index: usize) -> Value {
+    pub(crate) fn host_status(&self, index: usize) -> Value {
         let socket = self.host_socket(index);
         let (code, out, err) =
             finished(whimbrel().args(["host", "status", "--json", "--socket"]).arg(socket));
@@ -250,12 +252,22 @@ impl Network {
         serde_json::from_str(&out).unwrap()
     }
 
-    pub fn await_registered(&self, index: usize) {
+    fn routers_are_linked(&self) -> bool {
+        let socket = self.router_socket(0);
+        let (code, out, err) =
+            finished(whimbrel().args(["router", "status", "--json", "--socket"]).arg(socket));
+        assert_eq!(code, 0, "{err}");
+        let status: Value = serde_json::from_str(&out).unwrap();
+        let links = status["links"].as_array().unwrap();
+        links.iter().any(|link| link["label"] == "next" && link["up"] == true)
+    }
+
+    pub(crate) fn await_registered(&self, index: usize) {
         await_that("the host is registered", || self.host_status(index)["registered"] == true);
     }
 
     /// Serves `paths` from host 1 until it is dropped; comes back when all their names are announced.
-    pub fn serve(&self, paths: &[&Path]) -> (Running, Vec<String>) {
+    pub(crate) fn serve(&self, paths: &[&Path]) -> (Running, Vec<String>) {
         let running = Running::start(
             whimbrel()
                 .args(["serve", "--json", "--no-cache", "--socket"])
@@ -278,7 +290,7 @@ impl Network {
     }
 
     /// `get` at host 0.
-    pub fn get(&self, name: &str, output: &Path) -> Command {
+    pub(crate) fn get(&self, name: &str, output: &Path) -> Command {
         let mut command = whimbrel();
         command.args(["get", name, "--json", "--timeout", "100 s", "--socket"]);
         command.arg(self.host_socket(0)).arg("-o").arg(output);
@@ -286,7 +298,7 @@ impl Network {
     }
 
     /// Starts `get` and comes back when `share` (0 to 1) of `length` bytes is there.
-    pub fn get_until(&self, name: &str, output: &Path, length: usize, share: f64) -> Running {
+    pub(crate) fn get_until(&self, name: &str, output: &Path, length: usize, share: f64) -> Running {
         let running = Running::start(&mut self.get(name, output));
         let enough = |line: &Value| {
             line["progress"]["bytes"].as_u64().is_some_and(|bytes| bytes as f64 >= length as f64 * share)
@@ -296,7 +308,7 @@ impl Network {
     }
 }
 
-pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < until, "in vain: {what}");

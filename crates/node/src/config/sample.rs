@@ -166,6 +166,15 @@ mod tests {
     }
 
     #[test]
+    fn the_samples_in_the_documentation_are_what_the_program_prints() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config");
+        for (kind, file) in KINDS.into_iter().zip(["router.toml", "host.toml", "gnrs.toml"]) {
+            let kept = std::fs::read_to_string(folder.join(file)).unwrap();
+            assert!(kept == sample(kind), "run `whimbrel config sample` again for docs/config/{file}");
+        }
+    }
+
+    #[test]
     fn samples_are_complete_and_every_key_is_explained() {
         let all: String = KINDS.map(sample).concat();
         let sections = [

@@ -256,18 +256,17 @@ impl Wish {
 impl Fetch {
     fn begin(options: FetchOptions) -> Result<Fetch, FetchError> {
         let FetchOptions { content, output, limit, .. } = options;
-        let wish = match &output {
-            Output::Path(path) => Some(Wish::Path(path.clone())),
-            Output::Within(folder) => Some(Wish::Within(folder.clone())),
-            Output::Stream(_) => None,
+        let wish = match output {
+            Output::Path(path) => Ok(Wish::Path(path)),
+            Output::Within(folder) => Ok(Wish::Within(folder)),
+            Output::Stream(stream) => Err(stream),
         };
-        let (sink, assembly, manner) = match (output, &wish) {
-            (Output::Stream(stream), _) => (Sink::Stream(stream), Assembly::new(content, limit), None),
-            (_, Some(wish)) => {
+        let (wish, sink, assembly, manner) = match wish {
+            Ok(wish) => {
                 let (part, assembly, manner) = PartFile::open(&wish.folder(), content, limit)?;
-                (Sink::Part(part), assembly, manner)
+                (Some(wish), Sink::Part(part), assembly, manner)
             }
-            (_, None) => unreachable!("a wish is missing for a stream only"),
+            Err(stream) => (None, Sink::Stream(stream), Assembly::new(content, limit), None),
         };
         let resumed = assembly.verified_bytes();
         let root = Transfer { content, assembly, manner, purpose: Purpose::Whole, sink, unrecorded: false };
@@ -378,6 +377,7 @@ impl Fetch {
                     self.progress.bytes += new;
                     self.progress.received += new;
                 }
+                transfer.reserve()?;
                 self.progress.state = State::Flowing;
                 self.note_root();
                 self.refuse_early()?;

@@ -106,9 +106,14 @@ impl Transfer {
         let before = self.assembly.verified_bytes();
         self.assembly.commit(verified);
         self.unrecorded = true;
-        if let (Sink::Part(part), Some(length)) = (&mut self.sink, self.assembly.confirmed_len()) {
-            part.reserve(length)?;
-        }
         Ok(self.assembly.verified_bytes() - before)
+    }
+
+    /// Claims room for all of it, once its length is proven.
+    pub(super) fn reserve(&mut self) -> Result<(), FetchError> {
+        match (&mut self.sink, self.assembly.confirmed_len()) {
+            (Sink::Part(part), Some(length)) => part.reserve(length),
+            _ => Ok(()),
+        }
     }
 }
