@@ -1,0 +1,17 @@
+//! A frame and a record of the name service as anybody may send them.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use whimbrel_gnrs::Record;
+use whimbrel_gnrs::wire::Frame;
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(frame) = Frame::decode(data) {
+        let mut written = Vec::new();
+        frame.encode(&mut written);
+    }
+    if let Ok(record) = Record::parse(data) {
+        assert_eq!(record.as_bytes(), data);
+        let _ = record.verify(1_767_225_600_000);
+    }
+});
