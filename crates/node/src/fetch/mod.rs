@@ -307,8 +307,9 @@ impl Fetch {
         observe: &mut dyn FnMut(&Progress),
     ) -> Result<Fetched, FetchError> {
         let mut client = attachment.connect()?;
-        let mut due = self.settle()?;
-        due.extend(self.all_requests());
+        // An earlier run may have left it complete, or may have left a folder's list: then files are due at once.
+        self.settle()?;
+        let mut due = self.all_requests();
         loop {
             let step = match due.drain(..).try_for_each(|request| client.send(&request)) {
                 // What it has sent before it left is still to be read, and the end of it is noticed there.
