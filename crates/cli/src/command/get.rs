@@ -186,9 +186,9 @@ impl Report {
 
 fn style(length_known: bool) -> ProgressStyle {
     let template = if length_known {
-        "{prefix} {percent:>3} % [{bar:30}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left {wide_msg}"
+        "{prefix:.16!} {percent:>3} % [{bar:12}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left {wide_msg}"
     } else {
-        "{prefix} {spinner} {bytes}, {elapsed} {wide_msg}"
+        "{prefix:.16!} {spinner} {bytes}, {elapsed} {wide_msg}"
     };
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
