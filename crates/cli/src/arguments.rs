@@ -69,7 +69,7 @@ pub(crate) struct HostAccess {
     /// Do without a daemon: be a host in this process, attached to the router at this address
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) router: Vec<whimbrel_node::config::Remote>,
-    /// With --router: the key to be known by; without it, a new one for this run
-    #[arg(long, value_name = "FILE", requires = "router")]
+    /// The key that a host in this process is known by; without it, a new one for this run
+    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     pub(crate) key: Option<PathBuf>,
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use core::time::Duration;
-use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_core::{Guid, PortId, PortKind, Time};
 use whimbrel_gnrs::{Address, Record, Statement};
 
 use super::{App, Host, Timer};
@@ -63,20 +63,27 @@ impl Host {
         self.note_connectivity(now);
     }
 
-    /// The ports that lead to routers, best first.
+    /// True if this host opened the link of `port`. Who calls is another host that wants something of this one, whatever it
+    /// says of itself: it neither binds this host nor carries what this host sends to others.
+    pub(super) fn is_uplink(&self, port: PortId) -> bool {
+        self.links.info(port).is_some_and(|info| info.kind == PortKind::Neighbour)
+    }
+
+    /// The ports that lead to routers, or to the host that this one was told to ask directly; best first.
     pub(super) fn routers_by_preference(&self) -> Vec<PortId> {
         let rank = |port: &PortId| {
             let label = self.links.info(*port).map(|info| info.label.as_str());
             let named = self.config.preference.iter().position(|known| Some(known.as_str()) == label);
             named.unwrap_or(usize::MAX)
         };
-        let mut ports: Vec<PortId> = self.links.ports().collect();
+        let mut ports: Vec<PortId> = self.links.ports().filter(|port| self.is_uplink(*port)).collect();
         ports.sort_by_key(rank);
         ports
     }
 
     pub(super) fn handle_control(&mut self, now: Time, port: PortId, control: Control) {
         match control {
+            Control::Challenge { .. } if !self.is_uplink(port) => self.counters.drop("challenge-of-a-caller"),
             Control::Challenge { nonce } => {
                 self.registration.nonces.insert(port, nonce);
                 self.renew(now);

@@ -169,12 +169,15 @@ impl Host {
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
-            LinkEvent::Up { port, neighbour } => self.router_up(now, port, neighbour),
+            LinkEvent::Up { port, neighbour } if self.is_uplink(port) => self.router_up(now, port, neighbour),
+            // A caller asks when it wants something.
+            LinkEvent::Up { .. } => {}
             LinkEvent::Received { port, bytes, packets } => self.handle_chunk(now, port, &bytes, packets),
             LinkEvent::Delivered(_) => self.counters.chunks_sent += 1,
             LinkEvent::TooLarge(_, outgoing) => self.upload_too_large(now, &outgoing.chunk),
             LinkEvent::Unresponsive(_) => self.router_silent(now),
-            LinkEvent::Responsive(_) => self.router_back(now),
+            LinkEvent::Responsive(port) if self.is_uplink(port) => self.router_back(now),
+            LinkEvent::Responsive(_) => {}
             LinkEvent::Down(port, returned) => {
                 self.router_gone(now, port);
                 for outgoing in returned {
@@ -229,17 +232,23 @@ impl Host {
         self.routers_by_preference().into_iter().find(|port| self.links.is_up(*port))
     }
 
+    /// The link that this host sends by to `destination` now: its own, if it is a neighbour that answers, or the uplink.
+    fn port_towards(&self, destination: &Guid) -> Option<PortId> {
+        let direct = self.links.port_of(destination).filter(|port| self.links.is_up(*port));
+        direct.or_else(|| self.uplink())
+    }
+
     fn header(&self, service: ServiceId, upper: UpperProtocol, to: Guid, address: Guid) -> NetworkHeader {
         let mut header = NetworkHeader::new(service, upper, self.guid, to);
         header.source_address =
-            self.uplink().and_then(|port| self.links.neighbour(port)).unwrap_or(Guid::NONE);
+            self.port_towards(&to).and_then(|port| self.links.neighbour(port)).unwrap_or(Guid::NONE);
         header.destination_address = address;
         header
     }
 
-    /// Sends a chunk of this host's own; `Err` gives it back if no router answers.
+    /// Sends a chunk of this host's own; `Err` gives it back if neither its destination nor a router answers.
     fn send(&mut self, chunk: Chunk) -> Result<(), Chunk> {
-        let Some(port) = self.uplink() else { return Err(chunk) };
+        let Some(port) = self.port_towards(&chunk.header.destination) else { return Err(chunk) };
         let outgoing = Outgoing { chunk, packets: 0 };
         self.links.enqueue(port, outgoing).map_err(|outgoing| outgoing.chunk)
     }

@@ -286,11 +286,15 @@ impl Host {
         let mut asked = false;
         let mut turns = self.uploads.turns.len();
         while turns > 0 && self.uploads.reads.len() < MAX_READS {
-            if !self.uplink().is_some_and(|port| self.links.has_room(port)) {
+            if !self.links.ports().any(|port| self.links.has_room(port)) {
                 break;
             }
             let Some(key) = self.uploads.turns.pop_front() else { break };
             turns -= 1;
+            if !self.port_towards(&key.client).is_some_and(|port| self.links.has_room(port)) {
+                self.uploads.turns.push_back(key);
+                continue;
+            }
             let Some(published) = self.uploads.published.get(&key.content) else { continue };
             let app = published.app;
             let Some(upload) = self.uploads.by_key.get_mut(&key) else { continue };
