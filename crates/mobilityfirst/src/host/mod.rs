@@ -20,15 +20,16 @@ use whimbrel_core::{
 };
 
 use crate::chunk::{Chunk, Message};
+use crate::handed::HandedOver;
 use crate::links::{LinkEvent, Links, Outgoing};
 use crate::local::{LocalEvent, LocalRequest};
-use crate::wire::{Control, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
+use crate::wire::{Control, Echo, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol};
 use attach::Registration;
 pub use config::HostConfig;
 use download::Downloads;
 use ping::Pings;
 pub use status::{HostCounters, HostStatus};
-use upload::Uploads;
+use upload::{Presence, Uploads};
 
 /// Events that wait for one program; beyond, those that it can do without are dropped.
 const MAX_QUEUED_EVENTS: usize = 256;
@@ -172,6 +173,7 @@ impl Host {
             LinkEvent::Up { port, neighbour } if self.is_uplink(port) => self.router_up(now, port, neighbour),
             // A caller asks when it wants something.
             LinkEvent::Up { .. } => {}
+            LinkEvent::Restarted(_, handed) => self.tell_receivers(handed),
             LinkEvent::Received { port, bytes, packets } => self.handle_chunk(now, port, &bytes, packets),
             LinkEvent::Delivered(_) => self.counters.chunks_sent += 1,
             LinkEvent::TooLarge(_, outgoing) => self.upload_too_large(now, &outgoing.chunk),
@@ -216,11 +218,15 @@ impl Host {
             // The chunk's room in the buffer goes with it until a program has taken it.
             Ok(Transport::Data(data)) => return self.handle_data(now, &chunk.header, data, packets),
             Ok(Transport::Request(request) | Transport::Nack(request)) => {
-                self.handle_wanted(now, &chunk.header, request);
+                self.handle_wanted(now, &chunk.header, request, Presence::MayBeUnderWay);
             }
+            Ok(Transport::Resend(request)) => {
+                self.handle_wanted(now, &chunk.header, request, Presence::Lost);
+            }
+            Ok(Transport::Lost(notice)) => self.handle_lost(now, &notice),
             Ok(Transport::Ack(request)) => self.handle_ack(&chunk.header, &request),
             Ok(Transport::Store(notice)) => self.handle_store(now, &chunk.header, notice),
-            Ok(Transport::Drop(notice, reason)) => self.handle_drop(now, notice, reason),
+            Ok(Transport::Drop(notice, reason)) => self.handle_drop(now, chunk.header.source, notice, reason),
             Ok(Transport::Push(_)) => self.counters.drop("push-to-a-host"),
             Err(_) => self.counters.drop("bad-transport"),
         }
@@ -261,6 +267,22 @@ impl Host {
     fn send_message(&mut self, header: NetworkHeader, head: Vec<u8>) -> bool {
         let message = Message { head: head.into(), body: Bytes::new() };
         self.send(Chunk { header, message }).is_ok()
+    }
+
+    /// A router has restarted that had taken over chunks of this host's uploads: their receivers know what has not come.
+    fn tell_receivers(&mut self, handed: Vec<HandedOver>) {
+        for HandedOver { flow, content, chunks } in handed {
+            let notice = Notice {
+                content,
+                source: flow.source,
+                destination: flow.destination,
+                chunks,
+                stored: 0,
+                limit: 0,
+            };
+            let service = ServiceId::DELAY_TOLERANT;
+            self.send_transport(service, flow.destination, Guid::NONE, &Transport::Lost(notice));
+        }
     }
 
     /// A port went down with this chunk undelivered: another link takes it, or recovery end to end does.

@@ -57,6 +57,15 @@ struct Upload {
     last_use: Time,
 }
 
+/// What a receiver knows of the chunks that it misses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// Nothing: what was sent lately is not sent again.
+    MayBeUnderWay,
+    /// A router that had them has restarted.
+    Lost,
+}
+
 struct Read {
     key: Key,
     index: u32,
@@ -184,7 +193,13 @@ impl Host {
     }
 
     /// A client wants chunks: for the first time, again, or (if it names none) no more.
-    pub(super) fn handle_wanted(&mut self, now: Time, header: &NetworkHeader, request: Request) {
+    pub(super) fn handle_wanted(
+        &mut self,
+        now: Time,
+        header: &NetworkHeader,
+        request: Request,
+        presence: Presence,
+    ) {
         let key = Key { content: request.content, client: header.source };
         let Some(published) = self.uploads.published.get(&key.content) else {
             return self.refuse(header, &request, DropReason::NotServed);
@@ -213,8 +228,10 @@ impl Host {
         upload.go_on();
         upload.rotate_sent(now);
         let stored = core::mem::take(&mut upload.stored);
-        wanted.subtract(&upload.sent[0]);
-        wanted.subtract(&upload.sent[1]);
+        if presence == Presence::MayBeUnderWay {
+            wanted.subtract(&upload.sent[0]);
+            wanted.subtract(&upload.sent[1]);
+        }
         for (proxy, chunks) in stored {
             let held = wanted.intersection(&chunks);
             wanted.subtract(&held);

@@ -121,6 +121,7 @@ impl Router {
                 self.challenge(port);
                 self.retry_waiting(now);
             }
+            LinkEvent::Restarted(_, handed) => self.tell_receivers(now, handed),
             LinkEvent::Received { port, bytes, packets } => self.handle_chunk(now, port, &bytes, packets),
             LinkEvent::Delivered(carried) => {
                 self.counters.chunks_forwarded += 1;

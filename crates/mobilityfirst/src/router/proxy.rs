@@ -9,6 +9,7 @@ use super::forward::Way;
 use super::store::{ProxyStore, StoreId, StoreLimits, Stored};
 use super::{Router, Timer, own};
 use crate::chunk::{Chunk, Flow};
+use crate::handed::HandedOver;
 use crate::links::{Carried, Outgoing};
 use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol};
 
@@ -350,6 +351,29 @@ impl Router {
             if self.proxy.notices.len() < MAX_NOTICES {
                 self.proxy.notices.entry(key).or_default();
             }
+        }
+    }
+
+    /// A neighbour has restarted that had taken over these chunks: their receivers know which of them have not come. The
+    /// message takes the chunks' way, behind those that were passed on.
+    pub(super) fn tell_receivers(&mut self, now: Time, handed: Vec<HandedOver>) {
+        for HandedOver { flow, content, chunks } in handed {
+            let notice = Notice {
+                content,
+                source: flow.source,
+                destination: flow.destination,
+                chunks,
+                stored: 0,
+                limit: 0,
+            };
+            let mut header = NetworkHeader::new(
+                ServiceId::DELAY_TOLERANT,
+                UpperProtocol::Transport,
+                self.config.guid,
+                flow.destination,
+            );
+            header.source_address = self.config.guid;
+            self.forward(now, own(Chunk::of_transport(header, &Transport::Lost(notice))));
         }
     }
 
