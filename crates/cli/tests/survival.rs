@@ -42,7 +42,8 @@ fn arrived(log: &Path) -> u64 {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let last = text.lines().rev().find_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
-        line["progress"]["bytes"].as_u64()
+        // The last word is the outcome.
+        line["progress"]["bytes"].as_u64().or(line["fetched"]["length"].as_u64())
     });
     last.unwrap_or(0)
 }
@@ -51,6 +52,7 @@ struct Client<'a> {
     socket: std::path::PathBuf,
     folder: &'a Path,
     name: &'a str,
+    file_len: u64,
     started: Instant,
     patience: Duration,
 }
@@ -75,7 +77,7 @@ impl Client<'_> {
     }
 
     fn wait_for(&self, goal: u64) {
-        while self.arrived() < goal {
+        while self.arrived() < goal.min(self.file_len) {
             self.check_patience();
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -109,7 +111,14 @@ fn survive(scenario: &Scenario) {
     let name = daemons.serve(&file).unwrap();
     let (started, patience) = (Instant::now(), scenario.patience);
     let (folder, mark) = (folder.path(), scenario.file_len / 9);
-    let client = Client { socket: daemons.socket(4), folder, name: &name, started, patience };
+    let client = Client {
+        socket: daemons.socket(4),
+        folder,
+        name: &name,
+        file_len: scenario.file_len,
+        started,
+        patience,
+    };
 
     let mut get = client.start();
     client.gain(mark);
