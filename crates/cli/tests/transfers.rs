@@ -77,6 +77,22 @@ fn two_hosts_need_neither_router_nor_name_service() {
 }
 
 #[test]
+fn what_two_programs_offer_is_served_until_the_last_one_leaves() {
+    let network = Network::start(None);
+    let bytes = noise(2 * MIB, 21);
+    let source = network.path("data");
+    fs::write(&source, &bytes).unwrap();
+    let (first, names) = network.serve(&[&source]);
+    let (mut second, _) = network.serve(&[&source]);
+    second.signal("INT");
+    assert_eq!(second.exit_code(), 0);
+    let target = network.path("copy");
+    outcome(&mut Running::start(&mut network.get(&names[0], &target)));
+    same(&target, &bytes);
+    drop(first);
+}
+
+#[test]
 fn a_name_that_nobody_has_is_exit_code_3_and_leaves_nothing() {
     let network = Network::start(None);
     let target = network.path("none");
@@ -234,9 +250,9 @@ fn two_commands_are_enough_beside_a_router_and_a_name_server() {
 }
 
 #[test]
-fn pings_are_answered_by_a_host_and_by_the_access_router_and_counted() {
+fn pings_are_answered_by_a_host_and_by_routers_and_counted() {
     let network = Network::start(None);
-    for key in ["host-1", "router-0"] {
+    for key in ["host-1", "router-0", "router-1"] {
         let name = network.guid_of(key);
         let (code, out, err) = finished(
             whimbrel()

@@ -6,7 +6,7 @@ use core::time::Duration;
 use whimbrel_core::{Guid, PortId, PortKind, Time};
 use whimbrel_gnrs::{Address, Record, Statement};
 
-use super::{App, Host, Timer};
+use super::{Host, Timer};
 use crate::chunk::{Chunk, Message};
 use crate::links::Outgoing;
 use crate::local::LocalEvent;
@@ -182,7 +182,7 @@ impl Host {
             let Some(port) = self.uplink().filter(|port| self.links.has_room(*port)) else { break };
             self.registration.to_announce.pop_front();
             sent = true;
-            let statement = if self.uploads.is_published(&content) {
+            let statement = if self.uploads.catalogue.contains(&content) {
                 let again = now + self.config.announcement_lifetime / 3;
                 self.registration.due.insert(content, again);
                 self.timers.set_earlier(Timer::Announcements, again);
@@ -216,11 +216,11 @@ impl Host {
         if code == ControlCode::Stale {
             self.registration.version = self.registration.version.saturating_add(VERSION_LEAP);
         }
-        if code != ControlCode::Registered && self.uploads.is_published(&content) {
+        if code != ControlCode::Registered && self.uploads.catalogue.contains(&content) {
             self.registration.due.insert(content, now + ANNOUNCE_AGAIN);
             self.timers.set_earlier(Timer::Announcements, now + ANNOUNCE_AGAIN);
         }
-        if let Some(app) = self.uploads.publisher(&content) {
+        for app in self.uploads.catalogue.publishers(&content) {
             self.tell(app, LocalEvent::Published { content, code });
         }
     }
@@ -230,7 +230,7 @@ impl Host {
     }
 
     /// Contents of a program that has left are no longer announced; a removal is.
-    pub(super) fn withdraw_announcements(&mut self, contents: Vec<Guid>, _app: App) {
+    pub(super) fn withdraw_announcements(&mut self, contents: Vec<Guid>) {
         for content in contents {
             self.forget_announcement(content);
             self.registration.to_announce.push_back(content);

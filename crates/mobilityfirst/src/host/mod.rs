@@ -6,6 +6,7 @@
 //! chunks have been missing for long.
 
 mod attach;
+mod catalogue;
 mod config;
 mod download;
 mod ping;

@@ -1,7 +1,7 @@
 //! Where a chunk goes next: late binding and forwarding.
 
 use bytes::Bytes;
-use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_core::{Guid, PortId, PortKind, Time};
 use whimbrel_gnrs::{Address, Answer, Failure, Lookup};
 
 use super::{NextHop, Router, own};
@@ -101,8 +101,12 @@ impl Router {
             outgoing.chunk.header.extensions.via = None;
         }
         if outgoing.chunk.header.destination_address.is_none() {
-            return self.ask_for_binding(now, outgoing);
+            if !self.is_known_router(&outgoing.chunk.header.destination) {
+                return self.ask_for_binding(now, outgoing);
+            }
+            outgoing.chunk.header.destination_address = outgoing.chunk.header.destination;
         }
+        let address = outgoing.chunk.header.destination_address;
         self.send_or_store(now, outgoing, self.way_to(&address));
     }
 
@@ -110,6 +114,14 @@ impl Router {
     fn attachment_of(&self, header: &NetworkHeader) -> Option<PortId> {
         let of = |guid: &Guid| self.attachments.port_of(guid);
         of(&header.destination).or_else(|| header.extensions.via.as_ref().and_then(of))
+    }
+
+    /// True if a name is that of a router in this one's configuration: such a name is its own address. Who calls here may say
+    /// any name, so callers do not count.
+    fn is_known_router(&self, name: &Guid) -> bool {
+        let configured = |port| self.links.info(port).is_some_and(|info| info.kind == PortKind::Neighbour);
+        self.config.routes.iter().any(|route| route.to == *name)
+            || self.links.port_of(name).is_some_and(configured)
     }
 
     fn way_over(&self, port: PortId) -> Way {
