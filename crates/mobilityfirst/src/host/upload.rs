@@ -386,7 +386,7 @@ impl Host {
         }
         let Some(upload) = self.uploads.by_key.get_mut(&key) else { return };
         upload.stored.entry(header.source).or_default().union(&notice.chunks);
-        if notice.limit > 0 && u128::from(notice.stored) * 5 >= u128::from(notice.limit) * 4 {
+        if notice.is_nearly_full() {
             upload.pause(now);
         } else if notice.chunks.is_empty() {
             upload.go_on();

@@ -15,6 +15,7 @@
 mod attach;
 mod config;
 mod forward;
+mod notices;
 mod proxy;
 mod status;
 pub mod store;

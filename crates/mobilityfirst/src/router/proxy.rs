@@ -6,15 +6,12 @@ use whimbrel_core::{Guid, PortId, SeededRng, Time};
 use whimbrel_gnrs::{Answer, Lookup};
 
 use super::forward::Way;
+use super::notices::{Notices, notice_key};
 use super::store::{ProxyStore, StoreId, StoreLimits, Stored};
 use super::{Router, Timer, own};
 use crate::chunk::{Chunk, Flow};
-use crate::handed::HandedOver;
 use crate::links::{Carried, Outgoing};
-use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol};
-
-/// Notices that wait to be sent, one for each flow, content and reason; more are dropped and counted.
-const MAX_NOTICES: usize = 16_384;
+use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
 
 /// The storage, and what is known of the destinations that chunks in it wait for.
 pub(super) struct Proxy {
@@ -27,7 +24,7 @@ pub(super) struct Proxy {
     // them already is not sent again when it is back.
     lingering: BTreeMap<Carried, StoreId>,
     lingering_ids: BTreeMap<StoreId, Carried>,
-    notices: BTreeMap<NoticeKey, ChunkRanges>,
+    pub(super) notices: Notices,
 }
 
 /// Where the chunks of one destination go now.
@@ -35,15 +32,6 @@ pub(super) struct Proxy {
 struct Binding {
     port: PortId,
     address: Guid,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct NoticeKey {
-    flow: Flow,
-    source_address: Guid,
-    content: Guid,
-    // `None` for a Store message.
-    dropped: Option<DropReason>,
 }
 
 impl Proxy {
@@ -54,7 +42,7 @@ impl Proxy {
             waiting: BTreeSet::new(),
             lingering: BTreeMap::new(),
             lingering_ids: BTreeMap::new(),
-            notices: BTreeMap::new(),
+            notices: Notices::default(),
         }
     }
 
@@ -70,7 +58,20 @@ impl Proxy {
     pub(super) fn forget_lingering(&mut self, carried: Carried) {
         if let Some(id) = self.lingering.remove(&carried) {
             self.lingering_ids.remove(&id);
-            self.store.take(id);
+            self.take(id);
+        }
+    }
+
+    /// Takes a chunk out of the storage, and notes if its flow has room again.
+    pub(super) fn take(&mut self, id: StoreId) -> Option<Chunk> {
+        let chunk = self.store.take(id)?;
+        self.note_room(&chunk.flow());
+        Some(chunk)
+    }
+
+    fn note_room(&mut self, flow: &Flow) {
+        if self.store.flow_bytes(flow) * 2 <= self.store.limits().per_flow {
+            self.notices.note_room(flow);
         }
     }
 
@@ -205,7 +206,7 @@ impl Router {
 
     fn release_to_forward(&mut self, now: Time, destination: Guid) {
         while let Some(id) = self.proxy.store.oldest_for(&destination) {
-            if let Some(chunk) = self.proxy.store.take(id) {
+            if let Some(chunk) = self.proxy.take(id) {
                 self.forward(now, own(chunk));
             }
         }
@@ -246,12 +247,12 @@ impl Router {
             self.proxy.lingering.remove(&carried);
             if carried.port == binding.port {
                 // The hop still has it and goes on with it.
-                self.proxy.store.take(id);
+                self.proxy.take(id);
                 return;
             }
             self.links.withdraw(now, carried);
         }
-        let Some(mut chunk) = self.proxy.store.take(id) else { return };
+        let Some(mut chunk) = self.proxy.take(id) else { return };
         chunk.header.destination_address = binding.address;
         self.counters.chunks_released += 1;
         if let Err(outgoing) = self.links.enqueue(binding.port, own(chunk)) {
@@ -297,6 +298,7 @@ impl Router {
 
     pub(super) fn drop_expired(&mut self, now: Time) {
         while let Some(chunk) = self.proxy.store.take_expired(now) {
+            self.proxy.note_room(&chunk.flow());
             self.note_drop(&chunk, DropReason::Lifetime);
         }
         if let Some(expiry) = self.proxy.store.next_expiry() {
@@ -320,7 +322,7 @@ impl Router {
             if !wanted || self.proxy.lingering_ids.contains_key(&id) {
                 continue;
             }
-            if let Some(chunk) = self.proxy.store.take(id) {
+            if let Some(chunk) = self.proxy.take(id) {
                 self.counters.chunks_pushed += 1;
                 self.forward(now, own(chunk));
             }
@@ -329,96 +331,4 @@ impl Router {
             self.stop_waiting(now, flow.destination);
         }
     }
-
-    /// Counts a chunk as dropped and notes its source as to be told.
-    pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason) {
-        self.counters.drop(reason.label());
-        match notice_key(chunk, Some(reason)) {
-            Some((key, index)) => self.note(key, index),
-            None => self.note_lost_request(chunk, reason),
-        }
-    }
-
-    /// Requests and the like have no number; who sent a request for content hears of its fate.
-    fn note_lost_request(&mut self, chunk: &Chunk, reason: DropReason) {
-        if let Ok(Transport::Request(request) | Transport::Nack(request)) = chunk.transport() {
-            let key = NoticeKey {
-                flow: chunk.flow(),
-                source_address: chunk.header.source_address,
-                content: request.content,
-                dropped: Some(reason),
-            };
-            if self.proxy.notices.len() < MAX_NOTICES {
-                self.proxy.notices.entry(key).or_default();
-            }
-        }
-    }
-
-    /// A neighbour has restarted that had taken over these chunks: their receivers know which of them have not come. The
-    /// message takes the chunks' way, behind those that were passed on.
-    pub(super) fn tell_receivers(&mut self, now: Time, handed: Vec<HandedOver>) {
-        for HandedOver { flow, content, chunks } in handed {
-            let notice = Notice {
-                content,
-                source: flow.source,
-                destination: flow.destination,
-                chunks,
-                stored: 0,
-                limit: 0,
-            };
-            let mut header = NetworkHeader::new(
-                ServiceId::DELAY_TOLERANT,
-                UpperProtocol::Transport,
-                self.config.guid,
-                flow.destination,
-            );
-            header.source_address = self.config.guid;
-            self.forward(now, own(Chunk::of_transport(header, &Transport::Lost(notice))));
-        }
-    }
-
-    fn note(&mut self, key: NoticeKey, index: u32) {
-        if self.proxy.notices.len() >= MAX_NOTICES && !self.proxy.notices.contains_key(&key) {
-            return self.counters.drop("notice");
-        }
-        self.proxy.notices.entry(key).or_default().insert(index);
-    }
-
-    /// "A transport layer message, either Store or Drop, is transmitted back to the original source." True if any was.
-    pub(super) fn send_notices(&mut self, now: Time) -> bool {
-        let mut sent = false;
-        while let Some((key, chunks)) = self.proxy.notices.pop_first() {
-            sent = true;
-            let NoticeKey { flow, source_address, content, dropped } = key;
-            let notice = Notice {
-                content,
-                source: flow.source,
-                destination: flow.destination,
-                chunks,
-                stored: self.proxy.store.flow_bytes(&flow),
-                limit: self.proxy.store.limits().per_flow,
-            };
-            let transport = match dropped {
-                Some(reason) => Transport::Drop(notice, reason),
-                None => Transport::Store(notice),
-            };
-            let mut header = NetworkHeader::new(
-                ServiceId::DELAY_TOLERANT,
-                UpperProtocol::Transport,
-                self.config.guid,
-                flow.source,
-            );
-            header.source_address = self.config.guid;
-            header.destination_address = source_address;
-            self.forward(now, own(Chunk::of_transport(header, &transport)));
-        }
-        sent
-    }
-}
-
-/// Under what a source hears of a data chunk, and its number.
-fn notice_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<(NoticeKey, u32)> {
-    let data = chunk.data()?;
-    let source_address = chunk.header.source_address;
-    Some((NoticeKey { flow: chunk.flow(), source_address, content: data.content, dropped }, data.index))
 }

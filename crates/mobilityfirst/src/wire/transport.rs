@@ -353,6 +353,11 @@ impl Request {
 }
 
 impl Notice {
+    /// True if the proxy stores 80 % of what it may for the flow: its source is to pause.
+    pub fn is_nearly_full(&self) -> bool {
+        self.limit > 0 && u128::from(self.stored) * 5 >= u128::from(self.limit) * 4
+    }
+
     fn encode_fields(&self, out: &mut Vec<u8>) {
         for guid in [self.content, self.source, self.destination] {
             out.extend_from_slice(guid.as_bytes());
