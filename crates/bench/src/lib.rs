@@ -3,7 +3,10 @@
 //!
 //! | module | part | compares |
 //! |---|---|---|
+//! | `goodput` | `loss`, `lossless` | Whimbrel over a lossy last hop with itself over a lossless one, and with TCP |
+//! | `outage` | `outage` | the time until a transfer moves again with a round trip and 100 ms |
 //! | [`peer`] | `peer` | two nodes over a clean veth pair with quinn moving the same file |
+//! | `simulator` | `simulator` | packet events a second on one core with a million |
 //!
 //! Protocols are measured as they are: nothing here sets a parameter of theirs that a user would not have.
 // A bench works in real time, with processes and clocks.
@@ -11,9 +14,12 @@
 
 mod cpu;
 mod error;
+mod goodput;
 mod machine;
+mod outage;
 pub mod peer;
 mod report;
+mod simulator;
 
 use std::path::PathBuf;
 
@@ -132,9 +138,14 @@ impl Bench<'_> {
 /// Measures `parts`, telling `progress` what is being measured.
 pub fn run(parts: &[Part], options: &BenchOptions, progress: &mut dyn FnMut(Part, &str)) -> BenchReport {
     let (mut rows, mut faults) = (Vec::new(), Vec::new());
+    let mut goodputs = goodput::Goodputs::default();
     for part in parts {
         let mut bench = Bench { options, part: *part, progress, rows: &mut rows, faults: &mut faults };
         match part {
+            Part::Loss => goodput::loss(&mut bench, &mut goodputs),
+            Part::Lossless => goodput::lossless(&mut bench, &mut goodputs),
+            Part::Outage => outage::run(&mut bench),
+            Part::Simulator => simulator::run(&mut bench),
             Part::Peer => peer::run(&mut bench),
             _ => {}
         }
