@@ -6,6 +6,7 @@
 //! | `goodput` | `loss`, `lossless` | Whimbrel over a lossy last hop with itself over a lossless one, and with TCP |
 //! | `outage` | `outage` | the time until a transfer moves again with a round trip and 100 ms |
 //! | [`peer`] | `peer` | two nodes over a clean veth pair with quinn moving the same file |
+//! | `fairness` | `fairness` | shares of one bottleneck, beside TCP and beside itself |
 //! | `simulator` | `simulator` | packet events a second on one core with a million |
 //!
 //! Protocols are measured as they are: nothing here sets a parameter of theirs that a user would not have.
@@ -14,10 +15,12 @@
 
 mod cpu;
 mod error;
+mod fairness;
 mod goodput;
 mod machine;
 mod outage;
 pub mod peer;
+mod processes;
 mod report;
 mod simulator;
 
@@ -147,6 +150,7 @@ pub fn run(parts: &[Part], options: &BenchOptions, progress: &mut dyn FnMut(Part
             Part::Outage => outage::run(&mut bench),
             Part::Simulator => simulator::run(&mut bench),
             Part::Peer => peer::run(&mut bench),
+            Part::Fairness => fairness::run(&mut bench),
             _ => {}
         }
     }

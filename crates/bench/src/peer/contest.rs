@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 
-use super::places::{Places, Side, last_words};
+use super::places::{Places, Side};
+use crate::processes::{Programs, last_words};
 use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target, cpu};
 
 /// Bytes of the file: long enough that the start of a process does not show.
@@ -48,7 +49,12 @@ fn contest(options: &BenchOptions, mtu: u16, tell: &mut dyn FnMut(&str)) -> Resu
     let file = folder.path().join("file");
     let (bytes, rounds) = if options.quick { (QUICK_FILE_BYTES, 1) } else { (FILE_BYTES, ROUNDS) };
     whimbrel_lab::demo::make_file(&file, bytes, options.seed)?;
-    let places = Places::build(&options.program, folder.path(), file, mtu, options.seed)?;
+    let places = Places::build(
+        Programs { program: &options.program, folder: folder.path() },
+        file,
+        mtu,
+        options.seed,
+    )?;
     let sides = [Side::Whimbrel, Side::Quinn, Side::KernelTcp];
     let mut runs: [Vec<Run>; 3] = Default::default();
     for round in 0..rounds {
@@ -103,7 +109,7 @@ fn transfer(places: &Places<'_>, side: Side, bytes: u64) -> Result<Run, BenchErr
     for server in &ready.servers {
         prepared += cpu::of_process(server.id())?;
     }
-    let said = places.folder.join("fetch.log");
+    let said = places.programs.folder.join("fetch.log");
     let log = File::create(&said).map_err(BenchError::system(format!("write {}", said.display())))?;
     ready.fetch.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let machine_before = cpu::of_machine()?;
