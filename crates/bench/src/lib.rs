@@ -8,6 +8,7 @@
 //! | [`peer`] | `peer` | two nodes over a clean veth pair with quinn moving the same file |
 //! | `fairness` | `fairness` | shares of one bottleneck, beside TCP and beside itself |
 //! | `simulator` | `simulator` | packet events a second on one core with a million |
+//! | `memory` | `memory` | a router's resident memory under a flood with its formula's bound |
 //!
 //! Protocols are measured as they are: nothing here sets a parameter of theirs that a user would not have.
 // A bench works in real time, with processes and clocks.
@@ -18,6 +19,7 @@ mod error;
 mod fairness;
 mod goodput;
 mod machine;
+mod memory;
 mod outage;
 pub mod peer;
 mod processes;
@@ -151,7 +153,7 @@ pub fn run(parts: &[Part], options: &BenchOptions, progress: &mut dyn FnMut(Part
             Part::Simulator => simulator::run(&mut bench),
             Part::Peer => peer::run(&mut bench),
             Part::Fairness => fairness::run(&mut bench),
-            _ => {}
+            Part::Memory => memory::run(&mut bench),
         }
     }
     BenchReport { machine: Machine::here(), quick: options.quick, seed: options.seed, rows, faults }
