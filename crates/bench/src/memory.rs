@@ -239,7 +239,7 @@ impl Neighbour {
     fn chunk(&mut self) -> Chunk {
         self.sent += 1;
         let mut destination = [3; 32];
-        destination[..4].copy_from_slice(&(self.number << 24 | self.sent % 1000).to_be_bytes());
+        destination[..4].copy_from_slice(&((self.number << 24) | (self.sent % 1000)).to_be_bytes());
         let mut header = NetworkHeader::new(
             ServiceId::DELAY_TOLERANT,
             UpperProtocol::Echo,

@@ -35,7 +35,7 @@ impl Switch {
         Switch { accesses, ports: Vec::new(), passing: VecDeque::new() }
     }
 
-    fn from_access(&mut self, access: usize, frame: &[u8]) {
+    fn pass_to_shared(&mut self, access: usize, frame: &[u8]) {
         let mut packet = Vec::with_capacity(DATAGRAM_HEADERS + frame.len());
         if let Access::Datagrams(pair) = self.accesses[access] {
             packet.resize(DATAGRAM_HEADERS, pair);
@@ -44,7 +44,7 @@ impl Switch {
         self.passing.push_back((self.ports[0], packet));
     }
 
-    fn from_shared(&mut self, packet: &[u8]) {
+    fn pass_to_access(&mut self, packet: &[u8]) {
         let of = |wanted: Access| self.accesses.iter().position(|access| *access == wanted);
         let (access, from) = match packet {
             [IPV4, ..] => {
@@ -71,8 +71,8 @@ impl Machine for Switch {
 
     fn handle_frame(&mut self, _now: Time, port: PortId, frame: &[u8]) {
         match self.ports.iter().position(|known| *known == port) {
-            Some(0) => self.from_shared(frame),
-            Some(access) => self.from_access(access - 1, frame),
+            Some(0) => self.pass_to_access(frame),
+            Some(access) => self.pass_to_shared(access - 1, frame),
             None => {}
         }
     }
