@@ -25,7 +25,8 @@ pub(crate) struct Programs<'a> {
 
 /// Servers that are ready, and the command that fetches.
 pub(crate) struct Ready {
-    pub(crate) servers: Vec<Process>,
+    /// Each with what it does.
+    pub(crate) servers: Vec<(&'static str, Process)>,
     pub(crate) fetch: Command,
 }
 
@@ -43,14 +44,14 @@ impl Programs<'_> {
         let (router, names) = (format!("{address}:{ROUTER_PORT}"), format!("{address}:{NAME_SERVER_PORT}"));
         let mut servers = Vec::new();
         let gnrs = ["gnrs", "serve", "--json", "--store", "memory", "--listen", &names];
-        servers.push(self.await_line(fetching, &gnrs, &[], "links")?.0);
+        servers.push(("name server", self.await_line(fetching, &gnrs, &[], "links")?.0));
         let run = ["router", "run", "--json", "--listen", &router, "--name-server", &names, "--key"];
         let (key, socket) = (self.folder.join("router.pem"), self.folder.join("router.sock"));
         let run_paths = [key.as_path(), Path::new("--socket"), &socket];
-        servers.push(self.await_line(fetching, &run, &run_paths, "links")?.0);
+        servers.push(("router", self.await_line(fetching, &run, &run_paths, "links")?.0));
         let serve = ["serve", "--json", "--no-cache", "--router", &router];
         let (process, line) = self.await_line(serving, &serve, &[file], "\"Registered\"")?;
-        servers.push(process);
+        servers.push(("serve", process));
         let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
         let mut fetch = Command::new(self.program);
         fetch.args(["get", "--json", "--router", &router, "-o"]).arg(output);

@@ -1,16 +1,18 @@
 //! The sides by turns, and what comes of it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::json;
+use whimbrel_lab::Process;
 
 use super::places::{Places, Side};
-use crate::processes::{Programs, last_words};
+use crate::processes::{Programs, Ready, last_words};
 use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target, cpu};
 
 /// Bytes of the file: long enough that the start of a process does not show.
@@ -23,12 +25,14 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const MTUS: [u16; 2] = [1500, 9000];
 
 /// One transfer.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Run {
     took_ns: u64,
     bit_per_s: f64,
     /// Of all the side's processes while the file moved.
     cpu_s_per_gb: f64,
+    /// The same of each process.
+    processes_cpu_s_per_gb: BTreeMap<&'static str, f64>,
     /// Of all the side's processes before it was asked for.
     preparation_cpu_s_per_gb: f64,
     /// Processors that other work on this machine kept busy in that time: the larger, the less the run says.
@@ -102,43 +106,58 @@ fn in_memory() -> Result<tempfile::TempDir, BenchError> {
 }
 
 fn transfer(places: &Places<'_>, side: Side, bytes: u64) -> Result<Run, BenchError> {
-    let gigabytes = bytes as f64 / 1e9;
     let ended_before = cpu::of_ended_children()?;
-    let mut ready = places.start(side)?;
-    let mut prepared = Duration::ZERO;
-    for server in &ready.servers {
-        prepared += cpu::of_process(server.id())?;
-    }
-    let said = places.programs.folder.join("fetch.log");
-    let log = File::create(&said).map_err(BenchError::system(format!("write {}", said.display())))?;
-    ready.fetch.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let Ready { mut servers, fetch } = places.start(side)?;
+    let prepared = server_times(&servers)?;
     let machine_before = cpu::of_machine()?;
-    let started = Instant::now();
-    let mut client = places.fetching_host()?.spawn(ready.fetch)?;
-    let status = client.wait_for(PATIENCE)?;
-    let took = started.elapsed();
+    let took = run_to_end(places, side, fetch)?;
     let machine = cpu::of_machine()?.saturating_sub(machine_before);
-    if !status.is_some_and(|status| status.success()) {
-        let what = match status {
-            Some(status) => format!("the fetching process of {} ended with {status}", side.name()),
-            None => format!("{} did not finish within {} s", side.name(), PATIENCE.as_secs()),
-        };
-        return Err(BenchError::Side { what, said: last_words(&said) });
-    }
+    let served = server_times(&servers)?;
     // Each is waited for as it is dropped, and only then counted among the ended ones.
-    drop(client);
-    ready.servers.clear();
-    let used = cpu::of_ended_children()?.saturating_sub(ended_before).saturating_sub(prepared);
+    servers.clear();
+    let ended = cpu::of_ended_children()?.saturating_sub(ended_before);
     compare(&places.file, &places.output(), side)?;
     // The next round writes a new one.
     let _ = std::fs::remove_file(places.output());
+
+    let (prepared_all, served_all): (Duration, Duration) = (prepared.values().sum(), served.values().sum());
+    let used = ended.saturating_sub(prepared_all);
+    let per_gb = |time: Duration| time.as_secs_f64() * 1e9 / bytes as f64;
+    let while_it_moved = |(name, time): (&&'static str, &Duration)| {
+        (*name, per_gb(time.saturating_sub(prepared.get(name).copied().unwrap_or_default())))
+    };
+    let mut processes: BTreeMap<_, _> = served.iter().map(while_it_moved).collect();
+    processes.insert("fetch", per_gb(ended.saturating_sub(served_all)));
     Ok(Run {
         took_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
         bit_per_s: bytes as f64 * 8.0 / took.as_secs_f64(),
-        cpu_s_per_gb: used.as_secs_f64() / gigabytes,
-        preparation_cpu_s_per_gb: prepared.as_secs_f64() / gigabytes,
+        cpu_s_per_gb: per_gb(used),
+        processes_cpu_s_per_gb: processes,
+        preparation_cpu_s_per_gb: per_gb(prepared_all),
         others_cores: machine.saturating_sub(used).as_secs_f64() / took.as_secs_f64(),
     })
+}
+
+/// Runs the fetching process; how long it took.
+fn run_to_end(places: &Places<'_>, side: Side, mut fetch: Command) -> Result<Duration, BenchError> {
+    let said = places.programs.folder.join("fetch.log");
+    let log = File::create(&said).map_err(BenchError::system(format!("write {}", said.display())))?;
+    fetch.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let started = Instant::now();
+    let mut client = places.fetching_host()?.spawn(fetch)?;
+    let status = client.wait_for(PATIENCE)?;
+    let took = started.elapsed();
+    let what = match status {
+        Some(status) if status.success() => return Ok(took),
+        Some(status) => format!("the fetching process of {} ended with {status}", side.name()),
+        None => format!("{} did not finish within {} s", side.name(), PATIENCE.as_secs()),
+    };
+    Err(BenchError::Side { what, said: last_words(&said) })
+}
+
+/// Processor time of each server so far.
+fn server_times(servers: &[(&'static str, Process)]) -> Result<BTreeMap<&'static str, Duration>, BenchError> {
+    servers.iter().map(|(name, process)| Ok((*name, cpu::of_process(process.id())?))).collect()
 }
 
 fn compare(served: &Path, arrived: &Path, side: Side) -> Result<(), BenchError> {

@@ -84,6 +84,6 @@ impl<'a> Places<'a> {
         )?;
         let mut fetch = Command::new(self.programs.program);
         fetch.args(command("peer-client")).args(paths(&self.output()));
-        Ok(Ready { servers: vec![server], fetch })
+        Ok(Ready { servers: vec![("serve", server)], fetch })
     }
 }
