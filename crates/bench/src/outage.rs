@@ -15,7 +15,7 @@ use whimbrel_lab::{
     Fig7, Fig7Daemons, RepeatingContent, SimulatedFig7, SimulatedFig7Options, Topology, TransferObserver,
 };
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_node::local_client::LocalClient;
+use whimbrel_node::local_client::{LocalClient, LocalError};
 use whimbrel_sim::Direction;
 use whimbrel_sim::link::presets::preset;
 use whimbrel_sim::link::{LinkSpec, Outage};
@@ -219,6 +219,9 @@ impl TransferObserver for Schedule<'_> {
     }
 }
 
+/// How long an answer of the client's host is waited for before it is asked anew.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(200);
+
 /// What the client's host had at a moment.
 #[derive(Clone, Copy)]
 struct Look {
@@ -238,15 +241,30 @@ fn watch(mut host: LocalClient, ended: &AtomicBool) -> Vec<Look> {
         if host.send(&LocalRequest::Status { request }).is_err() {
             break;
         }
-        while let Ok(Some(event)) = host.receive(PATIENCE) {
-            if let LocalEvent::Status { json, .. } = event {
-                looks.extend(look(&json));
+        match answer(&mut host, request) {
+            Ok(Some(status)) => looks.extend(look(&status)),
+            Ok(None) => tracing::warn!(request, "the client's host has not said how it is"),
+            Err(error) => {
+                tracing::warn!(%error, "the client's host cannot be asked any more");
                 break;
             }
         }
         std::thread::sleep(LOOK_INTERVAL);
     }
     looks
+}
+
+/// The answer to one question; `None` if it does not come in time.
+fn answer(host: &mut LocalClient, asked: u32) -> Result<Option<String>, LocalError> {
+    let until = Instant::now() + ANSWER_PATIENCE;
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        match host.receive(left)? {
+            Some(LocalEvent::Status { request, json }) if request == asked => return Ok(Some(json)),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    Ok(None)
 }
 
 fn look(status: &str) -> Option<Look> {
