@@ -30,6 +30,14 @@ pub struct Outgoing {
     pub packets: u32,
 }
 
+impl Outgoing {
+    /// Adds its bytes to those with room in the buffer, or to those without.
+    pub(crate) fn count_in(&self, held: &mut (u64, u64)) {
+        let bytes = self.chunk.size() as u64;
+        if self.packets > 0 { held.0 += bytes } else { held.1 += bytes }
+    }
+}
+
 /// Identifies a chunk that a hop has taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Carried {
@@ -322,6 +330,17 @@ impl Links {
     /// Packets of the buffer in use, and B.
     pub fn buffer(&self) -> (usize, usize) {
         (self.budget.used(), self.budget.capacity())
+    }
+
+    /// Memory of chunks that are here, or on their way in or out, in bytes: first of those that hold room in the
+    /// buffer, then of those that hold none.
+    pub fn held_bytes(&self) -> (u64, u64) {
+        let mut held = (0, 0);
+        for link in self.links.values() {
+            held.0 += link.hop.arriving_bytes() as u64;
+            link.queue.iter().chain(link.carrying.values()).for_each(|outgoing| outgoing.count_in(&mut held));
+        }
+        held
     }
 
     /// All neighbours, for reports.

@@ -4,15 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_core::Time;
 use whimbrel_node::config::ByteSize;
 use whimbrel_sim::link::{LinkSpec, Loss};
 
 use super::{Backend, Progress, StudyInput, StudyResult, Table};
-use crate::daemons::Fig7Daemons;
 use crate::figure::{LineChart, Series};
-use crate::simulated::{RepeatingContent, SimulatedFig7, SimulatedFig7Options, simulated_tcp};
-use crate::{Fig7, LabError, TcpBaseline, TransferRecord};
+use crate::{CongestionControl, Fig7, LabError, TransferRecord, fetches};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,17 +82,8 @@ fn simulate(
     seed: u64,
 ) -> Result<(TransferRecord, TransferRecord), LabError> {
     let fig7 = testbed(scenario, profile);
-    let mut world = SimulatedFig7::new(&fig7, SimulatedFig7Options::default(), seed);
-    let content = RepeatingContent::new(scenario.file.0, 1);
-    let name = content.name();
-    world.publish(content);
-    let transfer = world.get(name);
-    let limit = Time::from_secs(4 * 3600);
-    let mftp = world.finish(transfer, limit).map_err(|reason| LabError::BadScenario {
-        study: String::from("mftp-fig8"),
-        reason: format!("the simulated transfer failed: {reason:?}"),
-    })?;
-    Ok((mftp, simulated_tcp(&fig7, scenario.file.0, Time::from_secs(1), limit, seed)))
+    let mftp = fetches::whimbrel_in_simulator(&fig7, scenario.file.0, seed)?;
+    Ok((mftp, fetches::tcp_in_simulator(&fig7, scenario.file.0, seed)))
 }
 
 fn measure(
@@ -104,20 +92,12 @@ fn measure(
     seed: u64,
     program: &Path,
 ) -> Result<(TransferRecord, TransferRecord), LabError> {
-    const PATIENCE: Duration = Duration::from_secs(900);
     let folder = tempfile::tempdir().map_err(LabError::system("make a temporary folder"))?;
     let file = folder.path().join("file");
     crate::demo::make_file(&file, scenario.file_netns.0, seed)?;
     let fig7 = testbed(scenario, profile);
-    let topology = fig7.build(seed)?;
-    let address = topology.address_of("N1", Fig7::SERVER_LINK)?;
-    let baseline = TcpBaseline { patience: PATIENCE, ..TcpBaseline::default() };
-    let tcp = baseline.fetch(topology.host("N1")?, address, topology.host("N4")?, &file, &mut ())?;
-    let topology = fig7.build(seed)?;
-    let mut daemons = Fig7Daemons::start(program, &topology, folder.path())?;
-    let name = daemons.serve(&file)?;
-    let mftp = daemons.fetch(&name, &folder.path().join("arrived"), PATIENCE, &mut ())?;
-    Ok((mftp, tcp.record))
+    let tcp = fetches::tcp_in_namespaces(CongestionControl::Cubic, &fig7, &file, seed)?;
+    Ok((fetches::whimbrel_in_namespaces(program, &fig7, &file, seed)?, tcp))
 }
 
 fn mean(records: &[TransferRecord]) -> f64 {

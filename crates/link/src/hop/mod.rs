@@ -248,6 +248,11 @@ impl Hop {
         self.session.peer().is_some() && self.liveness.is_responsive()
     }
 
+    /// Memory of half-received chunks, in bytes.
+    pub fn arriving_bytes(&self) -> usize {
+        self.receiver.arriving_bytes()
+    }
+
     /// Counters and estimates.
     pub fn stats(&self) -> HopStats {
         let mut stats = self.stats.clone();

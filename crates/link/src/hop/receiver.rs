@@ -117,6 +117,11 @@ impl Receiver {
         self.arriving.len()
     }
 
+    /// Memory of half-received chunks, bytes: all of a chunk is there from its first packet on.
+    pub(super) fn arriving_bytes(&self) -> usize {
+        self.arriving.values().map(|chunk| chunk.bytes.len()).sum()
+    }
+
     /// W_ad: what this neighbour has reserved and what is free (seed 000, section 3.4.1), in packets.
     pub(super) fn window(&self) -> u32 {
         let free = if self.arriving.len() < self.max_chunks { self.free } else { 0 };

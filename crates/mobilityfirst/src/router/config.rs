@@ -30,6 +30,18 @@ pub struct RouterConfig {
     pub proxy: ProxyPolicy,
 }
 
+impl RouterConfig {
+    /// The most memory that chunks take with so many neighbours on ports whose frames have at most `mtu` bytes, in
+    /// bytes: the formula of `docs/protocols/mobilityfirst.md`, without the tables of fixed size.
+    pub fn memory_bound(&self, neighbours: usize, mtu: usize) -> u64 {
+        let chunk = self.hop.chunk_limit as u64;
+        let buffer = (self.buffer_packets as u64).saturating_mul(mtu as u64).max(chunk);
+        let hop = (self.hop.queue_target as u64 + chunk)
+            .saturating_add(u64::from(self.hop.max_chunks_in_flight).saturating_mul(chunk));
+        buffer.saturating_add(self.store.total).saturating_add((neighbours as u64).saturating_mul(hop))
+    }
+}
+
 /// How the proxy tries stored chunks again (seed `000_503ecb02b427ee24.txt` section 3.3).
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyPolicy {

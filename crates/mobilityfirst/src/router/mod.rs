@@ -34,7 +34,7 @@ use crate::local::{LocalEvent, LocalRequest};
 use attach::Attachments;
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use proxy::Proxy;
-pub use status::{RouterCounters, RouterStatus};
+pub use status::{RouterCounters, RouterMemory, RouterStatus};
 
 /// Answers to local programs that wait to be written; a program that never reads loses further ones.
 const MAX_LOCAL_QUEUED: usize = 64;

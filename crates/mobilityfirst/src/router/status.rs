@@ -62,7 +62,37 @@ pub struct RouterStatus {
     pub counters: RouterCounters,
 }
 
+/// Where a router's memory for chunks is, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RouterMemory {
+    /// Of chunks with room in the back-pressure buffer: arriving, waiting to be bound, waiting for a hop or on it.
+    pub buffered_bytes: u64,
+    /// Of stored chunks.
+    pub stored_bytes: u64,
+    /// Of chunks that hold no room: what was stored and is on its way again, and what the router says itself. A
+    /// chunk that a silent neighbour's hop carries is stored as well and counts twice.
+    pub unheld_bytes: u64,
+}
+
+impl RouterMemory {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.buffered_bytes + self.stored_bytes + self.unheld_bytes
+    }
+}
+
 impl Router {
+    /// What its chunks take now. Looks at each of them: for reports and tests.
+    pub fn memory(&self) -> RouterMemory {
+        let mut held = self.links.held_bytes();
+        self.unbound.values().flatten().for_each(|outgoing| outgoing.count_in(&mut held));
+        RouterMemory {
+            buffered_bytes: held.0,
+            stored_bytes: self.proxy.store().bytes(),
+            unheld_bytes: held.1,
+        }
+    }
+
     /// The router's state now.
     pub fn status(&self, now: Time) -> RouterStatus {
         let store = self.proxy.store();
