@@ -89,7 +89,7 @@ fn bound() -> u64 {
         name_servers: Vec::new(),
         proxy: ProxyPolicy::default(),
     };
-    config.memory_bound(NEIGHBOURS, MTU)
+    config.memory_bound(MTU)
 }
 
 /// A daemon that ends with this.

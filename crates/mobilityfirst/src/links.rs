@@ -14,6 +14,7 @@ use whimbrel_core::{
 };
 use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats, PacketBudget};
 
+use crate::charge::Charge;
 use crate::chunk::Chunk;
 use crate::handed::{HandedOver, Handovers};
 
@@ -28,13 +29,14 @@ pub struct Outgoing {
     pub chunk: Chunk,
     /// Its room in the back-pressure buffer; 0 for what the node itself originates.
     pub packets: u32,
+    /// What its memory counts to, if not to the buffer.
+    pub charge: Charge,
 }
 
 impl Outgoing {
-    /// Adds its bytes to those with room in the buffer, or to those without.
-    pub(crate) fn count_in(&self, held: &mut (u64, u64)) {
-        let bytes = self.chunk.size() as u64;
-        if self.packets > 0 { held.0 += bytes } else { held.1 += bytes }
+    /// Bytes that hold room in the buffer.
+    pub(crate) fn buffered_bytes(&self) -> u64 {
+        if self.packets > 0 { self.chunk.size() as u64 } else { 0 }
     }
 }
 
@@ -295,6 +297,14 @@ impl Links {
         self.release(now, packets);
     }
 
+    /// A chunk that a hop goes on carrying counts to `charge` from now on.
+    pub fn charge(&mut self, carried: Carried, charge: Charge) {
+        let link = self.links.get_mut(&carried.port);
+        if let Some(outgoing) = link.and_then(|link| link.carrying.get_mut(&carried.tag)) {
+            outgoing.charge = charge;
+        }
+    }
+
     /// Ports whose neighbour answers but has taken nothing for `patience` although chunks wait for it: the
     /// back-pressure that blocks the head of a queue (seed section 3.4.3).
     pub fn held_back(&self, now: Time, patience: Duration) -> Vec<PortId> {
@@ -332,15 +342,12 @@ impl Links {
         (self.budget.used(), self.budget.capacity())
     }
 
-    /// Memory of chunks that are here, or on their way in or out, in bytes: first of those that hold room in the
-    /// buffer, then of those that hold none.
-    pub fn held_bytes(&self) -> (u64, u64) {
-        let mut held = (0, 0);
-        for link in self.links.values() {
-            held.0 += link.hop.arriving_bytes() as u64;
-            link.queue.iter().chain(link.carrying.values()).for_each(|outgoing| outgoing.count_in(&mut held));
-        }
-        held
+    /// Memory of chunks that hold room in the buffer and are on their way in or out, in bytes.
+    pub fn buffered_bytes(&self) -> u64 {
+        let on_the_way_out = |link: &Link| -> u64 {
+            link.queue.iter().chain(link.carrying.values()).map(Outgoing::buffered_bytes).sum()
+        };
+        self.links.values().map(|link| link.hop.arriving_bytes() as u64 + on_the_way_out(link)).sum()
     }
 
     /// All neighbours, for reports.

@@ -7,6 +7,7 @@ use whimbrel_core::{Guid, PortId, PortKind, Time};
 use whimbrel_gnrs::{Address, Record, Statement};
 
 use super::{Host, Timer};
+use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::links::Outgoing;
 use crate::local::LocalEvent;
@@ -166,7 +167,8 @@ impl Host {
         control.encode(&mut head);
         let message = Message { head: head.into(), body: bytes::Bytes::new() };
         // A port that is gone needs no message.
-        let _ = self.links.enqueue(port, Outgoing { chunk: Chunk { header, message }, packets: 0 });
+        let chunk = Chunk { header, message };
+        let _ = self.links.enqueue(port, Outgoing { chunk, packets: 0, charge: Charge::default() });
     }
 
     /// A content is to be announced as soon as there is a router with room.

@@ -20,6 +20,7 @@ use whimbrel_core::{
     Deadline, Guid, Machine, PortEvent, PortId, PortKind, PortRequest, SeededRng, Time, TimerQueue, Transmit,
 };
 
+use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::handed::HandedOver;
 use crate::links::{LinkEvent, Links, Outgoing};
@@ -256,7 +257,7 @@ impl Host {
     /// Sends a chunk of this host's own; `Err` gives it back if neither its destination nor a router answers.
     fn send(&mut self, chunk: Chunk) -> Result<(), Chunk> {
         let Some(port) = self.port_towards(&chunk.header.destination) else { return Err(chunk) };
-        let outgoing = Outgoing { chunk, packets: 0 };
+        let outgoing = Outgoing { chunk, packets: 0, charge: Charge::default() };
         self.links.enqueue(port, outgoing).map_err(|outgoing| outgoing.chunk)
     }
 

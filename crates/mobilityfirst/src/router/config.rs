@@ -5,7 +5,7 @@ use core::time::Duration;
 use whimbrel_core::{Guid, WallClock};
 use whimbrel_link::HopConfig;
 
-use super::store::StoreLimits;
+use super::{MAX_SAID, store::StoreLimits};
 
 /// The whole configuration of a router.
 #[derive(Clone, Debug)]
@@ -31,14 +31,12 @@ pub struct RouterConfig {
 }
 
 impl RouterConfig {
-    /// The most memory that chunks take with so many neighbours on ports whose frames have at most `mtu` bytes, in
+    /// The most memory that chunks take on ports whose frames have at most `mtu` bytes, however many neighbours there are, in
     /// bytes: the formula of `docs/protocols/mobilityfirst.md`, without the tables of fixed size.
-    pub fn memory_bound(&self, neighbours: usize, mtu: usize) -> u64 {
+    pub fn memory_bound(&self, mtu: usize) -> u64 {
         let chunk = self.hop.chunk_limit as u64;
         let buffer = (self.buffer_packets as u64).saturating_mul(mtu as u64).max(chunk);
-        let hop = (self.hop.queue_target as u64 + chunk)
-            .saturating_add(u64::from(self.hop.max_chunks_in_flight).saturating_mul(chunk));
-        buffer.saturating_add(self.store.total).saturating_add((neighbours as u64).saturating_mul(hop))
+        buffer.saturating_add(self.store.total).saturating_add(MAX_SAID + chunk)
     }
 }
 

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, PortKind, Time};
 use whimbrel_gnrs::{Address, Answer, Failure, Lookup};
 
-use super::{NextHop, Router, own};
+use super::{NextHop, Router};
+use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::links::Outgoing;
 use crate::wire::{Control, DropReason, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
@@ -33,7 +34,7 @@ impl Router {
                 return;
             }
         };
-        let mut outgoing = Outgoing { chunk, packets };
+        let mut outgoing = Outgoing { chunk, packets, charge: Charge::default() };
         let header = &mut outgoing.chunk.header;
         if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
             self.handle_control(now, from, &outgoing.chunk.message.head);
@@ -86,7 +87,7 @@ impl Router {
         header.source_address = self.config.guid;
         header.destination_address = request.header.source_address;
         let message = Message { head: head.into(), body: Bytes::new() };
-        self.forward(now, own(Chunk { header, message }));
+        self.say(now, Chunk { header, message });
     }
 
     /// Sends a chunk on its way: to an attached host, towards its address, or to be bound.

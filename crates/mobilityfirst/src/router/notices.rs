@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use whimbrel_core::{Guid, Time};
 
-use super::{Router, own};
+use super::Router;
 use crate::chunk::{Chunk, Flow};
 use crate::handed::HandedOver;
 use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol};
@@ -84,7 +84,7 @@ impl Router {
                 flow.destination,
             );
             header.source_address = self.config.guid;
-            self.forward(now, own(Chunk::of_transport(header, &Transport::Lost(notice))));
+            self.say(now, Chunk::of_transport(header, &Transport::Lost(notice)));
         }
     }
 
@@ -127,7 +127,7 @@ impl Router {
         let mut header = NetworkHeader::new(service, upper, self.config.guid, flow.source);
         header.source_address = self.config.guid;
         header.destination_address = source_address;
-        self.forward(now, own(Chunk::of_transport(header, &transport)));
+        self.say(now, Chunk::of_transport(header, &transport));
     }
 }
 

@@ -7,8 +7,9 @@ use whimbrel_gnrs::{Answer, Lookup};
 
 use super::forward::Way;
 use super::notices::{Notices, notice_key};
-use super::store::{ProxyStore, StoreId, StoreLimits, Stored};
-use super::{Router, Timer, own};
+use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
+use super::{Router, Timer};
+use crate::charge::Pool;
 use crate::chunk::{Chunk, Flow};
 use crate::links::{Carried, Outgoing};
 use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
@@ -16,6 +17,8 @@ use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
 /// The storage, and what is known of the destinations that chunks in it wait for.
 pub(super) struct Proxy {
     store: ProxyStore,
+    // Chunks that were stored and are on their way again: they count to the storage until the next hop has them.
+    released: Pool,
     // Destinations with stored chunks whose way is open: their chunks go as their hops have room.
     open: BTreeMap<Guid, Binding>,
     // Destinations that chunks are stored for.
@@ -38,6 +41,7 @@ impl Proxy {
     pub(super) fn new(limits: StoreLimits, rng: &mut SeededRng) -> Proxy {
         Proxy {
             store: ProxyStore::new(limits, rng),
+            released: Pool::default(),
             open: BTreeMap::new(),
             waiting: BTreeSet::new(),
             lingering: BTreeMap::new(),
@@ -48,6 +52,17 @@ impl Proxy {
 
     pub(super) fn store(&self) -> &ProxyStore {
         &self.store
+    }
+
+    /// Bytes of chunks that were stored and are on their way again.
+    pub(super) fn released_bytes(&self) -> u64 {
+        self.released.bytes()
+    }
+
+    /// A chunk that was stored goes on its way.
+    fn released(&self, chunk: Chunk) -> Outgoing {
+        let charge = self.released.charge(chunk.size() as u64 + ENTRY_BYTES);
+        Outgoing { chunk, packets: 0, charge }
     }
 
     pub(super) fn waiting_destinations(&self) -> usize {
@@ -72,13 +87,6 @@ impl Proxy {
     fn note_room(&mut self, flow: &Flow) {
         if self.store.flow_bytes(flow) * 2 <= self.store.limits().per_flow {
             self.notices.note_room(flow);
-        }
-    }
-
-    /// A neighbour is back: its hop goes on with what it carries, so the stored copies are not needed.
-    pub(super) fn resume_lingering(&mut self, port: PortId) {
-        for carried in self.lingering_on(port) {
-            self.forget_lingering(carried);
         }
     }
 
@@ -109,10 +117,11 @@ impl Router {
         chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
         let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
-        match self.proxy.store.store(now, chunk) {
+        match self.proxy.store.store(now, chunk, self.proxy.released.bytes()) {
             Stored::Held(id, evicted) => {
                 self.counters.chunks_stored += 1;
-                for chunk in evicted {
+                for (id, chunk) in evicted {
+                    self.recall(now, id);
                     self.note_drop(&chunk, DropReason::Evicted);
                 }
                 if let Some((key, index)) = notice {
@@ -207,7 +216,8 @@ impl Router {
     fn release_to_forward(&mut self, now: Time, destination: Guid) {
         while let Some(id) = self.proxy.store.oldest_for(&destination) {
             if let Some(chunk) = self.proxy.take(id) {
-                self.forward(now, own(chunk));
+                let outgoing = self.proxy.released(chunk);
+                self.forward(now, outgoing);
             }
         }
         self.stop_waiting(now, destination);
@@ -246,17 +256,41 @@ impl Router {
         if let Some(carried) = self.proxy.lingering_ids.remove(&id) {
             self.proxy.lingering.remove(&carried);
             if carried.port == binding.port {
-                // The hop still has it and goes on with it.
-                self.proxy.take(id);
-                return;
+                return self.go_on_with(id, carried);
             }
             self.links.withdraw(now, carried);
         }
         let Some(mut chunk) = self.proxy.take(id) else { return };
         chunk.header.destination_address = binding.address;
         self.counters.chunks_released += 1;
-        if let Err(outgoing) = self.links.enqueue(binding.port, own(chunk)) {
+        let outgoing = self.proxy.released(chunk);
+        if let Err(outgoing) = self.links.enqueue(binding.port, outgoing) {
             self.store_chunk(now, outgoing.chunk);
+        }
+    }
+
+    /// A hop goes on with a chunk of which a copy was stored while its neighbour was silent.
+    fn go_on_with(&mut self, id: StoreId, carried: Carried) {
+        if let Some(chunk) = self.proxy.take(id) {
+            self.links.charge(carried, self.proxy.released(chunk).charge);
+        }
+    }
+
+    /// A neighbour is back: its hop goes on with what it carries, so the stored copies are not needed.
+    pub(super) fn resume_lingering(&mut self, port: PortId) {
+        for carried in self.proxy.lingering_on(port) {
+            if let Some(id) = self.proxy.lingering.remove(&carried) {
+                self.proxy.lingering_ids.remove(&id);
+                self.go_on_with(id, carried);
+            }
+        }
+    }
+
+    /// A stored chunk was given up: a silent neighbour's hop that carries it gives it up as well.
+    fn recall(&mut self, now: Time, id: StoreId) {
+        if let Some(carried) = self.proxy.lingering_ids.remove(&id) {
+            self.proxy.lingering.remove(&carried);
+            self.links.withdraw(now, carried);
         }
     }
 
@@ -297,7 +331,8 @@ impl Router {
     }
 
     pub(super) fn drop_expired(&mut self, now: Time) {
-        while let Some(chunk) = self.proxy.store.take_expired(now) {
+        while let Some((id, chunk)) = self.proxy.store.take_expired(now) {
+            self.recall(now, id);
             self.proxy.note_room(&chunk.flow());
             self.note_drop(&chunk, DropReason::Lifetime);
         }
@@ -324,7 +359,8 @@ impl Router {
             }
             if let Some(chunk) = self.proxy.take(id) {
                 self.counters.chunks_pushed += 1;
-                self.forward(now, own(chunk));
+                let outgoing = self.proxy.released(chunk);
+                self.forward(now, outgoing);
             }
         }
         if self.proxy.store.has_none_for(&flow.destination) {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use whimbrel_core::{Guid, Time};
 
 use super::Router;
-use crate::links::LinkStatus;
+use crate::links::{LinkStatus, Outgoing};
 
 /// Counts since the start.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -69,27 +69,28 @@ pub struct RouterMemory {
     pub buffered_bytes: u64,
     /// Of stored chunks.
     pub stored_bytes: u64,
-    /// Of chunks that hold no room: what was stored and is on its way again, and what the router says itself. A
-    /// chunk that a silent neighbour's hop carries is stored as well and counts twice.
-    pub unheld_bytes: u64,
+    /// Of chunks that were stored and are on their way again; they count to the storage's total.
+    pub released_bytes: u64,
+    /// Of what the router itself says: notices, answers, control messages.
+    pub said_bytes: u64,
 }
 
 impl RouterMemory {
     /// All of it.
     pub fn total(&self) -> u64 {
-        self.buffered_bytes + self.stored_bytes + self.unheld_bytes
+        self.buffered_bytes + self.stored_bytes + self.released_bytes + self.said_bytes
     }
 }
 
 impl Router {
     /// What its chunks take now. Looks at each of them: for reports and tests.
     pub fn memory(&self) -> RouterMemory {
-        let mut held = self.links.held_bytes();
-        self.unbound.values().flatten().for_each(|outgoing| outgoing.count_in(&mut held));
+        let unbound: u64 = self.unbound.values().flatten().map(Outgoing::buffered_bytes).sum();
         RouterMemory {
-            buffered_bytes: held.0,
+            buffered_bytes: self.links.buffered_bytes() + unbound,
             stored_bytes: self.proxy.store().bytes(),
-            unheld_bytes: held.1,
+            released_bytes: self.proxy.released_bytes(),
+            said_bytes: self.said.bytes(),
         }
     }
 
