@@ -90,6 +90,7 @@ fn row(
         ours: Quantity::BitPerS(rates[0]),
         peer: Some((rival.name(), Quantity::BitPerS(rates[1]))),
         target: None,
+        note: None,
         details: json!({
             "buffer_bdp": buffer_bdp,
             "measured_ns": measured.as_nanos() as u64,

@@ -124,6 +124,7 @@ pub(crate) fn loss(bench: &mut Bench<'_>, goodputs: &mut Goodputs) {
                     ours: Quantity::BitPerS(lossy),
                     peer: Some((String::from("lossless"), Quantity::BitPerS(lossless))),
                     target: Some(Target::AtLeast(0.95)),
+                    note: None,
                     details: json!({ "rtt_ns": rtt_ms * 1_000_000, "loss": LOSS }),
                 }])
             });
@@ -151,6 +152,7 @@ pub(crate) fn lossless(bench: &mut Bench<'_>, goodputs: &mut Goodputs) {
                         ours: Quantity::BitPerS(ours),
                         peer: Some((rival.name().to_owned(), Quantity::BitPerS(theirs))),
                         target,
+                        note: None,
                         details: json!({ "rtt_ns": rtt_ms * 1_000_000 }),
                     }])
                 });

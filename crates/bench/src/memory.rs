@@ -56,6 +56,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
             ours: Quantity::Bytes(peak as f64),
             peer: Some((String::from("allowed"), Quantity::Bytes((idle + bound) as f64))),
             target: Some(Target::AtMost(1.0)),
+            note: None,
             details: json!({
                 "idle_bytes": idle,
                 "formula_bytes": bound,

@@ -101,6 +101,7 @@ fn rows(backend: Backend, what: &str, rtt_ms: u64, moves: &[Moves]) -> Vec<Row> 
             ours: Quantity::Ns(sorted.last().copied().unwrap_or(f64::NAN)),
             peer: Some((String::from("allowed"), Quantity::Ns(nanos(&allowed)))),
             target: Some(Target::AtMost(1.0)),
+            note: None,
             details: details(&sorted),
         }
     };

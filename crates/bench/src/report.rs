@@ -97,6 +97,8 @@ pub struct Row {
     pub peer: Option<(String, Quantity)>,
     /// What the ratio has to reach; `None` for a line that is for information.
     pub target: Option<Target>,
+    /// What a reader must know to judge it.
+    pub note: Option<String>,
     /// Everything else that was measured, for JSON.
     pub details: Value,
 }
@@ -131,6 +133,7 @@ impl Row {
             None => None,
         };
         row.insert("met".into(), json!(self.met()));
+        row.insert("note".into(), json!(self.note));
         row.insert("details".into(), self.details.clone());
         Value::Object(row)
     }
@@ -202,6 +205,10 @@ impl BenchReport {
                 text += &format!("\n{}: {}\n", row.part.name(), row.part.title());
             }
             text += &line(row, &widths);
+            let note = index.checked_sub(1).and_then(|index| self.rows.get(index)?.note.as_deref());
+            if let Some(note) = note {
+                text += &format!("      ({note})\n");
+            }
         }
         for fault in &self.faults {
             text += &format!("\nNOT MEASURED: {}, {}: {}\n", fault.part.name(), fault.what, fault.error);
@@ -247,6 +254,7 @@ mod tests {
             ours: Quantity::BitPerS(ours),
             peer: peer.map(|peer| (String::from("lossless"), Quantity::BitPerS(peer))),
             target,
+            note: None,
             details: Value::Null,
         }
     }

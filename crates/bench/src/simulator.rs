@@ -31,6 +31,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
                 ours: Quantity::EventsPerS(rounds[ROUNDS / 2].0),
                 peer: Some((String::from("wanted"), Quantity::EventsPerS(WANTED))),
                 target,
+                note: None,
                 details: json!({
                     "frames": frames,
                     "rounds_events_per_cpu_s": rounds.iter().map(|round| round.0).collect::<Vec<_>>(),

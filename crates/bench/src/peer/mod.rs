@@ -50,6 +50,8 @@ pub struct PeerEnd {
     pub certificate: PathBuf,
     /// The largest IP packet of the link in bytes.
     pub mtu: u16,
+    /// Threads of quinn's runtime.
+    pub threads: usize,
 }
 
 /// Why an end failed.
@@ -101,7 +103,7 @@ pub fn serve(end: &PeerEnd, ready: impl FnOnce()) -> Result<(), PeerError> {
     match end.carrier {
         PeerCarrier::Tcp => tcp::serve(end.address, &end.file, ready),
         #[cfg(feature = "peers")]
-        PeerCarrier::Quic => quic::serve(end.address, &end.file, &end.certificate, end.mtu, ready),
+        PeerCarrier::Quic => quic::serve(end, ready),
         #[cfg(not(feature = "peers"))]
         PeerCarrier::Quic => Err(PeerError::NoQuinn),
     }
@@ -112,7 +114,7 @@ pub fn fetch(end: &PeerEnd) -> Result<(), PeerError> {
     match end.carrier {
         PeerCarrier::Tcp => tcp::fetch(end.address, &end.file),
         #[cfg(feature = "peers")]
-        PeerCarrier::Quic => quic::fetch(end.address, &end.file, &end.certificate, end.mtu),
+        PeerCarrier::Quic => quic::fetch(end),
         #[cfg(not(feature = "peers"))]
         PeerCarrier::Quic => Err(PeerError::NoQuinn),
     }

@@ -15,7 +15,8 @@ const PEER_PORT: u16 = 4433;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Whimbrel,
-    Quinn,
+    /// With a runtime of so many threads.
+    Quinn(usize),
     KernelTcp,
 }
 
@@ -23,7 +24,7 @@ impl Side {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Side::Whimbrel => "Whimbrel",
-            Side::Quinn => "quinn",
+            Side::Quinn(_) => "quinn",
             Side::KernelTcp => "kernel TCP",
         }
     }
@@ -65,16 +66,29 @@ impl<'a> Places<'a> {
                 let address = self.topology.address_of("B", WIRE)?;
                 self.programs.whimbrel(a, b, address, &self.file, &self.output())
             }
-            Side::Quinn => self.peer(PeerCarrier::Quic),
-            Side::KernelTcp => self.peer(PeerCarrier::Tcp),
+            Side::Quinn(threads) => self.peer(PeerCarrier::Quic, threads),
+            Side::KernelTcp => self.peer(PeerCarrier::Tcp, 1),
         }
     }
 
-    fn peer(&self, carrier: PeerCarrier) -> Result<Ready, BenchError> {
+    fn peer(&self, carrier: PeerCarrier, threads: usize) -> Result<Ready, BenchError> {
         let address = format!("{}:{PEER_PORT}", self.topology.address_of("A", WIRE)?);
         let certificate = self.programs.folder.join("certificate.der");
-        let mtu = self.mtu.to_string();
-        let command = |end| ["bench", end, "--carrier", carrier.name(), "--mtu", &mtu, "--address", &address];
+        let (mtu, threads) = (self.mtu.to_string(), threads.to_string());
+        let command = |end| {
+            [
+                "bench",
+                end,
+                "--carrier",
+                carrier.name(),
+                "--threads",
+                &threads,
+                "--mtu",
+                &mtu,
+                "--address",
+                &address,
+            ]
+        };
         let paths = |file| [Path::new("--certificate"), certificate.as_path(), Path::new("--file"), file];
         let (server, _) = self.programs.await_line(
             self.topology.host("A")?,

@@ -6,7 +6,6 @@
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -17,7 +16,7 @@ use quinn::{
 use rustix::net::sockopt;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-use super::PeerError;
+use super::{PeerEnd, PeerError};
 
 /// Flow control windows in bytes: far beyond what a veth pair has in flight.
 const WINDOW: u32 = 256 << 20;
@@ -31,16 +30,11 @@ const PIECES: usize = 1024;
 const HEADERS: u16 = 28;
 const HOST_NAME: &str = "whimbrel-bench";
 
-/// Listens at `address`, leaves the certificate in the file `certificate`, calls `ready` and sends `file` to the
-/// first who connects.
-pub(super) fn serve(
-    address: SocketAddr,
-    file: &Path,
-    certificate: &Path,
-    mtu: u16,
-    ready: impl FnOnce(),
-) -> Result<(), PeerError> {
-    runtime()?.block_on(async {
+/// Listens, leaves the certificate in its file, calls `ready` and sends the file to the first who connects.
+pub(super) fn serve(end: &PeerEnd, ready: impl FnOnce()) -> Result<(), PeerError> {
+    let PeerEnd { address, mtu, threads, .. } = *end;
+    let (file, certificate) = (&end.file, &end.certificate);
+    runtime(threads)?.block_on(async {
         let made = rcgen::generate_simple_self_signed([HOST_NAME.to_owned()]).map_err(PeerError::quic)?;
         let proof = CertificateDer::from(made.cert);
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
@@ -69,14 +63,11 @@ pub(super) fn serve(
     })
 }
 
-/// Fetches what the server at `address` sends into `output`.
-pub(super) fn fetch(
-    address: SocketAddr,
-    output: &Path,
-    certificate: &Path,
-    mtu: u16,
-) -> Result<(), PeerError> {
-    runtime()?.block_on(async {
+/// Fetches what the server sends into the file.
+pub(super) fn fetch(end: &PeerEnd) -> Result<(), PeerError> {
+    let PeerEnd { address, mtu, threads, .. } = *end;
+    let (output, certificate) = (&end.file, &end.certificate);
+    runtime(threads)?.block_on(async {
         let proof = std::fs::read(certificate).map_err(PeerError::file(certificate))?;
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from(proof)).map_err(PeerError::quic)?;
@@ -113,10 +104,12 @@ fn write_all(file: &mut File, pieces: &[Bytes]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One thread, as the programs with which quinn's own authors measure it (`perf` and `bench` in its repository);
-/// with two it was no faster here, and took more processor time.
-fn runtime() -> Result<tokio::runtime::Runtime, PeerError> {
-    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+fn runtime(threads: usize) -> Result<tokio::runtime::Runtime, PeerError> {
+    let mut builder = match threads {
+        ..=1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let built = builder.worker_threads(threads.max(1)).enable_all().build();
     built.map_err(PeerError::system("start quinn's runtime"))
 }
 

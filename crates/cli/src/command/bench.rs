@@ -101,6 +101,8 @@ struct EndArguments {
     certificate: PathBuf,
     #[arg(long, value_parser = clap::value_parser!(u16).range(1280..))]
     mtu: u16,
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -134,6 +136,7 @@ impl From<EndArguments> for PeerEnd {
             file: arguments.file,
             certificate: arguments.certificate,
             mtu: arguments.mtu,
+            threads: arguments.threads,
         }
     }
 }
