@@ -31,7 +31,25 @@ pub(crate) struct Ready {
 }
 
 impl Programs<'_> {
-    /// The fewest processes that move a file from one host to another: a name server and a router on the fetching
+    /// Two processes: one that serves a file at `address`, and one that asks it directly.
+    pub(crate) fn whimbrel_directly(
+        &self,
+        serving: &Namespace,
+        address: Ipv4Addr,
+        file: &Path,
+        output: &Path,
+    ) -> Result<Ready, BenchError> {
+        let at = format!("{address}:{ROUTER_PORT}");
+        let serve = ["serve", "--json", "--no-cache", "--listen", &at];
+        let (process, line) = self.await_line(serving, &serve, &[file], "\"listening\"")?;
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        let mut fetch = Command::new(self.program);
+        fetch.args(["get", "--json", "--from", &at, "-o"]).arg(output);
+        fetch.arg(line["names"][0].as_str().unwrap_or_default());
+        Ok(Ready { servers: vec![("serve", process)], fetch })
+    }
+
+    /// The fewest processes that move a file over a router: a name server and a router on the fetching
     /// side, which is reached at `address`, the serving program on the other one, and the fetching program.
     pub(crate) fn whimbrel(
         &self,

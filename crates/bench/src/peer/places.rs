@@ -62,9 +62,8 @@ impl<'a> Places<'a> {
     pub(super) fn start(&self, side: Side) -> Result<Ready, BenchError> {
         match side {
             Side::Whimbrel => {
-                let (a, b) = (self.topology.host("A")?, self.topology.host("B")?);
-                let address = self.topology.address_of("B", WIRE)?;
-                self.programs.whimbrel(a, b, address, &self.file, &self.output())
+                let (a, address) = (self.topology.host("A")?, self.topology.address_of("A", WIRE)?);
+                self.programs.whimbrel_directly(a, address, &self.file, &self.output())
             }
             Side::Quinn(threads) => self.peer(PeerCarrier::Quic, threads),
             Side::KernelTcp => self.peer(PeerCarrier::Tcp, 1),

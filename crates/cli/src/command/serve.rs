@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
     let Some(access) = &mut access else { return Ok(Exit::Done) };
     if let Some(address) = access.embedded.as_ref().and_then(|host| host.links().get(DIRECT)) {
         if arguments.json {
-            json_line(&json!({ "event": "listening", "address": address }));
+            json_line(&json!({ "event": "listening", "address": address, "names": wanted }));
         } else {
             eprintln!("whimbrel: asked directly at {address}: whimbrel get --from {address} NAME");
         }
