@@ -1,5 +1,6 @@
 //! `study run` and `study report` as a user calls them.
 #![allow(clippy::disallowed_methods, reason = "a test of real programs in real time")]
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod support;
 

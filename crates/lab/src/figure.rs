@@ -136,10 +136,12 @@ impl LineChart {
         &self,
         chart: &mut Canvas<'_, B>,
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-        for (series, colour) in self.series.iter().zip(COLOURS) {
+        for (index, (series, colour)) in self.series.iter().zip(COLOURS).enumerate() {
+            // Earlier lines are wider, so that one that lies upon another hides it only in part.
+            let width = 2 + 2 * (self.series.len() - 1 - index) as u32;
             let points = series.points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite());
             chart
-                .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
+                .draw_series(LineSeries::new(points, colour.stroke_width(width)))?
                 .label(&series.label)
                 .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 22, y)], colour.stroke_width(3)));
         }

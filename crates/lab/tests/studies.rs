@@ -1,5 +1,7 @@
 //! Every study, at a size that takes no time, up to its pages. What it measures is not judged here.
 
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
 use std::fs;
 use std::path::Path;
 

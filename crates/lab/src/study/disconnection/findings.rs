@@ -78,7 +78,7 @@ fn compare(
     let mut saved = |id: &str, case: &str, off_s, percent, at_least: f64, slow: Client| {
         if let (Some(fast), Some(slow)) = (find(off_s, Client::NetworkProactive), find(off_s, slow)) {
             let (fast, slow) = (fast.percentile(percent), slow.percentile(percent));
-            let ours = format!("{:.1} s ({fast:.1} s and {slow:.1} s)", slow - fast);
+            let ours = format!("{} ({fast:.1} s and {slow:.1} s)", seconds(slow - fast));
             comparisons.push(input.compare(id, case, ours, slow - fast >= at_least));
         }
     };
@@ -102,12 +102,17 @@ fn compare(
         if let (Some(fast), Some(tcp)) = (find(off_s, Client::NetworkProactive), find(off_s, Client::Tcp)) {
             let runs = fast.split().1.len();
             let (fast, tcp) = (fast.mean_of_hit(), tcp.mean_of_hit());
-            let ours = format!("{:.1} s ({fast:.1} s and {tcp:.1} s; {runs} runs)", tcp - fast);
+            let ours = format!("{} ({fast:.1} s and {tcp:.1} s; {runs} runs)", seconds(tcp - fast));
             comparisons.push(input.compare(id, case, ours, fast < tcp));
         }
     }
     comparisons.extend(find(10, Client::NetworkProactive).map(|mftp| untouched(input, scenario, case, mftp)));
     comparisons
+}
+
+/// To a tenth, without "-0.0".
+fn seconds(value: f64) -> String {
+    format!("{:.1} s", (value * 10.0).round() / 10.0 + 0.0)
 }
 
 /// How much of the receiver-driven runs went through the proxy at all.
