@@ -107,7 +107,7 @@ impl LineChart {
         self.draw_lines(&mut chart).map_err(said)?;
         chart
             .configure_series_labels()
-            .position(self.emptiest_corner(right, top))
+            .position(self.emptiest_place(right, top))
             .background_style(WHITE.mix(0.85))
             .border_style(RGBColor(180, 180, 180))
             .label_font(("sans-serif", 14))
@@ -138,7 +138,7 @@ impl LineChart {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         for (index, (series, colour)) in self.series.iter().zip(COLOURS).enumerate() {
             // Earlier lines are wider, so that one that lies upon another hides it only in part.
-            let width = 2 + 2 * (self.series.len() - 1 - index) as u32;
+            let width = 2 + (self.series.len() - 1 - index) as u32;
             let points = series.points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite());
             chart
                 .draw_series(LineSeries::new(points, colour.stroke_width(width)))?
@@ -149,24 +149,26 @@ impl LineChart {
     }
 
     /// Where the legend covers least of the lines.
-    fn emptiest_corner(&self, right: f64, top: f64) -> SeriesLabelPosition {
-        let corners = [
-            (SeriesLabelPosition::UpperRight, true, true),
-            (SeriesLabelPosition::LowerRight, true, false),
-            (SeriesLabelPosition::UpperLeft, false, true),
-            (SeriesLabelPosition::LowerLeft, false, false),
+    fn emptiest_place(&self, right: f64, top: f64) -> SeriesLabelPosition {
+        use SeriesLabelPosition::{LowerLeft, LowerRight, MiddleLeft, MiddleRight, UpperLeft, UpperRight};
+        // With the lower left corner of each, as shares of width and height.
+        let (high, middle, beside) = (1.0 - LEGEND.1, (1.0 - LEGEND.1) / 2.0, 1.0 - LEGEND.0);
+        let places = [
+            (UpperRight, beside, high),
+            (LowerRight, beside, 0.0),
+            (MiddleRight, beside, middle),
+            (UpperLeft, 0.0, high),
+            (LowerLeft, 0.0, 0.0),
+            (MiddleLeft, 0.0, middle),
         ];
-        let covered = |at_right: bool, at_top: bool| {
-            let within = |share: f64, at_end: bool, size: f64| {
-                if at_end { share > 1.0 - size } else { share < size }
-            };
-            let hit = |(x, y): &(f64, f64)| {
-                within(x / right, at_right, LEGEND.0) && within(y / top, at_top, LEGEND.1)
-            };
+        let covered = |left: f64, bottom: f64| {
+            let within = |share: f64, start: f64, size: f64| (start..=start + size).contains(&share);
+            let hit =
+                |(x, y): &(f64, f64)| within(x / right, left, LEGEND.0) && within(y / top, bottom, LEGEND.1);
             self.series.iter().flat_map(dense).filter(hit).count()
         };
-        let best = corners.into_iter().min_by_key(|(_, at_right, at_top)| covered(*at_right, *at_top));
-        best.map_or(SeriesLabelPosition::UpperRight, |(corner, ..)| corner)
+        let best = places.into_iter().min_by_key(|(_, left, bottom)| covered(*left, *bottom));
+        best.map_or(UpperRight, |(place, ..)| place)
     }
 }
 

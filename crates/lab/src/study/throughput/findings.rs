@@ -140,8 +140,9 @@ fn average_chart(scenario: &Scenario, cells: &[Cell]) -> LineChart {
 }
 
 fn instantaneous_chart(profile: Profile, mftp: &TransferRecord, tcp: &TransferRecord) -> LineChart {
-    // TCP's run is many times as long; the part beside MFTP's says enough.
-    let end = mftp.finished * 1.5;
+    // TCP's run is many times as long, and the paper's file takes minutes: the part beside MFTP's, and half a minute of
+    // it, say enough.
+    let end = (mftp.finished * 1.5).min(30.0);
     let line = |label: &str, record: &TransferRecord| Series {
         label: label.to_owned(),
         points: record
