@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{configure, demo, doctor, get, identity, names, node, ping, serve, study};
+use crate::command::{bench, configure, demo, doctor, get, identity, names, node, ping, serve, study};
 use crate::exit;
 use crate::logging::Logging;
 
@@ -58,6 +58,9 @@ pub(crate) enum Command {
     /// Draw a paper's figures again, ours beside the paper's
     #[command(subcommand)]
     Study(study::StudyCommand),
+    /// Measure what the project asks of itself in speed, as ratios in one run
+    #[command(after_help = bench::HELP)]
+    Bench(bench::Bench),
 }
 
 /// How a program reaches a host.
@@ -69,7 +72,7 @@ pub(crate) struct HostAccess {
     /// Do without a daemon: be a host in this process, attached to the router at this address
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) router: Vec<whimbrel_node::config::Remote>,
-    /// With --router: the key to be known by; without it, a new one for this run
-    #[arg(long, value_name = "FILE", requires = "router")]
+    /// The key that a host in this process is known by; without it, a new one for this run
+    #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     pub(crate) key: Option<PathBuf>,
 }

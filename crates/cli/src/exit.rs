@@ -46,6 +46,10 @@ pub(crate) enum Exit {
     TimedOut = 7,
     /// Address or socket.
     InUse = 8,
+    /// `bench`: something could not be measured.
+    NotMeasured = 9,
+    /// `bench --strict`: a target was missed.
+    Missed = 10,
     /// Ctrl-C, as a shell reports it.
     Interrupted = 130,
 }

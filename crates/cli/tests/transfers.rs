@@ -52,6 +52,47 @@ fn twenty_megabytes_cross_two_routers_byte_for_byte() {
 }
 
 #[test]
+fn two_hosts_need_neither_router_nor_name_service() {
+    let folder = tempfile::tempdir().unwrap();
+    let contents = [noise(9 * MIB + 77, 11), noise(3 * MIB, 12)];
+    let sources = ["film.mkv", "notes"].map(|name| folder.path().join(name));
+    sources.iter().zip(&contents).for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+    let serve = ["serve", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
+    let serving = Running::start(whimbrel().args(serve).args(&sources));
+    let line = serving.await_json(|line| line["event"] == "listening");
+    let address = line["address"].as_str().unwrap().to_owned();
+    let get = |bytes: &[u8], target: &Path| {
+        let mut command = whimbrel();
+        command.args(["get", &name_of(bytes), "--json", "--from", &address, "-o"]).arg(target);
+        Running::start(&mut command)
+    };
+    // Two clients at a time: each is sent to over its own link.
+    let targets = ["first", "second"].map(|name| folder.path().join(name));
+    let mut gets = [get(&contents[0], &targets[0]), get(&contents[1], &targets[1])];
+    gets.iter_mut().for_each(|get| drop(outcome(get)));
+    targets.iter().zip(&contents).for_each(|(path, bytes)| same(path, bytes));
+    let mut unknown = get(b"served by nobody", &folder.path().join("none"));
+    let line = unknown.await_json(|line| line["event"] == "failed");
+    assert_eq!(unknown.exit_code(), 4, "{line}");
+}
+
+#[test]
+fn what_two_programs_offer_is_served_until_the_last_one_leaves() {
+    let network = Network::start(None);
+    let bytes = noise(2 * MIB, 21);
+    let source = network.path("data");
+    fs::write(&source, &bytes).unwrap();
+    let (first, names) = network.serve(&[&source]);
+    let (mut second, _) = network.serve(&[&source]);
+    second.signal("INT");
+    assert_eq!(second.exit_code(), 0);
+    let target = network.path("copy");
+    outcome(&mut Running::start(&mut network.get(&names[0], &target)));
+    same(&target, &bytes);
+    drop(first);
+}
+
+#[test]
 fn a_name_that_nobody_has_is_exit_code_3_and_leaves_nothing() {
     let network = Network::start(None);
     let target = network.path("none");
@@ -209,9 +250,9 @@ fn two_commands_are_enough_beside_a_router_and_a_name_server() {
 }
 
 #[test]
-fn pings_are_answered_by_a_host_and_by_the_access_router_and_counted() {
+fn pings_are_answered_by_a_host_and_by_routers_and_counted() {
     let network = Network::start(None);
-    for key in ["host-1", "router-0"] {
+    for key in ["host-1", "router-0", "router-1"] {
         let name = network.guid_of(key);
         let (code, out, err) = finished(
             whimbrel()

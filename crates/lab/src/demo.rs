@@ -235,7 +235,7 @@ impl TransferObserver for Watch<'_> {
 }
 
 /// Writes a file of `len` random bytes (rounded down to a multiple of 8).
-pub(crate) fn make_file(path: &Path, len: u64, seed: u64) -> Result<(), LabError> {
+pub fn make_file(path: &Path, len: u64, seed: u64) -> Result<(), LabError> {
     let failed = |source| LabError::System { action: format!("write {}", path.display()), source };
     let mut rng = SeededRng::stream(seed, "demo file");
     let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);

@@ -79,6 +79,9 @@ pub enum LabError {
         /// The folder of its log.
         logs: String,
     },
+    /// The network of a simulation said that a transfer cannot be.
+    #[error("the simulated transfer failed: {0}")]
+    Simulated(String),
     /// A study's files contradict what the study's code needs.
     #[error("study {study}: {reason}")]
     BadScenario {

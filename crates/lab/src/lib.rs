@@ -15,6 +15,7 @@
 //! | [`simulated`] | [`SimulatedFig7`], the same testbed in virtual time |
 //! | [`daemons`] | [`Fig7Daemons`], Whimbrel's own programs on that testbed |
 //! | [`demo`] | kernel TCP and Whimbrel side by side |
+//! | [`fetches`] | one file over that testbed, by either, in either back end |
 //! | [`figure`] | pictures |
 //! | [`study`] | a paper's figures again |
 //! | [`transfer`] | [`TransferRecord`], what is measured of any transfer |
@@ -27,6 +28,7 @@ pub mod daemons;
 pub mod demo;
 pub mod emulator;
 pub mod error;
+pub mod fetches;
 pub mod figure;
 pub mod namespace;
 pub mod privileges;

@@ -21,7 +21,8 @@ const fn layer(
     Layer { name, may_use, tests_may_use }
 }
 
-const EVERYTHING: &[&str] = &["core", "content", "link", "gnrs", "sim", "io", "mobilityfirst", "node", "lab"];
+const EVERYTHING: &[&str] =
+    &["core", "content", "link", "gnrs", "sim", "io", "mobilityfirst", "node", "lab", "bench"];
 
 /// The table of ARCHITECTURE.md. A row uses only rows above it.
 const LAYERS: &[Layer] = &[
@@ -34,6 +35,7 @@ const LAYERS: &[Layer] = &[
     layer("mobilityfirst", &["core", "link", "gnrs", "content"], &["sim"]),
     layer("node", &["core", "link", "gnrs", "content", "mobilityfirst", "io"], &["sim"]),
     layer("lab", &["core", "content", "link", "gnrs", "mobilityfirst", "node", "sim", "io"], &[]),
+    layer("bench", &["core", "content", "link", "gnrs", "mobilityfirst", "node", "sim", "io", "lab"], &[]),
     // The command line: package `whimbrel`, folder `crates/cli`.
     layer("cli", EVERYTHING, &[]),
     // This crate: it looks at the others from outside.

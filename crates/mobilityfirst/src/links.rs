@@ -14,7 +14,9 @@ use whimbrel_core::{
 };
 use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats, PacketBudget};
 
+use crate::charge::Charge;
 use crate::chunk::Chunk;
+use crate::handed::{HandedOver, Handovers};
 
 /// Messages that a node itself originates (notices, control, echoes) wait in the same queues without room in
 /// the buffer; beyond so many on one port, further ones are dropped and counted.
@@ -27,6 +29,15 @@ pub struct Outgoing {
     pub chunk: Chunk,
     /// Its room in the back-pressure buffer; 0 for what the node itself originates.
     pub packets: u32,
+    /// What its memory counts to, if not to the buffer.
+    pub charge: Charge,
+}
+
+impl Outgoing {
+    /// Bytes that hold room in the buffer.
+    pub(crate) fn buffered_bytes(&self) -> u64 {
+        if self.packets > 0 { self.chunk.size() as u64 } else { 0 }
+    }
 }
 
 /// Identifies a chunk that a hop has taken over.
@@ -48,6 +59,8 @@ pub enum LinkEvent {
         /// Its GUID, as it says.
         neighbour: Guid,
     },
+    /// A neighbour has restarted: what it had taken over and not passed on is lost.
+    Restarted(PortId, Vec<HandedOver>),
     /// A whole chunk has come in.
     Received {
         /// Where.
@@ -73,6 +86,8 @@ struct Link {
     hop: Hop,
     info: PortInfo,
     neighbour: Option<Guid>,
+    incarnation: u64,
+    handovers: Handovers,
     blocked: bool,
     queue: VecDeque<Outgoing>,
     carrying: BTreeMap<u64, Outgoing>,
@@ -144,6 +159,8 @@ impl Links {
                     hop: Hop::new(config, rng, now),
                     info: info.clone(),
                     neighbour: None,
+                    incarnation: 0,
+                    handovers: Handovers::default(),
                     blocked: false,
                     queue: VecDeque::new(),
                     carrying: BTreeMap::new(),
@@ -280,6 +297,14 @@ impl Links {
         self.release(now, packets);
     }
 
+    /// A chunk that a hop goes on carrying counts to `charge` from now on.
+    pub fn charge(&mut self, carried: Carried, charge: Charge) {
+        let link = self.links.get_mut(&carried.port);
+        if let Some(outgoing) = link.and_then(|link| link.carrying.get_mut(&carried.tag)) {
+            outgoing.charge = charge;
+        }
+    }
+
     /// Ports whose neighbour answers but has taken nothing for `patience` although chunks wait for it: the
     /// back-pressure that blocks the head of a queue (seed section 3.4.3).
     pub fn held_back(&self, now: Time, patience: Duration) -> Vec<PortId> {
@@ -317,6 +342,14 @@ impl Links {
         (self.budget.used(), self.budget.capacity())
     }
 
+    /// Memory of chunks that hold room in the buffer and are on their way in or out, in bytes.
+    pub fn buffered_bytes(&self) -> u64 {
+        let on_the_way_out = |link: &Link| -> u64 {
+            link.queue.iter().chain(link.carrying.values()).map(Outgoing::buffered_bytes).sum()
+        };
+        self.links.values().map(|link| link.hop.arriving_bytes() as u64 + on_the_way_out(link)).sum()
+    }
+
     /// All neighbours, for reports.
     pub fn status(&self) -> Vec<LinkStatus> {
         self.links
@@ -347,12 +380,30 @@ impl Links {
         for port in ports {
             let Some(link) = self.links.get_mut(&port) else { continue };
             link.feed(now, &mut self.next_tag);
+            let before = (link.neighbour, link.incarnation);
             while let Some(event) = link.hop.poll_event() {
                 freed += link.note(now, port, event, &mut self.events);
             }
             link.feed(now, &mut self.next_tag);
+            let after = (link.neighbour, link.incarnation);
+            if after != before {
+                self.note_restart(after);
+            }
         }
         self.release(now, freed);
+    }
+
+    /// A neighbour says that it is in this run: on other ports it is not in an earlier one any more. (A router that calls
+    /// its neighbour from a port of the system's choice comes back on another one.)
+    fn note_restart(&mut self, (neighbour, incarnation): (Option<Guid>, u64)) {
+        for (port, link) in &mut self.links {
+            if link.neighbour == neighbour && link.incarnation != incarnation {
+                let handed = link.handovers.take();
+                if !handed.is_empty() {
+                    self.events.push_back(LinkEvent::Restarted(*port, handed));
+                }
+            }
+        }
     }
 
     /// Appends the next frames, as [`Machine::poll_transmit`](whimbrel_core::Machine::poll_transmit) does.
@@ -418,9 +469,14 @@ impl Link {
     /// Passes on what the hop says; answers with the packets of room that it frees.
     fn note(&mut self, now: Time, port: PortId, event: HopEvent, events: &mut VecDeque<LinkEvent>) -> u32 {
         match event {
-            HopEvent::Up { neighbour, .. } => {
-                self.neighbour = Some(neighbour);
+            HopEvent::Up { neighbour, incarnation, .. } => {
+                let same_run = self.neighbour == Some(neighbour) && self.incarnation == incarnation;
+                let handed = if same_run { Vec::new() } else { self.handovers.take() };
+                (self.neighbour, self.incarnation) = (Some(neighbour), incarnation);
                 events.push_back(LinkEvent::Up { port, neighbour });
+                if !handed.is_empty() {
+                    events.push_back(LinkEvent::Restarted(port, handed));
+                }
             }
             HopEvent::Received { chunk, packets } => {
                 events.push_back(LinkEvent::Received { port, bytes: chunk, packets });
@@ -428,7 +484,9 @@ impl Link {
             HopEvent::Delivered { tag } => {
                 self.last_progress = now;
                 events.push_back(LinkEvent::Delivered(Carried { port, tag }));
-                return self.carrying.remove(&tag).map_or(0, |outgoing| outgoing.packets);
+                let Some(outgoing) = self.carrying.remove(&tag) else { return 0 };
+                self.handovers.note(&outgoing.chunk);
+                return outgoing.packets;
             }
             HopEvent::TooLarge { tag, .. } => {
                 if let Some(outgoing) = self.carrying.remove(&tag) {

@@ -64,6 +64,21 @@ fn notice(reason: Option<DropReason>) -> Chunk {
     Chunk::of_transport(header, &transport)
 }
 
+fn lost() -> Chunk {
+    let chunks = ChunkRanges::from(3..9);
+    let notice =
+        Notice { content: CONTENT, source: SERVER, destination: CLIENT, chunks, stored: 0, limit: 0 };
+    let header = header(ServiceId::DELAY_TOLERANT, UpperProtocol::Transport, ACCESS_ROUTER, CLIENT);
+    Chunk::of_transport(header, &Transport::Lost(notice))
+}
+
+fn resend() -> Chunk {
+    let chunks = [4, 5, 8].into_iter().collect();
+    let request = Request { content: CONTENT, chunk_log2: 20, reliability: Reliability::Nack, chunks };
+    let header = header(ServiceId::DELAY_TOLERANT, UpperProtocol::Transport, CLIENT, SERVER);
+    Chunk::of_transport(header, &Transport::Resend(request))
+}
+
 fn small(header: NetworkHeader, encode: impl FnOnce(&mut Vec<u8>)) -> Chunk {
     let mut head = Vec::new();
     encode(&mut head);
@@ -96,6 +111,8 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         ),
         ("store", "Store: chunks 3 to 8, 6 MiB of 100 MiB held for the flow", notice(None)),
         ("drop", "Drop: the same chunks, evicted", notice(Some(DropReason::Evicted))),
+        ("lost", "Lost: the router that had taken over chunks 3 to 8 has restarted", lost()),
+        ("resend", "Resend: chunks 4, 5 and 8 did not survive that", resend()),
         ("echo", "Echo reply, sequence 9, three bytes of padding", echo()),
         ("challenge", "Challenge", control(&Control::Challenge { nonce: [0x11; 16] })),
         ("outcome", "Outcome: registered", control(&outcome)),

@@ -175,6 +175,7 @@ fn host_loop(config: &Config, keys: KeyPair) -> Result<NodeLoop, StartError> {
 #[derive(Debug)]
 pub struct EmbeddedHost {
     guid: Guid,
+    links: BTreeMap<String, SocketAddr>,
     handle: LoopHandle<Node<NameStore>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -190,8 +191,8 @@ impl EmbeddedHost {
         let config = config.clone();
         // The loop lives on its thread from its first moment: it cannot be sent there.
         let run = move || match embedded_loop(&config, keys, inner) {
-            Ok(mut event_loop) => {
-                let _ = started.send(Ok(event_loop.handle()));
+            Ok((mut event_loop, links)) => {
+                let _ = started.send(Ok((event_loop.handle(), links)));
                 if let Err(error) = event_loop.run(|_, _, _| {}) {
                     tracing::error!(%error, "the embedded host has ended");
                 }
@@ -203,13 +204,19 @@ impl EmbeddedHost {
         let no_thread = |source| StartError::System { what: "thread", source };
         let thread =
             std::thread::Builder::new().name("embedded-host".into()).spawn(run).map_err(no_thread)?;
-        let handle = outcome.recv().map_err(|_| no_thread(std::io::Error::other("it ended at once")))??;
-        Ok((EmbeddedHost { guid, handle, thread: Some(thread) }, outer))
+        let (handle, links) =
+            outcome.recv().map_err(|_| no_thread(std::io::Error::other("it ended at once")))??;
+        Ok((EmbeddedHost { guid, links, handle, thread: Some(thread) }, outer))
     }
 
     /// Its name.
     pub fn guid(&self) -> Guid {
         self.guid
+    }
+
+    /// Label and bound address of each of its sockets.
+    pub fn links(&self) -> &BTreeMap<String, SocketAddr> {
+        &self.links
     }
 }
 
@@ -223,11 +230,16 @@ impl Drop for EmbeddedHost {
     }
 }
 
-fn embedded_loop(config: &Config, keys: KeyPair, program: UnixStream) -> Result<NodeLoop, StartError> {
+fn embedded_loop(
+    config: &Config,
+    keys: KeyPair,
+    program: UnixStream,
+) -> Result<(NodeLoop, BTreeMap<String, SocketAddr>), StartError> {
     let mut event_loop = host_loop(config, keys)?;
-    open_links(&mut event_loop, &mut BTreeMap::new(), &config.link)?;
+    let mut links = BTreeMap::new();
+    open_links(&mut event_loop, &mut links, &config.link)?;
     event_loop.add_unix_stream("local", "this process", program, LocalLimits::default())?;
-    Ok(event_loop)
+    Ok((event_loop, links))
 }
 
 /// A name server.

@@ -7,6 +7,7 @@
 //! | [`simulator`] | [`Simulator`]: machines on nodes, frames on links, virtual time, faults |
 //! | [`tcp`] | TCP endpoints and a relay, as a baseline |
 //! | [`trace`] | what happened, hashed or written down |
+//! | [`bounce`](mod@bounce) | a load for measuring the simulator itself |
 //! | [`any`] | [`AnyMachine`], for machines of different types in one simulation |
 //!
 //! A file over TCP, through a router and a last hop that loses 1 % and is out for three seconds:
@@ -42,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 pub mod any;
+pub mod bounce;
 pub mod link;
 pub mod simulator;
 pub mod tcp;

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
-use whimbrel_node::config::{ByteSize, Span};
+use whimbrel_node::config::{ByteSize, LinkSection, Remote, Span};
 use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Output, Progress, State, fetch};
 
 use super::access::{no_host, reach};
@@ -27,6 +27,9 @@ pub(crate) struct Get {
     /// Where it goes: a file, a folder, or - for standard output; by default the name that its source suggests
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
+    /// Ask this host directly (`whimbrel serve --listen`): no router and no name service are needed
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["socket", "router"])]
+    from: Option<Remote>,
     #[command(flatten)]
     access: HostAccess,
     /// Give up when nothing has come for so long, as "30 s"; by default it waits for ever
@@ -64,7 +67,9 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         limit: arguments.max_size.map_or(u64::MAX, |size| size.0),
     };
     let stop = stop_flag()?;
-    let mut access = reach(&arguments.access)?;
+    let direct =
+        arguments.from.map(|remote| LinkSection { remote: Some(remote), ..LinkSection::new("from") });
+    let mut access = reach(&arguments.access, direct.into_iter().collect())?;
     let mut report = Report::new(arguments.json, to_stdout);
     let started = Instant::now();
     let fetched = fetch(&mut access.attachment, options, &stop, &mut |progress| report.tell(progress));

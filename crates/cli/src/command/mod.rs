@@ -1,6 +1,7 @@
 //! One module for each command.
 
 pub(crate) mod access;
+pub(crate) mod bench;
 pub(crate) mod configure;
 pub(crate) mod demo;
 pub(crate) mod doctor;
@@ -34,6 +35,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Doctor(command) => doctor::run(&command),
         Command::Demo(command) => demo::run(command),
         Command::Study(command) => study::run(command),
+        Command::Bench(command) => bench::run(command),
     }
 }
 

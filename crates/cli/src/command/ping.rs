@@ -44,7 +44,7 @@ pub(crate) struct Ping {
 
 pub(crate) fn run(arguments: Ping) -> Outcome {
     let stop = stop_flag()?;
-    let mut access = reach(&arguments.access)?;
+    let mut access = reach(&arguments.access, Vec::new())?;
     let mut client = access.attachment.connect().map_err(no_host)?;
     let mut session = Session { arguments, sent: Vec::new(), times: Vec::new() };
     let started = Instant::now();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use whimbrel_mobilityfirst::wire::ControlCode;
+use whimbrel_node::config::LinkSection;
 use whimbrel_node::place::Places;
 use whimbrel_node::serve::{ServeEvent, serve};
 use whimbrel_node::shelf::{Shelf, ShelfError};
@@ -18,9 +20,12 @@ use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 
+/// The link on which hosts ask directly.
+const DIRECT: &str = "direct";
+
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  whimbrel serve film.mkv photos/\n\nEach line it prints is a name and what \
+    after_help = "Example:\n  whimbrel serve film.mkv photos/\n  whimbrel serve --listen 0.0.0.0:4711 film.mkv\n\nEach line it prints is a name and what \
                         it stands for; `whimbrel get NAME` fetches it."
 )]
 pub(crate) struct Serve {
@@ -30,6 +35,9 @@ pub(crate) struct Serve {
     /// Print the names and end, without serving
     #[arg(long)]
     print_names: bool,
+    /// Also answer hosts that ask here directly (`whimbrel get --from`), without router and name service
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["socket", "print_names"])]
+    listen: Option<SocketAddr>,
     #[command(flatten)]
     access: HostAccess,
     /// Hash files anew, and keep no hashes for the next start
@@ -55,7 +63,11 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
     let cache = (!arguments.no_cache).then(|| Places::of_this_user().cache.join("trees"));
     let mut shelf = Shelf::new(cache);
     // A daemon that is not there is noticed before an hour of hashing.
-    let mut access = if arguments.print_names { None } else { Some(reach(&arguments.access)?) };
+    let mut access = if arguments.print_names {
+        None
+    } else {
+        Some(reach(&arguments.access, listening(arguments.listen))?)
+    };
     let mut wanted = BTreeSet::new();
     for path in &arguments.paths {
         let bar = hashing_bar(path, arguments.json);
@@ -79,6 +91,13 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         }
     }
     let Some(access) = &mut access else { return Ok(Exit::Done) };
+    if let Some(address) = access.embedded.as_ref().and_then(|host| host.links().get(DIRECT)) {
+        if arguments.json {
+            json_line(&json!({ "event": "listening", "address": address }));
+        } else {
+            eprintln!("whimbrel: asked directly at {address}: whimbrel get --from {address} NAME");
+        }
+    }
     let mut failed = BTreeSet::new();
     let mut observe = |event: ServeEvent| match event {
         ServeEvent::Announced { content, code } => {
@@ -113,6 +132,11 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
     };
     serve(&mut access.attachment, &mut shelf, &stop, &mut observe).map_err(no_host)?;
     Ok(Exit::Done)
+}
+
+fn listening(address: Option<SocketAddr>) -> Vec<LinkSection> {
+    let link = |bind| LinkSection { bind: Some(bind), listen: true, ..LinkSection::new(DIRECT) };
+    address.map(link).into_iter().collect()
 }
 
 fn explain(code: ControlCode) -> &'static str {

@@ -202,6 +202,13 @@ impl SimulatedFig7 {
         }
     }
 
+    /// Runs to the next event. False if there is none.
+    pub fn step(&mut self) -> bool {
+        let more = self.sim.step();
+        self.handle_events();
+        more
+    }
+
     /// Bytes of a transfer that have arrived.
     pub fn received(&self, transfer: usize) -> u64 {
         self.transfers[transfer].meter.bytes()

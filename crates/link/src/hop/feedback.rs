@@ -9,6 +9,9 @@ use super::rate::Sample;
 
 /// CSYNs that are remembered, answered or not.
 const MAX_RECORDS: usize = 1024;
+/// A CSYN may tell only the low byte of its number if it is so close to one that was answered: the neighbour has seen
+/// that one or a later one, and as many again may have been overtaken on the way.
+const NEAR_NUMBERS: u32 = 64;
 /// Delivery rates over shorter times would measure batches, not the path.
 const SHORTEST_SAMPLE: Duration = Duration::from_micros(300);
 
@@ -57,6 +60,8 @@ pub(super) struct Feedback {
     records: VecDeque<Record>,
     next_number: u32,
     unanswered: usize,
+    // The newest CSYN of this session that was answered.
+    newest_answered: Option<u32>,
     // DATA frames sent, in order, and their bytes.
     order: u32,
     sent_bytes: u64,
@@ -79,6 +84,7 @@ impl Feedback {
             records: VecDeque::new(),
             next_number: 1,
             unanswered: 0,
+            newest_answered: None,
             order: 0,
             sent_bytes: 0,
             since_csyn: 0,
@@ -121,6 +127,11 @@ impl Feedback {
 
     pub(super) fn reordering_window(&self) -> Duration {
         self.reordering
+    }
+
+    /// True if the neighbour can tell the number of the next CSYN from its low byte.
+    pub(super) fn is_next_near(&self) -> bool {
+        self.newest_answered.is_some_and(|newest| self.next_number.wrapping_sub(newest) <= NEAR_NUMBERS)
     }
 
     /// The place in the sending order of the next DATA frame.
@@ -197,6 +208,9 @@ impl Feedback {
         }
         self.records[index].answered = true;
         self.unanswered -= 1;
+        if self.newest_answered.is_none_or(|newest| number.wrapping_sub(newest) as i32 > 0) {
+            self.newest_answered = Some(number);
+        }
         self.answered_bytes = self.answered_bytes.max(record.sent_bytes);
         let sample = self.measure(now, &record, received, clock);
         self.trim(now);

@@ -24,6 +24,7 @@ enum Act {
         seq: u16,
         last: bool,
         resent: bool,
+        question: Option<u8>,
         chunk_len: u32,
         payload: usize,
     },
@@ -71,8 +72,8 @@ fn act() -> impl Strategy<Value = Act> {
     let len = || prop_oneof![3 => 1u32..5_000, 1 => Just(4 << 20), 1 => any::<u32>()];
     let number = || prop_oneof![4 => 0u32..10, 1 => any::<u32>()];
     prop_oneof![
-        6 => (id(), prop_oneof![0u16..5, any::<u16>()], any::<bool>(), any::<bool>(), len(), prop_oneof![1usize..1_400, Just(1_000)])
-            .prop_map(|(id, seq, last, resent, chunk_len, payload)| Act::Data { id, seq, last, resent, chunk_len, payload }),
+        6 => (id(), prop_oneof![0u16..5, any::<u16>()], any::<bool>(), any::<bool>(), any::<Option<u8>>(), len(), prop_oneof![1usize..1_400, Just(1_000)])
+            .prop_map(|(id, seq, last, resent, question, chunk_len, payload)| Act::Data { id, seq, last, resent, question, chunk_len, payload }),
         6 => (any::<u32>(), id(), len(), prop_oneof![Just(1_000u16), any::<u16>()], any::<bool>(), any::<bool>())
             .prop_map(|(number, id, chunk_len, packet_size, cancel, bare)| Act::Csyn { number: number | 1, id, chunk_len: chunk_len.max(1), packet_size: packet_size.max(1), cancel, bare }),
         8 => ((number(), number(), 0u8..4, prop_oneof![0u16..3, any::<u16>()], prop::collection::vec(any::<u8>(), 0..40), any::<bool>()),
@@ -161,13 +162,14 @@ impl Attacked {
         let tag = session_tag(self.token, self.liar);
         let mut frame = Vec::new();
         match act {
-            Act::Data { id, seq, last, resent, chunk_len, payload } => {
+            Act::Data { id, seq, last, resent, question, chunk_len, payload } => {
                 let bytes = vec![0; *payload];
                 let data = Data {
                     hop_id: *id,
                     seq: *seq,
                     last: *last,
                     resent: *resent,
+                    question: *question,
                     chunk_len: *chunk_len,
                     payload: &[],
                 };
@@ -250,7 +252,13 @@ impl Attacked {
                         self.newest_number = csyn.number;
                         self.newest_id = csyn.about.map_or(self.newest_id, |about| about.hop_id);
                     }
-                    Frame::Data { data, .. } => self.note(&data),
+                    Frame::Data { data, .. } => {
+                        self.note(&data);
+                        if let Some(low) = data.question {
+                            self.newest_number += u32::from(low.wrapping_sub(self.newest_number as u8));
+                            self.newest_id = data.hop_id;
+                        }
+                    }
                     Frame::Cack { .. } => {}
                 }
             }
@@ -342,7 +350,9 @@ proptest! {
         prop_assert_eq!(decode(&buffer), Ok(Frame::Hello(hello)));
 
         buffer.clear();
-        let data = Data { hop_id: words[1], seq: halves[0], last: flags[0], resent: flags[1], chunk_len: words[2], payload: &bytes };
+        let question = flags[2].then_some(halves[1] as u8);
+        let chunk_len = if flags[2] { words[2] & 0xff_ffff } else { words[2] };
+        let data = Data { hop_id: words[1], seq: halves[0], last: flags[0], resent: flags[1], question, chunk_len, payload: &bytes };
         let middle = bytes.len() / 2;
         encode_data(session, &data, [&bytes[..middle], &bytes[middle..]], &mut buffer);
         prop_assert_eq!(decode(&buffer), Ok(Frame::Data { session, data }));

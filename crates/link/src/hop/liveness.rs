@@ -26,12 +26,13 @@ pub(super) enum Due {
 pub(super) struct Liveness {
     state: State,
     heard_at: Time,
-    next_idle_probe: Time,
+    // When the neighbour was last asked for a sign of life, or heard, whichever is later.
+    quiet_since: Option<Time>,
 }
 
 impl Liveness {
     pub(super) fn new(now: Time) -> Liveness {
-        Liveness { state: State::Responsive, heard_at: now, next_idle_probe: Time::MAX }
+        Liveness { state: State::Responsive, heard_at: now, quiet_since: None }
     }
 
     pub(super) fn is_responsive(&self) -> bool {
@@ -39,22 +40,25 @@ impl Liveness {
     }
 
     /// A frame of the session arrived; true if the neighbour was unresponsive until now.
-    pub(super) fn heard(&mut self, now: Time, config: &HopConfig) -> bool {
+    pub(super) fn heard(&mut self, now: Time) -> bool {
         let back = !self.is_responsive();
         self.state = State::Responsive;
         self.heard_at = now;
-        self.next_idle_probe = now + config.idle_probe_interval;
+        self.quiet_since = Some(now);
         back
     }
 
-    /// `attempts` time-outs in a row have expired; `rtt` is the smoothed round trip.
+    /// `attempts` time-outs in a row have expired; `rtt` is the smoothed round trip; `expecting` if a chunk of the
+    /// neighbour's is half received.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
         config: &HopConfig,
         attempts: u32,
         rtt: Option<Duration>,
+        expecting: bool,
     ) -> Option<Due> {
+        let idle_probe = self.next_idle_probe(config, expecting);
         match &mut self.state {
             State::Responsive => {
                 let patience = config.unresponsive_silence.max(rtt.unwrap_or_default().saturating_mul(4));
@@ -62,11 +66,11 @@ impl Liveness {
                     self.state = State::Unresponsive { next_probe: now + config.outage_probe_interval };
                     return Some(Due::Lost);
                 }
-                if now >= self.next_idle_probe {
-                    self.next_idle_probe = now + config.idle_probe_interval;
-                    return Some(Due::Probe);
+                if idle_probe.is_none_or(|at| now < at) {
+                    return None;
                 }
-                None
+                self.quiet_since = Some(now);
+                Some(Due::Probe)
             }
             State::Unresponsive { next_probe } => {
                 if now < *next_probe {
@@ -78,10 +82,19 @@ impl Liveness {
         }
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Deadline> {
+    /// A neighbour that breaks off in the middle of a chunk is asked as often as in an outage: if the link has failed, the
+    /// first frame over it from either side ends the outage, half a round trip earlier than an answer would.
+    fn next_idle_probe(&self, config: &HopConfig, expecting: bool) -> Option<Time> {
+        let interval = if expecting { config.outage_probe_interval } else { config.idle_probe_interval };
+        self.quiet_since.map(|since| since + interval)
+    }
+
+    pub(super) fn poll_timeout(&self, config: &HopConfig, expecting: bool) -> Option<Deadline> {
         match self.state {
-            State::Responsive if self.next_idle_probe == Time::MAX => None,
-            State::Responsive => Some(Deadline::new(self.next_idle_probe, "idle neighbour")),
+            State::Responsive => {
+                let reason = if expecting { "silence in the middle of a chunk" } else { "idle neighbour" };
+                self.next_idle_probe(config, expecting).map(|at| Deadline::new(at, reason))
+            }
             State::Unresponsive { next_probe } => Some(Deadline::new(next_probe, "unresponsive neighbour")),
         }
     }

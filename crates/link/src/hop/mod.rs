@@ -136,6 +136,9 @@ impl Hop {
                     self.stats.chunk_bytes_received += whole.chunk.len() as u64;
                     self.events.push_back(HopEvent::Received { chunk: whole.chunk, packets: whole.packets });
                 }
+                if let Some(low) = data.question {
+                    self.receiver.handle_question(now, &data, low, budget, &mut self.stats);
+                }
             }
             Ok(Frame::Csyn { csyn, .. }) => {
                 self.count_received(frame);
@@ -166,7 +169,7 @@ impl Hop {
         }
         self.sender.handle_timeout(now, &mut self.stats);
         let (attempts, rtt) = (self.sender.attempts(), self.sender.smoothed_rtt());
-        match self.liveness.handle_timeout(now, &self.config, attempts, rtt) {
+        match self.liveness.handle_timeout(now, &self.config, attempts, rtt, self.receiver.arriving() > 0) {
             Some(Due::Lost) => {
                 self.stats.outages += 1;
                 self.events.push_back(HopEvent::Unresponsive);
@@ -235,13 +238,19 @@ impl Hop {
         if self.session.peer().is_none() {
             return next;
         }
-        let next = Deadline::earlier(next, self.liveness.poll_timeout());
+        let next =
+            Deadline::earlier(next, self.liveness.poll_timeout(&self.config, self.receiver.arriving() > 0));
         Deadline::earlier(next, self.sender.poll_timeout())
     }
 
     /// True between [`HopEvent::Up`] and the end of the hop, except while the neighbour is unresponsive.
     pub fn is_up(&self) -> bool {
         self.session.peer().is_some() && self.liveness.is_responsive()
+    }
+
+    /// Memory of half-received chunks, in bytes.
+    pub fn arriving_bytes(&self) -> usize {
+        self.receiver.arriving_bytes()
     }
 
     /// Counters and estimates.
@@ -276,7 +285,7 @@ impl Hop {
     }
 
     fn heard(&mut self, now: Time) {
-        if self.liveness.heard(now, &self.config) {
+        if self.liveness.heard(now) {
             self.events.push_back(HopEvent::Responsive);
             self.sender.resume(now);
         }

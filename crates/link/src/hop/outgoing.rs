@@ -141,6 +141,7 @@ impl Outgoing {
             seq: seq as u16,
             last: seq + 1 == usize::from(self.packets),
             resent,
+            question: None,
             chunk_len: self.shape.chunk_len,
             payload: &[],
         };

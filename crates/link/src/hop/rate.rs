@@ -19,6 +19,11 @@ const PROBE_ROUNDS: u32 = 8;
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
 /// A queue that stands for so many rounds, although the sender makes room, is no queue: the path has become longer.
 const QUEUE_ROUNDS: u32 = 10;
+/// Growth in start-up, of the pace and of what may be under way. An estimate lags by half a round, so this doubles the rate
+/// in a little more than a round; the 2.885 (= 2 / ln 2) of BBR fills a whole further round's buffer before it is noticed.
+const START_UP_GAIN: f64 = 2.4;
+/// So many late answers in a row are a growing queue in start-up; fewer may be jitter.
+const LATE_ANSWERS: u32 = 2;
 /// Largest share of the pace that makes up for random loss: from there on it could be a shallow queue that overflows.
 const MAX_LOSS_ROOM: f64 = 0.10;
 /// Queueing delay that is never called a standing queue: timers and batches cause as much.
@@ -67,6 +72,8 @@ pub(super) struct RateModel {
     // Smallest round trip of this round and of the last three ended ones.
     round_rtt: Duration,
     queued_rounds: u32,
+    // Answers in a row that were late.
+    late_answers: u32,
     plateau: (f64, u32),
     loss: f64,
     // How long the path takes for two bursts of ours.
@@ -87,6 +94,7 @@ impl RateModel {
             min_rtt_seen: now,
             round_rtt: Duration::MAX,
             queued_rounds: 0,
+            late_answers: 0,
             plateau: (0.0, 0),
             loss: 0.0,
             grain: Duration::ZERO,
@@ -108,6 +116,11 @@ impl RateModel {
         self.loss
     }
 
+    /// True until the rate no longer grows by itself.
+    pub(super) fn is_starting(&self) -> bool {
+        matches!(self.phase, Phase::StartUp)
+    }
+
     /// What the path holds without a queue, in bytes.
     pub(super) fn bandwidth_delay(&self) -> u64 {
         bytes_in(self.min_rtt.unwrap_or_default(), self.bandwidth() as u64)
@@ -121,7 +134,8 @@ impl RateModel {
         }
         let gain = match self.phase {
             _ if self.resuming => 0.5,
-            Phase::StartUp => 2.885,
+            Phase::StartUp if self.is_overshooting() => 1.0,
+            Phase::StartUp => START_UP_GAIN,
             Phase::Drain { .. } => 0.6,
             Phase::Settle => 0.8,
             Phase::Probe => 1.25,
@@ -137,7 +151,8 @@ impl RateModel {
     pub(super) fn inflight_cap(&self, feedback: u64) -> u64 {
         let full = self.bandwidth_delay() as f64;
         let share = match self.phase {
-            Phase::StartUp => 2.5,
+            Phase::StartUp if self.is_overshooting() => 1.25,
+            Phase::StartUp => START_UP_GAIN,
             Phase::Drain { .. } => 1.25,
             Phase::Settle => 1.25,
             Phase::Probe => 2.0,
@@ -185,6 +200,7 @@ impl RateModel {
 
     pub(super) fn sample(&mut self, now: Time, sample: &Sample) {
         self.round_trip(now, sample.rtt);
+        self.late_answers = if self.is_late(sample.rtt) { self.late_answers.saturating_add(1) } else { 0 };
         if let Some(delivery) = sample.delivery.map(|rate| rate.min(MAX_RATE)) {
             // The first estimate must not be that of the first few packets.
             if !sample.limited || (self.bandwidth() > 0.0 && delivery > self.bandwidth()) {
@@ -236,6 +252,12 @@ impl RateModel {
     /// of the sender itself explain.
     fn is_late(&self, rtt: Duration) -> bool {
         self.min_rtt.is_some_and(|least| rtt > least + (least / 8).max(QUEUE_SLACK).max(self.grain))
+    }
+
+    /// True if a queue grows in start-up. Whether start-up is over is judged at the end of the round; until then
+    /// no more is sent than the path takes, or a round trip's worth would meet a full queue.
+    fn is_overshooting(&self) -> bool {
+        self.late_answers >= LATE_ANSWERS
     }
 
     fn judge_growth(&mut self, queue: bool) {

@@ -58,6 +58,8 @@ pub(super) struct Receiver {
     told_shut: bool,
     received: u64,
     spurious: u32,
+    // The number of the CSYN that came last.
+    last_number: u32,
     // Payload of a packet of ours: what one packet of the budget stands for.
     unit: u32,
     max_chunks: usize,
@@ -81,6 +83,7 @@ impl Receiver {
             told_shut: false,
             received: 0,
             spurious: 0,
+            last_number: 0,
             unit: (config.mtu - DATA_OVERHEAD) as u32,
             max_chunks: usize::from(config.max_chunks_in_flight),
             chunk_limit: config.chunk_limit as u32,
@@ -112,6 +115,11 @@ impl Receiver {
 
     pub(super) fn arriving(&self) -> usize {
         self.arriving.len()
+    }
+
+    /// Memory of half-received chunks, bytes: all of a chunk is there from its first packet on.
+    pub(super) fn arriving_bytes(&self) -> usize {
+        self.arriving.values().map(|chunk| chunk.bytes.len()).sum()
     }
 
     /// W_ad: what this neighbour has reserved and what is free (seed 000, section 3.4.1), in packets.
@@ -181,6 +189,24 @@ impl Receiver {
         Some(Whole { chunk: chunk.bytes.freeze(), packets: chunk.reserved })
     }
 
+    /// A DATA frame brought a CSYN along whose number ends in the byte `low`.
+    pub(super) fn handle_question(
+        &mut self,
+        now: Time,
+        data: &Data<'_>,
+        low: u8,
+        budget: &mut PacketBudget,
+        stats: &mut HopStats,
+    ) {
+        let Some(shape) = shape_of(data) else { return };
+        let distance = low.wrapping_sub(self.last_number as u8) as i8;
+        let number = self.last_number.wrapping_add_signed(distance.into());
+        let about = About { hop_id: data.hop_id, shape, cancel: false };
+        if number != 0 {
+            self.handle_csyn(now, &Csyn { number, about: Some(about) }, budget, stats);
+        }
+    }
+
     pub(super) fn handle_csyn(
         &mut self,
         now: Time,
@@ -188,6 +214,7 @@ impl Receiver {
         budget: &mut PacketBudget,
         stats: &mut HopStats,
     ) {
+        self.last_number = csyn.number;
         let about = match csyn.about {
             None => None,
             Some(about) => match self.consider(now, about, budget, stats) {

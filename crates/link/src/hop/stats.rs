@@ -17,6 +17,8 @@ pub struct HopStats {
     pub data_resent: u64,
     /// CSYN frames sent, probes included.
     pub csyn_sent: u64,
+    /// CSYNs that went along with a DATA frame.
+    pub csyn_carried: u64,
     /// Frames accepted.
     pub frames_received: u64,
     /// Their bytes.

@@ -82,7 +82,9 @@ pub(super) struct Data<'a> {
     pub(super) last: bool,
     /// Sent before.
     pub(super) resent: bool,
-    /// Length of the whole chunk, in bytes.
+    /// The packet brings a CSYN about its chunk along; this is the low byte of that CSYN's number.
+    pub(super) question: Option<u8>,
+    /// Length of the whole chunk, in bytes; below 2^24 in a packet with a question.
     pub(super) chunk_len: u32,
     pub(super) payload: &'a [u8],
 }
@@ -155,6 +157,9 @@ pub(super) enum Progress<'a> {
 const HELLO_WANTED: u8 = 1;
 const DATA_LAST: u8 = 1;
 const DATA_RESENT: u8 = 2;
+const DATA_ASKS: u8 = 4;
+/// Where a DATA frame tells the length of its chunk: its high byte is the question's number, if there is one.
+const DATA_CHUNK_LEN: usize = 12;
 const CSYN_CHUNK: u8 = 1;
 const CSYN_CANCEL: u8 = 2;
 const CACK_CHUNK: u8 = 1;
@@ -240,12 +245,15 @@ fn decode_hello(flags: u8, body: &[u8]) -> Result<Hello, DecodeError> {
 }
 
 fn decode_data(flags: u8, body: &[u8]) -> Data<'_> {
+    let asks = flags & DATA_ASKS != 0;
+    let len = u32_at(body, DATA_CHUNK_LEN);
     Data {
         hop_id: u32_at(body, 8),
         seq: u16_at(body, 2),
         last: flags & DATA_LAST != 0,
         resent: flags & DATA_RESENT != 0,
-        chunk_len: u32_at(body, 12),
+        question: asks.then_some(body[DATA_CHUNK_LEN]),
+        chunk_len: if asks { len & 0xff_ffff } else { len },
         payload: &body[16..],
     }
 }
@@ -326,6 +334,18 @@ pub(super) fn encode_data(session: u32, data: &Data<'_>, parts: [&[u8]; 2], buff
     rest[4..].copy_from_slice(&data.chunk_len.to_be_bytes());
     buffer.extend_from_slice(&rest);
     parts.iter().for_each(|part| buffer.extend_from_slice(part));
+    seal(buffer, start);
+    if let Some(number) = data.question {
+        carry_question(buffer, start, number);
+    }
+}
+
+/// The DATA frame that begins at `start` and ends `buffer` is to bring along the CSYN whose number ends in the byte
+/// `number`. Its length stays the same, as segmentation by the kernel wants it.
+pub(super) fn carry_question(buffer: &mut Vec<u8>, start: usize, number: u8) {
+    buffer.truncate(buffer.len() - CRC_LEN);
+    buffer[start + 1] |= DATA_ASKS;
+    buffer[start + DATA_CHUNK_LEN] = number;
     seal(buffer, start);
 }
 

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use core::time::Duration;
-use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_core::{Guid, PortId, PortKind, Time};
 use whimbrel_gnrs::{Address, Record, Statement};
 
-use super::{App, Host, Timer};
+use super::{Host, Timer};
+use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::links::Outgoing;
 use crate::local::LocalEvent;
@@ -63,20 +64,27 @@ impl Host {
         self.note_connectivity(now);
     }
 
-    /// The ports that lead to routers, best first.
+    /// True if this host opened the link of `port`. Who calls is another host that wants something of this one, whatever it
+    /// says of itself: it neither binds this host nor carries what this host sends to others.
+    pub(super) fn is_uplink(&self, port: PortId) -> bool {
+        self.links.info(port).is_some_and(|info| info.kind == PortKind::Neighbour)
+    }
+
+    /// The ports that lead to routers, or to the host that this one was told to ask directly; best first.
     pub(super) fn routers_by_preference(&self) -> Vec<PortId> {
         let rank = |port: &PortId| {
             let label = self.links.info(*port).map(|info| info.label.as_str());
             let named = self.config.preference.iter().position(|known| Some(known.as_str()) == label);
             named.unwrap_or(usize::MAX)
         };
-        let mut ports: Vec<PortId> = self.links.ports().collect();
+        let mut ports: Vec<PortId> = self.links.ports().filter(|port| self.is_uplink(*port)).collect();
         ports.sort_by_key(rank);
         ports
     }
 
     pub(super) fn handle_control(&mut self, now: Time, port: PortId, control: Control) {
         match control {
+            Control::Challenge { .. } if !self.is_uplink(port) => self.counters.drop("challenge-of-a-caller"),
             Control::Challenge { nonce } => {
                 self.registration.nonces.insert(port, nonce);
                 self.renew(now);
@@ -159,7 +167,8 @@ impl Host {
         control.encode(&mut head);
         let message = Message { head: head.into(), body: bytes::Bytes::new() };
         // A port that is gone needs no message.
-        let _ = self.links.enqueue(port, Outgoing { chunk: Chunk { header, message }, packets: 0 });
+        let chunk = Chunk { header, message };
+        let _ = self.links.enqueue(port, Outgoing { chunk, packets: 0, charge: Charge::default() });
     }
 
     /// A content is to be announced as soon as there is a router with room.
@@ -175,7 +184,7 @@ impl Host {
             let Some(port) = self.uplink().filter(|port| self.links.has_room(*port)) else { break };
             self.registration.to_announce.pop_front();
             sent = true;
-            let statement = if self.uploads.is_published(&content) {
+            let statement = if self.uploads.catalogue.contains(&content) {
                 let again = now + self.config.announcement_lifetime / 3;
                 self.registration.due.insert(content, again);
                 self.timers.set_earlier(Timer::Announcements, again);
@@ -209,11 +218,11 @@ impl Host {
         if code == ControlCode::Stale {
             self.registration.version = self.registration.version.saturating_add(VERSION_LEAP);
         }
-        if code != ControlCode::Registered && self.uploads.is_published(&content) {
+        if code != ControlCode::Registered && self.uploads.catalogue.contains(&content) {
             self.registration.due.insert(content, now + ANNOUNCE_AGAIN);
             self.timers.set_earlier(Timer::Announcements, now + ANNOUNCE_AGAIN);
         }
-        if let Some(app) = self.uploads.publisher(&content) {
+        for app in self.uploads.catalogue.publishers(&content) {
             self.tell(app, LocalEvent::Published { content, code });
         }
     }
@@ -223,7 +232,7 @@ impl Host {
     }
 
     /// Contents of a program that has left are no longer announced; a removal is.
-    pub(super) fn withdraw_announcements(&mut self, contents: Vec<Guid>, _app: App) {
+    pub(super) fn withdraw_announcements(&mut self, contents: Vec<Guid>) {
         for content in contents {
             self.forget_announcement(content);
             self.registration.to_announce.push_back(content);

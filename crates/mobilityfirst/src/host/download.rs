@@ -22,6 +22,8 @@ const MAX_UNSERVED: u32 = 3;
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// After the first chunk that nobody here wants, its source is told; then not again for this long.
 const STOP_INTERVAL: Duration = Duration::from_secs(1);
+/// A router's restart is acted upon once in this time: anybody can say that one has restarted.
+const RESEND_INTERVAL: Duration = Duration::from_secs(1);
 /// Sources remembered as told to stop.
 const MAX_STOPPED: usize = 1024;
 
@@ -49,6 +51,7 @@ struct Download {
     attempts: u32,
     unserved: u32,
     last_arrival: Option<Time>,
+    last_resend: Option<Time>,
     // Smoothed time between two chunks: a slow link is no reason to complain.
     interval: Duration,
 }
@@ -115,6 +118,7 @@ impl Download {
             attempts: 0,
             unserved: 0,
             last_arrival: None,
+            last_resend: None,
             interval: Duration::ZERO,
         }
     }
@@ -237,6 +241,32 @@ impl Host {
             self.set_state(id, TransferState::Disconnected);
         }
         self.timers.set(Timer::Download(id), now + patience);
+    }
+
+    /// A router that had taken chunks over has restarted. This message came behind all that it had passed on, so what is
+    /// still missing of them is lost.
+    pub(super) fn handle_lost(&mut self, now: Time, notice: &Notice) {
+        for id in self.downloads.ids_of(&notice.content) {
+            let Some(download) = self.downloads.by_id.get_mut(&id) else { continue };
+            let chunks = download.missing().intersection(&notice.chunks);
+            let recent = download.last_resend.is_some_and(|last| now.since(last) < RESEND_INTERVAL);
+            let Some((source, address)) = download.source.filter(|(source, _)| *source == notice.source)
+            else {
+                continue;
+            };
+            if chunks.is_empty() || recent {
+                continue;
+            }
+            download.last_resend = Some(now);
+            let request = Request {
+                content: download.content,
+                chunk_log2: download.chunk_size.code(),
+                reliability: download.reliability,
+                chunks,
+            };
+            self.counters.nacks_sent += 1;
+            self.send_transport(ServiceId::DELAY_TOLERANT, source, address, &Transport::Resend(request));
+        }
     }
 
     fn set_state(&mut self, id: u64, state: TransferState) {
@@ -443,7 +473,7 @@ impl Host {
     }
 
     /// The network has dropped something of this host's: a request, or a chunk that it sent.
-    pub(super) fn handle_drop(&mut self, now: Time, notice: Notice, reason: DropReason) {
+    pub(super) fn handle_drop(&mut self, now: Time, from: Guid, notice: Notice, reason: DropReason) {
         if notice.source != self.guid {
             return self.counters.drop("notice-for-another");
         }
@@ -452,11 +482,12 @@ impl Host {
             return self.upload_dropped(now, notice, reason);
         }
         for id in ids {
-            self.request_dropped(now, id, reason);
+            self.request_dropped(now, from, id, reason);
         }
     }
 
-    fn request_dropped(&mut self, now: Time, id: u64, reason: DropReason) {
+    fn request_dropped(&mut self, now: Time, from: Guid, id: u64, reason: DropReason) {
+        let asked_directly = self.uplink().and_then(|port| self.links.neighbour(port)) == Some(from);
         let Some(download) = self.downloads.by_id.get_mut(&id) else { return };
         let begun = download.last_arrival.is_some() || download.assembly.verified_bytes() > 0;
         match reason {
@@ -464,7 +495,8 @@ impl Host {
             DropReason::NotServed => {
                 download.source = None;
                 download.unserved += 1;
-                if download.unserved >= MAX_UNSERVED {
+                // A host that was asked directly is the only one to ask.
+                if download.unserved >= MAX_UNSERVED || asked_directly {
                     self.fail(now, id, FailReason::NotServed);
                 }
             }

@@ -6,6 +6,7 @@
 //! chunks have been missing for long.
 
 mod attach;
+mod catalogue;
 mod config;
 mod download;
 mod ping;
@@ -19,16 +20,18 @@ use whimbrel_core::{
     Deadline, Guid, Machine, PortEvent, PortId, PortKind, PortRequest, SeededRng, Time, TimerQueue, Transmit,
 };
 
+use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
+use crate::handed::HandedOver;
 use crate::links::{LinkEvent, Links, Outgoing};
 use crate::local::{LocalEvent, LocalRequest};
-use crate::wire::{Control, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
+use crate::wire::{Control, Echo, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol};
 use attach::Registration;
 pub use config::HostConfig;
 use download::Downloads;
 use ping::Pings;
 pub use status::{HostCounters, HostStatus};
-use upload::Uploads;
+use upload::{Presence, Uploads};
 
 /// Events that wait for one program; beyond, those that it can do without are dropped.
 const MAX_QUEUED_EVENTS: usize = 256;
@@ -169,12 +172,16 @@ impl Host {
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
-            LinkEvent::Up { port, neighbour } => self.router_up(now, port, neighbour),
+            LinkEvent::Up { port, neighbour } if self.is_uplink(port) => self.router_up(now, port, neighbour),
+            // A caller asks when it wants something.
+            LinkEvent::Up { .. } => {}
+            LinkEvent::Restarted(_, handed) => self.tell_receivers(handed),
             LinkEvent::Received { port, bytes, packets } => self.handle_chunk(now, port, &bytes, packets),
             LinkEvent::Delivered(_) => self.counters.chunks_sent += 1,
             LinkEvent::TooLarge(_, outgoing) => self.upload_too_large(now, &outgoing.chunk),
             LinkEvent::Unresponsive(_) => self.router_silent(now),
-            LinkEvent::Responsive(_) => self.router_back(now),
+            LinkEvent::Responsive(port) if self.is_uplink(port) => self.router_back(now),
+            LinkEvent::Responsive(_) => {}
             LinkEvent::Down(port, returned) => {
                 self.router_gone(now, port);
                 for outgoing in returned {
@@ -213,11 +220,15 @@ impl Host {
             // The chunk's room in the buffer goes with it until a program has taken it.
             Ok(Transport::Data(data)) => return self.handle_data(now, &chunk.header, data, packets),
             Ok(Transport::Request(request) | Transport::Nack(request)) => {
-                self.handle_wanted(now, &chunk.header, request);
+                self.handle_wanted(now, &chunk.header, request, Presence::MayBeUnderWay);
             }
+            Ok(Transport::Resend(request)) => {
+                self.handle_wanted(now, &chunk.header, request, Presence::Lost);
+            }
+            Ok(Transport::Lost(notice)) => self.handle_lost(now, &notice),
             Ok(Transport::Ack(request)) => self.handle_ack(&chunk.header, &request),
             Ok(Transport::Store(notice)) => self.handle_store(now, &chunk.header, notice),
-            Ok(Transport::Drop(notice, reason)) => self.handle_drop(now, notice, reason),
+            Ok(Transport::Drop(notice, reason)) => self.handle_drop(now, chunk.header.source, notice, reason),
             Ok(Transport::Push(_)) => self.counters.drop("push-to-a-host"),
             Err(_) => self.counters.drop("bad-transport"),
         }
@@ -229,18 +240,24 @@ impl Host {
         self.routers_by_preference().into_iter().find(|port| self.links.is_up(*port))
     }
 
+    /// The link that this host sends by to `destination` now: its own, if it is a neighbour that answers, or the uplink.
+    fn port_towards(&self, destination: &Guid) -> Option<PortId> {
+        let direct = self.links.port_of(destination).filter(|port| self.links.is_up(*port));
+        direct.or_else(|| self.uplink())
+    }
+
     fn header(&self, service: ServiceId, upper: UpperProtocol, to: Guid, address: Guid) -> NetworkHeader {
         let mut header = NetworkHeader::new(service, upper, self.guid, to);
         header.source_address =
-            self.uplink().and_then(|port| self.links.neighbour(port)).unwrap_or(Guid::NONE);
+            self.port_towards(&to).and_then(|port| self.links.neighbour(port)).unwrap_or(Guid::NONE);
         header.destination_address = address;
         header
     }
 
-    /// Sends a chunk of this host's own; `Err` gives it back if no router answers.
+    /// Sends a chunk of this host's own; `Err` gives it back if neither its destination nor a router answers.
     fn send(&mut self, chunk: Chunk) -> Result<(), Chunk> {
-        let Some(port) = self.uplink() else { return Err(chunk) };
-        let outgoing = Outgoing { chunk, packets: 0 };
+        let Some(port) = self.port_towards(&chunk.header.destination) else { return Err(chunk) };
+        let outgoing = Outgoing { chunk, packets: 0, charge: Charge::default() };
         self.links.enqueue(port, outgoing).map_err(|outgoing| outgoing.chunk)
     }
 
@@ -252,6 +269,22 @@ impl Host {
     fn send_message(&mut self, header: NetworkHeader, head: Vec<u8>) -> bool {
         let message = Message { head: head.into(), body: Bytes::new() };
         self.send(Chunk { header, message }).is_ok()
+    }
+
+    /// A router has restarted that had taken over chunks of this host's uploads: their receivers know what has not come.
+    fn tell_receivers(&mut self, handed: Vec<HandedOver>) {
+        for HandedOver { flow, content, chunks } in handed {
+            let notice = Notice {
+                content,
+                source: flow.source,
+                destination: flow.destination,
+                chunks,
+                stored: 0,
+                limit: 0,
+            };
+            let service = ServiceId::DELAY_TOLERANT;
+            self.send_transport(service, flow.destination, Guid::NONE, &Transport::Lost(notice));
+        }
     }
 
     /// A port went down with this chunk undelivered: another link takes it, or recovery end to end does.

@@ -66,7 +66,7 @@ impl Host {
             uptime_s: now.as_secs_f64(),
             registered: self.registration.is_registered(),
             downloads: self.downloads.len(),
-            published: self.uploads.published_len(),
+            published: self.uploads.catalogue.len(),
             uploads: self.uploads.len(),
             links: self.links.status(),
             counters: self.counters.clone(),

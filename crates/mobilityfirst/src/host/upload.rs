@@ -6,6 +6,7 @@ use core::time::Duration;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
+use super::catalogue::{Catalogue, Offer};
 use super::{App, Host, Timer};
 use crate::chunk::Chunk;
 use crate::local::{LocalEvent, Publish, ReadChunk};
@@ -16,8 +17,6 @@ use crate::wire::{
 
 /// Chunks that programs are asked to read ahead of the link.
 const MAX_READS: usize = 4;
-/// Contents on offer at one time.
-const MAX_PUBLISHED: usize = 1 << 20;
 /// An upload of which nothing was heard for so long is forgotten; a NACK brings it back.
 const IDLE: Duration = Duration::from_secs(300);
 /// A chunk sent within this time (and up to twice it) is not sent again for a repeated request.
@@ -27,11 +26,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// In ACK mode, a chunk that is not confirmed for so long is sent again.
 const ACK_TIMEOUT: Duration = Duration::from_secs(3);
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-
-struct Published {
-    app: App,
-    publish: Publish,
-}
 
 /// Whose upload of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +51,17 @@ struct Upload {
     last_use: Time,
 }
 
+/// What a receiver knows of the chunks that it misses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// Nothing: what was sent lately is not sent again.
+    MayBeUnderWay,
+    /// A router that had them has restarted.
+    Lost,
+}
+
 struct Read {
+    app: App,
     key: Key,
     index: u32,
 }
@@ -65,7 +69,7 @@ struct Read {
 /// What is on offer and what is being sent.
 #[derive(Default)]
 pub(super) struct Uploads {
-    published: BTreeMap<Guid, Published>,
+    pub(super) catalogue: Catalogue,
     by_key: BTreeMap<Key, Upload>,
     // Uploads with something pending take turns.
     turns: VecDeque<Key>,
@@ -74,20 +78,19 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
-    pub(super) fn is_published(&self, content: &Guid) -> bool {
-        self.published.contains_key(content)
-    }
-
-    pub(super) fn publisher(&self, content: &Guid) -> Option<App> {
-        self.published.get(content).map(|published| published.app)
-    }
-
-    pub(super) fn published_len(&self) -> usize {
-        self.published.len()
-    }
-
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
+    }
+
+    /// A chunk that a program did not read: another one may.
+    fn read_again(&mut self, key: Key, index: u32) {
+        if !self.catalogue.contains(&key.content) {
+            return;
+        }
+        if let Some(upload) = self.by_key.get_mut(&key) {
+            upload.pending.insert(index);
+            self.take_turn(key);
+        }
     }
 
     fn take_turn(&mut self, key: Key) {
@@ -158,35 +161,37 @@ impl Upload {
 impl Host {
     pub(super) fn publish(&mut self, now: Time, app: App, publish: Publish) {
         let content = publish.content;
-        if self.uploads.published.len() >= MAX_PUBLISHED && !self.uploads.is_published(&content) {
+        if !self.uploads.catalogue.add(Offer { app, publish }) {
             return self.tell(app, LocalEvent::Published { content, code: crate::wire::ControlCode::Full });
         }
-        self.uploads.published.insert(content, Published { app, publish });
         self.timers.set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
         self.announce(content);
     }
 
     pub(super) fn withdraw(&mut self, _now: Time, app: App, content: Guid) {
-        if self.uploads.publisher(&content) == Some(app) {
-            self.uploads.published.remove(&content);
-            self.withdraw_announcements(vec![content], app);
+        if self.uploads.catalogue.remove(app, &content) {
+            self.withdraw_announcements(vec![content]);
         }
     }
 
     pub(super) fn forget_contents_of(&mut self, _now: Time, app: App) {
-        let of_app = self.uploads.published.iter().filter(|(_, published)| published.app == app);
-        let contents: Vec<Guid> = of_app.map(|(content, _)| *content).collect();
-        for content in &contents {
-            self.uploads.published.remove(content);
-        }
-        self.uploads.reads.retain(|_, read| !contents.contains(&read.key.content));
-        self.withdraw_announcements(contents, app);
+        let contents = self.uploads.catalogue.remove_all_of(app);
+        self.withdraw_announcements(contents);
+        let unread: Vec<Read> =
+            self.uploads.reads.extract_if(.., |_, read| read.app == app).map(|(_, read)| read).collect();
+        unread.into_iter().for_each(|read| self.uploads.read_again(read.key, read.index));
     }
 
     /// A client wants chunks: for the first time, again, or (if it names none) no more.
-    pub(super) fn handle_wanted(&mut self, now: Time, header: &NetworkHeader, request: Request) {
+    pub(super) fn handle_wanted(
+        &mut self,
+        now: Time,
+        header: &NetworkHeader,
+        request: Request,
+        presence: Presence,
+    ) {
         let key = Key { content: request.content, client: header.source };
-        let Some(published) = self.uploads.published.get(&key.content) else {
+        let Some(offer) = self.uploads.catalogue.get(&key.content) else {
             return self.refuse(header, &request, DropReason::NotServed);
         };
         let Some(chunk_size) = ChunkSize::from_code(request.chunk_log2) else { return };
@@ -194,7 +199,7 @@ impl Host {
             self.uploads.by_key.remove(&key);
             return;
         }
-        let count = chunk_size.count(published.publish.content_len).min(u32::MAX.into()) as u32;
+        let count = chunk_size.count(offer.publish.content_len).min(u32::MAX.into()) as u32;
         let mut wanted = request.chunks.intersection(&ChunkRanges::from(0..count));
         if self.uploads.by_key.get(&key).is_some_and(|upload| upload.chunk_size != chunk_size) {
             self.uploads.by_key.remove(&key);
@@ -213,8 +218,10 @@ impl Host {
         upload.go_on();
         upload.rotate_sent(now);
         let stored = core::mem::take(&mut upload.stored);
-        wanted.subtract(&upload.sent[0]);
-        wanted.subtract(&upload.sent[1]);
+        if presence == Presence::MayBeUnderWay {
+            wanted.subtract(&upload.sent[0]);
+            wanted.subtract(&upload.sent[1]);
+        }
         for (proxy, chunks) in stored {
             let held = wanted.intersection(&chunks);
             wanted.subtract(&held);
@@ -265,20 +272,21 @@ impl Host {
         if request.chunks.is_empty() {
             return;
         }
+        let key = Key { content: request.content, client: header.source };
+        self.tell_client(key, header.source_address, reason);
+    }
+
+    /// A request cannot be met: the client hears why.
+    fn tell_client(&mut self, key: Key, address: Guid, reason: DropReason) {
         let notice = Notice {
-            content: request.content,
-            source: header.source,
-            destination: request.content,
+            content: key.content,
+            source: key.client,
+            destination: key.content,
             chunks: ChunkRanges::default(),
             stored: 0,
             limit: 0,
         };
-        self.send_transport(
-            ServiceId::UNICAST,
-            header.source,
-            header.source_address,
-            &Transport::Drop(notice, reason),
-        );
+        self.send_transport(ServiceId::UNICAST, key.client, address, &Transport::Drop(notice, reason));
     }
 
     /// Asks programs for as many chunks as the link will take soon. True if any was asked for.
@@ -286,13 +294,16 @@ impl Host {
         let mut asked = false;
         let mut turns = self.uploads.turns.len();
         while turns > 0 && self.uploads.reads.len() < MAX_READS {
-            if !self.uplink().is_some_and(|port| self.links.has_room(port)) {
+            if !self.links.ports().any(|port| self.links.has_room(port)) {
                 break;
             }
             let Some(key) = self.uploads.turns.pop_front() else { break };
             turns -= 1;
-            let Some(published) = self.uploads.published.get(&key.content) else { continue };
-            let app = published.app;
+            if !self.port_towards(&key.client).is_some_and(|port| self.links.has_room(port)) {
+                self.uploads.turns.push_back(key);
+                continue;
+            }
+            let Some(app) = self.uploads.catalogue.get(&key.content).map(|offer| offer.app) else { continue };
             let Some(upload) = self.uploads.by_key.get_mut(&key) else { continue };
             if upload.paused_until > now {
                 self.timers.set_earlier(Timer::Uploads, upload.paused_until);
@@ -302,7 +313,7 @@ impl Host {
             let (content, chunk_log2) = (key.content, upload.chunk_size.code());
             let read = self.uploads.next_read;
             self.uploads.next_read += 1;
-            self.uploads.reads.insert(read, Read { key, index });
+            self.uploads.reads.insert(read, Read { app, key, index });
             self.uploads.turns.push_back(key);
             self.tell(app, LocalEvent::Read { read, content, index, chunk_log2 });
             asked = true;
@@ -311,16 +322,16 @@ impl Host {
     }
 
     pub(super) fn finish_read(&mut self, now: Time, app: App, read: u64, chunk: Option<ReadChunk>) {
-        let Some(Read { key, index }) = self.uploads.reads.remove(&read) else { return };
-        if self.uploads.publisher(&key.content) != Some(app) {
+        if self.uploads.reads.get(&read).is_none_or(|read| read.app != app) {
             return;
         }
+        let Some(Read { key, index, .. }) = self.uploads.reads.remove(&read) else { return };
         let Some(chunk) = chunk else {
             self.counters.drop("unreadable-chunk");
-            return self.end_unreadable(app, key);
+            return self.end_unreadable(app, key, index);
         };
-        let (Some(published), Some(upload)) =
-            (self.uploads.published.get(&key.content), self.uploads.by_key.get_mut(&key))
+        let (Some(offer), Some(upload)) =
+            (self.uploads.catalogue.get(&key.content), self.uploads.by_key.get_mut(&key))
         else {
             return;
         };
@@ -328,10 +339,10 @@ impl Host {
             content: key.content,
             index,
             chunk_log2: upload.chunk_size.code(),
-            content_len: published.publish.content_len,
-            kind: published.publish.kind,
+            content_len: offer.publish.content_len,
+            kind: offer.publish.kind,
             reliability: upload.reliability,
-            file_name: published.publish.file_name.clone(),
+            file_name: offer.publish.file_name.clone(),
             proof: chunk.proof,
             payload: chunk.data,
         };
@@ -348,21 +359,14 @@ impl Host {
         }
     }
 
-    /// A program cannot read its content any more: it is not offered any longer, and the client hears of it.
-    fn end_unreadable(&mut self, app: App, key: Key) {
-        self.uploads.published.remove(&key.content);
-        self.withdraw_announcements(vec![key.content], app);
+    /// A program cannot read its content any more: its offer ends, and if there is no other, the client hears of it.
+    fn end_unreadable(&mut self, app: App, key: Key, index: u32) {
+        if !self.uploads.catalogue.remove(app, &key.content) {
+            return self.uploads.read_again(key, index);
+        }
+        self.withdraw_announcements(vec![key.content]);
         if let Some(upload) = self.uploads.by_key.remove(&key) {
-            let notice = Notice {
-                content: key.content,
-                source: key.client,
-                destination: key.content,
-                chunks: ChunkRanges::default(),
-                stored: 0,
-                limit: 0,
-            };
-            let drop = Transport::Drop(notice, DropReason::NotServed);
-            self.send_transport(ServiceId::UNICAST, key.client, upload.client_address, &drop);
+            self.tell_client(key, upload.client_address, DropReason::NotServed);
         }
     }
 
@@ -382,7 +386,7 @@ impl Host {
         }
         let Some(upload) = self.uploads.by_key.get_mut(&key) else { return };
         upload.stored.entry(header.source).or_default().union(&notice.chunks);
-        if notice.limit > 0 && u128::from(notice.stored) * 5 >= u128::from(notice.limit) * 4 {
+        if notice.is_nearly_full() {
             upload.pause(now);
         } else if notice.chunks.is_empty() {
             upload.go_on();
@@ -393,8 +397,8 @@ impl Host {
     /// A router has dropped chunks of an upload: they are sent again, later.
     pub(super) fn upload_dropped(&mut self, now: Time, notice: Notice, reason: DropReason) {
         let key = Key { content: notice.content, client: notice.destination };
-        let Some(published) = self.uploads.published.get(&key.content) else { return };
-        let content_len = published.publish.content_len;
+        let Some(offer) = self.uploads.catalogue.get(&key.content) else { return };
+        let content_len = offer.publish.content_len;
         let Some(upload) = self.uploads.by_key.get_mut(&key) else { return };
         if reason == DropReason::TooLarge {
             return self.tell_too_large(key);
@@ -419,17 +423,9 @@ impl Host {
 
     /// The client chooses the chunk size; it is told that a hop does not carry it.
     fn tell_too_large(&mut self, key: Key) {
-        let Some(upload) = self.uploads.by_key.remove(&key) else { return };
-        let notice = Notice {
-            content: key.content,
-            source: key.client,
-            destination: key.content,
-            chunks: ChunkRanges::default(),
-            stored: 0,
-            limit: 0,
-        };
-        let drop = Transport::Drop(notice, DropReason::TooLarge);
-        self.send_transport(ServiceId::UNICAST, key.client, upload.client_address, &drop);
+        if let Some(upload) = self.uploads.by_key.remove(&key) {
+            self.tell_client(key, upload.client_address, DropReason::TooLarge);
+        }
     }
 
     /// Ends pauses, repeats what is unconfirmed in ACK mode, forgets idle uploads.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Kind, Record, Rejection, Signature, wire::Code};
 
-use super::{Router, Timer, own};
+use super::{Router, Timer};
 use crate::chunk::{Chunk, Message};
 use crate::wire::{
     ATTACH_CONTEXT, Control, ControlCode, NetworkHeader, ServiceId, UpperProtocol, attach_statement,
@@ -97,7 +97,9 @@ impl Router {
         control.encode(&mut head);
         let message = Message { head: head.into(), body: Bytes::new() };
         // A port that is gone needs no answer.
-        let _ = self.links.enqueue(port, own(Chunk { header, message }));
+        if let Some(outgoing) = self.own(Chunk { header, message }) {
+            let _ = self.links.enqueue(port, outgoing);
+        }
     }
 
     pub(super) fn handle_attach(&mut self, now: Time, port: PortId, record: Bytes, signature: [u8; 64]) {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use whimbrel_core::{Guid, WallClock};
 use whimbrel_link::HopConfig;
 
-use super::store::StoreLimits;
+use super::{MAX_SAID, store::StoreLimits};
 
 /// The whole configuration of a router.
 #[derive(Clone, Debug)]
@@ -28,6 +28,16 @@ pub struct RouterConfig {
     pub name_servers: Vec<String>,
     /// How stored chunks are tried again.
     pub proxy: ProxyPolicy,
+}
+
+impl RouterConfig {
+    /// The most memory that chunks take on ports whose frames have at most `mtu` bytes, however many neighbours there are, in
+    /// bytes: the formula of `docs/protocols/mobilityfirst.md`, without the tables of fixed size.
+    pub fn memory_bound(&self, mtu: usize) -> u64 {
+        let chunk = self.hop.chunk_limit as u64;
+        let buffer = (self.buffer_packets as u64).saturating_mul(mtu as u64).max(chunk);
+        buffer.saturating_add(self.store.total).saturating_add(MAX_SAID + chunk)
+    }
 }
 
 /// How the proxy tries stored chunks again (seed `000_503ecb02b427ee24.txt` section 3.3).

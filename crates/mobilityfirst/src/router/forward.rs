@@ -1,10 +1,11 @@
 //! Where a chunk goes next: late binding and forwarding.
 
 use bytes::Bytes;
-use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_core::{Guid, PortId, PortKind, Time};
 use whimbrel_gnrs::{Address, Answer, Failure, Lookup};
 
-use super::{NextHop, Router, own};
+use super::{NextHop, Router};
+use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::links::Outgoing;
 use crate::wire::{Control, DropReason, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
@@ -33,7 +34,7 @@ impl Router {
                 return;
             }
         };
-        let mut outgoing = Outgoing { chunk, packets };
+        let mut outgoing = Outgoing { chunk, packets, charge: Charge::default() };
         let header = &mut outgoing.chunk.header;
         if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
             self.handle_control(now, from, &outgoing.chunk.message.head);
@@ -86,7 +87,7 @@ impl Router {
         header.source_address = self.config.guid;
         header.destination_address = request.header.source_address;
         let message = Message { head: head.into(), body: Bytes::new() };
-        self.forward(now, own(Chunk { header, message }));
+        self.say(now, Chunk { header, message });
     }
 
     /// Sends a chunk on its way: to an attached host, towards its address, or to be bound.
@@ -101,8 +102,12 @@ impl Router {
             outgoing.chunk.header.extensions.via = None;
         }
         if outgoing.chunk.header.destination_address.is_none() {
-            return self.ask_for_binding(now, outgoing);
+            if !self.is_known_router(&outgoing.chunk.header.destination) {
+                return self.ask_for_binding(now, outgoing);
+            }
+            outgoing.chunk.header.destination_address = outgoing.chunk.header.destination;
         }
+        let address = outgoing.chunk.header.destination_address;
         self.send_or_store(now, outgoing, self.way_to(&address));
     }
 
@@ -110,6 +115,14 @@ impl Router {
     fn attachment_of(&self, header: &NetworkHeader) -> Option<PortId> {
         let of = |guid: &Guid| self.attachments.port_of(guid);
         of(&header.destination).or_else(|| header.extensions.via.as_ref().and_then(of))
+    }
+
+    /// True if a name is that of a router in this one's configuration: such a name is its own address. Who calls here may say
+    /// any name, so callers do not count.
+    fn is_known_router(&self, name: &Guid) -> bool {
+        let configured = |port| self.links.info(port).is_some_and(|info| info.kind == PortKind::Neighbour);
+        self.config.routes.iter().any(|route| route.to == *name)
+            || self.links.port_of(name).is_some_and(configured)
     }
 
     fn way_over(&self, port: PortId) -> Way {

@@ -15,6 +15,7 @@
 mod attach;
 mod config;
 mod forward;
+mod notices;
 mod proxy;
 mod status;
 pub mod store;
@@ -27,14 +28,18 @@ use whimbrel_core::{
 };
 use whimbrel_gnrs::{Resolver, ResolverConfig, ResolverEvent};
 
+use crate::charge::Pool;
 use crate::chunk::Chunk;
 use crate::links::{LinkEvent, Links, Outgoing};
 use crate::local::{LocalEvent, LocalRequest};
 use attach::Attachments;
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use proxy::Proxy;
-pub use status::{RouterCounters, RouterStatus};
+pub use status::{RouterCounters, RouterMemory, RouterStatus};
+use store::ENTRY_BYTES;
 
+/// Bytes of messages of its own that a router has on their way, one more or less.
+const MAX_SAID: u64 = 8 << 20;
 /// Answers to local programs that wait to be written; a program that never reads loses further ones.
 const MAX_LOCAL_QUEUED: usize = 64;
 
@@ -60,6 +65,8 @@ pub struct Router {
     // Chunks that wait for the name service, by the name that was asked for. Their number is bounded by the
     // back-pressure buffer.
     unbound: BTreeMap<Guid, Vec<Outgoing>>,
+    // Messages of its own.
+    said: Pool,
     timers: TimerQueue<Timer>,
     local_ports: BTreeSet<PortId>,
     local_queue: VecDeque<(PortId, Vec<u8>)>,
@@ -81,6 +88,7 @@ impl Router {
             attachments: Attachments::default(),
             proxy,
             unbound: BTreeMap::new(),
+            said: Pool::default(),
             timers,
             local_ports: BTreeSet::new(),
             local_queue: VecDeque::new(),
@@ -121,6 +129,7 @@ impl Router {
                 self.challenge(port);
                 self.retry_waiting(now);
             }
+            LinkEvent::Restarted(_, handed) => self.tell_receivers(now, handed),
             LinkEvent::Received { port, bytes, packets } => self.handle_chunk(now, port, &bytes, packets),
             LinkEvent::Delivered(carried) => {
                 self.counters.chunks_forwarded += 1;
@@ -129,7 +138,7 @@ impl Router {
             LinkEvent::TooLarge(_, outgoing) => self.drop_too_large(now, outgoing),
             LinkEvent::Unresponsive(port) => self.store_what_waits_for(now, port),
             LinkEvent::Responsive(port) => {
-                self.proxy.resume_lingering(port);
+                self.resume_lingering(port);
                 self.retry_waiting(now);
             }
             LinkEvent::Down(port, returned) => {
@@ -276,7 +285,21 @@ impl Machine for Router {
     }
 }
 
-/// A chunk of this router's own: a notice, a reply, a control message.
-fn own(chunk: Chunk) -> Outgoing {
-    Outgoing { chunk, packets: 0 }
+impl Router {
+    /// A chunk of this router's own (a notice, a reply, a control message); `None` if too many are on their way: those who
+    /// would get it have timers.
+    fn own(&mut self, chunk: Chunk) -> Option<Outgoing> {
+        if self.said.bytes() >= MAX_SAID {
+            self.counters.drop("own-message");
+            return None;
+        }
+        let charge = self.said.charge(chunk.size() as u64 + ENTRY_BYTES);
+        Some(Outgoing { chunk, packets: 0, charge })
+    }
+
+    fn say(&mut self, now: Time, chunk: Chunk) {
+        if let Some(outgoing) = self.own(chunk) {
+            self.forward(now, outgoing);
+        }
+    }
 }

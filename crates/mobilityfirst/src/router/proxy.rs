@@ -6,18 +6,19 @@ use whimbrel_core::{Guid, PortId, SeededRng, Time};
 use whimbrel_gnrs::{Answer, Lookup};
 
 use super::forward::Way;
-use super::store::{ProxyStore, StoreId, StoreLimits, Stored};
-use super::{Router, Timer, own};
+use super::notices::{Notices, notice_key};
+use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
+use super::{Router, Timer};
+use crate::charge::Pool;
 use crate::chunk::{Chunk, Flow};
 use crate::links::{Carried, Outgoing};
-use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol};
-
-/// Notices that wait to be sent, one for each flow, content and reason; more are dropped and counted.
-const MAX_NOTICES: usize = 16_384;
+use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
 
 /// The storage, and what is known of the destinations that chunks in it wait for.
 pub(super) struct Proxy {
     store: ProxyStore,
+    // Chunks that were stored and are on their way again: they count to the storage until the next hop has them.
+    released: Pool,
     // Destinations with stored chunks whose way is open: their chunks go as their hops have room.
     open: BTreeMap<Guid, Binding>,
     // Destinations that chunks are stored for.
@@ -26,7 +27,7 @@ pub(super) struct Proxy {
     // them already is not sent again when it is back.
     lingering: BTreeMap<Carried, StoreId>,
     lingering_ids: BTreeMap<StoreId, Carried>,
-    notices: BTreeMap<NoticeKey, ChunkRanges>,
+    pub(super) notices: Notices,
 }
 
 /// Where the chunks of one destination go now.
@@ -36,29 +37,32 @@ struct Binding {
     address: Guid,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct NoticeKey {
-    flow: Flow,
-    source_address: Guid,
-    content: Guid,
-    // `None` for a Store message.
-    dropped: Option<DropReason>,
-}
-
 impl Proxy {
     pub(super) fn new(limits: StoreLimits, rng: &mut SeededRng) -> Proxy {
         Proxy {
             store: ProxyStore::new(limits, rng),
+            released: Pool::default(),
             open: BTreeMap::new(),
             waiting: BTreeSet::new(),
             lingering: BTreeMap::new(),
             lingering_ids: BTreeMap::new(),
-            notices: BTreeMap::new(),
+            notices: Notices::default(),
         }
     }
 
     pub(super) fn store(&self) -> &ProxyStore {
         &self.store
+    }
+
+    /// Bytes of chunks that were stored and are on their way again.
+    pub(super) fn released_bytes(&self) -> u64 {
+        self.released.bytes()
+    }
+
+    /// A chunk that was stored goes on its way.
+    fn released(&self, chunk: Chunk) -> Outgoing {
+        let charge = self.released.charge(chunk.size() as u64 + ENTRY_BYTES);
+        Outgoing { chunk, packets: 0, charge }
     }
 
     pub(super) fn waiting_destinations(&self) -> usize {
@@ -69,14 +73,20 @@ impl Proxy {
     pub(super) fn forget_lingering(&mut self, carried: Carried) {
         if let Some(id) = self.lingering.remove(&carried) {
             self.lingering_ids.remove(&id);
-            self.store.take(id);
+            self.take(id);
         }
     }
 
-    /// A neighbour is back: its hop goes on with what it carries, so the stored copies are not needed.
-    pub(super) fn resume_lingering(&mut self, port: PortId) {
-        for carried in self.lingering_on(port) {
-            self.forget_lingering(carried);
+    /// Takes a chunk out of the storage, and notes if its flow has room again.
+    pub(super) fn take(&mut self, id: StoreId) -> Option<Chunk> {
+        let chunk = self.store.take(id)?;
+        self.note_room(&chunk.flow());
+        Some(chunk)
+    }
+
+    fn note_room(&mut self, flow: &Flow) {
+        if self.store.flow_bytes(flow) * 2 <= self.store.limits().per_flow {
+            self.notices.note_room(flow);
         }
     }
 
@@ -107,10 +117,11 @@ impl Router {
         chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
         let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
-        match self.proxy.store.store(now, chunk) {
+        match self.proxy.store.store(now, chunk, self.proxy.released.bytes()) {
             Stored::Held(id, evicted) => {
                 self.counters.chunks_stored += 1;
-                for chunk in evicted {
+                for (id, chunk) in evicted {
+                    self.recall(now, id);
                     self.note_drop(&chunk, DropReason::Evicted);
                 }
                 if let Some((key, index)) = notice {
@@ -204,8 +215,9 @@ impl Router {
 
     fn release_to_forward(&mut self, now: Time, destination: Guid) {
         while let Some(id) = self.proxy.store.oldest_for(&destination) {
-            if let Some(chunk) = self.proxy.store.take(id) {
-                self.forward(now, own(chunk));
+            if let Some(chunk) = self.proxy.take(id) {
+                let outgoing = self.proxy.released(chunk);
+                self.forward(now, outgoing);
             }
         }
         self.stop_waiting(now, destination);
@@ -244,17 +256,41 @@ impl Router {
         if let Some(carried) = self.proxy.lingering_ids.remove(&id) {
             self.proxy.lingering.remove(&carried);
             if carried.port == binding.port {
-                // The hop still has it and goes on with it.
-                self.proxy.store.take(id);
-                return;
+                return self.go_on_with(id, carried);
             }
             self.links.withdraw(now, carried);
         }
-        let Some(mut chunk) = self.proxy.store.take(id) else { return };
+        let Some(mut chunk) = self.proxy.take(id) else { return };
         chunk.header.destination_address = binding.address;
         self.counters.chunks_released += 1;
-        if let Err(outgoing) = self.links.enqueue(binding.port, own(chunk)) {
+        let outgoing = self.proxy.released(chunk);
+        if let Err(outgoing) = self.links.enqueue(binding.port, outgoing) {
             self.store_chunk(now, outgoing.chunk);
+        }
+    }
+
+    /// A hop goes on with a chunk of which a copy was stored while its neighbour was silent.
+    fn go_on_with(&mut self, id: StoreId, carried: Carried) {
+        if let Some(chunk) = self.proxy.take(id) {
+            self.links.charge(carried, self.proxy.released(chunk).charge);
+        }
+    }
+
+    /// A neighbour is back: its hop goes on with what it carries, so the stored copies are not needed.
+    pub(super) fn resume_lingering(&mut self, port: PortId) {
+        for carried in self.proxy.lingering_on(port) {
+            if let Some(id) = self.proxy.lingering.remove(&carried) {
+                self.proxy.lingering_ids.remove(&id);
+                self.go_on_with(id, carried);
+            }
+        }
+    }
+
+    /// A stored chunk was given up: a silent neighbour's hop that carries it gives it up as well.
+    fn recall(&mut self, now: Time, id: StoreId) {
+        if let Some(carried) = self.proxy.lingering_ids.remove(&id) {
+            self.proxy.lingering.remove(&carried);
+            self.links.withdraw(now, carried);
         }
     }
 
@@ -295,7 +331,9 @@ impl Router {
     }
 
     pub(super) fn drop_expired(&mut self, now: Time) {
-        while let Some(chunk) = self.proxy.store.take_expired(now) {
+        while let Some((id, chunk)) = self.proxy.store.take_expired(now) {
+            self.recall(now, id);
+            self.proxy.note_room(&chunk.flow());
             self.note_drop(&chunk, DropReason::Lifetime);
         }
         if let Some(expiry) = self.proxy.store.next_expiry() {
@@ -319,82 +357,14 @@ impl Router {
             if !wanted || self.proxy.lingering_ids.contains_key(&id) {
                 continue;
             }
-            if let Some(chunk) = self.proxy.store.take(id) {
+            if let Some(chunk) = self.proxy.take(id) {
                 self.counters.chunks_pushed += 1;
-                self.forward(now, own(chunk));
+                let outgoing = self.proxy.released(chunk);
+                self.forward(now, outgoing);
             }
         }
         if self.proxy.store.has_none_for(&flow.destination) {
             self.stop_waiting(now, flow.destination);
         }
     }
-
-    /// Counts a chunk as dropped and notes its source as to be told.
-    pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason) {
-        self.counters.drop(reason.label());
-        match notice_key(chunk, Some(reason)) {
-            Some((key, index)) => self.note(key, index),
-            None => self.note_lost_request(chunk, reason),
-        }
-    }
-
-    /// Requests and the like have no number; who sent a request for content hears of its fate.
-    fn note_lost_request(&mut self, chunk: &Chunk, reason: DropReason) {
-        if let Ok(Transport::Request(request) | Transport::Nack(request)) = chunk.transport() {
-            let key = NoticeKey {
-                flow: chunk.flow(),
-                source_address: chunk.header.source_address,
-                content: request.content,
-                dropped: Some(reason),
-            };
-            if self.proxy.notices.len() < MAX_NOTICES {
-                self.proxy.notices.entry(key).or_default();
-            }
-        }
-    }
-
-    fn note(&mut self, key: NoticeKey, index: u32) {
-        if self.proxy.notices.len() >= MAX_NOTICES && !self.proxy.notices.contains_key(&key) {
-            return self.counters.drop("notice");
-        }
-        self.proxy.notices.entry(key).or_default().insert(index);
-    }
-
-    /// "A transport layer message, either Store or Drop, is transmitted back to the original source." True if any was.
-    pub(super) fn send_notices(&mut self, now: Time) -> bool {
-        let mut sent = false;
-        while let Some((key, chunks)) = self.proxy.notices.pop_first() {
-            sent = true;
-            let NoticeKey { flow, source_address, content, dropped } = key;
-            let notice = Notice {
-                content,
-                source: flow.source,
-                destination: flow.destination,
-                chunks,
-                stored: self.proxy.store.flow_bytes(&flow),
-                limit: self.proxy.store.limits().per_flow,
-            };
-            let transport = match dropped {
-                Some(reason) => Transport::Drop(notice, reason),
-                None => Transport::Store(notice),
-            };
-            let mut header = NetworkHeader::new(
-                ServiceId::DELAY_TOLERANT,
-                UpperProtocol::Transport,
-                self.config.guid,
-                flow.source,
-            );
-            header.source_address = self.config.guid;
-            header.destination_address = source_address;
-            self.forward(now, own(Chunk::of_transport(header, &transport)));
-        }
-        sent
-    }
-}
-
-/// Under what a source hears of a data chunk, and its number.
-fn notice_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<(NoticeKey, u32)> {
-    let data = chunk.data()?;
-    let source_address = chunk.header.source_address;
-    Some((NoticeKey { flow: chunk.flow(), source_address, content: data.content, dropped }, data.index))
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use whimbrel_core::{Guid, Time};
 
 use super::Router;
-use crate::links::LinkStatus;
+use crate::links::{LinkStatus, Outgoing};
 
 /// Counts since the start.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -62,7 +62,38 @@ pub struct RouterStatus {
     pub counters: RouterCounters,
 }
 
+/// Where a router's memory for chunks is, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RouterMemory {
+    /// Of chunks with room in the back-pressure buffer: arriving, waiting to be bound, waiting for a hop or on it.
+    pub buffered_bytes: u64,
+    /// Of stored chunks.
+    pub stored_bytes: u64,
+    /// Of chunks that were stored and are on their way again; they count to the storage's total.
+    pub released_bytes: u64,
+    /// Of what the router itself says: notices, answers, control messages.
+    pub said_bytes: u64,
+}
+
+impl RouterMemory {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.buffered_bytes + self.stored_bytes + self.released_bytes + self.said_bytes
+    }
+}
+
 impl Router {
+    /// What its chunks take now. Looks at each of them: for reports and tests.
+    pub fn memory(&self) -> RouterMemory {
+        let unbound: u64 = self.unbound.values().flatten().map(Outgoing::buffered_bytes).sum();
+        RouterMemory {
+            buffered_bytes: self.links.buffered_bytes() + unbound,
+            stored_bytes: self.proxy.store().bytes(),
+            released_bytes: self.proxy.released_bytes(),
+            said_bytes: self.said.bytes(),
+        }
+    }
+
     /// The router's state now.
     pub fn status(&self, now: Time) -> RouterStatus {
         let store = self.proxy.store();

@@ -15,7 +15,10 @@ use crate::chunk::{Chunk, Flow};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(u64);
 
-/// Limits of the storage.
+/// What a chunk counts beside its bytes: its header and its places in the tables.
+pub const ENTRY_BYTES: u64 = 1024;
+
+/// Limits of the storage. A chunk counts with its bytes and [`ENTRY_BYTES`].
 #[derive(Clone, Copy, Debug)]
 pub struct StoreLimits {
     /// Bytes of all stored chunks together.
@@ -30,7 +33,7 @@ pub struct StoreLimits {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stored {
     /// It is held; these were evicted for it, oldest first.
-    Held(StoreId, Vec<Chunk>),
+    Held(StoreId, Vec<(StoreId, Chunk)>),
     /// The same chunk of the same flow is held already; this copy is gone.
     Duplicate,
     /// Its flow may hold no more (or it is larger than the whole storage).
@@ -69,6 +72,10 @@ pub struct ProxyStore {
     hasher: KeyedState,
 }
 
+fn charge_of(chunk: &Chunk) -> u64 {
+    chunk.size() as u64 + ENTRY_BYTES
+}
+
 impl ProxyStore {
     /// An empty storage.
     pub fn new(limits: StoreLimits, rng: &mut SeededRng) -> ProxyStore {
@@ -86,22 +93,23 @@ impl ProxyStore {
         }
     }
 
-    /// Stores a chunk.
-    pub fn store(&mut self, now: Time, chunk: Chunk) -> Stored {
+    /// Stores a chunk. Of the total, `elsewhere` bytes are taken up outside.
+    pub fn store(&mut self, now: Time, chunk: Chunk, elsewhere: u64) -> Stored {
         let flow = chunk.flow();
-        let size = chunk.size() as u64;
+        let size = charge_of(&chunk);
+        let total = self.limits.total.saturating_sub(elsewhere);
         let part = chunk.data().map(|data| (data.content, data.index));
         if part.is_some_and(|part| self.parts.contains_key(&(flow, part))) {
             return Stored::Duplicate;
         }
         let in_flow = self.flows.get(&flow).map_or(0, |stored| stored.bytes);
-        if in_flow + size > self.limits.per_flow || size > self.limits.total {
+        if in_flow + size > self.limits.per_flow || size > total {
             return Stored::FlowFull(chunk);
         }
         let mut evicted = Vec::new();
-        while self.bytes + size > self.limits.total {
+        while self.bytes + size > total {
             match self.evict_one() {
-                Some(chunk) => evicted.push(chunk),
+                Some(gone) => evicted.push(gone),
                 None => break,
             }
         }
@@ -112,7 +120,7 @@ impl ProxyStore {
     }
 
     fn insert(&mut self, now: Time, id: StoreId, chunk: Chunk, part: Option<Part>) {
-        let (flow, size) = (chunk.flow(), chunk.size() as u64);
+        let (flow, size) = (chunk.flow(), charge_of(&chunk));
         let hasher = self.hasher;
         let list = || LinkedHashMap::with_hasher(hasher);
         let wanted = chunk.header.extensions.lifetime_ms.map(|ms| Duration::from_millis(ms.into()));
@@ -131,9 +139,9 @@ impl ProxyStore {
     }
 
     /// "A chunk for the oldest flow is evicted to make room": the oldest chunk of the flow used longest ago.
-    fn evict_one(&mut self) -> Option<Chunk> {
+    fn evict_one(&mut self) -> Option<(StoreId, Chunk)> {
         let id = self.flows.front().and_then(|(_, flow)| flow.ids.front()).map(|(id, ())| *id)?;
-        self.remove(id)
+        Some((id, self.remove(id)?))
     }
 
     /// Takes a chunk out; its flow counts as used now.
@@ -145,7 +153,7 @@ impl ProxyStore {
 
     fn remove(&mut self, id: StoreId) -> Option<Chunk> {
         let entry = self.entries.remove(&id)?;
-        let (flow, size) = (entry.chunk.flow(), entry.chunk.size() as u64);
+        let (flow, size) = (entry.chunk.flow(), charge_of(&entry.chunk));
         self.bytes -= size;
         self.lifetimes.cancel(&id);
         if let Some(part) = entry.part {
@@ -168,9 +176,9 @@ impl ProxyStore {
     }
 
     /// Takes one chunk that has been stored for its whole lifetime.
-    pub fn take_expired(&mut self, now: Time) -> Option<Chunk> {
+    pub fn take_expired(&mut self, now: Time) -> Option<(StoreId, Chunk)> {
         let (_, id) = self.lifetimes.pop_due(now)?;
-        self.remove(id)
+        Some((id, self.remove(id)?))
     }
 
     /// When [`ProxyStore::take_expired`] next has something.
@@ -268,22 +276,22 @@ mod tests {
 
     #[test]
     fn a_flow_holds_no_more_than_s_and_other_flows_are_left_alone() {
-        let mut store = store(10_000, 2_500);
-        let other = held(store.store(Time::ZERO, part(1, 2, 0, 1000)));
-        held(store.store(Time::ZERO, part(3, 4, 0, 1000)));
-        held(store.store(Time::ZERO, part(3, 4, 1, 1000)));
-        assert!(matches!(store.store(Time::ZERO, part(3, 4, 2, 1000)), Stored::FlowFull(_)));
+        let mut store = store(20_000, 5_000);
+        let other = held(store.store(Time::ZERO, part(1, 2, 0, 1000), 0));
+        held(store.store(Time::ZERO, part(3, 4, 0, 1000), 0));
+        held(store.store(Time::ZERO, part(3, 4, 1, 1000), 0));
+        assert!(matches!(store.store(Time::ZERO, part(3, 4, 2, 1000), 0), Stored::FlowFull(_)));
         assert!(store.get(other).is_some());
     }
 
     #[test]
     fn a_chunk_for_the_least_recently_used_flow_is_evicted_to_make_room() {
-        let mut store = store(3_400, 3_400);
-        let first = held(store.store(Time::ZERO, part(1, 9, 0, 1000)));
-        let second = held(store.store(Time::ZERO, part(2, 9, 0, 1000)));
-        held(store.store(Time::ZERO, part(1, 9, 1, 1000)));
-        match store.store(Time::ZERO, part(3, 9, 0, 1000)) {
-            Stored::Held(_, evicted) => assert_eq!(evicted[0].header.source, Guid([2; 32])),
+        let mut store = store(6_500, 6_500);
+        let first = held(store.store(Time::ZERO, part(1, 9, 0, 1000), 0));
+        let second = held(store.store(Time::ZERO, part(2, 9, 0, 1000), 0));
+        held(store.store(Time::ZERO, part(1, 9, 1, 1000), 0));
+        match store.store(Time::ZERO, part(3, 9, 0, 1000), 0) {
+            Stored::Held(_, evicted) => assert_eq!(evicted[0].1.header.source, Guid([2; 32])),
             other => panic!("{other:?}"),
         }
         assert!(store.get(second).is_none());
@@ -293,8 +301,8 @@ mod tests {
     #[test]
     fn the_same_chunk_is_stored_once() {
         let mut store = store(10_000, 10_000);
-        held(store.store(Time::ZERO, part(1, 2, 5, 100)));
-        assert_eq!(store.store(Time::ZERO, part(1, 2, 5, 100)), Stored::Duplicate);
+        held(store.store(Time::ZERO, part(1, 2, 5, 100), 0));
+        assert_eq!(store.store(Time::ZERO, part(1, 2, 5, 100), 0), Stored::Duplicate);
         assert!(
             store
                 .find(Flow { source: Guid([1; 32]), destination: Guid([2; 32]) }, Guid([9; 32]), 5)
@@ -303,12 +311,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_taken_up_elsewhere_counts_to_the_total() {
+        let mut store = store(10_000, 10_000);
+        let first = held(store.store(Time::ZERO, part(1, 9, 0, 1000), 5_000));
+        match store.store(Time::ZERO, part(2, 9, 0, 1000), 7_000) {
+            Stored::Held(_, evicted) => assert_eq!(evicted[0].0, first),
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(store.store(Time::ZERO, part(3, 9, 0, 1000), 9_000), Stored::FlowFull(_)));
+    }
+
+    #[test]
     fn a_chunk_goes_when_its_lifetime_ends() {
         let mut store = store(10_000, 10_000);
         let mut short = part(1, 2, 0, 100);
         short.header.extensions.lifetime_ms = Some(1000);
-        held(store.store(Time::ZERO, short));
-        held(store.store(Time::ZERO, part(1, 2, 1, 100)));
+        held(store.store(Time::ZERO, short, 0));
+        held(store.store(Time::ZERO, part(1, 2, 1, 100), 0));
         assert!(store.take_expired(Time::from_millis(999)).is_none());
         assert!(store.take_expired(Time::from_millis(1000)).is_some());
         assert_eq!(store.next_expiry(), Some(Time::from_secs(60)));
@@ -320,31 +339,32 @@ mod tests {
         fn accounts_like_a_list(
             steps in prop::collection::vec((0u8..3, 0u8..4, 0u8..3, 0u32..6, 1usize..500), 1..120),
         ) {
-            let mut store = store(2_500, 1_500);
+            let mut store = store(10_000, 6_000);
             // Oldest use first: flow, then its chunks in order of arrival.
             let mut model: Vec<(Flow, Vec<Chunk>)> = Vec::new();
             for (step, source, destination, index, size) in steps {
                 let chunk = part(source, destination, index, size);
                 let flow = chunk.flow();
-                let bytes = |list: &[Chunk]| list.iter().map(Chunk::size).sum::<usize>();
+                let bytes = |list: &[Chunk]| list.iter().map(charge_of).sum::<u64>();
                 let at = model.iter().position(|(known, _)| *known == flow);
                 if step < 2 {
-                    let stored = store.store(Time::ZERO, chunk.clone());
+                    let stored = store.store(Time::ZERO, chunk.clone(), 0);
                     let of_flow = at.map_or(&[][..], |at| &model[at].1);
                     if of_flow.iter().any(|old| old.data().map(|d| d.index) == Some(index)) {
                         prop_assert_eq!(stored, Stored::Duplicate);
                         continue;
                     }
-                    if bytes(of_flow) + chunk.size() > 1_500 {
+                    if bytes(of_flow) + charge_of(&chunk) > 6_000 {
                         prop_assert_eq!(stored, Stored::FlowFull(chunk));
                         continue;
                     }
                     let mut expected = Vec::new();
-                    while model.iter().map(|(_, list)| bytes(list)).sum::<usize>() + chunk.size() > 2_500 {
+                    while model.iter().map(|(_, list)| bytes(list)).sum::<u64>() + charge_of(&chunk) > 10_000 {
                         expected.push(model[0].1.remove(0));
                         model.retain(|(_, list)| !list.is_empty());
                     }
-                    prop_assert!(matches!(&stored, Stored::Held(_, evicted) if *evicted == expected));
+                    let Stored::Held(_, evicted) = stored else { panic!("{stored:?}") };
+                    prop_assert_eq!(evicted.into_iter().map(|(_, chunk)| chunk).collect::<Vec<_>>(), expected);
                     let mut of_flow = model.iter().position(|(known, _)| *known == flow)
                         .map_or(Vec::new(), |at| model.remove(at).1);
                     of_flow.push(chunk);
@@ -365,7 +385,7 @@ mod tests {
                         }
                     }
                 }
-                prop_assert_eq!(store.bytes(), model.iter().map(|(_, list)| bytes(list)).sum::<usize>() as u64);
+                prop_assert_eq!(store.bytes(), model.iter().map(|(_, list)| bytes(list)).sum::<u64>());
                 prop_assert_eq!(store.len(), model.iter().map(|(_, list)| list.len()).sum::<usize>());
             }
         }

@@ -69,6 +69,10 @@ pub enum TransportKind {
     Drop = 5,
     /// To whoever holds a content: send it.
     Request = 6,
+    /// To a receiver: taken over by a router that has restarted.
+    Lost = 7,
+    /// To a source: these did not survive a router's restart.
+    Resend = 8,
 }
 
 /// One message.
@@ -88,6 +92,11 @@ pub enum Transport {
     Store(Notice),
     /// From a router to the source: these chunks are gone.
     Drop(Notice, DropReason),
+    /// From a node to the receiver: the next router had taken these chunks over and has restarted; what it had not passed
+    /// on is lost.
+    Lost(Notice),
+    /// Chunks missing at the receiver that are known to be lost: the source need not wonder whether they are under way.
+    Resend(Request),
 }
 
 /// A chunk of a content, with all that is needed to verify it alone.
@@ -211,6 +220,8 @@ impl Transport {
             Transport::Store(_) => TransportKind::Store,
             Transport::Drop(..) => TransportKind::Drop,
             Transport::Request(_) => TransportKind::Request,
+            Transport::Lost(_) => TransportKind::Lost,
+            Transport::Resend(_) => TransportKind::Resend,
         }
     }
 
@@ -224,12 +235,15 @@ impl Transport {
                 out.extend_from_slice(&[0, 0]);
                 data.encode_fields(out);
             }
-            Transport::Request(request) | Transport::Nack(request) | Transport::Ack(request) => {
+            Transport::Request(request)
+            | Transport::Nack(request)
+            | Transport::Ack(request)
+            | Transport::Resend(request) => {
                 out.push(request.reliability.code());
                 out.extend_from_slice(&[0, 0]);
                 request.encode_fields(out);
             }
-            Transport::Push(notice) | Transport::Store(notice) => {
+            Transport::Push(notice) | Transport::Store(notice) | Transport::Lost(notice) => {
                 out.extend_from_slice(&[0, 0, 0]);
                 notice.encode_fields(out);
             }
@@ -271,6 +285,8 @@ impl Transport {
             4 => Transport::Store(Notice::decode_fields(&mut reader)?),
             5 => Transport::Drop(Notice::decode_fields(&mut reader)?, DropReason::from_code(detail)?),
             6 => Transport::Request(request(&mut reader)?),
+            7 => Transport::Lost(Notice::decode_fields(&mut reader)?),
+            8 => Transport::Resend(request(&mut reader)?),
             other => return Err(WireError::MessageType(other)),
         };
         reader.finish()?;
@@ -337,6 +353,11 @@ impl Request {
 }
 
 impl Notice {
+    /// True if the proxy stores 80 % of what it may for the flow: its source is to pause.
+    pub fn is_nearly_full(&self) -> bool {
+        self.limit > 0 && u128::from(self.stored) * 5 >= u128::from(self.limit) * 4
+    }
+
     fn encode_fields(&self, out: &mut Vec<u8>) {
         for guid in [self.content, self.source, self.destination] {
             out.extend_from_slice(guid.as_bytes());

@@ -7,9 +7,12 @@ use crate::hop::config::Pacing;
 
 /// Packets that may be under way before the path is known: what a small chunk has.
 const INITIAL_PACKETS: u64 = 32;
+/// How often the neighbour is asked in a round trip, and in start-up, where a growing queue must be seen soon.
+const CSYNS_PER_ROUND: u64 = 4;
+const STARTING_CSYNS_PER_ROUND: u64 = 12;
 /// A CSYN comes after at most this many packets, ...
 const MOST_PACKETS_PER_CSYN: u64 = 128;
-/// ... and, where a quarter of a round trip is shorter, not before this many ...
+/// ... and, where that share of a round trip is shorter, not before this many ...
 const FEWEST_PACKETS_PER_CSYN: u64 = 8;
 /// ... nor before what goes in this time: on WiFi a CSYN takes half the air time of a full packet, and feedback
 /// should cost no more than some percent.
@@ -32,12 +35,14 @@ impl Sender {
         first.saturating_mul(1 << attempt.min(10)).min(ASK_AGAIN.1)
     }
 
-    /// A quarter of a round trip of packets, or a burst or some milliseconds if that is more, within bounds.
+    /// A share of a round trip of packets, or a burst or some milliseconds if that is more, within bounds.
     pub(super) fn packets_per_csyn(&self) -> u64 {
         let frame = self.limits.frame as u64;
         let shortest = (self.model.bandwidth() * SHORTEST_FEEDBACK.as_secs_f64()) as u64;
-        let quarter = (self.model.bandwidth_delay() / 4).max(self.pacer.burst_bytes()).max(shortest) / frame;
-        quarter.clamp(FEWEST_PACKETS_PER_CSYN, MOST_PACKETS_PER_CSYN)
+        let share = if self.model.is_starting() { STARTING_CSYNS_PER_ROUND } else { CSYNS_PER_ROUND };
+        let packets =
+            (self.model.bandwidth_delay() / share).max(self.pacer.burst_bytes()).max(shortest) / frame;
+        packets.clamp(FEWEST_PACKETS_PER_CSYN, MOST_PACKETS_PER_CSYN)
     }
 
     pub(super) fn inflight_cap(&self) -> u64 {

@@ -8,7 +8,7 @@ use super::Sender;
 use crate::hop::event::HopEvent;
 use crate::hop::outgoing::{Fate, Outgoing, Room};
 use crate::hop::stats::HopStats;
-use crate::hop::wire::{About, CSYN_LEN, Csyn, DATA_OVERHEAD, encode_csyn};
+use crate::hop::wire::{About, CSYN_LEN, Csyn, DATA_OVERHEAD, carry_question, encode_csyn};
 
 /// Bytes of chunks for which room is asked ahead, beyond what the path holds.
 const ASK_AHEAD: usize = 256 << 10;
@@ -52,7 +52,8 @@ impl Sender {
             }
             return None;
         }
-        let room = self.inflight_cap().saturating_sub(self.feedback.inflight());
+        let cap = self.inflight_cap();
+        let room = cap.saturating_sub(self.feedback.inflight());
         if room == 0 {
             // What is under way must be asked about, or no answer would ever make room.
             if self.feedback.since_csyn().0 > 0 {
@@ -73,7 +74,7 @@ impl Sender {
             };
             segment = segment.max(len);
             aligned = len == segment;
-            let unsent = chunk.unsent_bytes();
+            let (unsent, frame) = (chunk.unsent_bytes(), buffer.len());
             let resent = chunk.write_next(session, id as u32, self.feedback.order(), buffer)?;
             self.unsent_bytes -= unsent - chunk.unsent_bytes();
             self.feedback.data_sent(len as u64);
@@ -83,8 +84,15 @@ impl Sender {
             stats.data_resent += u64::from(resent);
             self.classify(id);
             self.settle(id);
-            if u64::from(self.feedback.since_csyn().0) >= per_csyn {
+            let in_turn = u64::from(self.feedback.since_csyn().0) >= per_csyn;
+            if in_turn || self.feedback.inflight() >= cap {
                 self.csyn_due.insert(id);
+            }
+            if self.csyn_due.contains(&id) && self.feedback.is_next_near() {
+                let (number, _) = self.note_question(now, Some(id));
+                carry_question(buffer, frame, number as u8);
+                stats.csyn_carried += 1;
+            } else if in_turn {
                 break;
             }
         }
@@ -125,6 +133,13 @@ impl Sender {
         buffer: &mut Vec<u8>,
         stats: &mut HopStats,
     ) {
+        let (number, about) = self.note_question(now, about);
+        encode_csyn(session, &Csyn { number, about }, buffer);
+        stats.csyn_sent += 1;
+    }
+
+    /// Numbers a CSYN that goes now and notes what follows from it.
+    fn note_question(&mut self, now: Time, about: Option<u64>) -> (u32, Option<About>) {
         if self.feedback.unanswered() == 0 {
             self.timer_from = now;
         }
@@ -141,8 +156,7 @@ impl Sender {
             }
             About { hop_id: id as u32, shape: chunk.shape, cancel: chunk.fate != Fate::Deliver }
         });
-        encode_csyn(session, &Csyn { number, about }, buffer);
-        stats.csyn_sent += 1;
+        (number, about)
     }
 
     /// Cuts the next chunks and asks for room ahead, so that none is waited for when its turn comes.

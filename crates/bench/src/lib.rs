@@ -1,0 +1,160 @@
+//! What Whimbrel asks of itself in speed, measured as ratios in one run: the machine is noisy, and only what was
+//! measured beside each other can be compared.
+//!
+//! | module | part | compares |
+//! |---|---|---|
+//! | `goodput` | `loss`, `lossless` | Whimbrel over a lossy last hop with itself over a lossless one, and with TCP |
+//! | `outage` | `outage` | the time until a transfer moves again with a round trip and 100 ms |
+//! | [`peer`] | `peer` | two nodes over a clean veth pair with quinn moving the same file |
+//! | `fairness` | `fairness` | shares of one bottleneck, beside TCP and beside itself |
+//! | `simulator` | `simulator` | packet events a second on one core with a million |
+//! | `memory` | `memory` | a router's resident memory under a flood with its formula's bound |
+//!
+//! Protocols are measured as they are: nothing here sets a parameter of theirs that a user would not have.
+// A bench works in real time, with processes and clocks.
+#![allow(clippy::disallowed_methods)]
+
+mod cpu;
+mod error;
+mod fairness;
+mod goodput;
+mod machine;
+mod memory;
+mod outage;
+pub mod peer;
+mod processes;
+mod report;
+mod simulator;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_lab::study::Backend;
+
+pub use error::BenchError;
+pub use machine::Machine;
+pub use report::{BenchReport, Fault, Quantity, Row, Target};
+
+/// A requirement that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// What 1 % of loss on the last hop costs.
+    Loss,
+    /// Beside TCP Cubic on the same lossless link.
+    Lossless,
+    /// How soon a transfer moves again after an outage.
+    Outage,
+    /// Beside quinn on a clean veth pair.
+    Peer,
+    /// Beside TCP, and beside itself, on one shared bottleneck.
+    Fairness,
+    /// Packet events per second of the simulator.
+    Simulator,
+    /// A router's memory under a flood.
+    Memory,
+}
+
+impl Part {
+    /// All, in the order of the table.
+    pub const ALL: [Part; 7] =
+        [Part::Loss, Part::Lossless, Part::Outage, Part::Peer, Part::Fairness, Part::Simulator, Part::Memory];
+
+    /// As on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Loss => "loss",
+            Part::Lossless => "lossless",
+            Part::Outage => "outage",
+            Part::Peer => "peer",
+            Part::Fairness => "fairness",
+            Part::Simulator => "simulator",
+            Part::Memory => "memory",
+        }
+    }
+
+    /// One line.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Part::Loss => "goodput with 1 % loss on the last hop, over the lossless one",
+            Part::Lossless => "Whimbrel's goodput over TCP's on the same lossless path",
+            Part::Outage => "from the link's return until the transfer moves, over RTT + 100 ms",
+            Part::Peer => "a file from one node to another over a clean veth pair, over quinn's rate",
+            Part::Fairness => "shares of one bottleneck of 20 Mbit/s and RTT 50 ms",
+            Part::Simulator => "packet events a second on one core, over a million",
+            Part::Memory => "a router's memory under a flood, over what its configuration allows",
+        }
+    }
+
+    /// Whether it takes hosts as network namespaces, and so what they take, with these back ends.
+    pub fn needs_namespaces(self, backends: &[Backend]) -> bool {
+        match self {
+            Part::Loss | Part::Lossless | Part::Outage | Part::Fairness => backends.contains(&Backend::Netns),
+            Part::Peer => true,
+            Part::Simulator | Part::Memory => false,
+        }
+    }
+}
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// What runs the parts that have a choice.
+    pub backends: Vec<Backend>,
+    /// Shorter: for a look, and for tests.
+    pub quick: bool,
+    /// Of everything random.
+    pub seed: u64,
+    /// The whimbrel binary, for daemons in namespaces.
+    pub program: PathBuf,
+}
+
+/// What a part works with: how to measure, whom to tell, where to put what it found.
+pub(crate) struct Bench<'a> {
+    pub(crate) options: &'a BenchOptions,
+    part: Part,
+    progress: &'a mut dyn FnMut(Part, &str),
+    rows: &'a mut Vec<Row>,
+    faults: &'a mut Vec<Fault>,
+}
+
+impl Bench<'_> {
+    /// Measures one thing; if that fails the others are measured all the same. `measure` may tell more of what it
+    /// does.
+    pub(crate) fn measure(
+        &mut self,
+        what: &str,
+        measure: impl FnOnce(&BenchOptions, &mut dyn FnMut(&str)) -> Result<Vec<Row>, BenchError>,
+    ) {
+        (self.progress)(self.part, what);
+        match measure(self.options, &mut |what| (self.progress)(self.part, what)) {
+            Ok(rows) => self.rows.extend(rows),
+            Err(error) => self.fault(what, &error),
+        }
+    }
+
+    /// One thing could not be measured.
+    pub(crate) fn fault(&mut self, what: &str, error: &BenchError) {
+        let (what, error) = (what.to_owned(), error.to_string());
+        self.faults.push(Fault { part: self.part, what, error });
+    }
+}
+
+/// Measures `parts`, telling `progress` what is being measured.
+pub fn run(parts: &[Part], options: &BenchOptions, progress: &mut dyn FnMut(Part, &str)) -> BenchReport {
+    let (mut rows, mut faults) = (Vec::new(), Vec::new());
+    let mut goodputs = goodput::Goodputs::default();
+    for part in parts {
+        let mut bench = Bench { options, part: *part, progress, rows: &mut rows, faults: &mut faults };
+        match part {
+            Part::Loss => goodput::loss(&mut bench, &mut goodputs),
+            Part::Lossless => goodput::lossless(&mut bench, &mut goodputs),
+            Part::Outage => outage::run(&mut bench),
+            Part::Simulator => simulator::run(&mut bench),
+            Part::Peer => peer::run(&mut bench),
+            Part::Fairness => fairness::run(&mut bench),
+            Part::Memory => memory::run(&mut bench),
+        }
+    }
+    BenchReport { machine: Machine::here(), quick: options.quick, seed: options.seed, rows, faults }
+}

@@ -1,0 +1,253 @@
+//! A router's resident memory while its neighbours send more than it can pass on.
+//!
+//! A real daemon on this machine's loopback, and neighbours of our own that mean it ill: some send whole chunks to
+//! where no route leads, some never send the end of a chunk. What the protocol's state machine counts of itself is
+//! held to the same formula by `crates/mobilityfirst/tests/memory.rs`.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use whimbrel_core::{Guid, SeededRng, Time, WallClock};
+use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
+use whimbrel_mobilityfirst::chunk::{Chunk, Message};
+use whimbrel_mobilityfirst::router::{ProxyPolicy, RouterConfig, store::StoreLimits};
+use whimbrel_mobilityfirst::wire::{NetworkHeader, ServiceId, UpperProtocol};
+
+use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
+
+/// What the router may hold; written to its configuration file and put into the formula.
+const BUFFER_PACKETS: usize = 4096;
+const CHUNK_LIMIT: usize = 1 << 20;
+const CHUNKS_IN_FLIGHT: u16 = 8;
+const STORED_BYTES: u64 = 64 << 20;
+const FLOW_BYTES: u64 = 16 << 20;
+
+const NEIGHBOURS: usize = 16;
+/// Frames on the loopback as on Ethernet, bytes.
+const MTU: usize = 1472;
+/// Bytes of a chunk: a little less than a mebibyte, with its header.
+const CHUNK_BYTES: usize = 1_000_000;
+const DURATION: Duration = Duration::from_secs(10);
+const QUICK_DURATION: Duration = Duration::from_secs(2);
+/// Frames that a neighbour sends before the next one has its turn.
+const TURN: usize = 64;
+/// A DATA frame's first byte, and the flag of a chunk's last packet (docs/protocols/hop.md).
+const DATA: u8 = 0x11;
+const LAST: u8 = 1;
+
+pub(crate) fn run(bench: &mut Bench<'_>) {
+    bench.measure("a flood", |options, _| {
+        let folder = tempfile::tempdir().map_err(BenchError::system("make a temporary folder"))?;
+        let router = RunningRouter::start(options, folder.path())?;
+        let idle = router.peak_bytes()?;
+        let duration = if options.quick { QUICK_DURATION } else { DURATION };
+        let offered = flood(router.address, duration, options.seed)?;
+        let peak = router.peak_bytes()?;
+        let bound = bound();
+        Ok(vec![Row {
+            part: Part::Memory,
+            backend: None,
+            what: format!("{NEIGHBOURS} hostile neighbours, {} s", duration.as_secs()),
+            ours: Quantity::Bytes(peak as f64),
+            peer: Some((String::from("allowed"), Quantity::Bytes((idle + bound) as f64))),
+            target: Some(Target::AtMost(1.0)),
+            note: None,
+            details: json!({
+                "idle_bytes": idle,
+                "formula_bytes": bound,
+                "offered_bytes": offered,
+                "buffer_packets": BUFFER_PACKETS,
+                "chunk_limit_bytes": CHUNK_LIMIT,
+                "chunks_in_flight": CHUNKS_IN_FLIGHT,
+                "stored_limit_bytes": STORED_BYTES,
+                "neighbours": NEIGHBOURS,
+            }),
+        }])
+    });
+}
+
+/// `docs/protocols/mobilityfirst.md`, "Memory of a router".
+fn bound() -> u64 {
+    let own = Guid([1; 32]);
+    let hop = HopConfig {
+        chunk_limit: CHUNK_LIMIT,
+        max_chunks_in_flight: CHUNKS_IN_FLIGHT,
+        ..HopConfig::new(own, MTU)
+    };
+    let config = RouterConfig {
+        guid: own,
+        wall: WallClock::new(0),
+        hop,
+        buffer_packets: BUFFER_PACKETS,
+        store: StoreLimits { total: STORED_BYTES, per_flow: FLOW_BYTES, lifetime: Duration::from_secs(3600) },
+        routes: Vec::new(),
+        default_route: None,
+        name_servers: Vec::new(),
+        proxy: ProxyPolicy::default(),
+    };
+    config.memory_bound(MTU)
+}
+
+/// A daemon that ends with this.
+struct RunningRouter {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl RunningRouter {
+    fn start(options: &BenchOptions, folder: &Path) -> Result<RunningRouter, BenchError> {
+        let file = folder.join("router.toml");
+        let text = format!(
+            "[hop]\nbuffer_packets = {BUFFER_PACKETS}\nchunk_limit = \"{CHUNK_LIMIT} B\"\n\
+             max_chunks_in_flight = {CHUNKS_IN_FLIGHT}\n\n[storage]\ntotal = \"{STORED_BYTES} B\"\n\
+             per_flow = \"{FLOW_BYTES} B\"\n"
+        );
+        std::fs::write(&file, text).map_err(BenchError::system(format!("write {}", file.display())))?;
+        let mut command = Command::new(&options.program);
+        command.args(["router", "run", "--json", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
+        command.arg("--key").arg(folder.join("key")).arg("--socket").arg(folder.join("socket"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(BenchError::system("start a router"))?;
+        let mut line = String::new();
+        if let Some(output) = child.stdout.take() {
+            // Empty if it ends at once; the message then says so.
+            let _ = BufReader::new(output).read_line(&mut line);
+        }
+        let opened: Value = serde_json::from_str(&line).unwrap_or_default();
+        match opened["links"]["listen-0"].as_str().and_then(|address| address.parse().ok()) {
+            Some(address) => Ok(RunningRouter { child, address }),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(BenchError::Side { what: String::from("the router did not start"), said: line })
+            }
+        }
+    }
+
+    /// The most memory that it had resident so far.
+    fn peak_bytes(&self) -> Result<u64, BenchError> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = std::fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        let missing = || std::io::Error::other("it says nothing of VmHWM: the router has ended");
+        kibibytes
+            .map(|kibibytes| kibibytes << 10)
+            .ok_or_else(|| BenchError::system(format!("understand {path}"))(missing()))
+    }
+}
+
+impl Drop for RunningRouter {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One that sends what nobody can deliver.
+struct Neighbour {
+    socket: UdpSocket,
+    hop: Hop,
+    budget: PacketBudget,
+    number: u32,
+    /// Whether it never sends the last packet of a chunk.
+    half: bool,
+    sent: u32,
+    payload: Bytes,
+}
+
+/// Answers with the bytes that the neighbours sent.
+fn flood(router: SocketAddr, duration: Duration, seed: u64) -> Result<u64, BenchError> {
+    let payload = Bytes::from(vec![7; CHUNK_BYTES]);
+    let neighbours = (0..NEIGHBOURS).map(|number| Neighbour::new(number, router, seed, payload.clone()));
+    let mut neighbours = neighbours.collect::<Result<Vec<_>, _>>()?;
+    let start = Instant::now();
+    while start.elapsed() < duration {
+        let mut quiet = true;
+        for neighbour in &mut neighbours {
+            let now = Time::ZERO + start.elapsed();
+            quiet &= !neighbour.turn(now);
+        }
+        if quiet {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(neighbours.iter().map(|neighbour| neighbour.hop.stats().bytes_sent).sum())
+}
+
+impl Neighbour {
+    fn new(number: usize, router: SocketAddr, seed: u64, payload: Bytes) -> Result<Neighbour, BenchError> {
+        let socket = UdpSocket::bind("127.0.0.1:0").and_then(|socket| {
+            socket.connect(router)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        let name = Guid([number as u8 + 2; 32]);
+        let rng = SeededRng::stream(seed, &format!("neighbour {number}"));
+        Ok(Neighbour {
+            socket: socket.map_err(BenchError::system("open a socket for a neighbour"))?,
+            hop: Hop::new(HopConfig::new(name, MTU), rng, Time::ZERO),
+            budget: PacketBudget::new(BUFFER_PACKETS),
+            number: number as u32,
+            half: number % 2 == 1,
+            sent: 0,
+            payload,
+        })
+    }
+
+    /// Takes in what came and sends what may go; false if there was neither.
+    fn turn(&mut self, now: Time) -> bool {
+        let mut busy = false;
+        let mut frame = [0; MTU];
+        while let Ok(size) = self.socket.recv(&mut frame) {
+            busy = true;
+            self.hop.handle_frame(now, &frame[..size], &mut self.budget);
+        }
+        if self.hop.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
+            self.hop.handle_timeout(now, &mut self.budget);
+        }
+        while let Some(event) = self.hop.poll_event() {
+            if let HopEvent::Received { packets, .. } = event {
+                self.budget.release(packets);
+            }
+        }
+        while self.hop.ready_for() > 0 {
+            let (head, body) = self.chunk().into_pieces();
+            self.hop.send(now, self.sent.into(), head, body);
+        }
+        let mut buffer = Vec::with_capacity(MTU);
+        for _ in 0..TURN {
+            buffer.clear();
+            if self.hop.poll_transmit(now, 1, &mut buffer).is_none() {
+                break;
+            }
+            busy = true;
+            let ends_chunk = buffer[0] == DATA && buffer[1] & LAST != 0;
+            if !(self.half && ends_chunk) {
+                // What a full socket does not take is lost, as on any link.
+                let _ = self.socket.send(&buffer);
+            }
+        }
+        busy
+    }
+
+    /// To an address that no route leads to: it is stored until others push it out.
+    fn chunk(&mut self) -> Chunk {
+        self.sent += 1;
+        let mut destination = [3; 32];
+        destination[..4].copy_from_slice(&((self.number << 24) | (self.sent % 1000)).to_be_bytes());
+        let mut header = NetworkHeader::new(
+            ServiceId::DELAY_TOLERANT,
+            UpperProtocol::Echo,
+            Guid([self.number as u8 + 100; 32]),
+            Guid(destination),
+        );
+        header.destination_address = Guid([200; 32]);
+        Chunk { header, message: Message { head: Bytes::new(), body: self.payload.clone() } }
+    }
+}

@@ -1,0 +1,103 @@
+//! Where the sides of `peer` run, and which processes take part.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use whimbrel_lab::{Namespace, Topology, TopologyBuilder};
+
+use super::PeerCarrier;
+use crate::BenchError;
+use crate::processes::{Programs, Ready};
+
+const WIRE: &str = "A-B";
+const PEER_PORT: u16 = 4433;
+/// Who moves the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Whimbrel,
+    /// With a runtime of so many threads.
+    Quinn(usize),
+    KernelTcp,
+}
+
+impl Side {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Side::Whimbrel => "Whimbrel",
+            Side::Quinn(_) => "quinn",
+            Side::KernelTcp => "kernel TCP",
+        }
+    }
+}
+
+/// Two hosts, A which serves and B which fetches, with a veth pair between them.
+pub(super) struct Places<'a> {
+    pub(super) programs: Programs<'a>,
+    pub(super) file: PathBuf,
+    pub(super) topology: Topology,
+    pub(super) mtu: u16,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn build(
+        programs: Programs<'a>,
+        file: PathBuf,
+        mtu: u16,
+        seed: u64,
+    ) -> Result<Places<'a>, BenchError> {
+        let builder = TopologyBuilder::new(seed).host("A").host("B").veth(WIRE, "A", "B");
+        Ok(Places { programs, file, topology: builder.mtu(mtu.into()).build()?, mtu })
+    }
+
+    /// Where the file arrives.
+    pub(super) fn output(&self) -> PathBuf {
+        self.programs.folder.join("arrived")
+    }
+
+    pub(super) fn fetching_host(&self) -> Result<&Namespace, BenchError> {
+        Ok(self.topology.host("B")?)
+    }
+
+    /// Starts what serves on A and what has to run beside it on B.
+    pub(super) fn start(&self, side: Side) -> Result<Ready, BenchError> {
+        match side {
+            Side::Whimbrel => {
+                let (a, b) = (self.topology.host("A")?, self.topology.host("B")?);
+                let address = self.topology.address_of("B", WIRE)?;
+                self.programs.whimbrel(a, b, address, &self.file, &self.output())
+            }
+            Side::Quinn(threads) => self.peer(PeerCarrier::Quic, threads),
+            Side::KernelTcp => self.peer(PeerCarrier::Tcp, 1),
+        }
+    }
+
+    fn peer(&self, carrier: PeerCarrier, threads: usize) -> Result<Ready, BenchError> {
+        let address = format!("{}:{PEER_PORT}", self.topology.address_of("A", WIRE)?);
+        let certificate = self.programs.folder.join("certificate.der");
+        let (mtu, threads) = (self.mtu.to_string(), threads.to_string());
+        let command = |end| {
+            [
+                "bench",
+                end,
+                "--carrier",
+                carrier.name(),
+                "--threads",
+                &threads,
+                "--mtu",
+                &mtu,
+                "--address",
+                &address,
+            ]
+        };
+        let paths = |file| [Path::new("--certificate"), certificate.as_path(), Path::new("--file"), file];
+        let (server, _) = self.programs.await_line(
+            self.topology.host("A")?,
+            &command("peer-server"),
+            &paths(&self.file),
+            "listening",
+        )?;
+        let mut fetch = Command::new(self.programs.program);
+        fetch.args(command("peer-client")).args(paths(&self.output()));
+        Ok(Ready { servers: vec![("serve", server)], fetch })
+    }
+}

@@ -1,0 +1,218 @@
+//! `bench`.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use whimbrel_bench::peer::{self, PeerCarrier, PeerEnd};
+use whimbrel_bench::{BenchOptions, Part};
+use whimbrel_lab::study::Backend;
+
+use super::{Outcome, json_line, out};
+use crate::exit::{Exit, Failure};
+
+/// Shown below `--help`.
+pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend sim\n\n\
+    Parts:\n  \
+    loss       goodput with 1 % loss on the last hop, over the lossless one; RTT 10, 50, 100 ms (>= 0.95)\n  \
+    lossless   Whimbrel's goodput over TCP Cubic's on the same lossless path (>= 1)\n  \
+    outage     from the link's return until the transfer moves, over RTT + 100 ms (<= 1)\n  \
+    peer       one file over a clean veth pair, Whimbrel's rate over quinn's (>= 1), CPU of both\n  \
+    fairness   shares of one bottleneck beside TCP and beside itself (no target)\n  \
+    simulator  packet events a second on one core, over a million (>= 1)\n  \
+    memory     a router's memory under a flood, over what its configuration allows (<= 1)\n\n\
+    Exit codes:\n  \
+    0    measured, whether or not each target is met\n  \
+    1    any other failure\n  \
+    2    wrong arguments\n  \
+    6    the output cannot be written\n  \
+    9    something could not be measured; what could be is printed\n  \
+    10   with --strict: a target was missed";
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    end: Option<End>,
+    /// What to measure; without it, everything
+    #[arg(value_enum, value_name = "PART", hide_possible_values = true)]
+    parts: Vec<PartName>,
+    /// What runs the parts that have a choice: virtual time with smoltcp, or real daemons beside the kernel's TCP
+    #[arg(long, value_enum, default_value = "both")]
+    backend: BackendName,
+    /// Measure less of everything: for a look, not for the record
+    #[arg(long)]
+    quick: bool,
+    /// Of everything random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// End with code 10 if a target is missed
+    #[arg(long)]
+    strict: bool,
+    /// Folder for bench.json
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Print JSON instead of a table; each key of a number says its unit
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum PartName {
+    Loss,
+    Lossless,
+    Outage,
+    Peer,
+    Fairness,
+    Simulator,
+    Memory,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum BackendName {
+    Sim,
+    Netns,
+    Both,
+}
+
+/// What `peer` starts in its namespaces to be compared with.
+#[derive(Subcommand, Debug)]
+enum End {
+    /// Send a file to the first who connects
+    #[command(hide = true)]
+    PeerServer(EndArguments),
+    /// Fetch what a peer-server sends
+    #[command(hide = true)]
+    PeerClient(EndArguments),
+}
+
+#[derive(Args, Debug)]
+struct EndArguments {
+    #[arg(long, value_enum)]
+    carrier: CarrierName,
+    #[arg(long)]
+    address: SocketAddr,
+    #[arg(long)]
+    file: PathBuf,
+    #[arg(long)]
+    certificate: PathBuf,
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1280..))]
+    mtu: u16,
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum CarrierName {
+    Quic,
+    Tcp,
+}
+
+impl From<PartName> for Part {
+    fn from(name: PartName) -> Part {
+        match name {
+            PartName::Loss => Part::Loss,
+            PartName::Lossless => Part::Lossless,
+            PartName::Outage => Part::Outage,
+            PartName::Peer => Part::Peer,
+            PartName::Fairness => Part::Fairness,
+            PartName::Simulator => Part::Simulator,
+            PartName::Memory => Part::Memory,
+        }
+    }
+}
+
+impl From<EndArguments> for PeerEnd {
+    fn from(arguments: EndArguments) -> PeerEnd {
+        PeerEnd {
+            carrier: match arguments.carrier {
+                CarrierName::Quic => PeerCarrier::Quic,
+                CarrierName::Tcp => PeerCarrier::Tcp,
+            },
+            address: arguments.address,
+            file: arguments.file,
+            certificate: arguments.certificate,
+            mtu: arguments.mtu,
+            threads: arguments.threads,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: Bench) -> Outcome {
+    match arguments.end {
+        Some(End::PeerServer(end)) => {
+            peer::serve(&end.into(), || out("listening\n"))
+                .map_err(|error| Failure::new(Exit::Other, error))?;
+            Ok(Exit::Done)
+        }
+        Some(End::PeerClient(end)) => {
+            peer::fetch(&end.into()).map_err(|error| Failure::new(Exit::Other, error))?;
+            Ok(Exit::Done)
+        }
+        None => measure(arguments),
+    }
+}
+
+fn measure(arguments: Bench) -> Outcome {
+    let mut parts: Vec<Part> = arguments.parts.into_iter().map(Part::from).collect();
+    if parts.is_empty() {
+        parts.extend(Part::ALL);
+    }
+    parts.sort_unstable();
+    parts.dedup();
+    let backends = match arguments.backend {
+        BackendName::Sim => vec![Backend::Sim],
+        BackendName::Netns => vec![Backend::Netns],
+        BackendName::Both => vec![Backend::Sim, Backend::Netns],
+    };
+    if parts.iter().any(|part| part.needs_namespaces(&backends)) {
+        // Before any thread is started. What fails here fails again, with its reason, where it is needed.
+        let _ = whimbrel_lab::ensure_privileges();
+    }
+    let cannot_write = |folder: &PathBuf, error| {
+        Failure::new(Exit::Write, format!("cannot write to {}: {error}", folder.display()))
+    };
+    if let Some(folder) = &arguments.output {
+        std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, error))?;
+    }
+    let options = BenchOptions {
+        backends,
+        quick: arguments.quick,
+        seed: arguments.seed,
+        program: std::env::current_exe()?,
+    };
+    let spinner = spinner(arguments.json);
+    let report = whimbrel_bench::run(&parts, &options, &mut |part, what| {
+        spinner.set_prefix(part.name());
+        spinner.set_message(what.to_owned());
+    });
+    spinner.finish_and_clear();
+    if let Some(folder) = &arguments.output {
+        let text = serde_json::to_string_pretty(&report.json()).unwrap_or_default();
+        std::fs::write(folder.join("bench.json"), text).map_err(|error| cannot_write(folder, error))?;
+    }
+    if arguments.json {
+        json_line(&report.json());
+    } else {
+        out(&report.table());
+    }
+    Ok(match (report.faults.is_empty(), report.missed()) {
+        (false, _) => Exit::NotMeasured,
+        (true, 1..) if arguments.strict => Exit::Missed,
+        (true, _) => Exit::Done,
+    })
+}
+
+fn spinner(quiet: bool) -> ProgressBar {
+    if quiet || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
+    let style = ProgressStyle::with_template("{spinner} {elapsed} {prefix}: {wide_msg}");
+    spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    spinner.enable_steady_tick(Duration::from_millis(250));
+    spinner
+}

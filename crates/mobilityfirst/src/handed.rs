@@ -1,0 +1,115 @@
+//! What a neighbour took over: if it restarts, what it had not passed on is lost, and only the node before it knows.
+//!
+//! Hops are reliable between two runs of both neighbours (seed `000_503ecb02b427ee24.txt` section 3.2.1), so the loss of a
+//! router's memory is what end-to-end recovery has to find ("a conservatively long period of time", section 3.2.2).
+//! With this record the receivers are told at once instead.
+
+use std::collections::VecDeque;
+
+use whimbrel_core::Guid;
+
+use crate::chunk::{Chunk, Flow};
+use crate::wire::{ChunkRanges, MAX_RANGES};
+
+/// Contents of flows that are remembered for one neighbour, the ones used last.
+const MAX_ENTRIES: usize = 64;
+
+/// The chunks of one content of one flow that a neighbour has taken over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandedOver {
+    /// From whom to whom.
+    pub flow: Flow,
+    /// The content.
+    pub content: Guid,
+    /// Its chunks. Most of them have long arrived; their receiver knows which.
+    pub chunks: ChunkRanges,
+}
+
+/// What one neighbour has taken over since it started: at most 64 entries of about 100 bytes and 256 ranges of 8 bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Handovers {
+    // The one used last is the last one.
+    entries: VecDeque<HandedOver>,
+}
+
+impl Handovers {
+    /// The neighbour has `chunk` now.
+    pub(crate) fn note(&mut self, chunk: &Chunk) {
+        let Some(data) = chunk.data() else { return };
+        let (flow, content) = (chunk.flow(), data.content);
+        let known = self.entries.iter().position(|entry| entry.flow == flow && entry.content == content);
+        let mut entry = match known.and_then(|at| self.entries.remove(at)) {
+            Some(entry) => entry,
+            None => HandedOver { flow, content, chunks: ChunkRanges::default() },
+        };
+        entry.chunks.insert(data.index);
+        if entry.chunks.iter().nth(MAX_RANGES).is_some() {
+            // The oldest of a content that is sent in order: the likeliest to have arrived.
+            let oldest = entry.chunks.iter().next().unwrap_or_default();
+            entry.chunks.remove_range(oldest);
+        }
+        if self.entries.len() == MAX_ENTRIES {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// The neighbour has forgotten all of it.
+    pub(crate) fn take(&mut self) -> Vec<HandedOver> {
+        core::mem::take(&mut self.entries).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::wire::{ContentKind, Data, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol};
+
+    fn chunk(content: u8, index: u32) -> Chunk {
+        let service = ServiceId::DELAY_TOLERANT;
+        let header = NetworkHeader::new(service, UpperProtocol::Transport, Guid([1; 32]), Guid([2; 32]));
+        let data = Data {
+            content: Guid([content; 32]),
+            index,
+            chunk_log2: 16,
+            content_len: 1 << 40,
+            kind: ContentKind::File,
+            reliability: Reliability::Nack,
+            file_name: String::new(),
+            proof: Bytes::new(),
+            payload: Bytes::from_static(b"payload"),
+        };
+        Chunk::of_transport(header, &Transport::Data(data))
+    }
+
+    #[test]
+    fn chunks_of_a_content_are_one_entry_until_they_are_taken() {
+        let mut handovers = Handovers::default();
+        for index in [9, 0, 1, 2] {
+            handovers.note(&chunk(7, index));
+        }
+        handovers.note(&chunk(8, 5));
+        let taken = handovers.take();
+        assert_eq!(taken.len(), 2);
+        assert_eq!(taken[0].chunks.iter().collect::<Vec<_>>(), [0..3, 9..10]);
+        assert_eq!(taken[1].content, Guid([8; 32]));
+        assert!(handovers.take().is_empty());
+    }
+
+    #[test]
+    fn memory_is_bounded_whatever_is_handed_over() {
+        let mut handovers = Handovers::default();
+        for content in 0..=255 {
+            handovers.note(&chunk(content, 0));
+        }
+        for index in 0..2_000 {
+            handovers.note(&chunk(255, 2 * index));
+        }
+        let taken = handovers.take();
+        assert_eq!(taken.len(), MAX_ENTRIES);
+        assert!(taken.iter().all(|entry| entry.chunks.iter().count() <= MAX_RANGES));
+        assert!(taken.last().is_some_and(|entry| entry.chunks.contains(3_998)));
+    }
+}
