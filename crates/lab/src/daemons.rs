@@ -13,23 +13,34 @@ use crate::{Fig7, LabError, Process, Topology, TransferMeter, TransferObserver, 
 
 const ROUTER_PORT: u16 = 4711;
 const NAME_SERVER_PORT: u16 = 4720;
+const ROUTER_CONFIG: &str = "router.toml";
 /// How long daemons may take to find each other and attach.
 const SETTLING: Duration = Duration::from_secs(30);
 
-/// The daemons of the seed's Fig. 7: a name server and a router on N2, a router on N3, hosts on N1 and N4, and a
+/// The daemons of the seed's Fig. 7: a name server beside the routers, routers on N2 and N3, hosts on N1 and N4, and a
 /// program on N1 that serves a file.
 pub struct Fig7Daemons<'a> {
     program: PathBuf,
     folder: PathBuf,
     topology: &'a Topology,
+    settings: Fig7Settings,
     // Held for their lives: a process that is dropped is killed.
     running: Vec<(String, Process)>,
+}
+
+/// What the daemons and the client of a [`Fig7Daemons`] are told beyond their defaults.
+#[derive(Clone, Debug, Default)]
+pub struct Fig7Settings {
+    /// A configuration file of both routers; flags add their links and name server. Empty for none.
+    pub router_config: String,
+    /// The client's end-to-end timer; `None` for its host's own.
+    pub nack_timeout: Option<Duration>,
 }
 
 /// A node that can be killed and started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemon {
-    /// The name server on N2.
+    /// The name server.
     NameServer,
     /// N2's or N3's router.
     Router(u8),
@@ -47,7 +58,7 @@ impl Daemon {
 
     fn host(self) -> String {
         match self {
-            Daemon::NameServer => String::from("N2"),
+            Daemon::NameServer => Fig7::NAME_SERVER.to_owned(),
             Daemon::Router(node) | Daemon::Host(node) => format!("N{node}"),
         }
     }
@@ -58,6 +69,7 @@ impl Daemon {
 struct GetLine {
     event: String,
     progress: Option<GetProgress>,
+    fetched: Option<GetFetched>,
     error: Option<String>,
 }
 
@@ -67,16 +79,34 @@ struct GetProgress {
     resumed: u64,
 }
 
+#[derive(Deserialize)]
+struct GetFetched {
+    received: u64,
+}
+
 impl<'a> Fig7Daemons<'a> {
     /// Starts all daemons with `program` and waits until both hosts are registered. Keys, sockets and logs are
     /// kept in `folder`.
     pub fn start(program: &Path, topology: &'a Topology, folder: &Path) -> Result<Fig7Daemons<'a>, LabError> {
+        Fig7Daemons::start_with(program, topology, folder, Fig7Settings::default())
+    }
+
+    /// As [`Fig7Daemons::start`], with settings.
+    pub fn start_with(
+        program: &Path,
+        topology: &'a Topology,
+        folder: &Path,
+        settings: Fig7Settings,
+    ) -> Result<Fig7Daemons<'a>, LabError> {
         let mut daemons = Fig7Daemons {
             program: program.to_owned(),
             folder: folder.to_owned(),
             topology,
+            settings,
             running: Vec::new(),
         };
+        std::fs::write(daemons.path(ROUTER_CONFIG), &daemons.settings.router_config)
+            .map_err(LabError::system("write the routers' configuration"))?;
         let all =
             [Daemon::NameServer, Daemon::Router(2), Daemon::Router(3), Daemon::Host(1), Daemon::Host(4)];
         for daemon in all {
@@ -123,11 +153,13 @@ impl<'a> Fig7Daemons<'a> {
 
     fn router_command(&self, node: u8) -> Result<Command, LabError> {
         let listen = format!("0.0.0.0:{ROUTER_PORT}");
-        let mut command = self.command(&["router", "run", "--listen", &listen, "--key"]);
+        let mut command = self.command(&["router", "run", "--listen", &listen, "--config"]);
+        command.arg(self.path(ROUTER_CONFIG)).arg("--key");
         command.arg(self.path(&format!("n{node}.pem"))).arg("--socket").arg(self.socket(node));
-        let n2 = self.topology.address_of("N2", Fig7::ROUTER_LINK)?;
-        command.args(["--name-server", &format!("{n2}:{NAME_SERVER_PORT}")]);
+        let names = self.topology.address_of(Fig7::NAME_SERVER, &Fig7::name_server_wire(node))?;
+        command.args(["--name-server", &format!("{names}:{NAME_SERVER_PORT}")]);
         if node == 3 {
+            let n2 = self.topology.address_of("N2", Fig7::ROUTER_LINK)?;
             command.args(["--neighbour", &format!("{n2}:{ROUTER_PORT}")]);
         }
         Ok(command)
@@ -212,6 +244,9 @@ impl<'a> Fig7Daemons<'a> {
     ) -> Result<TransferRecord, LabError> {
         let mut command = self.command(&["get", "--json", name, "--socket"]);
         command.arg(self.socket(4)).arg("-o").arg(output).stdout(Stdio::piped()).stderr(Stdio::null());
+        if let Some(timeout) = self.settings.nack_timeout {
+            command.args(["--nack-timeout", &format!("{} ms", timeout.as_millis())]);
+        }
         let resent_before = self.resent();
         let started = Instant::now();
         observer.started(started);
@@ -229,8 +264,9 @@ impl<'a> Fig7Daemons<'a> {
         // The channel closes when the program ends.
         while let Ok((at, line)) = lines.recv_timeout(patience.saturating_sub(started.elapsed())) {
             let Ok(line) = serde_json::from_str::<GetLine>(&line) else { continue };
-            if let Some(progress) = line.progress {
-                let here = progress.bytes.saturating_sub(progress.resumed);
+            let progress = line.progress.map(|progress| progress.bytes.saturating_sub(progress.resumed));
+            // What came since the last line of progress is in the last line of all.
+            if let Some(here) = line.fetched.map(|fetched| fetched.received).or(progress) {
                 // A line may speak of a state alone; only bytes end a stall.
                 let more = here.saturating_sub(meter.bytes());
                 if more > 0 {
@@ -255,11 +291,12 @@ impl<'a> Fig7Daemons<'a> {
 
     /// DATA frames that the daemons on the content's way have sent again.
     fn resent(&self) -> Option<u64> {
-        [1, 2, 3].into_iter().try_fold(0, |sum, node| {
-            let status = self.status(node).ok()?;
-            let links = status["links"].as_array()?;
-            let resent = |link: &Value| link["hop"]["data_resent"].as_u64();
-            Some(sum + links.iter().map(resent).sum::<Option<u64>>()?)
-        })
+        [1, 2, 3].into_iter().try_fold(0, |sum, node| Some(sum + frames_resent(&self.status(node).ok()?)?))
     }
+}
+
+/// DATA frames that a node has sent again, from what it says of itself.
+pub(crate) fn frames_resent(status: &Value) -> Option<u64> {
+    let links = status["links"].as_array()?;
+    links.iter().map(|link| link["hop"]["data_resent"].as_u64()).sum()
 }

@@ -90,6 +90,22 @@ pub enum LabError {
         /// Which file, where, and what is wrong.
         reason: String,
     },
+    /// A transfer of a study ended without its file.
+    #[error("{transfer}: {reason}")]
+    TransferFailed {
+        /// Which one.
+        transfer: String,
+        /// What happened.
+        reason: String,
+    },
+    /// A study's result cannot be read back.
+    #[error("{path} is no study result of this version ({reason}); run the study again")]
+    BadResult {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A picture could not be drawn or written.
     #[error("cannot write the picture {path}: {reason}")]
     Figure {

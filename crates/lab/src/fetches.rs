@@ -1,5 +1,5 @@
-//! One file over Fig. 7, fetched by Whimbrel or by TCP, in virtual time or in namespaces: what studies and the bench
-//! measure.
+//! One file over Fig. 7, fetched by Whimbrel or by TCP, in virtual time or in namespaces: what the bench measures. The
+//! studies' transfers ([`crate::study`]) also have a moment and a schedule.
 
 use std::path::Path;
 use std::time::Duration;

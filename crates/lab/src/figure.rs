@@ -6,13 +6,16 @@ use std::path::Path;
 use std::sync::Once;
 
 use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
+
+use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 
 /// One line of a chart.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// As the legend says it.
     pub label: String,
@@ -21,7 +24,7 @@ pub struct Series {
 }
 
 /// Lines over a common pair of axes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LineChart {
     /// Above the picture.
     pub title: String,
@@ -38,7 +41,12 @@ pub struct LineChart {
 // Okabe and Ito's colours, which people who see colours differently can tell apart.
 const COLOURS: [RGBColor; 4] =
     [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
+/// Pixels of a picture in a file of its own.
 const SIZE: (u32, u32) = (960, 480);
+/// Pixels of a picture in a page: its text can still be read on a telephone.
+const INLINE_SIZE: (u32, u32) = (520, 390);
+/// What of a picture its legend takes, as shares of width and height.
+const LEGEND: (f64, f64) = (0.45, 0.3);
 
 impl LineChart {
     /// Writes `stem`.svg and `stem`.png.
@@ -50,23 +58,41 @@ impl LineChart {
             let path = path.display().to_string();
             move |reason: String| LabError::figure(&path, &reason)
         };
-        self.draw(SVGBackend::new(&svg, SIZE).into_drawing_area()).map_err(failed(&svg))?;
-        self.draw(BitMapBackend::new(&png, SIZE).into_drawing_area()).map_err(failed(&png))
+        let caption = Some(self.title.as_str());
+        self.draw(SVGBackend::new(&svg, SIZE).into_drawing_area(), caption).map_err(failed(&svg))?;
+        self.draw(BitMapBackend::new(&png, SIZE).into_drawing_area(), caption).map_err(failed(&png))
     }
 
-    fn draw<B: DrawingBackend>(&self, area: DrawingArea<B, Shift>) -> Result<(), String> {
-        let points = || self.series.iter().flat_map(|series| series.points.iter());
-        let right = points().map(|point| point.0).fold(1.0, f64::max);
-        let top = points().map(|point| point.1).fold(1.0, f64::max) * 1.08;
+    /// The picture as SVG text without its title, for a page that has its own.
+    pub fn svg(&self) -> Result<String, LabError> {
+        use_bundled_font();
+        let mut text = String::new();
+        let area = SVGBackend::with_string(&mut text, INLINE_SIZE).into_drawing_area();
+        self.draw(area, None).map_err(|reason| LabError::figure(&self.title, &reason))?;
+        Ok(text)
+    }
+
+    /// Points that can be drawn: a mean of nothing is none.
+    fn points(&self) -> impl Iterator<Item = (f64, f64)> {
+        let points = self.series.iter().flat_map(|series| series.points.iter().copied());
+        points.filter(|(x, y)| x.is_finite() && y.is_finite())
+    }
+
+    fn draw<B: DrawingBackend>(
+        &self,
+        area: DrawingArea<B, Shift>,
+        caption: Option<&str>,
+    ) -> Result<(), String> {
         let said = |fault: DrawingAreaErrorKind<B::ErrorType>| fault.to_string();
+        let right = self.points().map(|point| point.0).fold(f64::MIN_POSITIVE, f64::max) * 1.02;
+        let top = self.points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max) * 1.08;
         area.fill(&WHITE).map_err(said)?;
-        let mut chart = ChartBuilder::on(&area)
-            .caption(&self.title, ("sans-serif", 20))
-            .margin(14)
-            .x_label_area_size(44)
-            .y_label_area_size(64)
-            .build_cartesian_2d(0.0..right, 0.0..top)
-            .map_err(said)?;
+        let mut builder = ChartBuilder::on(&area);
+        builder.margin(14).x_label_area_size(44).y_label_area_size(64);
+        if let Some(caption) = caption {
+            builder.caption(caption, ("sans-serif", 20));
+        }
+        let mut chart = builder.build_cartesian_2d(0.0..right, 0.0..top).map_err(said)?;
         chart
             .configure_mesh()
             .x_desc(&self.x_label)
@@ -77,23 +103,11 @@ impl LineChart {
             .bold_line_style(RGBColor(225, 225, 225))
             .draw()
             .map_err(said)?;
-        for (from, to, what) in &self.shaded {
-            let grey = RGBColor(120, 120, 120).mix(0.18).filled();
-            let span = Rectangle::new([(*from, 0.0), (to.min(right), top)], grey);
-            let text = Text::new(what.clone(), (*from, top * 0.97), ("sans-serif", 14).into_font());
-            chart.draw_series([span]).map_err(said)?;
-            chart.draw_series([text]).map_err(said)?;
-        }
-        for (series, colour) in self.series.iter().zip(COLOURS) {
-            let line = LineSeries::new(series.points.iter().copied(), colour.stroke_width(2));
-            let drawn = chart.draw_series(line).map_err(said)?;
-            drawn
-                .label(&series.label)
-                .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 22, y)], colour.stroke_width(3)));
-        }
+        self.shade(&mut chart, right, top).map_err(said)?;
+        self.draw_lines(&mut chart).map_err(said)?;
         chart
             .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
+            .position(self.emptiest_place(right, top))
             .background_style(WHITE.mix(0.85))
             .border_style(RGBColor(180, 180, 180))
             .label_font(("sans-serif", 14))
@@ -101,6 +115,74 @@ impl LineChart {
             .map_err(said)?;
         area.present().map_err(said)
     }
+
+    fn shade<B: DrawingBackend>(
+        &self,
+        chart: &mut Canvas<'_, B>,
+        right: f64,
+        top: f64,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        for (from, to, what) in &self.shaded {
+            let grey = RGBColor(120, 120, 120).mix(0.18).filled();
+            let span = Rectangle::new([(*from, 0.0), (to.min(right), top)], grey);
+            let text = Text::new(what.clone(), (*from, top * 0.97), ("sans-serif", 14).into_font());
+            chart.draw_series([span])?;
+            chart.draw_series([text])?;
+        }
+        Ok(())
+    }
+
+    fn draw_lines<B: DrawingBackend>(
+        &self,
+        chart: &mut Canvas<'_, B>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        for (index, (series, colour)) in self.series.iter().zip(COLOURS).enumerate() {
+            // Earlier lines are wider, so that one that lies upon another hides it only in part.
+            let width = 2 + (self.series.len() - 1 - index) as u32;
+            let points = series.points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite());
+            chart
+                .draw_series(LineSeries::new(points, colour.stroke_width(width)))?
+                .label(&series.label)
+                .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 22, y)], colour.stroke_width(3)));
+        }
+        Ok(())
+    }
+
+    /// Where the legend covers least of the lines.
+    fn emptiest_place(&self, right: f64, top: f64) -> SeriesLabelPosition {
+        use SeriesLabelPosition::{LowerLeft, LowerRight, MiddleLeft, MiddleRight, UpperLeft, UpperRight};
+        // With the lower left corner of each, as shares of width and height.
+        let (high, middle, beside) = (1.0 - LEGEND.1, (1.0 - LEGEND.1) / 2.0, 1.0 - LEGEND.0);
+        let places = [
+            (UpperRight, beside, high),
+            (LowerRight, beside, 0.0),
+            (MiddleRight, beside, middle),
+            (UpperLeft, 0.0, high),
+            (LowerLeft, 0.0, 0.0),
+            (MiddleLeft, 0.0, middle),
+        ];
+        let covered = |left: f64, bottom: f64| {
+            let within = |share: f64, start: f64, size: f64| (start..=start + size).contains(&share);
+            let hit =
+                |(x, y): &(f64, f64)| within(x / right, left, LEGEND.0) && within(y / top, bottom, LEGEND.1);
+            self.series.iter().flat_map(dense).filter(hit).count()
+        };
+        let best = places.into_iter().min_by_key(|(_, left, bottom)| covered(*left, *bottom));
+        best.map_or(UpperRight, |(place, ..)| place)
+    }
+}
+
+type Canvas<'a, B> = ChartContext<'a, B, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+/// Points along a line, ten between each two of it, so that a long straight part counts too.
+fn dense(series: &Series) -> impl Iterator<Item = (f64, f64)> {
+    series.points.windows(2).flat_map(|pair| {
+        let [(x0, y0), (x1, y1)] = [pair[0], pair[1]];
+        (0..=10).map(move |step| {
+            let share = f64::from(step) / 10.0;
+            (x0 + (x1 - x0) * share, y0 + (y1 - y0) * share)
+        })
+    })
 }
 
 fn use_bundled_font() {

@@ -41,7 +41,7 @@ pub mod transfer;
 pub mod tun;
 
 pub use baseline::{CongestionControl, HttpClient, TcpBaseline, TcpTransfer};
-pub use daemons::{Daemon, Fig7Daemons};
+pub use daemons::{Daemon, Fig7Daemons, Fig7Settings};
 pub use emulator::{Direction, DirectionReport, EmulatedLink, Emulator, LinkReport, Scheduling};
 pub use error::LabError;
 pub use namespace::Namespace;

@@ -34,17 +34,22 @@ impl TransferRecord {
         if self.finished > 0.0 { self.bytes as f64 * 8.0 / self.finished } else { 0.0 }
     }
 
-    /// Bits per second in each interval of `width` seconds (at least one sample long), as (end, rate).
+    /// Bits per second in each interval of `width` seconds (at least one sample long), as (end, rate). What is left at
+    /// the end has an interval of its own if it is at least half as long; else it belongs to the one before, because
+    /// a chunk that arrives in the last milliseconds would look like a burst.
     pub fn goodput_series(&self, width: f64) -> Vec<(f64, f64)> {
         let mut series = Vec::new();
-        let mut from = (0.0, 0);
+        let (mut before, mut from) = ((0.0, 0), (0.0, 0));
         for (index, &(at, bytes)) in self.samples.iter().enumerate() {
             let last = index + 1 == self.samples.len();
             // Half a sample of tolerance, so that rounding never makes an interval one sample too long.
             let full = at - from.0 >= width - SAMPLE_INTERVAL.as_secs_f64() / 2.0;
+            if last && at - from.0 < width / 2.0 && series.pop().is_some() {
+                from = before;
+            }
             if (full || last) && at > from.0 {
                 series.push((at, (bytes - from.1) as f64 * 8.0 / (at - from.0)));
-                from = (at, bytes);
+                (before, from) = (from, (at, bytes));
             }
         }
         series
@@ -177,6 +182,19 @@ mod tests {
         assert_eq!(series.len(), 2);
         assert!((series[0].0 - 0.5).abs() < 1e-9 && (series[0].1 - 3200.0).abs() < 1e-6, "{series:?}");
         assert!((series[1].0 - 0.75).abs() < 1e-9 && (series[1].1 - 3200.0).abs() < 1e-6, "{series:?}");
+    }
+
+    #[test]
+    fn a_short_rest_is_no_burst() {
+        let series = record(&[(50, 100), (450, 100), (510, 100)], None).goodput_series(0.5);
+        assert_eq!(series.len(), 1);
+        assert!(
+            (series[0].0 - 0.51).abs() < 1e-9 && (series[0].1 - 2400.0 / 0.51).abs() < 1e-6,
+            "{series:?}"
+        );
+        // Alone it is all there is.
+        let series = record(&[(10, 100)], None).goodput_series(0.5);
+        assert_eq!(series.len(), 1);
     }
 
     proptest! {

@@ -82,9 +82,9 @@ fn nothing_outlives(signal: Signal) {
     let mut line = String::new();
     BufReader::new(lab.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let namespaces: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    assert_eq!(namespaces.len(), 4, "{line}");
-    // The shell, two `sleep`, one more shell or what it became, and the first process of each of four hosts.
-    assert!(processes_in(&namespaces) >= 8, "the programs of the lab run");
+    assert_eq!(namespaces.len(), 5, "{line}");
+    // The shell, two `sleep`, one more shell or what it became, and the first process of each of five hosts.
+    assert!(processes_in(&namespaces) >= 9, "the programs of the lab run");
     kill_process(Pid::from_child(&lab), signal).unwrap();
     let status = lab.wait().unwrap();
     assert_eq!(status.signal(), Some(signal.as_raw()));

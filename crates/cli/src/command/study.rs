@@ -1,15 +1,20 @@
 //! `study`.
 
 use std::io::IsTerminal;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use whimbrel_lab::LabError;
-use whimbrel_lab::study::{Backend, STUDIES, Study, StudyOptions, StudyResult, write_report};
+use whimbrel_lab::study::{
+    Backend, STUDIES, Study, StudyOptions, StudyResult, Verdict, write_pages, write_result,
+};
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
+
+const DEFAULT_FOLDER: &str = "whimbrel-studies";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum StudyCommand {
@@ -19,6 +24,9 @@ pub(crate) enum StudyCommand {
     /// Run a study and write its tables, pictures and page
     #[command(after_help = "Example:\n  whimbrel study run mftp-fig8 --backend netns")]
     Run(Run),
+    /// Make the pages anew from the results of earlier runs: one of each study, and an index
+    #[command(after_help = "Example:\n  whimbrel study report -o whimbrel-studies")]
+    Report(Report),
 }
 
 #[derive(Args, Debug)]
@@ -44,10 +52,23 @@ pub(crate) struct Run {
     /// Of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Folder for the results
-    #[arg(short, long, value_name = "DIR", default_value = "whimbrel-studies")]
+    /// Most transfers at a time; by default what the machine's processors carry
+    #[arg(long, value_name = "NUMBER")]
+    jobs: Option<NonZeroUsize>,
+    /// Folder for the results: tables, pictures, transfers in flent's format, and pages
+    #[arg(short, long, value_name = "DIR", default_value = DEFAULT_FOLDER)]
     output: PathBuf,
     /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Report {
+    /// Folder of the results
+    #[arg(short, long, value_name = "DIR", default_value = DEFAULT_FOLDER)]
+    output: PathBuf,
+    /// Print the pages' paths as JSON
     #[arg(long)]
     json: bool,
 }
@@ -73,7 +94,33 @@ pub(crate) fn run(command: StudyCommand) -> Outcome {
             Ok(Exit::Done)
         }
         StudyCommand::Run(run) => run_study(run),
+        StudyCommand::Report(report) => report_studies(&report),
     }
+}
+
+fn report_studies(arguments: &Report) -> Outcome {
+    let folder = &arguments.output;
+    let known = STUDIES.iter().any(|study| folder.join(study.name).is_dir());
+    if !known {
+        let message = format!(
+            "{} holds no results of a study; `whimbrel study run` makes some, -o names another folder",
+            folder.display()
+        );
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    let pages = write_pages(folder).map_err(failure)?;
+    if arguments.json {
+        let studies: serde_json::Map<String, serde_json::Value> = pages
+            .studies
+            .iter()
+            .map(|(name, path)| ((*name).to_owned(), path.display().to_string().into()))
+            .collect();
+        json_line(&serde_json::json!({ "index": pages.index, "studies": studies }));
+    } else {
+        pages.studies.iter().for_each(|(_, path)| out(&format!("{}\n", path.display())));
+        out(&format!("{}\n", pages.index.display()));
+    }
+    Ok(Exit::Done)
 }
 
 fn run_study(arguments: Run) -> Outcome {
@@ -94,12 +141,13 @@ fn run_study(arguments: Run) -> Outcome {
         scenario: arguments.scenario,
         runs: arguments.runs,
         seed: arguments.seed,
+        jobs: arguments.jobs.map(usize::from),
         program: std::env::current_exe()?,
     };
     let shown = !arguments.json && std::io::stderr().is_terminal();
     let target = if shown { ProgressDrawTarget::stderr_with_hz(4) } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(None, target);
-    let template = "{prefix} [{bar:30}] run {pos} of {len}, {elapsed}, {eta} left: {wide_msg}";
+    let template = "{prefix} [{bar:30}] {pos} of {len}, {elapsed}, {eta} left: {wide_msg}";
     bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_prefix(study.name);
     let ran = study.run(&options, &mut |done, all, what| {
@@ -109,12 +157,15 @@ fn run_study(arguments: Run) -> Outcome {
     });
     bar.finish_and_clear();
     let result = ran.map_err(failure)?;
-    let page = write_report(&result, &arguments.output).map_err(failure)?;
+    let folder = write_result(&result, &arguments.output).map_err(failure)?;
+    let pages = write_pages(&arguments.output).map_err(failure)?;
     if arguments.json {
         json_line(&result);
     } else {
         out(&summary(&result));
-        out(&format!("\n{}\n", page.display()));
+        out(&format!("\n{}\n", folder.display()));
+        let page = pages.studies.iter().find(|(name, _)| *name == study.name);
+        page.iter().for_each(|(_, path)| out(&format!("{}\n", path.display())));
     }
     Ok(Exit::Done)
 }
@@ -122,11 +173,15 @@ fn run_study(arguments: Run) -> Outcome {
 fn summary(result: &StudyResult) -> String {
     let mut text = String::new();
     for row in &result.comparisons {
+        let case = if row.case.is_empty() { String::new() } else { format!(" ({})", row.case) };
         text.push_str(&format!(
-            "{}\n  paper  {}\n  ours   {}\n         {}\n",
-            row.quantity, row.paper, row.ours, row.deviation
+            "{}{case}\n  paper  {}\n  ours   {}\n         {}\n",
+            row.quantity,
+            row.paper,
+            row.ours,
+            row.verdict.name()
         ));
-        if row.deviation != "agrees" && !row.explanation.is_empty() {
+        if row.verdict == Verdict::Differs && !row.explanation.is_empty() {
             text.push_str(&format!("         {}\n", row.explanation));
         }
     }

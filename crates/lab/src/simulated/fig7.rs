@@ -20,7 +20,7 @@ use crate::{Fig7, TransferMeter, TransferRecord};
 type Machine = Node<MemoryStore>;
 
 /// Unix time at the origin of every simulation, in milliseconds: 2026-01-01.
-const ORIGIN_UNIX_MS: u64 = 1_767_225_600_000;
+pub(crate) const ORIGIN_UNIX_MS: u64 = 1_767_225_600_000;
 const SERVER_APP: u32 = 1;
 const CLIENT_APP: u32 = 2;
 
@@ -217,6 +217,15 @@ impl SimulatedFig7 {
     /// When a transfer was asked for.
     pub fn started(&self, transfer: usize) -> Time {
         self.transfers[transfer].started
+    }
+
+    /// What N`number` (1 to 4) says of itself, as `whimbrel router status --json` and `host status --json` do.
+    pub fn status(&mut self, number: usize) -> serde_json::Value {
+        let status = self.sim.with_node(self.nodes[number - 1], |machine, now| match machine.router() {
+            Some(router) => serde_json::to_value(router.status(now)).ok(),
+            None => machine.host().and_then(|host| serde_json::to_value(host.status(now)).ok()),
+        });
+        status.unwrap_or_default()
     }
 
     /// Kills N`number` (1 to 4) without warning and starts it anew, with nothing in its memory.

@@ -4,17 +4,23 @@
 //! statements, and a README that says what was assumed where the paper is silent. Nothing here is tuned towards the paper:
 //! a deviation is shown beside it and explained.
 
+mod archive;
 mod disconnection;
-mod report;
+mod flent;
+mod jobs;
+mod page;
+mod result;
 mod throughput;
+mod trial;
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
-use crate::figure::LineChart;
-pub use report::write_report;
+pub use archive::{read_results, write_result};
+pub use page::{Pages, write_pages};
+pub use result::{Comparison, NamedChart, StudyResult, Table, Transfer, Verdict};
 
 /// What runs the scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +40,17 @@ impl Backend {
             Backend::Netns => "netns",
         }
     }
+
+    /// As pages say it.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Backend::Sim => "Simulator",
+            Backend::Netns => "Namespaces",
+        }
+    }
+
+    /// In the order in which they are shown.
+    pub const ALL: [Backend; 2] = [Backend::Sim, Backend::Netns];
 }
 
 /// How a study is to be run.
@@ -47,55 +64,13 @@ pub struct StudyOptions {
     pub runs: Option<u32>,
     /// Of everything random.
     pub seed: u64,
+    /// Most transfers at a time; `None` for what the machine's processors carry.
+    pub jobs: Option<usize>,
     /// The whimbrel binary, for daemons in namespaces.
     pub program: PathBuf,
 }
 
-/// One statement of the paper, and what we measured.
-#[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
-    /// What is compared.
-    pub quantity: String,
-    /// The paper's words or number.
-    pub paper: String,
-    /// Ours.
-    pub ours: String,
-    /// Whether the two agree, or how far they are apart.
-    pub deviation: String,
-    /// Why, where they differ.
-    pub explanation: String,
-}
-
-/// Rows of numbers under headings.
-#[derive(Clone, Debug, Serialize)]
-pub struct Table {
-    /// The file's name without its ending.
-    pub name: String,
-    /// Headings.
-    pub columns: Vec<String>,
-    /// As many cells in each as there are headings.
-    pub rows: Vec<Vec<String>>,
-}
-
-/// What a study found.
-#[derive(Clone, Debug, Serialize)]
-pub struct StudyResult {
-    /// Its name.
-    pub study: String,
-    /// What ran it.
-    pub backend: Backend,
-    /// The scenario as it was run.
-    pub scenario: serde_json::Value,
-    /// Ours beside the paper's.
-    pub comparisons: Vec<Comparison>,
-    /// The numbers.
-    pub tables: Vec<Table>,
-    /// The figures, by file name without ending.
-    #[serde(skip)]
-    pub charts: Vec<(String, LineChart)>,
-}
-
-/// Told how far a study is: done and all, in runs.
+/// Told how far a study is: done and all, in transfers.
 pub type Progress<'a> = &'a mut dyn FnMut(usize, usize, &str);
 
 /// A study that this program knows.
@@ -108,6 +83,9 @@ pub struct Study {
     pub source: &'static str,
     scenario: &'static str,
     paper: &'static str,
+    readme: &'static str,
+    /// How many of its transfers in real time one processor carries without slowing them.
+    transfers_per_processor: usize,
     run: fn(&StudyInput<'_>, Progress<'_>) -> Result<StudyResult, LabError>,
 }
 
@@ -127,7 +105,7 @@ struct Paper {
 }
 
 /// One statement of a paper.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Statement {
     /// Names the quantity for the study's code.
@@ -139,6 +117,11 @@ struct Statement {
     /// Why ours may differ.
     #[serde(default)]
     note: String,
+    /// What holds for the simulator, or for namespaces, only.
+    #[serde(default)]
+    note_sim: String,
+    #[serde(default)]
+    note_netns: String,
 }
 
 /// All studies.
@@ -149,6 +132,8 @@ pub const STUDIES: [Study; 3] = [
         source: "seed 000_503ecb02b427ee24.txt, section 5.1, Fig. 8 (a) and (b)",
         scenario: include_str!("../../../../studies/mftp-fig8/scenario.toml"),
         paper: include_str!("../../../../studies/mftp-fig8/paper.toml"),
+        readme: include_str!("../../../../studies/mftp-fig8/README.md"),
+        transfers_per_processor: 1,
         run: throughput::run,
     },
     Study {
@@ -157,6 +142,9 @@ pub const STUDIES: [Study; 3] = [
         source: "seed 000_503ecb02b427ee24.txt, section 5.2, Fig. 9 (a) and (b)",
         scenario: include_str!("../../../../studies/mftp-fig9/scenario.toml"),
         paper: include_str!("../../../../studies/mftp-fig9/paper.toml"),
+        readme: include_str!("../../../../studies/mftp-fig9/README.md"),
+        // They wait for most of their time.
+        transfers_per_processor: 2,
         run: disconnection::run,
     },
     Study {
@@ -165,6 +153,8 @@ pub const STUDIES: [Study; 3] = [
         source: "seed 000_503ecb02b427ee24.txt, section 5.2.1, Fig. 10",
         scenario: include_str!("../../../../studies/mftp-fig10/scenario.toml"),
         paper: include_str!("../../../../studies/mftp-fig10/paper.toml"),
+        readme: include_str!("../../../../studies/mftp-fig10/README.md"),
+        transfers_per_processor: 2,
         run: disconnection::run,
     },
 ];
@@ -182,8 +172,11 @@ impl Study {
             Some(path) => std::fs::read_to_string(path)
                 .map_err(LabError::system(format!("read the scenario {}", path.display())))?,
         };
-        let paper = toml::from_str(self.paper).map_err(|fault| bad_file(self.name, "paper.toml", &fault))?;
-        (self.run)(&StudyInput { study: self, options, scenario, paper }, progress)
+        (self.run)(&StudyInput { study: self, options, scenario, paper: self.paper()? }, progress)
+    }
+
+    fn paper(&self) -> Result<Paper, LabError> {
+        toml::from_str(self.paper).map_err(|fault| bad_file(self.name, "paper.toml", &fault))
     }
 }
 
@@ -193,22 +186,93 @@ impl StudyInput<'_> {
         let mut scenario: toml::Table = toml::from_str(&self.scenario)
             .map_err(|fault| bad_file(self.study.name, &file.display().to_string(), &fault))?;
         if let Some(runs) = self.options.runs {
-            scenario.insert(String::from("runs"), i64::from(runs).into());
+            for key in ["runs", "runs_netns"]
+                .into_iter()
+                .filter(|key| scenario.contains_key(*key))
+                .collect::<Vec<_>>()
+            {
+                scenario.insert(key.to_owned(), i64::from(runs).into());
+            }
         }
         scenario.try_into().map_err(|fault| bad_file(self.study.name, &file.display().to_string(), &fault))
     }
 
-    /// The paper's statement beside ours.
-    fn compare(&self, id: &str, ours: String, agrees: bool) -> Comparison {
+    /// The paper's statement beside ours. `case` says for which of the scenario's assumptions.
+    fn compare(&self, id: &str, case: &str, ours: String, agrees: bool) -> Comparison {
         let statement = self.paper.statement.iter().find(|statement| statement.id == id);
+        let statement = statement.cloned().unwrap_or_default();
+        let own_note = match self.options.backend {
+            Backend::Sim => statement.note_sim,
+            Backend::Netns => statement.note_netns,
+        };
         Comparison {
-            quantity: statement.map_or(id, |statement| &statement.quantity).to_owned(),
-            paper: statement.map_or("-", |statement| &statement.says).to_owned(),
+            id: id.to_owned(),
+            case: case.to_owned(),
+            quantity: statement.quantity,
+            paper: statement.says,
             ours,
-            deviation: if agrees { "agrees" } else { "differs" }.to_owned(),
-            explanation: statement.map_or("", |statement| &statement.note).to_owned(),
+            verdict: if agrees { Verdict::Agrees } else { Verdict::Differs },
+            explanation: format!("{} {own_note}", statement.note).trim().to_owned(),
         }
     }
+
+    /// What was found, with what it takes to find it again.
+    fn result(
+        &self,
+        scenario: &impl Serialize,
+        comparisons: Vec<Comparison>,
+        tables: Vec<Table>,
+        charts: Vec<NamedChart>,
+        transfers: Vec<Transfer>,
+    ) -> Result<StudyResult, LabError> {
+        let name = self.study.name;
+        Ok(StudyResult {
+            study: name.to_owned(),
+            backend: self.options.backend,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: (self.options.backend == Backend::Netns).then(machine),
+            command: self.study.command(self.options),
+            scenario: toml::to_string_pretty(scenario).map_err(|fault| bad_file(name, "scenario", &fault))?,
+            comparisons,
+            tables,
+            charts,
+            transfers,
+        })
+    }
+}
+
+impl Study {
+    fn jobs(&self, options: &StudyOptions) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        options.jobs.unwrap_or(match options.backend {
+            Backend::Sim => processors,
+            Backend::Netns => processors * self.transfers_per_processor,
+        })
+    }
+
+    /// The command that repeats a run with these options.
+    fn command(&self, options: &StudyOptions) -> String {
+        let (backend, seed) = (options.backend.name(), options.seed);
+        let mut command = format!("whimbrel study run {} --backend {backend} --seed {seed}", self.name);
+        if let Some(runs) = options.runs {
+            command += &format!(" --runs {runs}");
+        }
+        if options.backend == Backend::Netns {
+            // Transfers side by side share the processors, which virtual time does not notice.
+            command += &format!(" --jobs {}", self.jobs(options));
+        }
+        if let Some(scenario) = options.scenario.as_deref().and_then(Path::file_name) {
+            command += &format!(" --scenario {}", scenario.display());
+        }
+        command
+    }
+}
+
+/// What a measurement in real time depends on, as far as a reader may know it.
+fn machine() -> String {
+    let kernel = rustix::system::uname();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("Linux {}, {processors} processors", kernel.release().to_string_lossy())
 }
 
 fn bad_file(study: &str, file: &str, fault: &dyn std::fmt::Display) -> LabError {

@@ -1,0 +1,67 @@
+//! `study run` and `study report` as a user calls them.
+#![allow(clippy::disallowed_methods, reason = "a test of real programs in real time")]
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use support::{finished, whimbrel};
+use whimbrel_lab::lab_available;
+
+/// Fig. 10 with TCP beside it, at a size that takes seconds in real time too.
+const SCENARIO: &str = "file = \"200 kB\"\nrtt_ms = 10\non_s = 1\noff_s = [1]\nruns = 1\nruns_netns = 1\n\
+     rivals = [\"network-proactive\", \"receiver-driven\", \"tcp\"]\nnack_timers_ms = [500]\n\
+     [[wifi]]\nname = \"WiFi\"\n[wifi.link]\nrate = \"20 Mbit/s\"\ndelay = \"1 ms\"\n";
+
+fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let scenario = folder.join("scenario.toml");
+    fs::write(&scenario, SCENARIO).unwrap();
+    let mut command = whimbrel();
+    command.args(["study", "run", "mftp-fig10", "--scenario"]).arg(&scenario).args(arguments);
+    finished(command.arg("-o").arg(folder.join("results")))
+}
+
+#[test]
+fn a_report_is_made_anew_from_what_runs_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, text, err) = run(folder.path(), &["--runs", "2"]);
+    assert_eq!(code, 0, "{err}");
+    let results = folder.path().join("results");
+    let page = results.join("mftp-fig10.html");
+    assert!(text.trim_end().ends_with(&page.display().to_string()), "{text}");
+    for written in [&page, &results.join("index.html")] {
+        fs::remove_file(written).unwrap();
+    }
+    let (code, text, err) = finished(whimbrel().args(["study", "report", "-o"]).arg(&results));
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(text.lines().count(), 2, "a page and the index: {text}");
+    assert!(fs::read_to_string(&page).unwrap().contains("--seed 1 --runs 2 --scenario scenario.toml"));
+    assert!(results.join("index.html").exists());
+}
+
+#[test]
+fn a_report_of_nothing_says_what_makes_something() {
+    let folder = tempfile::tempdir().unwrap();
+    for place in [folder.path().to_owned(), folder.path().join("nowhere")] {
+        let (code, _, err) = finished(whimbrel().args(["study", "report", "-o"]).arg(&place));
+        assert_eq!(code, 2);
+        assert!(err.contains("whimbrel study run"), "{err}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn every_approach_runs_in_namespaces() {
+    if !lab_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (code, _, err) = run(folder.path(), &["--backend", "netns", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let place = folder.path().join("results/mftp-fig10/netns");
+    let times = fs::read_to_string(place.join("response-times.csv")).unwrap();
+    assert_eq!(times.lines().filter(|line| line.ends_with(",yes")).count(), 3, "{times}");
+    assert_eq!(fs::read_dir(place.join("flent")).unwrap().count(), 3);
+}

@@ -1,0 +1,91 @@
+//! A results folder: what every run of a study leaves in it, and how it is read back.
+//!
+//! ```text
+//! DIR/STUDY/BACKEND/result.json         all that pages are made of
+//! DIR/STUDY/BACKEND/TABLE.csv
+//! DIR/STUDY/BACKEND/CHART.svg, .png
+//! DIR/STUDY/BACKEND/flent/RUN.flent.gz  each transfer over time
+//! DIR/STUDY.html, DIR/index.html        pages, made by `whimbrel study report`
+//! ```
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::{Backend, StudyResult, Table, flent};
+use crate::LabError;
+
+const RESULT: &str = "result.json";
+const FLENT: &str = "flent";
+
+fn folder_of(root: &Path, study: &str, backend: Backend) -> PathBuf {
+    root.join(study).join(backend.name())
+}
+
+/// Writes all but the pages below `root`, in place of an earlier run on the same back end. Answers with the folder.
+pub fn write_result(result: &StudyResult, root: &Path) -> Result<PathBuf, LabError> {
+    let folder = folder_of(root, &result.study, result.backend);
+    let failed = |path: &Path| LabError::system(format!("write {}", path.display()));
+    let flent_folder = folder.join(FLENT);
+    remove_flent_files(&flent_folder)?;
+    std::fs::create_dir_all(&flent_folder).map_err(failed(&flent_folder))?;
+    for table in &result.tables {
+        let path = folder.join(&table.name).with_extension("csv");
+        std::fs::write(&path, csv(table)).map_err(failed(&path))?;
+    }
+    for named in &result.charts {
+        named.chart.write(&folder.join(&named.name))?;
+    }
+    for transfer in &result.transfers {
+        flent::write(result, transfer, &flent_folder.join(format!("{}{}", transfer.label, flent::ENDING)))?;
+    }
+    let path = folder.join(RESULT);
+    let json = serde_json::to_string_pretty(result).unwrap_or_default();
+    std::fs::write(&path, json).map_err(failed(&path))?;
+    Ok(folder)
+}
+
+/// An earlier run may have had more transfers than this one.
+fn remove_flent_files(folder: &Path) -> Result<(), LabError> {
+    let failed = || LabError::system(format!("clear {}", folder.display()));
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed()(error)),
+    };
+    for entry in entries {
+        let path = entry.map_err(failed())?.path();
+        if path.to_string_lossy().ends_with(flent::ENDING) {
+            std::fs::remove_file(&path).map_err(failed())?;
+        }
+    }
+    Ok(())
+}
+
+/// What `study` left below `root`, for each back end that ran it.
+pub fn read_results(root: &Path, study: &str) -> Result<Vec<StudyResult>, LabError> {
+    let mut results = Vec::new();
+    for backend in Backend::ALL {
+        let path = folder_of(root, study, backend).join(RESULT);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => results.push(serde_json::from_str(&text).map_err(|fault| LabError::BadResult {
+                path: path.display().to_string(),
+                reason: fault.to_string(),
+            })?),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(LabError::system(format!("read {}", path.display()))(error)),
+        }
+    }
+    Ok(results)
+}
+
+fn csv(table: &Table) -> String {
+    // Cells are numbers and labels of this program: a comma in a label is the one thing to mind.
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells
+            .iter()
+            .map(|cell| if cell.contains(',') { format!("\"{cell}\"") } else { cell.clone() })
+            .collect();
+        cells.join(",") + "\n"
+    };
+    line(&table.columns) + &table.rows.iter().map(|row| line(row)).collect::<String>()
+}

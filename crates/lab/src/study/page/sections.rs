@@ -1,0 +1,191 @@
+//! The words and tables of a study's page.
+
+use maud::{Markup, PreEscaped, html};
+use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
+
+use super::super::{Backend, Comparison, Statement, Study, StudyResult, Table, Verdict};
+use super::{agreement, of, run_command};
+use crate::LabError;
+
+pub(super) fn summary(results: &[StudyResult]) -> Markup {
+    html! {
+        p {
+            "Statements of the paper that we saw too: "
+            @for (index, result) in results.iter().enumerate() {
+                @if index > 0 { ", " }
+                strong { (agreement(result)) } " (" (result.backend.title().to_lowercase()) ")"
+            }
+            ". Where we did not, the table says why."
+        }
+    }
+}
+
+/// Every statement of the paper beside what each back end found.
+pub(super) fn comparison(study: &Study, results: &[StudyResult]) -> Result<Markup, LabError> {
+    let paper = study.paper()?;
+    Ok(html! {
+        section aria-labelledby="comparison" {
+            h2 #comparison { "Ours beside the paper's" }
+            table.cards role="table" {
+                thead role="rowgroup" {
+                    tr role="row" {
+                        th scope="col" role="columnheader" { "Quantity" }
+                        th scope="col" role="columnheader" { "The paper" }
+                        @for backend in Backend::ALL {
+                            th scope="col" role="columnheader" { (backend.title()) }
+                        }
+                        th scope="col" role="columnheader" { "Why they differ" }
+                    }
+                }
+                tbody role="rowgroup" {
+                    @for statement in &paper.statement { (statement_row(study, statement, results)) }
+                }
+            }
+        }
+    })
+}
+
+fn statement_row(study: &Study, statement: &Statement, results: &[StudyResult]) -> Markup {
+    html! {
+        tr role="row" {
+            th scope="row" role="rowheader" { (statement.quantity) }
+            td role="cell" data-label="The paper" { (statement.says) }
+            @for backend in Backend::ALL {
+                td role="cell" data-label=(backend.title()) {
+                    @match of(results, backend) {
+                        Some(result) => (found(result, &statement.id)),
+                        None => span.quiet { "not run yet: " code { (run_command(study.name, backend)) } },
+                    }
+                }
+            }
+            td role="cell" data-label="Why they differ" {
+                @for part in explanation(statement) { p { @if let Some(of) = part.0 { strong { (of) ": " } } (part.1) } }
+            }
+        }
+    }
+}
+
+fn explanation(statement: &Statement) -> Vec<(Option<&'static str>, &str)> {
+    let parts = [
+        (None, statement.note.as_str()),
+        (Some(Backend::Sim.title()), statement.note_sim.as_str()),
+        (Some(Backend::Netns.title()), statement.note_netns.as_str()),
+    ];
+    parts.into_iter().filter(|(_, text)| !text.is_empty()).collect()
+}
+
+fn found(result: &StudyResult, id: &str) -> Markup {
+    let rows: Vec<&Comparison> = result.comparisons.iter().filter(|row| row.id == id).collect();
+    html! {
+        @if rows.is_empty() { span.quiet { "not measured" } }
+        @for row in rows {
+            p {
+                @if !row.case.is_empty() { span.quiet { (row.case) ": " } }
+                (row.ours) " "
+                span class=(if row.verdict == Verdict::Agrees { "verdict yes" } else { "verdict no" }) {
+                    (row.verdict.name())
+                }
+            }
+        }
+    }
+}
+
+/// The study's README: what was assumed where the paper is silent.
+pub(super) fn assumptions(study: &Study) -> Markup {
+    // Its first heading is the page's; the others go one level below the page's sections.
+    let mut in_title = false;
+    let events = Parser::new(study.readme).filter_map(|event| match event {
+        Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) => {
+            in_title = true;
+            None
+        }
+        Event::End(TagEnd::Heading(HeadingLevel::H1)) => {
+            in_title = false;
+            None
+        }
+        _ if in_title => None,
+        Event::Start(Tag::Heading { level: _, id, classes, attrs }) => {
+            Some(Event::Start(Tag::Heading { level: HeadingLevel::H3, id, classes, attrs }))
+        }
+        Event::End(TagEnd::Heading(_)) => Some(Event::End(TagEnd::Heading(HeadingLevel::H3))),
+        other => Some(other),
+    });
+    let mut text = String::new();
+    pulldown_cmark::html::push_html(&mut text, events);
+    html! {
+        section aria-labelledby="assumptions" {
+            h2 #assumptions { "The study and its assumptions" }
+            (PreEscaped(text))
+        }
+    }
+}
+
+pub(super) fn repeat(results: &[StudyResult]) -> Markup {
+    html! {
+        section aria-labelledby="repeat" {
+            h2 #repeat { "Repeat it" }
+            @for result in results {
+                p {
+                    strong { (result.backend.title()) } ", whimbrel " (result.version)
+                    @if let Some(machine) = &result.machine { ", on " (machine) }
+                    ":"
+                }
+                pre tabindex="0" { code { (result.command) } }
+            }
+            p { "Each transfer over time is in flent's format, so that flent draws and compares them:" }
+            pre tabindex="0" {
+                code {
+                    @for result in results {
+                        "flent -p download -o goodput.png " (result.study) "/" (result.backend.name()) "/flent/*.flent.gz\n"
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn numbers(results: &[StudyResult]) -> Markup {
+    html! {
+        section aria-labelledby="numbers" {
+            h2 #numbers { "Numbers" }
+            @for result in results {
+                @for table in &result.tables { (numbers_table(result, table)) }
+            }
+        }
+    }
+}
+
+fn numbers_table(result: &StudyResult, table: &Table) -> Markup {
+    /// Rows that a reader takes in at a glance.
+    const SHORT: usize = 16;
+    let caption = format!("{}: {}", result.backend.title(), table.title);
+    let file = format!("{}/{}/{}.csv", result.study, result.backend.name(), table.name);
+    let content = html! {
+        div.wide tabindex="0" role="region" aria-label=(caption) {
+            table {
+                caption { (caption) " (" a href=(file) { "CSV" } ")" }
+                thead { tr { @for column in &table.columns { th scope="col" { (column) } } } }
+                tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
+            }
+        }
+    };
+    html! {
+        @if table.rows.len() > SHORT {
+            details { summary { (caption) ", " (table.rows.len()) " rows" } (content) }
+        } @else { (content) }
+    }
+}
+
+pub(super) fn scenario(results: &[StudyResult]) -> Markup {
+    let same = results.windows(2).all(|pair| pair[0].scenario == pair[1].scenario);
+    let shown = if same { &results[..results.len().min(1)] } else { results };
+    html! {
+        section aria-labelledby="scenario" {
+            h2 #scenario { "Scenario" }
+            @for result in shown {
+                @if !same { p { strong { (result.backend.title()) } ":" } }
+                pre tabindex="0" { code { (result.scenario) } }
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a study found.
+
+use serde::{Deserialize, Serialize};
+
+use super::Backend;
+use crate::TransferRecord;
+use crate::figure::LineChart;
+
+/// Whether we saw what the paper says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// As the paper.
+    Agrees,
+    /// Not as the paper.
+    Differs,
+}
+
+impl Verdict {
+    /// As tables say it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Agrees => "agrees",
+            Verdict::Differs => "differs",
+        }
+    }
+}
+
+/// One statement of the paper, and what we measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Names the statement in the study's `paper.toml`.
+    pub id: String,
+    /// Which of the scenario's assumptions ours holds for; empty if it makes but one.
+    pub case: String,
+    /// What is compared.
+    pub quantity: String,
+    /// The paper's words or number.
+    pub paper: String,
+    /// Ours, with its unit.
+    pub ours: String,
+    /// Whether the two agree.
+    pub verdict: Verdict,
+    /// Why they may differ.
+    pub explanation: String,
+}
+
+/// Rows of numbers under headings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// The file's name without its ending.
+    pub name: String,
+    /// What the rows are, for people.
+    pub title: String,
+    /// Headings, with units.
+    pub columns: Vec<String>,
+    /// As many cells in each as there are headings.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A figure and the name of its files.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NamedChart {
+    /// The files' name without ending; the same on every back end.
+    pub name: String,
+    /// What is drawn.
+    pub chart: LineChart,
+}
+
+/// One transfer that a study made.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    /// Names it within its study, fit for a file name.
+    pub label: String,
+    /// Names it to people.
+    pub title: String,
+    /// What its receiver saw.
+    pub record: TransferRecord,
+}
+
+/// What a study found on one back end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StudyResult {
+    /// The study's name.
+    pub study: String,
+    /// What ran it.
+    pub backend: Backend,
+    /// Version of the program.
+    pub version: String,
+    /// Kernel and processors, where the run depends on them.
+    pub machine: Option<String>,
+    /// The command that repeats it.
+    pub command: String,
+    /// The scenario as it was run, in TOML.
+    pub scenario: String,
+    /// Ours beside the paper's.
+    pub comparisons: Vec<Comparison>,
+    /// The numbers.
+    pub tables: Vec<Table>,
+    /// The figures.
+    pub charts: Vec<NamedChart>,
+    /// Every transfer; kept in files of their own.
+    #[serde(skip)]
+    pub transfers: Vec<Transfer>,
+}
+
+/// Arithmetic mean; `NaN` of nothing.
+pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (sum, count) = values.into_iter().fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
+    sum / f64::from(count)
+}

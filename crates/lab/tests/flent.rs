@@ -1,0 +1,64 @@
+//! The real flent reads and draws what a study leaves.
+//!
+//! `scripts/setup --check` installs it into target/flent; `scripts/test` names it in `WHIMBREL_FLENT`, and then the test
+//! fails without it.
+#![allow(clippy::disallowed_methods, reason = "a test of a real program")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use whimbrel_lab::study::{Backend, Study, StudyOptions, write_result};
+
+const SCENARIO: &str = "file = \"3 MB\"\nfile_netns = \"3 MB\"\nrtts_ms = [10]\nlosses_percent = [0.0]\nruns = 1\n\
+     [last_hop]\nrate = \"20 Mbit/s\"\ndelay = \"1 us\"\n[instantaneous]\nrtt_ms = 10\nloss_percent = 0.0\n";
+
+fn flent() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("WHIMBREL_FLENT") {
+        return Some(named.into());
+    }
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/flent/bin/flent");
+    installed.exists().then_some(installed)
+}
+
+#[test]
+fn flent_reads_and_draws_a_study() {
+    let Some(flent) = flent() else {
+        eprintln!("skipped: there is no flent; scripts/setup --check installs it");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = folder.path().join("scenario.toml");
+    fs::write(&scenario, SCENARIO).unwrap();
+    let options = StudyOptions {
+        backend: Backend::Sim,
+        scenario: Some(scenario),
+        runs: None,
+        seed: 1,
+        jobs: Some(1),
+        program: "whimbrel".into(),
+    };
+    let result = Study::find("mftp-fig8").unwrap().run(&options, &mut |_, _, _| {}).unwrap();
+    let written = write_result(&result, folder.path()).unwrap();
+    let files =
+        ["mftp", "tcp"].map(|name| written.join(format!("flent/rtt-10ms-loss-0-{name}-run-1.flent.gz")));
+    let run = |arguments: &[&OsStr]| {
+        // Its own settings folder, so that no user's matter.
+        let output =
+            Command::new(&flent).env("HOME", folder.path()).args(arguments).args(&files).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !said.contains("ERROR") && !said.contains("WARNING"), "{said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+
+    let summary = run(&["-f", "summary"].map(OsStr::new));
+    assert!(summary.contains("Title: 'MFTP, RTT 10 ms, loss 0 %'"), "{summary}");
+    assert!(summary.contains("Title: 'TCP, RTT 10 ms, loss 0 %'"), "{summary}");
+    let series = summary.lines().filter(|line| line.contains("TCP download"));
+    assert!(series.clone().count() == 2 && series.clone().all(|line| line.contains("Mbits/s")), "{summary}");
+
+    let picture = folder.path().join("goodput.png");
+    run(&["-p".as_ref(), "download".as_ref(), "-o".as_ref(), picture.as_os_str()]);
+    assert!(fs::read(picture).unwrap().starts_with(b"\x89PNG"));
+}

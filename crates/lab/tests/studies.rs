@@ -1,0 +1,119 @@
+//! Every study, at a size that takes no time, up to its pages. What it measures is not judged here.
+
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+use std::fs;
+use std::path::Path;
+
+use whimbrel_lab::study::{Backend, STUDIES, Study, StudyOptions, StudyResult, write_pages, write_result};
+
+const LAST_HOP: &str = "rate = \"54 Mbit/s\"\ndelay = \"1 us\"\nqueue = \"2000 packets\"\noverhead = 1156\n";
+
+fn scenario(study: &str) -> String {
+    if study == "mftp-fig8" {
+        return format!(
+            "file = \"300 kB\"\nfile_netns = \"300 kB\"\nrtts_ms = [10, 50]\nlosses_percent = [0.0, 1.0]\nruns = 2\n\
+             [last_hop]\n{LAST_HOP}[instantaneous]\nrtt_ms = 50\nloss_percent = 1.0\n"
+        );
+    }
+    let rivals = if study == "mftp-fig9" { "tcp" } else { "receiver-driven" };
+    format!(
+        "file = \"300 kB\"\nrtt_ms = 50\non_s = 1\noff_s = [10, 30]\nruns = 2\nruns_netns = 1\n\
+         rivals = [\"network-proactive\", \"{rivals}\"]\nnack_timers_ms = [500]\n\
+         [[wifi]]\nname = \"one & only\"\n[wifi.link]\n{LAST_HOP}[[wifi]]\nname = \"other\"\n[wifi.link]\n{LAST_HOP}"
+    )
+}
+
+fn run(study: &Study, folder: &Path) -> StudyResult {
+    let file = folder.join(format!("{}.toml", study.name));
+    fs::write(&file, scenario(study.name)).unwrap();
+    let options = StudyOptions {
+        backend: Backend::Sim,
+        scenario: Some(file),
+        runs: None,
+        seed: 1,
+        jobs: Some(3),
+        program: "whimbrel".into(),
+    };
+    let mut reports = Vec::new();
+    let result = study.run(&options, &mut |done, all, _| reports.push((done, all))).unwrap();
+    let transfers = result.transfers.len();
+    assert_eq!(reports, (0..=transfers).map(|done| (done, transfers)).collect::<Vec<_>>());
+    result
+}
+
+#[test]
+fn pages_show_both_back_ends_beside_the_paper() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("results");
+    for study in &STUDIES {
+        let simulated = run(study, folder.path());
+        assert!(simulated.transfers.iter().all(|transfer| transfer.record.completed), "{}", study.name);
+        assert!(!simulated.comparisons.is_empty() && !simulated.charts.is_empty());
+        // What a run in namespaces leaves has the same form.
+        let measured = StudyResult {
+            backend: Backend::Netns,
+            machine: Some(String::from("Linux 0.0")),
+            ..simulated.clone()
+        };
+        write_result(&simulated, &root).unwrap();
+        write_result(&measured, &root).unwrap();
+    }
+    let pages = write_pages(&root).unwrap();
+    assert_eq!(pages.studies.len(), STUDIES.len());
+    let index = fs::read_to_string(&pages.index).unwrap();
+    for ((name, path), study) in pages.studies.iter().zip(&STUDIES) {
+        let page = fs::read_to_string(path).unwrap();
+        for column in ["The paper", "Simulator", "Namespaces", "Why they differ"] {
+            assert!(page.contains(&format!("role=\"columnheader\">{column}")), "{name}: {column}");
+        }
+        assert!(!page.contains("not run yet") && !page.contains("not measured"), "{name}");
+        assert!(page.contains("--backend sim --seed 1") && page.contains("Linux 0.0"), "{name}");
+        assert!(page.contains("<svg role=\"img\" aria-label=\"") && page.contains(study.title), "{name}");
+        for remote in ["src=", "href=\"http", "url(", "@import", "<script"] {
+            assert!(!page.contains(remote), "{name} has {remote}");
+        }
+        assert!(index.contains(&format!("href=\"{name}.html\"")));
+    }
+    let fig9 = fs::read_to_string(root.join("mftp-fig9.html")).unwrap();
+    assert!(fig9.contains("one &amp; only") && !fig9.contains("one & only"), "text is escaped");
+}
+
+#[test]
+fn a_page_says_what_has_not_been_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let study = Study::find("mftp-fig10").unwrap();
+    write_result(&run(study, folder.path()), folder.path()).unwrap();
+    let pages = write_pages(folder.path()).unwrap();
+    assert_eq!(pages.studies.len(), 1);
+    let page = fs::read_to_string(&pages.studies[0].1).unwrap();
+    assert!(page.contains("whimbrel study run mftp-fig10 --backend netns"), "how to fill the column");
+    assert!(fs::read_to_string(&pages.index).unwrap().contains("whimbrel study run mftp-fig8 --backend sim"));
+}
+
+#[test]
+fn a_simulated_study_leaves_the_same_files_however_many_run_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let study = Study::find("mftp-fig9").unwrap();
+    let [first, second] = ["a", "b"].map(|name| {
+        let root = folder.path().join(name);
+        let written = write_result(&run(study, folder.path()), &root).unwrap();
+        let flent = written.join("flent/wifi-1-off-10s-tcp-run-01.flent.gz");
+        ["result.json", "response-times.csv"]
+            .map(|file| fs::read(written.join(file)).unwrap())
+            .into_iter()
+            .chain([fs::read(flent).unwrap()])
+            .collect::<Vec<_>>()
+    });
+    assert!(first == second);
+}
+
+#[test]
+fn a_result_of_another_version_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("mftp-fig8/sim");
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("result.json"), "{}").unwrap();
+    let error = write_pages(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("result.json") && error.contains("run the study again"), "{error}");
+}
