@@ -47,6 +47,15 @@ fn a_small_content_and_an_empty_one_arrive() {
     }
 }
 
+/// One chunk over hops that know nothing of their paths yet: what each millisecond of round trip costs.
+#[test]
+fn a_first_chunk_pays_for_few_round_trips() {
+    let took = |rtt_ms| fetch(&mut world(rtt_ms, wifi(), 1), MIB).finished;
+    let (near, far) = (took(10), took(110));
+    println!("1 MiB: RTT 10 ms {near:.3} s, RTT 110 ms {far:.3} s: {:.1} round trips", (far - near) / 0.1);
+    assert!((far - near) / 0.1 < 6.7, "{near} s, {far} s");
+}
+
 #[test]
 fn loss_on_the_last_hop_hardly_matters() {
     for rtt in [10, 50, 100] {

@@ -211,8 +211,9 @@ impl Feedback {
         if self.newest_answered.is_none_or(|newest| number.wrapping_sub(newest) as i32 > 0) {
             self.newest_answered = Some(number);
         }
-        self.answered_bytes = self.answered_bytes.max(record.sent_bytes);
-        let sample = self.measure(now, &record, received, clock);
+        let acked = record.sent_bytes.saturating_sub(self.answered_bytes);
+        self.answered_bytes += acked;
+        let sample = Sample { acked, ..self.measure(now, &record, received, clock) };
         self.trim(now);
         Ok(Answered {
             about: record.about,
@@ -298,7 +299,7 @@ impl Feedback {
         if round_over {
             self.round_ends = self.next_number;
         }
-        Sample { rtt: now.since(record.sent_at), delivery, loss, limited, round_over }
+        Sample { rtt: now.since(record.sent_at), acked: 0, delivery, loss, limited, round_over }
     }
 
     /// Forgets answered records that are too old to tell where in the sending order a time was.

@@ -274,6 +274,8 @@ impl Hop {
                 self.stats.sessions += 1;
                 self.receiver.restart(first_hop_id, budget);
                 self.sender.restart(now, peer, window, &self.config);
+                // The round trip of a path that carries nothing yet: what start-up judges queues by.
+                self.sender.probe();
                 let (neighbour, incarnation) = (peer.guid, peer.incarnation);
                 self.events.push_back(HopEvent::Up { neighbour, incarnation, restarted });
                 if let Some(rtt) = self.session.take_rtt() {

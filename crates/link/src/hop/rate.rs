@@ -28,6 +28,8 @@ const LATE_ANSWERS: u32 = 2;
 const MAX_LOSS_ROOM: f64 = 0.10;
 /// Queueing delay that is never called a standing queue: timers and batches cause as much.
 const QUEUE_SLACK: Duration = Duration::from_millis(2);
+/// Shorter round trips count as this one where a window is made a rate.
+const SHORTEST_ROUND: Duration = Duration::from_micros(10);
 /// Largest rate that is believed, in bytes per second.
 const MAX_RATE: f64 = 1e12;
 
@@ -35,6 +37,8 @@ const MAX_RATE: f64 = 1e12;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) rtt: Duration,
+    /// Bytes that are no longer under way.
+    pub(super) acked: u64,
     /// Bytes per second at which the neighbour received, over at least one round trip.
     pub(super) delivery: Option<f64>,
     /// Share of the bytes sent over that time that did not arrive.
@@ -74,6 +78,8 @@ pub(super) struct RateModel {
     queued_rounds: u32,
     // Answers in a row that were late.
     late_answers: u32,
+    // In start-up: bytes that may be under way, however little is known of the rate.
+    start_window: u64,
     plateau: (f64, u32),
     loss: f64,
     // How long the path takes for two bursts of ours.
@@ -85,7 +91,8 @@ pub(super) struct RateModel {
 }
 
 impl RateModel {
-    pub(super) fn new(now: Time) -> RateModel {
+    /// `start_window` bytes may be under way before anything is known of the path.
+    pub(super) fn new(now: Time, start_window: u64) -> RateModel {
         RateModel {
             phase: Phase::StartUp,
             best: [0.0; 2],
@@ -95,6 +102,7 @@ impl RateModel {
             round_rtt: Duration::MAX,
             queued_rounds: 0,
             late_answers: 0,
+            start_window,
             plateau: (0.0, 0),
             loss: 0.0,
             grain: Duration::ZERO,
@@ -126,16 +134,20 @@ impl RateModel {
         bytes_in(self.min_rtt.unwrap_or_default(), self.bandwidth() as u64)
     }
 
-    /// Bytes per second to send at; `None` before the first estimate.
+    /// Bytes per second to send at; `None` before the first round trip is known.
     pub(super) fn pace(&self) -> Option<f64> {
         let bandwidth = self.bandwidth();
+        if self.is_growing() && !self.resuming {
+            // Twice what the window makes of it, so that the window and not the pace is what doubles.
+            let rtt = self.min_rtt?.max(SHORTEST_ROUND).as_secs_f64();
+            return Some((START_UP_GAIN * bandwidth).max(2.0 * self.start_window as f64 / rtt).min(MAX_RATE));
+        }
         if bandwidth <= 0.0 {
             return None;
         }
         let gain = match self.phase {
             _ if self.resuming => 0.5,
-            Phase::StartUp if self.is_overshooting() => 1.0,
-            Phase::StartUp => START_UP_GAIN,
+            Phase::StartUp => 1.0,
             Phase::Drain { .. } => 0.6,
             Phase::Settle => 0.8,
             Phase::Probe => 1.25,
@@ -150,10 +162,11 @@ impl RateModel {
     /// answers, which a sender must have on top of what the path holds.
     pub(super) fn inflight_cap(&self, feedback: u64) -> u64 {
         let full = self.bandwidth_delay() as f64;
+        if self.is_growing() {
+            return self.start_window;
+        }
         let share = match self.phase {
-            Phase::StartUp if self.is_overshooting() => 1.25,
-            Phase::StartUp => START_UP_GAIN,
-            Phase::Drain { .. } => 1.25,
+            Phase::StartUp | Phase::Drain { .. } => 1.25,
             Phase::Settle => 1.25,
             Phase::Probe => 2.0,
             Phase::Cruise { .. } if self.queued_rounds > 0 => 1.0,
@@ -201,6 +214,12 @@ impl RateModel {
     pub(super) fn sample(&mut self, now: Time, sample: &Sample) {
         self.round_trip(now, sample.rtt);
         self.late_answers = if self.is_late(sample.rtt) { self.late_answers.saturating_add(1) } else { 0 };
+        if self.is_starting() && !self.is_overshooting() && !sample.limited {
+            self.start_window = self.start_window.saturating_add(sample.acked);
+        } else if self.is_overshooting() && self.bandwidth() > 0.0 {
+            // When the queue has gone, growth goes on from what the path is known to hold.
+            self.start_window = self.start_window.min(2 * self.bandwidth_delay());
+        }
         if let Some(delivery) = sample.delivery.map(|rate| rate.min(MAX_RATE)) {
             // The first estimate must not be that of the first few packets.
             if !sample.limited || (self.bandwidth() > 0.0 && delivery > self.bandwidth()) {
@@ -254,6 +273,11 @@ impl RateModel {
         self.min_rtt.is_some_and(|least| rtt > least + (least / 8).max(QUEUE_SLACK).max(self.grain))
     }
 
+    /// True while the window of start-up rules: until a rate is known at which the queue that grows can be left to drain.
+    fn is_growing(&self) -> bool {
+        self.is_starting() && (!self.is_overshooting() || self.bandwidth() <= 0.0)
+    }
+
     /// True if a queue grows in start-up. Whether start-up is over is judged at the end of the round; until then
     /// no more is sent than the path takes, or a round trip's worth would meet a full queue.
     fn is_overshooting(&self) -> bool {
@@ -301,6 +325,7 @@ mod tests {
             *now += Duration::from_millis(rtt_ms);
             let sample = Sample {
                 rtt: Duration::from_millis(rtt_ms),
+                acked: 0,
                 delivery: Some(rate),
                 loss: 0.0,
                 limited: false,
@@ -312,7 +337,7 @@ mod tests {
 
     #[test]
     fn start_up_ends_when_the_rate_stops_growing_and_cruise_holds_it() {
-        let (mut model, mut now) = (RateModel::new(Time::ZERO), Time::ZERO);
+        let (mut model, mut now) = (RateModel::new(Time::ZERO, 40_000), Time::ZERO);
         for doubling in 0..5 {
             feed(&mut model, &mut now, 1, 1e5 * f64::from(1 << doubling), 50);
             assert_eq!(model.phase, Phase::StartUp);
@@ -324,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_slower_path_is_believed_within_a_window_of_rounds() {
-        let (mut model, mut now) = (RateModel::new(Time::ZERO), Time::ZERO);
+        let (mut model, mut now) = (RateModel::new(Time::ZERO, 40_000), Time::ZERO);
         feed(&mut model, &mut now, 20, 1e6, 50);
         feed(&mut model, &mut now, 2 * RATE_ROUNDS, 1e5, 50);
         assert_eq!(model.bandwidth(), 1e5);
@@ -332,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_standing_queue_lowers_the_cap_and_the_pace() {
-        let (mut model, mut now) = (RateModel::new(Time::ZERO), Time::ZERO);
+        let (mut model, mut now) = (RateModel::new(Time::ZERO, 40_000), Time::ZERO);
         feed(&mut model, &mut now, 12, 1e6, 50);
         model.phase = Phase::Cruise { rounds: 5 };
         let (cap, pace) = (model.inflight_cap(0), model.pace());
@@ -343,7 +368,7 @@ mod tests {
 
     #[test]
     fn an_outage_keeps_the_rate_and_is_followed_by_a_cautious_round() {
-        let (mut model, mut now) = (RateModel::new(Time::ZERO), Time::ZERO);
+        let (mut model, mut now) = (RateModel::new(Time::ZERO, 40_000), Time::ZERO);
         feed(&mut model, &mut now, 12, 1e6, 50);
         model.resume();
         assert_eq!(model.bandwidth(), 1e6);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::Sender;
+use crate::hop::config::Pacing;
 use crate::hop::outgoing::{Fate, Outgoing, Parcel, Room};
 
 impl Sender {
@@ -12,7 +13,7 @@ impl Sender {
         let id = self.next_id;
         self.next_id += 1;
         let packets = u32::from(chunk.packets);
-        if chunk.packets <= self.small && self.outstanding.saturating_add(packets) <= self.window {
+        if self.goes_unasked(chunk.packets) {
             chunk.room = Room::Given;
             self.outstanding += packets;
         }
@@ -20,6 +21,18 @@ impl Sender {
         self.active.insert(id, chunk);
         self.classify(id);
         self.settle(id);
+    }
+
+    /// True if a chunk of so many packets needs no grant: a small one that the window has room for, or one that takes no more
+    /// than half of what is free there. (Others may take it meanwhile; then the chunk is refused and waits as any other.)
+    fn goes_unasked(&self, packets: u16) -> bool {
+        let free = self.window.saturating_sub(self.outstanding);
+        let share = match self.pacing {
+            _ if packets <= self.small => free,
+            Pacing::Unpaced => 0,
+            Pacing::Estimate | Pacing::Fixed(_) => free / 2,
+        };
+        u32::from(packets) <= share
     }
 
     /// Stops a transfer and arranges that the neighbour is told; returns its chunk if it is withdrawn.

@@ -6,7 +6,7 @@ use super::Sender;
 use crate::hop::config::Pacing;
 
 /// Packets that may be under way before the path is known: what a small chunk has.
-const INITIAL_PACKETS: u64 = 32;
+pub(super) const INITIAL_PACKETS: u64 = 32;
 /// How often the neighbour is asked in a round trip, and in start-up, where a growing queue must be seen soon.
 const CSYNS_PER_ROUND: u64 = 4;
 const STARTING_CSYNS_PER_ROUND: u64 = 12;
@@ -50,9 +50,6 @@ impl Sender {
             return u64::MAX;
         }
         let frame = self.limits.frame as u64;
-        if self.model.bandwidth() <= 0.0 {
-            return INITIAL_PACKETS * frame;
-        }
         let feedback = self.packets_per_csyn() * frame + self.pacer.burst_bytes();
         self.model.inflight_cap(feedback).max(INITIAL_PACKETS * frame / 4)
     }
@@ -76,16 +73,11 @@ impl Sender {
 
     pub(super) fn update_pace(&mut self) {
         let frame = self.limits.frame;
-        let rate = match (self.pacing, self.model.pace(), self.model.min_rtt()) {
-            (Pacing::Unpaced, ..) => 0,
-            (Pacing::Fixed(bits), ..) => (bits / 8).max(1),
-            (Pacing::Estimate, Some(rate), _) => (rate as u64).max(self.slowest_pace()),
-            (Pacing::Estimate, None, Some(rtt)) => {
-                // The first packets are spread over a round trip.
-                let seconds = rtt.as_secs_f64().max(1e-5);
-                ((INITIAL_PACKETS * frame as u64) as f64 / seconds) as u64
-            }
-            (Pacing::Estimate, None, None) => 0,
+        let rate = match (self.pacing, self.model.pace()) {
+            (Pacing::Unpaced, _) => 0,
+            (Pacing::Fixed(bits), _) => (bits / 8).max(1),
+            (Pacing::Estimate, Some(rate)) => (rate as u64).max(self.slowest_pace()),
+            (Pacing::Estimate, None) => 0,
         };
         self.pacer.set_rate(rate, frame);
         self.model.set_burst(self.pacer.burst_bytes() + frame as u64);

@@ -85,7 +85,7 @@ impl Sender {
             ask_again: None,
             tails: TimerQueue::new(),
             feedback: Feedback::new(now),
-            model: RateModel::new(now),
+            model: RateModel::new(now, limits::INITIAL_PACKETS * config.mtu as u64),
             rtt: RttEstimator::new(config.initial_timeout, config.min_timeout, config.max_timeout),
             pacer: Pacer::new(),
             limits: Limits {
