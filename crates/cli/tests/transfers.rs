@@ -77,6 +77,31 @@ fn two_hosts_need_neither_router_nor_name_service() {
 }
 
 #[test]
+fn a_router_alone_knows_what_its_hosts_serve() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = noise(3 * MIB + 5, 31);
+    let source = folder.path().join("data");
+    fs::write(&source, &bytes).unwrap();
+    let at = format!("127.0.0.1:{}", support::free_port());
+    let mut router = whimbrel();
+    router.args(["router", "run", "--json", "--listen", &at, "--key"]).arg(folder.path().join("key"));
+    let router = Running::start(router.arg("--socket").arg(folder.path().join("socket")));
+    router.await_json(|line| line.get("guid").is_some());
+    let serving =
+        Running::start(whimbrel().args(["serve", "--json", "--no-cache", "--router", &at]).arg(&source));
+    serving.await_json(|line| line["event"] == "announced" && line["outcome"] == "Registered");
+    let get = |name: &str, target: &Path| {
+        finished(whimbrel().args(["get", name, "--router", &at, "--timeout", "60 s", "-o"]).arg(target))
+    };
+    let target = folder.path().join("copy");
+    let (code, _, err) = get(&name_of(&bytes), &target);
+    assert_eq!(code, 0, "{err}");
+    same(&target, &bytes);
+    let (code, _, err) = get(&"ab".repeat(32), &folder.path().join("none"));
+    assert_eq!(code, 3, "{err}");
+}
+
+#[test]
 fn what_two_programs_offer_is_served_until_the_last_one_leaves() {
     let network = Network::start(None);
     let bytes = noise(2 * MIB, 21);

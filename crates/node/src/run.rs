@@ -102,7 +102,9 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
     let clock = Clock::start();
     let name_servers: Vec<String> = (0..section.name_servers.len()).map(name_server_label).collect();
     if name_servers.is_empty() {
-        tracing::warn!("no name server is configured: only hosts attached to this router can be found");
+        tracing::warn!(
+            "no name server is configured: only hosts attached to this router, and what they serve, can be found"
+        );
     }
     let router = RouterConfig {
         guid,

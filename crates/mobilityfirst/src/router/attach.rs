@@ -163,6 +163,11 @@ impl Router {
     }
 
     fn pass_on(&mut self, now: Time, port: PortId, record: Record) {
+        let (guid, version) = (record.subject(), record.version());
+        let record = match self.keep_name(now, record) {
+            Ok(code) => return self.send_control(port, &Control::Outcome { guid, version, code }),
+            Err(record) => record,
+        };
         if self.attachments.pending.len() < MAX_PENDING {
             self.attachments.pending.insert((record.subject(), record.version()), port);
         }

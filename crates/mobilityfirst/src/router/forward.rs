@@ -157,7 +157,7 @@ impl Router {
     fn ask_for_binding(&mut self, now: Time, outgoing: Outgoing) {
         let header = &outgoing.chunk.header;
         let name = header.extensions.via.unwrap_or(header.destination);
-        match self.resolver.lookup(now, name) {
+        match self.look_up(now, name) {
             Lookup::Resolved(answer) => self.bind(now, outgoing, name, &answer),
             Lookup::NotFound => self.handle_unresolvable(now, outgoing, name, Failure::NotFound),
             Lookup::Pending => self.unbound.entry(name).or_default().push(outgoing),

@@ -16,6 +16,7 @@ mod attach;
 mod config;
 mod forward;
 mod notices;
+mod own_names;
 mod proxy;
 mod status;
 pub mod store;
@@ -34,6 +35,7 @@ use crate::links::{LinkEvent, Links, Outgoing};
 use crate::local::{LocalEvent, LocalRequest};
 use attach::Attachments;
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
+use own_names::OwnNames;
 use proxy::Proxy;
 pub use status::{RouterCounters, RouterMemory, RouterStatus};
 use store::ENTRY_BYTES;
@@ -60,6 +62,8 @@ pub struct Router {
     config: RouterConfig,
     links: Links,
     resolver: Resolver,
+    // Instead of a name service, if none is configured.
+    own_names: Option<OwnNames>,
     attachments: Attachments,
     proxy: Proxy,
     // Chunks that wait for the name service, by the name that was asked for. Their number is bounded by the
@@ -85,6 +89,7 @@ impl Router {
         Router {
             links,
             resolver,
+            own_names: config.name_servers.is_empty().then(OwnNames::new),
             attachments: Attachments::default(),
             proxy,
             unbound: BTreeMap::new(),

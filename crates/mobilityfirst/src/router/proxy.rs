@@ -147,8 +147,10 @@ impl Router {
             self.timers.set_earlier(Timer::Lifetime, expiry);
         }
         if self.proxy.waiting.insert(destination) && self.config.proxy.proactive {
-            // Without room for another watch, the storage timer alone has to do.
-            let _ = self.resolver.watch(now, destination);
+            if self.own_names.is_none() {
+                // Without room for another watch, the storage timer alone has to do.
+                let _ = self.resolver.watch(now, destination);
+            }
             self.timers.set(Timer::Storage(destination), now + self.config.proxy.storage_timer);
         }
     }
@@ -179,7 +181,7 @@ impl Router {
         }
         self.counters.storage_lookups += 1;
         self.resolver.forget(&destination);
-        if let Lookup::Resolved(answer) = self.resolver.lookup(now, destination) {
+        if let Lookup::Resolved(answer) = self.look_up(now, destination) {
             self.bind_stored(now, destination, &answer);
         }
     }

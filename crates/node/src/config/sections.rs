@@ -42,7 +42,7 @@ pub struct RouterSection {
     /// The socket that `whimbrel router status` asks. Default: router.sock in the run-time folder.
     #[schemars(example = &"/run/whimbrel/router.sock")]
     pub socket: Option<PathBuf>,
-    /// Name servers, the preferred one first. Without any, only hosts that are attached here can be found.
+    /// Name servers, the preferred one first. Without any, only hosts that are attached here and what they serve can be found.
     #[schemars(example = example_name_servers())]
     pub name_servers: Vec<Remote>,
     /// Where chunks go for whose address there is no route: a neighbour's name or a link's label.
