@@ -212,8 +212,9 @@ impl Feedback {
             self.newest_answered = Some(number);
         }
         let acked = record.sent_bytes.saturating_sub(self.answered_bytes);
+        let filled = self.limited_at <= self.answered_bytes.max(1);
         self.answered_bytes += acked;
-        let sample = Sample { acked, ..self.measure(now, &record, received, clock) };
+        let sample = Sample { acked, filled, ..self.measure(now, &record, received, clock) };
         self.trim(now);
         Ok(Answered {
             about: record.about,
@@ -299,7 +300,15 @@ impl Feedback {
         if round_over {
             self.round_ends = self.next_number;
         }
-        Sample { rtt: now.since(record.sent_at), acked: 0, delivery, loss, limited, round_over }
+        Sample {
+            rtt: now.since(record.sent_at),
+            acked: 0,
+            filled: false,
+            delivery,
+            loss,
+            limited,
+            round_over,
+        }
     }
 
     /// Forgets answered records that are too old to tell where in the sending order a time was.

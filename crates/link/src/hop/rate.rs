@@ -22,6 +22,9 @@ const QUEUE_ROUNDS: u32 = 10;
 /// Growth in start-up, of the pace and of what may be under way. An estimate lags by half a round, so this doubles the rate
 /// in a little more than a round; the 2.885 (= 2 / ln 2) of BBR fills a whole further round's buffer before it is noticed.
 const START_UP_GAIN: f64 = 2.4;
+/// Cruising is a little faster than the estimate: a sender that is woken late would otherwise leave a gap that nothing fills. The
+/// queue that this builds is noticed, and drained, before it stands for more than some milliseconds.
+const CRUISE_GAIN: f64 = 1.03;
 /// So many late answers in a row are a growing queue in start-up; fewer may be jitter.
 const LATE_ANSWERS: u32 = 2;
 /// Largest share of the pace that makes up for random loss: from there on it could be a shallow queue that overflows.
@@ -39,6 +42,8 @@ pub(super) struct Sample {
     pub(super) rtt: Duration,
     /// Bytes that are no longer under way.
     pub(super) acked: u64,
+    /// Since these were sent there was always something to send.
+    pub(super) filled: bool,
     /// Bytes per second at which the neighbour received, over at least one round trip.
     pub(super) delivery: Option<f64>,
     /// Share of the bytes sent over that time that did not arrive.
@@ -152,7 +157,8 @@ impl RateModel {
             Phase::Settle => 0.8,
             Phase::Probe => 1.25,
             Phase::Cruise { .. } if self.queued_rounds > 0 => 0.9,
-            Phase::Cruise { .. } | Phase::Refresh { .. } => 1.0,
+            Phase::Cruise { .. } => CRUISE_GAIN,
+            Phase::Refresh { .. } => 1.0,
         };
         let room = if self.queued_rounds == 0 { self.loss.min(MAX_LOSS_ROOM) } else { 0.0 };
         Some((gain * bandwidth / (1.0 - room)).min(MAX_RATE))
@@ -214,7 +220,7 @@ impl RateModel {
     pub(super) fn sample(&mut self, now: Time, sample: &Sample) {
         self.round_trip(now, sample.rtt);
         self.late_answers = if self.is_late(sample.rtt) { self.late_answers.saturating_add(1) } else { 0 };
-        if self.is_starting() && !self.is_overshooting() && !sample.limited {
+        if self.is_starting() && self.late_answers == 0 && sample.filled {
             self.start_window = self.start_window.saturating_add(sample.acked);
         } else if self.is_overshooting() && self.bandwidth() > 0.0 {
             // When the queue has gone, growth goes on from what the path is known to hold.
@@ -326,6 +332,7 @@ mod tests {
             let sample = Sample {
                 rtt: Duration::from_millis(rtt_ms),
                 acked: 0,
+                filled: true,
                 delivery: Some(rate),
                 loss: 0.0,
                 limited: false,
