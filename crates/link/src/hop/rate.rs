@@ -85,6 +85,8 @@ pub(super) struct RateModel {
     late_answers: u32,
     // In start-up: bytes that may be under way, however little is known of the rate.
     start_window: u64,
+    // A queue has been seen in start-up.
+    cautious: bool,
     plateau: (f64, u32),
     loss: f64,
     // How long the path takes for two bursts of ours.
@@ -108,6 +110,7 @@ impl RateModel {
             queued_rounds: 0,
             late_answers: 0,
             start_window,
+            cautious: false,
             plateau: (0.0, 0),
             loss: 0.0,
             grain: Duration::ZERO,
@@ -143,9 +146,9 @@ impl RateModel {
     pub(super) fn pace(&self) -> Option<f64> {
         let bandwidth = self.bandwidth();
         if self.is_growing() && !self.resuming {
-            // Twice what the window makes of it, so that the window and not the pace is what doubles.
+            // A little more than the window makes of it, so that the window is what rules and no half of a round is a burst.
             let rtt = self.min_rtt?.max(SHORTEST_ROUND).as_secs_f64();
-            return Some((START_UP_GAIN * bandwidth).max(2.0 * self.start_window as f64 / rtt).min(MAX_RATE));
+            return Some((START_UP_GAIN * bandwidth).max(1.5 * self.start_window as f64 / rtt).min(MAX_RATE));
         }
         if bandwidth <= 0.0 {
             return None;
@@ -221,10 +224,12 @@ impl RateModel {
         self.round_trip(now, sample.rtt);
         self.late_answers = if self.is_late(sample.rtt) { self.late_answers.saturating_add(1) } else { 0 };
         if self.is_starting() && self.late_answers == 0 && sample.filled {
-            self.start_window = self.start_window.saturating_add(sample.acked);
+            let more = if self.cautious { sample.acked / 4 } else { sample.acked };
+            self.start_window = self.start_window.saturating_add(more);
         } else if self.is_overshooting() && self.bandwidth() > 0.0 {
-            // When the queue has gone, growth goes on from what the path is known to hold.
-            self.start_window = self.start_window.min(2 * self.bandwidth_delay());
+            // It may have been jitter: growth goes on, slower, from what the path is known to hold.
+            self.cautious = true;
+            self.start_window = self.start_window.min(self.bandwidth_delay());
         }
         if let Some(delivery) = sample.delivery.map(|rate| rate.min(MAX_RATE)) {
             // The first estimate must not be that of the first few packets.
