@@ -19,8 +19,8 @@ const PROBE_ROUNDS: u32 = 8;
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
 /// A queue that stands for so many rounds, although the sender makes room, is no queue: the path has become longer.
 const QUEUE_ROUNDS: u32 = 10;
-/// Growth in start-up, of the pace and of what may be under way. An estimate lags by half a round, so this doubles the rate
-/// in a little more than a round; the 2.885 (= 2 / ln 2) of BBR fills a whole further round's buffer before it is noticed.
+/// Pace in start-up, over the estimate. That lags by half a round; BBR's 2.885 (= 2 / ln 2) would fill a whole further round's
+/// buffer before it is noticed.
 const START_UP_GAIN: f64 = 2.4;
 /// Cruising is a little faster than the estimate: a sender that is woken late would otherwise leave a gap that nothing fills. The
 /// queue that this builds is noticed, and drained, before it stands for more than some milliseconds.
