@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use whimbrel_core::Guid;
 
 use crate::chunk::{Chunk, Flow};
-use crate::wire::{ChunkRanges, MAX_RANGES};
+use crate::wire::{ChunkRanges, MAX_RANGES, Notice};
 
 /// Contents of flows that are remembered for one neighbour, the ones used last.
 const MAX_ENTRIES: usize = 64;
@@ -23,6 +23,14 @@ pub struct HandedOver {
     pub content: Guid,
     /// Its chunks. Most of them have long arrived; their receiver knows which.
     pub chunks: ChunkRanges,
+}
+
+impl HandedOver {
+    /// What the receiver is told when the neighbour has restarted.
+    pub fn into_lost(self) -> Notice {
+        let HandedOver { flow, content, chunks } = self;
+        Notice { content, source: flow.source, destination: flow.destination, chunks, stored: 0, limit: 0 }
+    }
 }
 
 /// What one neighbour has taken over since it started: at most 64 entries of about 100 bytes and 256 ranges of 8 bytes.

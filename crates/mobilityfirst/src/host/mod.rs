@@ -25,7 +25,7 @@ use crate::chunk::{Chunk, Message};
 use crate::handed::HandedOver;
 use crate::links::{LinkEvent, Links, Outgoing};
 use crate::local::{LocalEvent, LocalRequest};
-use crate::wire::{Control, Echo, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol};
+use crate::wire::{Control, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
 use attach::Registration;
 pub use config::HostConfig;
 use download::Downloads;
@@ -273,17 +273,9 @@ impl Host {
 
     /// A router has restarted that had taken over chunks of this host's uploads: their receivers know what has not come.
     fn tell_receivers(&mut self, handed: Vec<HandedOver>) {
-        for HandedOver { flow, content, chunks } in handed {
-            let notice = Notice {
-                content,
-                source: flow.source,
-                destination: flow.destination,
-                chunks,
-                stored: 0,
-                limit: 0,
-            };
+        for notice in handed.into_iter().map(HandedOver::into_lost) {
             let service = ServiceId::DELAY_TOLERANT;
-            self.send_transport(service, flow.destination, Guid::NONE, &Transport::Lost(notice));
+            self.send_transport(service, notice.destination, Guid::NONE, &Transport::Lost(notice));
         }
     }
 

@@ -68,20 +68,12 @@ impl Router {
     /// A neighbour has restarted that had taken over these chunks: their receivers know which of them have not come. The
     /// message takes the chunks' way, behind those that were passed on.
     pub(super) fn tell_receivers(&mut self, now: Time, handed: Vec<HandedOver>) {
-        for HandedOver { flow, content, chunks } in handed {
-            let notice = Notice {
-                content,
-                source: flow.source,
-                destination: flow.destination,
-                chunks,
-                stored: 0,
-                limit: 0,
-            };
+        for notice in handed.into_iter().map(HandedOver::into_lost) {
             let mut header = NetworkHeader::new(
                 ServiceId::DELAY_TOLERANT,
                 UpperProtocol::Transport,
                 self.config.guid,
-                flow.destination,
+                notice.destination,
             );
             header.source_address = self.config.guid;
             self.say(now, Chunk::of_transport(header, &Transport::Lost(notice)));
