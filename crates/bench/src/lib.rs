@@ -11,8 +11,10 @@
 //! | `memory` | `memory` | a router's resident memory under a flood with its formula's bound |
 //!
 //! Protocols are measured as they are: nothing here sets a parameter of theirs that a user would not have.
-// A bench works in real time, with processes and clocks.
-#![allow(clippy::disallowed_methods)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a bench measures real processes, so it owns clocks; it holds no protocol"
+)]
 
 mod cpu;
 mod error;

@@ -13,8 +13,7 @@ pub struct Pool(Arc<AtomicU64>);
 /// A part of a [`Pool`]'s sum until its last clone is dropped; the default is a part of none.
 #[derive(Clone, Debug, Default)]
 pub struct Charge {
-    // Only its end matters.
-    _part: Option<Arc<Part>>,
+    part: Option<Arc<Part>>,
 }
 
 #[derive(Debug)]
@@ -27,12 +26,19 @@ impl Pool {
     /// Adds `bytes` for as long as the charge lives.
     pub fn charge(&self, bytes: u64) -> Charge {
         self.0.fetch_add(bytes, Ordering::Relaxed);
-        Charge { _part: Some(Arc::new(Part { pool: self.clone(), bytes })) }
+        Charge { part: Some(Arc::new(Part { pool: self.clone(), bytes })) }
     }
 
     /// The sum, in bytes.
     pub fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Charge {
+    /// True if it is a part of a pool.
+    pub fn is_counted(&self) -> bool {
+        self.part.is_some()
     }
 }
 

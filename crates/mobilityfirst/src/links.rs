@@ -18,8 +18,8 @@ use crate::charge::Charge;
 use crate::chunk::Chunk;
 use crate::handed::{HandedOver, Handovers};
 
-/// Messages that a node itself originates (notices, control, echoes) wait in the same queues without room in
-/// the buffer; beyond so many on one port, further ones are dropped and counted.
+/// What holds no room in the buffer and counts to no other bound (what a host itself sends) waits in the same queues;
+/// beyond so many on one port, further ones are dropped and counted.
 const MAX_OWN_QUEUED: usize = 4096;
 
 /// A chunk on its way out.
@@ -220,7 +220,8 @@ impl Links {
     /// Queues a chunk for a neighbour. `Err` gives it back if there is no such port.
     pub fn enqueue(&mut self, port: PortId, outgoing: Outgoing) -> Result<(), Outgoing> {
         let Some(link) = self.links.get_mut(&port) else { return Err(outgoing) };
-        if outgoing.packets == 0 && link.queue.len() >= MAX_OWN_QUEUED {
+        let bounded = outgoing.packets > 0 || outgoing.charge.is_counted();
+        if !bounded && link.queue.len() >= MAX_OWN_QUEUED {
             self.own_dropped += 1;
             return Ok(());
         }
@@ -294,6 +295,7 @@ impl Links {
             return;
         };
         let packets = core::mem::take(&mut outgoing.packets);
+        outgoing.charge = Charge::default();
         self.release(now, packets);
     }
 
@@ -380,24 +382,34 @@ impl Links {
         for port in ports {
             let Some(link) = self.links.get_mut(&port) else { continue };
             link.feed(now, &mut self.next_tag);
-            let before = (link.neighbour, link.incarnation);
             while let Some(event) = link.hop.poll_event() {
                 freed += link.note(now, port, event, &mut self.events);
             }
             link.feed(now, &mut self.next_tag);
-            let after = (link.neighbour, link.incarnation);
-            if after != before {
-                self.note_restart(after);
-            }
+        }
+        if self.events.iter().any(|event| matches!(event, LinkEvent::Up { .. } | LinkEvent::Unresponsive(_)))
+        {
+            self.note_restarts();
         }
         self.release(now, freed);
     }
 
-    /// A neighbour says that it is in this run: on other ports it is not in an earlier one any more. (A router that calls
-    /// its neighbour from a port of the system's choice comes back on another one.)
-    fn note_restart(&mut self, (neighbour, incarnation): (Option<Guid>, u64)) {
-        for (port, link) in &mut self.links {
-            if link.neighbour == neighbour && link.incarnation != incarnation {
+    /// A router that calls its neighbour from a port of the system's choice comes back on another one after a restart: whose
+    /// port is silent while its name answers on another one, in another run, has restarted. While the first one answers,
+    /// the other one's word is worth nothing: a name in a greeting proves nothing.
+    fn note_restarts(&mut self) {
+        let runs: Vec<(Option<Guid>, u64)> = self
+            .links
+            .values()
+            .filter(|link| link.hop.is_up())
+            .map(|link| (link.neighbour, link.incarnation))
+            .collect();
+        for (port, link) in self.links.iter_mut().filter(|(_, link)| !link.hop.is_up()) {
+            let known = link.neighbour.is_some();
+            let restarted = |(neighbour, run): &(Option<Guid>, u64)| {
+                *neighbour == link.neighbour && *run != link.incarnation
+            };
+            if known && runs.iter().any(restarted) {
                 let handed = link.handovers.take();
                 if !handed.is_empty() {
                     self.events.push_back(LinkEvent::Restarted(*port, handed));

@@ -33,6 +33,7 @@ use crate::charge::Pool;
 use crate::chunk::Chunk;
 use crate::links::{LinkEvent, Links, Outgoing};
 use crate::local::{LocalEvent, LocalRequest};
+use crate::wire::UpperProtocol;
 use attach::Attachments;
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use own_names::OwnNames;
@@ -291,10 +292,15 @@ impl Machine for Router {
 }
 
 impl Router {
-    /// A chunk of this router's own (a notice, a reply, a control message); `None` if too many are on their way: those who
-    /// would get it have timers.
+    /// A chunk of this router's own; `None` if too many are on their way: those who would get it have timers. Who makes the
+    /// router answer echoes, or send notices, can not keep it from letting hosts attach.
     fn own(&mut self, chunk: Chunk) -> Option<Outgoing> {
-        if self.said.bytes() >= MAX_SAID {
+        let limit = match chunk.header.upper {
+            UpperProtocol::Echo => MAX_SAID / 2,
+            UpperProtocol::Transport => MAX_SAID / 4 * 3,
+            UpperProtocol::Control => MAX_SAID,
+        };
+        if self.said.bytes() >= limit {
             self.counters.drop("own-message");
             return None;
         }
