@@ -1,0 +1,2 @@
+//! The NDN forwarding plane: tables, pipelines, strategies and NFD management.
+#![forbid(unsafe_code)]

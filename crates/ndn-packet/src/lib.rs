@@ -1,0 +1,56 @@
+//! The NDN packet format v0.3 and NDNLPv2, as views without copying and as owned forms.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`tlv`] | type-length-value elements, non-negative integers, which unknown types may be ignored |
+//! | [`types`] | assigned TLV-TYPE numbers |
+//! | [`name`] | [`Name`], [`NameRef`], [`Component`]: canonical order, URI forms |
+//! | [`interest`] | [`InterestRef`], a checked view; [`Interest`], to be encoded |
+//! | [`data`] | [`DataRef`], a checked view; [`Data`], to be encoded and signed |
+//! | [`signature`] | what a signature says of itself, and who makes one |
+//! | [`lp`] | [`LpPacket`] and [`LpHeader`]: the NDNLPv2 header of a packet or fragment |
+//!
+//! A view is checked as far as the specification asks a receiver to check: order of elements, sizes, unknown critical
+//! types. What it borrows stays where the packet lies.
+#![forbid(unsafe_code)]
+
+pub mod data;
+pub mod interest;
+pub mod lp;
+pub mod name;
+pub mod signature;
+pub mod tlv;
+pub mod types;
+
+pub use data::{ContentType, Data, DataRef};
+pub use interest::{Interest, InterestRef};
+pub use lp::{CachePolicy, LpHeader, LpPacket, NackReason};
+pub use name::{Component, ComponentRef, Name, NameRef, ParseNameError};
+pub use signature::{DigestSigner, SignatureInfo, SignatureInfoRef, SignatureType, Signer};
+pub use tlv::DecodeError;
+
+/// Largest network-layer packet that NDN forwarders carry, in bytes (NFD's `MAX_NDN_PACKET_SIZE`).
+pub const MAX_PACKET: usize = 8800;
+
+/// What the first octets of a packet say that it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketKind {
+    /// A bare Interest.
+    Interest,
+    /// A bare Data.
+    Data,
+    /// An NDNLPv2 packet.
+    Lp,
+}
+
+impl PacketKind {
+    /// From the outermost TLV-TYPE; `None` for anything else.
+    pub fn of(packet: &[u8]) -> Option<PacketKind> {
+        match packet.first() {
+            Some(0x05) => Some(PacketKind::Interest),
+            Some(0x06) => Some(PacketKind::Data),
+            Some(0x64) => Some(PacketKind::Lp),
+            _ => None,
+        }
+    }
+}
