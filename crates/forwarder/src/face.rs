@@ -142,7 +142,7 @@ pub struct FaceCounters {
 }
 
 /// One face.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Face {
     id: FaceId,
     /// What it is; management may change flags, persistency and MTU.
