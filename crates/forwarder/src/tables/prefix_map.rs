@@ -106,11 +106,8 @@ impl<V> PrefixMap<V> {
     /// Every prefix in canonical order.
     pub(crate) fn sorted(&self) -> Vec<(Name, &V)> {
         let named = |entry: &Entry<V>| NameRef::from_value(&entry.prefix).map(|name| name.to_name());
-        let mut entries: Vec<_> = self
-            .entries
-            .iter()
-            .filter_map(|(_, entry)| Some((named(entry).ok()?, &entry.value)))
-            .collect();
+        let mut entries: Vec<_> =
+            self.entries.iter().filter_map(|(_, entry)| Some((named(entry).ok()?, &entry.value))).collect();
         entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         entries
     }
