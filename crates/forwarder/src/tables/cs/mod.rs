@@ -209,6 +209,12 @@ impl Cs {
         same
     }
 
+    /// Begins to load where Data of a name is found.
+    #[inline]
+    pub(crate) fn touch(&self, key: &NameKey) -> u32 {
+        self.index.touch(key.full())
+    }
+
     /// The Data that satisfies an Interest, whose name's key is `key`.
     pub(crate) fn find(&mut self, now: Time, interest: &InterestRef<'_>, key: &NameKey) -> Option<CsHit> {
         if !self.serve || self.entries.len() == 0 {
