@@ -13,9 +13,18 @@ use whimbrel_core::{SeededRng, Time, WallClock};
 use whimbrel_forwarder::{CsConfig, CsPolicy, FaceId, FaceSpec, Forwarder, ForwarderConfig};
 use whimbrel_ndn_packet::{Data, DigestSigner, Interest, LpPacket, Name};
 
-const PREFIXES: u64 = 1_000_000;
-const PENDING: u64 = 100_000;
 const EXCHANGES: u64 = 3_000_000;
+
+/// How large the tables are.
+#[derive(Clone, Copy)]
+struct Scale {
+    prefixes: u64,
+    pending: u64,
+}
+
+const FULL: Scale = Scale { prefixes: 1_000_000, pending: 100_000 };
+/// All tables fit in the processor's caches: what is left is what the instructions take.
+const SMALL: Scale = Scale { prefixes: 1_000, pending: 100 };
 const DATA_SIZE: usize = 1000;
 
 /// A packet with a place for a number in its name, and for an Interest in its nonce: writing one costs a few
@@ -67,9 +76,7 @@ impl Template {
         }
     }
 
-    fn number(&mut self, number: u64) -> &[u8] {
-        // Neighbours in time are strangers in name.
-        let prefix = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % PREFIXES;
+    fn number(&mut self, number: u64, prefix: u64) -> &[u8] {
         self.wire[self.prefix_at..self.prefix_at + 8].copy_from_slice(&prefix_component(prefix));
         self.wire[self.object_at..self.object_at + 8].copy_from_slice(&number.to_be_bytes());
         if let Some(at) = self.nonce_at {
@@ -80,11 +87,17 @@ impl Template {
     }
 }
 
+/// Neighbours in time are strangers in name.
+fn prefix_of(number: u64, scale: Scale) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % scale.prefixes
+}
+
 fn prefix_component(number: u64) -> [u8; 8] {
     (number << 20 | 0x5_0000).to_be_bytes()
 }
 
 struct Bench {
+    scale: Scale,
     forwarder: Forwarder,
     interests: Vec<Template>,
     data: Vec<Template>,
@@ -93,7 +106,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(content_store: CsConfig, strategy: &str) -> Bench {
+    fn new(scale: Scale, content_store: CsConfig, strategy: &str) -> Bench {
         let config = ForwarderConfig {
             content_store,
             strategies: vec![(Name::root(), strategy.parse().expect("a name"))],
@@ -109,12 +122,13 @@ impl Bench {
         let consumer = face(&mut forwarder, 2);
         let producers: Vec<FaceId> = (3..11).map(|number| face(&mut forwarder, number)).collect();
         let site = Name::root().child_generic(b"site");
-        for prefix in 0..PREFIXES {
+        for prefix in 0..scale.prefixes {
             let name = site.child_generic(&prefix_component(prefix));
             let producer = producers[prefix as usize % producers.len()];
             forwarder.fib_mut().add_next_hop(name.as_ref(), producer, 10).expect("short prefixes");
         }
         Bench {
+            scale,
             forwarder,
             interests: (4..=6).map(Template::interest).collect(),
             data: (4..=6).map(Template::data).collect(),
@@ -124,7 +138,8 @@ impl Bench {
     }
 
     fn interest(&mut self, now: Time, number: u64) {
-        let wire = self.interests[number as usize % 3].number(number);
+        let prefix = prefix_of(number, self.scale);
+        let wire = self.interests[number as usize % 3].number(number, prefix);
         let lp = LpPacket::decode(wire, false).expect("an Interest");
         self.forwarder.handle_packet(now, self.consumer, &lp);
         while let Some(sent) = self.forwarder.poll_send() {
@@ -133,9 +148,9 @@ impl Bench {
     }
 
     fn data(&mut self, now: Time, number: u64) {
-        let prefix = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % PREFIXES;
+        let prefix = prefix_of(number, self.scale);
         let producer = self.producers[prefix as usize % self.producers.len()];
-        let wire = self.data[number as usize % 3].number(number);
+        let wire = self.data[number as usize % 3].number(number, prefix);
         let lp = LpPacket::decode(wire, false).expect("a Data");
         self.forwarder.handle_packet(now, producer, &lp);
         while let Some(sent) = self.forwarder.poll_send() {
@@ -148,7 +163,7 @@ impl Bench {
         let mut rng = SeededRng::new(2);
         let mut fresh = 0;
         // Names are asked for in order; those of hits are among the last that were answered.
-        for number in 0..PENDING {
+        for number in 0..self.scale.pending {
             self.interest(Time::ZERO, number);
             fresh = number + 1;
         }
@@ -156,7 +171,7 @@ impl Bench {
         for step in 0..exchanges {
             // A microsecond each: the pace that is to be reached.
             let now = Time::from_nanos(step * 1000);
-            let answered = fresh - PENDING;
+            let answered = fresh - self.scale.pending;
             if step % 64 == 0 {
                 self.forwarder.handle_timeout(now);
             }
@@ -184,27 +199,36 @@ fn main() {
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let cs = |capacity: usize, policy| CsConfig { capacity, policy, ..CsConfig::default() };
     const BEST_ROUTE: &str = "/localhost/nfd/strategy/best-route";
-    let cases: [(&str, CsConfig, u64, &str); 7] = [
-        ("no content store", cs(0, CsPolicy::Lru), 0, BEST_ROUTE),
-        ("hits 0 %, 128 MiB S3-FIFO", cs(128 << 20, CsPolicy::S3Fifo), 0, BEST_ROUTE),
-        ("hits 50 %, 128 MiB S3-FIFO", cs(128 << 20, CsPolicy::S3Fifo), 50, BEST_ROUTE),
-        ("hits 0 %, 128 MiB LRU", cs(128 << 20, CsPolicy::Lru), 0, BEST_ROUTE),
-        ("hits 50 %, 128 MiB LRU", cs(128 << 20, CsPolicy::Lru), 50, BEST_ROUTE),
-        ("hits 0 %, 2 GiB S3-FIFO", cs(2 << 30, CsPolicy::S3Fifo), 0, BEST_ROUTE),
-        ("hits 0 %, 128 MiB S3-FIFO, asf", cs(128 << 20, CsPolicy::S3Fifo), 0, "/localhost/nfd/strategy/asf"),
+    let cases = [
+        ("no content store", FULL, cs(0, CsPolicy::Lru), 0, BEST_ROUTE),
+        ("hits 0 %, 128 MiB S3-FIFO", FULL, cs(128 << 20, CsPolicy::S3Fifo), 0, BEST_ROUTE),
+        ("hits 50 %, 128 MiB S3-FIFO", FULL, cs(128 << 20, CsPolicy::S3Fifo), 50, BEST_ROUTE),
+        ("hits 0 %, 128 MiB LRU", FULL, cs(128 << 20, CsPolicy::Lru), 0, BEST_ROUTE),
+        ("hits 50 %, 128 MiB LRU", FULL, cs(128 << 20, CsPolicy::Lru), 50, BEST_ROUTE),
+        ("hits 0 %, 2 GiB S3-FIFO", FULL, cs(2 << 30, CsPolicy::S3Fifo), 0, BEST_ROUTE),
+        (
+            "hits 0 %, 128 MiB S3-FIFO, asf",
+            FULL,
+            cs(128 << 20, CsPolicy::S3Fifo),
+            0,
+            "/localhost/nfd/strategy/asf",
+        ),
+        ("small tables, no content store", SMALL, cs(0, CsPolicy::Lru), 0, BEST_ROUTE),
+        ("small tables, 1 MiB LRU", SMALL, cs(1 << 20, CsPolicy::Lru), 0, BEST_ROUTE),
+        ("small tables, 1 MiB S3-FIFO", SMALL, cs(1 << 20, CsPolicy::S3Fifo), 0, BEST_ROUTE),
     ];
-    println!("{PREFIXES} FIB entries, {PENDING} pending, Data of {DATA_SIZE} octets, {EXCHANGES} exchanges");
-    for (label, content_store, hit_percent, strategy) in cases {
+    println!("1,000,000 FIB entries, 100,000 pending, Data of {DATA_SIZE} octets, {EXCHANGES} exchanges");
+    for (label, scale, content_store, hit_percent, strategy) in cases {
         if !wanted.is_empty() && !wanted.iter().any(|part| label.contains(part.as_str())) {
             continue;
         }
-        let mut bench = Bench::new(content_store, strategy);
+        let mut bench = Bench::new(scale, content_store, strategy);
         let rate = bench.run(EXCHANGES, hit_percent);
         let counters = bench.forwarder.counters();
         let expected = EXCHANGES * hit_percent / 100;
         assert!(counters.cs_hits.abs_diff(expected) <= EXCHANGES / 200, "{} hits", counters.cs_hits);
         assert_eq!(counters.out_data, EXCHANGES, "every exchange ends with a Data");
-        assert_eq!(bench.forwarder.pit().len() as u64, PENDING);
+        assert_eq!(bench.forwarder.pit().len() as u64, scale.pending);
         println!("{label:34} {:7.0} exchanges/s   {:5.0} ns each", rate, 1e9 / rate);
     }
 }

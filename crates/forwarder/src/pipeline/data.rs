@@ -46,7 +46,7 @@ impl Forwarder {
 
     fn satisfy_all(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>, data: &DataRef<'_>, key: &NameKey) {
         let engine = &mut self.engine;
-        black_box(engine.pit.touch(key) ^ engine.cs.touch(key));
+        black_box(engine.pit.touch(key) ^ engine.cs.touch_for_insert(key));
         let matches = engine.pit.matches(key, data);
         let may_keep = lp.cache_policy != Some(CachePolicy::NoCache);
         if matches.is_empty() {

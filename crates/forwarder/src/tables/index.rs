@@ -150,11 +150,11 @@ impl Index {
     }
 
     /// Begins to load the cell of a hash. What tables will be asked for is known as soon as a name is hashed: loads that
-    /// begin together take little longer than one.
+    /// begin together take little longer than one. The answer is the likely place, and may be wrong.
     #[inline]
     pub(crate) fn touch(&self, hash: u64) -> u32 {
         let at = Index::tag(hash) as usize & self.cells.len().wrapping_sub(1);
-        self.cells.get(at).map_or(NONE, |cell| cell.slot)
+        self.cells.get(at).filter(|cell| cell.tag == Index::tag(hash)).map_or(NONE, |cell| cell.slot)
     }
 
     /// Adds a place. The same one must not be there yet.

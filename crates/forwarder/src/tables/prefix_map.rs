@@ -108,11 +108,12 @@ impl<V> PrefixMap<V> {
         None
     }
 
-    /// Begins to load what [`PrefixMap::longest_match`] will look at first.
+    /// Begins to load what [`PrefixMap::longest_match`] will look at first: a cell of the index, and the entry there.
     #[inline]
     pub(crate) fn touch(&self, key: &NameKey) -> u32 {
         let lengths = self.depths_taken & (u64::MAX >> (63 - key.depth()));
-        self.index.touch(key.prefix(63 - (lengths | 1).leading_zeros() as usize))
+        let slot = self.index.touch(key.prefix(63 - (lengths | 1).leading_zeros() as usize));
+        self.entries.get(slot).map_or(0, |entry| u32::from(entry.depth.get()))
     }
 
     /// Every prefix in canonical order.

@@ -104,7 +104,8 @@ impl Pit {
     /// Begins to load where entries of a name are found.
     #[inline]
     pub(crate) fn touch(&self, key: &NameKey) -> u32 {
-        self.names.touch(key.full())
+        let slot = self.names.touch(key.full());
+        self.entries.get(slot).map_or(0, |entry| entry.next)
     }
 
     /// The entry of an Interest.
