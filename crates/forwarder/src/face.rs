@@ -163,6 +163,11 @@ impl Face {
         self.id
     }
 
+    /// How many records of pending Interests name it, as downstream or upstream.
+    pub const fn pending_records(&self) -> u32 {
+        self.pit_records
+    }
+
     /// True if the other end is on this machine.
     pub fn is_local(&self) -> bool {
         self.spec.scope == Scope::Local

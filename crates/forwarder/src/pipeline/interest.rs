@@ -192,7 +192,9 @@ impl Engine {
         // end at once.
         match known.and_then(|slot| Some((slot, self.pit.get_mut(slot)?))) {
             Some((slot, entry)) => {
-                (entry.satisfied, entry.freshness, entry.expiry) = (true, hit.freshness, now);
+                let lifetime = self.dead_nonces.lifetime();
+                entry.loop_is_answered = !entry.must_be_fresh || hit.freshness >= lifetime;
+                (entry.satisfied, entry.expiry) = (true, now);
                 self.settle(now, slot);
             }
             None => self.counters.satisfied += 1,
@@ -224,7 +226,7 @@ impl Engine {
                 }
             }
         }
-        entry.satisfied = false;
+        (entry.satisfied, entry.loop_is_answered) = (false, false);
         entry.expiry = entry.in_records.iter().map(|record| record.expiry).max().unwrap_or(now);
     }
 

@@ -156,11 +156,11 @@ impl Cs {
         slots.len()
     }
 
-    /// Keeps a Data; `data` is the whole packet, `decoded` the same, `key` that of its name.
-    pub(crate) fn insert(&mut self, now: Time, data: &Bytes, decoded: &DataRef<'_>, key: &NameKey) {
+    /// Keeps a Data; `data` is the whole packet, `decoded` the same, `key` that of its name. False if it is not kept.
+    pub(crate) fn insert(&mut self, now: Time, data: &Bytes, decoded: &DataRef<'_>, key: &NameKey) -> bool {
         let size = data.len() + ENTRY_BYTES;
         if !self.admit || size > self.config.capacity || self.config.max_packets == 0 {
-            return;
+            return false;
         }
         let name = decoded.name.value();
         if let Some(known) = self.make_room_for_variant(data, name, key.full()) {
@@ -169,7 +169,7 @@ impl Cs {
             }
             self.policy.touch(&mut self.entries, known);
             self.list(known, key, true);
-            return;
+            return true;
         }
         let offset = name.as_ptr() as usize - decoded.wire.as_ptr() as usize;
         let slot = self.entries.insert(Entry {
@@ -189,6 +189,7 @@ impl Cs {
             self.catch_up(CATCH_UP);
         }
         self.evict();
+        true
     }
 
     /// The entry that is this very packet already. If there are too many others of the name, the first of them goes.

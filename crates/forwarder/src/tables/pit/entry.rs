@@ -207,8 +207,9 @@ pub struct Entry {
     pub(crate) expiry: Time,
     /// When its strategy wants to look at it; [`Time::MAX`] for never.
     pub(crate) timer: Time,
-    /// FreshnessPeriod of the Data that satisfied it.
-    pub(crate) freshness: Duration,
+    /// The content store has the Data that came for it, and would answer the same Interest with it: its nonces need not
+    /// be remembered.
+    pub(crate) loop_is_answered: bool,
     /// For strategies that suppress by PIT entry: how long after the last transmission; zero before the first.
     pub(crate) suppression: Duration,
     /// The strategy that it has, as of this epoch of the strategy choice.
@@ -237,7 +238,7 @@ impl Entry {
             out_records: SmallVec::new(),
             expiry: Time::ZERO,
             timer: Time::MAX,
-            freshness: Duration::ZERO,
+            loop_is_answered: false,
             suppression: Duration::ZERO,
             strategy: (NONE, 0),
         }

@@ -5,7 +5,7 @@ mod entry;
 mod tests;
 
 use smallvec::SmallVec;
-use whimbrel_core::Time;
+use whimbrel_core::{SeededRng, Time};
 use whimbrel_ndn_packet::{DataRef, NameRef};
 
 use crate::tables::cs::implicit_digest;
@@ -37,8 +37,6 @@ pub struct Pit {
     prefix_depths_taken: u64,
     wheel: Wheel,
     capacity: usize,
-    /// Where the next search for an entry to evict begins.
-    hand: u32,
 }
 
 impl Pit {
@@ -52,7 +50,6 @@ impl Pit {
             prefix_depths_taken: 0,
             wheel: Wheel::new(),
             capacity: capacity.clamp(1, 1 << 30),
-            hand: 0,
         }
     }
 
@@ -313,17 +310,17 @@ impl Pit {
         if self.is_empty() { None } else { self.wheel.next() }
     }
 
-    /// A few entries, other ones each time, among which one to evict is chosen.
-    pub(crate) fn sample(&mut self, count: usize) -> SmallVec<[u32; 16]> {
+    /// A few entries at random, among which one to evict is chosen. Random, because who floods fills places in a row.
+    pub(crate) fn sample(&mut self, count: usize, rng: &mut SeededRng) -> SmallVec<[u32; 16]> {
         let mut sample = SmallVec::new();
-        for _ in 0..self.places() {
-            self.hand = if self.hand + 1 < self.places() { self.hand + 1 } else { 0 };
-            if self.entries.get(self.hand).is_some() {
-                sample.push(self.hand);
-                if sample.len() == count {
-                    break;
-                }
+        for _ in 0..4 * count {
+            let slot = rng.below(u64::from(self.places())) as u32;
+            if sample.len() < count && self.entries.get(slot).is_some() {
+                sample.push(slot);
             }
+        }
+        if sample.is_empty() {
+            sample.extend(self.entries.iter().map(|(slot, _)| slot).next());
         }
         sample
     }
