@@ -1,4 +1,14 @@
 //! Identities, their keys, the keys' certificates.
+//!
+//! | in the folder | what it holds |
+//! |---|---|
+//! | `keys/*.pem` | a private key each: a line `Name: ...`, then PKCS#8 as PEM, not encrypted; mode 600 |
+//! | `certificates/*.cert` | a certificate each: base64, as `ndnsec cert-dump` prints it |
+//! | `defaults` | what was chosen among several: lines `identity ...`, `key ...`, `certificate ...` |
+//! | `lock` | held by who changes something |
+//!
+//! Several processes may use one keychain: each change is written as a whole or not at all, and seen by others when they open the
+//! keychain again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
