@@ -22,7 +22,10 @@ use whimbrel_io::{Clock, EventLoop, StreamLimits};
 
 const INTEREST: usize = 40;
 const DATA: usize = 1000;
+/// Packets in flight, where much is wanted.
 const WINDOW: usize = 256;
+/// The producer's answers per write.
+const BATCH: usize = 256;
 
 /// A TLV block of `size` bytes (at least 256 if above 254).
 fn block(kind: u8, size: usize) -> Vec<u8> {
@@ -80,12 +83,12 @@ impl Machine for Relay {
 }
 
 /// Asks for `total` packets.
-fn consume(mut stream: UnixStream, total: usize) -> std::io::Result<()> {
-    let interests = block(5, INTEREST).repeat(WINDOW);
+fn consume(mut stream: UnixStream, total: usize, window: usize) -> std::io::Result<()> {
+    let interests = block(5, INTEREST).repeat(window);
     let mut buffer = vec![0; 256 << 10];
     let (mut asked, mut got) = (0, 0);
     while got / DATA < total {
-        let free = (WINDOW - (asked - got / DATA)).min(total - asked);
+        let free = (window - (asked - got / DATA)).min(total - asked);
         stream.write_all(&interests[..free * INTEREST])?;
         asked += free;
         got += stream.read(&mut buffer)?;
@@ -95,7 +98,7 @@ fn consume(mut stream: UnixStream, total: usize) -> std::io::Result<()> {
 
 /// Answers until the other end hangs up.
 fn produce(mut stream: UnixStream) -> std::io::Result<()> {
-    let data = block(6, DATA).repeat(WINDOW);
+    let data = block(6, DATA).repeat(BATCH);
     let mut buffer = vec![0; 256 << 10];
     let (mut asked, mut answered) = (0, 0);
     loop {
@@ -104,7 +107,7 @@ fn produce(mut stream: UnixStream) -> std::io::Result<()> {
             count => asked += count,
         }
         while answered < asked / INTEREST {
-            let count = (asked / INTEREST - answered).min(WINDOW);
+            let count = (asked / INTEREST - answered).min(BATCH);
             stream.write_all(&data[..count * DATA])?;
             answered += count;
         }
@@ -137,6 +140,7 @@ fn cpu_seconds() -> f64 {
 fn measure(
     name: &str,
     total: usize,
+    window: usize,
     between: impl FnOnce(UnixStream, UnixStream) -> Result<String, Box<dyn Error + Send + Sync>> + Send + 'static,
 ) -> Result<(), Box<dyn Error>> {
     let (consumer, left) = UnixStream::pair()?;
@@ -150,7 +154,7 @@ fn measure(
     });
     let producing = thread::spawn(move || produce(producer));
     let start = Instant::now();
-    consume(consumer, total)?;
+    consume(consumer, total, window)?;
     let elapsed = start.elapsed().as_secs_f64();
     let (seconds, note) =
         middle.join().map_err(|_| "the thread between panicked")?.map_err(|e| e.to_string())?;
@@ -166,10 +170,11 @@ fn measure(
 fn through_the_loop(
     name: &str,
     total: usize,
+    window: usize,
     one_by_one: bool,
     idle_connections: usize,
 ) -> Result<(), Box<dyn Error>> {
-    measure(name, total, move |left, right| {
+    measure(name, total, window, move |left, right| {
         let machine = Relay { one_by_one, ..Relay::default() };
         let mut event_loop = EventLoop::new(Clock::start(), machine)?;
         event_loop.add_unix_stream("a", "consumer", left, StreamLimits::tlv(8800))?;
@@ -197,11 +202,14 @@ fn through_the_loop(
 fn main() -> Result<(), Box<dyn Error>> {
     // `cargo test --benches` asks for a trial only.
     let total = if std::env::args().any(|argument| argument == "--bench") { 3_000_000 } else { 20_000 };
-    measure("bare relay", total, |left, right| {
+    let bare = |left, right| {
         relay(left, right)?;
         Ok(String::new())
-    })?;
-    through_the_loop("event loop", total, false, 0)?;
-    through_the_loop("event loop, one packet per transmit", total, true, 0)?;
-    through_the_loop("event loop, 400 idle connections", total, false, 400)
+    };
+    measure("bare relay", total, WINDOW, bare)?;
+    through_the_loop("event loop", total, WINDOW, false, 0)?;
+    through_the_loop("event loop, one packet per transmit", total, WINDOW, true, 0)?;
+    through_the_loop("event loop, 400 idle connections", total, WINDOW, false, 400)?;
+    measure("bare relay, one in flight", total / 20, 1, bare)?;
+    through_the_loop("event loop, one in flight", total / 20, 1, false, 0)
 }

@@ -196,7 +196,7 @@ impl TransportCounters {
 pub struct LoopCounters {
     /// Rounds: wait, read, drain, write.
     pub rounds: u64,
-    /// System calls of waiting (`epoll_pwait`, and `ppoll` before a timed sleep).
+    /// System calls of waiting (`epoll_pwait`, `epoll_pwait2`, `ppoll`).
     pub wait_calls: u64,
     /// Other system calls of the loop itself: interest changes and wake-ups.
     pub control_calls: u64,

@@ -39,18 +39,15 @@ impl Outbox {
         self.start = 0;
     }
 
-    /// Writes until all is gone (true) or the kernel takes no more for now.
+    /// Writes once: true if all is gone. Had there been room for more, the kernel would have taken it.
     pub(crate) fn write_to(&mut self, stream: impl AsFd, calls: &mut u64) -> Result<bool, Errno> {
-        while let Some(rest) = self.bytes.get(self.start..).filter(|rest| !rest.is_empty()) {
+        let rest = self.bytes.get(self.start..).unwrap_or_default();
+        if !rest.is_empty() {
             *calls += 1;
-            match write_once(&stream, rest)? {
-                written if written == rest.len() => break,
-                // Had there been room for more, the kernel would have taken it.
-                written => {
-                    self.start += written;
-                    return Ok(false);
-                }
-            }
+            self.start += write_once(stream, rest)?;
+        }
+        if self.start < self.bytes.len() {
+            return Ok(false);
         }
         self.bytes.clear();
         self.start = 0;
