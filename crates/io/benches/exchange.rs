@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -44,6 +44,10 @@ struct Relay {
     blocked: [bool; 2],
     /// Whether each packet is a transmit of its own, as with a machine that knows nothing of streams.
     one_by_one: bool,
+    /// Whether it names a deadline that never comes, so that each wait has a limit.
+    has_deadline: bool,
+    /// One of the two has left.
+    over: bool,
 }
 
 impl Machine for Relay {
@@ -52,6 +56,7 @@ impl Machine for Relay {
         match event {
             PortEvent::Blocked => self.blocked[port.0 as usize] = true,
             PortEvent::Writable => self.blocked[port.0 as usize] = false,
+            PortEvent::Down => self.over = true,
             _ => {}
         }
     }
@@ -75,10 +80,10 @@ impl Machine for Relay {
         Some(Transmit { port: PortId(port as u32), size, segment_size: None })
     }
     fn poll_event(&mut self) -> Option<()> {
-        None
+        std::mem::take(&mut self.over).then_some(())
     }
     fn poll_timeout(&self) -> Option<Deadline> {
-        None
+        self.has_deadline.then(|| Deadline::new(Time::from_secs(1_000_000), "never"))
     }
 }
 
@@ -171,11 +176,10 @@ fn through_the_loop(
     name: &str,
     total: usize,
     window: usize,
-    one_by_one: bool,
+    machine: Relay,
     idle_connections: usize,
 ) -> Result<(), Box<dyn Error>> {
     measure(name, total, window, move |left, right| {
-        let machine = Relay { one_by_one, ..Relay::default() };
         let mut event_loop = EventLoop::new(Clock::start(), machine)?;
         event_loop.add_unix_stream("a", "consumer", left, StreamLimits::tlv(8800))?;
         event_loop.add_unix_stream("b", "producer", right, StreamLimits::tlv(8800))?;
@@ -185,11 +189,8 @@ fn through_the_loop(
             event_loop.add_unix_stream("idle", "nobody", here, StreamLimits::tlv(8800))?;
             idle.push(there);
         }
-        while event_loop.snapshot().ports.len() == 2 + idle_connections {
-            for _ in 0..64 {
-                event_loop.step(Duration::from_millis(50), |_, _, ()| {})?;
-            }
-        }
+        let stop = event_loop.handle();
+        event_loop.run(|_, _, ()| stop.stop())?;
         let snapshot = event_loop.snapshot();
         let calls = snapshot.system_calls() as f64 / total as f64;
         Ok(format!(
@@ -207,9 +208,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(String::new())
     };
     measure("bare relay", total, WINDOW, bare)?;
-    through_the_loop("event loop", total, WINDOW, false, 0)?;
-    through_the_loop("event loop, one packet per transmit", total, WINDOW, true, 0)?;
-    through_the_loop("event loop, 400 idle connections", total, WINDOW, false, 400)?;
+    through_the_loop("event loop", total, WINDOW, Relay::default(), 0)?;
+    through_the_loop(
+        "event loop, one packet per transmit",
+        total,
+        WINDOW,
+        Relay { one_by_one: true, ..Relay::default() },
+        0,
+    )?;
+    through_the_loop("event loop, 400 idle connections", total, WINDOW, Relay::default(), 400)?;
     measure("bare relay, one in flight", total / 20, 1, bare)?;
-    through_the_loop("event loop, one in flight", total / 20, 1, false, 0)
+    through_the_loop("event loop, one in flight", total / 20, 1, Relay::default(), 0)?;
+    let with_deadline = Relay { has_deadline: true, ..Relay::default() };
+    through_the_loop("event loop, one in flight, deadline", total / 20, 1, with_deadline, 0)
 }

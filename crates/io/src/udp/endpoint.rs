@@ -196,6 +196,9 @@ impl UdpEndpoint {
         now: Time,
         neighbour: Neighbour,
     ) -> Result<PortId, IoError> {
+        if self.is_group() {
+            return Err(IoError::NoSuchLink);
+        }
         let label = neighbour.label;
         let address = canonical(neighbour.address);
         if self.local.is_ipv4() && address.is_ipv6() {
