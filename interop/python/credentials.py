@@ -13,7 +13,7 @@ from ndn import appv2, encoding as enc, security as sec
 from ndn.security import HmacChecker
 from ndn.types import ValidResult
 
-HMAC_KEY_NAME = "/interop/hmac"
+HMAC_KEY_NAME = "/interop/KEY/hmac"
 
 
 def add_signer_argument(parser, flag):

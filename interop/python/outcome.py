@@ -9,6 +9,7 @@ import json
 import logging
 import signal
 import sys
+import time
 import traceback
 
 from ndn.types import InterestCanceled, InterestNack, InterestTimeout, ValidationFailure
@@ -27,6 +28,14 @@ def arguments(description, timeout=10.0):
     parser.add_argument("--timeout", type=float, default=timeout, help="seconds after which the program gives up")
     parser.add_argument("--verbose", action="store_true", help="python-ndn's own log on standard error")
     return parser
+
+
+BEGAN = time.monotonic()
+
+
+async def almost(args):
+    """Until half a second before --timeout, so that the last line can still tell what happened."""
+    await asyncio.sleep(max(0, args.timeout - (time.monotonic() - BEGAN) - 0.5))
 
 
 def say(**fields):
@@ -60,7 +69,7 @@ def end(args, make_work):
         # A test that has seen enough of a producer ends it with SIGTERM; that is no failure of the producer.
         task = asyncio.ensure_future(make_work())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await asyncio.wait_for(task, args.timeout)
+        return await asyncio.wait_for(task, args.timeout - (time.monotonic() - BEGAN))
 
     try:
         fields = asyncio.run(limited())
