@@ -1,6 +1,7 @@
 // NDNts in headless Chromium over WebSocket: serves segmented content under --serve, fetches --get, or both.
 // The forwarder's address is WHIMBREL_NDN_WS (ws://127.0.0.1:9696). With --serve it prints {"event": "ready"} and
-// serves until SIGTERM or --timeout; a --get then comes before.
+// serves until SIGTERM or --timeout; a --get then comes before. NDNts does not know where a WebSocket ends, so it registers
+// under /localhop; --localhost makes it /localhost.
 import { build } from "esbuild";
 import { existsSync } from "node:fs";
 import http from "node:http";
@@ -9,7 +10,7 @@ import { launch } from "puppeteer-core";
 
 import { almost, Failed, options, run, say } from "./outcome.mjs";
 
-const args = options("browser.mjs", { serve: "", size: 100000, get: "", sha256: "", chromium: "/usr/bin/chromium" }, 60);
+const args = options("browser.mjs", { serve: "", size: 100000, get: "", sha256: "", localhost: false, chromium: "/usr/bin/chromium" }, 60);
 const uplink = process.env.WHIMBREL_NDN_WS ?? "ws://127.0.0.1:9696";
 
 async function bundle() {
@@ -46,7 +47,7 @@ await run(args.timeout, async () => {
   page.on("pageerror", (err) => process.stderr.write(`page: ${err.stack ?? err}\n`));
   await page.goto(`http://127.0.0.1:${port}/`);
   await page.waitForFunction("globalThis.ndn");
-  await page.evaluate((uri) => globalThis.ndn.connect(uri), uplink);
+  await page.evaluate((uri, local) => globalThis.ndn.connect(uri, local), uplink, args.localhost);
   const fields = { browser: await browser.version() };
   if (args.get) {
     Object.assign(fields, await page.evaluate((uri) => globalThis.ndn.get(uri), args.get));

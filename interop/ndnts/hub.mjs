@@ -18,7 +18,7 @@ import { almost, options, run, say } from "./outcome.mjs";
 const args = options("hub.mjs", { unix: "", tcp: 0, ws: 0 }, 3600);
 const fw = Forwarder.create();
 const began = Date.now();
-const localhost = new Name("/localhost/nfd");
+const prefixes = [new Name("/localhost/nfd"), new Name("/localhop/nfd")];
 
 const faces = new Map(); // id -> { fwFace, uri, localUri, scope, persistency }
 const idOf = new Map(); // FwFace -> id
@@ -72,7 +72,7 @@ async function listen() {
 const cameFrom = new Map();
 fw.addEventListener("pktrx", ({ face, packet: { l3, token } }) => {
   if (!(l3 instanceof Interest) || !idOf.has(face)) { return; }
-  if (localhost.isPrefixOf(l3.name)) {
+  if (prefixes.some((prefix) => prefix.isPrefixOf(l3.name))) {
     cameFrom.set(l3.name.valueHex, idOf.get(face));
     return;
   }
@@ -187,7 +187,7 @@ async function manage(interest) {
 
 await run(args.timeout, async () => {
   await listen();
-  produce(localhost, manage, { fw, dataSigner: digestSigning, concurrency: 64 });
+  for (const prefix of prefixes) { produce(prefix, manage, { fw, dataSigner: digestSigning, concurrency: 64 }); }
   say({ event: "ready" });
   await almost(args.timeout);
   return {};

@@ -116,7 +116,7 @@ async function burst() {
 await run(args.timeout, async () => {
   await connect();
   if (args.sign === "keychain") { await identity(); }
-  opts = { signer: await signerOf(args.sign), cOpts: { retx: 1 } };
+  opts = { signer: await signerOf(args.sign), cOpts: { retx: 1, modifyInterest: { lifetime: 1500 } } };
   const work = { status, walk, burst }[args.positionals[0]];
   if (!work) { throw new Failed("status, walk or burst?"); }
   return work();

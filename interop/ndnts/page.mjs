@@ -11,10 +11,9 @@ const sha256 = async (content) => [...new Uint8Array(await crypto.subtle.digest(
 
 let face;
 
-async function connect(uri) {
+async function connect(uri, local) {
   face = await WsTransport.createFace({}, uri);
-  // A browser is told nothing about where the other end is; on this machine it is local.
-  face.attributes.local = true;
+  face.attributes.local = local;
   enableNfdPrefixReg(face);
 }
 
@@ -26,7 +25,7 @@ async function serve(uri, size) {
   }
   const registered = new Promise((resolve) => {
     face.fw.addEventListener("pktrx", ({ face: from, packet: { l3 } }) => {
-      if (from === face && AltUri.ofName(l3.name).startsWith("/localhost/nfd/rib/register")) { resolve(); }
+      if (from === face && /^\/local(host|hop)\/nfd\/rib\/register\//.test(AltUri.ofName(l3.name))) { resolve(); }
     });
   });
   const server = serveVersioned(name, new BufferChunkSource(content, { chunkSize: 4000 }), {

@@ -2,12 +2,14 @@
 
 digest                SHA-256 only
 hmac:HEX              a shared key
-keychain              the default identity of the key chain in $HOME/.ndn (see `keychain_home`)
+keychain              an ECDSA key, made with its certificate for this run (see `home_for`)
 """
 
+import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 
 from ndn import appv2, encoding as enc, security as sec
 from ndn.security import HmacChecker
@@ -92,6 +94,15 @@ def certificate_checker(certificate):
     except ValueError:
         return sec.RsaChecker.from_cert(certificate)
     return (sec.Ed25519Checker if curve == "Ed25519" else sec.EccChecker).from_cert(certificate)
+
+
+@contextlib.contextmanager
+def home_for(*signers, always=False):
+    """A temporary HOME with a key chain in it if one of the signers needs one."""
+    with tempfile.TemporaryDirectory() as home:
+        if always or "keychain" in signers:
+            keychain_home(home, "/interop/python")
+        yield
 
 
 def keychain_home(home, identity, key_type="e"):

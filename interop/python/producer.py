@@ -4,7 +4,6 @@ Prints {"event": "ready"} once the forwarder has accepted the registration.
 """
 
 import asyncio
-import tempfile
 
 from ndn import app as appv1
 from ndn import appv2, encoding as enc
@@ -122,8 +121,7 @@ async def work(app, args):
 
 if __name__ == "__main__":
     args = parse()
-    with tempfile.TemporaryDirectory() as home:
-        if "keychain" in (args.sign, args.command_sign) or args.api == "v1":
-            credentials.keychain_home(home, "/interop/python")
+    # The first interface wants a key chain whatever it signs with.
+    with credentials.home_for(args.sign, args.command_sign, always=args.api == "v1"):
         app = appv1.NDNApp() if args.api == "v1" else appv2.NDNApp()
         outcome.run_app(app, args, lambda app: work(app, args))

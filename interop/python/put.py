@@ -74,4 +74,5 @@ async def work(app, args):
 
 if __name__ == "__main__":
     args = parse()
-    outcome.run_app(appv2.NDNApp(), args, lambda app: work(app, args))
+    with credentials.home_for(args.sign):
+        outcome.run_app(appv2.NDNApp(), args, lambda app: work(app, args))
