@@ -1,6 +1,6 @@
 // A stand-in for a forwarder, made of NDNts's own: to try the programs here without Whimbrel, and to tell whose fault it is.
 // It has faces, routes, Nacks for what has no route, and enough of NFD management for `manage`; no cache, no strategies.
-//   hub.mjs --unix /tmp/hub.sock --tcp 16363 --ws 19696
+//   hub.mjs --unix hub.sock --tcp 16363 --ws 19696
 import { produce } from "@ndn/endpoint";
 import { Forwarder, FwPacket } from "@ndn/fw";
 import { L3Face, StreamTransport } from "@ndn/l3face";

@@ -46,6 +46,10 @@ await run(args.timeout, async () => {
     });
   }
   const face = await connect({ register: true, ...registration });
+  if (args.register) {
+    // NDNts forwards by the hint inside the program too, unless that is one of its own names.
+    face.fw.nodeNames.push(announced);
+  }
   const dataSigner = await signerOf(args.sign);
   produce(prefix, async (interest) => {
     await sleep(args.delay);
