@@ -147,7 +147,7 @@ fn without_offload_the_same_frames_arrive_one_call_each() {
 #[test]
 fn a_full_table_closes_the_caller_idle_for_longest() {
     let mut server = script_loop();
-    let limits = CallerLimits { max: 2, idle: PATIENCE * 2, evict_after: Duration::ZERO };
+    let limits = CallerLimits { max: 2, idle: Some(PATIENCE * 2), evict_after: Duration::ZERO };
     let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
     let clients: Vec<UdpSocket> = (0..3).map(|_| test_socket()).collect();
     for (before, client) in [0, 1, 0, 2].into_iter().enumerate() {
@@ -168,7 +168,7 @@ fn a_full_table_closes_the_caller_idle_for_longest() {
 #[test]
 fn a_full_table_of_talking_callers_refuses_new_ones() {
     let mut server = script_loop();
-    let limits = CallerLimits { max: 2, idle: PATIENCE * 2, evict_after: PATIENCE * 2 };
+    let limits = CallerLimits { max: 2, idle: Some(PATIENCE * 2), evict_after: PATIENCE * 2 };
     let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
     let clients: Vec<UdpSocket> = (0..3).map(|_| test_socket()).collect();
     for client in &clients {
@@ -182,7 +182,7 @@ fn a_full_table_of_talking_callers_refuses_new_ones() {
 #[test]
 fn an_idle_caller_goes_down_and_may_call_again() {
     let mut server = script_loop();
-    let limits = CallerLimits { idle: Duration::from_millis(30), ..CallerLimits::default() };
+    let limits = CallerLimits { idle: Some(Duration::from_millis(30)), ..CallerLimits::default() };
     let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
     let client = test_socket();
     client.send_to(b"hello", link.local).unwrap();

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, TransportErrorPayload, UdpSocketState};
 use socket2::Socket;
-use whimbrel_core::{KeyedMap, Machine, PortId, PortInfo, PortKind, SeededRng, Time, keyed_map};
+use whimbrel_core::{KeyedMap, Machine, Medium, PortId, PortInfo, PortKind, SeededRng, Time, keyed_map};
 
 use super::callers::{CallerTable, Room};
 use super::path_mtu::RouteProbe;
@@ -32,6 +32,11 @@ pub(crate) struct ReceiveBuffers(Vec<u8>);
 impl ReceiveBuffers {
     pub(crate) fn new() -> ReceiveBuffers {
         ReceiveBuffers(vec![0; RECEIVE_BUFFER * BATCH_SIZE])
+    }
+
+    /// All of it, for transports that read one thing at a time.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.0
     }
 }
 
@@ -145,8 +150,13 @@ impl UdpEndpoint {
             Some(_) => return Err(IoError::DuplicateNeighbour { label, address }),
             None => {}
         }
-        self.open_port(side, now, label.clone(), PortKind::Neighbour, address)
+        self.open_port(side, now, label.clone(), PortKind::Neighbour, address, None)
             .ok_or(IoError::OutOfPorts { label })
+    }
+
+    /// Makes a caller permanent; false if it is none.
+    pub(crate) fn keep_caller(&mut self, port: PortId) -> bool {
+        self.callers.as_mut().is_some_and(|callers| callers.remove(port))
     }
 
     fn open_port<M: Machine>(
@@ -156,9 +166,17 @@ impl UdpEndpoint {
         label: String,
         kind: PortKind,
         address: SocketAddr,
+        called: Option<IpAddr>,
     ) -> Option<PortId> {
-        let mtu = self.probe.largest_payload(address, self.config.path_mtu);
-        let info = PortInfo { label, kind, mtu, peer: address.to_string() };
+        let route = self.probe.towards(address);
+        let mtu = route.largest_payload(self.config.path_mtu);
+        let own = canonical(self.local);
+        let local = match called.or(route.source).filter(|_| own.ip().is_unspecified()) {
+            Some(ip) => canonical(SocketAddr::new(ip, own.port())),
+            None => own,
+        };
+        let medium = Medium::Udp { local, remote: address };
+        let info = PortInfo { label, kind, mtu, peer: address.to_string(), medium };
         let port = side.open(now, self.slot, info)?;
         let destination = for_socket(address, self.local.is_ipv6());
         self.peers.insert(port, Peer { address, destination, source: None });
@@ -223,7 +241,7 @@ impl UdpEndpoint {
         };
         let port = match known {
             Some(port) => port,
-            None => self.admit(side, now, address)?,
+            None => self.admit(side, now, address, meta.dst_ip.and_then(usable_source))?,
         };
         self.last_sender = Some((address, port));
         if let Some(callers) = &mut self.callers {
@@ -242,6 +260,7 @@ impl UdpEndpoint {
         side: &mut MachineSide<M>,
         now: Time,
         address: SocketAddr,
+        called: Option<IpAddr>,
     ) -> Option<PortId> {
         let room = match &mut self.callers {
             // Nothing can be sent to port 0: a caller from there is forged.
@@ -263,7 +282,7 @@ impl UdpEndpoint {
             }
         }
         let label = self.config.label.clone();
-        let Some(port) = self.open_port(side, now, label, PortKind::Caller, address) else {
+        let Some(port) = self.open_port(side, now, label, PortKind::Caller, address, called) else {
             self.counters.refused += 1;
             return None;
         };
@@ -294,7 +313,7 @@ impl UdpEndpoint {
         if too_big && now >= self.recheck_allowed_at {
             self.recheck_allowed_at = now + RECHECK_INTERVAL;
             for (port, peer) in &self.peers {
-                let mtu = self.probe.largest_payload(peer.address, self.config.path_mtu);
+                let mtu = self.probe.towards(peer.address).largest_payload(self.config.path_mtu);
                 side.lower_mtu(now, *port, mtu);
             }
         }
@@ -303,7 +322,7 @@ impl UdpEndpoint {
     /// What the kernel's routes allow towards the peer of `port`.
     pub(super) fn route_payload(&mut self, port: PortId) -> Option<usize> {
         let address = self.peers.get(&port)?.address;
-        Some(self.probe.largest_payload(address, self.config.path_mtu))
+        Some(self.probe.towards(address).largest_payload(self.config.path_mtu))
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {

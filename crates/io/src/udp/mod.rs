@@ -14,6 +14,7 @@ use crate::TransportId;
 
 pub use callers::CallerLimits;
 pub(crate) use endpoint::{ReceiveBuffers, UdpEndpoint};
+pub(crate) use socket::canonical;
 
 /// Bytes that each of the kernel's UDP buffers should have: at 1 Gbit/s, 64 ms of traffic.
 const WANTED_BUFFER: usize = 8 << 20;
