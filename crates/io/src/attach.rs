@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortKind, Time};
 
+use crate::ethernet::EthernetEndpoint;
 use crate::event_loop::Slot;
 use crate::listener::{Accepts, Listener};
 use crate::local::{SocketFile, connect, enlarge_buffers};
@@ -18,8 +19,9 @@ use crate::transport::Transport;
 use crate::tun::TunPort;
 use crate::udp::UdpEndpoint;
 use crate::{
-    EventLoop, IoError, Listening, Neighbour, StreamLimits, TcpClientConfig, TcpListenerConfig, TransportId,
-    TunDevice, UdpConfig, UdpLink, UnixListenerConfig, WebSocketClientConfig, WebSocketListenerConfig,
+    EthernetConfig, EthernetLink, EthernetNeighbour, EventLoop, IoError, Listening, Neighbour, StreamLimits,
+    TcpClientConfig, TcpListenerConfig, TransportId, TunDevice, UdpConfig, UdpLink, UdpMulticastConfig,
+    UdpMulticastLink, UnixListenerConfig, WebSocketClientConfig, WebSocketListenerConfig,
 };
 
 impl<M: Machine> EventLoop<M> {
@@ -67,12 +69,95 @@ impl<M: Machine> EventLoop<M> {
     }
 
     /// Makes a caller permanent: from now on it neither expires nor has to make room for another, and its port stays
-    /// as it is. False if `port` is no caller of a UDP link.
+    /// as it is. False if `port` is no caller of a UDP or Ethernet link.
     pub fn keep_caller(&mut self, port: PortId) -> bool {
         let Some(slot) = self.side.get(port).map(|port| port.transport) else { return false };
         match self.transport(slot) {
             Some(Transport::Udp(endpoint)) => endpoint.keep_caller(port),
+            Some(Transport::Ethernet(endpoint)) => endpoint.keep_caller(port),
             _ => false,
+        }
+    }
+
+    /// Joins a UDP multicast group on one interface. Whatever anybody sends to the group arrives on the one port, and
+    /// what goes out on it reaches everybody else in the group; what this machine sends does not come back. To be
+    /// called in a thread of the interface's network namespace.
+    pub fn add_udp_multicast(&mut self, config: UdpMulticastConfig) -> Result<UdpMulticastLink, IoError> {
+        let id = self.reserve();
+        let (label, address) = (config.label.clone(), config.group);
+        let endpoint = UdpEndpoint::join(config, id.slot as usize, id.token(), &mut self.rng)
+            .inspect_err(|_| self.release(id))?;
+        let local = endpoint.local();
+        self.install(id, Transport::Udp(Box::new(endpoint))).map_err(|source| IoError::UdpSocket {
+            label,
+            address,
+            action: "watch",
+            source,
+        })?;
+        let now = self.clock.now();
+        let opened = match self.slots.get_mut(id.slot as usize) {
+            Some(Slot { transport: Some(Transport::Udp(endpoint)), .. }) => {
+                endpoint.open_group(&mut self.side, now)
+            }
+            _ => Err(IoError::NoSuchLink),
+        };
+        let port = opened.inspect_err(|_| self.close_transport(id))?;
+        tracing::info!(%local, group = %address, "joined a multicast group");
+        Ok(UdpMulticastLink { transport: id, port, local })
+    }
+
+    /// Opens a packet socket on an interface; the group and the neighbours are up at once, callers come up when they
+    /// call. Needs the capability `CAP_NET_RAW`; to be called in a thread of the interface's network namespace.
+    pub fn add_ethernet(&mut self, mut config: EthernetConfig) -> Result<EthernetLink, IoError> {
+        let id = self.reserve();
+        let neighbours = std::mem::take(&mut config.neighbours);
+        let interface = config.interface.name.clone();
+        let endpoint =
+            EthernetEndpoint::open(config, id.slot as usize, id.token()).inspect_err(|_| self.release(id))?;
+        let local = endpoint.local();
+        self.install(id, Transport::Ethernet(Box::new(endpoint))).map_err(|source| IoError::Interface {
+            name: interface.clone(),
+            action: "watch a packet socket on",
+            source,
+        })?;
+        let now = self.clock.now();
+        let ports = (|| {
+            let group = match self.slots.get_mut(id.slot as usize) {
+                Some(Slot { transport: Some(Transport::Ethernet(endpoint)), .. }) => {
+                    endpoint.open_group(&mut self.side, now)?
+                }
+                _ => None,
+            };
+            let ports = neighbours.into_iter().map(|neighbour| self.add_ethernet_neighbour(id, neighbour));
+            Ok((group, ports.collect::<Result<Vec<PortId>, IoError>>()?))
+        })();
+        match ports {
+            Ok((group, ports)) => {
+                tracing::info!(%interface, neighbours = ports.len(), "Ethernet link is up");
+                Ok(EthernetLink { transport: id, local, group, ports })
+            }
+            Err(error) => {
+                self.close_transport(id);
+                Err(error)
+            }
+        }
+    }
+
+    /// Adds a neighbour to an Ethernet link. Had it called before, its caller port goes down first.
+    pub fn add_ethernet_neighbour(
+        &mut self,
+        link: TransportId,
+        neighbour: EthernetNeighbour,
+    ) -> Result<PortId, IoError> {
+        self.undrained = true;
+        let now = self.clock.now();
+        match self.slots.get_mut(link.slot as usize) {
+            Some(Slot { generation, transport: Some(Transport::Ethernet(endpoint)) })
+                if *generation == link.generation =>
+            {
+                endpoint.add_neighbour(&mut self.side, now, neighbour)
+            }
+            _ => Err(IoError::NoSuchLink),
         }
     }
 

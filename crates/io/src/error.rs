@@ -217,6 +217,59 @@ pub enum IoError {
         /// The system's answer.
         source: io::Error,
     },
+    /// There is no such interface.
+    #[error("this machine has no network interface '{name}'; `ip address` lists names and addresses")]
+    NoSuchInterface {
+        /// The name or address asked for.
+        name: String,
+    },
+    /// The group is none, or the interface has no address of its family.
+    #[error(
+        "cannot join {group} on interface '{name}': the group must be a multicast address, and the interface needs \
+         {} of its own",
+        if group.is_ipv4() { "an IPv4 address" } else { "a link-local IPv6 address" }
+    )]
+    UnsuitedForMulticast {
+        /// The interface.
+        name: String,
+        /// The group asked for.
+        group: SocketAddr,
+    },
+    /// The interface carries no Ethernet frames.
+    #[error(
+        "the network interface '{name}' carries no Ethernet frames; `ip link` shows of which kind each is"
+    )]
+    NoEthernet {
+        /// The interface.
+        name: String,
+    },
+    /// Packet sockets need a capability.
+    #[error(
+        "no permission for Ethernet frames on '{name}'; run as root, or run \
+         `sudo setcap cap_net_raw=+ep $(command -v whimbrel)`"
+    )]
+    EthernetNotPermitted {
+        /// The interface.
+        name: String,
+    },
+    /// Two neighbours of one link would be indistinguishable.
+    #[error("link '{label}' has the station {address} twice: remove one")]
+    DuplicateStation {
+        /// The link's name in the configuration.
+        label: String,
+        /// The address given twice.
+        address: String,
+    },
+    /// Any other failure of an interface.
+    #[error("cannot {action} the network interface '{name}': {source}")]
+    Interface {
+        /// The interface.
+        name: String,
+        /// What was being done.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// Four thousand million ports were opened in one run.
     #[error("all port numbers of this run are used up, so '{label}' cannot be added; restart the program")]
     OutOfPorts {
@@ -224,7 +277,7 @@ pub enum IoError {
         label: String,
     },
     /// The named transport does not exist, has been removed, or is of another kind.
-    #[error("there is no such UDP link in this loop")]
+    #[error("there is no such link in this loop")]
     NoSuchLink,
     /// The loop's own machinery (epoll, eventfd, signal pipe) failed.
     #[error("the event loop cannot {action}: {source}; `ulimit -n` shows the limit of open files")]

@@ -51,8 +51,10 @@ mod attach;
 pub mod clock;
 pub mod counters;
 pub mod error;
+pub mod ethernet;
 pub mod event_loop;
 pub mod handle;
+pub mod interface;
 mod listener;
 pub mod local;
 mod poller;
@@ -71,12 +73,14 @@ pub use counters::{
     Drops, LoopCounters, PortCounters, PortSnapshot, Snapshot, TransportCounters, TransportSnapshot,
 };
 pub use error::IoError;
+pub use ethernet::{EthernetConfig, EthernetLink, EthernetNeighbour};
 pub use event_loop::EventLoop;
 pub use handle::LoopHandle;
+pub use interface::Interface;
 pub use local::UnixListenerConfig;
 pub use stream::{Framing, StreamLimits};
 pub use tcp::{TcpClientConfig, TcpListenerConfig};
 pub use transport::{Listening, TransportId};
 pub use tun::TunDevice;
-pub use udp::{CallerLimits, Neighbour, UdpConfig, UdpLink};
+pub use udp::{CallerLimits, Neighbour, UdpConfig, UdpLink, UdpMulticastConfig, UdpMulticastLink};
 pub use websocket::{WebSocketClientConfig, WebSocketLimits, WebSocketListenerConfig};

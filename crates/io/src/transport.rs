@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use whimbrel_core::{Machine, PortId, Time, Transmit};
 
 use crate::counters::TransportSnapshot;
+use crate::ethernet::EthernetEndpoint;
 use crate::listener::Listener;
 use crate::poller::{Poller, Ready};
 use crate::side::MachineSide;
@@ -90,6 +91,7 @@ pub(crate) enum Progress {
 #[derive(Debug)]
 pub(crate) enum Transport {
     Udp(Box<UdpEndpoint>),
+    Ethernet(Box<EthernetEndpoint>),
     Listener(Box<Listener>),
     Connecting(Box<Connecting>),
     Stream(Box<StreamConnection>),
@@ -123,6 +125,14 @@ impl Transport {
                     endpoint.flush(side, poller, now);
                 }
                 Progress::Open
+            }
+            Transport::Ethernet(endpoint) => {
+                let written = if ready.writable { endpoint.flush(side, poller, now) } else { Progress::Open };
+                if written == Progress::Open && readable {
+                    endpoint.receive(side, now, buffers.bytes())
+                } else {
+                    written
+                }
             }
             Transport::Stream(connection) => {
                 let read = if readable { connection.receive(side, now) } else { Progress::Open };
@@ -162,6 +172,7 @@ impl Transport {
         match self {
             Transport::Udp(endpoint) => endpoint.send(side, poller, now, out),
             Transport::Tun(tun) => tun.send(side, poller, now, out),
+            Transport::Ethernet(endpoint) => return endpoint.send(side, poller, now, out),
             Transport::Stream(connection) => return connection.send(side, poller, now, out),
             Transport::WebSocket(connection) => return connection.send(side, poller, now, &out),
             Transport::Listener(_) | Transport::Connecting(_) => {}
@@ -200,6 +211,7 @@ impl Transport {
     ) -> Progress {
         match self {
             Transport::Udp(endpoint) => endpoint.expire(side, now),
+            Transport::Ethernet(endpoint) => endpoint.expire(side, now),
             Transport::Listener(listener) => listener.expire(poller, now),
             Transport::Stream(connection) => return connection.expire(now),
             Transport::WebSocket(connection) => return connection.expire(side, poller, now),
@@ -217,7 +229,9 @@ impl Transport {
         port: PortId,
     ) -> Progress {
         match self {
+            Transport::Udp(endpoint) if endpoint.is_group() => return Progress::Ended,
             Transport::Udp(endpoint) => endpoint.close_port(side, now, port),
+            Transport::Ethernet(endpoint) => endpoint.close_port(side, now, port),
             Transport::Stream(connection) => return connection.close_port(side, poller, now),
             Transport::WebSocket(connection) => return connection.close_port(side, poller, now),
             Transport::Tun(_) => return Progress::Ended,
@@ -230,6 +244,7 @@ impl Transport {
     pub(crate) fn ports(&self) -> Vec<PortId> {
         match self {
             Transport::Udp(endpoint) => endpoint.ports().collect(),
+            Transport::Ethernet(endpoint) => endpoint.ports().collect(),
             Transport::Stream(connection) => connection.port().into_iter().collect(),
             Transport::WebSocket(connection) => connection.port().into_iter().collect(),
             Transport::Tun(tun) => vec![tun.port()],
@@ -250,6 +265,7 @@ impl Transport {
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         match self {
             Transport::Udp(endpoint) => endpoint.next_deadline(),
+            Transport::Ethernet(endpoint) => endpoint.next_deadline(),
             Transport::Listener(listener) => listener.next_deadline(),
             Transport::Connecting(connecting) => connecting.next_deadline(),
             Transport::Stream(connection) => connection.next_deadline(),
@@ -262,6 +278,7 @@ impl Transport {
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
             Transport::Udp(endpoint) => endpoint.has_unsent(),
+            Transport::Ethernet(endpoint) => endpoint.has_unsent(),
             Transport::Listener(_) | Transport::Connecting(_) => false,
             Transport::Stream(connection) => connection.has_unsent(),
             Transport::WebSocket(connection) => connection.has_unsent(),
@@ -272,6 +289,7 @@ impl Transport {
     pub(crate) fn snapshot(&self) -> TransportSnapshot {
         match self {
             Transport::Udp(endpoint) => endpoint.snapshot(),
+            Transport::Ethernet(endpoint) => endpoint.snapshot(),
             Transport::Listener(listener) => listener.snapshot(),
             Transport::Connecting(connecting) => connecting.snapshot(),
             Transport::Stream(connection) => connection.snapshot(),
@@ -285,6 +303,7 @@ impl AsFd for Transport {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Transport::Udp(endpoint) => endpoint.as_fd(),
+            Transport::Ethernet(endpoint) => endpoint.as_fd(),
             Transport::Listener(listener) => listener.as_fd(),
             Transport::Connecting(connecting) => connecting.as_fd(),
             Transport::Stream(connection) => connection.as_fd(),

@@ -11,6 +11,7 @@ use socket2::Socket;
 use whimbrel_core::{KeyedMap, Machine, Medium, PortId, PortInfo, PortKind, SeededRng, Time, keyed_map};
 
 use super::callers::{CallerTable, Room};
+use super::group::{Group, UdpMulticastConfig, join};
 use super::path_mtu::RouteProbe;
 use super::socket::{bind, canonical, enlarge_buffers, for_socket, usable_source};
 use super::{Neighbour, UdpConfig};
@@ -75,6 +76,8 @@ pub(crate) struct UdpEndpoint {
     /// Who sent the last batch: bulk traffic comes from the same peer again and again.
     last_sender: Option<(SocketAddr, PortId)>,
     callers: Option<CallerTable>,
+    /// Set where the socket is in a multicast group: then all that comes belongs to one port.
+    group: Option<Group>,
     pub(super) probe: RouteProbe,
     recheck_allowed_at: Time,
     pub(super) unsent: Unsent,
@@ -88,15 +91,40 @@ impl UdpEndpoint {
         token: u64,
         rng: &mut SeededRng,
     ) -> Result<UdpEndpoint, IoError> {
-        let (label, bound) = (config.label.clone(), config.bind);
-        let failed = |action| {
-            let label = label.clone();
-            move |source| IoError::UdpSocket { label, address: bound, action, source }
-        };
         let socket = bind(&config.label, config.bind)?;
         let local = socket.local_addr().ok().and_then(|address| address.as_socket()).unwrap_or(config.bind);
         let kernel_buffers =
             enlarge_buffers(&config.label, &socket, config.receive_buffer, config.send_buffer);
+        UdpEndpoint::new(config, socket, (local, kernel_buffers), slot, token, rng)
+    }
+
+    /// A socket in a multicast group; its port is opened by [`UdpEndpoint::open_group`].
+    pub(crate) fn join(
+        config: UdpMulticastConfig,
+        slot: usize,
+        token: u64,
+        rng: &mut SeededRng,
+    ) -> Result<UdpEndpoint, IoError> {
+        let (socket, group) = join(&config)?;
+        let bound = (group.local, (0, 0));
+        let config = UdpConfig { path_mtu: usize::MAX, ..UdpConfig::new(config.label, config.group) };
+        let mut endpoint = UdpEndpoint::new(config, socket, bound, slot, token, rng)?;
+        endpoint.group = Some(group);
+        Ok(endpoint)
+    }
+
+    fn new(
+        config: UdpConfig,
+        socket: Socket,
+        (local, kernel_buffers): (SocketAddr, (usize, usize)),
+        slot: usize,
+        token: u64,
+        rng: &mut SeededRng,
+    ) -> Result<UdpEndpoint, IoError> {
+        let failed = |action| {
+            let (label, address) = (config.label.clone(), config.bind);
+            move |source| IoError::UdpSocket { label, address, action, source }
+        };
         let state = UdpSocketState::new((&socket).into()).map_err(failed("configure"))?;
         // Without it, a packet that is too large for a link further on would vanish without a trace.
         state.enable_transport_errors((&socket).into()).map_err(failed("ask for errors of"))?;
@@ -111,12 +139,43 @@ impl UdpEndpoint {
             by_address: keyed_map(rng),
             last_sender: None,
             callers: config.callers.map(CallerTable::new),
+            group: None,
             probe: RouteProbe::default(),
             recheck_allowed_at: Time::ZERO,
             unsent: Unsent::default(),
             counters: TransportCounters::default(),
             config,
         })
+    }
+
+    /// Opens the port for everybody in the group.
+    pub(crate) fn open_group<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+    ) -> Result<PortId, IoError> {
+        let label = self.config.label.clone();
+        let out_of_ports = || IoError::OutOfPorts { label: label.clone() };
+        let group = self.group.as_mut().ok_or(IoError::NoSuchLink)?;
+        let (interface, local, address) = (group.interface.clone(), group.local, group.address);
+        let mtu = group.largest_payload(self.config.path_mtu);
+        let medium = Medium::UdpMulticast { interface, local, group: address };
+        let info = PortInfo {
+            label: label.clone(),
+            kind: PortKind::Neighbour,
+            mtu,
+            peer: address.to_string(),
+            medium,
+        };
+        let port = side.open(now, self.slot, info).ok_or_else(out_of_ports)?;
+        group.port = Some(port);
+        self.peers.insert(port, Peer { address, destination: address, source: None });
+        Ok(port)
+    }
+
+    /// True if the socket serves one multicast group and nothing else.
+    pub(crate) fn is_group(&self) -> bool {
+        self.group.is_some()
     }
 
     pub(crate) fn local(&self) -> SocketAddr {
@@ -234,6 +293,9 @@ impl UdpEndpoint {
         now: Time,
         meta: &RecvMeta,
     ) -> Option<PortId> {
+        if let Some(group) = &self.group {
+            return group.port;
+        }
         let address = canonical(meta.addr);
         let known = match self.last_sender {
             Some((last, port)) if last == address => Some(port),
@@ -312,15 +374,20 @@ impl UdpEndpoint {
         let _ = self.socket.take_error();
         if too_big && now >= self.recheck_allowed_at {
             self.recheck_allowed_at = now + RECHECK_INTERVAL;
-            for (port, peer) in &self.peers {
-                let mtu = self.probe.towards(peer.address).largest_payload(self.config.path_mtu);
-                side.lower_mtu(now, *port, mtu);
+            let ports: Vec<PortId> = self.peers.keys().copied().collect();
+            for port in ports {
+                if let Some(mtu) = self.route_payload(port) {
+                    side.lower_mtu(now, port, mtu);
+                }
             }
         }
     }
 
     /// What the kernel's routes allow towards the peer of `port`.
     pub(super) fn route_payload(&mut self, port: PortId) -> Option<usize> {
+        if let Some(group) = &self.group {
+            return Some(group.largest_payload(self.config.path_mtu));
+        }
         let address = self.peers.get(&port)?.address;
         Some(self.probe.towards(address).largest_payload(self.config.path_mtu))
     }
@@ -340,7 +407,7 @@ impl UdpEndpoint {
     pub(crate) fn snapshot(&self) -> TransportSnapshot {
         TransportSnapshot {
             label: self.config.label.clone(),
-            kind: "udp",
+            kind: if self.is_group() { "udp-multicast" } else { "udp" },
             local: self.local.to_string(),
             kernel_buffers: self.kernel_buffers,
             counters: self.counters,

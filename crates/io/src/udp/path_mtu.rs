@@ -24,7 +24,7 @@ pub(crate) struct RouteProbe {
 impl RouteProbe {
     /// The kernel's route towards `peer` (not an IPv4 address in IPv6 clothes).
     pub(crate) fn towards(&mut self, peer: SocketAddr) -> Route {
-        let headers = if peer.is_ipv4() { IPV4_AND_UDP_HEADER } else { IPV6_AND_UDP_HEADER };
+        let ipv4 = peer.is_ipv4();
         let socket = match peer {
             SocketAddr::V4(_) => opened(&mut self.ipv4, (Ipv4Addr::UNSPECIFIED, 0).into()),
             SocketAddr::V6(_) => opened(&mut self.ipv6, (Ipv6Addr::UNSPECIFIED, 0).into()),
@@ -33,18 +33,18 @@ impl RouteProbe {
         let asked =
             |socket: &&UdpSocket| rustix::net::connect_unspec(socket).is_ok() && socket.connect(peer).is_ok();
         let Some(socket) = socket.filter(asked) else {
-            return Route { headers, path_mtu: None, source: None };
+            return Route { ipv4, path_mtu: None, source: None };
         };
         let mtu = if peer.is_ipv4() { sockopt::ip_mtu(socket) } else { sockopt::ipv6_mtu(socket) };
         let source = socket.local_addr().ok().map(|address| address.ip());
-        Route { headers, path_mtu: mtu.ok().map(|mtu| mtu as usize), source }
+        Route { ipv4, path_mtu: mtu.ok().map(|mtu| mtu as usize), source }
     }
 }
 
 /// What the kernel knows of the way to a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
-    headers: usize,
+    ipv4: bool,
     path_mtu: Option<usize>,
     /// The address that it sends from.
     pub(crate) source: Option<IpAddr>,
@@ -53,9 +53,14 @@ pub(crate) struct Route {
 impl Route {
     /// Largest payload by the kernel's routes, at most what a path MTU of `assumed` bytes leaves.
     pub(crate) fn largest_payload(&self, assumed: usize) -> usize {
-        let known = self.path_mtu.map_or(assumed, |known| known.min(assumed));
-        known.saturating_sub(self.headers).clamp(1, LARGEST_PAYLOAD)
+        payload_within(self.path_mtu.map_or(assumed, |known| known.min(assumed)), self.ipv4)
     }
+}
+
+/// What a path MTU leaves for one datagram.
+pub(super) fn payload_within(path_mtu: usize, ipv4: bool) -> usize {
+    let headers = if ipv4 { IPV4_AND_UDP_HEADER } else { IPV6_AND_UDP_HEADER };
+    path_mtu.saturating_sub(headers).clamp(1, LARGEST_PAYLOAD)
 }
 
 fn opened(slot: &mut Option<UdpSocket>, address: SocketAddr) -> Option<&UdpSocket> {
