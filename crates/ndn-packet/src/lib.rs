@@ -47,7 +47,8 @@ pub use name::{Component, ComponentRef, Name, NameRef, ParseNameError};
 pub use replay::{ReplayConfig, ReplayError, ReplayGuard};
 pub use safe_bag::{SafeBag, SafeBagError};
 pub use signature::{
-    DigestSigner, SignatureInfo, SignatureInfoRef, SignatureType, Signer, Verifier, VerifyError,
+    DigestSigner, KeyLocator, KeyLocatorRef, SignatureInfo, SignatureInfoRef, SignatureType, Signer,
+    Verifier, VerifyError,
 };
 pub use tlv::DecodeError;
 pub use validity::ValidityPeriod;
