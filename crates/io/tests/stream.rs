@@ -15,9 +15,7 @@ use std::time::Duration;
 
 use support::{Script, block, pattern, script_loop, settle, until, until_both};
 use whimbrel_core::{Medium, PortEvent, PortId, PortKind, PortRequest};
-use whimbrel_io::{
-    EventLoop, IoError, StreamLimits, TcpClientConfig, TcpListenerConfig, UnixListenerConfig,
-};
+use whimbrel_io::{EventLoop, IoError, StreamLimits, TcpClientConfig, TcpListenerConfig, UnixListenerConfig};
 
 const LIMITS: usize = 8800;
 
@@ -328,7 +326,8 @@ fn the_socket_s_folder_is_made_and_every_user_may_connect_if_so_configured() {
     let port = client.add_unix_client("daemon", &path, StreamLimits::tlv(LIMITS)).unwrap();
     client.machine_mut().send(port, vec![block(5, b"hello")]);
     until_both(&mut client, &mut server, "the packet", |_, server| !server.machine().inbox.is_empty());
-    let Medium::Unix { path: Some(named), descriptor, accepted: false } = &client.machine().ports[&port].medium
+    let Medium::Unix { path: Some(named), descriptor, accepted: false } =
+        &client.machine().ports[&port].medium
     else {
         panic!("{:?}", client.machine().ports[&port]);
     };

@@ -195,6 +195,31 @@ fn an_idle_caller_goes_down_and_may_call_again() {
 }
 
 #[test]
+fn callers_that_never_expire_stay_until_the_machine_closes_them_and_kept_ones_make_no_room() {
+    let mut server = script_loop();
+    let limits = CallerLimits { max: 2, idle: None, evict_after: Duration::ZERO };
+    let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
+    let clients: Vec<UdpSocket> = (0..4).map(|_| test_socket()).collect();
+    for (number, client) in clients.iter().enumerate() {
+        client.send_to(b"hello", link.local).unwrap();
+        until(&mut server, "a frame", |server| server.machine().inbox.len() == number + 1);
+        if number == 0 {
+            assert!(server.keep_caller(PortId(0)));
+            assert!(!server.keep_caller(PortId(0)), "it is none any more");
+        }
+    }
+    // The first is kept beyond the table; of the three others, the one idle for longest made room.
+    let ports: Vec<PortId> = server.machine().ports.keys().copied().collect();
+    assert_eq!(ports, [PortId(0), PortId(2), PortId(3)]);
+    clients[0].send_to(b"again", link.local).unwrap();
+    until(&mut server, "a frame", |server| server.machine().inbox.len() == 5);
+    assert_eq!(server.machine().inbox[4].0, PortId(0), "its port is as it was");
+    server.machine_mut().requests.push_back(PortRequest::Close(PortId(2)));
+    until(&mut server, "its port to go down", |server| server.machine().down(PortId(2)));
+    assert_eq!(server.snapshot().transports[0].counters.expired, 0);
+}
+
+#[test]
 fn strangers_are_counted_where_nobody_listens_and_empty_datagrams_are_dropped() {
     let (mut a, port_a, mut b, _) = pair(true);
     let at = b.snapshot().transports[0].local.parse::<SocketAddr>().unwrap();
