@@ -41,33 +41,46 @@
 //! ```
 //!
 //! Memory that peers can make the loop hold is bounded: a UDP link holds one transmit and `CallerLimits::max` ports; a
-//! local connection holds at most one frame being read (`LocalLimits::max_frame`) and `LocalLimits::max_unsent` bytes
+//! local connection holds at most one frame being read (`StreamLimits::max_frame`) and `StreamLimits::max_unsent` bytes
 //! plus one transmit being written, and there are at most `max_connections` of them.
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the driver owns the clock that machines must not read")]
 
+mod arrivals;
+mod attach;
 pub mod clock;
 pub mod counters;
 pub mod error;
+pub mod ethernet;
 pub mod event_loop;
 pub mod handle;
+pub mod interface;
+mod listener;
 pub mod local;
 mod poller;
 mod rounds;
 mod side;
 mod signals;
+pub mod stream;
+pub mod tcp;
 mod transport;
 pub mod tun;
 pub mod udp;
+pub mod websocket;
 
 pub use clock::Clock;
 pub use counters::{
     Drops, LoopCounters, PortCounters, PortSnapshot, Snapshot, TransportCounters, TransportSnapshot,
 };
 pub use error::IoError;
+pub use ethernet::{EthernetConfig, EthernetLink, EthernetNeighbour};
 pub use event_loop::EventLoop;
 pub use handle::LoopHandle;
-pub use local::{LocalLimits, UnixListenerConfig};
-pub use transport::TransportId;
+pub use interface::Interface;
+pub use local::UnixListenerConfig;
+pub use stream::{Framing, StreamLimits};
+pub use tcp::{TcpClientConfig, TcpListenerConfig};
+pub use transport::{Listening, TransportId};
 pub use tun::TunDevice;
-pub use udp::{CallerLimits, Neighbour, UdpConfig, UdpLink};
+pub use udp::{CallerLimits, Neighbour, UdpConfig, UdpLink, UdpMulticastConfig, UdpMulticastLink};
+pub use websocket::{WebSocketClientConfig, WebSocketLimits, WebSocketListenerConfig};

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use whimbrel_core::{Guid, SeededRng};
 use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, StoreLimits};
 use whimbrel_io::{
-    CallerLimits, Clock, EventLoop, IoError, LocalLimits, LoopHandle, Neighbour, UdpConfig,
+    CallerLimits, Clock, EventLoop, IoError, StreamLimits, LoopHandle, Neighbour, UdpConfig,
     UnixListenerConfig,
 };
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
@@ -240,7 +240,7 @@ fn embedded_loop(
     let mut event_loop = host_loop(config, keys)?;
     let mut links = BTreeMap::new();
     open_links(&mut event_loop, &mut links, &config.link)?;
-    event_loop.add_unix_stream("local", "this process", program, LocalLimits::default())?;
+    event_loop.add_unix_stream("local", "this process", program, StreamLimits::default())?;
     Ok((event_loop, links))
 }
 
