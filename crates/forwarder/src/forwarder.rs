@@ -74,7 +74,7 @@ impl Forwarder {
             faces,
             fib: Fib::new(hasher),
             cs: Cs::new(config.content_store, hasher),
-            pit: Pit::default(),
+            pit: Pit::new(hasher, config.pit_capacity),
             strategies: StrategyChoice::new(),
             counters: ForwarderCounters::default(),
             events: VecDeque::new(),
