@@ -21,21 +21,89 @@ const fn layer(
     Layer { name, may_use, tests_may_use }
 }
 
-const EVERYTHING: &[&str] =
-    &["core", "content", "link", "gnrs", "sim", "io", "mobilityfirst", "node", "lab", "bench"];
+const EVERYTHING: &[&str] = &[
+    "core",
+    "content",
+    "ndn-packet",
+    "link",
+    "forwarder",
+    "transport",
+    "keychain",
+    "gnrs",
+    "sim",
+    "io",
+    "mobilityfirst",
+    "node",
+    "lab",
+    "bench",
+];
 
 /// The table of ARCHITECTURE.md. A row uses only rows above it.
 const LAYERS: &[Layer] = &[
     layer("core", &[], &[]),
     layer("content", &["core"], &[]),
+    layer("ndn-packet", &["core"], &[]),
     layer("sim", &["core"], &[]),
     layer("io", &["core"], &[]),
-    layer("link", &["core"], &["sim"]),
+    layer("link", &["core", "ndn-packet"], &["sim"]),
+    layer("forwarder", &["core", "ndn-packet"], &["sim"]),
+    layer("transport", &["core", "ndn-packet"], &["sim"]),
+    layer("keychain", &["core", "ndn-packet"], &[]),
     layer("gnrs", &["core"], &["sim"]),
     layer("mobilityfirst", &["core", "link", "gnrs", "content"], &["sim"]),
-    layer("node", &["core", "link", "gnrs", "content", "mobilityfirst", "io"], &["sim"]),
-    layer("lab", &["core", "content", "link", "gnrs", "mobilityfirst", "node", "sim", "io"], &[]),
-    layer("bench", &["core", "content", "link", "gnrs", "mobilityfirst", "node", "sim", "io", "lab"], &[]),
+    layer(
+        "node",
+        &[
+            "core",
+            "ndn-packet",
+            "link",
+            "forwarder",
+            "transport",
+            "keychain",
+            "gnrs",
+            "content",
+            "mobilityfirst",
+            "io",
+        ],
+        &["sim"],
+    ),
+    layer(
+        "lab",
+        &[
+            "core",
+            "ndn-packet",
+            "content",
+            "link",
+            "forwarder",
+            "transport",
+            "keychain",
+            "gnrs",
+            "mobilityfirst",
+            "node",
+            "sim",
+            "io",
+        ],
+        &[],
+    ),
+    layer(
+        "bench",
+        &[
+            "core",
+            "ndn-packet",
+            "content",
+            "link",
+            "forwarder",
+            "transport",
+            "keychain",
+            "gnrs",
+            "mobilityfirst",
+            "node",
+            "sim",
+            "io",
+            "lab",
+        ],
+        &[],
+    ),
     // The command line: package `whimbrel`, folder `crates/cli`.
     layer("cli", EVERYTHING, &[]),
     // This crate: it looks at the others from outside.
@@ -43,7 +111,8 @@ const LAYERS: &[Layer] = &[
 ];
 
 /// State machines without socket, thread, clock or runtime: DESIGN law 1.
-const PROTOCOLS: &[&str] = &["core", "content", "link", "gnrs", "mobilityfirst", "sim"];
+const PROTOCOLS: &[&str] =
+    &["core", "content", "ndn-packet", "link", "forwarder", "transport", "gnrs", "mobilityfirst", "sim"];
 
 /// Doors to sockets, event loops and runtimes that no protocol crate may depend on directly.
 const DOORS: &[&str] = &[

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use core::time::Duration;
-use whimbrel_core::{Guid, PortId, PortKind, Time};
+use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Address, Record, Statement};
 
 use super::{Host, Timer};
@@ -67,7 +67,7 @@ impl Host {
     /// True if this host opened the link of `port`. Who calls is another host that wants something of this one, whatever it
     /// says of itself: it neither binds this host nor carries what this host sends to others.
     pub(super) fn is_uplink(&self, port: PortId) -> bool {
-        self.links.info(port).is_some_and(|info| info.kind == PortKind::Neighbour)
+        !self.callers.contains(&port)
     }
 
     /// The ports that lead to routers, or to the host that this one was told to ask directly; best first.

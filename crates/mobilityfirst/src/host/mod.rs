@@ -13,7 +13,7 @@ mod ping;
 mod status;
 mod upload;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_core::{
@@ -62,6 +62,16 @@ enum Timer {
     Uploads,
 }
 
+/// How something leaves this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// By the preferred router that answers, or the host that this one was told to ask.
+    Uplink,
+    /// Back to who called on this port, whatever name it gives itself: a name in a greeting or a header proves nothing, so
+    /// what goes to that name by the uplink is another matter.
+    Caller(PortId),
+}
+
 #[derive(Default)]
 struct LocalPort {
     queue: VecDeque<LocalEvent>,
@@ -79,6 +89,7 @@ pub struct Host {
     pings: Pings,
     timers: TimerQueue<Timer>,
     local: BTreeMap<PortId, LocalPort>,
+    callers: BTreeSet<PortId>,
     inner_events: VecDeque<HostEvent>,
     counters: HostCounters,
 }
@@ -96,6 +107,7 @@ impl Host {
             pings: Pings::new(rng.next_word()),
             timers: TimerQueue::new(),
             local: BTreeMap::new(),
+            callers: BTreeSet::new(),
             inner_events: VecDeque::new(),
             counters: HostCounters::default(),
             config,
@@ -175,13 +187,20 @@ impl Host {
             LinkEvent::Up { port, neighbour } if self.is_uplink(port) => self.router_up(now, port, neighbour),
             // A caller asks when it wants something.
             LinkEvent::Up { .. } => {}
-            LinkEvent::Restarted(_, handed) => self.tell_receivers(handed),
+            LinkEvent::Restarted(port, handed) if self.is_uplink(port) => self.tell_receivers(handed),
+            // A caller that restarts has forgotten what it asked for.
+            LinkEvent::Restarted(..) => {}
             LinkEvent::Received { port, bytes, packets } => self.handle_chunk(now, port, &bytes, packets),
             LinkEvent::Delivered(_) => self.counters.chunks_sent += 1,
-            LinkEvent::TooLarge(_, outgoing) => self.upload_too_large(now, &outgoing.chunk),
+            LinkEvent::TooLarge(port, outgoing) => {
+                self.upload_too_large(self.way_back(port), &outgoing.chunk)
+            }
             LinkEvent::Unresponsive(_) => self.router_silent(now),
             LinkEvent::Responsive(port) if self.is_uplink(port) => self.router_back(now),
             LinkEvent::Responsive(_) => {}
+            LinkEvent::Down(port, _) if self.callers.remove(&port) => {
+                self.forget_uploads_to(Way::Caller(port))
+            }
             LinkEvent::Down(port, returned) => {
                 self.router_gone(now, port);
                 for outgoing in returned {
@@ -212,21 +231,27 @@ impl Host {
         if chunk.header.upper == UpperProtocol::Echo {
             self.links.release(now, packets);
             return match Echo::decode(&chunk.message.head) {
-                Ok(echo) => self.handle_echo(&chunk, echo),
+                Ok(echo) => self.handle_echo(self.way_back(from), &chunk, echo),
                 Err(_) => self.counters.drop("bad-echo"),
             };
         }
+        let way = self.way_back(from);
         match chunk.transport() {
+            Ok(Transport::Data(_) | Transport::Store(_) | Transport::Drop(..) | Transport::Lost(_))
+                if way != Way::Uplink =>
+            {
+                self.counters.drop("not-for-a-caller-to-say")
+            }
             // The chunk's room in the buffer goes with it until a program has taken it.
             Ok(Transport::Data(data)) => return self.handle_data(now, &chunk.header, data, packets),
             Ok(Transport::Request(request) | Transport::Nack(request)) => {
-                self.handle_wanted(now, &chunk.header, request, Presence::MayBeUnderWay);
+                self.handle_wanted(now, way, &chunk.header, request, Presence::MayBeUnderWay);
             }
             Ok(Transport::Resend(request)) => {
-                self.handle_wanted(now, &chunk.header, request, Presence::Lost);
+                self.handle_wanted(now, way, &chunk.header, request, Presence::Lost);
             }
             Ok(Transport::Lost(notice)) => self.handle_lost(now, &notice),
-            Ok(Transport::Ack(request)) => self.handle_ack(&chunk.header, &request),
+            Ok(Transport::Ack(request)) => self.handle_ack(way, &chunk.header, &request),
             Ok(Transport::Store(notice)) => self.handle_store(now, &chunk.header, notice),
             Ok(Transport::Drop(notice, reason)) => self.handle_drop(now, chunk.header.source, notice, reason),
             Ok(Transport::Push(_)) => self.counters.drop("push-to-a-host"),
@@ -240,35 +265,49 @@ impl Host {
         self.routers_by_preference().into_iter().find(|port| self.links.is_up(*port))
     }
 
-    /// The link that this host sends by to `destination` now: its own, if it is a neighbour that answers, or the uplink.
-    fn port_towards(&self, destination: &Guid) -> Option<PortId> {
-        let direct = self.links.port_of(destination).filter(|port| self.links.is_up(*port));
-        direct.or_else(|| self.uplink())
+    /// The way by which an answer to what came in on a port goes.
+    fn way_back(&self, from: PortId) -> Way {
+        if self.is_uplink(from) { Way::Uplink } else { Way::Caller(from) }
     }
 
-    fn header(&self, service: ServiceId, upper: UpperProtocol, to: Guid, address: Guid) -> NetworkHeader {
+    /// The port of a way that is open now.
+    fn port_by(&self, way: Way) -> Option<PortId> {
+        match way {
+            Way::Uplink => self.uplink(),
+            Way::Caller(port) => Some(port).filter(|port| self.links.is_up(*port)),
+        }
+    }
+
+    fn header(
+        &self,
+        way: Way,
+        service: ServiceId,
+        upper: UpperProtocol,
+        to: Guid,
+        address: Guid,
+    ) -> NetworkHeader {
         let mut header = NetworkHeader::new(service, upper, self.guid, to);
         header.source_address =
-            self.port_towards(&to).and_then(|port| self.links.neighbour(port)).unwrap_or(Guid::NONE);
+            self.port_by(way).and_then(|port| self.links.neighbour(port)).unwrap_or(Guid::NONE);
         header.destination_address = address;
         header
     }
 
-    /// Sends a chunk of this host's own; `Err` gives it back if neither its destination nor a router answers.
-    fn send(&mut self, chunk: Chunk) -> Result<(), Chunk> {
-        let Some(port) = self.port_towards(&chunk.header.destination) else { return Err(chunk) };
+    /// Sends a chunk of this host's own; `Err` gives it back if nobody answers on that way.
+    fn send(&mut self, way: Way, chunk: Chunk) -> Result<(), Chunk> {
+        let Some(port) = self.port_by(way) else { return Err(chunk) };
         let outgoing = Outgoing { chunk, packets: 0, charge: Charge::default() };
         self.links.enqueue(port, outgoing).map_err(|outgoing| outgoing.chunk)
     }
 
     fn send_transport(&mut self, service: ServiceId, to: Guid, address: Guid, transport: &Transport) -> bool {
-        let header = self.header(service, UpperProtocol::Transport, to, address);
-        self.send(Chunk::of_transport(header, transport)).is_ok()
+        let header = self.header(Way::Uplink, service, UpperProtocol::Transport, to, address);
+        self.send(Way::Uplink, Chunk::of_transport(header, transport)).is_ok()
     }
 
-    fn send_message(&mut self, header: NetworkHeader, head: Vec<u8>) -> bool {
+    fn send_message(&mut self, way: Way, header: NetworkHeader, head: Vec<u8>) -> bool {
         let message = Message { head: head.into(), body: Bytes::new() };
-        self.send(Chunk { header, message }).is_ok()
+        self.send(way, Chunk { header, message }).is_ok()
     }
 
     /// A router has restarted that had taken over chunks of this host's uploads: their receivers know what has not come.
@@ -281,7 +320,7 @@ impl Host {
 
     /// A port went down with this chunk undelivered: another link takes it, or recovery end to end does.
     fn resend(&mut self, _now: Time, outgoing: Outgoing) {
-        if self.send(outgoing.chunk).is_err() {
+        if self.send(Way::Uplink, outgoing.chunk).is_err() {
             self.counters.drop("no-router");
         }
     }
@@ -302,7 +341,12 @@ impl Machine for Host {
             (PortEvent::Blocked, Some(local)) => local.blocked = true,
             (PortEvent::Writable, Some(local)) => local.blocked = false,
             (_, Some(_)) => {}
-            (_, None) => self.links.handle_port(now, port, &event),
+            (_, None) => {
+                if matches!(&event, PortEvent::Up(info) if info.kind == PortKind::Caller) {
+                    self.callers.insert(port);
+                }
+                self.links.handle_port(now, port, &event);
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use whimbrel_core::Guid;
 
-use super::{App, Host};
+use super::{App, Host, Way};
 use crate::chunk::Chunk;
 use crate::local::LocalEvent;
 use crate::wire::{Echo, ServiceId, UpperProtocol};
@@ -41,13 +41,13 @@ impl Host {
         }
         self.pings.awaited.insert(id, (app, request, to));
         let padding = vec![0; usize::from(padding).min(MAX_PADDING)];
-        self.send_echo(to, Guid::NONE, &Echo { reply: false, id, sequence, padding });
+        self.send_echo(Way::Uplink, to, Guid::NONE, &Echo { reply: false, id, sequence, padding });
     }
 
-    pub(super) fn handle_echo(&mut self, chunk: &Chunk, echo: Echo) {
+    pub(super) fn handle_echo(&mut self, way: Way, chunk: &Chunk, echo: Echo) {
         let (from, address) = (chunk.header.source, chunk.header.source_address);
         if !echo.reply {
-            return self.send_echo(from, address, &Echo { reply: true, ..echo });
+            return self.send_echo(way, from, address, &Echo { reply: true, ..echo });
         }
         match self.pings.awaited.get(&echo.id).copied() {
             Some((app, request, to)) if to == from => {
@@ -58,11 +58,11 @@ impl Host {
         }
     }
 
-    fn send_echo(&mut self, to: Guid, address: Guid, echo: &Echo) {
-        let header = self.header(ServiceId::UNICAST, UpperProtocol::Echo, to, address);
+    fn send_echo(&mut self, way: Way, to: Guid, address: Guid, echo: &Echo) {
+        let header = self.header(way, ServiceId::UNICAST, UpperProtocol::Echo, to, address);
         let mut head = Vec::new();
         echo.encode(&mut head);
-        if !self.send_message(header, head) {
+        if !self.send_message(way, header, head) {
             self.counters.drop("no-router");
         }
     }

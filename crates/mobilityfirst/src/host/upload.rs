@@ -7,7 +7,7 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
 use super::catalogue::{Catalogue, Offer};
-use super::{App, Host, Timer};
+use super::{App, Host, Timer, Way};
 use crate::chunk::Chunk;
 use crate::local::{LocalEvent, Publish, ReadChunk};
 use crate::wire::{
@@ -32,6 +32,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 struct Key {
     content: Guid,
     client: Guid,
+    way: Way,
 }
 
 struct Upload {
@@ -186,13 +187,14 @@ impl Host {
     pub(super) fn handle_wanted(
         &mut self,
         now: Time,
+        way: Way,
         header: &NetworkHeader,
         request: Request,
         presence: Presence,
     ) {
-        let key = Key { content: request.content, client: header.source };
+        let key = Key { content: request.content, client: header.source, way };
         let Some(offer) = self.uploads.catalogue.get(&key.content) else {
-            return self.refuse(header, &request, DropReason::NotServed);
+            return self.refuse(key, header.source_address, &request, DropReason::NotServed);
         };
         let Some(chunk_size) = ChunkSize::from_code(request.chunk_log2) else { return };
         if request.chunks.is_empty() {
@@ -268,12 +270,10 @@ impl Host {
         });
     }
 
-    fn refuse(&mut self, header: &NetworkHeader, request: &Request, reason: DropReason) {
-        if request.chunks.is_empty() {
-            return;
+    fn refuse(&mut self, key: Key, address: Guid, request: &Request, reason: DropReason) {
+        if !request.chunks.is_empty() {
+            self.tell_client(key, address, reason);
         }
-        let key = Key { content: request.content, client: header.source };
-        self.tell_client(key, header.source_address, reason);
     }
 
     /// A request cannot be met: the client hears why.
@@ -286,7 +286,9 @@ impl Host {
             stored: 0,
             limit: 0,
         };
-        self.send_transport(ServiceId::UNICAST, key.client, address, &Transport::Drop(notice, reason));
+        let header = self.header(key.way, ServiceId::UNICAST, UpperProtocol::Transport, key.client, address);
+        // A client that cannot be told asks again.
+        let _ = self.send(key.way, Chunk::of_transport(header, &Transport::Drop(notice, reason)));
     }
 
     /// Asks programs for as many chunks as the link will take soon. True if any was asked for.
@@ -299,7 +301,7 @@ impl Host {
             }
             let Some(key) = self.uploads.turns.pop_front() else { break };
             turns -= 1;
-            if !self.port_towards(&key.client).is_some_and(|port| self.links.has_room(port)) {
+            if !self.port_by(key.way).is_some_and(|port| self.links.has_room(port)) {
                 self.uploads.turns.push_back(key);
                 continue;
             }
@@ -349,14 +351,20 @@ impl Host {
         upload.note_sent(now, index);
         let (client, address) = (key.client, upload.client_address);
         let service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
-        let header = self.header(service, UpperProtocol::Transport, client, address);
-        if self.send(Chunk::of_transport(header, &Transport::Data(data))).is_err() {
+        let header = self.header(key.way, service, UpperProtocol::Transport, client, address);
+        if self.send(key.way, Chunk::of_transport(header, &Transport::Data(data))).is_err() {
             // No router answers: it waits here.
             if let Some(upload) = self.uploads.by_key.get_mut(&key) {
                 upload.pending.insert(index);
                 self.uploads.take_turn(key);
             }
         }
+    }
+
+    /// Who called on this way has gone.
+    pub(super) fn forget_uploads_to(&mut self, way: Way) {
+        self.uploads.by_key.retain(|key, _| key.way != way);
+        self.uploads.turns.retain(|key| key.way != way);
     }
 
     /// A program cannot read its content any more: its offer ends, and if there is no other, the client hears of it.
@@ -370,8 +378,8 @@ impl Host {
         }
     }
 
-    pub(super) fn handle_ack(&mut self, header: &NetworkHeader, ack: &Request) {
-        let key = Key { content: ack.content, client: header.source };
+    pub(super) fn handle_ack(&mut self, way: Way, header: &NetworkHeader, ack: &Request) {
+        let key = Key { content: ack.content, client: header.source, way };
         if let Some(upload) = self.uploads.by_key.get_mut(&key) {
             upload.unconfirmed.retain(|index, _| !ack.chunks.contains(*index));
         }
@@ -380,7 +388,7 @@ impl Host {
     /// A proxy stores chunks of an upload: they need not be sent again, and at 80 % of what it may store for
     /// the flow the source pauses (the release's "stop", research notes section 3).
     pub(super) fn handle_store(&mut self, now: Time, header: &NetworkHeader, notice: Notice) {
-        let key = Key { content: notice.content, client: notice.destination };
+        let key = Key { content: notice.content, client: notice.destination, way: Way::Uplink };
         if notice.source != self.guid {
             return self.counters.drop("notice-for-another");
         }
@@ -396,7 +404,7 @@ impl Host {
 
     /// A router has dropped chunks of an upload: they are sent again, later.
     pub(super) fn upload_dropped(&mut self, now: Time, notice: Notice, reason: DropReason) {
-        let key = Key { content: notice.content, client: notice.destination };
+        let key = Key { content: notice.content, client: notice.destination, way: Way::Uplink };
         let Some(offer) = self.uploads.catalogue.get(&key.content) else { return };
         let content_len = offer.publish.content_len;
         let Some(upload) = self.uploads.by_key.get_mut(&key) else { return };
@@ -415,9 +423,9 @@ impl Host {
         self.timers.set_earlier(Timer::Uploads, again);
     }
 
-    pub(super) fn upload_too_large(&mut self, _now: Time, chunk: &Chunk) {
+    pub(super) fn upload_too_large(&mut self, way: Way, chunk: &Chunk) {
         if let Some(data) = chunk.data() {
-            self.tell_too_large(Key { content: data.content, client: chunk.header.destination });
+            self.tell_too_large(Key { content: data.content, client: chunk.header.destination, way });
         }
     }
 

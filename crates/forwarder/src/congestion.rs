@@ -1,0 +1,1 @@
+//! When the forwarder itself marks packets: its own queue is the bottleneck.

@@ -1,0 +1,5 @@
+//! Forwarding strategies.
+
+pub mod choice;
+
+pub use choice::{StrategyChoice, StrategyError};
