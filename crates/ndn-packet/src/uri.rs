@@ -176,13 +176,13 @@ impl FromStr for Component {
             return Ok(Component::generic(unescape(text)?));
         };
         if let Some((typ, _)) = NUMBERS.iter().find(|(_, name)| *name == label) {
-            let number = rest.parse().map_err(|_| ParseNameError::Number(rest.to_owned()))?;
+            let number = decimal(rest).ok_or_else(|| ParseNameError::Number(rest.to_owned()))?;
             return Ok(Component::number(*typ, number));
         }
         if let Some((typ, _)) = DIGESTS.iter().find(|(_, name)| *name == label) {
             return Ok(Component::new(*typ as u16, digest(rest)?));
         }
-        let typ: u16 = label.parse().map_err(|_| ParseNameError::Type(label.to_owned()))?;
+        let typ: u16 = decimal(label).ok_or_else(|| ParseNameError::Type(label.to_owned()))?;
         let value = unescape(rest)?;
         match u64::from(typ) {
             0 => Err(ParseNameError::Type(label.to_owned())),
@@ -242,6 +242,11 @@ fn unescape(text: &str) -> Result<Vec<u8>, ParseNameError> {
         value.truncate(dots);
     }
     Ok(value)
+}
+
+/// Digits only: the standard library would take a plus sign, too.
+fn decimal<T: FromStr>(digits: &str) -> Option<T> {
+    if digits.bytes().all(|digit| digit.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
 fn hex_digit(octet: u8) -> Option<u8> {

@@ -1,9 +1,11 @@
 //! Private keys under a passphrase.
 
-use der::{Decode, Encode};
+use der::asn1::{AnyRef, OctetStringRef};
+use der::{Decode, Encode, SliceReader};
 use pkcs5::EncryptionScheme;
 use pkcs5::pbes2::{self, Kdf};
 use pkcs8::EncryptedPrivateKeyInfoRef;
+use pkcs8::spki::AlgorithmIdentifierRef;
 use rand_core::CryptoRng;
 use zeroize::Zeroizing;
 
@@ -30,8 +32,7 @@ pub(super) fn encrypt(
         .map_err(|_| KeyError::UnsupportedEncryption)?;
     let encrypted_data =
         scheme.encrypt(passphrase, private_key_info).map_err(|_| KeyError::UnsupportedEncryption)?;
-    let encrypted_data =
-        der::asn1::OctetStringRef::new(&encrypted_data).map_err(|_| KeyError::UnsupportedEncryption)?;
+    let encrypted_data = OctetStringRef::new(&encrypted_data).map_err(|_| KeyError::UnsupportedEncryption)?;
     EncryptedPrivateKeyInfoRef { encryption_algorithm: scheme.into(), encrypted_data }
         .to_der()
         .map_err(|_| KeyError::UnsupportedEncryption)
@@ -39,7 +40,7 @@ pub(super) fn encrypt(
 
 /// The PrivateKeyInfo within.
 pub(super) fn decrypt(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-    let info = EncryptedPrivateKeyInfoRef::from_der(der).map_err(|_| KeyError::Malformed)?;
+    let info = EncryptedPrivateKeyInfoRef::from_der(der).map_err(|_| why_not(der))?;
     let EncryptionScheme::Pbes2(scheme) = &info.encryption_algorithm else {
         return Err(KeyError::UnsupportedEncryption);
     };
@@ -51,6 +52,16 @@ pub(super) fn decrypt(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>
         }
         Err(_) => Err(KeyError::Passphrase),
     }
+}
+
+/// Why this is no EncryptedPrivateKeyInfo of a known scheme: it is one of another scheme, or none at all.
+fn why_not(der: &[u8]) -> KeyError {
+    let parts = |der| {
+        let mut reader = SliceReader::new(AnyRef::from_der(der)?.value())?;
+        AlgorithmIdentifierRef::decode(&mut reader)?;
+        <&OctetStringRef>::decode(&mut reader)
+    };
+    if parts(der).is_ok() { KeyError::UnsupportedEncryption } else { KeyError::Malformed }
 }
 
 fn check_cost(kdf: &Kdf) -> Result<(), KeyError> {

@@ -14,7 +14,7 @@ use der::Decode;
 use ed25519_dalek::ed25519;
 use p256::ecdsa;
 use p256::elliptic_curve::Generate;
-use pkcs8::{DecodePublicKey, EncodePrivateKey, EncodePublicKey, ObjectIdentifier};
+use pkcs8::{EncodePrivateKey, EncodePublicKey, ObjectIdentifier};
 use rand_core::CryptoRng;
 use rsa::pkcs1v15;
 use rsa::signature::{Keypair, MultipartSigner, MultipartVerifier};
@@ -103,8 +103,11 @@ impl PublicKey {
                 Ok(PublicKey(Public::Ecdsa(key)))
             }
             ID_RSA => {
-                let key = rsa::RsaPublicKey::from_public_key_der(der).map_err(|_| KeyError::Malformed)?;
-                PublicKey::of_rsa(key)
+                let octets = spki.subject_public_key.as_bytes().ok_or(KeyError::Malformed)?;
+                let numbers =
+                    rsa::pkcs1::RsaPublicKeyRef::from_der(octets).map_err(|_| KeyError::Malformed)?;
+                check_modulus(numbers.modulus.as_bytes())?;
+                PublicKey::of_rsa(rsa::RsaPublicKey::try_from(numbers).map_err(|_| KeyError::Malformed)?)
             }
             ID_ED25519 => {
                 let octets = spki.subject_public_key.as_bytes().ok_or(KeyError::Malformed)?;
@@ -193,6 +196,15 @@ impl fmt::Debug for PublicKey {
     }
 }
 
+/// Before anything is calculated with it: what that costs grows with the cube of its length.
+fn check_modulus(octets: &[u8]) -> Result<(), KeyError> {
+    if (LEAST_RSA_BITS / 8..=MOST_RSA_BITS / 8).contains(&octets.len()) {
+        Ok(())
+    } else {
+        Err(KeyError::Unsupported)
+    }
+}
+
 fn rsa_bits(key: &impl rsa::traits::PublicKeyParts) -> usize {
     key.n().bits() as usize
 }
@@ -248,7 +260,10 @@ impl PrivateKey {
                 Ok(PrivateKey(Private::Ecdsa(key)))
             }
             ID_RSA => {
-                PrivateKey::of_rsa(rsa::RsaPrivateKey::try_from(info).map_err(|_| KeyError::Malformed)?)
+                let numbers = rsa::pkcs1::RsaPrivateKeyRef::from_der(info.private_key.as_bytes())
+                    .map_err(|_| KeyError::Malformed)?;
+                check_modulus(numbers.modulus.as_bytes())?;
+                PrivateKey::of_rsa(rsa::RsaPrivateKey::try_from(numbers).map_err(|_| KeyError::Malformed)?)
             }
             ID_ED25519 => {
                 let key = ed25519_dalek::SigningKey::try_from(info).map_err(|_| KeyError::Malformed)?;
