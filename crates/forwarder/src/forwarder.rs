@@ -73,7 +73,7 @@ impl Forwarder {
             wall,
             faces,
             fib: Fib::new(hasher),
-            cs: Cs::new(config.content_store),
+            cs: Cs::new(config.content_store, hasher),
             pit: Pit::default(),
             strategies: StrategyChoice::new(),
             counters: ForwarderCounters::default(),

@@ -5,8 +5,8 @@ use whimbrel_core::SeededRng;
 use whimbrel_ndn_packet::{Name, NameRef};
 
 use crate::face::FaceId;
-use crate::tables::index::{Index, Slab};
 use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
+use crate::tables::prefix_map::PrefixMap;
 
 /// A face that leads to a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,31 +25,18 @@ pub enum FibError {
     TooDeep(usize),
 }
 
-#[derive(Clone, Debug)]
-struct Entry {
-    /// TLV-VALUE of the prefix. Most prefixes fit in the entry itself: one cache miss less for each packet.
-    prefix: SmallVec<[u8; 40]>,
-    hash: u64,
-    depth: u8,
-    /// In the order of cost, then of face numbers.
-    next_hops: SmallVec<[NextHop; 2]>,
-}
+type NextHops = SmallVec<[NextHop; 2]>;
 
 /// Prefixes and their next hops.
 #[derive(Clone, Debug)]
 pub struct Fib {
-    hasher: NameHasher,
-    entries: Slab<Entry>,
-    index: Index,
-    /// How many entries have so many components: lengths that no entry has are not searched.
-    depths: [u32; MAX_DEPTH + 1],
-    /// Bit `n` is set if some entry has `n` components.
-    depths_taken: u64,
+    /// Next hops in the order of cost, then of face numbers; no entry is without.
+    entries: PrefixMap<NextHops>,
 }
 
 impl Fib {
     pub(crate) fn new(hasher: NameHasher) -> Fib {
-        Fib { hasher, entries: Slab::new(), index: Index::new(), depths: [0; MAX_DEPTH + 1], depths_taken: 0 }
+        Fib { entries: PrefixMap::new(hasher) }
     }
 
     /// A FIB by itself, for tests and benches of it alone.
@@ -69,22 +56,21 @@ impl Fib {
 
     /// Adds a next hop or changes its cost.
     pub fn add_next_hop(&mut self, prefix: NameRef<'_>, face: FaceId, cost: u64) -> Result<(), FibError> {
-        let entry = self.entry(prefix)?;
-        entry.next_hops.retain(|hop| hop.face != face);
-        let at = entry.next_hops.partition_point(|hop| (hop.cost, hop.face) < (cost, face));
-        entry.next_hops.insert(at, NextHop { face, cost });
+        let hops = self.entry(prefix)?;
+        hops.retain(|hop| hop.face != face);
+        let at = hops.partition_point(|hop| (hop.cost, hop.face) < (cost, face));
+        hops.insert(at, NextHop { face, cost });
         Ok(())
     }
 
     /// Removes a next hop, and the prefix with its last one; false if it was not there.
     pub fn remove_next_hop(&mut self, prefix: NameRef<'_>, face: FaceId) -> bool {
-        let Some(slot) = self.slot_of(prefix) else { return false };
-        let Some(entry) = self.entries.get_mut(slot) else { return false };
-        let before = entry.next_hops.len();
-        entry.next_hops.retain(|hop| hop.face != face);
-        let removed = entry.next_hops.len() < before;
-        if entry.next_hops.is_empty() {
-            self.remove_slot(slot);
+        let Some(hops) = self.entries.get_mut(prefix) else { return false };
+        let before = hops.len();
+        hops.retain(|hop| hop.face != face);
+        let removed = hops.len() < before;
+        if hops.is_empty() {
+            self.entries.remove(prefix);
         }
         removed
     }
@@ -95,117 +81,50 @@ impl Fib {
             self.remove(prefix);
             return Ok(());
         }
-        let entry = self.entry(prefix)?;
-        entry.next_hops = SmallVec::from_slice(next_hops);
-        entry.next_hops.sort_unstable_by_key(|hop| (hop.face, hop.cost));
-        entry.next_hops.dedup_by_key(|hop| hop.face);
-        entry.next_hops.sort_unstable_by_key(|hop| (hop.cost, hop.face));
+        let hops = self.entry(prefix)?;
+        *hops = SmallVec::from_slice(next_hops);
+        hops.sort_unstable_by_key(|hop| (hop.face, hop.cost));
+        hops.dedup_by_key(|hop| hop.face);
+        hops.sort_unstable_by_key(|hop| (hop.cost, hop.face));
         Ok(())
     }
 
     /// Removes a prefix; false if it was not there.
     pub fn remove(&mut self, prefix: NameRef<'_>) -> bool {
-        let slot = self.slot_of(prefix);
-        slot.is_some_and(|slot| {
-            self.remove_slot(slot);
-            true
-        })
+        self.entries.remove(prefix).is_some()
     }
 
     /// Removes a face from all prefixes. Reads every entry.
     pub fn remove_face(&mut self, face: FaceId) {
-        let with_face = |entry: &Entry| entry.next_hops.iter().any(|hop| hop.face == face);
-        let slots: Vec<u32> =
-            self.entries.iter().filter(|(_, entry)| with_face(entry)).map(|(slot, _)| slot).collect();
-        for slot in slots {
-            let Some(entry) = self.entries.get_mut(slot) else { continue };
-            entry.next_hops.retain(|hop| hop.face != face);
-            if entry.next_hops.is_empty() {
-                self.remove_slot(slot);
-            }
-        }
+        self.entries.retain(|hops| {
+            hops.retain(|hop| hop.face != face);
+            !hops.is_empty()
+        });
     }
 
     /// The next hops of exactly this prefix, best first.
     pub fn next_hops(&self, prefix: NameRef<'_>) -> Option<&[NextHop]> {
-        Some(&self.entries.get(self.slot_of(prefix)?)?.next_hops)
+        self.entries.get(prefix).map(|hops| hops.as_slice())
     }
 
     /// The next hops of the longest prefix of `name`, and how many components it has.
     pub fn longest_match(&self, name: NameRef<'_>) -> Option<(usize, &[NextHop])> {
-        self.lookup(&NameKey::of(&self.hasher, name), name)
+        self.lookup(&NameKey::of(self.entries.hasher(), name), name)
     }
 
     /// Every prefix with its next hops, in canonical order.
     pub fn entries(&self) -> Vec<(Name, Vec<NextHop>)> {
-        let mut entries: Vec<_> = self
-            .entries
-            .iter()
-            .filter_map(|(_, entry)| {
-                let name = NameRef::from_value(&entry.prefix).ok()?.to_name();
-                Some((name, entry.next_hops.to_vec()))
-            })
-            .collect();
-        entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        entries
+        self.entries.sorted().into_iter().map(|(name, hops)| (name, hops.to_vec())).collect()
     }
 
     /// As [`Fib::longest_match`], with the hashes that the packet's pipeline has already.
     #[inline]
     pub(crate) fn lookup(&self, key: &NameKey, name: NameRef<'_>) -> Option<(usize, &[NextHop])> {
-        let mut lengths = self.depths_taken & (u64::MAX >> (63 - key.depth()));
-        while lengths != 0 {
-            let depth = 63 - lengths.leading_zeros() as usize;
-            let prefix = name.value().get(..key.end(depth))?;
-            let found = self.index.find(key.prefix(depth), |slot| self.is(slot, prefix));
-            if let Some(entry) = found.and_then(|slot| self.entries.get(slot)) {
-                return Some((depth, &entry.next_hops));
-            }
-            lengths &= !(1 << depth);
-        }
-        None
+        self.entries.longest_match(key, name).map(|(depth, hops)| (depth, hops.as_slice()))
     }
 
-    #[inline]
-    fn is(&self, slot: u32, prefix: &[u8]) -> bool {
-        self.entries.get(slot).is_some_and(|entry| entry.prefix.as_slice() == prefix)
-    }
-
-    fn slot_of(&self, prefix: NameRef<'_>) -> Option<u32> {
-        self.index.find(self.hasher.hash(prefix), |slot| self.is(slot, prefix.value()))
-    }
-
-    fn entry(&mut self, prefix: NameRef<'_>) -> Result<&mut Entry, FibError> {
-        let depth = prefix.len();
-        if depth > MAX_DEPTH {
-            return Err(FibError::TooDeep(depth));
-        }
-        let slot = self.slot_of(prefix).unwrap_or_else(|| self.insert(prefix, depth));
-        self.entries.get_mut(slot).ok_or(FibError::TooDeep(depth))
-    }
-
-    fn insert(&mut self, prefix: NameRef<'_>, depth: usize) -> u32 {
-        let hash = self.hasher.hash(prefix);
-        let slot = self.entries.insert(Entry {
-            prefix: SmallVec::from_slice(prefix.value()),
-            hash,
-            depth: depth as u8,
-            next_hops: SmallVec::new(),
-        });
-        self.index.insert(hash, slot);
-        self.depths[depth] += 1;
-        self.depths_taken |= 1 << depth;
-        slot
-    }
-
-    fn remove_slot(&mut self, slot: u32) {
-        let Some(entry) = self.entries.remove(slot) else { return };
-        self.index.remove(entry.hash, slot);
-        let depth = usize::from(entry.depth);
-        self.depths[depth] -= 1;
-        if self.depths[depth] == 0 {
-            self.depths_taken &= !(1 << depth);
-        }
+    fn entry(&mut self, prefix: NameRef<'_>) -> Result<&mut NextHops, FibError> {
+        self.entries.get_or_insert_with(prefix, NextHops::new).ok_or(FibError::TooDeep(prefix.len()))
     }
 }
 

@@ -9,6 +9,7 @@
 //! | [`dead_nonces`] | nonces of Interests that no longer wait |
 //! | [`measurements`] | what adaptive strategies know of faces |
 //! | `expiry` | when PIT entries are due |
+//! | `prefix_map` | longest prefix match |
 //! | `index` | slabs and the hash index under all of them |
 
 pub mod cs;
@@ -19,6 +20,7 @@ pub(crate) mod index;
 pub mod measurements;
 pub mod name_key;
 pub mod pit;
+pub(crate) mod prefix_map;
 
 pub use cs::Cs;
 pub use fib::{Fib, FibError, NextHop};
