@@ -9,6 +9,8 @@ use whimbrel_ndn_packet::{LpHeader, LpPacket};
 use crate::config::ForwarderConfig;
 use crate::counters::ForwarderCounters;
 use crate::face::{Face, FaceId, FaceSpec, FaceTable, LinkType, Persistency};
+use crate::mgmt::Management;
+use crate::rib::Rib;
 use crate::strategy::StrategyChoice;
 use crate::tables::name_key::NameHasher;
 use crate::tables::{Cs, Fib, Pit};
@@ -54,6 +56,9 @@ pub struct Forwarder {
     pub(crate) strategies: StrategyChoice,
     pub(crate) counters: ForwarderCounters,
     pub(crate) events: VecDeque<FaceEvent>,
+    pub(crate) rib: Rib,
+    /// `None` only while it works.
+    pub(crate) mgmt: Option<Box<Management>>,
     management: VecDeque<ManagementInterest>,
     out: VecDeque<(FaceId, Outgoing)>,
 }
@@ -69,7 +74,7 @@ impl Forwarder {
             ..FaceSpec::local("internal://", "internal://")
         };
         faces.add_reserved(FaceId::INTERNAL, internal);
-        Forwarder {
+        let mut forwarder = Forwarder {
             wall,
             faces,
             fib: Fib::new(hasher),
@@ -78,9 +83,13 @@ impl Forwarder {
             strategies: StrategyChoice::new(),
             counters: ForwarderCounters::default(),
             events: VecDeque::new(),
+            rib: Rib::new(config.management.routes),
+            mgmt: None,
             management: VecDeque::new(),
             out: VecDeque::new(),
-        }
+        };
+        forwarder.attach_management(config.management);
+        forwarder
     }
 
     /// Adds a face, which is up.
@@ -92,6 +101,7 @@ impl Forwarder {
 
     /// Removes a face from all tables.
     pub fn remove_face(&mut self, _now: Time, face: FaceId) {
+        self.forget_routes(face);
         self.fib.remove_face(face);
         if let Some(face) = self.faces.remove(face) {
             self.events.push_back(FaceEvent::Destroyed(Box::new(face)));
@@ -134,11 +144,13 @@ impl Forwarder {
     }
 
     /// What is due.
-    pub fn handle_timeout(&mut self, _now: Time) {}
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.management_timeout(now);
+    }
 
     /// When [`Forwarder::handle_timeout`] wants to be called.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        None
+        self.management_deadline()
     }
 
     /// What it has counted.
@@ -154,6 +166,11 @@ impl Forwarder {
     /// The FIB, to be changed. Management changes it through the RIB.
     pub fn fib_mut(&mut self) -> &mut Fib {
         &mut self.fib
+    }
+
+    /// The routes that the FIB follows.
+    pub fn rib(&self) -> &Rib {
+        &self.rib
     }
 
     /// The content store.
@@ -186,9 +203,9 @@ impl Forwarder {
         self.wall
     }
 
-    /// True if Interests for management wait.
+    /// True if Interests for management wait, or news of faces.
     pub fn has_management_work(&self) -> bool {
-        !self.management.is_empty()
+        !self.management.is_empty() || !self.events.is_empty()
     }
 
     /// The next Interest for management: for any prefix whose next hop is [`FaceId::INTERNAL`].
