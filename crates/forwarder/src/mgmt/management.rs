@@ -427,7 +427,7 @@ impl Forwarder {
         let management = Management::new(config);
         for prefix in &management.own_prefixes {
             // They are two and three components long.
-            drop(self.fib.add_next_hop(prefix.as_ref(), FaceId::INTERNAL, 0));
+            let _ = self.engine.fib.add_next_hop(prefix.as_ref(), FaceId::INTERNAL, 0);
         }
         self.mgmt = Some(Box::new(management));
     }

@@ -238,8 +238,8 @@ impl Forwarder {
             let prefix = update.prefix.as_ref();
             match update.cost {
                 // The RIB takes no prefix that is too deep for the FIB.
-                Some(cost) => drop(self.fib.add_next_hop(prefix, update.face, cost)),
-                None => drop(self.fib.remove_next_hop(prefix, update.face)),
+                Some(cost) => drop(self.engine.fib.add_next_hop(prefix, update.face, cost)),
+                None => drop(self.engine.fib.remove_next_hop(prefix, update.face)),
             }
         }
     }

@@ -11,8 +11,7 @@ pub(crate) fn set(context: &mut Context<'_>, parameters: ControlParameters) -> O
     let strategy = parameters.strategy.clone().unwrap_or_default();
     let most = context.config.strategy_choices;
     let strategies = context.forwarder.strategies_mut();
-    let chosen = strategies.entries();
-    if chosen.len() >= most && !chosen.iter().any(|(own, _)| *own == prefix) {
+    if strategies.len() >= most && !strategies.has_own(prefix.as_ref()) {
         let text =
             format!("{most} prefixes have a strategy of their own, the most that may: unset some first");
         return ControlResponse::new(503, text).into();

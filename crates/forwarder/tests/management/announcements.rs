@@ -59,7 +59,6 @@ fn where_keys_are_required_an_announcement_needs_one_too() {
     let policy = CommandPolicy { local: LocalCommands::RequireSignature, ..CommandPolicy::default() };
     let mut router = Router::with(ManagementConfig { policy, ..ManagementConfig::default() });
     router.program();
-    let announcement =
-        client::prefix_announcement(&name("/a"), 1, Duration::from_secs(60), &DigestSigner);
+    let announcement = client::prefix_announcement(&name("/a"), 1, Duration::from_secs(60), &DigestSigner);
     assert_eq!(announce(&mut router, &announcement), 403);
 }

@@ -1,12 +1,12 @@
 //! Who may command, and that no command is carried out twice.
 
 use whimbrel_core::Time;
+use whimbrel_forwarder::FaceId;
 use whimbrel_forwarder::mgmt::client::{self, Stamp, Target};
 use whimbrel_forwarder::mgmt::{
     CommandPolicy, CommandRefusal, CommandVerifier, ControlParameters, LocalCommands, ManagementConfig,
     RemoteRegistration, SignedCommand,
 };
-use whimbrel_forwarder::FaceId;
 use whimbrel_ndn_packet::signature::sha256;
 use whimbrel_ndn_packet::{DigestSigner, Interest, Name, SignatureInfo, SignatureType, Signer};
 
@@ -51,8 +51,10 @@ impl CommandVerifier for Anchors {
 }
 
 fn strict() -> Router {
-    let policy =
-        CommandPolicy { local: LocalCommands::RequireSignature, remote: RemoteRegistration::RequireSignature };
+    let policy = CommandPolicy {
+        local: LocalCommands::RequireSignature,
+        remote: RemoteRegistration::RequireSignature,
+    };
     let mut router = Router::with(ManagementConfig { policy, ..ManagementConfig::default() });
     router.forwarder.set_command_verifier(Box::new(Anchors));
     router
@@ -175,7 +177,8 @@ fn a_keyed_command_must_be_of_now_and_say_so() {
         let interest = signed(Target::Local, "rib/register", &of_name("/a"), &Key("operator"), stamp);
         assert_eq!(status(&mut router, program, &interest), code, "{away} ms");
     }
-    let mut timeless = Interest::new(Target::Local.name("rib", "register").child_generic(&of_name("/a").encode()));
+    let mut timeless =
+        Interest::new(Target::Local.name("rib", "register").child_generic(&of_name("/a").encode()));
     timeless.nonce = Some([1; 4]);
     let interest = timeless.encode_signed(&Key("operator"), &Key("operator").info());
     assert_eq!(status(&mut router, program, &interest), 403);

@@ -6,7 +6,8 @@ use whimbrel_core::Time;
 use whimbrel_forwarder::mgmt::client::{self, Target};
 use whimbrel_forwarder::mgmt::{
     ControlParameters, CsInfo, FLAG_CONGESTION_MARKING, FLAG_CS_ADMIT, FLAG_CS_SERVE, FLAG_LOCAL_FIELDS,
-    FLAG_LP_RELIABILITY, FaceRequest, FaceSettings, FibEntry, ROUTE_CAPTURE, RibEntry, RouteOrigin, StrategyChoice,
+    FLAG_LP_RELIABILITY, FaceRequest, FaceSettings, FibEntry, ROUTE_CAPTURE, RibEntry, RouteOrigin,
+    StrategyChoice,
 };
 use whimbrel_forwarder::tables::MAX_DEPTH;
 use whimbrel_forwarder::{FaceId, Persistency};
@@ -266,7 +267,8 @@ fn changes_that_a_face_cannot_have_are_refused_all_together_and_none_is_made() {
     assert_eq!(router.refused(program, "faces/update", &permanent), 409, "a client cannot be called back");
     let mtu = ControlParameters { mtu: Some(1_000), ..of_face(program) };
     assert_eq!(router.refused(program, "faces/update", &mtu), 409, "a stream has no MTU");
-    let small = ControlParameters { mtu: Some(63), persistency: Some(Persistency::Permanent), ..of_face(neighbour) };
+    let small =
+        ControlParameters { mtu: Some(63), persistency: Some(Persistency::Permanent), ..of_face(neighbour) };
     let refused = router.command(program, "faces/update", &small);
     assert_eq!(refused.status_code, 409);
     let body = refused.parameters().unwrap().unwrap();

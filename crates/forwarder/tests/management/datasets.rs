@@ -37,7 +37,10 @@ fn python_ndn_asks_with_parameters_and_a_signature_and_gets_data_under_that_very
     let asked = whimbrel_ndn_packet::InterestRef::decode(&wire).unwrap().name;
     assert!(asked.is_prefix_of(data.name));
     assert_eq!(data.name.len(), asked.len() + 2);
-    assert_eq!(ForwarderStatus::decode(data.content).unwrap().nfd_version, ManagementConfig::default().version);
+    assert_eq!(
+        ForwarderStatus::decode(data.content).unwrap().nfd_version,
+        ManagementConfig::default().version
+    );
 }
 
 #[test]
@@ -49,7 +52,11 @@ fn faces_are_told_as_nfd_tells_them() {
     assert_eq!(ids, [1, program.0, neighbour.0]);
     assert_eq!((faces[0].uri.as_str(), faces[0].local_uri.as_str()), ("internal://", "internal://"));
     assert_eq!((faces[1].local_uri.as_str(), faces[1].scope), ("unix:///run/nfd/nfd.sock", Scope::Local));
-    assert_eq!((faces[1].mtu, faces[2].mtu), (Some(8_800), Some(1_400)), "no limit is told as the largest packet");
+    assert_eq!(
+        (faces[1].mtu, faces[2].mtu),
+        (Some(8_800), Some(1_400)),
+        "no limit is told as the largest packet"
+    );
     assert_eq!((faces[2].uri.clone(), faces[2].scope), (udp(1), Scope::NonLocal));
     assert_eq!((faces[2].counters.in_bytes, faces[2].counters.out_bytes), (neighbour.0, neighbour.0 + 1));
     assert!(faces[1].counters.in_interests > 0 && faces[2].counters.in_interests == 0);
@@ -78,7 +85,9 @@ fn a_query_tells_the_faces_that_fit() {
 fn a_malformed_filter_is_answered_by_a_nack_that_says_so() {
     let mut router = Router::new();
     let program = router.program();
-    for name in [Target::Local.name("faces", "query"), Target::Local.name("faces", "query").child_generic(b"x")] {
+    for name in
+        [Target::Local.name("faces", "query"), Target::Local.name("faces", "query").child_generic(b"x")]
+    {
         let mut fetch = DatasetFetch::new(name);
         let interest = fetch.poll_request([1; 4]).unwrap();
         let packet = router.ask(program, &interest).unwrap();
@@ -171,7 +180,9 @@ fn channels_are_what_the_program_around_listens_on() {
     let mut router = Router::new();
     let program = router.program();
     assert!(router.items::<ChannelStatus>(program, "faces/channels").is_empty());
-    router.forwarder.set_channels(vec!["udp4://0.0.0.0:6363".to_owned(), "unix:///run/nfd/nfd.sock".to_owned()]);
+    router
+        .forwarder
+        .set_channels(vec!["udp4://0.0.0.0:6363".to_owned(), "unix:///run/nfd/nfd.sock".to_owned()]);
     let channels: Vec<ChannelStatus> = router.items(program, "faces/channels");
     assert_eq!(channels.len(), 2);
     assert_eq!(channels[0].local_uri, "udp4://0.0.0.0:6363");

@@ -5,7 +5,8 @@ use core::time::Duration;
 use whimbrel_core::Time;
 use whimbrel_forwarder::mgmt::client;
 use whimbrel_forwarder::mgmt::{
-    ControlParameters, ControlResponse, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceFailure, FaceRequest, RequestId,
+    ControlParameters, ControlResponse, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceFailure, FaceRequest,
+    RequestId,
 };
 use whimbrel_forwarder::{FaceId, FaceSpec, Persistency};
 
@@ -71,7 +72,8 @@ fn a_face_is_created_with_what_was_wished_and_its_properties_are_told() {
 fn without_a_wish_a_face_is_persistent() {
     let mut router = Router::new();
     let program = router.program();
-    let FaceRequest::Create { settings, .. } = wish(&mut router, program, &of_uri("tcp4://192.0.2.7:6363")) else {
+    let FaceRequest::Create { settings, .. } = wish(&mut router, program, &of_uri("tcp4://192.0.2.7:6363"))
+    else {
         panic!("not a creation")
     };
     assert_eq!(settings.persistency, Some(Persistency::Persistent));
@@ -163,7 +165,9 @@ fn what_cannot_be_created_is_refused_before_anybody_is_asked() {
         local_uri: Some("dev://eth0".to_owned()),
         ..of_uri("ether://[02:00:00:00:00:01]")
     };
-    let FaceRequest::Create { local, .. } = wish(&mut router, program, &ether) else { panic!("not a creation") };
+    let FaceRequest::Create { local, .. } = wish(&mut router, program, &ether) else {
+        panic!("not a creation")
+    };
     assert_eq!(local.map(|local| local.to_string()).as_deref(), Some("dev://eth0"));
 }
 

@@ -69,8 +69,28 @@ fn a_flood_of_questions_for_datasets_is_answered_and_leaves_nothing_behind() {
 
 fn any_component() -> impl Strategy<Value = Component> {
     let words = prop::sample::select(vec![
-        "faces", "fib", "rib", "cs", "status", "strategy-choice", "whimbrel", "list", "create", "update", "destroy",
-        "register", "unregister", "announce", "query", "events", "general", "config", "erase", "set", "unset", "",
+        "faces",
+        "fib",
+        "rib",
+        "cs",
+        "status",
+        "strategy-choice",
+        "whimbrel",
+        "list",
+        "create",
+        "update",
+        "destroy",
+        "register",
+        "unregister",
+        "announce",
+        "query",
+        "events",
+        "general",
+        "config",
+        "erase",
+        "set",
+        "unset",
+        "",
     ]);
     prop_oneof![
         4 => words.prop_map(|word| Component::generic(word.as_bytes().to_vec())),

@@ -229,7 +229,7 @@ impl Cs {
         if exact.is_some() {
             return exact;
         }
-        if let Some(digest) = implicit_digest(interest.name) {
+        if let Some(digest) = implicit_digest(name) {
             return self.search_digest(interest.name, key, digest, satisfies);
         }
         if !interest.can_be_prefix || key.components() > MAX_DEPTH {
@@ -348,14 +348,17 @@ impl Cs {
     }
 }
 
-/// The implicit digest at the end of a name.
-pub(crate) fn implicit_digest(name: NameRef<'_>) -> Option<&[u8]> {
+/// The implicit digest at the end of a name, given by its value.
+#[inline]
+pub(crate) fn implicit_digest(name: &[u8]) -> Option<&[u8]> {
     // A digest component is 34 octets: most names are refused by their size or by two octets.
-    let value = name.value();
-    let start = value.len().checked_sub(34)?;
-    let (head, digest) = value.get(start..)?.split_at_checked(2)?;
-    let is_digest = head == [types::IMPLICIT_SHA256_DIGEST as u8, 32];
-    // The same octets may lie within a longer component.
-    (is_digest && name.last().is_some_and(|last| u64::from(last.typ()) == types::IMPLICIT_SHA256_DIGEST))
-        .then_some(digest)
+    let (head, digest) = name.get(name.len().checked_sub(34)?..)?.split_at_checked(2)?;
+    let alike = head == [types::IMPLICIT_SHA256_DIGEST as u8, 32];
+    (alike && ends_in_digest(name)).then_some(digest)
+}
+
+/// The octets of a digest component may also lie within a longer component.
+fn ends_in_digest(name: &[u8]) -> bool {
+    let last = NameRef::from_value(name).ok().and_then(|name| name.last());
+    last.is_some_and(|last| u64::from(last.typ()) == types::IMPLICIT_SHA256_DIGEST)
 }
