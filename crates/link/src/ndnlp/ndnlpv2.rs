@@ -136,7 +136,7 @@ impl Ndnlpv2 {
                     self.rtt.sample(now.since(sent_at));
                 }
             }
-            Acknowledged::Spurious { .. } => {
+            Acknowledged::Spurious => {
                 stats.spurious += 1;
                 self.loss.not_lost();
             }

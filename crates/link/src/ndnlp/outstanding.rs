@@ -54,8 +54,8 @@ pub(crate) enum Acknowledged {
     Arrived { piece: Piece, sent_at: Time },
     /// It had been found lost but was not yet sent again, and need not be.
     InTime,
-    /// It had been sent again in vain; `by` was the frame that replaced it, and its piece if that still waited.
-    Spurious { replacement: Option<Piece> },
+    /// It had been sent again in vain. The frame that replaced it does not wait any more.
+    Spurious,
     /// Nothing new.
     Known,
     /// No frame of that number is in the window.
@@ -172,7 +172,10 @@ impl Outstanding {
                 Acknowledged::Arrived { piece, sent_at }
             }
             State::Resending => Acknowledged::InTime,
-            State::Superseded(by) => Acknowledged::Spurious { replacement: self.settle_chain(by) },
+            State::Superseded(by) => {
+                self.settle_chain(by);
+                Acknowledged::Spurious
+            }
             State::Settled => Acknowledged::Known,
         };
         // What came before is of no interest any more: the piece has arrived.
@@ -185,21 +188,17 @@ impl Outstanding {
         meaning
     }
 
-    /// Settles a frame and those that replaced it; returns the piece if one of them still waited.
-    fn settle_chain(&mut self, number: u64) -> Option<Piece> {
+    /// Settles a frame and those that replaced it.
+    fn settle_chain(&mut self, number: u64) {
         let mut next = Some(number);
         while let Some(slot) = next.and_then(|number| self.slot_mut(number)) {
             next = None;
             match core::mem::replace(&mut slot.state, State::Settled) {
-                State::Waiting(piece) => {
-                    self.waiting -= 1;
-                    return Some(piece);
-                }
+                State::Waiting(_) => self.waiting -= 1,
                 State::Superseded(by) => next = Some(by),
                 State::Resending | State::Settled => {}
             }
         }
-        None
     }
 
     /// The piece of a frame that is lost, to be sent again; `None` unless it waited.
@@ -265,7 +264,9 @@ impl Outstanding {
     /// one go to `overtaken`, the oldest last.
     pub(crate) fn count_later(&mut self, number: u64, threshold: u8, overtaken: &mut Vec<u64>) {
         let base = self.base;
-        let end = number.wrapping_sub(base).min(self.slots.len() as u64) as usize;
+        // What was acknowledged has often just left the window, and then all that wait are newer.
+        let distance = number.wrapping_sub(base);
+        let end = if distance > u64::MAX / 2 { 0 } else { distance.min(self.slots.len() as u64) as usize };
         let start = self.oldest.min(end);
         for (offset, slot) in self.slots.range_mut(start..end).enumerate() {
             if matches!(slot.state, State::Waiting(_)) {

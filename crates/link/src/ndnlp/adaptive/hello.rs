@@ -106,11 +106,6 @@ impl Handshake {
         self.agreed
     }
 
-    /// What the peer announced, if it has.
-    pub(crate) fn peer(&self) -> Option<&Hello> {
-        self.peer.as_ref()
-    }
-
     pub(crate) fn handle(&mut self, now: Time, hello: Hello) -> Change {
         let new_peer = self.peer.is_none_or(|peer| peer.nonce != hello.nonce);
         let echoed = hello.echo == self.nonce;

@@ -21,6 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// A frame is asked about so often before it is sent again.
 const MOST_ASKS: u8 = 2;
 
+/// Of a slot's `later_acks`: the frame was reported missing, or it was resent because nothing was heard of it.
+const MISSING: u8 = 1;
+const PROBED: u8 = 2;
+
 /// What to do about frames of which nothing is heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probe {
@@ -192,6 +196,7 @@ impl Sender {
     }
 
     fn arrived(&mut self, now: Time, number: u64, waited: Option<Duration>, stats: &mut LinkStats) {
+        let overtaken = self.outstanding.slot(number).is_none_or(|slot| slot.later_acks != PROBED);
         match self.outstanding.acknowledge(number) {
             Acknowledged::Arrived { piece, sent_at } => {
                 stats.acknowledged += 1;
@@ -203,14 +208,18 @@ impl Sender {
                 }
                 self.largest_arrived = self.largest_arrived.max(number);
             }
-            Acknowledged::Spurious { .. } => {
+            Acknowledged::Spurious => {
                 stats.spurious += 1;
                 self.loss.not_lost();
-                self.grow_reordering(now);
+                if overtaken {
+                    self.grow_reordering(now);
+                }
             }
             Acknowledged::InTime => {
                 self.loss.not_lost();
-                self.grow_reordering(now);
+                if overtaken {
+                    self.grow_reordering(now);
+                }
             }
             Acknowledged::Known | Acknowledged::Unknown => {}
         }
@@ -228,7 +237,7 @@ impl Sender {
         let Some(slot) = self.outstanding.slot_mut(number) else { return };
         let overdue = top_sent.since(slot.sent_at) >= self.reordering || slot.sent_at + due <= now;
         if !overdue {
-            slot.later_acks = 1;
+            slot.later_acks = MISSING;
             let due = slot.sent_at + due;
             if self.outstanding.is_waiting(number) {
                 self.reordering_due = Some(self.reordering_due.map_or(due, |at| at.min(due)));
@@ -289,15 +298,18 @@ impl Sender {
         }
     }
 
-    fn probe_wait(&self) -> Duration {
-        let least = Duration::from_millis(1);
-        (self.rtt.timeout() + least + self.report_delay).saturating_mul(1 << self.probes.min(6))
+    /// How long an answer may take: a round trip, and as long as a report may wait.
+    fn answer_wait(&self) -> Duration {
+        self.rtt.timeout() + Duration::from_millis(1) + self.report_delay
     }
 
-    /// When something has to be done about the oldest frame.
+    /// When something has to be done about the oldest frame: soon if nothing was sent after it that would show a gap;
+    /// else not before two more reports should have come, of which some may be lost.
     pub(super) fn probe_due(&self) -> Option<Time> {
         let (_, slot) = self.outstanding.oldest()?;
-        Some(slot.sent_at.max(self.last_probe) + self.probe_wait())
+        let wait = self.answer_wait().saturating_mul(1 << self.probes.min(6));
+        let first = slot.sent_at.max(self.last_probe) + wait;
+        Some((self.last_sent + wait).clamp(first, first + self.report_delay * 2))
     }
 
     /// Whatever is due first.
@@ -320,12 +332,12 @@ impl Sender {
             return Probe::No;
         }
         let Some((number, _)) = self.outstanding.oldest() else { return Probe::No };
-        let one_probe = self.rtt.timeout() + self.report_delay;
-        let patience = PATIENCE.max(one_probe * 8);
+        let wait = self.answer_wait();
+        let patience = PATIENCE.max(wait * 8);
         if self.unheard_since.is_some_and(|since| now.since(since) > patience) {
             return Probe::Dead;
         }
-        let quiet = idle && now.since(self.last_sent) >= one_probe / 2;
+        let quiet = idle && now.since(self.last_sent) >= wait / 2;
         self.last_probe = now;
         self.probes = self.probes.saturating_add(1);
         stats.timeouts += 1;
@@ -335,6 +347,9 @@ impl Sender {
             self.asked = Some((number, asked + 1));
             self.ask = Some(number);
             return Probe::Ask;
+        }
+        if let Some(slot) = self.outstanding.slot_mut(number) {
+            slot.later_acks = PROBED;
         }
         if let Some(piece) = self.outstanding.declare_lost(now, number, stats, &mut self.loss) {
             lost.push((number, piece));

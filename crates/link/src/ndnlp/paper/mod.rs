@@ -102,7 +102,7 @@ impl Paper {
                 self.loss.arrived();
                 self.rtt.sample(now.since(sent_at));
             }
-            Acknowledged::Spurious { .. } => {
+            Acknowledged::Spurious => {
                 stats.spurious += 1;
                 self.loss.not_lost();
             }
