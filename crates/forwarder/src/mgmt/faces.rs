@@ -286,14 +286,26 @@ pub(crate) fn filter(component: Option<&[u8]>) -> Result<FaceQueryFilter, Contro
     FaceQueryFilter::decode(bytes).map_err(|error: DecodeError| malformed(error.to_string()))
 }
 
-/// What is told of something that happened to a face.
-pub(crate) fn notification(forwarder: &Forwarder, event: &FaceEvent) -> Option<FaceEventNotification> {
-    let (kind, face) = match event {
-        FaceEvent::Created(id) => (FaceEventKind::Created, forwarder.face(*id)?),
-        FaceEvent::Up(id) => (FaceEventKind::Up, forwarder.face(*id)?),
-        FaceEvent::Down(id) => (FaceEventKind::Down, forwarder.face(*id)?),
-        FaceEvent::Destroyed(face) => (FaceEventKind::Destroyed, &**face),
+/// What is told of something that happened to a face. A face that is gone by now is described by its end, which is
+/// among what happened `since`.
+pub(crate) fn notification(
+    forwarder: &Forwarder,
+    event: &FaceEvent,
+    since: &[FaceEvent],
+) -> Option<FaceEventNotification> {
+    let (kind, id) = match event {
+        FaceEvent::Created(id) => (FaceEventKind::Created, *id),
+        FaceEvent::Up(id) => (FaceEventKind::Up, *id),
+        FaceEvent::Down(id) => (FaceEventKind::Down, *id),
+        FaceEvent::Destroyed(face) => (FaceEventKind::Destroyed, face.id()),
     };
+    let ended = || {
+        since.iter().find_map(|later| match later {
+            FaceEvent::Destroyed(face) if face.id() == id => Some(&**face),
+            _ => None,
+        })
+    };
+    let face = forwarder.face(id).or_else(ended)?;
     Some(FaceEventNotification {
         kind,
         face_id: face.id().0,

@@ -19,7 +19,7 @@ use super::{
     status, strategies,
 };
 use crate::face::FaceId;
-use crate::forwarder::{Forwarder, ManagementInterest};
+use crate::forwarder::{FaceEvent, Forwarder, ManagementInterest};
 
 /// What management did with the Interests that came to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,8 +93,10 @@ impl Management {
     }
 
     fn tell_events(&mut self, now: Time, forwarder: &mut Forwarder) {
-        while let Some(event) = forwarder.poll_face_event() {
-            let Some(notification) = faces::notification(forwarder, &event) else { continue };
+        let events: Vec<FaceEvent> = core::iter::from_fn(|| forwarder.poll_face_event()).collect();
+        for (at, event) in events.iter().enumerate() {
+            let since = events.get(at..).unwrap_or_default();
+            let Some(notification) = faces::notification(forwarder, event, since) else { continue };
             self.counters.events += 1;
             for data in self.events.happened(now, &notification) {
                 send(now, forwarder, &data, true);
