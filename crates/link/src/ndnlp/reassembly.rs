@@ -1,0 +1,1 @@
+//! Packets of which some fragments are missing, bounded.
