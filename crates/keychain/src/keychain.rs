@@ -11,91 +11,23 @@
 //! keychain again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use rand_core::CryptoRng;
 use whimbrel_ndn_packet::certificate::{identity_of_key, key_name};
-use whimbrel_ndn_packet::signature::sha256;
 use whimbrel_ndn_packet::{
-    Certificate, CertificateDraft, CertificateError, Component, KeyError, KeySigner, KeyType, Name,
-    PrivateKey, SafeBag, SafeBagError, ValidityPeriod,
+    Certificate, CertificateDraft, Component, KeySigner, KeyType, Name, PrivateKey, SafeBag, ValidityPeriod,
 };
-use zeroize::Zeroizing;
 
 use crate::defaults::Defaults;
+use crate::entries::{disk, file_name, key_text, read_certificate, read_key};
+pub use crate::error::KeychainError;
 use crate::validator::Validator;
 use crate::{folder, text};
 
 /// For how long a new key's own certificate is valid: about 20 years, as with `ndnsec`. Who trusts a key decides so by
 /// its name; this certificate only carries it.
 const OWN_VALIDITY: u64 = 20 * 365 * 86_400;
-
-/// Why a keychain cannot do what it was asked for.
-#[derive(Debug, thiserror::Error)]
-pub enum KeychainError {
-    /// Neither a folder nor a home is known.
-    #[error("the environment variable HOME is not set: say which folder holds the keychain")]
-    NoHome,
-    /// The disk or its permissions.
-    #[error("{path}: {error}", path = path.display())]
-    Disk {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// A file of the keychain cannot be understood.
-    #[error("{path}: {why}; move the file away, or restore it from a backup", path = path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Others may read a private key.
-    #[error("{path}: others than you may read this private key: run chmod 600 on it", path = path.display())]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-    },
-    /// There is nothing in it.
-    #[error("the keychain holds no key: make one, or import a safe bag")]
-    Empty,
-    /// No key has this identity.
-    #[error("the keychain holds no key of {0}: list its identities, or make a key")]
-    UnknownIdentity(Name),
-    /// There is no key of this name.
-    #[error("the keychain holds no key {0}: list its keys")]
-    UnknownKey(Name),
-    /// There is no certificate of this name.
-    #[error("the keychain holds no certificate {0}: list its certificates")]
-    UnknownCertificate(Name),
-    /// A name is not that of a key.
-    #[error("{0} is not the name of a key: /<identity>/KEY/<key-id>")]
-    NoKeyName(Name),
-    /// Something else has this name.
-    #[error("the keychain already holds another {what} {name}: delete it first")]
-    Exists {
-        /// A key or a certificate.
-        what: &'static str,
-        /// Its name.
-        name: Name,
-    },
-    /// A certificate is about another key than the one of its name.
-    #[error("the certificate {0} holds another public key than the keychain has under that name")]
-    OtherKey(Name),
-    /// A key cannot be used.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    /// A certificate cannot be read or made.
-    #[error("the certificate: {0}")]
-    Certificate(#[from] CertificateError),
-    /// A safe bag cannot be read or made.
-    #[error(transparent)]
-    SafeBag(#[from] SafeBagError),
-}
 
 /// Which key signs.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -461,50 +393,6 @@ impl Keychain {
     }
 }
 
-fn disk(path: &Path, error: io::Error) -> KeychainError {
-    KeychainError::Disk { path: path.to_owned(), error }
-}
-
-/// Names hold any octets and may be long: a digest stands for one in the name of its file.
-fn file_name(name: &Name, extension: &str) -> String {
-    let digest = sha256(&[name.as_ref().value()]);
-    format!("{}.{extension}", hex::encode(digest.get(..16).unwrap_or_default()))
-}
-
 fn identity_of(key: &Name) -> Name {
     identity_of_key(key.as_ref()).map(|identity| identity.to_name()).unwrap_or_default()
-}
-
-/// The name, for people and for us, then PEM, which OpenSSL reads: it skips what stands before.
-fn key_text(name: &Name, key: &PrivateKey) -> Result<Zeroizing<String>, KeychainError> {
-    let body = Zeroizing::new(text::encode(&key.to_pkcs8()?));
-    Ok(Zeroizing::new(format!(
-        "Name: {name}\n-----BEGIN PRIVATE KEY-----\n{}-----END PRIVATE KEY-----\n",
-        body.as_str()
-    )))
-}
-
-fn read_key(path: &Path) -> Result<(Name, PrivateKey), KeychainError> {
-    let damaged = |why: String| KeychainError::Damaged { path: path.to_owned(), why };
-    let content = folder::read(path).map_err(|error| disk(path, error))?;
-    let content = Zeroizing::new(content.ok_or_else(|| disk(path, io::ErrorKind::NotFound.into()))?);
-    let text = str::from_utf8(&content).map_err(|_| damaged("it is no text".to_owned()))?;
-    let uri = text.lines().find_map(|line| line.strip_prefix("Name: "));
-    let uri = uri.ok_or_else(|| damaged("it has no line with the name of the key".to_owned()))?;
-    let name: Name = uri.trim().parse().map_err(|error| damaged(format!("the name of the key: {error}")))?;
-    if identity_of_key(name.as_ref()).is_none() {
-        return Err(damaged(format!("{name} is not the name of a key")));
-    }
-    let body = text::pem_body(text).ok_or_else(|| damaged("it has no PEM block".to_owned()))?;
-    let der = text::base64(body).map_err(|_| damaged("its PEM block is no base64".to_owned()))?;
-    let key = PrivateKey::from_pkcs8(&der).map_err(|error| damaged(error.to_string()))?;
-    Ok((name, key))
-}
-
-fn read_certificate(path: &Path) -> Result<Certificate, KeychainError> {
-    let damaged = |why: String| KeychainError::Damaged { path: path.to_owned(), why };
-    let content = folder::read(path).map_err(|error| disk(path, error))?;
-    let content = content.ok_or_else(|| disk(path, io::ErrorKind::NotFound.into()))?;
-    let octets = text::decode(&content).map_err(|error| damaged(error.to_string()))?;
-    Certificate::decode(Bytes::from(octets)).map_err(|error| damaged(error.to_string()))
 }

@@ -10,10 +10,13 @@
 #![forbid(unsafe_code)]
 
 mod defaults;
+mod entries;
+mod error;
 mod folder;
 pub mod keychain;
 pub mod text;
 pub mod validator;
 
-pub use keychain::{Keychain, KeychainError, SignBy};
+pub use error::KeychainError;
+pub use keychain::{Keychain, SignBy};
 pub use validator::{Rule, ValidationError, Validator};
