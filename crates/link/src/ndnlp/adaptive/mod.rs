@@ -250,6 +250,13 @@ impl Adaptive {
         lost: &mut Vec<(u64, Piece)>,
     ) {
         self.sender.handle_reordering(now, stats, lost);
+        // What nobody waits for any more is not worth a probe.
+        while let Some((number, piece)) = self.sender.overdue(now) {
+            if self.may_resend(now, piece) {
+                break;
+            }
+            self.sender.declare_lost(now, number, stats, lost);
+        }
         if self.sender.handle_silence(now, idle, stats, lost) == Probe::Dead {
             self.end(now, stats);
         }

@@ -23,8 +23,9 @@ const GAP_FRAMES: u64 = 3;
 /// ACKs that wait, at most: a peer that is not heard cannot make them pile up.
 const MOST_WAITING_ACKS: usize = 8192;
 /// A packet number that comes again within this time is a retransmission of a packet that arrived. The paper's algorithm
-/// 1 hands it to the network layer once more; its packet number exists so that one need not.
-const PACKET_MEMORY: core::time::Duration = core::time::Duration::from_secs(1);
+/// 1 hands it to the network layer once more; its packet number exists so that one need not. Long, because without a timer a
+/// retransmission may wait for long; a sender that restarts begins with other numbers.
+const PACKET_MEMORY: core::time::Duration = core::time::Duration::from_secs(60);
 /// Internal numbers are 64 bits wide and begin above this, so that they never wrap.
 const FIRST: u64 = 1 << 32;
 
