@@ -1,5 +1,7 @@
 //! The `paper` profile, sentence by sentence (seed 004, section III).
 
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time};
 use whimbrel_link::ndnlp::{LinkEvent, LinkService, LinkServiceConfig, Reliability};

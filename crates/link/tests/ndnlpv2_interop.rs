@@ -1,5 +1,7 @@
 //! The `ndnlpv2` profile beside a peer as NFD is one: what is on the wire, and when.
 
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
 use core::time::Duration;
 
 use bytes::Bytes;

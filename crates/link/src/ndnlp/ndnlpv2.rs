@@ -57,11 +57,16 @@ pub(crate) struct Ndnlpv2 {
 
 impl Ndnlpv2 {
     pub(crate) fn new(rng: &mut SeededRng, most_outstanding: usize) -> Ndnlpv2 {
+        Ndnlpv2::starting(rng.next_word(), most_outstanding)
+    }
+
+    /// With this first TxSequence.
+    pub(crate) fn starting(first: u64, most_outstanding: usize) -> Ndnlpv2 {
         Ndnlpv2 {
             peer: Peer::Unknown,
             unanswered_since: None,
             next_trial: Time::ZERO,
-            outstanding: Outstanding::new(rng.next_word(), most_outstanding),
+            outstanding: Outstanding::new(first, most_outstanding),
             // The defaults of ndn-cxx, whose estimator NFD uses.
             rtt: RttEstimator::new(
                 Duration::from_secs(1),

@@ -1,6 +1,7 @@
 //! Two faces and the link between them, in virtual time.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it, as its own module")]
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use core::time::Duration;
 use std::collections::BTreeMap;

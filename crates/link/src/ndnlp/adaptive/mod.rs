@@ -73,6 +73,12 @@ impl Adaptive {
         }
     }
 
+    /// Begins with this number.
+    #[cfg(test)]
+    pub(crate) fn start_at(&mut self, first: u32, most_outstanding: usize) {
+        self.sender = Sender::new(first, most_outstanding);
+    }
+
     /// True if packets go in compact frames now.
     pub(crate) fn is_agreed(&self) -> bool {
         self.handshake.is_agreed()

@@ -2,6 +2,8 @@
 
 mod receive;
 mod sizes;
+#[cfg(test)]
+mod tests;
 mod transmit;
 
 use std::collections::VecDeque;
