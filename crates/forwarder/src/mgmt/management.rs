@@ -4,6 +4,7 @@ use bytes::Bytes;
 use whimbrel_core::{Deadline, Time};
 use whimbrel_ndn_packet::{
     CachePolicy, Component, ContentType, Data, DigestSigner, InterestRef, LpPacket, Name,
+    PrefixAnnouncementRef,
 };
 
 use super::authority::{Authority, CommandRefusal, CommandVerifier};
@@ -11,7 +12,6 @@ use super::control::{ControlParameters, ControlResponse};
 use super::event_stream::EventStream;
 use super::face_requests::{FaceFailure, FaceRequest, FaceRequests, RequestId};
 use super::request::Request;
-use super::routes::Announcement;
 use super::snapshots::{FRESHNESS, Snapshots};
 use super::verb::{Context, Outcome, Verb};
 use super::{
@@ -227,16 +227,18 @@ impl Management {
     }
 
     fn announce(&mut self, now: Time, forwarder: &mut Forwarder, request: &Request<'_>, from: FaceId) {
-        let announcement = match Announcement::decode(request.interest.parameters.unwrap_or_default()) {
-            Ok(announcement) => announcement,
-            Err(error) => {
-                let text =
-                    format!("rib/announce needs a prefix announcement as ApplicationParameters: {error}");
-                return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
-            }
-        };
+        let announcement =
+            match PrefixAnnouncementRef::decode(request.interest.parameters.unwrap_or_default()) {
+                Ok(announcement) => announcement,
+                Err(error) => {
+                    let text =
+                        format!("rib/announce needs a prefix announcement as ApplicationParameters: {error}");
+                    return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
+                }
+            };
         let allowed = self.allow(now, forwarder, request).and_then(|()| {
-            self.authority.allow_announcement(request.remote, &announcement.prefix, &announcement.data)
+            let unix_millis = forwarder.wall().unix_millis(now);
+            self.authority.allow_announcement(unix_millis, request.remote, &announcement)
         });
         if let Err(refusal) = allowed {
             return self.refuse(now, forwarder, request, &refusal);
