@@ -14,6 +14,7 @@
 //!
 //! Where NFD leaves malformed commands unanswered, this router answers with status 400 and what is wrong.
 mod anchors;
+mod attachment;
 mod authority;
 pub mod client;
 mod codes;
