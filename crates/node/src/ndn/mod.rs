@@ -11,6 +11,7 @@
 
 pub mod daemon;
 pub mod faces;
+pub mod metrics;
 pub mod open;
 pub mod router;
 
