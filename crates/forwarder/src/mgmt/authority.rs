@@ -35,7 +35,7 @@ pub enum LocalCommands {
 /// Whether neighbours may register prefixes at this router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RemoteRegistration {
-    /// No: `/localhop/nfd/rib` is not served.
+    /// No: under `/localhop/nfd/rib` only programs on this machine are heard, browsers among them.
     #[default]
     Off,
     /// Yes, with commands signed by a key that the [`CommandVerifier`] knows.

@@ -19,6 +19,7 @@ use super::{
     status, strategies,
 };
 use crate::face::FaceId;
+use crate::face_uri::FaceUri;
 use crate::forwarder::{FaceEvent, Forwarder, ManagementInterest};
 
 /// What management did with the Interests that came to it.
@@ -50,6 +51,18 @@ pub(crate) struct Management {
     pub(super) counters: ManagementCounters,
 }
 
+/// True for a program on this machine. A browser's WebSocket is one although it is not local: it may register prefixes
+/// for itself, under `/localhop`.
+fn is_of_this_machine(forwarder: &Forwarder, face: FaceId) -> bool {
+    forwarder.face(face).is_some_and(|face| {
+        let by_browser = || match face.spec.remote_uri.parse() {
+            Ok(FaceUri::WebSocketClient(endpoint)) => endpoint.address.is_loopback(),
+            _ => false,
+        };
+        face.is_local() || by_browser()
+    })
+}
+
 fn local_prefix() -> Name {
     Name::of([b"localhost".as_slice(), b"nfd"].map(Component::generic))
 }
@@ -71,10 +84,7 @@ type Dataset = Result<Vec<u8>, ControlResponse>;
 impl Management {
     pub(crate) fn new(config: ManagementConfig) -> Management {
         let authority = Authority::new(config.policy);
-        let mut own_prefixes = vec![local_prefix()];
-        if authority.serves_remote() {
-            own_prefixes.push(remote_prefix());
-        }
+        let own_prefixes = vec![local_prefix(), remote_prefix()];
         Management {
             config,
             authority,
@@ -127,7 +137,9 @@ impl Management {
             self.counters.ignored += 1;
             return;
         };
-        if request.remote && !(self.authority.serves_remote() && request.module == "rib") {
+        let request = Request { of_this_machine: is_of_this_machine(forwarder, from), ..request };
+        let served = self.authority.serves_remote() || request.of_this_machine;
+        if request.remote && !(served && request.module == "rib") {
             self.counters.ignored += 1;
             return;
         }
@@ -199,7 +211,7 @@ impl Management {
         request: &Request<'_>,
     ) -> Result<(), CommandRefusal> {
         let unix_millis = forwarder.wall().unix_millis(now);
-        self.authority.allow(unix_millis, request.remote, request.module, &request.interest)
+        self.authority.allow(unix_millis, request.is_strangers(), request.module, &request.interest)
     }
 
     fn refuse(
@@ -243,7 +255,7 @@ impl Management {
             };
         let allowed = self.allow(now, forwarder, request).and_then(|()| {
             let unix_millis = forwarder.wall().unix_millis(now);
-            self.authority.allow_announcement(unix_millis, request.remote, &announcement)
+            self.authority.allow_announcement(unix_millis, request.is_strangers(), &announcement)
         });
         if let Err(refusal) = allowed {
             return self.refuse(now, forwarder, request, &refusal);

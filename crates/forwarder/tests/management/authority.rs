@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
 use whimbrel_core::Time;
-use whimbrel_forwarder::FaceId;
 use whimbrel_forwarder::mgmt::client::{self, Stamp, Target};
 use whimbrel_forwarder::mgmt::{
     Anchors, CommandPolicy, ControlParameters, LocalCommands, ManagementConfig, Privileges,
     RemoteRegistration,
 };
+use whimbrel_forwarder::{FaceId, FaceSpec};
 use whimbrel_ndn_packet::{
     Certificate, CertificateDraft, Component, DigestSigner, Interest, InterestRef, KeySigner, KeyType, Name,
     PrefixAnnouncement, PrivateKey, SignatureInfo, Signer, ValidityPeriod,
@@ -260,6 +260,26 @@ fn a_neighbour_has_no_other_command_and_none_where_it_is_not_configured() {
     let interest = signed(Target::Local, "rib/register", &of_name("/a"), &DigestSigner, stamp);
     assert_eq!(router.ask(neighbour, &interest), None, "/localhost does not cross a link");
     assert!(router.forwarder.rib().is_empty());
+}
+
+#[test]
+fn a_page_in_a_browser_on_this_machine_registers_for_itself_and_commands_nothing_else() {
+    let mut router = Router::new();
+    let page = |address: &str| FaceSpec::new(format!("wsclient://{address}:5000"), "ws://127.0.0.1:9696");
+    let (here, elsewhere) = (page("127.0.0.1"), page("192.0.2.7"));
+    let here = router.forwarder.add_face(router.now, here);
+    let elsewhere = router.forwarder.add_face(router.now, elsewhere);
+    let register = from_neighbour(&mut router, "rib/register", &of_name("/page"), &DigestSigner);
+    assert_eq!(status(&mut router, here, &register), 200);
+    let other = ControlParameters { face_id: Some(elsewhere.0), ..of_name("/other") };
+    let for_another = from_neighbour(&mut router, "rib/register", &other, &DigestSigner);
+    assert_eq!(status(&mut router, here, &for_another), 403);
+    let create =
+        ControlParameters { uri: Some("udp4://192.0.2.9:6363".into()), ..ControlParameters::default() };
+    let create_face = from_neighbour(&mut router, "faces/create", &create, &DigestSigner);
+    assert_eq!(router.ask(here, &create_face), None);
+    let from_afar = from_neighbour(&mut router, "rib/register", &of_name("/afar"), &DigestSigner);
+    assert_eq!(router.ask(elsewhere, &from_afar), None);
 }
 
 #[test]
