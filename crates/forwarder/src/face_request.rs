@@ -1,4 +1,5 @@
-//! What management wants done with sockets, of which the forwarder has none.
+//! What management wants done with sockets, which the forwarder has none of. (Shape given by the founder, who builds
+//! `node` on it: keep these names; add fields where the protocol needs them.)
 
 use core::time::Duration;
 
