@@ -53,19 +53,20 @@ impl SlowStart {
             self.judge();
         }
         if segment >= self.round_ends_at {
-            self.round_ends_at = sent.saturating_add(1);
+            self.round_ends_at = sent;
             if self.samples >= SAMPLES {
                 self.shortest_before = self.shortest;
             }
             (self.samples, self.shortest) = (0, None);
             if let Some((_, rounds)) = &mut self.cautious {
                 *rounds += 1;
-                if *rounds >= SLOWER_ROUNDS {
-                    return Phase::Over;
-                }
             }
         }
-        if self.cautious.is_some() { Phase::Cautious } else { Phase::Growing }
+        match self.cautious {
+            None => Phase::Growing,
+            Some((_, rounds)) if rounds < SLOWER_ROUNDS => Phase::Cautious,
+            Some(_) => Phase::Over,
+        }
     }
 
     fn judge(&mut self) {
@@ -89,9 +90,9 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// One round of ten segments with this round-trip time.
+    /// Ten segments, as many as are under way, with this round-trip time.
     fn round(slow_start: &mut SlowStart, first: u64, rtt: Duration) -> Phase {
-        (first..first + 10).map(|segment| slow_start.sample(rtt, segment, first + 19)).last().unwrap()
+        (first..first + 10).map(|segment| slow_start.sample(rtt, segment, segment + 10)).last().unwrap()
     }
 
     #[test]
