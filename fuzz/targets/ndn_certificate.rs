@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use whimbrel_keychain::text;
 use whimbrel_ndn_packet::certificate::identity_of_key;
 use whimbrel_ndn_packet::{
     Certificate, ContentType, Data, DigestSigner, PrivateKey, PublicKey, SafeBag, Signer, ValidityPeriod,
@@ -20,6 +21,11 @@ fuzz_target!(|data: &[u8]| {
     }
     if let Ok(key) = PrivateKey::from_pkcs8(data) {
         assert!(key.public_key().verify(&[data], &key.sign(&[data])));
+    }
+    if let Ok(octets) = text::decode(data) {
+        check_certificate(&octets);
+        let again = text::decode(text::encode(&octets).as_bytes());
+        assert!(octets.is_empty() || again.as_deref() == Ok(&octets[..]));
     }
     if let Ok(bag) = SafeBag::decode(data) {
         assert_eq!(SafeBag::decode(&bag.encode()).as_ref(), Ok(&bag));

@@ -245,33 +245,4 @@ impl Forwarder {
     pub(crate) fn poll_face_event(&mut self) -> Option<FaceEvent> {
         self.events.pop_front()
     }
-
-    // STUB until management lands.
-    /// STUB
-    pub fn route(&mut self, prefix: whimbrel_ndn_packet::Name, face: FaceId, cost: u64) {
-        let _ = self.fib.add_next_hop(prefix.as_ref(), face, cost);
-    }
-    /// STUB
-    pub fn run_management(&mut self, _now: Time, _link: &dyn Fn(FaceId) -> LinkCounters) {}
-    /// STUB
-    pub fn poll_face_request(&mut self) -> Option<crate::FaceRequest> {
-        None
-    }
-    /// STUB
-    pub fn face_created(
-        &mut self,
-        _now: Time,
-        _request: crate::RequestId,
-        _outcome: Result<FaceId, crate::FaceFailure>,
-    ) {
-    }
-}
-/// STUB
-#[derive(Clone, Copy, Debug, Default)]
-#[allow(missing_docs)]
-pub struct LinkCounters {
-    pub in_packets: u64,
-    pub in_bytes: u64,
-    pub out_packets: u64,
-    pub out_bytes: u64,
 }

@@ -19,7 +19,7 @@ use super::{
     status, strategies,
 };
 use crate::face::FaceId;
-use crate::forwarder::{Forwarder, ManagementInterest};
+use crate::forwarder::{FaceEvent, Forwarder, ManagementInterest};
 
 /// What management did with the Interests that came to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +62,9 @@ fn events_prefix() -> Name {
     local_prefix().child_generic(b"faces").child_generic(b"events")
 }
 
+/// Where a command's parameters are in its name: after scope, `nfd`, module and verb.
+const PARAMETERS_AT: usize = 4;
+
 /// What a dataset is made from, or why it is not.
 type Dataset = Result<Vec<u8>, ControlResponse>;
 
@@ -93,8 +96,10 @@ impl Management {
     }
 
     fn tell_events(&mut self, now: Time, forwarder: &mut Forwarder) {
-        while let Some(event) = forwarder.poll_face_event() {
-            let Some(notification) = faces::notification(forwarder, &event) else { continue };
+        let events: Vec<FaceEvent> = core::iter::from_fn(|| forwarder.poll_face_event()).collect();
+        for (at, event) in events.iter().enumerate() {
+            let since = events.get(at..).unwrap_or_default();
+            let Some(notification) = faces::notification(forwarder, event, since) else { continue };
             self.counters.events += 1;
             for data in self.events.happened(now, &notification) {
                 send(now, forwarder, &data, true);
@@ -338,8 +343,9 @@ impl Management {
         outcome: &Result<FaceId, FaceFailure>,
     ) {
         let Some(pending) = self.requests.finish(request) else { return };
-        let answers = faces::creation_answers(forwarder, outcome, pending.commands.len());
-        for (command, response) in pending.commands.into_iter().zip(answers) {
+        for (at, command) in pending.commands.into_iter().enumerate() {
+            let asked = parameters_in(&command).unwrap_or_default();
+            let response = faces::creation_answer(forwarder, outcome, &asked, at == 0);
             self.count(&response);
             reply(now, forwarder, command, &response, false);
         }
@@ -363,7 +369,19 @@ fn is_signed(request: &Request<'_>) -> bool {
         .is_some_and(|signed| signed.nonce.is_some() || signed.time.is_some())
 }
 
+/// The parameters of a command, in the component after the verb.
+fn parameters_in(command: &Name) -> Option<ControlParameters> {
+    ControlParameters::decode(command.as_ref().get(PARAMETERS_AT)?.value()).ok()
+}
+
+/// A refusal without a body of its own gets the command's parameters back, octet by octet: python-ndn fails on an
+/// answer without any, and who registers many prefixes sees which one is meant.
 fn reply(now: Time, forwarder: &mut Forwarder, command: Name, response: &ControlResponse, cacheable: bool) {
+    let mut response = response.clone();
+    if !response.is_success() && response.body.is_empty() && parameters_in(&command).is_some() {
+        let given = command.as_ref().get(PARAMETERS_AT).map(|component| component.value());
+        response.body = Bytes::copy_from_slice(given.unwrap_or_default());
+    }
     let mut data = Data::new(command, response.encode());
     data.freshness = FRESHNESS;
     send(now, forwarder, &data.encode(&DigestSigner), !cacheable);

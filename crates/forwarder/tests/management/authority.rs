@@ -125,17 +125,19 @@ fn replayed(interest: &[u8]) -> Vec<u8> {
 fn a_recorded_command_is_not_carried_out_again() {
     for (mut router, key) in [(strict(), &Key("operator") as &dyn Signer), (Router::new(), &DigestSigner)] {
         let (program, other) = (router.program(), router.program());
-        let stamp = router.stamp();
-        let older = client::command_in_name(Target::Local, "rib", "register", &of_name("/a"), key, stamp);
-        let stamp = router.stamp();
-        for interest in [older, signed(Target::Local, "rib/register", &of_name("/a"), key, stamp)] {
-            assert_eq!(status(&mut router, program, &interest), 200);
-            router.forwarder.cs_mut().erase(Name::root().as_ref(), usize::MAX);
-            router.forwarder.remove_face(router.now, program);
-            router.now += core::time::Duration::from_secs(10);
-            assert_eq!(status(&mut router, other, &replayed(&interest)), 403);
+        let (first, second) = (router.stamp(), router.stamp());
+        let older = client::command_in_name(Target::Local, "rib", "register", &of_name("/a"), key, first);
+        let newer = signed(Target::Local, "rib/register", &of_name("/a"), key, second);
+        for interest in [&older, &newer] {
+            assert_eq!(status(&mut router, program, interest), 200);
+        }
+        router.forwarder.remove_face(router.now, program);
+        // The answers are no longer in the content store.
+        router.now += core::time::Duration::from_secs(10);
+        router.forwarder.cs_mut().erase(Name::root().as_ref(), usize::MAX);
+        for interest in [&older, &newer] {
+            assert_eq!(status(&mut router, other, &replayed(interest)), 403);
             assert!(router.next_hops("/a").is_empty());
-            break;
         }
     }
 }

@@ -13,6 +13,7 @@ use whimbrel_ndn_packet::Name;
 
 use super::faces::FaceSettings;
 use super::open::{NdnLoop, NdnOpened, Sockets, open_face, open_listeners};
+use super::metrics;
 use super::{NdnEvent, NdnRouter, NdnRouterConfig};
 use crate::config::{Config, ConfigError, NdnSection, Reliability};
 use crate::run::{StartError, random_number};
@@ -46,7 +47,7 @@ impl NdnThread {
         match outcome.recv() {
             Ok((handle, mut opened)) => {
                 if let Some(address) = metrics {
-                    match metrics_stub(address) {
+                    match metrics::serve(address, handle.clone()) {
                         Ok(local) => opened.metrics = Some(local),
                         Err(error) => {
                             handle.stop();
@@ -248,8 +249,4 @@ pub fn face_uri(text: &str) -> Result<FaceUri, StartError> {
         }
     }
     Err(wrong(&format!("{host} has no address of this kind")))
-}
-
-fn metrics_stub(address: std::net::SocketAddr) -> Result<std::net::SocketAddr, StartError> {
-    Ok(address)
 }

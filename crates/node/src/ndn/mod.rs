@@ -15,6 +15,7 @@ pub mod client;
 pub mod control;
 pub mod daemon;
 pub mod faces;
+pub mod metrics;
 pub mod open;
 mod program;
 pub mod router;

@@ -395,6 +395,9 @@ impl Pipeline {
 
     /// What was under way is lost, which is nobody's fault.
     pub(super) fn face_came_up(&mut self) {
+        if self.stats.interests == 0 {
+            return;
+        }
         while let Some((number, _)) = self.segments.oldest_under_way() {
             self.segments.enqueue(number, true);
             self.again.push_back(number);

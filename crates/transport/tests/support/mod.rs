@@ -208,7 +208,7 @@ impl<C: Application, P: Application> Pair<C, P> {
         }
         assert!(interest.parameters_digest_is_valid());
         assert!(interest.signature_info.is_some_and(|info| info.time.is_some() && info.nonce.is_some()));
-        self.registered.lock().unwrap().push(read_command(interest.name).expect("a RIB command"));
+        self.registered.lock().expect("no panic").push(read_command(interest.name).expect("a RIB command"));
         if let Some(code) = self.management {
             let content = ControlResponse { code, text: String::from("said the forwarder") }.encode();
             let data = Data::new(interest.name.to_name(), content).encode(&DigestSigner);
