@@ -1,17 +1,22 @@
 //! The forwarder: faces, packets in and out, time.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
-use whimbrel_ndn_packet::{LpHeader, LpPacket};
+use whimbrel_ndn_packet::{LpHeader, LpPacket, Name};
 
 use crate::config::ForwarderConfig;
 use crate::counters::ForwarderCounters;
-use crate::face::{Face, FaceId, FaceSpec, FaceTable, LinkType, Persistency};
+use crate::face::{Face, FaceId, FaceSpec, Persistency};
+use crate::pipeline::Engine;
 use crate::strategy::StrategyChoice;
-use crate::tables::name_key::NameHasher;
+use crate::tables::name_key::NameKey;
 use crate::tables::{Cs, Fib, Pit};
+
+/// Face events that management has not taken; of more the oldest are forgotten.
+const MAX_EVENTS: usize = 1024;
 
 /// A packet for a face.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,129 +51,138 @@ pub enum FaceEvent {
 
 /// One NDN forwarder. See the crate's documentation.
 pub struct Forwarder {
-    pub(crate) wall: WallClock,
-    pub(crate) faces: FaceTable,
-    pub(crate) fib: Fib,
-    pub(crate) cs: Cs,
-    pub(crate) pit: Pit,
+    wall: WallClock,
+    pub(crate) engine: Engine,
     pub(crate) strategies: StrategyChoice,
-    pub(crate) counters: ForwarderCounters,
-    pub(crate) events: VecDeque<FaceEvent>,
-    management: VecDeque<ManagementInterest>,
-    out: VecDeque<(FaceId, Outgoing)>,
+    /// The hashes of the packet's name that is at hand.
+    pub(crate) key: NameKey,
+    events: VecDeque<FaceEvent>,
 }
 
 impl Forwarder {
-    /// A forwarder with its internal face and nothing else.
-    pub fn new(config: ForwarderConfig, wall: WallClock, mut rng: SeededRng) -> Forwarder {
-        let hasher = NameHasher::new(&mut rng);
-        let mut faces = FaceTable::new();
-        let internal = FaceSpec {
-            persistency: Persistency::Permanent,
-            link_type: LinkType::PointToPoint,
-            ..FaceSpec::local("internal://", "internal://")
-        };
-        faces.add_reserved(FaceId::INTERNAL, internal);
-        Forwarder {
-            wall,
-            faces,
-            fib: Fib::new(hasher),
-            cs: Cs::new(config.content_store, hasher),
-            pit: Pit::new(hasher, config.pit_capacity),
-            strategies: StrategyChoice::new(),
-            counters: ForwarderCounters::default(),
-            events: VecDeque::new(),
-            management: VecDeque::new(),
-            out: VecDeque::new(),
+    /// A forwarder with its internal face, whose prefix `/localhost/nfd` leads there, and nothing else. Strategies of
+    /// the configuration that there are none of are left out: check them with [`Forwarder::strategies_mut`].
+    pub fn new(config: ForwarderConfig, wall: WallClock, rng: SeededRng) -> Forwarder {
+        let mut engine = Engine::new(config, rng);
+        let internal =
+            FaceSpec { persistency: Persistency::Permanent, ..FaceSpec::local("internal://", "internal://") };
+        engine.faces.add_reserved(FaceId::INTERNAL, internal);
+        let own = Name::root().child_generic(b"localhost").child_generic(b"nfd");
+        // Cannot fail: two components are few.
+        let _ = engine.fib.add_next_hop(own.as_ref(), FaceId::INTERNAL, 0);
+        let mut strategies = StrategyChoice::new(engine.hasher, engine.config.measurements_capacity);
+        for (prefix, strategy) in &engine.config.strategies {
+            let _ = strategies.set(prefix.as_ref(), strategy.as_ref());
         }
+        Forwarder { wall, engine, strategies, key: NameKey::default(), events: VecDeque::new() }
     }
 
-    /// Adds a face, which is up.
+    /// Adds a face, which is up. How many there may be is bounded by who opens sockets.
     pub fn add_face(&mut self, _now: Time, spec: FaceSpec) -> FaceId {
-        let id = self.faces.add(spec);
-        self.events.push_back(FaceEvent::Created(id));
+        let id = self.engine.faces.add(spec);
+        self.happened(FaceEvent::Created(id));
         id
     }
 
     /// Removes a face from all tables.
     pub fn remove_face(&mut self, _now: Time, face: FaceId) {
-        self.fib.remove_face(face);
-        if let Some(face) = self.faces.remove(face) {
-            self.events.push_back(FaceEvent::Destroyed(Box::new(face)));
+        self.engine.forget_face(face);
+        self.strategies.forget_face(face);
+        if let Some(face) = self.engine.faces.remove(face) {
+            self.happened(FaceEvent::Destroyed(Box::new(face)));
         }
     }
 
     /// A face came up or went down without going away.
     pub fn set_face_up(&mut self, _now: Time, face: FaceId, up: bool) {
-        let Some(found) = self.faces.get_mut(face) else { return };
+        let Some(found) = self.engine.faces.get_mut(face) else { return };
         if found.up != up {
             found.up = up;
-            self.events.push_back(if up { FaceEvent::Up(face) } else { FaceEvent::Down(face) });
+            self.happened(if up { FaceEvent::Up(face) } else { FaceEvent::Down(face) });
         }
+    }
+
+    fn happened(&mut self, event: FaceEvent) {
+        if self.events.len() >= MAX_EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
     }
 
     /// One face.
     pub fn face(&self, face: FaceId) -> Option<&Face> {
-        self.faces.get(face)
+        self.engine.faces.get(face)
     }
 
     /// One face, to be changed.
     pub fn face_mut(&mut self, face: FaceId) -> Option<&mut Face> {
-        self.faces.get_mut(face)
+        self.engine.faces.get_mut(face)
     }
 
     /// All faces in the order of their numbers.
     pub fn faces(&self) -> impl Iterator<Item = &Face> {
-        self.faces.sorted().into_iter()
+        self.engine.faces.sorted().into_iter()
     }
 
     /// A whole network-layer packet (`lp.fragment` is all of it) that the link delivered.
-    pub fn handle_packet(&mut self, _now: Time, _from: FaceId, _lp: &LpPacket<'_>) {}
+    pub fn handle_packet(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>) {
+        self.incoming_packet(now, from, lp);
+    }
+
+    /// Packets wait so long, as of now, before they are handed in: when that lasts, this process is the bottleneck, and
+    /// Data that it sends carries congestion marks.
+    pub fn handle_delay(&mut self, now: Time, delay: Duration) {
+        self.engine.marker.waited(now, delay);
+    }
 
     /// The link gave up on an Interest after its retransmissions.
-    pub fn handle_dropped(&mut self, _now: Time, _face: FaceId, _packet: &[u8]) {}
+    pub fn handle_dropped(&mut self, now: Time, face: FaceId, packet: &[u8]) {
+        self.dropped_interest(now, face, packet);
+    }
 
     /// The next packet to send, and the face that it goes to.
     pub fn poll_send(&mut self) -> Option<(FaceId, Outgoing)> {
-        self.out.pop_front()
+        self.engine.out.pop_front()
     }
 
     /// What is due.
-    pub fn handle_timeout(&mut self, _now: Time) {}
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.entries_due(now);
+    }
 
     /// When [`Forwarder::handle_timeout`] wants to be called.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        None
+        self.engine.pit.next_due().map(|at| Deadline::new(at, "pending interests"))
     }
 
     /// What it has counted.
     pub fn counters(&self) -> &ForwarderCounters {
-        &self.counters
+        &self.engine.counters
     }
 
     /// The FIB.
     pub fn fib(&self) -> &Fib {
-        &self.fib
+        &self.engine.fib
     }
 
     /// The FIB, to be changed. Management changes it through the RIB.
     pub fn fib_mut(&mut self) -> &mut Fib {
-        &mut self.fib
+        &mut self.engine.fib
     }
 
     /// The content store.
     pub fn cs(&self) -> &Cs {
-        &self.cs
+        &self.engine.cs
     }
 
     /// The content store, to be changed.
     pub fn cs_mut(&mut self) -> &mut Cs {
-        &mut self.cs
+        &mut self.engine.cs
     }
 
     /// The PIT.
     pub fn pit(&self) -> &Pit {
-        &self.pit
+        &self.engine.pit
     }
 
     /// Which prefix has which strategy.
@@ -188,12 +202,12 @@ impl Forwarder {
 
     /// True if Interests for management wait.
     pub fn has_management_work(&self) -> bool {
-        !self.management.is_empty()
+        !self.engine.management.is_empty()
     }
 
     /// The next Interest for management: for any prefix whose next hop is [`FaceId::INTERNAL`].
     pub(crate) fn take_management_interest(&mut self) -> Option<ManagementInterest> {
-        self.management.pop_front()
+        self.engine.management.pop_front()
     }
 
     /// A Data from management, for whoever waits for it.
@@ -201,6 +215,16 @@ impl Forwarder {
         if let Ok(lp) = LpPacket::decode(data, false) {
             self.handle_packet(now, FaceId::INTERNAL, &lp);
         }
+    }
+
+    /// How many measurements strategies keep.
+    pub fn measurements_len(&self) -> usize {
+        self.strategies.measurements()
+    }
+
+    /// How many nonces of Interests that no longer wait are remembered.
+    pub fn dead_nonces_len(&self) -> usize {
+        self.engine.dead_nonces.len()
     }
 
     /// The next thing that happened to a face. Bounded: of more than 1,024 that nobody took, the oldest are forgotten.

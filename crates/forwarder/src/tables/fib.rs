@@ -109,7 +109,7 @@ impl Fib {
 
     /// The next hops of the longest prefix of `name`, and how many components it has.
     pub fn longest_match(&self, name: NameRef<'_>) -> Option<(usize, &[NextHop])> {
-        self.lookup(&NameKey::of(self.entries.hasher(), name), name)
+        self.lookup(&NameKey::of(self.entries.hasher(), name), name.value())
     }
 
     /// Every prefix with its next hops, in canonical order.
@@ -119,7 +119,7 @@ impl Fib {
 
     /// As [`Fib::longest_match`], with the hashes that the packet's pipeline has already.
     #[inline]
-    pub(crate) fn lookup(&self, key: &NameKey, name: NameRef<'_>) -> Option<(usize, &[NextHop])> {
+    pub(crate) fn lookup(&self, key: &NameKey, name: &[u8]) -> Option<(usize, &[NextHop])> {
         self.entries.longest_match(key, name).map(|(depth, hops)| (depth, hops.as_slice()))
     }
 

@@ -87,13 +87,13 @@ impl<V> PrefixMap<V> {
         }
     }
 
-    /// The value of the longest prefix of a name, and how many components that prefix has.
+    /// The value of the longest prefix of a name (given by its octets), and how many components that prefix has.
     #[inline]
-    pub(crate) fn longest_match(&self, key: &NameKey, name: NameRef<'_>) -> Option<(usize, &V)> {
+    pub(crate) fn longest_match(&self, key: &NameKey, name: &[u8]) -> Option<(usize, &V)> {
         let mut lengths = self.depths_taken & (u64::MAX >> (63 - key.depth()));
         while lengths != 0 {
             let depth = 63 - lengths.leading_zeros() as usize;
-            let prefix = name.value().get(..key.end(depth))?;
+            let prefix = name.get(..key.end(depth))?;
             let found = self.index.find(key.prefix(depth), |slot| self.is(slot, prefix));
             if let Some(entry) = found.and_then(|slot| self.entries.get(slot)) {
                 return Some((depth, &entry.value));
