@@ -67,6 +67,14 @@ pub struct LinkServiceConfig {
     pub drain_rate: Option<u64>,
     /// Bytes that the modelled device adds to each frame.
     pub drain_overhead: u32,
+    /// Most frames that are kept until they are acknowledged; beyond that the oldest one is let go.
+    pub most_outstanding: usize,
+    /// Adaptive profile: a frame is sent again at most so often, ...
+    pub max_retransmissions: u8,
+    /// ... an Interest not beyond its lifetime, and anything else not so long after it was given to the link.
+    pub data_patience: Duration,
+    /// Adaptive profile: news of frames waits at most so long for a packet to travel with; told to the peer in whole ms.
+    pub report_delay: Duration,
     /// Most packets of which some fragments are missing.
     pub reassembly_packets: usize,
     /// Most bytes of them.
@@ -90,6 +98,10 @@ impl LinkServiceConfig {
             marking_interval: Duration::from_millis(100),
             drain_rate: None,
             drain_overhead: 0,
+            most_outstanding: 16_384,
+            max_retransmissions: 7,
+            data_patience: Duration::from_secs(1),
+            report_delay: Duration::from_millis(10),
             reassembly_packets: 64,
             reassembly_bytes: 1 << 20,
             reassembly_timeout: Duration::from_millis(500),
@@ -118,6 +130,8 @@ impl LinkServiceConfig {
         self.queue_bytes = self.queue_bytes.max(1);
         self.marking_interval = self.marking_interval.max(Duration::from_millis(1));
         self.drain_rate = self.drain_rate.map(|rate| rate.max(1));
+        self.most_outstanding = self.most_outstanding.clamp(16, 1 << 20);
+        self.report_delay = self.report_delay.clamp(Duration::from_millis(1), Duration::from_millis(250));
         self.reassembly_packets = self.reassembly_packets.max(1);
         self
     }

@@ -9,19 +9,32 @@
 //! | [`config`] | what the owner of a face decides |
 //! | [`stats`] | what a face counts |
 //! | `service` | [`LinkService`]: puts the parts together |
-//! | `queue` | packets that wait to be sent, bounded |
+//! | `paper` | BELRP as the paper has it |
+//! | `ndnlpv2` | reliability as NFD has it |
+//! | `adaptive` | reliability between two Whimbrel routers |
+//! | `compact` | frames without the outermost type and length of their packet |
+//! | `queue`, `piece`, `outstanding` | what waits to be sent, what one frame carries, what was sent and not acknowledged |
+//! | `number_set`, `recent` | which numbers came |
 //! | `marking` | when to mark a packet because of congestion |
 //! | `pacer` | frames at the rate of a modelled device |
 //! | `reassembly` | packets of which some fragments are missing, bounded |
 
+mod adaptive;
+mod compact;
 pub mod config;
 mod marking;
+mod ndnlpv2;
+mod number_set;
+mod outstanding;
 mod pacer;
+mod paper;
+mod piece;
 mod queue;
 mod reassembly;
+mod recent;
 mod service;
 pub mod stats;
 
 pub use config::{FrameKind, LinkServiceConfig, Reliability};
 pub use service::{LinkEvent, LinkService, Written};
-pub use stats::{LinkDrops, LinkStats};
+pub use stats::{Delays, LinkDrops, LinkStats, Mode};

@@ -31,6 +31,29 @@ impl Pacer {
         let rate = u128::from(self.bits_per_second);
         self.fraction = (scaled % rate) as u64;
         let nanos = u64::try_from(scaled / rate).unwrap_or(u64::MAX);
-        self.idle_at = self.idle_at + core::time::Duration::from_nanos(nanos);
+        self.idle_at += core::time::Duration::from_nanos(nanos);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_that_divides_no_nanosecond_does_not_drift() {
+        // 3 bit/s: each frame of a byte takes 2.666... s.
+        let mut pacer = Pacer::new(3, 0);
+        for _ in 0..300 {
+            let now = pacer.idle_at();
+            pacer.transmit(now, 1);
+        }
+        assert_eq!(pacer.idle_at(), Time::from_secs(800));
+    }
+
+    #[test]
+    fn idle_time_is_not_saved_up_and_the_overhead_counts() {
+        let mut pacer = Pacer::new(8_000, 2);
+        pacer.transmit(Time::from_secs(5), 8);
+        assert_eq!(pacer.idle_at(), Time::from_millis(5_010));
     }
 }
