@@ -327,3 +327,35 @@ fn a_browser_serves_and_fetches() {
     let sha256 = ready["sha256"].as_str().unwrap();
     router.outcome(interop.python("get"), &["/from/browser", "--sha256", sha256]);
 }
+
+/// In a namespace of its own: the socket and ports of NFD are the machine's.
+#[test]
+fn without_any_configuration_it_is_where_programs_look_for_nfd() {
+    let Some(interop) = Interop::find() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let script = r#"
+        set -e
+        mount -t tmpfs tmpfs /run
+        ip link set lo up
+        "$WHIMBREL" router run >"$HOME/router.out" &
+        for _ in $(seq 100); do [ -S /run/nfd/nfd.sock ] && break; sleep 0.1; done
+        "$PYTHON" "$SOURCES/python/producer.py" /default --content "from python" >"$HOME/producer.out" &
+        for _ in $(seq 100); do grep -q ready "$HOME/producer.out" && break; sleep 0.1; done
+        "$PYTHON" "$SOURCES/python/consumer.py" /default/one
+        "$NODE" "$SOURCES/ndnts/consumer.mjs" /default/two
+        NDN_CLIENT_TRANSPORT=tcp://127.0.0.1 "$PYTHON" "$SOURCES/python/consumer.py" /default/three
+        kill %1
+        wait %1
+        cat "$HOME/router.out"
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--mount", "--net", "bash", "-c", script]);
+    command.env_remove("NDN_CLIENT_TRANSPORT").env_remove("NDNTS_UPLINK").env("HOME", home.path());
+    command.env("WHIMBREL", env!("CARGO_BIN_EXE_whimbrel")).env("SOURCES", &interop.sources);
+    command.env("PYTHON", interop.installed.join("python/bin/python"));
+    command.env("NODE", interop.installed.join("node"));
+    let (code, out, errors) = finished(&mut command);
+    assert_eq!(code, 0, "{out}\n{errors}");
+    assert_eq!(out.matches("from python").count(), 3, "{out}\n{errors}");
+    assert!(out.contains("/run/nfd/nfd.sock") && out.contains(":6363") && out.contains(":9696"), "{out}");
+}

@@ -20,6 +20,7 @@ use whimbrel_ndn_packet::Name;
 
 use crate::face::FaceId;
 use crate::mgmt::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
+use crate::tables::MAX_DEPTH;
 
 /// What tells routes of one prefix apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +65,10 @@ pub struct FibUpdate {
 
 /// Why a route is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RibFull {
+pub enum RibError {
+    /// The prefix has too many components.
+    #[error("the prefix has {0} components, a route has at most {MAX_DEPTH}")]
+    TooDeep(usize),
     /// The face has as many routes as one may have.
     #[error("face {0} already has {1} routes, the most that one face may have: unregister some first")]
     Face(FaceId, usize),
@@ -171,7 +175,11 @@ impl Rib {
     }
 
     /// Adds a route, or changes the one with the same prefix, face and origin.
-    pub fn register(&mut self, prefix: Name, key: RouteKey, route: Route) -> Result<(), RibFull> {
+    pub fn register(&mut self, prefix: Name, key: RouteKey, route: Route) -> Result<(), RibError> {
+        let depth = prefix.len();
+        if depth > MAX_DEPTH {
+            return Err(RibError::TooDeep(depth));
+        }
         let old = self.entries.get(&prefix).and_then(|entry| entry.routes.get(&key)).copied();
         if old.is_none() {
             self.check_room(key.face)?;
@@ -197,13 +205,13 @@ impl Rib {
         Ok(())
     }
 
-    fn check_room(&self, face: FaceId) -> Result<(), RibFull> {
+    fn check_room(&self, face: FaceId) -> Result<(), RibError> {
         if self.routes >= self.limits.routes {
-            return Err(RibFull::Routes(self.limits.routes));
+            return Err(RibError::Routes(self.limits.routes));
         }
         let of_face = self.by_face.get(&face).map_or(0, BTreeSet::len);
         let most = self.limits.routes_per_face;
-        if of_face >= most { Err(RibFull::Face(face, most)) } else { Ok(()) }
+        if of_face >= most { Err(RibError::Face(face, most)) } else { Ok(()) }
     }
 
     /// Removes a route; false if it is not there.

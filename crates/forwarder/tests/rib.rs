@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use whimbrel_core::Time;
 use whimbrel_forwarder::FaceId;
 use whimbrel_forwarder::mgmt::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
-use whimbrel_forwarder::rib::{Rib, RibFull, RibLimits, Route, RouteKey};
+use whimbrel_forwarder::rib::{Rib, RibError, RibLimits, Route, RouteKey};
 use whimbrel_ndn_packet::Name;
 
 type Fib = BTreeMap<Name, BTreeMap<FaceId, u64>>;
@@ -101,11 +101,11 @@ fn a_face_cannot_have_more_routes_than_allowed_but_others_still_can() {
     for number in 0..4 {
         rib.register(name(&format!("/{number}")), key(300), route(0, 0)).unwrap();
     }
-    assert_eq!(rib.register(name("/5"), key(300), route(0, 0)), Err(RibFull::Face(FaceId(300), 4)));
+    assert_eq!(rib.register(name("/5"), key(300), route(0, 0)), Err(RibError::Face(FaceId(300), 4)));
     rib.register(name("/0"), key(300), route(7, 0)).expect("a change is no new route");
     rib.register(name("/5"), key(301), route(0, 0)).unwrap();
     rib.register(name("/6"), key(301), route(0, 0)).unwrap();
-    assert_eq!(rib.register(name("/7"), key(301), route(0, 0)), Err(RibFull::Routes(6)));
+    assert_eq!(rib.register(name("/7"), key(301), route(0, 0)), Err(RibError::Routes(6)));
     rib.remove_face(FaceId(300));
     assert_eq!(rib.len(), 2);
     rib.register(name("/7"), key(301), route(0, 0)).unwrap();

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use core::time::Duration;
 
 use whimbrel_core::{Medium, PortInfo, PortKind};
-use whimbrel_forwarder::{
-    FaceFlags, FaceId, FaceSpec, FaceUri, FaceWish, LinkCounters, LinkType, Persistency, RequestId, Scope,
-};
+use whimbrel_forwarder::mgmt::{self, LinkCounters, RequestId};
+use whimbrel_forwarder::{FaceFlags, FaceId, FaceSpec, FaceUri, LinkType, Persistency, Scope};
 use whimbrel_link::ndnlp::{FrameKind, LinkService, LinkServiceConfig, Reliability};
 
 /// Smallest payload of an Ethernet frame, octets: what is shorter is padded.
@@ -64,11 +63,15 @@ impl FaceSettings {
     }
 
     /// Of a face that management is asked for.
-    pub fn wished(wish: &FaceWish) -> FaceSettings {
+    pub fn wished(wish: &mgmt::FaceSettings) -> FaceSettings {
         FaceSettings {
-            persistency: wish.persistency,
-            mtu: wish.mtu,
-            flags: wish.flags,
+            persistency: wish.persistency.unwrap_or(Persistency::Persistent),
+            mtu: wish.mtu.and_then(|mtu| usize::try_from(mtu).ok()),
+            flags: FaceFlags {
+                local_fields: wish.local_fields.unwrap_or(false),
+                reliability: wish.reliability.unwrap_or(false),
+                congestion_marking: wish.congestion_marking.unwrap_or(true),
+            },
             reliability: None,
             congestion: (wish.base_congestion_interval, wish.default_congestion_threshold),
             reopened: None,
@@ -189,9 +192,10 @@ pub fn reliability(configured: Reliability, spec: &FaceSpec) -> Reliability {
 pub fn counters(link: &LinkService) -> LinkCounters {
     let stats = link.stats();
     LinkCounters {
-        in_packets: stats.packets_delivered,
+        in_packets: stats.frames_received,
         in_bytes: stats.bytes_received,
-        out_packets: stats.packets_queued,
+        out_packets: stats.frames_sent,
         out_bytes: stats.bytes_sent,
+        details: Vec::new(),
     }
 }

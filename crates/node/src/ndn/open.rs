@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-use whimbrel_forwarder::{FaceFailure, FaceUri, RequestId};
+use whimbrel_forwarder::FaceUri;
+use whimbrel_forwarder::mgmt::{FaceFailure, RequestId};
 use whimbrel_io::{
     CallerLimits, EthernetConfig, EventLoop, Interface, IoError, Neighbour, StreamLimits, TcpClientConfig,
     TcpListenerConfig, TransportId, UdpConfig, UdpMulticastConfig, UnixListenerConfig, WebSocketClientConfig,
@@ -157,7 +158,7 @@ pub fn open_face(event_loop: &mut NdnLoop, sockets: &Sockets, wanted: &Wanted) {
 
 fn try_open(event_loop: &mut NdnLoop, sockets: &Sockets, wanted: &Wanted) -> Result<(), FaceFailure> {
     let label = label_of(wanted.request);
-    let refused = |error: IoError| FaceFailure::Refused(error.to_string());
+    let refused = |error: IoError| FaceFailure::Failed(error.to_string());
     match &wanted.remote {
         FaceUri::Udp(endpoint) if !wanted.remote.is_multicast() => {
             let address = SocketAddr::new(endpoint.address, endpoint.port);
@@ -190,7 +191,7 @@ fn try_open(event_loop: &mut NdnLoop, sockets: &Sockets, wanted: &Wanted) -> Res
                 .to_socket_addrs()
                 .ok()
                 .and_then(|mut addresses| addresses.next())
-                .ok_or_else(|| FaceFailure::Unreachable(format!("{host} has no address")))?;
+                .ok_or_else(|| FaceFailure::Failed(format!("{host} has no address")))?;
             let limits = WebSocketLimits::new(STREAM_PACKET);
             let config = WebSocketClientConfig { label, address, uri, limits };
             let outcome = tell_failure(wanted.request);
@@ -209,7 +210,7 @@ fn tell_failure(
 ) -> impl FnOnce(&mut NdnRouter, whimbrel_core::Time, Result<whimbrel_core::PortId, IoError>) {
     move |router, now, outcome| {
         if let Err(error) = outcome {
-            router.open_failed(now, request, FaceFailure::Unreachable(error.to_string()));
+            router.open_failed(now, request, FaceFailure::Failed(error.to_string()));
         }
     }
 }

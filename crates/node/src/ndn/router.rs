@@ -7,10 +7,11 @@ use whimbrel_core::{
     Deadline, Machine, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time, TimerQueue,
     Transmit, WallClock,
 };
-use whimbrel_forwarder::{
-    FaceFailure, FaceId, FaceRequest, FaceUri, FaceWish, Forwarder, ForwarderConfig, LinkCounters,
-    Persistency, RequestId,
+use whimbrel_forwarder::mgmt::{
+    FaceFailure, FaceRequest, LinkCounters, ROUTE_CHILD_INHERIT, RequestId, RouteOrigin,
 };
+use whimbrel_forwarder::rib::{Route, RouteKey};
+use whimbrel_forwarder::{FaceId, FaceUri, Forwarder, ForwarderConfig, Persistency};
 use whimbrel_link::ndnlp::{FrameKind, LinkEvent, LinkService, LinkServiceConfig};
 
 use whimbrel_ndn_packet::Name;
@@ -160,7 +161,7 @@ impl NdnRouter {
         tracing::warn!(?why, "a face cannot be opened");
         match settings.reopened {
             Some(face) => self.reopen_later(now, face),
-            None => self.forwarder.face_created(now, request, Err(why)),
+            None => self.forwarder.face_created(now, request, &Err(why)),
         }
     }
 
@@ -198,7 +199,7 @@ impl NdnRouter {
         }
         self.route_configured(face);
         if let Some(request) = request {
-            self.forwarder.face_created(now, request, Ok(face));
+            self.forwarder.face_created(now, request, &Ok(face));
         }
     }
 
@@ -266,7 +267,11 @@ impl NdnRouter {
         let Some(remote) = self.forwarder.face(face).map(|face| &face.spec.remote_uri) else { return };
         let to_it = self.routes.iter().filter(|route| route.remote == *remote);
         for ConfiguredRoute { prefix, cost, .. } in to_it.cloned().collect::<Vec<_>>() {
-            self.forwarder.route(prefix, face, cost);
+            let key = RouteKey { face, origin: RouteOrigin::STATIC };
+            let route = Route { cost, flags: ROUTE_CHILD_INHERIT, expires: None };
+            if let Err(error) = self.forwarder.register_route(prefix, key, route) {
+                tracing::warn!(%error, "a configured route cannot be added");
+            }
         }
     }
 
@@ -282,12 +287,11 @@ impl NdnRouter {
 
     fn face_request(&mut self, now: Time, request: FaceRequest) {
         match request {
-            FaceRequest::Create(wish) => {
-                let FaceWish { request, remote, local, .. } = (*wish).clone();
-                self.asked.insert(request, FaceSettings::wished(&wish));
+            FaceRequest::Create { request, remote, local, settings } => {
+                self.asked.insert(request, FaceSettings::wished(&settings));
                 self.events.push_back(NdnEvent::Open(Wanted { request, remote, local }));
             }
-            FaceRequest::Update(face) => self.face_changed(face),
+            FaceRequest::Update { face, .. } => self.face_changed(face),
             FaceRequest::Destroy(face) => {
                 if let Some(port) = self.faces.get(&face).and_then(|attached| attached.port) {
                     self.ports.remove(&port);

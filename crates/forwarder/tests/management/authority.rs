@@ -1,0 +1,259 @@
+//! Who may command, and that no command is carried out twice.
+
+use whimbrel_core::Time;
+use whimbrel_forwarder::FaceId;
+use whimbrel_forwarder::mgmt::client::{self, Stamp, Target};
+use whimbrel_forwarder::mgmt::{
+    CommandPolicy, CommandRefusal, CommandVerifier, ControlParameters, LocalCommands, ManagementConfig,
+    RemoteRegistration, SignedCommand,
+};
+use whimbrel_ndn_packet::signature::sha256;
+use whimbrel_ndn_packet::{DigestSigner, Interest, Name, SignatureInfo, SignatureType, Signer};
+
+use crate::router::{Router, name, of_name, parameters};
+
+/// A keyed signature that is good enough for a test.
+struct Key(&'static str);
+
+impl Key {
+    fn name(&self) -> Name {
+        name(&format!("/{}/KEY/1", self.0))
+    }
+}
+
+impl Signer for Key {
+    fn info(&self) -> SignatureInfo {
+        SignatureInfo::by(SignatureType::HmacWithSha256, self.name())
+    }
+
+    fn sign(&self, portions: &[&[u8]]) -> Vec<u8> {
+        let keyed: Vec<&[u8]> = core::iter::once(self.0.as_bytes()).chain(portions.iter().copied()).collect();
+        sha256(&keyed).to_vec()
+    }
+}
+
+/// Knows the operator, who may do everything, and the tenant, who may register.
+struct Anchors;
+
+impl CommandVerifier for Anchors {
+    fn verify_command(&self, module: &str, command: &SignedCommand<'_>) -> Result<Name, CommandRefusal> {
+        let key = command.key().ok_or(CommandRefusal::KeyNeeded)?;
+        let known = [Key("operator"), Key("tenant")].into_iter().find(|known| known.name() == key);
+        let known = known.ok_or_else(|| CommandRefusal::UnknownKey(key.clone()))?;
+        if known.sign(&command.portions) != command.value {
+            return Err(CommandRefusal::Signature(key));
+        }
+        if known.0 == "tenant" && module != "rib" {
+            return Err(CommandRefusal::Module { key, module: module.to_owned() });
+        }
+        Ok(key)
+    }
+}
+
+fn strict() -> Router {
+    let policy = CommandPolicy {
+        local: LocalCommands::RequireSignature,
+        remote: RemoteRegistration::RequireSignature,
+    };
+    let mut router = Router::with(ManagementConfig { policy, ..ManagementConfig::default() });
+    router.forwarder.set_command_verifier(Box::new(Anchors));
+    router
+}
+
+fn signed(target: Target, verb: &str, wanted: &ControlParameters, key: &dyn Signer, stamp: Stamp) -> Vec<u8> {
+    let (module, verb) = verb.split_once('/').unwrap();
+    client::command(target, module, verb, wanted, key, stamp)
+}
+
+/// The status of the answer.
+fn status(router: &mut Router, from: FaceId, interest: &[u8]) -> u64 {
+    let data = router.ask(from, interest).expect("an answer");
+    client::response(&data).unwrap().status_code
+}
+
+#[test]
+fn where_signatures_are_required_known_keys_command_and_nobody_else() {
+    let mut router = strict();
+    let program = router.program();
+    let mut send = |verb: &str, key: &dyn Signer| {
+        let stamp = router.stamp();
+        let wanted = if verb == "cs/config" { parameters() } else { of_name("/a") };
+        let interest = signed(Target::Local, verb, &wanted, key, stamp);
+        status(&mut router, program, &interest)
+    };
+    assert_eq!(send("rib/register", &Key("operator")), 200);
+    assert_eq!(send("cs/config", &Key("operator")), 200);
+    assert_eq!(send("rib/unregister", &Key("tenant")), 200);
+    assert_eq!(send("cs/config", &Key("tenant")), 403, "not this module");
+    assert_eq!(send("rib/register", &Key("stranger")), 403);
+    assert_eq!(send("rib/register", &DigestSigner), 403, "a digest says nothing of who made it");
+    assert!(router.next_hops("/a").is_empty());
+}
+
+#[test]
+fn without_a_verifier_no_key_is_known() {
+    let policy = CommandPolicy { local: LocalCommands::RequireSignature, ..CommandPolicy::default() };
+    let mut router = Router::with(ManagementConfig { policy, ..ManagementConfig::default() });
+    let program = router.program();
+    let stamp = router.stamp();
+    let interest = signed(Target::Local, "rib/register", &of_name("/a"), &Key("operator"), stamp);
+    assert_eq!(status(&mut router, program, &interest), 403);
+}
+
+#[test]
+fn a_changed_command_is_refused_whoever_signed_it() {
+    for key in [&Key("operator") as &dyn Signer, &DigestSigner] {
+        let mut router = if key.info().key_locator.is_some() { strict() } else { Router::new() };
+        let program = router.program();
+        let stamp = router.stamp();
+        let interest =
+            client::command_in_name(Target::Local, "rib", "register", &of_name("/victim"), key, stamp);
+        let at = interest.windows(6).position(|window| window == b"victim").unwrap();
+        let mut changed = interest.clone();
+        changed[at] ^= 1;
+        assert_eq!(status(&mut router, program, &changed), 403);
+        assert_eq!(status(&mut router, program, &interest), 200);
+    }
+}
+
+/// The same command with another nonce of the Interest: what a recorded command looks like when it is sent again.
+fn replayed(interest: &[u8]) -> Vec<u8> {
+    whimbrel_ndn_packet::InterestRef::decode(interest).unwrap().with_nonce([9, 9, 9, 9])
+}
+
+#[test]
+fn a_recorded_command_is_not_carried_out_again() {
+    for (mut router, key) in [(strict(), &Key("operator") as &dyn Signer), (Router::new(), &DigestSigner)] {
+        let (program, other) = (router.program(), router.program());
+        let stamp = router.stamp();
+        let older = client::command_in_name(Target::Local, "rib", "register", &of_name("/a"), key, stamp);
+        let stamp = router.stamp();
+        for interest in [older, signed(Target::Local, "rib/register", &of_name("/a"), key, stamp)] {
+            assert_eq!(status(&mut router, program, &interest), 200);
+            router.forwarder.cs_mut().erase(Name::root().as_ref(), usize::MAX);
+            router.forwarder.remove_face(router.now, program);
+            router.now += core::time::Duration::from_secs(10);
+            assert_eq!(status(&mut router, other, &replayed(&interest)), 403);
+            assert!(router.next_hops("/a").is_empty());
+            break;
+        }
+    }
+}
+
+#[test]
+fn who_missed_the_answer_gets_it_again_and_the_command_is_carried_out_once() {
+    let mut router = Router::new();
+    let program = router.program();
+    let interest = router.interest("rib/register", &of_name("/a"));
+    assert_eq!(status(&mut router, program, &interest), 200);
+    let again = whimbrel_ndn_packet::InterestRef::decode(&interest).unwrap().with_nonce([9, 9, 9, 9]);
+    assert_eq!(status(&mut router, program, &again), 200, "from the content store, while it is fresh");
+    assert_eq!(router.forwarder.management_counters().commands, 1);
+}
+
+#[test]
+fn the_same_command_without_time_and_nonce_is_meant_each_time() {
+    let mut router = Router::new();
+    let program = router.program();
+    let bare = |verb: &str, nonce: u8| {
+        let name = Target::Local.name("rib", verb).child_generic(&of_name("/a").encode());
+        Interest { nonce: Some([nonce; 4]), ..Interest::new(name) }.encode()
+    };
+    for round in 0..3 {
+        assert_eq!(status(&mut router, program, &bare("register", 2 * round)), 200);
+        assert_eq!(router.next_hops("/a").len(), 1);
+        assert_eq!(status(&mut router, program, &bare("unregister", 2 * round + 1)), 200);
+        assert_eq!(router.next_hops("/a").len(), 0, "in round {round} it came from a cache");
+    }
+}
+
+#[test]
+fn a_keyed_command_must_be_of_now_and_say_so() {
+    let mut router = strict();
+    let program = router.program();
+    router.now = Time::from_secs(1_000);
+    for (away, code) in [(-121_000i64, 403), (-119_000, 200), (119_000, 200), (122_000, 403)] {
+        let stamp = Stamp { time: router.unix_millis().saturating_add_signed(away), ..router.stamp() };
+        let interest = signed(Target::Local, "rib/register", &of_name("/a"), &Key("operator"), stamp);
+        assert_eq!(status(&mut router, program, &interest), code, "{away} ms");
+    }
+    let mut timeless =
+        Interest::new(Target::Local.name("rib", "register").child_generic(&of_name("/a").encode()));
+    timeless.nonce = Some([1; 4]);
+    let interest = timeless.encode_signed(&Key("operator"), &Key("operator").info());
+    assert_eq!(status(&mut router, program, &interest), 403);
+}
+
+#[test]
+fn a_burst_of_a_thousand_commands_of_one_millisecond_is_carried_out() {
+    for (mut router, key) in [(strict(), &Key("operator") as &dyn Signer), (Router::new(), &DigestSigner)] {
+        let program = router.program();
+        for number in 0..1_000 {
+            let stamp = router.stamp();
+            let wanted = of_name(&format!("/burst/{number}"));
+            let interest = signed(Target::Local, "rib/register", &wanted, key, stamp);
+            router.hand_in(program, &interest);
+        }
+        router.work();
+        let mut carried_out = 0;
+        while let Some(data) = router.receive(program) {
+            assert!(client::response(&data).unwrap().is_success());
+            carried_out += 1;
+        }
+        assert_eq!((carried_out, router.forwarder.rib().len()), (1_000, 1_000));
+    }
+}
+
+fn from_neighbour(router: &mut Router, verb: &str, wanted: &ControlParameters, key: &dyn Signer) -> Vec<u8> {
+    let stamp = router.stamp();
+    signed(Target::Neighbour, verb, wanted, key, stamp)
+}
+
+#[test]
+fn a_neighbour_registers_at_its_own_face_if_it_has_a_key() {
+    let mut router = strict();
+    let (neighbour, other) = (router.neighbour(1), router.neighbour(2));
+    let own = of_name("/site/a");
+    let interest = from_neighbour(&mut router, "rib/register", &own, &Key("tenant"));
+    assert_eq!(status(&mut router, neighbour, &interest), 200);
+    assert_eq!(router.next_hops("/site/a"), [(neighbour.0, 0)]);
+    let interest = from_neighbour(&mut router, "rib/register", &own, &Key("stranger"));
+    assert_eq!(status(&mut router, neighbour, &interest), 403);
+    let of_other = ControlParameters { face_id: Some(other.0), ..of_name("/site/b") };
+    let interest = from_neighbour(&mut router, "rib/register", &of_other, &Key("tenant"));
+    assert_eq!(status(&mut router, neighbour, &interest), 403);
+    let interest = from_neighbour(&mut router, "rib/unregister", &own, &Key("tenant"));
+    assert_eq!(status(&mut router, neighbour, &interest), 200);
+    assert!(router.forwarder.rib().is_empty());
+}
+
+#[test]
+fn a_neighbour_has_no_other_command_and_none_where_it_is_not_configured() {
+    let mut router = strict();
+    let neighbour = router.neighbour(1);
+    for verb in ["cs/config", "faces/destroy", "strategy-choice/unset", "fib/add-nexthop"] {
+        let wanted = ControlParameters { face_id: Some(neighbour.0), ..parameters() };
+        let interest = from_neighbour(&mut router, verb, &wanted, &Key("operator"));
+        assert_eq!(router.ask(neighbour, &interest), None, "{verb}");
+    }
+    let mut router = Router::new();
+    let neighbour = router.neighbour(1);
+    let interest = from_neighbour(&mut router, "rib/register", &of_name("/a"), &DigestSigner);
+    assert_eq!(router.ask(neighbour, &interest), None);
+    let stamp = router.stamp();
+    let interest = signed(Target::Local, "rib/register", &of_name("/a"), &DigestSigner, stamp);
+    assert_eq!(router.ask(neighbour, &interest), None, "/localhost does not cross a link");
+    assert!(router.forwarder.rib().is_empty());
+}
+
+#[test]
+fn where_any_neighbour_may_register_a_digest_is_enough() {
+    let policy = CommandPolicy { remote: RemoteRegistration::AcceptAny, ..CommandPolicy::default() };
+    let mut router = Router::with(ManagementConfig { policy, ..ManagementConfig::default() });
+    let neighbour = router.neighbour(1);
+    let interest = from_neighbour(&mut router, "rib/register", &of_name("/a"), &DigestSigner);
+    assert_eq!(status(&mut router, neighbour, &interest), 200);
+    let program = router.program();
+    let taken = of_name("/localhop/nfd/rib");
+    assert_eq!(router.refused(program, "rib/register", &taken), 403, "the router serves it");
+}
