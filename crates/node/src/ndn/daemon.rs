@@ -231,6 +231,7 @@ fn configured(section: &NdnSection, reliability: Option<Reliability>, mtu: Optio
         reliability: Some(reliability),
         congestion: (None, None),
         reopened: None,
+        device: None,
     }
 }
 
