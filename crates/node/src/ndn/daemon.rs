@@ -236,6 +236,7 @@ fn configured(section: &NdnSection, reliability: Option<Reliability>, mtu: Optio
         reliability: Some(reliability),
         congestion: (None, None),
         reopened: None,
+        device: None,
     }
 }
 
