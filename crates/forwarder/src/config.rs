@@ -4,6 +4,8 @@ use core::time::Duration;
 
 use whimbrel_ndn_packet::Name;
 
+use crate::mgmt::ManagementConfig;
+
 /// What a forwarder is told at its start. Every size is a bound that traffic cannot move.
 #[derive(Clone, Debug)]
 pub struct ForwarderConfig {
@@ -36,6 +38,8 @@ pub struct ForwarderConfig {
     pub congestion_interval: Duration,
     /// Most measurements (one per FIB prefix and strategy) that adaptive strategies keep.
     pub measurements_capacity: usize,
+    /// Whose commands are carried out, and how much they may ask for.
+    pub management: ManagementConfig,
 }
 
 impl Default for ForwarderConfig {
@@ -55,6 +59,7 @@ impl Default for ForwarderConfig {
             congestion_target: Duration::from_millis(5),
             congestion_interval: Duration::from_millis(100),
             measurements_capacity: 16_384,
+            management: ManagementConfig::default(),
         }
     }
 }

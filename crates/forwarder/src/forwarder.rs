@@ -5,12 +5,14 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
-use whimbrel_ndn_packet::{LpHeader, LpPacket, Name};
+use whimbrel_ndn_packet::{LpHeader, LpPacket};
 
 use crate::config::ForwarderConfig;
 use crate::counters::ForwarderCounters;
 use crate::face::{Face, FaceId, FaceSpec, Persistency};
+use crate::mgmt::Management;
 use crate::pipeline::Engine;
+use crate::rib::Rib;
 use crate::strategy::StrategyChoice;
 use crate::tables::name_key::NameKey;
 use crate::tables::{Cs, Fib, Pit};
@@ -57,24 +59,35 @@ pub struct Forwarder {
     /// The hashes of the packet's name that is at hand.
     pub(crate) key: NameKey,
     events: VecDeque<FaceEvent>,
+    pub(crate) rib: Rib,
+    /// `None` only while it works.
+    pub(crate) mgmt: Option<Box<Management>>,
 }
 
 impl Forwarder {
     /// A forwarder with its internal face, whose prefix `/localhost/nfd` leads there, and nothing else. Strategies of
     /// the configuration that there are none of are left out: check them with [`Forwarder::strategies_mut`].
     pub fn new(config: ForwarderConfig, wall: WallClock, rng: SeededRng) -> Forwarder {
+        let management = config.management.clone();
         let mut engine = Engine::new(config, rng);
         let internal =
             FaceSpec { persistency: Persistency::Permanent, ..FaceSpec::local("internal://", "internal://") };
         engine.faces.add_reserved(FaceId::INTERNAL, internal);
-        let own = Name::root().child_generic(b"localhost").child_generic(b"nfd");
-        // Cannot fail: two components are few.
-        let _ = engine.fib.add_next_hop(own.as_ref(), FaceId::INTERNAL, 0);
         let mut strategies = StrategyChoice::new(engine.hasher, engine.config.measurements_capacity);
         for (prefix, strategy) in &engine.config.strategies {
             let _ = strategies.set(prefix.as_ref(), strategy.as_ref());
         }
-        Forwarder { wall, engine, strategies, key: NameKey::default(), events: VecDeque::new() }
+        let mut forwarder = Forwarder {
+            wall,
+            engine,
+            strategies,
+            key: NameKey::default(),
+            events: VecDeque::new(),
+            rib: Rib::new(management.routes),
+            mgmt: None,
+        };
+        forwarder.attach_management(management);
+        forwarder
     }
 
     /// Adds a face, which is up. How many there may be is bounded by who opens sockets.
@@ -86,6 +99,7 @@ impl Forwarder {
 
     /// Removes a face from all tables.
     pub fn remove_face(&mut self, _now: Time, face: FaceId) {
+        self.forget_routes(face);
         self.engine.forget_face(face);
         self.strategies.forget_face(face);
         if let Some(face) = self.engine.faces.remove(face) {
@@ -148,11 +162,13 @@ impl Forwarder {
     /// What is due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.entries_due(now);
+        self.management_timeout(now);
     }
 
     /// When [`Forwarder::handle_timeout`] wants to be called.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        self.engine.pit.next_due().map(|at| Deadline::new(at, "pending interests"))
+        let pending = self.engine.pit.next_due().map(|at| Deadline::new(at, "pending interests"));
+        Deadline::earlier(pending, self.management_deadline())
     }
 
     /// What it has counted.
@@ -168,6 +184,11 @@ impl Forwarder {
     /// The FIB, to be changed. Management changes it through the RIB.
     pub fn fib_mut(&mut self) -> &mut Fib {
         &mut self.engine.fib
+    }
+
+    /// The routes that the FIB follows.
+    pub fn rib(&self) -> &Rib {
+        &self.rib
     }
 
     /// The content store.
@@ -200,21 +221,14 @@ impl Forwarder {
         self.wall
     }
 
-    /// True if Interests for management wait.
+    /// True if Interests for management wait, or news of faces.
     pub fn has_management_work(&self) -> bool {
-        !self.engine.management.is_empty()
+        !self.engine.management.is_empty() || !self.events.is_empty()
     }
 
     /// The next Interest for management: for any prefix whose next hop is [`FaceId::INTERNAL`].
     pub(crate) fn take_management_interest(&mut self) -> Option<ManagementInterest> {
         self.engine.management.pop_front()
-    }
-
-    /// A Data from management, for whoever waits for it.
-    pub(crate) fn management_data(&mut self, now: Time, data: &[u8]) {
-        if let Ok(lp) = LpPacket::decode(data, false) {
-            self.handle_packet(now, FaceId::INTERNAL, &lp);
-        }
     }
 
     /// How many measurements strategies keep.

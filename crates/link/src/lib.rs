@@ -3,8 +3,10 @@
 //! | module | holds |
 //! |---|---|
 //! | [`hop`] | Hop: whole chunks to one neighbour, reliably, paced, under the neighbour's advertised window |
+//! | [`ndnlp`] | NDN packets on one face: NDNLPv2 and hop-by-hop best-effort reliability (BELRP) |
 #![forbid(unsafe_code)]
 
 pub mod hop;
+pub mod ndnlp;
 
 pub use hop::{Hop, HopConfig, HopEvent, HopStats, Pacing, PacketBudget};

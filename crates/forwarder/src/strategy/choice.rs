@@ -111,6 +111,21 @@ impl StrategyChoice {
             .collect()
     }
 
+    /// How many prefixes have a strategy of their own.
+    pub fn len(&self) -> usize {
+        self.instances.len()
+    }
+
+    /// Never: `/` has one.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// True if this very prefix has a strategy of its own.
+    pub fn has_own(&self, prefix: NameRef<'_>) -> bool {
+        self.prefixes.get(prefix).is_some()
+    }
+
     /// The full name of the strategy that Interests of a name have.
     pub fn effective_name(&self, name: NameRef<'_>) -> Option<Name> {
         let key = NameKey::of(&self.hasher, name);

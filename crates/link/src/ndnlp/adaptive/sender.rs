@@ -1,0 +1,429 @@
+//! The sending half of the adaptive profile: what was sent, and what the peer's reports say of it.
+
+use core::time::Duration;
+
+use whimbrel_core::{RttEstimator, Time};
+
+use super::wire::{HOLD_WIDE, MOST_RUNS, Report, SLOWEST_REORDERING, ShortNumber, mask};
+use crate::ndnlp::outstanding::{Acknowledged, Outstanding};
+use crate::ndnlp::piece::Piece;
+use crate::ndnlp::stats::{LinkStats, LossMeter};
+
+/// Internal numbers are 64 bits wide and begin above this, so that no report reaches below zero.
+const FIRST: u64 = 1 << 32;
+/// A frame of at most so many bytes is sent again rather than asked about.
+const SMALL_FRAME: u32 = 256;
+/// Silence of the peer while it should report that ends the agreement; eight probes if that is longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A frame is asked about so often before it is sent again.
+const MOST_ASKS: u8 = 2;
+
+/// Of a slot's `later_acks`: the frame was reported missing, or it was resent because nothing was heard of it.
+const MISSING: u8 = 1;
+const PROBED: u8 = 2;
+
+/// What to do about frames of which nothing is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probe {
+    /// Nothing yet.
+    No,
+    /// A frame was found lost: it is to be sent again, with a question.
+    Resend,
+    /// A question is to be sent.
+    Ask,
+    /// The peer does not answer any more.
+    Dead,
+}
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    outstanding: Outstanding,
+    largest_arrived: u64,
+    rtt: RttEstimator,
+    loss: LossMeter,
+    /// How long a report of the peer may wait.
+    report_delay: Duration,
+    // See `LinkStats::reordering_window`; `None` until reordering was seen.
+    reordering: Duration,
+    reordering_changed: Time,
+    // Some frame was reported missing, but not long enough after it was sent: when it is lost.
+    reordering_due: Option<Time>,
+    last_sent: Time,
+    // When the first frame was sent after the last report.
+    unheard_since: Option<Time>,
+    last_probe: Time,
+    probes: u32,
+    asked: Option<(u64, u8)>,
+    pub(super) ask: Option<u64>,
+    pub(super) resend_asks: bool,
+    // When the last 128 frames were sent, and of the last 128 times 256 every 256th one.
+    sent_lately: [Time; 128],
+    sent_before: [Time; 128],
+    // Until then, numbers have two octets at least.
+    wide_until: Time,
+    found: Vec<u64>,
+}
+
+impl Sender {
+    /// The first number ends in `first`.
+    pub(super) fn new(first: u32, most_outstanding: usize) -> Sender {
+        let first = FIRST + u64::from(first);
+        let tick = Duration::from_micros(100);
+        Sender {
+            outstanding: Outstanding::new(first, most_outstanding),
+            largest_arrived: first - 1,
+            rtt: RttEstimator::new(Duration::from_millis(100), tick, Duration::from_secs(10)),
+            loss: LossMeter::default(),
+            report_delay: Duration::from_millis(10),
+            reordering: Duration::ZERO,
+            reordering_changed: Time::ZERO,
+            reordering_due: None,
+            last_sent: Time::ZERO,
+            unheard_since: None,
+            last_probe: Time::ZERO,
+            probes: 0,
+            asked: None,
+            ask: None,
+            resend_asks: false,
+            sent_lately: [Time::ZERO; 128],
+            sent_before: [Time::ZERO; 128],
+            wide_until: Time::ZERO,
+            found: Vec::new(),
+        }
+    }
+
+    /// The number of the next frame.
+    pub(super) fn next_number(&self) -> u64 {
+        self.outstanding.next()
+    }
+
+    /// Octets that the next number needs. One is enough while the last 128 frames took [`SLOWEST_REORDERING`], fewer than 64
+    /// of them are unacknowledged, and no longer number was needed for [`HOLD_WIDE`]: the receiver relies on all three.
+    pub(super) fn next_width(&self, now: Time) -> u8 {
+        let next = self.outstanding.next();
+        let span = next - self.largest_arrived;
+        let slow = |times: &[Time; 128], index: u64| {
+            let then = times.get((index % 128) as usize).copied().unwrap_or_default();
+            then == Time::ZERO || now.since(then) >= SLOWEST_REORDERING
+        };
+        if span < 64 && now >= self.wide_until && slow(&self.sent_lately, next) {
+            1
+        } else if span < 1 << 14 && slow(&self.sent_before, next / 256) {
+            2
+        } else if span < 1 << 22 {
+            3
+        } else {
+            4
+        }
+    }
+
+    /// The next frame was written.
+    pub(super) fn sent(
+        &mut self,
+        now: Time,
+        piece: Piece,
+        width: u8,
+        replaces: Option<u64>,
+    ) -> Option<Piece> {
+        let number = self.outstanding.next();
+        if let Some(at) = self.sent_lately.get_mut((number % 128) as usize) {
+            *at = now;
+        }
+        if number.is_multiple_of(256)
+            && let Some(at) = self.sent_before.get_mut((number / 256 % 128) as usize)
+        {
+            *at = now;
+        }
+        if width > 1 {
+            self.wide_until = now + HOLD_WIDE;
+        }
+        self.last_sent = now;
+        self.unheard_since.get_or_insert(now);
+        self.outstanding.push(now, piece, width, replaces)
+    }
+
+    /// Takes a report; frames that it proves lost go to `lost`.
+    pub(super) fn handle_report(
+        &mut self,
+        now: Time,
+        report: &Report<'_>,
+        stats: &mut LinkStats,
+        lost: &mut Vec<(u64, Piece)>,
+    ) {
+        stats.acks_received += 1;
+        self.unheard_since = None;
+        self.probes = 0;
+        let Some(top) = self.find_top(report.top, stats) else { return };
+        let Some(top_sent) = self.outstanding.slot(top).map(|slot| slot.sent_at) else { return };
+        // From the lowest to the highest: what was resent in vain shows before its replacement.
+        let mut ranges = [(0, 0, false); MOST_RUNS];
+        let mut count = 0;
+        let mut end = top;
+        for (range, (run, arrived)) in ranges.iter_mut().zip(report.runs()) {
+            let start = end.saturating_sub(run);
+            *range = (start, end, arrived);
+            (end, count) = (start, count + 1);
+        }
+        for (start, end, arrived) in ranges.iter().take(count).rev() {
+            for number in (*start).max(self.outstanding.base())..*end {
+                if *arrived {
+                    self.arrived(now, number, None, stats);
+                } else {
+                    self.missing(now, number, top_sent, stats, lost);
+                }
+            }
+        }
+        let waited = self.report_delay * u32::from(report.waited) / 3;
+        self.arrived(now, top, Some(waited), stats);
+        self.shrink_reordering(now);
+    }
+
+    /// The number that the top of a report stands for: the newest frame that was sent with a number of that width and these
+    /// octets. A frame further back is either settled, or was sent with a longer number.
+    fn find_top(&self, top: ShortNumber, stats: &mut LinkStats) -> Option<u64> {
+        let newest = self.outstanding.next() - 1;
+        let window = mask(top.width) + 1;
+        let mut number = newest - (newest.wrapping_sub(u64::from(top.low)) & (window - 1));
+        if number < self.outstanding.base() {
+            // Settled already, which is usual. Only in full width can it be told from what was never sent.
+            stats.drops.false_acks += u64::from(top.width == 4 && newest - number > window / 2);
+            return None;
+        }
+        while number >= self.outstanding.base() {
+            if self.outstanding.slot(number).is_some_and(|slot| slot.width == top.width || top.width == 4) {
+                return Some(number);
+            }
+            number = number.saturating_sub(window);
+        }
+        stats.drops.false_acks += 1;
+        None
+    }
+
+    fn arrived(&mut self, now: Time, number: u64, waited: Option<Duration>, stats: &mut LinkStats) {
+        let overtaken = self.outstanding.slot(number).is_none_or(|slot| slot.later_acks != PROBED);
+        match self.outstanding.acknowledge(number) {
+            Acknowledged::Arrived { piece, sent_at } => {
+                stats.acknowledged += 1;
+                stats.recovered += u64::from(piece.retransmissions > 0);
+                self.loss.arrived();
+                // A number stands for one transmission only, so every one of them may be measured.
+                if let Some(waited) = waited.filter(|_| number > self.largest_arrived) {
+                    self.rtt.sample(now.since(sent_at).saturating_sub(waited));
+                }
+                self.largest_arrived = self.largest_arrived.max(number);
+            }
+            Acknowledged::Spurious => {
+                stats.spurious += 1;
+                self.loss.not_lost();
+                if overtaken {
+                    self.grow_reordering(now);
+                }
+            }
+            Acknowledged::InTime => {
+                self.loss.not_lost();
+                if overtaken {
+                    self.grow_reordering(now);
+                }
+            }
+            Acknowledged::Known | Acknowledged::Unknown => {}
+        }
+    }
+
+    fn missing(
+        &mut self,
+        now: Time,
+        number: u64,
+        top_sent: Time,
+        stats: &mut LinkStats,
+        lost: &mut Vec<(u64, Piece)>,
+    ) {
+        let due = self.srtt() + self.reordering;
+        let Some(slot) = self.outstanding.slot_mut(number) else { return };
+        let overdue = top_sent.since(slot.sent_at) >= self.reordering || slot.sent_at + due <= now;
+        if !overdue {
+            slot.later_acks = MISSING;
+            let due = slot.sent_at + due;
+            if self.outstanding.is_waiting(number) {
+                self.reordering_due = Some(self.reordering_due.map_or(due, |at| at.min(due)));
+            }
+            return;
+        }
+        if let Some(piece) = self.outstanding.declare_lost(now, number, stats, &mut self.loss) {
+            stats.losses += 1;
+            lost.push((number, piece));
+        }
+    }
+
+    fn srtt(&self) -> Duration {
+        self.rtt.smoothed().unwrap_or(Duration::from_millis(100))
+    }
+
+    /// A frame that was taken for lost arrived after all: wait longer the next time, at most a round trip.
+    fn grow_reordering(&mut self, now: Time) {
+        let srtt = self.srtt();
+        let least = (srtt / 8).max(Duration::from_micros(250));
+        self.reordering = (self.reordering * 2).clamp(least, srtt.max(least));
+        self.reordering_changed = now;
+    }
+
+    /// Half of it after 32 round trips without such a frame, at least a second; none once it is small.
+    fn shrink_reordering(&mut self, now: Time) {
+        if self.reordering.is_zero() {
+            return;
+        }
+        let patience = (self.srtt() * 32).max(Duration::from_secs(1));
+        if now.since(self.reordering_changed) >= patience {
+            self.reordering_changed = now;
+            self.reordering /= 2;
+            if self.reordering < self.srtt() / 16 {
+                self.reordering = Duration::ZERO;
+            }
+        }
+    }
+
+    /// Frames that were reported missing and for which nobody has to wait longer.
+    pub(super) fn handle_reordering(
+        &mut self,
+        now: Time,
+        stats: &mut LinkStats,
+        lost: &mut Vec<(u64, Piece)>,
+    ) {
+        if self.reordering_due.is_none_or(|due| due > now) {
+            return;
+        }
+        let wait = self.srtt() + self.reordering;
+        let next = self.outstanding.marked_before(now, wait, &mut self.found);
+        self.reordering_due = next.map(|sent_at| sent_at + wait);
+        while let Some(number) = self.found.pop() {
+            if let Some(piece) = self.outstanding.declare_lost(now, number, stats, &mut self.loss) {
+                stats.losses += 1;
+                lost.push((number, piece));
+            }
+        }
+    }
+
+    /// How long an answer may take: a round trip, and as long as a report may wait.
+    fn answer_wait(&self) -> Duration {
+        self.rtt.timeout() + Duration::from_millis(1) + self.report_delay
+    }
+
+    /// When something has to be done about the oldest frame: soon if nothing was sent after it that would show a gap;
+    /// else not before two more reports should have come, of which some may be lost.
+    pub(super) fn probe_due(&self) -> Option<Time> {
+        let (_, slot) = self.outstanding.oldest()?;
+        let wait = self.answer_wait().saturating_mul(1 << self.probes.min(6));
+        let first = slot.sent_at.max(self.last_probe) + wait;
+        Some((self.last_sent + wait).clamp(first, first + self.report_delay * 2))
+    }
+
+    /// The oldest frame, if an answer should have come by now.
+    pub(super) fn overdue(&self, now: Time) -> Option<(u64, &Piece)> {
+        let (number, slot) = self.outstanding.oldest()?;
+        let piece = self.outstanding.piece(number)?;
+        (slot.sent_at + self.answer_wait() <= now).then_some((number, piece))
+    }
+
+    /// A frame is taken for lost because nothing was heard of it.
+    pub(super) fn declare_lost(
+        &mut self,
+        now: Time,
+        number: u64,
+        stats: &mut LinkStats,
+        lost: &mut Vec<(u64, Piece)>,
+    ) {
+        stats.timeouts += 1;
+        if let Some(slot) = self.outstanding.slot_mut(number) {
+            slot.later_acks = PROBED;
+        }
+        if let Some(piece) = self.outstanding.declare_lost(now, number, stats, &mut self.loss) {
+            lost.push((number, piece));
+        }
+    }
+
+    /// Whatever is due first.
+    pub(super) fn due(&self) -> Option<Time> {
+        match (self.probe_due(), self.reordering_due) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Nothing was heard of the oldest frame for too long. `idle`: nothing else waits to be sent.
+    pub(super) fn handle_silence(
+        &mut self,
+        now: Time,
+        idle: bool,
+        stats: &mut LinkStats,
+        lost: &mut Vec<(u64, Piece)>,
+    ) -> Probe {
+        if self.probe_due().is_none_or(|due| due > now) {
+            return Probe::No;
+        }
+        let Some((number, _)) = self.outstanding.oldest() else { return Probe::No };
+        let wait = self.answer_wait();
+        let patience = PATIENCE.max(wait * 8);
+        if self.unheard_since.is_some_and(|since| now.since(since) > patience) {
+            return Probe::Dead;
+        }
+        let quiet = idle && now.since(self.last_sent) >= wait / 2;
+        self.unheard_since.get_or_insert(now);
+        self.last_probe = now;
+        self.probes = self.probes.saturating_add(1);
+        let asked = self.asked.filter(|(about, _)| *about == number).map_or(0, |(_, times)| times);
+        let small = self.outstanding.piece(number).is_some_and(|piece| piece.len <= SMALL_FRAME);
+        if !small && !quiet && asked < MOST_ASKS {
+            self.asked = Some((number, asked + 1));
+            self.ask = Some(number);
+            stats.timeouts += 1;
+            return Probe::Ask;
+        }
+        self.declare_lost(now, number, stats, lost);
+        self.resend_asks = true;
+        Probe::Resend
+    }
+
+    /// The peer's reports may wait so long.
+    pub(super) fn set_report_delay(&mut self, delay: Duration) {
+        self.report_delay = delay;
+    }
+
+    /// True if a piece that was found lost under this number should still be sent again.
+    pub(super) fn still_lost(&self, number: u64) -> bool {
+        self.outstanding.is_resending(number)
+    }
+
+    pub(super) fn give_up(&mut self, number: u64) {
+        self.outstanding.give_up(number);
+    }
+
+    pub(super) fn forget_packet(&mut self, packet_id: u64) {
+        self.outstanding.forget_packet(packet_id);
+    }
+
+    /// Everything outstanding is let go: how many frames that were.
+    pub(super) fn abandon(&mut self) -> usize {
+        self.unheard_since = None;
+        self.reordering_due = None;
+        self.probes = 0;
+        self.ask = None;
+        // What comes now says nothing of the numbers before.
+        self.largest_arrived = self.outstanding.next() - 1;
+        self.outstanding.drain().count()
+    }
+
+    /// A round trip, once one was measured.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    pub(super) fn loss(&self) -> f64 {
+        self.loss.share()
+    }
+
+    pub(super) fn report(&self, stats: &mut LinkStats) {
+        stats.loss = self.loss.share();
+        stats.rtt = self.rtt.smoothed();
+        stats.reordering_window = self.reordering;
+        stats.outstanding = self.outstanding.waiting();
+    }
+}

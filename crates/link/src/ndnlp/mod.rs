@@ -1,0 +1,42 @@
+//! The link service of one NDN face: NDNLPv2 and best-effort hop-by-hop reliability (BELRP).
+//!
+//! [`LinkService`] stands between a forwarder, which knows whole Interests and Data, and a driver, which knows frames.
+//! It queues, cuts to the MTU, marks congestion, and recovers lost frames as its [`Reliability`] says. The wire formats
+//! and the reasons for them are in `docs/protocols/belrp.md`.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`config`] | what the owner of a face decides |
+//! | [`stats`] | what a face counts |
+//! | `service` | [`LinkService`]: puts the parts together |
+//! | `paper` | BELRP as the paper has it |
+//! | `ndnlpv2` | reliability as NFD has it |
+//! | `adaptive` | reliability between two Whimbrel routers |
+//! | `compact` | frames without the outermost type and length of their packet |
+//! | `queue`, `piece`, `outstanding` | what waits to be sent, what one frame carries, what was sent and not acknowledged |
+//! | `number_set`, `recent` | which numbers came |
+//! | `marking` | when to mark a packet because of congestion |
+//! | `pacer` | frames at the rate of a modelled device |
+//! | `reassembly` | packets of which some fragments are missing, bounded |
+
+mod adaptive;
+mod compact;
+pub mod config;
+mod marking;
+mod ndnlpv2;
+mod number_set;
+mod outstanding;
+mod pacer;
+mod paper;
+mod piece;
+mod queue;
+mod reassembly;
+mod recent;
+mod service;
+pub mod stats;
+#[cfg(test)]
+mod vectors;
+
+pub use config::{FrameKind, LinkServiceConfig, Reliability};
+pub use service::{LinkEvent, LinkService, Written};
+pub use stats::{Delays, LinkDrops, LinkStats, Mode};

@@ -1,0 +1,225 @@
+//! BELRP as the paper describes it (seed 004, section III): no timer, every ACK three times.
+
+pub(crate) mod wire;
+
+use std::collections::VecDeque;
+
+use whimbrel_core::{RttEstimator, SeededRng, Time};
+
+use super::number_set::NumberSet;
+use super::outstanding::{Acknowledged, Outstanding};
+use super::piece::Piece;
+use super::recent::RecentNumbers;
+use super::stats::{LinkStats, LossMeter};
+use wire::{MOST_ACKS, Numbers};
+
+/// "a sender interprets that a frame F(m, n) is lost only after receiving 3 distinct ACKs, each with a sequence number
+/// greater than m."
+const LATER_ACKS: u8 = 3;
+/// "BELRP lets the receiver send each ACK 3 times for every received frame."
+const ACK_COPIES: u8 = 3;
+/// "an ACK reports a gap to the sender if the receiver has not received one of the previous 3 frames"
+const GAP_FRAMES: u64 = 3;
+/// ACKs that wait, at most: a peer that is not heard cannot make them pile up.
+const MOST_WAITING_ACKS: usize = 8192;
+/// A packet number that comes again within this time is a retransmission of a packet that arrived. The paper's algorithm
+/// 1 hands it to the network layer once more; its packet number exists so that one need not. Long, because without a timer a
+/// retransmission may wait for long; a sender that restarts begins with other numbers.
+const PACKET_MEMORY: core::time::Duration = core::time::Duration::from_secs(60);
+/// Internal numbers are 64 bits wide and begin above this, so that they never wrap.
+const FIRST: u64 = 1 << 32;
+
+#[derive(Debug)]
+pub(crate) struct Paper {
+    max_retransmissions: u8,
+    outstanding: Outstanding,
+    next_packet: u64,
+    rtt: RttEstimator,
+    loss: LossMeter,
+    came: Option<NumberSet>,
+    packets: RecentNumbers,
+    // Frame numbers to acknowledge, with how many copies are left to send; the oldest first.
+    acks: VecDeque<(u32, u8)>,
+    // Those of them that report a gap and have not been sent yet.
+    gaps: VecDeque<u32>,
+    overtaken: Vec<u64>,
+}
+
+impl Paper {
+    pub(crate) fn new(rng: &mut SeededRng, max_retransmissions: u8, most_outstanding: usize) -> Paper {
+        // Random, so that the packets of a sender that restarted are not taken for those before.
+        let first = rng.next_word();
+        Paper::starting((first >> 32) as u32, first as u32, max_retransmissions, most_outstanding)
+    }
+
+    /// With these first numbers.
+    pub(crate) fn starting(
+        frame: u32,
+        packet: u32,
+        max_retransmissions: u8,
+        most_outstanding: usize,
+    ) -> Paper {
+        let zero = core::time::Duration::ZERO;
+        Paper {
+            max_retransmissions,
+            outstanding: Outstanding::new(FIRST + u64::from(frame), most_outstanding),
+            next_packet: u64::from(packet),
+            // For statistics only: nothing waits for it.
+            rtt: RttEstimator::new(zero, zero, zero),
+            loss: LossMeter::default(),
+            came: None,
+            packets: RecentNumbers::default(),
+            acks: VecDeque::new(),
+            gaps: VecDeque::new(),
+            overtaken: Vec::new(),
+        }
+    }
+
+    /// A new packet number.
+    pub(crate) fn take_packet_number(&mut self) -> u64 {
+        let number = self.next_packet;
+        self.next_packet += 1;
+        number
+    }
+
+    /// The numbers of the next frame, which carries this packet.
+    pub(crate) fn numbers(&self, packet_number: u64) -> Numbers {
+        Numbers { frame: self.outstanding.next() as u32, packet: packet_number as u32 }
+    }
+
+    /// The next frame was written.
+    pub(crate) fn sent(&mut self, now: Time, piece: Piece, replaces: Option<u64>, stats: &mut LinkStats) {
+        if self.outstanding.push(now, piece, 4, replaces).is_some() {
+            stats.abandoned += 1;
+        }
+    }
+
+    /// Takes an ACK; frames that it proves lost go to `lost`.
+    pub(crate) fn handle_ack(
+        &mut self,
+        now: Time,
+        ack: u32,
+        stats: &mut LinkStats,
+        lost: &mut Vec<(u64, Piece)>,
+    ) {
+        stats.acks_received += 1;
+        let next = self.outstanding.next();
+        // The number next to the newest one that has these low bits and was sent.
+        let number = (next - 1) - u64::from((next as u32).wrapping_sub(1).wrapping_sub(ack));
+        match self.outstanding.acknowledge(number) {
+            Acknowledged::Arrived { piece, sent_at } => {
+                stats.acknowledged += 1;
+                stats.recovered += u64::from(piece.retransmissions > 0);
+                self.loss.arrived();
+                self.rtt.sample(now.since(sent_at));
+            }
+            Acknowledged::Spurious => {
+                stats.spurious += 1;
+                self.loss.not_lost();
+            }
+            Acknowledged::InTime => self.loss.not_lost(),
+            Acknowledged::Known => return,
+            Acknowledged::Unknown => {
+                // Each ACK comes three times; what was acknowledged lately is no false ACK.
+                stats.drops.false_acks += u64::from(next - number > u64::from(u32::MAX / 2));
+                return;
+            }
+        }
+        self.outstanding.count_later(number, LATER_ACKS, &mut self.overtaken);
+        while let Some(earlier) = self.overtaken.pop() {
+            stats.losses += 1;
+            if let Some(piece) = self.outstanding.declare_lost(now, earlier, stats, &mut self.loss) {
+                lost.push((earlier, piece));
+            }
+        }
+    }
+
+    /// True if a piece that was found lost under this number should still be sent again.
+    pub(crate) fn still_lost(&self, number: u64) -> bool {
+        self.outstanding.is_resending(number)
+    }
+
+    /// "If a frame is lost more than a pre-configured number of times across a link, BELRP stops trying".
+    pub(crate) fn may_resend(&self, piece: &Piece) -> bool {
+        piece.retransmissions < self.max_retransmissions
+    }
+
+    pub(crate) fn give_up(&mut self, number: u64) {
+        self.outstanding.give_up(number);
+    }
+
+    /// A frame with these numbers came. True if its packet had come before.
+    pub(crate) fn handle_numbers(&mut self, now: Time, numbers: Numbers, stats: &mut LinkStats) -> bool {
+        let came = self.came.get_or_insert_with(|| NumberSet::new(FIRST + u64::from(numbers.frame)));
+        let offset = i64::from(numbers.frame.wrapping_sub(came.next() as u32) as i32);
+        let mut number = came.next().saturating_add_signed(offset);
+        if offset.unsigned_abs() > 1 << 20 {
+            // No link is that long: the sender has begun anew.
+            number = FIRST + u64::from(numbers.frame);
+            *came = NumberSet::new(number);
+        }
+        came.insert(number);
+        let lowest = number.saturating_sub(GAP_FRAMES).max(came.floor());
+        let reports_gap = (lowest..number).any(|before| !came.contains(before));
+        if self.acks.len() < MOST_WAITING_ACKS {
+            self.acks.push_back((numbers.frame, ACK_COPIES));
+            if reports_gap {
+                self.gaps.push_back(numbers.frame);
+            }
+        } else {
+            stats.drops.acks_overflow += 1;
+        }
+        let twice = self.packets.came_before(now, u64::from(numbers.packet), PACKET_MEMORY);
+        stats.duplicates += u64::from(twice);
+        twice
+    }
+
+    /// "it piggybacks min(queue size, 3) ACKs with the frames at the front of the queue and the remaining ... with future
+    /// traffic": each of the next three frames, whenever they come, takes one copy of each ACK, as far as they fit.
+    pub(crate) fn take_acks(&mut self, room: usize, out: &mut Vec<u32>) {
+        out.clear();
+        let most = (room / wire::ACK_LEN).min(MOST_ACKS).min(self.acks.len());
+        if most == self.acks.len() {
+            self.gaps.clear();
+        }
+        for (number, copies) in self.acks.range_mut(..most).filter(|(_, copies)| *copies > 0) {
+            out.push(*number);
+            *copies -= 1;
+        }
+        self.drop_sent_acks();
+    }
+
+    /// "When the outgoing queue is empty, but an ACK needs to be sent back to the sender to report a gap in received frame
+    /// sequence numbers ..., the receiver will transmit this ACK immediately." To be asked when there is nothing to send.
+    pub(crate) fn take_gap(&mut self) -> Option<u32> {
+        let gap = self.gaps.pop_front()?;
+        if let Some((_, copies)) = self.acks.iter_mut().find(|(number, copies)| *number == gap && *copies > 0)
+        {
+            *copies -= 1;
+        }
+        self.drop_sent_acks();
+        Some(gap)
+    }
+
+    /// True if an ACK reports a gap and has not been sent.
+    pub(crate) fn has_gap(&self) -> bool {
+        !self.gaps.is_empty()
+    }
+
+    fn drop_sent_acks(&mut self) {
+        while self.acks.front().is_some_and(|(_, copies)| *copies == 0) {
+            self.acks.pop_front();
+        }
+    }
+
+    /// No fragment of this packet is sent again.
+    pub(crate) fn forget_packet(&mut self, packet_id: u64) {
+        self.outstanding.forget_packet(packet_id);
+    }
+
+    pub(crate) fn report(&self, stats: &mut LinkStats) {
+        stats.loss = self.loss.share();
+        stats.rtt = self.rtt.smoothed();
+        stats.outstanding = self.outstanding.waiting();
+    }
+}

@@ -1,0 +1,57 @@
+//! What one frame carries of a packet, as long as it may have to be sent again.
+
+use bytes::Bytes;
+use whimbrel_core::Time;
+use whimbrel_ndn_packet::LpHeader;
+
+/// A whole packet, or one of its fragments.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// The whole network-layer packet; shared with whoever else has it.
+    pub(crate) packet: Bytes,
+    /// What goes with it; of a packet in fragments, with the first one.
+    pub(crate) header: Option<Box<LpHeader>>,
+    /// Where in the packet the fragment begins, in bytes.
+    pub(crate) start: u32,
+    /// Bytes of the fragment.
+    pub(crate) len: u32,
+    /// Which fragment, from 0.
+    pub(crate) index: u16,
+    /// Of how many; 1 for a whole packet.
+    pub(crate) count: u16,
+    /// The same for all fragments of a packet, and for no other packet of this face.
+    pub(crate) packet_id: u64,
+    /// What stays the same when it is sent again: Sequence (NDNLPv2), packet number (paper), number of the first
+    /// transmission (adaptive).
+    pub(crate) identity: u64,
+    /// How often it has been sent again.
+    pub(crate) retransmissions: u8,
+    /// When the forwarder gave the packet to the link.
+    pub(crate) accepted_at: Time,
+    /// When this transmission was put in the queue.
+    pub(crate) queued_at: Time,
+}
+
+impl Piece {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        let start = self.start as usize;
+        self.packet.get(start..start + self.len as usize).unwrap_or_default()
+    }
+
+    pub(crate) fn is_whole(&self) -> bool {
+        self.count == 1
+    }
+}
+
+/// Whose numbers a frame carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// None: nobody acknowledges it.
+    Plain,
+    /// The paper's.
+    Paper,
+    /// NDNLPv2's.
+    Ndnlpv2,
+    /// The adaptive profile's.
+    Adaptive,
+}

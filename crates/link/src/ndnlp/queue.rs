@@ -1,0 +1,135 @@
+//! What waits to be sent: packets, bounded in number and bytes, and pieces that were lost.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use whimbrel_core::Time;
+use whimbrel_ndn_packet::LpHeader;
+
+use super::piece::{Piece, Profile};
+
+/// A network-layer packet that waits to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct QueuedPacket {
+    pub(crate) packet: Bytes,
+    pub(crate) header: Option<Box<LpHeader>>,
+    pub(crate) queued_at: Time,
+}
+
+/// A piece that was lost and waits to be sent again.
+#[derive(Debug)]
+pub(crate) struct Resend {
+    pub(crate) profile: Profile,
+    /// The number under which it was lost.
+    pub(crate) number: u64,
+    pub(crate) piece: Piece,
+}
+
+/// What waits its turn.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    Packet(QueuedPacket),
+    Resend(Resend),
+}
+
+impl Entry {
+    fn len(&self) -> usize {
+        match self {
+            Entry::Packet(packet) => packet.packet.len(),
+            Entry::Resend(resend) => resend.piece.len as usize,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct OutQueue {
+    entries: VecDeque<Entry>,
+    // Sent before all others. Bounded by the frames that are outstanding.
+    urgent: VecDeque<Resend>,
+    bytes: usize,
+    most_packets: usize,
+    most_bytes: usize,
+}
+
+impl OutQueue {
+    pub(crate) fn new(most_packets: usize, most_bytes: usize) -> OutQueue {
+        OutQueue { entries: VecDeque::new(), urgent: VecDeque::new(), bytes: 0, most_packets, most_bytes }
+    }
+
+    /// False if there is no room. One packet is let in however large it is.
+    pub(crate) fn push(&mut self, packet: QueuedPacket) -> bool {
+        let full = self.len() >= self.most_packets || self.bytes + packet.packet.len() > self.most_bytes;
+        if full && !self.is_empty() {
+            return false;
+        }
+        self.bytes += packet.packet.len();
+        self.entries.push_back(Entry::Packet(packet));
+        true
+    }
+
+    /// Puts a packet back whose turn it was.
+    pub(crate) fn put_back(&mut self, packet: QueuedPacket) {
+        self.bytes += packet.packet.len();
+        self.entries.push_front(Entry::Packet(packet));
+    }
+
+    /// A piece to be sent again, before all others or after them.
+    pub(crate) fn push_resend(&mut self, resend: Resend, urgent: bool) {
+        self.bytes += resend.piece.len as usize;
+        if urgent {
+            self.urgent.push_back(resend);
+        } else {
+            self.entries.push_back(Entry::Resend(resend));
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Entry> {
+        let entry = match self.urgent.pop_front() {
+            Some(resend) => Entry::Resend(resend),
+            None => self.entries.pop_front()?,
+        };
+        self.bytes -= entry.len();
+        Some(entry)
+    }
+
+    /// Bytes of the next one.
+    pub(crate) fn next_len(&self) -> Option<usize> {
+        self.urgent
+            .front()
+            .map(|resend| resend.piece.len as usize)
+            .or_else(|| self.entries.front().map(Entry::len))
+    }
+
+    /// Drops the pieces that are to be sent again for which `keep` is false; returns how many.
+    pub(crate) fn retain_resends(&mut self, mut keep: impl FnMut(&Resend) -> bool) -> usize {
+        let before = self.len();
+        let mut gone = 0;
+        self.urgent.retain(|resend| {
+            let keep = keep(resend);
+            gone += if keep { 0 } else { resend.piece.len as usize };
+            keep
+        });
+        self.entries.retain(|entry| match entry {
+            Entry::Packet(_) => true,
+            Entry::Resend(resend) => {
+                let keep = keep(resend);
+                gone += if keep { 0 } else { resend.piece.len as usize };
+                keep
+            }
+        });
+        self.bytes -= gone;
+        before - self.len()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() + self.urgent.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.urgent.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}

@@ -1,0 +1,228 @@
+//! What a face counts.
+
+use core::time::Duration;
+
+use serde::Serialize;
+
+/// Counters and estimates of one face since it was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LinkStats {
+    /// Frames of all kinds handed to the driver.
+    pub frames_sent: u64,
+    /// Their bytes.
+    pub bytes_sent: u64,
+    /// Bytes of network-layer packets in them, retransmissions included.
+    pub payload_bytes_sent: u64,
+    /// Frames that came in, bad ones included.
+    pub frames_received: u64,
+    /// Their bytes.
+    pub bytes_received: u64,
+    /// Network-layer packets accepted for sending.
+    pub packets_queued: u64,
+    /// Network-layer packets of which the last (or only) frame was sent for the first time.
+    pub packets_sent: u64,
+    /// Network-layer packets handed to the forwarder.
+    pub packets_delivered: u64,
+    /// Frames sent again.
+    pub retransmissions: u64,
+    /// Their bytes.
+    pub retransmitted_bytes: u64,
+    /// Retransmissions that the sender learnt were in vain: the frame that they replaced had arrived.
+    pub spurious: u64,
+    /// Frames that the receiver had already: what was resent in vain, and what the network duplicated.
+    pub duplicates: u64,
+    /// Frames found lost by acknowledgements of later ones.
+    pub losses: u64,
+    /// Frames found lost, or asked about, because nothing was heard for too long.
+    pub timeouts: u64,
+    /// Frames acknowledged that had been sent again.
+    pub recovered: u64,
+    /// Frames acknowledged.
+    pub acknowledged: u64,
+    /// Frames given up after all retransmissions, or because what they carry is of no use any more.
+    pub given_up: u64,
+    /// Frames let go unacknowledged because too many were outstanding, or because the peer changed.
+    pub abandoned: u64,
+    /// From the transmission of a frame to the detection of its loss.
+    pub detection: Delays,
+    /// The same, from when the frame was put in the queue.
+    pub detection_from_queue: Delays,
+    /// Single acknowledgements (or reports) that travelled with a packet.
+    pub acks_carried: u64,
+    /// Frames sent only to acknowledge.
+    pub ack_frames: u64,
+    /// Single acknowledgements (or reports) in those.
+    pub acks_alone: u64,
+    /// Single acknowledgements (or reports) that came.
+    pub acks_received: u64,
+    /// Frames sent to ask the peer what it has.
+    pub asks_sent: u64,
+    /// Announcements of the adaptive profile sent.
+    pub hellos_sent: u64,
+    /// Times that both ends agreed on the adaptive profile.
+    pub sessions: u64,
+    /// Packets marked here because of congestion.
+    pub marks: u64,
+    /// Share of frames lost, 0 to 1, smoothed over some hundreds of frames.
+    pub loss: f64,
+    /// Smoothed round trip of the link.
+    pub rtt: Option<Duration>,
+    /// How much later than a frame another one must have been sent to prove by its arrival that the former is lost.
+    pub reordering_window: Duration,
+    /// Frames sent and not acknowledged.
+    pub outstanding: usize,
+    /// The most that has ever been.
+    pub outstanding_high_water: usize,
+    /// Most frames that have ever been outstanding or waiting in the queue.
+    pub buffer_high_water: usize,
+    /// Bytes of packets that wait to be sent.
+    pub queue_bytes: usize,
+    /// Packets that wait to be sent.
+    pub queue_packets: usize,
+    /// Most packets that have ever waited.
+    pub queue_high_water: usize,
+    /// What recovers lost frames now.
+    pub mode: Mode,
+    /// Packets and frames dropped, by reason.
+    pub drops: LinkDrops,
+}
+
+impl LinkStats {
+    /// Bytes sent beyond those of packets: headers, and frames that carry no packet. Negative if the compact framing
+    /// saves more than it adds.
+    pub fn header_bytes(&self) -> i64 {
+        self.bytes_sent as i64 - self.payload_bytes_sent as i64
+    }
+}
+
+/// What recovers lost frames on a face.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Nothing: reliability is off, or the peer does not take part.
+    #[default]
+    None,
+    /// The paper's protocol.
+    Paper,
+    /// NDNLPv2; the peer acknowledges.
+    Ndnlpv2,
+    /// The adaptive profile.
+    Adaptive,
+}
+
+/// A distribution of delays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Delays {
+    /// How many.
+    pub count: u64,
+    /// All together.
+    pub total: Duration,
+    /// The longest one.
+    pub longest: Duration,
+    /// How many were shorter than 0.25 ms x 2^i and not than half of that; the last one counts all longer ones too.
+    pub buckets: [u64; 16],
+}
+
+impl Delays {
+    pub(crate) fn record(&mut self, delay: Duration) {
+        self.count += 1;
+        self.total = self.total.saturating_add(delay);
+        self.longest = self.longest.max(delay);
+        let quarters = u64::try_from(delay.as_micros() / 250).unwrap_or(u64::MAX);
+        let bucket = (64 - quarters.leading_zeros()) as usize;
+        let last = self.buckets.len() - 1;
+        if let Some(count) = self.buckets.get_mut(bucket.min(last)) {
+            *count += 1;
+        }
+    }
+
+    /// The mean; `None` without any.
+    pub fn mean(&self) -> Option<Duration> {
+        (self.count > 0).then(|| self.total.div_f64(self.count as f64))
+    }
+}
+
+/// What was dropped, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LinkDrops {
+    /// Frames that are no packet of any known kind.
+    pub malformed: u64,
+    /// Packets for which the queue had no room.
+    pub queue_full: u64,
+    /// Packets that cannot be made to fit the MTU.
+    pub too_big: u64,
+    /// Fragments whose numbers contradict those of their siblings or exceed a bound.
+    pub bad_fragment: u64,
+    /// Fragments that came twice.
+    pub duplicate_fragment: u64,
+    /// Packets given up because fragments of them did not come in time.
+    pub reassembly_timeout: u64,
+    /// Packets given up because there were too many incomplete ones.
+    pub reassembly_full: u64,
+    /// Fragments of a compact frame without an agreement on its numbers.
+    pub no_session: u64,
+    /// Acknowledgements of frames that were never sent, or of which nothing is known any more.
+    pub false_acks: u64,
+    /// Acknowledgements not sent because too many waited.
+    pub acks_overflow: u64,
+}
+
+impl LinkDrops {
+    /// All drops together.
+    pub fn total(&self) -> u64 {
+        self.malformed
+            + self.queue_full
+            + self.too_big
+            + self.bad_fragment
+            + self.duplicate_fragment
+            + self.reassembly_timeout
+            + self.reassembly_full
+            + self.no_session
+            + self.false_acks
+            + self.acks_overflow
+    }
+}
+
+/// The share of frames lost, smoothed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LossMeter {
+    share: f64,
+}
+
+impl LossMeter {
+    /// One frame in so many is the weight of the newest.
+    const FRAMES: f64 = 256.0;
+
+    pub(crate) fn arrived(&mut self) {
+        self.share -= self.share / Self::FRAMES;
+    }
+
+    pub(crate) fn lost(&mut self) {
+        self.share += (1.0 - self.share) / Self::FRAMES;
+    }
+
+    /// One that was counted as lost was not.
+    pub(crate) fn not_lost(&mut self) {
+        self.share = (self.share - 1.0 / Self::FRAMES).max(0.0);
+    }
+
+    pub(crate) fn share(&self) -> f64 {
+        self.share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_fall_into_buckets_that_double() {
+        let mut delays = Delays::default();
+        for micros in [0, 249, 250, 499, 500, 16_000, 10_000_000] {
+            delays.record(Duration::from_micros(micros));
+        }
+        assert_eq!(delays.buckets[..8], [2, 2, 1, 0, 0, 0, 0, 1]);
+        assert_eq!((delays.buckets[15], delays.count), (1, 7));
+        assert_eq!(delays.longest, Duration::from_secs(10));
+    }
+}
