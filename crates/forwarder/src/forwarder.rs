@@ -56,8 +56,8 @@ pub struct Forwarder {
     wall: WallClock,
     pub(crate) engine: Engine,
     pub(crate) strategies: StrategyChoice,
-    /// The hashes of the packet's name that is at hand.
-    pub(crate) key: NameKey,
+    /// The hashes of the names of packets that are at hand.
+    pub(crate) keys: Vec<NameKey>,
     events: VecDeque<FaceEvent>,
     pub(crate) rib: Rib,
     /// `None` only while it works.
@@ -81,7 +81,7 @@ impl Forwarder {
             wall,
             engine,
             strategies,
-            key: NameKey::default(),
+            keys: Vec::new(),
             events: VecDeque::new(),
             rib: Rib::new(management.routes),
             mgmt: None,
@@ -141,6 +141,11 @@ impl Forwarder {
     /// A whole network-layer packet (`lp.fragment` is all of it) that the link delivered.
     pub fn handle_packet(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>) {
         self.incoming_packet(now, from, lp);
+    }
+
+    /// Packets that came together, in order: the same as one after the other, and faster where tables are large.
+    pub fn handle_packets(&mut self, now: Time, packets: &[(FaceId, LpPacket<'_>)]) {
+        self.incoming_packets(now, packets);
     }
 
     /// Packets wait so long, as of now, before they are handed in: when that lasts, this process is the bottleneck, and

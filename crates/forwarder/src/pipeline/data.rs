@@ -1,7 +1,5 @@
 //! Incoming Data, Data unsolicited, outgoing Data.
 
-use core::hint::black_box;
-
 use bytes::Bytes;
 use smallvec::SmallVec;
 use whimbrel_core::Time;
@@ -30,26 +28,19 @@ struct Arrived<'a> {
 type Served = SmallVec<[(FaceId, Option<Box<[u8]>>); 4]>;
 
 impl Forwarder {
-    pub(super) fn incoming_data(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>, packet: &[u8]) {
+    pub(super) fn incoming_data(
+        &mut self,
+        now: Time,
+        from: FaceId,
+        lp: &LpPacket<'_>,
+        data: &DataRef<'_>,
+        key: &NameKey,
+    ) {
         let engine = &mut self.engine;
-        let Ok(data) = DataRef::decode(packet) else {
-            engine.counters.drop(DropReason::Malformed);
-            return;
-        };
-        if let Err(reason) = engine.admit_data(from, lp, &data) {
+        if let Err(reason) = engine.admit_data(from, lp, data) {
             engine.counters.drop(reason);
             return;
         }
-        let mut key = core::mem::take(&mut self.key);
-        let depths = engine.pit.depths() | engine.cs.depths();
-        key.read(&engine.hasher, data.name, depths);
-        self.satisfy_all(now, from, lp, &data, &key);
-        self.key = key;
-    }
-
-    fn satisfy_all(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>, data: &DataRef<'_>, key: &NameKey) {
-        let engine = &mut self.engine;
-        black_box(engine.pit.touch(key) ^ engine.cs.touch_for_insert(key));
         let matches = engine.pit.matches(key, data);
         let may_keep = lp.cache_policy != Some(CachePolicy::NoCache);
         if matches.is_empty() {

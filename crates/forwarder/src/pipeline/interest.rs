@@ -1,6 +1,5 @@
 //! Incoming Interest, Interest loop, content store hit and miss, outgoing Interest.
 
-use core::hint::black_box;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -50,43 +49,37 @@ struct Admitted {
 }
 
 impl Forwarder {
-    pub(super) fn incoming_interest(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>, packet: &[u8]) {
+    pub(super) fn incoming_interest(
+        &mut self,
+        now: Time,
+        from: FaceId,
+        lp: &LpPacket<'_>,
+        interest: &InterestRef<'_>,
+        key: &NameKey,
+    ) {
         let engine = &mut self.engine;
-        let Ok(interest) = InterestRef::decode(packet) else {
-            engine.counters.drop(DropReason::Malformed);
-            return;
-        };
-        let admitted = match engine.admit_interest(from, lp, &interest) {
+        let admitted = match engine.admit_interest(from, lp, interest) {
             Ok(admitted) => admitted,
             Err(reason) => {
                 engine.counters.drop(reason);
                 return;
             }
         };
-        // The scratch key goes back when the packet is done with: its memory serves the next one.
-        let mut key = core::mem::take(&mut self.key);
-        let depths = engine.fib.depths() | self.strategies.depths();
-        key.read(&engine.hasher, interest.name, depths);
         let nonce = interest.nonce.unwrap_or_else(|| (engine.rng.next_word() as u32).to_be_bytes());
         let incoming = Incoming {
-            interest: &interest,
-            key: &key,
-            onward: Onward { nonce, hop_limit: admitted.hop_limit, arrived: engine.has_arrived(&interest) },
+            interest,
+            key,
+            onward: Onward { nonce, hop_limit: admitted.hop_limit, arrived: engine.has_arrived(interest) },
             from,
             lifetime: interest.lifetime.min(engine.config.max_interest_lifetime),
             mark: lp.congestion_mark,
         };
         self.pursue(now, lp, &incoming, admitted.one_peer);
-        self.key = key;
     }
 
     fn pursue(&mut self, now: Time, lp: &LpPacket<'_>, incoming: &Incoming<'_>, one_peer: bool) {
         let engine = &mut self.engine;
-        // The misses of all tables at once rather than one after the other.
-        let key = incoming.key;
         let nonce = incoming.nonce();
-        let tables = engine.fib.touch(key) ^ engine.pit.touch(key) ^ engine.cs.touch(key);
-        black_box(tables ^ engine.dead_nonces.touch(key.full(), nonce));
         if engine.dead_nonces.has(now, incoming.key.full(), nonce) {
             engine.interest_loop(incoming, one_peer);
             return;

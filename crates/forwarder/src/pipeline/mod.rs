@@ -2,11 +2,13 @@
 //!
 //! | module | pipelines |
 //! |---|---|
+//! | `batch` | packets that come together, and what is loaded for them |
 //! | `interest` | incoming Interest, Interest loop, content store hit and miss, outgoing Interest |
 //! | `data` | incoming Data, Data unsolicited, outgoing Data |
 //! | `nack` | incoming Nack, outgoing Nack |
 //! | `finalize` | the end of a PIT entry, eviction, what is due, a face that goes |
 
+mod batch;
 mod data;
 mod finalize;
 mod interest;
@@ -18,33 +20,19 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_ndn_packet::{LpHeader, LpPacket, MAX_PACKET, PacketKind};
+use whimbrel_ndn_packet::LpHeader;
 
 use crate::config::ForwarderConfig;
 use crate::congestion::CongestionMarker;
 use crate::counters::{DropReason, ForwarderCounters};
 use crate::face::{Face, FaceId, FaceTable, LinkType};
-use crate::forwarder::{Forwarder, ManagementInterest, Outgoing};
+use crate::forwarder::{ManagementInterest, Outgoing};
 use crate::tables::dead_nonces::DeadNonces;
 use crate::tables::name_key::NameHasher;
 use crate::tables::{Cs, Fib, Pit};
 
 /// Most Interests that wait for management.
 const MANAGEMENT_QUEUE: usize = 4096;
-
-impl Forwarder {
-    pub(crate) fn incoming_packet(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>) {
-        // Without a packet it is a header for the link alone.
-        let Some(packet) = lp.fragment else { return };
-        let kind = PacketKind::of(packet).filter(|_| packet.len() <= MAX_PACKET);
-        match (kind, lp.nack) {
-            (Some(PacketKind::Interest), None) => self.incoming_interest(now, from, lp, packet),
-            (Some(PacketKind::Interest), Some(reason)) => self.incoming_nack(now, from, packet, reason),
-            (Some(PacketKind::Data), _) => self.incoming_data(now, from, lp, packet),
-            _ => self.engine.counters.drop(DropReason::Malformed),
-        }
-    }
-}
 
 /// Everything but the strategies, which work on it.
 pub(crate) struct Engine {

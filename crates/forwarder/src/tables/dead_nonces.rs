@@ -85,9 +85,9 @@ impl DeadNonces {
         })
     }
 
-    /// Begins to load where a nonce is found.
+    /// Loads where a nonce is found; the value means nothing.
     #[inline]
-    pub(crate) fn touch(&self, name_hash: u64, nonce: u32) -> u32 {
+    pub(crate) fn load(&self, name_hash: u64, nonce: u32) -> u32 {
         let at = mix(name_hash, nonce) as usize & self.buckets.len().wrapping_sub(1);
         self.buckets.get(at).map_or(0, |bucket| bucket[0] as u32)
     }

@@ -206,10 +206,16 @@ impl Fib {
         self.prefixes.longest_match(key, name).map(|(depth, number)| (depth, self.sets.get(*number)))
     }
 
-    /// Begins to load what [`Fib::lookup`] will look at first.
+    /// Loads the cells of the index that [`Fib::lookup`] will look at.
     #[inline]
-    pub(crate) fn touch(&self, key: &NameKey) -> u32 {
-        self.prefixes.touch(key)
+    pub(crate) fn load_cells(&self, key: &NameKey) -> u32 {
+        self.prefixes.load_cells(key)
+    }
+
+    /// Loads the entries that are likely found there.
+    #[inline]
+    pub(crate) fn load_entries(&self, key: &NameKey) -> u32 {
+        self.prefixes.load_entries(key)
     }
 }
 

@@ -149,10 +149,9 @@ impl Index {
         }
     }
 
-    /// Begins to load the cell of a hash. What tables will be asked for is known as soon as a name is hashed: loads that
-    /// begin together take little longer than one. The answer is the likely place, and may be wrong.
+    /// Looks at the one cell where a hash is most likely: the answer may be wrong, and is good for loading things early.
     #[inline]
-    pub(crate) fn touch(&self, hash: u64) -> u32 {
+    pub(crate) fn guess(&self, hash: u64) -> u32 {
         let at = Index::tag(hash) as usize & self.cells.len().wrapping_sub(1);
         self.cells.get(at).filter(|cell| cell.tag == Index::tag(hash)).map_or(NONE, |cell| cell.slot)
     }

@@ -48,6 +48,8 @@ pub(crate) struct NameKey {
     ends: Vec<u32>,
     /// Which hashes there are.
     known: Depths,
+    /// Which ones were asked for; a short name does not have them all.
+    asked: Depths,
     full: u64,
     components: usize,
 }
@@ -61,7 +63,7 @@ impl NameKey {
         self.ends.clear();
         self.hashes.push(hasher.root);
         self.ends.push(0);
-        (self.components, self.known) = (0, 1);
+        (self.components, self.known, self.asked) = (0, 1, depths);
         let mut components = name.components();
         let mut hashed = 0;
         while components.next().is_some() {
@@ -105,6 +107,11 @@ impl NameKey {
     /// Which lengths of prefixes have a hash here.
     pub(crate) const fn depths(&self) -> Depths {
         self.known
+    }
+
+    /// True if it was read without some of these.
+    pub(crate) const fn lacks(&self, depths: Depths) -> bool {
+        depths & !self.asked != 0
     }
 
     /// The hash of the whole name.

@@ -109,12 +109,29 @@ impl<V> PrefixMap<V> {
         None
     }
 
-    /// Begins to load what [`PrefixMap::longest_match`] will look at first: a cell of the index, and the entry there.
+    /// Loads the cells where [`PrefixMap::longest_match`] will look; the value means nothing.
     #[inline]
-    pub(crate) fn touch(&self, key: &NameKey) -> u32 {
-        let lengths = self.depths_taken & key.depths();
-        let slot = self.index.touch(key.prefix(63 - (lengths | 1).leading_zeros() as usize));
-        self.entries.get(slot).map_or(0, |entry| u32::from(entry.depth.get()))
+    pub(crate) fn load_cells(&self, key: &NameKey) -> u32 {
+        self.guesses(key).fold(0, |sum, slot| sum ^ slot)
+    }
+
+    /// Loads the entries that are likely found there.
+    #[inline]
+    pub(crate) fn load_entries(&self, key: &NameKey) -> u32 {
+        let entries = self.guesses(key).filter_map(|slot| self.entries.get(slot));
+        entries.fold(0, |sum, entry| sum ^ u32::from(entry.depth.get()))
+    }
+
+    fn guesses(&self, key: &NameKey) -> impl Iterator<Item = u32> {
+        let mut lengths = self.depths_taken & key.depths();
+        core::iter::from_fn(move || {
+            if lengths == 0 {
+                return None;
+            }
+            let depth = 63 - lengths.leading_zeros() as usize;
+            lengths &= !(1 << depth);
+            Some(self.index.guess(key.prefix(depth)))
+        })
     }
 
     /// Every prefix in canonical order.

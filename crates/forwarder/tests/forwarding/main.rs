@@ -1,5 +1,6 @@
 //! What a forwarder does with packets, seen from outside.
 
+mod batches;
 mod bounds;
 mod data;
 mod interests;

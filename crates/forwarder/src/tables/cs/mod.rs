@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{DataRef, InterestRef, NameRef, types};
+use whimbrel_ndn_packet::{DataRef, InterestRef, MAX_PACKET, NameRef, types};
 
 use crate::config::{CsConfig, CsPolicy};
 use crate::tables::index::{Index, NONE, Slab};
@@ -46,6 +46,13 @@ impl Entry {
     fn name(&self) -> &[u8] {
         let (at, len) = (usize::from(self.name.0), usize::from(self.name.1));
         self.data.get(at..at + len).unwrap_or_default()
+    }
+}
+
+impl Entry {
+    /// Loads the beginning of the packet, and what counts its owners.
+    fn load_content(&self) -> u32 {
+        u32::from(self.data.first().copied().unwrap_or_default()) ^ u32::from(self.data.is_unique())
     }
 }
 
@@ -216,21 +223,44 @@ impl Cs {
         self.prefixes.depths
     }
 
-    /// Begins to load where Data of a name is found.
-    #[inline]
-    pub(crate) fn touch(&self, key: &NameKey) -> u32 {
-        self.index.touch(key.full())
+    /// True if it takes Data at all.
+    pub(crate) const fn keeps(&self) -> bool {
+        self.admit && self.config.capacity > ENTRY_BYTES && self.config.max_packets > 0
     }
 
-    /// Begins to load what keeping a Data will need: the cell of its name, and of those that will give way everything
-    /// that their removal touches. Each was begun on one Data earlier, so that no load waits for another.
+    /// Loads the cell of a name's Data.
     #[inline]
-    pub(crate) fn touch_for_insert(&self, key: &NameKey) -> u32 {
-        let [first, second] = self.policy.next_victims(&self.entries);
-        let next = self.entries.get(second).map_or(0, |entry| entry.links.size);
-        let Some(entry) = self.entries.get(first) else { return next };
-        let packet = u32::from(entry.data.first().copied().unwrap_or_default());
-        self.touch(key) ^ next ^ packet ^ u32::from(entry.data.is_unique()) ^ self.index.touch(entry.hash)
+    pub(crate) fn load_cell(&self, key: &NameKey) -> u32 {
+        self.index.guess(key.full())
+    }
+
+    /// Loads the entry that is likely found there.
+    #[inline]
+    pub(crate) fn load_entry(&self, key: &NameKey) -> u32 {
+        self.entries.get(self.load_cell(key)).map_or(0, |entry| entry.links.size ^ entry.listing)
+    }
+
+    /// Loads what that entry points at.
+    #[inline]
+    pub(crate) fn load_content(&self, key: &NameKey) -> u32 {
+        self.entries.get(self.load_cell(key)).map_or(0, Entry::load_content)
+    }
+
+    /// Loads as many entries as may give way to new ones.
+    pub(crate) fn load_victims(&self, count: usize) -> u32 {
+        let victims = self.policy.next_victims(&self.entries).take(self.expected_victims(count));
+        victims.fold(0, |sum, entry| sum ^ entry.links.size ^ entry.listing)
+    }
+
+    /// Loads what their removal looks at.
+    pub(crate) fn load_contents_of_victims(&self, count: usize) -> u32 {
+        let victims = self.policy.next_victims(&self.entries).take(self.expected_victims(count));
+        victims.fold(0, |sum, entry| sum ^ entry.load_content() ^ self.index.guess(entry.hash))
+    }
+
+    fn expected_victims(&self, count: usize) -> usize {
+        let is_nearly_full = self.bytes() + count * MAX_PACKET > self.config.capacity;
+        if is_nearly_full { count } else { 0 }
     }
 
     /// The Data that satisfies an Interest, whose name's key is `key`.

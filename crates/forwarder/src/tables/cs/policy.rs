@@ -167,12 +167,15 @@ impl Policy {
         if main { self.main.unlink(entries, slot) } else { self.small.unlink(entries, slot) }
     }
 
-    /// The entries that are likely to give way next, and after that.
-    #[inline]
-    pub(super) fn next_victims<T: Linked>(&self, entries: &Slab<T>) -> [u32; 2] {
+    /// The entries that are likely to give way next.
+    pub(super) fn next_victims<'a, T: Linked>(&self, entries: &'a Slab<T>) -> impl Iterator<Item = &'a T> {
         let queue = if self.small.oldest != NONE { &self.small } else { &self.main };
-        let first = queue.oldest;
-        [first, entries.get(first).map_or(NONE, |entry| entry.links().prev)]
+        let mut at = queue.oldest;
+        core::iter::from_fn(move || {
+            let entry = entries.get(at)?;
+            at = entry.links().prev;
+            Some(entry)
+        })
     }
 
     /// The entry that gives way, already out of its queue. `None` if there is none. The small queue is left a tenth of

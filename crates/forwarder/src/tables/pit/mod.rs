@@ -99,11 +99,23 @@ impl Pit {
         self.names.find(hash, is_it).unwrap_or(NONE)
     }
 
-    /// Begins to load where entries of a name are found.
+    /// Loads the cell of a name's entries.
     #[inline]
-    pub(crate) fn touch(&self, key: &NameKey) -> u32 {
-        let slot = self.names.touch(key.full());
-        self.entries.get(slot).map_or(0, |entry| entry.next)
+    pub(crate) fn load_cell(&self, key: &NameKey) -> u32 {
+        self.names.guess(key.full())
+    }
+
+    /// Loads the entry that is likely found there.
+    #[inline]
+    pub(crate) fn load_entry(&self, key: &NameKey) -> u32 {
+        self.entries.get(self.load_cell(key)).map_or(0, Entry::load)
+    }
+
+    /// The nonce that the entry that is likely found there was forwarded with.
+    #[inline]
+    pub(crate) fn sent_nonce(&self, key: &NameKey) -> Option<u32> {
+        let entry = self.entries.get(self.load_cell(key))?;
+        entry.out_records.first().map(|record| record.nonce)
     }
 
     /// The entry of an Interest.

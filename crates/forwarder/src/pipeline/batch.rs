@@ -1,0 +1,179 @@
+//! Packets that come together: what the tables will be asked for is loaded for all of them before the first is processed.
+//!
+//! Tables of a million entries lie in memory that is far away: a load takes longer than everything that is computed for a
+//! packet, but a processor runs many loads at once if none waits for another. So a batch is read three times: names
+//! are hashed; loads of one level (cells of indexes, then entries, then what entries point at) begin for all packets;
+//! then packets are processed one after the other, in order. The outcome is the same as without.
+
+use core::hint::black_box;
+
+use smallvec::SmallVec;
+use whimbrel_core::Time;
+use whimbrel_ndn_packet::tlv::{self, Reader};
+use whimbrel_ndn_packet::{DataRef, InterestRef, LpPacket, MAX_PACKET, NameRef, PacketKind, types};
+
+use super::Engine;
+use crate::counters::DropReason;
+use crate::face::FaceId;
+use crate::forwarder::Forwarder;
+use crate::tables::name_key::{Depths, NameKey};
+
+/// Most packets whose loads are begun together: more would push each other out of the nearest cache.
+const BATCH: usize = 32;
+
+/// What is known of a packet before it is decoded: enough to say which loads it will need.
+#[derive(Clone, Copy)]
+enum Outline {
+    /// An Interest, and its nonce.
+    Interest(u32),
+    Data,
+    /// A Nack, a header for the link alone, or nothing that can be decoded.
+    Other,
+}
+
+impl Outline {
+    /// Also the name; what is found here is not checked yet.
+    fn of<'a>(lp: &LpPacket<'a>) -> (Outline, NameRef<'a>) {
+        Outline::read(lp).unwrap_or((Outline::Other, NameRef::default()))
+    }
+
+    fn read<'a>(lp: &LpPacket<'a>) -> Option<(Outline, NameRef<'a>)> {
+        let packet = lp.fragment.filter(|packet| lp.nack.is_none() && packet.len() <= MAX_PACKET)?;
+        let kind = PacketKind::of(packet)?;
+        let mut reader = Reader::new(packet.get(tlv::header_len(packet)?..)?);
+        let name = reader.element().ok()??;
+        let outline = match kind {
+            PacketKind::Interest => {
+                let nonce =
+                    core::iter::from_fn(|| reader.element().ok()?).find(|field| field.typ == types::NONCE);
+                let nonce = nonce.and_then(|field| field.value.try_into().ok());
+                Outline::Interest(nonce.map_or(0, u32::from_be_bytes))
+            }
+            PacketKind::Data => Outline::Data,
+            PacketKind::Lp => return None,
+        };
+        Some((outline, NameRef::from_value(name.value).ok()?))
+    }
+}
+
+impl Forwarder {
+    pub(crate) fn incoming_packet(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>) {
+        // The scratch keys go back when the packets are done with: their memory serves the next ones.
+        let mut keys = core::mem::take(&mut self.keys);
+        if keys.is_empty() {
+            keys.push(NameKey::default());
+        }
+        if let Some(key) = keys.first_mut() {
+            let (outline, name) = Outline::of(lp);
+            key.read(&self.engine.hasher, name, self.depths(outline));
+            black_box(self.engine.load_cells(outline, key));
+            self.process(now, from, lp, key);
+        }
+        self.keys = keys;
+    }
+
+    pub(crate) fn incoming_packets(&mut self, now: Time, packets: &[(FaceId, LpPacket<'_>)]) {
+        let mut keys = core::mem::take(&mut self.keys);
+        for batch in packets.chunks(BATCH) {
+            if keys.len() < batch.len() {
+                keys.resize_with(BATCH, NameKey::default);
+            }
+            let mut outlines: SmallVec<[Outline; BATCH]> = SmallVec::new();
+            for ((_, lp), key) in batch.iter().zip(&mut keys) {
+                let (outline, name) = Outline::of(lp);
+                key.read(&self.engine.hasher, name, self.depths(outline));
+                outlines.push(outline);
+            }
+            self.engine.load(&outlines, &keys);
+            for ((from, lp), key) in batch.iter().zip(&mut keys) {
+                self.process(now, *from, lp, key);
+            }
+        }
+        self.keys = keys;
+    }
+
+    /// Lengths of prefixes whose hashes the tables need for a packet.
+    fn depths(&self, outline: Outline) -> Depths {
+        match outline {
+            Outline::Interest(_) => self.engine.fib.depths() | self.strategies.depths(),
+            Outline::Data => self.engine.pit.depths() | self.engine.cs.depths(),
+            Outline::Other => 0,
+        }
+    }
+
+    /// Decodes a packet, whose name has this key, and sends it through its pipeline.
+    fn process(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>, key: &mut NameKey) {
+        // Without a packet it is a header for the link alone.
+        let Some(packet) = lp.fragment else { return };
+        let kind = PacketKind::of(packet).filter(|_| packet.len() <= MAX_PACKET);
+        match (kind, lp.nack) {
+            (Some(PacketKind::Interest), None) => {
+                if let Ok(interest) = InterestRef::decode(packet) {
+                    return self.incoming_interest(now, from, lp, &interest, key);
+                }
+            }
+            (Some(PacketKind::Interest), Some(reason)) => {
+                return self.incoming_nack(now, from, packet, reason);
+            }
+            (Some(PacketKind::Data), _) => {
+                if let Ok(data) = DataRef::decode(packet) {
+                    // An Interest before it in the batch may have asked for a length of prefixes that nobody had; and
+                    // a Data with a Nack's header has not been hashed, for it goes nowhere.
+                    let depths = self.depths(Outline::Data);
+                    if key.lacks(depths) {
+                        key.read(&self.engine.hasher, data.name, depths);
+                    }
+                    return self.incoming_data(now, from, lp, &data, key);
+                }
+            }
+            _ => {}
+        }
+        self.engine.counters.drop(DropReason::Malformed);
+    }
+}
+
+impl Engine {
+    /// Begins all loads for a batch, level by level. What the loads bring does not matter; that they are not left out as
+    /// useless is what `black_box` is for.
+    fn load(&self, packets: &[Outline], keys: &[NameKey]) {
+        let each = || packets.iter().copied().zip(keys);
+        black_box(each().fold(0, |sum, (packet, key)| sum ^ self.load_cells(packet, key)));
+        let data = packets.iter().filter(|packet| matches!(packet, Outline::Data)).count();
+        let entries = each().fold(0, |sum, (packet, key)| sum ^ self.load_entries(packet, key));
+        black_box(entries ^ self.cs.load_victims(data));
+        let contents = each().fold(0, |sum, (packet, key)| sum ^ self.load_contents(packet, key));
+        black_box(contents ^ self.cs.load_contents_of_victims(data));
+    }
+
+    fn load_cells(&self, packet: Outline, key: &NameKey) -> u32 {
+        match packet {
+            Outline::Interest(nonce) => {
+                let nonces = self.dead_nonces.load(key.full(), nonce);
+                nonces ^ self.fib.load_cells(key) ^ self.pit.load_cell(key) ^ self.cs.load_cell(key)
+            }
+            Outline::Data => self.pit.load_cell(key) ^ self.cs.load_cell(key),
+            _ => 0,
+        }
+    }
+
+    fn load_entries(&self, packet: Outline, key: &NameKey) -> u32 {
+        match packet {
+            Outline::Interest(_) => {
+                self.fib.load_entries(key) ^ self.pit.load_entry(key) ^ self.cs.load_entry(key)
+            }
+            Outline::Data => self.pit.load_entry(key),
+            _ => 0,
+        }
+    }
+
+    fn load_contents(&self, packet: Outline, key: &NameKey) -> u32 {
+        match packet {
+            Outline::Interest(_) => self.cs.load_content(key),
+            // A Data that is not kept makes its Interest's nonce a dead one.
+            Outline::Data if !self.cs.keeps() => {
+                self.pit.sent_nonce(key).map_or(0, |nonce| self.dead_nonces.load(key.full(), nonce))
+            }
+            _ => 0,
+        }
+    }
+}
