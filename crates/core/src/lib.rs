@@ -27,7 +27,7 @@ pub mod timer;
 pub use estimator::{RttEstimator, WindowedMax, WindowedMin};
 pub use id::{Guid, ParseGuidError, PortId};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
-pub use machine::{Deadline, Machine, PortEvent, PortInfo, PortKind, PortRequest, Transmit};
+pub use machine::{Deadline, Machine, Medium, PortEvent, PortInfo, PortKind, PortRequest, Transmit};
 pub use random::SeededRng;
 pub use time::{Time, WallClock};
 pub use timer::TimerQueue;

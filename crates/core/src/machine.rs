@@ -10,7 +10,9 @@
 //! Several frames may be handed in before one drain: batches are where speed comes from.
 //! `now` never goes back from one call to the next.
 
+use core::net::SocketAddr;
 use core::time::Duration;
+use std::path::PathBuf;
 
 use crate::{PortId, Time};
 
@@ -54,7 +56,8 @@ pub struct Transmit {
     pub port: PortId,
     /// Bytes appended to the buffer.
     pub size: usize,
-    /// If set, the bytes are several frames of this size, the last one possibly shorter. If not, one frame.
+    /// If set, the bytes are several frames of this size, the last one possibly shorter. If not, one frame; on a
+    /// stream of self-delimiting packets, one or more of them, whole.
     pub segment_size: Option<usize>,
 }
 
@@ -120,6 +123,90 @@ pub struct PortInfo {
     pub mtu: usize,
     /// The other end as a person would write it (an address and port number), for logs and tables only.
     pub peer: String,
+    /// What carries the frames, and the addresses of the two ends for whoever must write them in a form of its own.
+    pub medium: Medium,
+}
+
+/// What carries the frames of a port, and the addresses of its two ends.
+///
+/// A listener's port ([`PortKind::Caller`], or `accepted`) has the address that was listened on as its local one.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Medium {
+    /// Nothing that has addresses: a simulated link, a test.
+    #[default]
+    Unaddressed,
+    /// Datagrams to and from one peer. Where the socket is bound to all addresses, `local` is the one that the
+    /// kernel's routes choose towards the peer, or that the peer called.
+    Udp {
+        /// This end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// Datagrams to and from everybody in a multicast group on one interface.
+    UdpMulticast {
+        /// Name of the interface.
+        interface: String,
+        /// This end.
+        local: SocketAddr,
+        /// The group.
+        group: SocketAddr,
+    },
+    /// A TCP connection.
+    Tcp {
+        /// This end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// A WebSocket connection (not encrypted): one binary message is one frame.
+    WebSocket {
+        /// This end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// A Unix stream socket.
+    Unix {
+        /// The socket file; `None` for a stream that was handed over.
+        path: Option<PathBuf>,
+        /// This process' file descriptor of the connection.
+        descriptor: i32,
+        /// True if the other program called this one.
+        accepted: bool,
+    },
+    /// Ethernet frames to and from one station, or a group of them: the group bit (lowest bit of the first octet) of
+    /// `remote` tells. A frame shorter than 46 octets arrives with padding after it.
+    Ethernet {
+        /// Name of the interface.
+        interface: String,
+        /// The interface's address.
+        local: [u8; 6],
+        /// The peer's address, or the group's.
+        remote: [u8; 6],
+    },
+    /// A network device of this machine, whose packets are the frames.
+    Tun {
+        /// Name of the device.
+        interface: String,
+    },
+}
+
+impl Medium {
+    /// True if more than one peer may be at the other end.
+    pub fn is_shared(&self) -> bool {
+        match self {
+            Medium::UdpMulticast { .. } => true,
+            Medium::Ethernet { remote: [first, ..], .. } => first & 1 == 1,
+            _ => false,
+        }
+    }
+
+    /// True for a stream of bytes. Where its framing is self-delimiting (as configured at its opening), one
+    /// [`Transmit`] may carry several whole packets of any size with `segment_size: None`.
+    pub fn is_stream(&self) -> bool {
+        matches!(self, Medium::Tcp { .. } | Medium::Unix { .. })
+    }
 }
 
 /// What is at the other end of a port.
@@ -151,6 +238,20 @@ mod tests {
         assert_eq!(frames, [&b"abc"[..], b"def", b"g"]);
         let whole = Transmit { port: PortId(1), size: 7, segment_size: None };
         assert_eq!(whole.frames(b"abcdefg").count(), 1);
+    }
+
+    #[test]
+    fn groups_are_shared_and_single_peers_are_not() {
+        let group = Medium::Ethernet {
+            interface: "e".into(),
+            local: [2, 0, 0, 0, 0, 1],
+            remote: [1, 0, 0x5e, 0, 0x17, 0xaa],
+        };
+        assert!(group.is_shared() && !group.is_stream());
+        let station =
+            Medium::Ethernet { interface: "e".into(), local: [2, 0, 0, 0, 0, 1], remote: [2, 0, 0, 0, 0, 2] };
+        assert!(!station.is_shared());
+        assert!(Medium::Unix { path: None, descriptor: 3, accepted: false }.is_stream());
     }
 
     #[test]

@@ -3,7 +3,9 @@
 #![allow(missing_docs, reason = "criterion_group generates items without documentation")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use whimbrel_core::{Guid, Machine, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock};
+use whimbrel_core::{
+    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock,
+};
 use whimbrel_gnrs::wire::{Frame, Message};
 use whimbrel_gnrs::{
     Address, DiskStore, KeyPair, MemoryStore, Record, Server, ServerConfig, Statement, Store, StoreLimits,
@@ -35,7 +37,7 @@ fn encoded(cookie: u64, message: Message<'_>) -> Vec<u8> {
 fn server<S: Store>(store: S) -> Server<S> {
     let mut server = Server::new(ServerConfig::default(), WallClock::new(EPOCH), [5; 32], store);
     let (label, peer) = (String::new(), String::new());
-    let info = PortInfo { label, kind: PortKind::Caller, mtu: 1500, peer };
+    let info = PortInfo { label, kind: PortKind::Caller, mtu: 1500, peer, medium: Medium::Unaddressed };
     server.handle_port(Time::ZERO, CLIENT, PortEvent::Up(info));
     server
 }

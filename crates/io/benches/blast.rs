@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time, Transmit};
-use whimbrel_io::{CallerLimits, Clock, EventLoop, LocalLimits, LoopHandle, Snapshot, UdpConfig};
+use whimbrel_io::{CallerLimits, Clock, EventLoop, LoopHandle, Snapshot, StreamLimits, UdpConfig};
 
 const ACK_EVERY: u64 = 32;
 /// Without an acknowledgement for so long, what is in flight is taken for lost.
@@ -204,9 +204,9 @@ fn udp(name: &str, path_mtu: usize, offload: bool, bytes: u64) -> Result<(), Box
 fn unix(name: &str, frame: usize, bytes: u64) -> Result<(), Box<dyn Error>> {
     let (here, there) = UnixStream::pair()?;
     let mut sending = sender(frame, bytes, 4 << 20)?;
-    sending.add_unix_stream("local", "receiver", here, LocalLimits::default())?;
+    sending.add_unix_stream("local", "receiver", here, StreamLimits::default())?;
     measure(name, bytes, sending, move |receiving| {
-        if let Err(error) = receiving.add_unix_stream("local", "sender", there, LocalLimits::default()) {
+        if let Err(error) = receiving.add_unix_stream("local", "sender", there, StreamLimits::default()) {
             eprintln!("{error}");
         }
     })

@@ -133,7 +133,7 @@ impl PortCounters {
     }
 }
 
-/// What one transport (a UDP socket, a Unix listener or connection, a TUN device) did.
+/// What one transport (a datagram socket, a listener, a connection, a TUN device) did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TransportCounters {
     /// System calls that received (or accepted), successful or not.
@@ -148,7 +148,7 @@ pub struct TransportCounters {
     pub offload_failures: u64,
     /// Datagrams from an address that is no neighbour, where nobody listens for callers.
     pub strangers: u64,
-    /// Callers (UDP) or connections (Unix) that got a port.
+    /// Callers (datagrams) or connections (streams) that came in.
     pub accepted: u64,
     /// Callers closed because nothing came from them for the idle time.
     pub expired: u64,
@@ -156,8 +156,14 @@ pub struct TransportCounters {
     pub evicted: u64,
     /// Callers or connections refused because the table was full.
     pub refused: u64,
-    /// Connections closed because a length prefix was beyond the limit.
+    /// Connections closed because a frame was announced that is beyond the limit.
     pub oversize_closed: u64,
+    /// Connections closed because the peer broke the rules of the framing (a bad TLV type, a WebSocket error).
+    pub malformed_closed: u64,
+    /// Connections closed because the peer did not answer in time (connecting, WebSocket handshake and ping).
+    pub timed_out: u64,
+    /// Messages ignored because they are of a kind that carries no frames (WebSocket text).
+    pub ignored: u64,
     /// Connections closed because the machine wrote on although the port was blocked, beyond the bound.
     pub overflow_closed: u64,
     /// Connections that ended in the middle of a frame.
@@ -177,6 +183,9 @@ impl TransportCounters {
         self.evicted += other.evicted;
         self.refused += other.refused;
         self.oversize_closed += other.oversize_closed;
+        self.malformed_closed += other.malformed_closed;
+        self.timed_out += other.timed_out;
+        self.ignored += other.ignored;
         self.overflow_closed += other.overflow_closed;
         self.truncated += other.truncated;
     }
@@ -187,7 +196,7 @@ impl TransportCounters {
 pub struct LoopCounters {
     /// Rounds: wait, read, drain, write.
     pub rounds: u64,
-    /// System calls of waiting (`epoll_pwait`, and `ppoll` before a timed sleep).
+    /// System calls of waiting (`epoll_pwait`, `epoll_pwait2`, `ppoll`).
     pub wait_calls: u64,
     /// Other system calls of the loop itself: interest changes and wake-ups.
     pub control_calls: u64,
@@ -229,7 +238,8 @@ pub struct PortSnapshot {
 pub struct TransportSnapshot {
     /// Name of the link, listener or socket.
     pub label: String,
-    /// `udp`, `unix-listener`, `unix` or `tun`.
+    /// `udp`, `udp-multicast`, `unix-listener`, `unix`, `tcp-listener`, `tcp`, `websocket-listener`, `websocket`,
+    /// `ethernet` or `tun`.
     pub kind: &'static str,
     /// Local address, path or device.
     pub local: String,

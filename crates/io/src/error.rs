@@ -9,15 +9,17 @@ use std::path::PathBuf;
 /// Faults of single packets and single connections are no errors: they are counted (see [`crate::Snapshot`]).
 #[derive(Debug, thiserror::Error)]
 pub enum IoError {
-    /// Another program has the UDP port.
+    /// Another program has the port.
     #[error(
-        "UDP port {} of {} is already in use, so link '{label}' cannot have it; `ss -lunp 'sport = :{}'` shows \
-         the program: stop it, or give the link another port",
-        address.port(), address.ip(), address.port()
+        "{protocol} port {} of {} is already in use, so link '{label}' cannot have it; `ss -l{}np 'sport = :{}'` \
+         shows the program: stop it, or give the link another port",
+        address.port(), address.ip(), if *protocol == "TCP" { "t" } else { "u" }, address.port()
     )]
     AddressInUse {
         /// The link's name in the configuration.
         label: String,
+        /// `UDP` or `TCP`.
+        protocol: &'static str,
         /// What it wanted to bind.
         address: SocketAddr,
     },
@@ -35,13 +37,15 @@ pub enum IoError {
     },
     /// Ports below 1024 need a capability.
     #[error(
-        "no permission to bind UDP port {} for link '{label}'; choose a port above 1023, or run \
+        "no permission to bind {protocol} port {} for link '{label}'; choose a port above 1023, or run \
          `sudo setcap cap_net_bind_service=+ep $(command -v whimbrel)`",
         address.port()
     )]
     AddressNotPermitted {
         /// The link's name in the configuration.
         label: String,
+        /// `UDP` or `TCP`.
+        protocol: &'static str,
         /// What it wanted to bind.
         address: SocketAddr,
     },
@@ -80,6 +84,54 @@ pub enum IoError {
         action: &'static str,
         /// The system's answer.
         source: io::Error,
+    },
+    /// Any failure to set up a TCP socket.
+    #[error("cannot {action} the TCP socket {address} of '{label}': {source}")]
+    TcpSocket {
+        /// The name in the configuration.
+        label: String,
+        /// What it is or was to be bound or connected to.
+        address: SocketAddr,
+        /// What was being done.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A peer cannot be reached, or refuses.
+    #[error("cannot connect '{label}' to {address}: {source}; check that a router listens there on TCP")]
+    ConnectFailed {
+        /// The name in the configuration.
+        label: String,
+        /// The peer.
+        address: SocketAddr,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A peer does not answer.
+    #[error(
+        "'{label}' got no answer from {address} within {seconds} s; check the address and any firewall between"
+    )]
+    ConnectTimedOut {
+        /// The name in the configuration.
+        label: String,
+        /// The peer.
+        address: SocketAddr,
+        /// How long it was waited for.
+        seconds: f64,
+    },
+    /// The connection ended before its port was up.
+    #[error("the connection '{label}' was closed before it was up")]
+    ConnectAbandoned {
+        /// The name in the configuration.
+        label: String,
+    },
+    /// The peer speaks no WebSocket, or the URI is none.
+    #[error("no WebSocket connection with {uri}: {reason}")]
+    WebSocketRefused {
+        /// What was asked for, or who asked.
+        uri: String,
+        /// Why.
+        reason: String,
     },
     /// A program answers on the socket file.
     #[error(
@@ -165,6 +217,59 @@ pub enum IoError {
         /// The system's answer.
         source: io::Error,
     },
+    /// There is no such interface.
+    #[error("this machine has no network interface '{name}'; `ip address` lists names and addresses")]
+    NoSuchInterface {
+        /// The name or address asked for.
+        name: String,
+    },
+    /// The group is none, or the interface has no address of its family.
+    #[error(
+        "cannot join {group} on interface '{name}': the group must be a multicast address, and the interface needs \
+         {} of its own",
+        if group.is_ipv4() { "an IPv4 address" } else { "a link-local IPv6 address" }
+    )]
+    UnsuitedForMulticast {
+        /// The interface.
+        name: String,
+        /// The group asked for.
+        group: SocketAddr,
+    },
+    /// The interface carries no Ethernet frames.
+    #[error(
+        "the network interface '{name}' carries no Ethernet frames; `ip link` shows of which kind each is"
+    )]
+    NoEthernet {
+        /// The interface.
+        name: String,
+    },
+    /// Packet sockets need a capability.
+    #[error(
+        "no permission for Ethernet frames on '{name}'; run as root, or run \
+         `sudo setcap cap_net_raw=+ep $(command -v whimbrel)`"
+    )]
+    EthernetNotPermitted {
+        /// The interface.
+        name: String,
+    },
+    /// Two neighbours of one link would be indistinguishable.
+    #[error("link '{label}' has the station {address} twice: remove one")]
+    DuplicateStation {
+        /// The link's name in the configuration.
+        label: String,
+        /// The address given twice.
+        address: String,
+    },
+    /// Any other failure of an interface.
+    #[error("cannot {action} the network interface '{name}': {source}")]
+    Interface {
+        /// The interface.
+        name: String,
+        /// What was being done.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// Four thousand million ports were opened in one run.
     #[error("all port numbers of this run are used up, so '{label}' cannot be added; restart the program")]
     OutOfPorts {
@@ -172,7 +277,7 @@ pub enum IoError {
         label: String,
     },
     /// The named transport does not exist, has been removed, or is of another kind.
-    #[error("there is no such UDP link in this loop")]
+    #[error("there is no such link in this loop")]
     NoSuchLink,
     /// The loop's own machinery (epoll, eventfd, signal pipe) failed.
     #[error("the event loop cannot {action}: {source}; `ulimit -n` shows the limit of open files")]

@@ -1,23 +1,20 @@
 //! The event loop: what it is made of, what can be attached to it, and how it runs.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::rand::{GetRandomFlags, getrandom};
-use whimbrel_core::{Machine, PortId, PortInfo, PortKind, SeededRng, Time};
+use whimbrel_core::{Machine, PortId, PortInfo, SeededRng, Time, TimerQueue};
 
 use crate::counters::{LoopCounters, Snapshot, TransportCounters};
 use crate::handle::Mailbox;
-use crate::local::{LocalConnection, LocalLimits, LocalListener, Origin, UnixListenerConfig, connect};
 use crate::poller::Poller;
 use crate::side::MachineSide;
 use crate::signals::StopSignals;
 use crate::transport::{PREFIX, Progress, Transport, TransportId};
-use crate::tun::{TunDevice, TunPort};
-use crate::udp::{Neighbour, ReceiveBuffers, UdpConfig, UdpEndpoint, UdpLink};
+use crate::udp::ReceiveBuffers;
 use crate::{Clock, IoError, LoopHandle};
 
 pub(crate) const WAKE_TOKEN: u64 = u64::MAX;
@@ -28,9 +25,12 @@ const TRANSMIT_BUFFER: usize = 128 << 10;
 /// A place for a transport. Its generation tells late events of a closed transport from those of its successor.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
-    generation: u32,
+    pub(crate) generation: u32,
     pub(crate) transport: Option<Transport>,
 }
+
+/// Who is to be told how connecting went.
+pub(crate) type Outcome<M> = Box<dyn FnOnce(&mut M, Time, Result<PortId, IoError>)>;
 
 /// Drives one machine over real sockets, on the thread that calls [`EventLoop::run`].
 pub struct EventLoop<M: Machine> {
@@ -38,13 +38,20 @@ pub struct EventLoop<M: Machine> {
     pub(crate) side: MachineSide<M>,
     pub(crate) poller: Poller,
     pub(crate) slots: Vec<Slot>,
+    free_slots: Vec<usize>,
+    /// When each slot's transport wants to be looked at, or earlier: see [`EventLoop::arm`].
+    pub(crate) timers: TimerQueue<usize>,
+    /// By slot: connections that were asked for and are not up yet.
+    pub(crate) outcomes: BTreeMap<usize, Outcome<M>>,
+    /// Slots whose transports have output to write at the end of the round.
+    pub(crate) gathered: Vec<usize>,
     pub(crate) mailbox: Arc<Mailbox<M>>,
     pub(crate) signals: Option<StopSignals>,
     pub(crate) transmit_buffer: Vec<u8>,
     pub(crate) receive_buffers: ReceiveBuffers,
     pub(crate) counters: LoopCounters,
     closed_transports: TransportCounters,
-    rng: SeededRng,
+    pub(crate) rng: SeededRng,
     /// The machine may have output that was not asked for yet: do not sleep.
     pub(crate) undrained: bool,
     /// The deadline that was handed to the machine last.
@@ -66,6 +73,10 @@ impl<M: Machine> EventLoop<M> {
             side: MachineSide::new(machine),
             poller,
             slots: Vec::new(),
+            free_slots: Vec::new(),
+            timers: TimerQueue::new(),
+            outcomes: BTreeMap::new(),
+            gathered: Vec::new(),
             mailbox,
             signals: None,
             transmit_buffer: Vec::with_capacity(TRANSMIT_BUFFER + PREFIX),
@@ -112,116 +123,17 @@ impl<M: Machine> EventLoop<M> {
         Ok(())
     }
 
-    /// Binds a UDP socket; its neighbours are up at once, callers come up when they call.
-    pub fn add_udp(&mut self, mut config: UdpConfig) -> Result<UdpLink, IoError> {
-        let id = self.reserve();
-        let neighbours = std::mem::take(&mut config.neighbours);
-        let (label, bind) = (config.label.clone(), config.bind);
-        let endpoint = UdpEndpoint::open(config, id.slot as usize, id.token(), &mut self.rng)?;
-        let local = endpoint.local();
-        let (receive_buffer, send_buffer) = endpoint.kernel_buffers();
-        self.install(id, Transport::Udp(Box::new(endpoint))).map_err(|source| IoError::UdpSocket {
-            label,
-            address: bind,
-            action: "watch",
-            source,
-        })?;
-        let mut ports = Vec::new();
-        for neighbour in neighbours {
-            match self.add_neighbour(id, neighbour) {
-                Ok(port) => ports.push(port),
-                Err(error) => {
-                    self.close_transport(id);
-                    return Err(error);
-                }
-            }
-        }
-        tracing::info!(%local, receive_buffer, send_buffer, neighbours = ports.len(), "UDP link is up");
-        Ok(UdpLink { transport: id, local, ports, receive_buffer, send_buffer })
-    }
-
-    /// Adds a neighbour to a UDP link. Had it called before, its caller port goes down first.
-    pub fn add_neighbour(&mut self, link: TransportId, neighbour: Neighbour) -> Result<PortId, IoError> {
-        self.undrained = true;
-        let now = self.clock.now();
-        match self.slots.get_mut(link.slot as usize) {
-            Some(Slot { generation, transport: Some(Transport::Udp(endpoint)) })
-                if *generation == link.generation =>
-            {
-                endpoint.add_neighbour(&mut self.side, now, neighbour)
-            }
-            _ => Err(IoError::NoSuchLink),
-        }
-    }
-
-    /// Listens for local programs on a socket file; each gets a port when it attaches.
-    pub fn add_unix_listener(&mut self, config: UnixListenerConfig) -> Result<TransportId, IoError> {
-        let id = self.reserve();
-        let path = config.path.clone();
-        let listener = LocalListener::open(config, id.token())?;
-        self.install(id, Transport::Listener(Box::new(listener))).map_err(|source| IoError::UnixSocket {
-            path: path.clone(),
-            action: "watch",
-            source,
-        })?;
-        tracing::info!(path = %path.display(), "listening for local programs");
-        Ok(id)
-    }
-
-    /// Attaches to the program that listens on `path`, as a local program does.
-    pub fn add_unix_client(
-        &mut self,
-        label: impl Into<String>,
-        path: impl AsRef<Path>,
-        limits: LocalLimits,
-    ) -> Result<PortId, IoError> {
-        let path = path.as_ref();
-        let stream = connect(path)?;
-        self.add_unix_stream(label, path.display().to_string(), stream, limits)
-    }
-
-    /// Takes over a connected stream (of a socket pair, or handed over by a parent process); `peer` is for logs.
-    pub fn add_unix_stream(
-        &mut self,
-        label: impl Into<String>,
-        peer: impl Into<String>,
-        stream: UnixStream,
-        limits: LocalLimits,
-    ) -> Result<PortId, IoError> {
-        self.add_connection(Origin { label: label.into(), peer: peer.into(), listener: None }, stream, limits)
-    }
-
-    /// Makes a TUN device a port: each packet is a frame. Its MTU is read once, so set it before; to be called in a
-    /// thread of the device's network namespace.
-    pub fn add_tun(&mut self, label: impl Into<String>, device: TunDevice) -> Result<PortId, IoError> {
-        let label = label.into();
-        let (mtu, name) = (device.mtu()?, device.name().to_owned());
-        let id = self.reserve();
-        let info = PortInfo { label: label.clone(), kind: PortKind::Neighbour, mtu, peer: name.clone() };
-        let port = self.open_port(id, info)?;
-        let tun = TunPort::new(device, label, id.token(), port);
-        let added = self.install(id, Transport::Tun(Box::new(tun)));
-        self.keep_if_added(port, added, |source| IoError::Tun { name, action: "watch", source })
-    }
-
     /// Closes one port as if the machine had asked for it.
     pub fn close_port(&mut self, port: PortId) {
         self.undrained = true;
         let now = self.clock.now();
         let Some(slot) = self.side.get(port).map(|port| port.transport) else { return };
-        let ended = match self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) {
-            Some(Transport::Udp(endpoint)) => {
-                endpoint.close_port(&mut self.side, now, port);
-                false
-            }
-            Some(Transport::Connection(connection)) => {
-                connection.close_port(&mut self.side, now) == Progress::Ended
-            }
-            Some(Transport::Tun(_)) => true,
-            Some(Transport::Listener(_)) | None => false,
+        let Some(transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) else {
+            return;
         };
-        if ended {
-            self.close_slot(slot, now);
+        match transport.close_port(&mut self.side, &mut self.poller, now, port) {
+            Progress::Open => self.arm(slot),
+            Progress::Ended => self.close_slot(slot, now, None),
         }
     }
 
@@ -229,7 +141,7 @@ impl<M: Machine> EventLoop<M> {
     pub fn close_transport(&mut self, id: TransportId) {
         self.undrained = true;
         if self.slots.get(id.slot as usize).is_some_and(|slot| slot.generation == id.generation) {
-            self.close_slot(id.slot as usize, self.clock.now());
+            self.close_slot(id.slot as usize, self.clock.now(), None);
         }
     }
 
@@ -287,48 +199,54 @@ impl<M: Machine> EventLoop<M> {
         (slot.generation == id.generation && slot.transport.is_some()).then_some(id.slot as usize)
     }
 
-    /// Closes whatever is in a slot, with all its ports.
-    pub(crate) fn close_slot(&mut self, slot: usize, now: Time) {
-        let Some(transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.take()) else { return };
-        self.poller.remove(&transport);
-        self.closed_transports.add(&transport.snapshot().counters);
-        let ports: Vec<PortId> = match &transport {
-            Transport::Udp(endpoint) => endpoint.ports().collect(),
-            Transport::Connection(connection) => connection.port().into_iter().collect(),
-            Transport::Tun(tun) => vec![tun.port()],
-            Transport::Listener(_) => Vec::new(),
+    /// Closes whatever is in a slot, with all its ports. `failure` is why, for whoever waits for a connection.
+    pub(crate) fn close_slot(&mut self, slot: usize, now: Time, failure: Option<IoError>) {
+        let Some(mut transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.take()) else {
+            return;
         };
+        self.poller.remove(&transport);
+        self.timers.cancel(&slot);
+        self.free_slots.push(slot);
+        self.closed_transports.add(&transport.snapshot().counters);
+        if let Some(listener) = transport.listener().and_then(|token| self.slot_of(token))
+            && let Some(Transport::Listener(listener)) = self.transport(listener)
+        {
+            listener.left();
+        }
+        let failure = failure.or_else(|| match &mut transport {
+            Transport::WebSocket(connection) => connection.take_failure(),
+            _ => None,
+        });
+        let (ports, label) = (transport.ports(), transport.snapshot().label);
         drop(transport);
         for port in ports {
             self.side.close(now, port);
         }
+        if let Some(outcome) = self.outcomes.remove(&slot) {
+            let failure = failure.unwrap_or(IoError::ConnectAbandoned { label });
+            self.side.count_report();
+            outcome(&mut self.side.machine, now, Err(failure));
+        }
     }
 
-    pub(crate) fn add_connection(
-        &mut self,
-        origin: Origin,
-        stream: UnixStream,
-        limits: LocalLimits,
-    ) -> Result<PortId, IoError> {
-        let id = self.reserve();
-        let (label, peer) = (origin.label.clone(), origin.peer.clone());
-        let path = peer.clone().into();
-        let port =
-            self.open_port(id, PortInfo { label, kind: PortKind::Local, mtu: limits.max_frame, peer })?;
-        let added = LocalConnection::new(stream, origin, id.token(), port, limits)
-            .and_then(|connection| self.install(id, Transport::Connection(Box::new(connection))));
-        self.keep_if_added(port, added, |source| IoError::UnixSocket { path, action: "watch", source })
+    pub(crate) fn transport(&mut self, slot: usize) -> Option<&mut Transport> {
+        self.slots.get_mut(slot)?.transport.as_mut()
     }
 
-    fn reserve(&mut self) -> TransportId {
+    /// Makes sure that the loop wakes up for the transport in `slot` in time. A deadline that moves back is left
+    /// where it is: waking once too early costs less than keeping account of every packet.
+    pub(crate) fn arm(&mut self, slot: usize) {
+        if let Some(at) = self.transport(slot).and_then(|transport| transport.next_deadline()) {
+            self.timers.set_earlier(slot, at);
+        }
+    }
+
+    pub(crate) fn reserve(&mut self) -> TransportId {
         self.undrained = true;
-        let slot = match self.slots.iter().position(|slot| slot.transport.is_none()) {
-            Some(free) => free,
-            None => {
-                self.slots.push(Slot::default());
-                self.slots.len() - 1
-            }
-        };
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() - 1
+        });
         let generation = self.slots.get_mut(slot).map_or(0, |slot| {
             slot.generation = slot.generation.wrapping_add(1);
             slot.generation
@@ -336,25 +254,38 @@ impl<M: Machine> EventLoop<M> {
         TransportId { slot: slot as u32, generation }
     }
 
-    fn install(&mut self, id: TransportId, transport: Transport) -> std::io::Result<()> {
-        self.poller.add(&transport, id.token())?;
+    /// Gives back a place in which nothing was installed.
+    pub(crate) fn release(&mut self, id: TransportId) {
+        self.free_slots.push(id.slot as usize);
+    }
+
+    /// Puts a transport into the place that was reserved for it; the place is free again if that fails.
+    pub(crate) fn install(&mut self, id: TransportId, transport: Transport) -> std::io::Result<()> {
+        if let Err(error) = self.poller.add(&transport, id.token()) {
+            self.release(id);
+            return Err(error);
+        }
         if let Some(slot) = self.slots.get_mut(id.slot as usize) {
             slot.transport = Some(transport);
         }
+        self.arm(id.slot as usize);
         Ok(())
     }
 
-    fn open_port(&mut self, id: TransportId, info: PortInfo) -> Result<PortId, IoError> {
+    pub(crate) fn open_port(&mut self, id: TransportId, info: PortInfo) -> Result<PortId, IoError> {
         let label = info.label.clone();
-        self.side.open(self.clock.now(), id.slot as usize, info).ok_or(IoError::OutOfPorts { label })
+        self.side.open(self.clock.now(), id.slot as usize, info).ok_or_else(|| {
+            self.free_slots.push(id.slot as usize);
+            IoError::OutOfPorts { label }
+        })
     }
 
-    fn keep_if_added(
+    pub(crate) fn keep_if_added<E>(
         &mut self,
         port: PortId,
         added: std::io::Result<()>,
-        error: impl FnOnce(std::io::Error) -> IoError,
-    ) -> Result<PortId, IoError> {
+        error: impl FnOnce(std::io::Error) -> E,
+    ) -> Result<PortId, E> {
         added.map(|()| port).map_err(|source| {
             self.side.close(self.clock.now(), port);
             error(source)

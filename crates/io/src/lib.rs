@@ -8,8 +8,13 @@
 //! | [`clock`] | [`Clock`]: monotonic time since the start of the process, and what Unix time that was |
 //! | [`event_loop`] | [`EventLoop`]: construction, rounds, graceful stop |
 //! | [`handle`] | [`LoopHandle`]: how other threads post work and stop the loop |
-//! | [`udp`] | UDP links: neighbours and callers; batches, offload, path MTU |
-//! | [`local`] | Unix stream sockets for programs on this machine: length-prefixed frames |
+//! | [`udp`] | UDP links: neighbours and callers; batches, offload, path MTU; multicast groups |
+//! | [`ethernet`] | Ethernet links: stations and groups, without IP |
+//! | [`stream`] | frames in streams of bytes: length prefixes or TLV packets |
+//! | [`local`] | Unix stream sockets for programs on this machine |
+//! | [`tcp`] | TCP listeners and connections |
+//! | [`websocket`] | WebSocket listeners and connections: one binary message, one frame |
+//! | [`interface`] | the network interfaces of this machine |
 //! | [`tun`] | [`TunDevice`]: IP packets to and from this machine's kernel |
 //! | [`counters`] | [`Snapshot`]: what was carried and dropped, by port and by reason |
 //! | [`error`] | [`IoError`]: what happened, to what, and what to do |
@@ -40,34 +45,60 @@
 //! }
 //! ```
 //!
-//! Memory that peers can make the loop hold is bounded: a UDP link holds one transmit and `CallerLimits::max` ports; a
-//! local connection holds at most one frame being read (`LocalLimits::max_frame`) and `LocalLimits::max_unsent` bytes
-//! plus one transmit being written, and there are at most `max_connections` of them.
+//! What each kind of port takes in one transmit (see [`whimbrel_core::Transmit`]):
+//!
+//! | port | one frame | several frames |
+//! |---|---|---|
+//! | UDP, Ethernet, TUN, WebSocket, stream with length prefixes | `segment_size: None` | of one size: `Some(size)` |
+//! | stream of TLV packets (Unix, TCP) | `segment_size: None` | whole packets of any sizes: `None` |
+//!
+//! Packets for a stream are gathered during a round and leave in one write at its end, or whenever 64 KiB are
+//! together, so a machine that hands over one packet at a time costs a copy each, not a system call each.
+//!
+//! A datagram or frame that is too long for the way (`EMSGSIZE`, or an ICMP message) is counted, lowers the port's
+//! MTU, which is reported ([`whimbrel_core::PortEvent::Mtu`]), and never takes the port down.
+//!
+//! Memory that peers can make the loop hold is bounded: a UDP or Ethernet link holds one transmit and
+//! [`CallerLimits::max`] ports; a connection holds at most one frame being read ([`StreamLimits::max_frame`]) and
+//! [`StreamLimits::max_unsent`] bytes plus one transmit being written, and there are at most `max_connections` of them.
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "the driver owns the clock that machines must not read")]
 
+mod arrivals;
+mod attach;
 pub mod clock;
 pub mod counters;
 pub mod error;
+pub mod ethernet;
 pub mod event_loop;
 pub mod handle;
+pub mod interface;
+mod listener;
 pub mod local;
 mod poller;
 mod rounds;
 mod side;
 mod signals;
+pub mod stream;
+pub mod tcp;
 mod transport;
 pub mod tun;
 pub mod udp;
+pub mod websocket;
 
 pub use clock::Clock;
 pub use counters::{
     Drops, LoopCounters, PortCounters, PortSnapshot, Snapshot, TransportCounters, TransportSnapshot,
 };
 pub use error::IoError;
+pub use ethernet::{EthernetConfig, EthernetLink, EthernetNeighbour};
 pub use event_loop::EventLoop;
 pub use handle::LoopHandle;
-pub use local::{LocalLimits, UnixListenerConfig};
-pub use transport::TransportId;
+pub use interface::Interface;
+pub use local::UnixListenerConfig;
+pub use stream::{Framing, StreamLimits};
+pub use tcp::{TcpClientConfig, TcpListenerConfig};
+pub use transport::{Listening, TransportId};
 pub use tun::TunDevice;
-pub use udp::{CallerLimits, Neighbour, UdpConfig, UdpLink};
+pub use udp::{CallerLimits, Neighbour, UdpConfig, UdpLink, UdpMulticastConfig, UdpMulticastLink};
+pub use websocket::{WebSocketClientConfig, WebSocketLimits, WebSocketListenerConfig};

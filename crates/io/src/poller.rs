@@ -23,12 +23,13 @@ pub(crate) struct Ready {
 
 /// A level-triggered epoll set.
 ///
-/// `epoll_wait` rounds up to milliseconds, far too coarse for pacing, and `epoll_pwait2` needs Linux 5.11. So a
-/// timed sleep is a `ppoll` on the set itself, followed by an `epoll_pwait` that does not wait; a round that
-/// need not sleep, or may sleep for ever, costs the one call.
+/// `epoll_wait` rounds up to milliseconds, far too coarse for pacing, and `epoll_pwait2` needs Linux 5.11. Where that
+/// is missing, a timed sleep is a `ppoll` on the set itself, followed by an `epoll_pwait` that does not wait.
 pub(crate) struct Poller {
     set: OwnedFd,
     events: Vec<epoll::Event>,
+    /// The kernel has no `epoll_pwait2`, or a sandbox forbids it.
+    is_coarse: bool,
     pub(crate) wait_calls: u64,
     pub(crate) control_calls: u64,
 }
@@ -36,7 +37,8 @@ pub(crate) struct Poller {
 impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Poller { set, events: Vec::with_capacity(EVENTS_PER_ROUND), wait_calls: 0, control_calls: 0 })
+        let events = Vec::with_capacity(EVENTS_PER_ROUND);
+        Ok(Poller { set, events, is_coarse: false, wait_calls: 0, control_calls: 0 })
     }
 
     /// Watches `source` for input and errors.
@@ -70,6 +72,13 @@ impl Poller {
         let at_once = match limit {
             None => None,
             Some(Duration::ZERO) => Some(&AT_ONCE),
+            Some(limit) if !self.is_coarse => match self.wait_finely(limit) {
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    self.is_coarse = true;
+                    return self.wait(Some(limit));
+                }
+                outcome => return Ok(outcome?),
+            },
             Some(limit) => {
                 if !self.sleep(limit)? {
                     return Ok(());
@@ -81,6 +90,15 @@ impl Poller {
         match epoll::wait(&self.set, spare_capacity(&mut self.events), at_once) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits in one call, with a timeout in nanoseconds.
+    fn wait_finely(&mut self, limit: Duration) -> Result<(), Errno> {
+        self.wait_calls += 1;
+        match fine::epoll_pwait2(&self.set, &mut self.events, limit) {
+            Ok(()) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
@@ -109,5 +127,86 @@ impl Poller {
             writable: flags.contains(epoll::EventFlags::OUT),
             error,
         })
+    }
+}
+
+/// `epoll_pwait2`, which `rustix` offers only to programs that give up older kernels altogether.
+mod fine {
+    #![allow(unsafe_code, reason = "no crate at hand offers epoll_pwait2 with a fallback")]
+
+    use std::os::fd::{AsRawFd, OwnedFd};
+    use std::time::Duration;
+
+    use rustix::event::epoll;
+    use rustix::io::Errno;
+
+    /// `struct __kernel_timespec`.
+    #[repr(C)]
+    struct Timeout {
+        seconds: i64,
+        nanoseconds: i64,
+    }
+
+    /// Replaces the contents of `events` by what is ready, as much as its capacity takes.
+    pub(super) fn epoll_pwait2(
+        set: &OwnedFd,
+        events: &mut Vec<epoll::Event>,
+        limit: Duration,
+    ) -> Result<(), Errno> {
+        const { assert!(size_of::<epoll::Event>() == size_of::<libc::epoll_event>()) };
+        let timeout = Timeout {
+            seconds: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: limit.subsec_nanos().into(),
+        };
+        events.clear();
+        let room = libc::c_int::try_from(events.capacity()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the kernel writes at most `room` events, each of the size and layout of `struct epoll_event` (both
+        // crates declare the kernel's), to memory of that capacity; it reads the timeout, and no signal mask is given.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                set.as_raw_fd(),
+                events.as_mut_ptr(),
+                room,
+                &raw const timeout,
+                std::ptr::null::<libc::sigset_t>(),
+                0usize,
+            )
+        };
+        match usize::try_from(count) {
+            // SAFETY: the kernel has initialised the first `count` events, within the capacity.
+            Ok(count) => unsafe { events.set_len(count.min(events.capacity())) },
+            Err(_) => {
+                let error = std::io::Error::last_os_error();
+                return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn what_is_ready_is_found_by_fine_and_by_coarse_waits() {
+        for is_coarse in [false, true] {
+            let mut poller = Poller { is_coarse, ..Poller::new().unwrap() };
+            let (mut here, there) = UnixStream::pair().unwrap();
+            poller.add(&there, 77).unwrap();
+            poller.wait(Some(Duration::from_micros(300))).unwrap();
+            assert!(poller.ready(0).is_none());
+            here.write_all(b"x").unwrap();
+            for limit in [Some(Duration::from_secs(20)), Some(Duration::ZERO), None] {
+                poller.wait(limit).unwrap();
+                let ready = poller.ready(0).unwrap();
+                assert!(ready.token == 77 && ready.readable && !ready.writable && !ready.error);
+                assert!(poller.ready(1).is_none());
+            }
+        }
     }
 }

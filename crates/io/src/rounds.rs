@@ -8,17 +8,19 @@ use whimbrel_core::{Deadline, Machine, PortRequest, Time, Transmit};
 use crate::counters::DropReason;
 use crate::event_loop::{SIGNAL_TOKEN, WAKE_TOKEN};
 use crate::handle::Task;
-use crate::local::{LocalListener, Origin};
 use crate::poller::Ready;
-use crate::transport::{Outgoing, PREFIX, Progress, Transport};
+use crate::transport::{Outgoing, PREFIX, Progress, Shared, Transport};
 use crate::{EventLoop, IoError};
 
 /// Frames of one transmit: 44 full Ethernet frames are what one call with segmentation offload can carry.
 const MAX_SEGMENTS: usize = 44;
-/// Transmits taken from the machine before the sockets are looked at again: 2.8 MB of full transmits.
-const TRANSMITS_PER_ROUND: usize = 44;
-/// Local programs accepted per round and listener.
-const ACCEPTS_PER_ROUND: usize = 16;
+/// What may be sent before the sockets are looked at again, in units of [`GATHERED_COST`]: 44 system calls with up
+/// to 2.8 MB, or about 2800 packets of 1000 bytes that are gathered.
+const BUDGET_PER_ROUND: usize = 44 * CALL_COST;
+/// Cost of a transmit that is a system call of its own.
+const CALL_COST: usize = 64;
+/// Bytes of gathered output that count as one unit.
+const GATHERED_COST: usize = 1024;
 /// Pause after the machine left a deadline standing that was handed to it: a fault of the machine that must not
 /// turn into a busy loop.
 const STALL_PAUSE: Duration = Duration::from_millis(1);
@@ -75,7 +77,7 @@ impl<M: Machine> EventLoop<M> {
             }
             deadline.wait(now)
         });
-        let transports = self.transports().filter_map(Transport::next_deadline).min().map(|at| at.since(now));
+        let transports = self.timers.next().map(|(at, _)| at.since(now));
         [machine, transports, max_wait].into_iter().flatten().min()
     }
 
@@ -93,115 +95,39 @@ impl<M: Machine> EventLoop<M> {
     fn serve(&mut self, ready: Ready) {
         let Some(slot) = self.slot_of(ready.token) else { return };
         let now = self.clock.now();
-        let (side, poller) = (&mut self.side, &mut self.poller);
-        let Some(transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) else {
-            return;
-        };
-        let progress = match transport {
-            Transport::Udp(endpoint) => {
-                if ready.error {
-                    endpoint.receive_errors(side, now);
-                }
-                if ready.readable {
-                    endpoint.receive(side, now, &mut self.receive_buffers);
-                }
-                if ready.writable {
-                    endpoint.flush(side, poller, now);
-                }
-                Progress::Open
-            }
-            Transport::Connection(connection) => {
-                // A hang-up is read as the end of the stream, after all that was sent before it.
-                let read = if ready.readable || ready.error {
-                    connection.receive(side, now)
-                } else {
-                    Progress::Open
-                };
-                if read == Progress::Open && ready.writable {
-                    connection.flush(side, poller, now)
-                } else {
-                    read
-                }
-            }
-            Transport::Tun(tun) => {
-                if ready.writable {
-                    tun.flush(side, poller, now);
-                }
-                if ready.readable || ready.error { tun.receive(side, now) } else { Progress::Open }
-            }
-            Transport::Listener(_) => {
+        let (side, poller, buffers) = (&mut self.side, &mut self.poller, &mut self.receive_buffers);
+        let progress = match self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) {
+            Some(Transport::Listener(_)) => {
                 self.accept(slot, ready.token);
                 Progress::Open
             }
-        };
-        if progress == Progress::Ended {
-            self.close_slot(slot, now);
-        }
-    }
-
-    fn accept(&mut self, slot: usize, token: u64) {
-        for _ in 0..ACCEPTS_PER_ROUND {
-            let of_listener = |transport: &&Transport| {
-                matches!(transport, Transport::Connection(connection)
-                if connection.origin.listener == Some(token))
-            };
-            let connections = self.transports().filter(of_listener).count();
-            let now = self.clock.now();
-            let poller = &mut self.poller;
-            let Some(Transport::Listener(listener)) =
-                self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut())
-            else {
+            Some(Transport::Connecting(_)) => {
+                self.arrive(slot, now);
                 return;
-            };
-            let Some(stream) = listener.accept(poller, now) else { return };
-            let (max, limits) = (listener.config.max_connections, listener.config.limits);
-            let label = listener.config.label.clone();
-            let origin = Origin { label, peer: caller_of(&stream), listener: Some(token) };
-            let taken = connections < max
-                && match self.add_connection(origin, stream, limits) {
-                    Ok(_) => true,
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot take a local program");
-                        false
-                    }
-                };
-            if let Some(listener) = self.listener(slot) {
-                listener.count(taken);
             }
-        }
+            Some(transport) => transport.serve(ready, Shared { side, poller, buffers, now }),
+            None => return,
+        };
+        self.settle(slot, now, progress);
     }
 
-    fn listener(&mut self, slot: usize) -> Option<&mut LocalListener> {
-        match self.slots.get_mut(slot)?.transport.as_mut()? {
-            Transport::Listener(listener) => Some(listener),
-            _ => None,
+    /// What follows from something that was done with a transport.
+    pub(crate) fn settle(&mut self, slot: usize, now: Time, progress: Progress) {
+        if !self.outcomes.is_empty() {
+            self.report_outcome(slot, now);
+        }
+        match progress {
+            Progress::Open => self.arm(slot),
+            Progress::Ended => self.close_slot(slot, now, None),
         }
     }
 
     fn hand_in_deadlines(&mut self) {
         let now = self.clock.now();
-        for slot in 0..self.slots.len() {
-            let Some(transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) else {
-                continue;
-            };
-            if transport.next_deadline().is_none_or(|at| at > now) {
-                continue;
-            }
-            let progress = match transport {
-                Transport::Udp(endpoint) => {
-                    endpoint.expire(&mut self.side, now);
-                    Progress::Open
-                }
-                Transport::Listener(listener) => {
-                    listener.expire(&mut self.poller, now);
-                    Progress::Open
-                }
-                Transport::Connection(connection) => connection.expire(now),
-                Transport::Tun(_) => Progress::Open,
-            };
-            if progress == Progress::Ended {
-                self.close_slot(slot, now);
-            }
+        if self.timers.next().is_some_and(|(at, _)| at <= now) {
+            let due: Vec<usize> =
+                std::iter::from_fn(|| self.timers.pop_due(now)).map(|(_, slot)| slot).collect();
+            due.into_iter().for_each(|slot| self.expire(slot, now));
         }
         if let Some(Deadline { at, reason }) = self.side.machine.poll_timeout()
             && at <= now
@@ -213,20 +139,37 @@ impl<M: Machine> EventLoop<M> {
         }
     }
 
+    fn expire(&mut self, slot: usize, now: Time) {
+        let (side, poller) = (&mut self.side, &mut self.poller);
+        let Some(transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) else {
+            return;
+        };
+        if transport.next_deadline().is_none_or(|at| at > now) {
+            self.arm(slot);
+            return;
+        }
+        let progress = transport.expire(side, poller, now);
+        if let (Progress::Ended, Transport::Connecting(connecting)) = (progress, transport) {
+            let failure = connecting.timed_out();
+            self.close_slot(slot, now, Some(failure));
+        } else {
+            self.settle(slot, now, progress);
+        }
+    }
+
     /// Takes all the machine has to say, but no more transmits than a round may send.
     fn drain(&mut self, on_event: &mut dyn FnMut(&mut M, Time, M::Event)) {
-        let mut budget = TRANSMITS_PER_ROUND;
+        let mut budget = BUDGET_PER_ROUND;
         self.undrained = false;
         loop {
-            while let Some(transmit) = self.next_transmit() {
-                self.transmit(transmit);
-                budget -= 1;
-                if budget == 0 {
-                    self.undrained = true;
-                    break;
-                }
+            let reports = self.side.reports();
+            while budget > 0
+                && let Some((now, transmit)) = self.next_transmit()
+            {
+                budget = budget.saturating_sub(self.transmit(now, transmit));
             }
-            let mut again = false;
+            self.write_gathered();
+            let mut again = self.side.reports() != reports;
             while let Some(event) = self.side.machine.poll_event() {
                 again = true;
                 self.counters.events += 1;
@@ -237,9 +180,10 @@ impl<M: Machine> EventLoop<M> {
                 self.close_port(port);
             }
             if budget == 0 {
+                self.undrained = true;
                 return;
             }
-            // What the program or a closed port did to the machine may have made new output.
+            // What the program did to the machine, or what it was told of its ports, may have made new output.
             self.undrained = false;
             if !again {
                 return;
@@ -247,50 +191,57 @@ impl<M: Machine> EventLoop<M> {
         }
     }
 
-    fn next_transmit(&mut self) -> Option<Transmit> {
+    fn next_transmit(&mut self) -> Option<(Time, Transmit)> {
         self.transmit_buffer.clear();
         self.transmit_buffer.extend_from_slice(&[0; PREFIX]);
         let now = self.clock.now();
-        self.side.machine.poll_transmit(now, MAX_SEGMENTS, &mut self.transmit_buffer)
+        let transmit = self.side.machine.poll_transmit(now, MAX_SEGMENTS, &mut self.transmit_buffer)?;
+        Some((now, transmit))
     }
 
-    fn transmit(&mut self, transmit: Transmit) {
+    /// What it cost, at least one.
+    fn transmit(&mut self, now: Time, transmit: Transmit) -> usize {
         self.counters.transmits += 1;
-        let now = self.clock.now();
         let out = Outgoing { transmit, buffer: &mut self.transmit_buffer };
-        let frames = out.frame_count();
         let Some(port) = self.side.get_mut(transmit.port) else {
             self.counters.transmits_to_nowhere += 1;
-            return;
+            return CALL_COST;
         };
-        if out.segment().min(out.frames().len()) > port.info.mtu {
-            port.counters.drops.count(DropReason::TooLarge, frames);
-            return;
+        if !port.concatenates && out.segment().min(out.frames().len()) > port.info.mtu {
+            port.counters.drops.count(DropReason::TooLarge, out.frame_count());
+            return CALL_COST;
         }
         let slot = port.transport;
-        let (side, poller) = (&mut self.side, &mut self.poller);
-        let progress = match self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) {
-            Some(Transport::Udp(endpoint)) => {
-                endpoint.send(side, poller, now, out);
-                Progress::Open
-            }
-            Some(Transport::Tun(tun)) => {
-                tun.send(side, poller, now, out);
-                Progress::Open
-            }
-            Some(Transport::Connection(connection)) => connection.send(side, poller, now, out),
-            Some(Transport::Listener(_)) | None => Progress::Open,
+        let Some(transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) else {
+            return CALL_COST;
         };
-        if progress == Progress::Ended {
-            self.close_slot(slot, now);
+        let gathered_before = transport.gathers();
+        let size = out.frames().len();
+        let progress = transport.send(&mut self.side, &mut self.poller, now, out);
+        let gathers = transport.gathers();
+        if gathers && !gathered_before {
+            self.gathered.push(slot);
         }
+        if progress == Progress::Ended || !gathers {
+            self.settle(slot, now, progress);
+        }
+        if gathers { 1 + size / GATHERED_COST } else { CALL_COST }
     }
-}
 
-/// Who attached, as far as the kernel tells.
-fn caller_of(stream: &std::os::unix::net::UnixStream) -> String {
-    match rustix::net::sockopt::socket_peercred(stream) {
-        Ok(credentials) => format!("process {}", credentials.pid.as_raw_nonzero()),
-        Err(_) => "local program".to_owned(),
+    /// Writes what streams have gathered.
+    fn write_gathered(&mut self) {
+        if self.gathered.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        let mut gathered = std::mem::take(&mut self.gathered);
+        for slot in gathered.drain(..) {
+            let (side, poller) = (&mut self.side, &mut self.poller);
+            if let Some(transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) {
+                let progress = transport.push(side, poller, now);
+                self.settle(slot, now, progress);
+            }
+        }
+        self.gathered = gathered;
     }
 }

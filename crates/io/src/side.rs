@@ -13,6 +13,8 @@ pub(crate) struct Port {
     /// Slot of the transport that carries it.
     pub(crate) transport: usize,
     pub(crate) blocked: bool,
+    /// One transmit may be several whole frames of any sizes, so that its size says nothing about them.
+    pub(crate) concatenates: bool,
     pub(crate) counters: PortCounters,
 }
 
@@ -24,11 +26,39 @@ pub(crate) struct MachineSide<M> {
     ports: BTreeMap<PortId, Port>,
     next_port: Option<u32>,
     closed: PortCounters,
+    /// How often the machine was told something besides frames.
+    reports: u64,
+}
+
+/// A machine and the one of its ports that frames arrive on.
+pub(crate) struct Receiver<'a, M> {
+    machine: &'a mut M,
+    id: PortId,
+    counters: &'a mut PortCounters,
+}
+
+impl<M: Machine> Receiver<'_, M> {
+    /// Hands in one frame; an empty one is counted and dropped.
+    pub(crate) fn deliver(&mut self, now: Time, frame: &[u8]) {
+        if frame.is_empty() {
+            self.counters.drops.count(DropReason::Empty, 1);
+            return;
+        }
+        self.counters.received_frames += 1;
+        self.counters.received_bytes += frame.len() as u64;
+        self.machine.handle_frame(now, self.id, frame);
+    }
 }
 
 impl<M: Machine> MachineSide<M> {
     pub(crate) fn new(machine: M) -> Self {
-        MachineSide { machine, ports: BTreeMap::new(), next_port: Some(0), closed: PortCounters::default() }
+        MachineSide {
+            machine,
+            ports: BTreeMap::new(),
+            next_port: Some(0),
+            closed: PortCounters::default(),
+            reports: 0,
+        }
     }
 
     /// Opens a port; `None` once the numbers are used up, for a number is never given twice in a run.
@@ -37,8 +67,15 @@ impl<M: Machine> MachineSide<M> {
         self.next_port = number.checked_add(1);
         let id = PortId(number);
         tracing::debug!(port = number, label = %info.label, peer = %info.peer, kind = ?info.kind, "port up");
-        let port = Port { info: info.clone(), transport, blocked: false, counters: PortCounters::default() };
+        let port = Port {
+            info: info.clone(),
+            transport,
+            blocked: false,
+            concatenates: false,
+            counters: PortCounters::default(),
+        };
         self.ports.insert(id, port);
+        self.reports += 1;
         self.machine.handle_port(now, id, PortEvent::Up(info));
         Some(id)
     }
@@ -48,8 +85,19 @@ impl<M: Machine> MachineSide<M> {
         if let Some(port) = self.ports.remove(&id) {
             tracing::debug!(port = id.0, label = %port.info.label, peer = %port.info.peer, "port down");
             self.closed.add(&port.counters);
+            self.reports += 1;
             self.machine.handle_port(now, id, PortEvent::Down);
         }
+    }
+
+    /// A number that changes whenever the machine is told something besides frames: it may have an answer.
+    pub(crate) fn reports(&self) -> u64 {
+        self.reports
+    }
+
+    /// To be called when the machine is told something other than through here.
+    pub(crate) fn count_report(&mut self) {
+        self.reports += 1;
     }
 
     pub(crate) fn get(&self, id: PortId) -> Option<&Port> {
@@ -65,6 +113,12 @@ impl<M: Machine> MachineSide<M> {
         if let Some(port) = self.ports.get_mut(&id) {
             port.counters.drops.count(reason, frames);
         }
+    }
+
+    /// To hand in many frames of one port, one by one.
+    pub(crate) fn receiver(&mut self, id: PortId) -> Option<Receiver<'_, M>> {
+        let counters = &mut self.ports.get_mut(&id)?.counters;
+        Some(Receiver { machine: &mut self.machine, id, counters })
     }
 
     /// Hands in frames that lie one after the other, each `stride` bytes but the last.
@@ -89,6 +143,7 @@ impl<M: Machine> MachineSide<M> {
             port.blocked = blocked;
             port.counters.blocked_times += u64::from(blocked);
             let event = if blocked { PortEvent::Blocked } else { PortEvent::Writable };
+            self.reports += 1;
             self.machine.handle_port(now, id, event);
         }
     }
@@ -99,6 +154,7 @@ impl<M: Machine> MachineSide<M> {
         if mtu < port.info.mtu {
             tracing::info!(port = id.0, peer = %port.info.peer, from = port.info.mtu, to = mtu, "path MTU lowered");
             port.info.mtu = mtu;
+            self.reports += 1;
             self.machine.handle_port(now, id, PortEvent::Mtu(mtu));
         }
     }

@@ -1,14 +1,21 @@
 //! What the loop holds per file descriptor, and how frames are handed down to it.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use whimbrel_core::{Time, Transmit};
+use whimbrel_core::{Machine, PortId, Time, Transmit};
 
 use crate::counters::TransportSnapshot;
-use crate::local::{LocalConnection, LocalListener};
+use crate::ethernet::EthernetEndpoint;
+use crate::listener::Listener;
+use crate::poller::{Poller, Ready};
+use crate::side::MachineSide;
+use crate::stream::StreamConnection;
+use crate::tcp::Connecting;
 use crate::tun::TunPort;
-use crate::udp::UdpEndpoint;
+use crate::udp::{ReceiveBuffers, UdpEndpoint};
+use crate::websocket::WebSocketConnection;
 
 /// Room before the frames in the loop's transmit buffer, for a length prefix: a frame and its prefix then go to a
 /// stream in one piece, without a copy.
@@ -35,6 +42,15 @@ impl fmt::Display for TransportId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "transport {}.{}", self.slot, self.generation)
     }
+}
+
+/// A listener on an internet address, as it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// To close it.
+    pub transport: TransportId,
+    /// What it listens on, with the port that the kernel chose.
+    pub local: SocketAddr,
 }
 
 /// Frames that a machine wants sent. The buffer starts with [`PREFIX`] bytes of room; a transport that cannot send
@@ -75,18 +91,185 @@ pub(crate) enum Progress {
 #[derive(Debug)]
 pub(crate) enum Transport {
     Udp(Box<UdpEndpoint>),
-    Listener(Box<LocalListener>),
-    Connection(Box<LocalConnection>),
+    Ethernet(Box<EthernetEndpoint>),
+    Listener(Box<Listener>),
+    Connecting(Box<Connecting>),
+    Stream(Box<StreamConnection>),
+    WebSocket(Box<WebSocketConnection>),
     Tun(Box<TunPort>),
 }
 
+/// What the loop shares with a transport that is served.
+pub(crate) struct Shared<'a, M: Machine> {
+    pub(crate) side: &'a mut MachineSide<M>,
+    pub(crate) poller: &'a mut Poller,
+    pub(crate) buffers: &'a mut ReceiveBuffers,
+    pub(crate) now: Time,
+}
+
 impl Transport {
-    /// When [`crate::EventLoop`] has to look after it without input; a lower bound.
+    /// Reads what there is, and writes what waited. Listeners and connecting sockets are the loop's own business.
+    pub(crate) fn serve<M: Machine>(&mut self, ready: Ready, shared: Shared<'_, M>) -> Progress {
+        let Shared { side, poller, buffers, now } = shared;
+        // A hang-up is read as the end of a stream, after all that was sent before it.
+        let readable = ready.readable || ready.error;
+        match self {
+            Transport::Udp(endpoint) => {
+                if ready.error {
+                    endpoint.receive_errors(side, now);
+                }
+                if ready.readable {
+                    endpoint.receive(side, now, buffers);
+                }
+                if ready.writable {
+                    endpoint.flush(side, poller, now);
+                }
+                Progress::Open
+            }
+            Transport::Ethernet(endpoint) => {
+                let written = if ready.writable { endpoint.flush(side, poller, now) } else { Progress::Open };
+                if written == Progress::Open && readable {
+                    endpoint.receive(side, now, buffers.bytes())
+                } else {
+                    written
+                }
+            }
+            Transport::Stream(connection) => {
+                let read = if readable { connection.receive(side, now) } else { Progress::Open };
+                if read == Progress::Open && ready.writable {
+                    connection.flush(side, poller, now)
+                } else {
+                    read
+                }
+            }
+            Transport::WebSocket(connection) => {
+                let written =
+                    if ready.writable { connection.flush(side, poller, now) } else { Progress::Open };
+                if written == Progress::Open && readable {
+                    connection.receive(side, poller, now, buffers.bytes())
+                } else {
+                    written
+                }
+            }
+            Transport::Tun(tun) => {
+                if ready.writable {
+                    tun.flush(side, poller, now);
+                }
+                if readable { tun.receive(side, now) } else { Progress::Open }
+            }
+            Transport::Listener(_) | Transport::Connecting(_) => Progress::Open,
+        }
+    }
+
+    /// Sends the frames of one transmit, or keeps them until there is room or the round ends.
+    pub(crate) fn send<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        poller: &mut Poller,
+        now: Time,
+        out: Outgoing<'_>,
+    ) -> Progress {
+        match self {
+            Transport::Udp(endpoint) => endpoint.send(side, poller, now, out),
+            Transport::Tun(tun) => tun.send(side, poller, now, out),
+            Transport::Ethernet(endpoint) => return endpoint.send(side, poller, now, out),
+            Transport::Stream(connection) => return connection.send(side, poller, now, out),
+            Transport::WebSocket(connection) => return connection.send(side, poller, now, &out),
+            Transport::Listener(_) | Transport::Connecting(_) => {}
+        }
+        Progress::Open
+    }
+
+    /// True if output was gathered that [`Transport::push`] has to write at the end of the round.
+    pub(crate) fn gathers(&self) -> bool {
+        match self {
+            Transport::Stream(connection) => connection.has_unsent(),
+            Transport::WebSocket(connection) => connection.has_unsent(),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn push<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        poller: &mut Poller,
+        now: Time,
+    ) -> Progress {
+        match self {
+            Transport::Stream(connection) => connection.push(side, poller, now),
+            Transport::WebSocket(connection) => connection.push(side, poller, now),
+            _ => Progress::Open,
+        }
+    }
+
+    /// To be called when the time of [`Transport::next_deadline`] has come.
+    pub(crate) fn expire<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        poller: &mut Poller,
+        now: Time,
+    ) -> Progress {
+        match self {
+            Transport::Udp(endpoint) => endpoint.expire(side, now),
+            Transport::Ethernet(endpoint) => endpoint.expire(side, now),
+            Transport::Listener(listener) => listener.expire(poller, now),
+            Transport::Stream(connection) => return connection.expire(now),
+            Transport::WebSocket(connection) => return connection.expire(side, poller, now),
+            Transport::Connecting(_) => return Progress::Ended,
+            Transport::Tun(_) => {}
+        }
+        Progress::Open
+    }
+
+    pub(crate) fn close_port<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        poller: &mut Poller,
+        now: Time,
+        port: PortId,
+    ) -> Progress {
+        match self {
+            Transport::Udp(endpoint) if endpoint.is_group() => return Progress::Ended,
+            Transport::Udp(endpoint) => endpoint.close_port(side, now, port),
+            Transport::Ethernet(endpoint) => endpoint.close_port(side, now, port),
+            Transport::Stream(connection) => return connection.close_port(side, poller, now),
+            Transport::WebSocket(connection) => return connection.close_port(side, poller, now),
+            Transport::Tun(_) => return Progress::Ended,
+            Transport::Listener(_) | Transport::Connecting(_) => {}
+        }
+        Progress::Open
+    }
+
+    /// Its open ports.
+    pub(crate) fn ports(&self) -> Vec<PortId> {
+        match self {
+            Transport::Udp(endpoint) => endpoint.ports().collect(),
+            Transport::Ethernet(endpoint) => endpoint.ports().collect(),
+            Transport::Stream(connection) => connection.port().into_iter().collect(),
+            Transport::WebSocket(connection) => connection.port().into_iter().collect(),
+            Transport::Tun(tun) => vec![tun.port()],
+            Transport::Listener(_) | Transport::Connecting(_) => Vec::new(),
+        }
+    }
+
+    /// Token of the listener that accepted it.
+    pub(crate) fn listener(&self) -> Option<u64> {
+        match self {
+            Transport::Stream(connection) => connection.origin.listener,
+            Transport::WebSocket(connection) => connection.ends.listener,
+            _ => None,
+        }
+    }
+
+    /// When [`Transport::expire`] has to be called, without input; a lower bound.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         match self {
             Transport::Udp(endpoint) => endpoint.next_deadline(),
+            Transport::Ethernet(endpoint) => endpoint.next_deadline(),
             Transport::Listener(listener) => listener.next_deadline(),
-            Transport::Connection(connection) => connection.next_deadline(),
+            Transport::Connecting(connecting) => connecting.next_deadline(),
+            Transport::Stream(connection) => connection.next_deadline(),
+            Transport::WebSocket(connection) => connection.next_deadline(),
             Transport::Tun(_) => None,
         }
     }
@@ -95,8 +278,10 @@ impl Transport {
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
             Transport::Udp(endpoint) => endpoint.has_unsent(),
-            Transport::Listener(_) => false,
-            Transport::Connection(connection) => connection.has_unsent(),
+            Transport::Ethernet(endpoint) => endpoint.has_unsent(),
+            Transport::Listener(_) | Transport::Connecting(_) => false,
+            Transport::Stream(connection) => connection.has_unsent(),
+            Transport::WebSocket(connection) => connection.has_unsent(),
             Transport::Tun(tun) => tun.has_unsent(),
         }
     }
@@ -104,8 +289,11 @@ impl Transport {
     pub(crate) fn snapshot(&self) -> TransportSnapshot {
         match self {
             Transport::Udp(endpoint) => endpoint.snapshot(),
+            Transport::Ethernet(endpoint) => endpoint.snapshot(),
             Transport::Listener(listener) => listener.snapshot(),
-            Transport::Connection(connection) => connection.snapshot(),
+            Transport::Connecting(connecting) => connecting.snapshot(),
+            Transport::Stream(connection) => connection.snapshot(),
+            Transport::WebSocket(connection) => connection.snapshot(),
             Transport::Tun(tun) => tun.snapshot(),
         }
     }
@@ -115,8 +303,11 @@ impl AsFd for Transport {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Transport::Udp(endpoint) => endpoint.as_fd(),
+            Transport::Ethernet(endpoint) => endpoint.as_fd(),
             Transport::Listener(listener) => listener.as_fd(),
-            Transport::Connection(connection) => connection.as_fd(),
+            Transport::Connecting(connecting) => connecting.as_fd(),
+            Transport::Stream(connection) => connection.as_fd(),
+            Transport::WebSocket(connection) => connection.as_fd(),
             Transport::Tun(tun) => tun.as_fd(),
         }
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use support::{PATIENCE, Script, pattern, script_loop, settle, until, until_both};
 use tempfile::TempDir;
 use whimbrel_core::{PortEvent, PortId, PortKind, PortRequest};
-use whimbrel_io::{EventLoop, IoError, LocalLimits, UnixListenerConfig};
+use whimbrel_io::{EventLoop, IoError, StreamLimits, UnixListenerConfig};
 
 const LARGE: usize = 4 << 20;
 
@@ -93,7 +93,7 @@ fn two_loops_exchange_frames_of_all_sizes_and_the_answers_come_back() {
     let (mut server, path, _directory) = server(|_| {});
     server.machine_mut().echo = true;
     let mut client = script_loop();
-    let port = client.add_unix_client("daemon", &path, LocalLimits::default()).unwrap();
+    let port = client.add_unix_client("daemon", &path, StreamLimits::default()).unwrap();
     let mut sent = Vec::new();
     for (number, size) in [1, 100, 65_531, 65_532, 65_533, 1 << 20, LARGE, 3].into_iter().enumerate() {
         sent.push(pattern(size, number));
@@ -146,7 +146,7 @@ fn a_program_that_does_not_read_blocks_itself_alone_and_loses_nothing() {
 
 #[test]
 fn a_machine_that_writes_on_although_blocked_is_buffered_to_a_bound_and_then_cut_off() {
-    let limits = LocalLimits { max_frame: 1000, max_unsent: 20_000 };
+    let limits = StreamLimits { max_frame: 1000, max_unsent: 20_000, ..StreamLimits::default() };
     let (mut server, path, _directory) = server(|config| config.limits = limits);
     let (mut program, port) = attach(&mut server, &path);
     server.machine_mut().ignores_blocking = true;
@@ -293,7 +293,7 @@ fn the_socket_file_of_a_successor_is_not_removed() {
 fn attaching_where_nobody_listens_says_what_to_start() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nobody.sock");
-    let error = script_loop().add_unix_client("daemon", &path, LocalLimits::default()).unwrap_err();
+    let error = script_loop().add_unix_client("daemon", &path, StreamLimits::default()).unwrap_err();
     assert!(matches!(&error, IoError::NobodyListens { .. }), "{error}");
     assert!(error.to_string().contains("whimbrel host run"), "{error}");
 }

@@ -4,32 +4,19 @@
 #![allow(clippy::disallowed_methods, reason = "tests of the driver have threads and clocks")]
 #![allow(unsafe_code, reason = "moving a thread to a new network namespace")]
 
+#[path = "support/namespaces.rs"]
+mod namespaces;
 mod support;
 
-use std::net::UdpSocket;
-use std::process::Command;
-use std::thread;
+use std::cell::RefCell;
+use std::net::{SocketAddr, UdpSocket};
+use std::rc::Rc;
+use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use namespaces::{Wire, in_new_namespace, ip};
 use support::{PATIENCE, pattern, script_loop, settle, until};
-use whimbrel_core::PortEvent;
-use whimbrel_io::{IoError, TunDevice, UdpConfig};
-
-/// Runs `test` in a thread with a network namespace of its own.
-fn in_new_namespace(test: impl FnOnce() + Send + 'static) {
-    let outcome = thread::spawn(move || {
-        // SAFETY: only the network namespace of this new thread changes; no descriptors or memory are unshared.
-        match unsafe { unshare_unsafe(UnshareFlags::NEWNET) } {
-            Ok(()) => test(),
-            Err(Errno::PERM) => eprintln!("skipped: no privilege to make a network namespace"),
-            Err(error) => panic!("cannot make a network namespace: {error}"),
-        }
-    });
-    if let Err(panic) = outcome.join() {
-        std::panic::resume_unwind(panic);
-    }
-}
+use whimbrel_core::{Medium, PortEvent, PortKind};
+use whimbrel_io::{CallerLimits, IoError, Neighbour, StreamLimits, TcpClientConfig, TunDevice, UdpConfig};
 
 fn tun(name: &str, mtu: u16) -> TunDevice {
     let tun = TunDevice::create(name).unwrap();
@@ -151,13 +138,6 @@ fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// True if all of the commands ran.
-fn ip(commands: &[&str]) -> bool {
-    commands.iter().all(|command| {
-        Command::new("ip").args(command.split(' ')).status().is_ok_and(|status| status.success())
-    })
-}
-
 #[test]
 fn a_full_send_queue_blocks_the_ports_and_all_that_waited_goes_out_afterwards() {
     in_new_namespace(|| {
@@ -217,5 +197,77 @@ fn a_tun_device_in_use_and_a_bad_name_are_told_apart() {
         assert!(matches!(&error, IoError::TunInUse { .. }), "{error}");
         let error = TunDevice::create("a/b").unwrap_err();
         assert!(matches!(&error, IoError::TunName { .. }), "{error}");
+    });
+}
+
+#[test]
+fn a_tcp_peer_that_never_answers_is_given_up_in_time() {
+    in_new_namespace(|| {
+        let _tun = tun("whim5", 1400);
+        let mut a = script_loop();
+        let outcome = Rc::new(RefCell::new(None));
+        let seen = Rc::clone(&outcome);
+        let config = TcpClientConfig {
+            timeout: Duration::from_millis(50),
+            ..TcpClientConfig::new("uplink", "10.77.0.2:6363".parse().unwrap(), StreamLimits::tlv(8800))
+        };
+        a.add_tcp_client(config, move |_, _, result| *seen.borrow_mut() = Some(result)).unwrap();
+        until(&mut a, "the end of patience", |_| outcome.borrow().is_some());
+        let error = outcome.borrow_mut().take().unwrap().unwrap_err();
+        assert!(matches!(&error, IoError::ConnectTimedOut { .. }), "{error}");
+        assert!(a.snapshot().transports.is_empty());
+        assert_eq!(a.snapshot().closed_transports.timed_out, 1);
+    });
+}
+
+/// The addresses of a UDP port's two ends.
+fn ends(info: &whimbrel_core::PortInfo) -> (SocketAddr, SocketAddr) {
+    let Medium::Udp { local, remote } = info.medium else { panic!("{info:?}") };
+    (local, remote)
+}
+
+#[test]
+fn one_udp_socket_serves_many_peers_and_knows_its_own_address_towards_each() {
+    in_new_namespace(|| {
+        let Some(wire) = Wire::lay() else { return };
+        let mut a = script_loop();
+        let config = UdpConfig::new("wire", "[::]:6363".parse().unwrap()).listen(CallerLimits::default());
+        let link = a.add_udp(config).unwrap();
+        let add = |a: &mut whimbrel_io::EventLoop<support::Script>, address: &str| {
+            let neighbour = Neighbour { label: address.into(), address: address.parse().unwrap() };
+            a.add_neighbour(link.transport, neighbour).unwrap()
+        };
+        let here = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let near = add(&mut a, &here.local_addr().unwrap().to_string());
+        let far = add(&mut a, "10.77.0.2:6363");
+        let six = add(&mut a, "[::1]:7000");
+        let ports = a.machine().ports.clone();
+        assert_eq!(ends(&ports[&near]).0, "127.0.0.1:6363".parse().unwrap());
+        assert_eq!(
+            ends(&ports[&far]),
+            ("10.77.0.1:6363".parse().unwrap(), "10.77.0.2:6363".parse().unwrap())
+        );
+        assert_eq!(ends(&ports[&six]).0, "[::1]:6363".parse().unwrap());
+
+        wire.enter(1);
+        let peer = UdpSocket::bind("10.77.0.2:6363").unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        let caller = UdpSocket::bind("10.77.0.2:0").unwrap();
+        caller.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer.send_to(b"neighbour", "10.77.0.1:6363").unwrap();
+        until(&mut a, "the frame", |a| a.machine().frames_from(far) == [b"neighbour".to_vec()]);
+        caller.send_to(b"caller", "10.77.0.1:6363").unwrap();
+        until(&mut a, "the call", |a| a.machine().inbox.len() == 2);
+        let called = a.machine().inbox[1].0;
+        let info = a.machine().ports[&called].clone();
+        assert_eq!(info.kind, PortKind::Caller);
+        assert_eq!(ends(&info), ("10.77.0.1:6363".parse().unwrap(), caller.local_addr().unwrap()));
+        for (port, socket) in [(far, &peer), (called, &caller)] {
+            a.machine_mut().send(port, vec![b"to you".to_vec()]);
+            settle(&mut a);
+            let mut buffer = [0; 10];
+            let (length, from) = socket.recv_from(&mut buffer).unwrap();
+            assert_eq!((&buffer[..length], from), (&b"to you"[..], "10.77.0.1:6363".parse().unwrap()));
+        }
     });
 }

@@ -147,7 +147,7 @@ fn without_offload_the_same_frames_arrive_one_call_each() {
 #[test]
 fn a_full_table_closes_the_caller_idle_for_longest() {
     let mut server = script_loop();
-    let limits = CallerLimits { max: 2, idle: PATIENCE * 2, evict_after: Duration::ZERO };
+    let limits = CallerLimits { max: 2, idle: Some(PATIENCE * 2), evict_after: Duration::ZERO };
     let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
     let clients: Vec<UdpSocket> = (0..3).map(|_| test_socket()).collect();
     for (before, client) in [0, 1, 0, 2].into_iter().enumerate() {
@@ -168,7 +168,7 @@ fn a_full_table_closes_the_caller_idle_for_longest() {
 #[test]
 fn a_full_table_of_talking_callers_refuses_new_ones() {
     let mut server = script_loop();
-    let limits = CallerLimits { max: 2, idle: PATIENCE * 2, evict_after: PATIENCE * 2 };
+    let limits = CallerLimits { max: 2, idle: Some(PATIENCE * 2), evict_after: PATIENCE * 2 };
     let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
     let clients: Vec<UdpSocket> = (0..3).map(|_| test_socket()).collect();
     for client in &clients {
@@ -182,7 +182,7 @@ fn a_full_table_of_talking_callers_refuses_new_ones() {
 #[test]
 fn an_idle_caller_goes_down_and_may_call_again() {
     let mut server = script_loop();
-    let limits = CallerLimits { idle: Duration::from_millis(30), ..CallerLimits::default() };
+    let limits = CallerLimits { idle: Some(Duration::from_millis(30)), ..CallerLimits::default() };
     let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
     let client = test_socket();
     client.send_to(b"hello", link.local).unwrap();
@@ -192,6 +192,31 @@ fn an_idle_caller_goes_down_and_may_call_again() {
     until(&mut server, "another port", |server| server.machine().inbox.len() == 2);
     assert_eq!(server.machine().inbox[1], (PortId(1), b"again".to_vec()));
     assert_eq!(server.snapshot().transports[0].counters.expired, 1);
+}
+
+#[test]
+fn callers_that_never_expire_stay_until_the_machine_closes_them_and_kept_ones_make_no_room() {
+    let mut server = script_loop();
+    let limits = CallerLimits { max: 2, idle: None, evict_after: Duration::ZERO };
+    let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
+    let clients: Vec<UdpSocket> = (0..4).map(|_| test_socket()).collect();
+    for (number, client) in clients.iter().enumerate() {
+        client.send_to(b"hello", link.local).unwrap();
+        until(&mut server, "a frame", |server| server.machine().inbox.len() == number + 1);
+        if number == 0 {
+            assert!(server.keep_caller(PortId(0)));
+            assert!(!server.keep_caller(PortId(0)), "it is none any more");
+        }
+    }
+    // The first is kept beyond the table; of the three others, the one idle for longest made room.
+    let ports: Vec<PortId> = server.machine().ports.keys().copied().collect();
+    assert_eq!(ports, [PortId(0), PortId(2), PortId(3)]);
+    clients[0].send_to(b"again", link.local).unwrap();
+    until(&mut server, "a frame", |server| server.machine().inbox.len() == 5);
+    assert_eq!(server.machine().inbox[4].0, PortId(0), "its port is as it was");
+    server.machine_mut().requests.push_back(PortRequest::Close(PortId(2)));
+    until(&mut server, "its port to go down", |server| server.machine().down(PortId(2)));
+    assert_eq!(server.snapshot().transports[0].counters.expired, 0);
 }
 
 #[test]

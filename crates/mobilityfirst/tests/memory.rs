@@ -5,7 +5,9 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use whimbrel_core::{Guid, Machine, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock};
+use whimbrel_core::{
+    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock,
+};
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
@@ -186,6 +188,7 @@ fn run(mischiefs: &[Mischief], names: Names, rounds: u32) -> Outcome {
         kind: PortKind::Neighbour,
         mtu: MTU,
         peer: String::new(),
+        medium: Medium::Unaddressed,
     };
     if names == Names::Silent {
         router.handle_port(Time::ZERO, NAME_SERVER, PortEvent::Up(info("gnrs")));

@@ -5,7 +5,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use crate::name::{Component, ComponentRef, Name, NameRef};
-use crate::signature::{SignatureInfoRef, Signer, sha256};
+use crate::signature::{SignatureInfo, SignatureInfoRef, Signer, Verifier, VerifyError, sha256};
 use crate::tlv::{self, DecodeError};
 use crate::types;
 
@@ -80,8 +80,8 @@ pub struct DataRef<'a> {
     pub signed_portion: &'a [u8],
 }
 
-const ORDER: [u64; 5] =
-    [types::NAME, types::META_INFO, types::CONTENT, types::SIGNATURE_INFO, types::SIGNATURE_VALUE];
+/// The elements that may follow the name, in their order.
+const AFTER_NAME: &[u64] = &[types::META_INFO, types::CONTENT, types::SIGNATURE_INFO, types::SIGNATURE_VALUE];
 
 impl<'a> DataRef<'a> {
     /// A whole packet.
@@ -90,15 +90,12 @@ impl<'a> DataRef<'a> {
         if outer.typ != types::DATA {
             return Err(DecodeError::WrongType(outer.typ));
         }
-        let (mut name, mut meta, mut content) = (None, Meta::default(), &[][..]);
+        let (name, rest) = tlv::name_first(outer.value)?;
+        let (mut meta, mut content) = (Meta::default(), &[][..]);
         let (mut info, mut signature) = (None, None);
         let mut covered = 0;
-        tlv::read_ordered(outer.value, &ORDER, |element| {
-            if name.is_none() && element.typ != types::NAME {
-                return Err(DecodeError::Missing(types::NAME));
-            }
+        tlv::read_ordered(rest, AFTER_NAME, |element| {
             match element.typ {
-                types::NAME => name = Some(NameRef::from_value(element.value)?),
                 types::META_INFO => meta = Meta::decode(element.value)?,
                 types::CONTENT => content = element.value,
                 types::SIGNATURE_INFO => info = Some(SignatureInfoRef::decode(element.value)?),
@@ -111,7 +108,7 @@ impl<'a> DataRef<'a> {
         })?;
         Ok(DataRef {
             wire,
-            name: name.ok_or(DecodeError::Missing(types::NAME))?,
+            name,
             content_type: meta.content_type,
             freshness: meta.freshness,
             final_block_id: meta.final_block_id,
@@ -120,6 +117,21 @@ impl<'a> DataRef<'a> {
             signature_value: signature.ok_or(DecodeError::Missing(types::SIGNATURE_VALUE))?,
             signed_portion: outer.value.get(..covered).unwrap_or_default(),
         })
+    }
+
+    /// Checks its signature with a key that the caller trusts for its name.
+    pub fn verify(&self, verifier: &dyn Verifier) -> Result<(), VerifyError> {
+        verifier.check_type(self.signature_info.typ)?;
+        if verifier.verify(&[self.signed_portion], self.signature_value) {
+            Ok(())
+        } else {
+            Err(VerifyError::Invalid)
+        }
+    }
+
+    /// The name with the implicit digest at its end. Hashes the whole packet.
+    pub fn full_name(&self) -> Name {
+        self.name.to_name().child(Component::implicit_digest(&self.implicit_digest()).as_ref())
     }
 
     /// The SHA-256 of the whole packet: the implicit last component of its full name.
@@ -183,11 +195,16 @@ impl Data {
 
     /// The packet, signed.
     pub fn encode(&self, signer: &dyn Signer) -> Vec<u8> {
+        self.encode_with_info(signer, &signer.info())
+    }
+
+    /// The packet, signed, with what the signature shall say of itself from the caller.
+    pub fn encode_with_info(&self, signer: &dyn Signer, info: &SignatureInfo) -> Vec<u8> {
         let mut inner = Vec::with_capacity(self.name.as_ref().encoded_len() + self.content.len() + 160);
         self.name.as_ref().encode(&mut inner);
         self.encode_meta(&mut inner);
         tlv::write_element(&mut inner, types::CONTENT, &self.content);
-        signer.info().encode(&mut inner, types::SIGNATURE_INFO);
+        info.encode(&mut inner, types::SIGNATURE_INFO);
         let signature = signer.sign(&[&inner]);
         tlv::write_element(&mut inner, types::SIGNATURE_VALUE, &signature);
         let mut wire = Vec::with_capacity(inner.len() + 4);

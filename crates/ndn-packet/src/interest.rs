@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use crate::name::{Name, NameRef};
-use crate::signature::{SignatureInfo, SignatureInfoRef, Signer, sha256};
+use crate::name::{Component, Name, NameRef};
+use crate::signature::{SignatureInfo, SignatureInfoRef, Signer, Verifier, VerifyError, sha256};
 use crate::tlv::{self, DecodeError};
 use crate::types;
 
@@ -45,8 +45,8 @@ pub struct InterestRef<'a> {
     signature_value_at: Option<usize>,
 }
 
-const ORDER: [u64; 10] = [
-    types::NAME,
+/// The elements that may follow the name, in their order.
+const AFTER_NAME: &[u64] = &[
     types::CAN_BE_PREFIX,
     types::MUST_BE_FRESH,
     types::FORWARDING_HINT,
@@ -57,6 +57,9 @@ const ORDER: [u64; 10] = [
     types::INTEREST_SIGNATURE_INFO,
     types::INTEREST_SIGNATURE_VALUE,
 ];
+
+/// Where in [`AFTER_NAME`] the elements begin that follow the nonce.
+const AFTER_NONCE: usize = 4;
 
 impl<'a> InterestRef<'a> {
     /// A whole packet.
@@ -82,18 +85,12 @@ impl<'a> InterestRef<'a> {
             parameters_at: None,
             signature_value_at: None,
         };
-        let mut named = false;
         let offset_of = |part: &[u8]| part.as_ptr() as usize - wire.as_ptr() as usize;
-        tlv::read_ordered(outer.value, &ORDER, |element| {
-            if !named && element.typ != types::NAME {
-                return Err(DecodeError::Missing(types::NAME));
-            }
+        let (name, rest) = tlv::name_first(outer.value)?;
+        interest.name = name;
+        tlv::read_ordered(rest, AFTER_NAME, |element| {
             let value = element.value;
             match element.typ {
-                types::NAME => {
-                    interest.name = NameRef::from_value(value)?;
-                    named = true;
-                }
                 types::CAN_BE_PREFIX => interest.can_be_prefix = element.flag()?,
                 types::MUST_BE_FRESH => interest.must_be_fresh = element.flag()?,
                 types::FORWARDING_HINT => {
@@ -124,25 +121,19 @@ impl<'a> InterestRef<'a> {
             }
             Ok(())
         })?;
-        interest.check(named)?;
+        interest.check()?;
         Ok(interest)
     }
 
-    fn check(&self, named: bool) -> Result<(), DecodeError> {
-        if !named {
-            return Err(DecodeError::Missing(types::NAME));
-        }
+    fn check(&self) -> Result<(), DecodeError> {
         // "Name: at least one name component" (packet format, Interest).
         if self.name.is_empty() {
             return Err(DecodeError::Value(types::NAME));
         }
-        let digests = self
-            .name
-            .components()
-            .filter(|component| u64::from(component.typ()) == types::PARAMETERS_SHA256_DIGEST)
-            .count();
+        let digests = self.name.components().filter(|component| component.is_parameters_digest()).count();
+        // A digest without parameters is let pass: so the further segments of a reply to parameters are asked for.
         match (self.parameters.is_some(), digests) {
-            (true, 1) | (false, 0) => {}
+            (true, 1) | (false, 0 | 1) => {}
             _ => return Err(DecodeError::Value(types::PARAMETERS_SHA256_DIGEST)),
         }
         if self.signature_info.is_some() != self.signature_value.is_some() {
@@ -158,8 +149,12 @@ impl<'a> InterestRef<'a> {
     pub fn delegations(&self) -> impl Iterator<Item = NameRef<'a>> {
         let mut reader = tlv::Reader::new(self.forwarding_hint.unwrap_or_default());
         core::iter::from_fn(move || {
-            let element = reader.element().ok()??;
-            NameRef::from_value(element.value).ok()
+            loop {
+                let element = reader.element().ok()??;
+                if element.typ == types::NAME {
+                    return NameRef::from_value(element.value).ok();
+                }
+            }
         })
     }
 
@@ -179,7 +174,7 @@ impl<'a> InterestRef<'a> {
         let covered = self.wire.get(at..).unwrap_or_default();
         self.name
             .components()
-            .find(|component| u64::from(component.typ()) == types::PARAMETERS_SHA256_DIGEST)
+            .find(|component| component.is_parameters_digest())
             .is_some_and(|component| component.value() == sha256(&[covered]))
     }
 
@@ -193,13 +188,29 @@ impl<'a> InterestRef<'a> {
         loop {
             let start = value.len() - components.rest().len();
             let Some(component) = components.next() else { break };
-            if u64::from(component.typ()) == types::PARAMETERS_SHA256_DIGEST {
+            if component.is_parameters_digest() {
                 portions.push(value.get(..start).unwrap_or_default());
                 portions.push(components.rest());
             }
         }
         portions.push(self.wire.get(from..to).unwrap_or_default());
         portions
+    }
+
+    /// Checks its signature with a key that the caller trusts for its name; that it is no replay is
+    /// [`crate::ReplayGuard`]'s part. Allocates once.
+    pub fn verify(&self, verifier: &dyn Verifier) -> Result<(), VerifyError> {
+        let (Some(info), Some(signature)) = (&self.signature_info, self.signature_value) else {
+            return Err(VerifyError::Unsigned);
+        };
+        // "A signed Interest must be treated as invalid if the last name component is not ParametersSha256DigestComponent, or
+        // its TLV-VALUE is incorrect" (packet format, Signed Interest).
+        let ends_with_digest = self.name.last().is_some_and(|component| component.is_parameters_digest());
+        if !ends_with_digest || !self.parameters_digest_is_valid() {
+            return Err(VerifyError::ParametersDigest);
+        }
+        verifier.check_type(info.typ)?;
+        if verifier.verify(&self.signed_portions(), signature) { Ok(()) } else { Err(VerifyError::Invalid) }
     }
 
     /// A copy with this nonce; adds one where there is none.
@@ -219,8 +230,8 @@ impl<'a> InterestRef<'a> {
             let here = outer.value.len() - reader.rest().len();
             match reader.element() {
                 Ok(Some(element)) => {
-                    let place = ORDER.iter().position(|typ| *typ == element.typ);
-                    if place.is_some_and(|place| place > 4) {
+                    let place = AFTER_NAME.iter().position(|typ| *typ == element.typ);
+                    if place.is_some_and(|place| place >= AFTER_NONCE) {
                         at = here;
                         break;
                     }
@@ -237,15 +248,19 @@ impl<'a> InterestRef<'a> {
     }
 }
 
+/// "ForwardingHint = 1*Name"; elements that are no names are ignored if they are not critical.
 fn check_delegations(value: &[u8]) -> Result<(), DecodeError> {
     let mut reader = tlv::Reader::new(value);
+    let mut names = 0;
     while let Some(element) = reader.element()? {
-        if element.typ != types::NAME {
-            return Err(DecodeError::Value(types::FORWARDING_HINT));
+        if element.typ == types::NAME {
+            NameRef::from_value(element.value)?;
+            names += 1;
+        } else if tlv::is_critical(element.typ) {
+            return Err(DecodeError::Critical(element.typ));
         }
-        NameRef::from_value(element.value)?;
     }
-    Ok(())
+    if names == 0 { Err(DecodeError::Value(types::FORWARDING_HINT)) } else { Ok(()) }
 }
 
 /// An Interest to be encoded.
@@ -289,11 +304,14 @@ impl Interest {
         let mut tail = Vec::new();
         if let Some(parameters) = &self.parameters {
             tlv::write_element(&mut tail, types::APPLICATION_PARAMETERS, parameters);
+            return self.assemble(&name_with_digest(&self.name, &tail), &tail);
         }
-        self.assemble(&tail)
+        self.assemble(&self.name, &tail)
     }
 
-    /// The packet, signed by `signer`, with `info` (its nonce, time or sequence number) from the caller.
+    /// The packet, signed by `signer`, with `info` (its nonce, time or sequence number) from the caller: mostly
+    /// [`Signer::info`] with [`SignatureInfo::stamped`]. The parameters' digest becomes the last component of the name, as
+    /// signed Interests have it.
     pub fn encode_signed(&self, signer: &dyn Signer, info: &SignatureInfo) -> Vec<u8> {
         let mut tail = Vec::new();
         tlv::write_element(
@@ -302,25 +320,15 @@ impl Interest {
             self.parameters.as_deref().unwrap_or_default(),
         );
         info.encode(&mut tail, types::INTEREST_SIGNATURE_INFO);
-        let named = Name::of(
-            self.name
-                .as_ref()
-                .components()
-                .filter(|component| u64::from(component.typ()) != types::PARAMETERS_SHA256_DIGEST)
-                .map(|component| component.to_owned()),
-        );
+        let named = without_parameters_digest(&self.name);
         let signature = signer.sign(&[named.as_ref().value(), &tail]);
         tlv::write_element(&mut tail, types::INTEREST_SIGNATURE_VALUE, &signature);
-        self.assemble(&tail)
+        self.assemble(&name_with_digest(&named, &tail), &tail)
     }
 
-    fn assemble(&self, tail: &[u8]) -> Vec<u8> {
-        let mut inner = Vec::with_capacity(self.name.as_ref().encoded_len() + tail.len() + 64);
-        if tail.is_empty() {
-            self.name.as_ref().encode(&mut inner);
-        } else {
-            name_with_digest(&self.name, tail).as_ref().encode(&mut inner);
-        }
+    fn assemble(&self, name: &Name, tail: &[u8]) -> Vec<u8> {
+        let mut inner = Vec::with_capacity(name.as_ref().encoded_len() + tail.len() + 64);
+        name.as_ref().encode(&mut inner);
         if self.can_be_prefix {
             tlv::write_element(&mut inner, types::CAN_BE_PREFIX, &[]);
         }
@@ -349,16 +357,18 @@ impl Interest {
     }
 }
 
+fn without_parameters_digest(name: &Name) -> Name {
+    let kept = name.as_ref().components().filter(|component| !component.is_parameters_digest());
+    Name::of(kept.map(|component| component.to_owned()))
+}
+
 /// The name with the digest of `covered` in its digest component, which is added at the end if there is none.
 fn name_with_digest(name: &Name, covered: &[u8]) -> Name {
-    use crate::name::Component;
-    let digest = || Component::new(types::PARAMETERS_SHA256_DIGEST as u16, sha256(&[covered]).to_vec());
-    let is_digest = |typ: u16| u64::from(typ) == types::PARAMETERS_SHA256_DIGEST;
-    let mut components: Vec<Component> =
-        name.as_ref().components().map(|component| component.to_owned()).collect();
-    match components.iter_mut().find(|component| is_digest(component.as_ref().typ())) {
-        Some(place) => *place = digest(),
-        None => components.push(digest()),
+    let digest = Component::parameters_digest(&sha256(&[covered]));
+    if !name.as_ref().components().any(|component| component.is_parameters_digest()) {
+        return name.child(digest.as_ref());
     }
-    Name::of(components)
+    Name::of(name.as_ref().components().map(|component| {
+        if component.is_parameters_digest() { digest.clone() } else { component.to_owned() }
+    }))
 }

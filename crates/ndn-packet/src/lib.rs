@@ -4,30 +4,54 @@
 //! |---|---|
 //! | [`tlv`] | type-length-value elements, non-negative integers, which unknown types may be ignored |
 //! | [`types`] | assigned TLV-TYPE numbers |
-//! | [`name`] | [`Name`], [`NameRef`], [`Component`]: canonical order, URI forms |
+//! | [`name`] | [`Name`], [`NameRef`], [`Component`]: canonical order |
+//! | [`uri`] | names as text |
+//! | [`conventions`] | segment numbers, versions, keywords |
 //! | [`interest`] | [`InterestRef`], a checked view; [`Interest`], to be encoded |
 //! | [`data`] | [`DataRef`], a checked view; [`Data`], to be encoded and signed |
-//! | [`signature`] | what a signature says of itself, and who makes one |
+//! | [`signature`] | what a signature says of itself, who makes one and who checks it |
+//! | [`key`] | private and public keys, HMAC |
+//! | [`certificate`], [`validity`] | whose key it is, and from when to when |
+//! | [`safe_bag`] | keys under a passphrase, to be carried elsewhere |
+//! | [`replay`] | signed Interests are accepted once |
+//! | [`announcement`] | prefix announcements |
 //! | [`lp`] | [`LpPacket`] and [`LpHeader`]: the NDNLPv2 header of a packet or fragment |
 //!
 //! A view is checked as far as the specification asks a receiver to check: order of elements, sizes, unknown critical
 //! types. What it borrows stays where the packet lies.
 #![forbid(unsafe_code)]
 
+pub mod announcement;
+pub mod certificate;
+pub mod conventions;
 pub mod data;
 pub mod interest;
+pub mod key;
 pub mod lp;
 pub mod name;
+pub mod replay;
+pub mod safe_bag;
 pub mod signature;
 pub mod tlv;
 pub mod types;
+pub mod uri;
+pub mod validity;
 
+pub use announcement::{PrefixAnnouncement, PrefixAnnouncementRef};
+pub use certificate::{Certificate, CertificateDraft, CertificateError};
 pub use data::{ContentType, Data, DataRef};
 pub use interest::{Interest, InterestRef};
+pub use key::{HmacKey, KeyError, KeySigner, KeyType, PrivateKey, PublicKey};
 pub use lp::{CachePolicy, LpHeader, LpPacket, NackReason};
 pub use name::{Component, ComponentRef, Name, NameRef, ParseNameError};
-pub use signature::{DigestSigner, SignatureInfo, SignatureInfoRef, SignatureType, Signer};
+pub use replay::{ReplayConfig, ReplayError, ReplayGuard};
+pub use safe_bag::{SafeBag, SafeBagError};
+pub use signature::{
+    DigestSigner, KeyLocator, KeyLocatorRef, SignatureInfo, SignatureInfoRef, SignatureType, Signer,
+    Verifier, VerifyError,
+};
 pub use tlv::DecodeError;
+pub use validity::ValidityPeriod;
 
 /// Largest network-layer packet that NDN forwarders carry, in bytes (NFD's `MAX_NDN_PACKET_SIZE`).
 pub const MAX_PACKET: usize = 8800;

@@ -1,13 +1,12 @@
 //! Names: sequences of typed components.
 
 use core::cmp::Ordering;
-use core::fmt;
-use core::str::FromStr;
 
 use bytes::Bytes;
 
 use crate::tlv::{self, DecodeError, Reader};
 use crate::types;
+pub use crate::uri::ParseNameError;
 
 /// One component, where it lies in a name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,11 +34,6 @@ impl<'a> ComponentRef<'a> {
     /// TLV-VALUE.
     pub const fn value(&self) -> &'a [u8] {
         self.value
-    }
-
-    /// The number that a component of this type holds; `None` for another type or a value that is no number.
-    pub fn number_of(&self, typ: u64) -> Option<u64> {
-        if u64::from(self.typ) == typ { tlv::read_integer(self.value) } else { None }
     }
 
     /// An owned copy.
@@ -82,43 +76,6 @@ impl Component {
     /// A component of the usual type.
     pub fn generic(value: impl Into<Bytes>) -> Component {
         Component::new(types::GENERIC_COMPONENT as u16, value)
-    }
-
-    /// A component that holds a number, as the naming conventions have them.
-    pub fn number(typ: u64, number: u64) -> Component {
-        let mut value = Vec::with_capacity(8);
-        tlv::write_integer(&mut value, number);
-        Component::new(typ as u16, value)
-    }
-
-    /// A segment number (naming conventions revision 3).
-    pub fn segment(number: u64) -> Component {
-        Component::number(types::SEGMENT, number)
-    }
-
-    /// A version, by convention microseconds since the Unix epoch.
-    pub fn version(number: u64) -> Component {
-        Component::number(types::VERSION, number)
-    }
-
-    /// A timestamp in microseconds since the Unix epoch.
-    pub fn timestamp(micros: u64) -> Component {
-        Component::number(types::TIMESTAMP, micros)
-    }
-
-    /// A sequence number.
-    pub fn sequence_num(number: u64) -> Component {
-        Component::number(types::SEQUENCE_NUM, number)
-    }
-
-    /// A byte offset.
-    pub fn byte_offset(number: u64) -> Component {
-        Component::number(types::BYTE_OFFSET, number)
-    }
-
-    /// A well-known keyword such as `metadata`.
-    pub fn keyword(word: &str) -> Component {
-        Component::new(types::KEYWORD as u16, word.as_bytes().to_vec())
     }
 
     /// Borrowed.
@@ -352,198 +309,4 @@ impl PartialOrd for Name {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
-}
-
-/// Types that have a name of their own in URIs, whose values are numbers.
-const NUMBERS: [(u64, &str); 5] = [
-    (types::SEGMENT, "seg"),
-    (types::BYTE_OFFSET, "off"),
-    (types::VERSION, "v"),
-    (types::TIMESTAMP, "t"),
-    (types::SEQUENCE_NUM, "seq"),
-];
-/// Types that have a name of their own in URIs, whose values are digests in hexadecimal.
-const DIGESTS: [(u64, &str); 2] =
-    [(types::IMPLICIT_SHA256_DIGEST, "sha256digest"), (types::PARAMETERS_SHA256_DIGEST, "params-sha256")];
-
-impl fmt::Display for ComponentRef<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let typ = u64::from(self.typ);
-        if let Some((_, label)) = DIGESTS.iter().find(|(digest, _)| *digest == typ)
-            && self.value.len() == 32
-        {
-            write!(f, "{label}=")?;
-            return self.value.iter().try_for_each(|octet| write!(f, "{octet:02x}"));
-        }
-        if let Some((_, label)) = NUMBERS.iter().find(|(number, _)| *number == typ)
-            && let Some(number) = tlv::read_integer(self.value)
-            // Another form of the same number would not survive being read again.
-            && tlv::integer_len(number) == self.value.len()
-        {
-            return write!(f, "{label}={number}");
-        }
-        if typ != types::GENERIC_COMPONENT {
-            write!(f, "{typ}=")?;
-        }
-        if self.value.iter().all(|octet| *octet == b'.') {
-            f.write_str("...")?;
-        }
-        for octet in self.value {
-            match octet {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    write!(f, "{}", char::from(*octet))?;
-                }
-                _ => write!(f, "%{octet:02X}")?,
-            }
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for ComponentRef<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for Component {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.as_ref(), f)
-    }
-}
-
-impl fmt::Debug for Component {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for NameRef<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_empty() {
-            return f.write_str("/");
-        }
-        self.components().try_for_each(|component| write!(f, "/{component}"))
-    }
-}
-
-impl fmt::Debug for NameRef<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.as_ref(), f)
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// Why a text is no name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParseNameError {
-    /// A component has nothing or only one or two dots in it.
-    #[error("the component '{0}' is empty or has too few dots: three dots stand for an empty one")]
-    Empty(String),
-    /// `%` without two hexadecimal digits.
-    #[error("'%' in '{0}' is not followed by two hexadecimal digits")]
-    Escape(String),
-    /// What stands before `=` is no component type.
-    #[error(
-        "'{0}' is no component type: a number from 1 to 65535, or one of seg, off, v, t, seq, sha256digest, params-sha256"
-    )]
-    Type(String),
-    /// The number after `seg=` and its like.
-    #[error("'{0}' is not a number from 0 to 18446744073709551615")]
-    Number(String),
-    /// A digest is not 64 hexadecimal digits.
-    #[error("'{0}' is not a digest of 64 hexadecimal digits")]
-    Digest(String),
-}
-
-impl FromStr for Component {
-    type Err = ParseNameError;
-
-    fn from_str(text: &str) -> Result<Component, ParseNameError> {
-        let Some((label, rest)) = text.split_once('=') else {
-            return Ok(Component::generic(unescape(text)?));
-        };
-        if let Some((typ, _)) = NUMBERS.iter().find(|(_, name)| *name == label) {
-            let number = rest.parse().map_err(|_| ParseNameError::Number(rest.to_owned()))?;
-            return Ok(Component::number(*typ, number));
-        }
-        if let Some((typ, _)) = DIGESTS.iter().find(|(_, name)| *name == label) {
-            return Ok(Component::new(*typ as u16, digest(rest)?));
-        }
-        let typ: u16 = label.parse().map_err(|_| ParseNameError::Type(label.to_owned()))?;
-        let value = unescape(rest)?;
-        match u64::from(typ) {
-            0 => Err(ParseNameError::Type(label.to_owned())),
-            typ if typ <= types::PARAMETERS_SHA256_DIGEST && value.len() != 32 => {
-                Err(ParseNameError::Digest(rest.to_owned()))
-            }
-            _ => Ok(Component::new(typ, value)),
-        }
-    }
-}
-
-impl FromStr for Name {
-    type Err = ParseNameError;
-
-    /// `/a/b`, `ndn:/a/b` and `a/b` are the same name.
-    fn from_str(text: &str) -> Result<Name, ParseNameError> {
-        let text = text.strip_prefix("ndn:").unwrap_or(text);
-        let path = text.strip_prefix('/').unwrap_or(text);
-        // "/a/" is "/a": a trailing slash is what people write of a prefix.
-        let path = path.strip_suffix('/').unwrap_or(path);
-        if path.is_empty() {
-            return Ok(Name::root());
-        }
-        let components: Result<Vec<Component>, _> = path.split('/').map(str::parse).collect();
-        Ok(Name::of(components?))
-    }
-}
-
-fn unescape(text: &str) -> Result<Vec<u8>, ParseNameError> {
-    if text.bytes().all(|octet| octet == b'.') {
-        let Some(dots) = text.len().checked_sub(3) else {
-            return Err(ParseNameError::Empty(text.to_owned()));
-        };
-        return Ok(vec![b'.'; dots]);
-    }
-    let mut value = Vec::with_capacity(text.len());
-    let mut octets = text.bytes();
-    while let Some(octet) = octets.next() {
-        if octet != b'%' {
-            value.push(octet);
-            continue;
-        }
-        let digits = octets.next().and_then(hex_digit).zip(octets.next().and_then(hex_digit));
-        let (high, low) = digits.ok_or_else(|| ParseNameError::Escape(text.to_owned()))?;
-        value.push(high << 4 | low);
-    }
-    Ok(value)
-}
-
-fn hex_digit(octet: u8) -> Option<u8> {
-    char::from(octet).to_digit(16).map(|digit| digit as u8)
-}
-
-fn digest(text: &str) -> Result<Vec<u8>, ParseNameError> {
-    let wrong = || ParseNameError::Digest(text.to_owned());
-    if text.len() != 64 {
-        return Err(wrong());
-    }
-    let digits: Option<Vec<u8>> = text.bytes().map(hex_digit).collect();
-    Ok(digits
-        .ok_or_else(wrong)?
-        .chunks_exact(2)
-        .map(|pair| pair.iter().fold(0, |octet, digit| octet << 4 | digit))
-        .collect())
 }

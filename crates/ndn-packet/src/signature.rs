@@ -123,12 +123,16 @@ impl<'a> SignatureInfoRef<'a> {
 
 fn key_locator(value: &[u8]) -> Result<Option<KeyLocatorRef<'_>>, DecodeError> {
     // An empty KeyLocator is what some libraries write where they have none.
-    let Some(element) = tlv::Reader::new(value).element()? else { return Ok(None) };
-    match element.typ {
-        types::NAME => Ok(Some(KeyLocatorRef::Name(NameRef::from_value(element.value)?))),
-        types::KEY_DIGEST => Ok(Some(KeyLocatorRef::Digest(element.value))),
-        typ => Err(DecodeError::Critical(typ)),
+    let mut reader = tlv::Reader::new(value);
+    while let Some(element) = reader.element()? {
+        match element.typ {
+            types::NAME => return Ok(Some(KeyLocatorRef::Name(NameRef::from_value(element.value)?))),
+            types::KEY_DIGEST => return Ok(Some(KeyLocatorRef::Digest(element.value))),
+            typ if tlv::is_critical(typ) => return Err(DecodeError::Critical(typ)),
+            _ => {}
+        }
     }
+    Ok(None)
 }
 
 /// Which key made a signature.
@@ -175,6 +179,12 @@ impl SignatureInfo {
         SignatureInfo { key_locator: Some(KeyLocator::Name(key)), ..SignatureInfo::new(typ) }
     }
 
+    /// With what makes a signed Interest the only one of its kind: a random nonce and the time in milliseconds since the
+    /// Unix epoch.
+    pub fn stamped(self, nonce: [u8; 8], time: u64) -> SignatureInfo {
+        SignatureInfo { nonce: Some(Bytes::copy_from_slice(&nonce)), time: Some(time), ..self }
+    }
+
     /// Appends the element; `typ` is SignatureInfo or InterestSignatureInfo.
     pub fn encode(&self, out: &mut Vec<u8>, typ: u64) {
         tlv::write_nested(out, typ, |out| {
@@ -213,6 +223,44 @@ pub trait Signer {
     fn sign(&self, portions: &[&[u8]]) -> Vec<u8>;
 }
 
+/// Why a packet's signature is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VerifyError {
+    /// It has none.
+    #[error("the packet is not signed")]
+    Unsigned,
+    /// It was made in another way than this key makes signatures.
+    #[error("the packet is signed with {found:?}, but the key at hand is for {expected:?}")]
+    Type {
+        /// What the key is for.
+        expected: SignatureType,
+        /// What the packet says.
+        found: SignatureType,
+    },
+    /// It is not the signature of this packet by this key.
+    #[error("the signature does not fit the packet and the key")]
+    Invalid,
+    /// The digest of an Interest's parameters is wrong, missing or not at the end of the name.
+    #[error("the name does not end with the digest of the parameters")]
+    ParametersDigest,
+}
+
+/// Checks signatures.
+pub trait Verifier {
+    /// Which signatures it checks.
+    fn signature_type(&self) -> SignatureType;
+
+    /// True if `signature` is one over `portions`, one after the other. A signature of a wrong length or encoding is
+    /// none.
+    fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> bool;
+
+    /// An error unless it checks signatures of this type.
+    fn check_type(&self, found: SignatureType) -> Result<(), VerifyError> {
+        let expected = self.signature_type();
+        if expected == found { Ok(()) } else { Err(VerifyError::Type { expected, found }) }
+    }
+}
+
 /// A plain SHA-256 digest in place of a signature.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DigestSigner;
@@ -224,6 +272,16 @@ impl Signer for DigestSigner {
 
     fn sign(&self, portions: &[&[u8]]) -> Vec<u8> {
         sha256(portions).to_vec()
+    }
+}
+
+impl Verifier for DigestSigner {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::DigestSha256
+    }
+
+    fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> bool {
+        sha256(portions) == signature
     }
 }
 

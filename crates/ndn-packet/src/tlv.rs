@@ -1,5 +1,6 @@
 //! Type-length-value elements.
 
+use crate::name::NameRef;
 use crate::types;
 
 /// Why bytes are no packet.
@@ -132,6 +133,14 @@ impl<'a> Reader<'a> {
         }
         Ok(())
     }
+}
+
+/// The name that an Interest or Data begins with, and what follows it. "Unrecognized non-critical TLV elements may
+/// appear in the packet. However, they must not appear before the Name element."
+pub fn name_first(value: &[u8]) -> Result<(NameRef<'_>, &[u8]), DecodeError> {
+    let mut reader = Reader::new(value);
+    let name = reader.expect(types::NAME)?;
+    Ok((NameRef::from_value(name.value)?, reader.rest()))
 }
 
 /// The elements of a fixed grammar: each at most once, in the order of `order`; unknown and misplaced elements are

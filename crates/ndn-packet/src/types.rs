@@ -49,6 +49,13 @@ pub const DESCRIPTION_ENTRY: u64 = 0x200;
 pub const DESCRIPTION_KEY: u64 = 0x201;
 pub const DESCRIPTION_VALUE: u64 = 0x202;
 
+/// ExpirationPeriod of a prefix announcement, in milliseconds; NFD's management uses the same number.
+pub const EXPIRATION_PERIOD: u64 = 0x6d;
+
+/// What `ndnsec` keeps keys in.
+pub const SAFE_BAG: u64 = 0x80;
+pub const ENCRYPTED_KEY: u64 = 0x81;
+
 pub const LP_PACKET: u64 = 0x64;
 pub const LP_FRAGMENT: u64 = 0x50;
 pub const LP_SEQUENCE: u64 = 0x51;

@@ -9,6 +9,7 @@
 //! | [`keys`], [`place`] | key files, and where things lie by default |
 //! | [`name_store`] | a name server's records on disk or in memory |
 //! | [`name_client`] | asking name servers, for programs that are neither host nor router |
+//! | [`ndn`] | a router's NDN plane: machine, sockets |
 //! | [`local_client`] | a program's end of a host's socket |
 //! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
 //! | [`fetch`] | the receiving side: verified chunks to disk, and the record to go on from |
@@ -25,6 +26,7 @@ pub mod local_client;
 pub mod machine;
 pub mod name_client;
 pub mod name_store;
+pub mod ndn;
 pub mod place;
 pub mod run;
 pub mod serve;

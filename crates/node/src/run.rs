@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use whimbrel_core::{Guid, SeededRng};
 use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, StoreLimits};
 use whimbrel_io::{
-    CallerLimits, Clock, EventLoop, IoError, LocalLimits, LoopHandle, Neighbour, UdpConfig,
+    CallerLimits, Clock, EventLoop, IoError, LoopHandle, Neighbour, StreamLimits, UdpConfig,
     UnixListenerConfig,
 };
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
@@ -18,6 +18,7 @@ use whimbrel_mobilityfirst::router::{ProxyPolicy, Route, Router, RouterConfig};
 use crate::config::{Config, ConfigError, LinkSection, Remote, ResolveError};
 use crate::keys::{self, KeyError, random_bytes};
 use crate::name_store::NameStore;
+use crate::ndn::open::NdnOpened;
 use crate::place::{Places, make_folder_of};
 use crate::{Node, NodeEvent};
 
@@ -74,7 +75,7 @@ pub struct Prepared {
 }
 
 /// What a node has opened, for its user and for scripts.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Opened {
     /// The node's name; a name server has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,6 +91,9 @@ pub struct Opened {
     /// The name server's store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<PathBuf>,
+    /// What the NDN plane has opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ndn: Option<NdnOpened>,
 }
 
 /// A router.
@@ -131,7 +135,8 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
     open_links(&mut event_loop, &mut links, &config.link)?;
     let socket = section.socket.clone().unwrap_or_else(|| places.router_socket());
     open_socket(&mut event_loop, &socket)?;
-    let opened = Opened { guid: Some(guid), links, socket: Some(socket), key: Some(key), store: None };
+    let opened =
+        Opened { guid: Some(guid), links, socket: Some(socket), key: Some(key), ..Opened::default() };
     Ok(Prepared { event_loop, opened })
 }
 
@@ -151,7 +156,8 @@ pub fn host(config: &Config) -> Result<Prepared, StartError> {
     open_links(&mut event_loop, &mut links, &config.link)?;
     let socket = config.host.socket.clone().unwrap_or_else(|| places.host_socket());
     open_socket(&mut event_loop, &socket)?;
-    let opened = Opened { guid: Some(guid), links, socket: Some(socket), key: Some(key), store: None };
+    let opened =
+        Opened { guid: Some(guid), links, socket: Some(socket), key: Some(key), ..Opened::default() };
     Ok(Prepared { event_loop, opened })
 }
 
@@ -240,7 +246,7 @@ fn embedded_loop(
     let mut event_loop = host_loop(config, keys)?;
     let mut links = BTreeMap::new();
     open_links(&mut event_loop, &mut links, &config.link)?;
-    event_loop.add_unix_stream("local", "this process", program, LocalLimits::default())?;
+    event_loop.add_unix_stream("local", "this process", program, StreamLimits::default())?;
     Ok((event_loop, links))
 }
 
@@ -271,10 +277,15 @@ pub fn name_server(config: &Config) -> Result<Prepared, StartError> {
     let link = event_loop.add_udp(UdpConfig::new("gnrs", section.listen).listen(limits))?;
     let links = BTreeMap::from([("gnrs".to_owned(), link.local)]);
     let store = (!in_memory).then_some(path);
-    Ok(Prepared { event_loop, opened: Opened { guid: None, links, socket: None, key: None, store } })
+    Ok(Prepared { event_loop, opened: Opened { links, store, ..Opened::default() } })
 }
 
 impl Prepared {
+    /// How another thread tells it to stop.
+    pub fn handle(&self) -> LoopHandle<Node<NameStore>> {
+        self.event_loop.handle()
+    }
+
     /// Runs until SIGINT or SIGTERM.
     pub fn run(mut self) -> Result<(), StartError> {
         self.event_loop.stop_on_signals()?;
@@ -353,6 +364,6 @@ fn no_random(source: std::io::Error) -> StartError {
     StartError::System { what: "random bytes", source }
 }
 
-fn random_number() -> Result<u64, StartError> {
+pub(crate) fn random_number() -> Result<u64, StartError> {
     random_bytes().map(u64::from_ne_bytes).map_err(no_random)
 }

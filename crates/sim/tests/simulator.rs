@@ -6,7 +6,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortInfo, PortKind, PortRequest, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, Medium, PortEvent, PortId, PortInfo, PortKind, PortRequest, Time, Transmit,
+};
 use whimbrel_sim::link::{LinkSpec, LinkSpecError, Loss};
 use whimbrel_sim::trace::JsonLines;
 use whimbrel_sim::{AnyMachine, Connection, Direction, DuplexLink, NodeId, Simulator};
@@ -121,8 +123,13 @@ fn pair(spec: LinkSpec, a: Probe, b: Probe) -> (Simulator<Probe>, NodeId, NodeId
 #[test]
 fn both_ends_learn_of_their_ports_and_frames_take_the_delay_each_way() {
     let (mut sim, a, b, link) = pair(delay(10), Probe::default(), Probe::echoing());
-    let info =
-        PortInfo { label: "to-b".into(), kind: PortKind::Neighbour, mtu: 1472, peer: "b port 1".into() };
+    let info = PortInfo {
+        label: "to-b".into(),
+        kind: PortKind::Neighbour,
+        mtu: 1472,
+        peer: "b port 1".into(),
+        medium: Medium::Unaddressed,
+    };
     assert_eq!(sim.node(a).told, [(Time::ZERO, Told::Up(link.a, info))]);
     sim.with_node(a, |m, _| m.send(link.a, b"hello"));
     assert!(sim.run_until_idle(Time::from_secs(1)));

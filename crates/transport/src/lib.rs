@@ -1,2 +1,52 @@
 //! NDN consumers and producers: segment fetching, congestion windows, serving, and the tools' protocols.
+//!
+//! An [`Application`] speaks NDN packets; [`AppFace`] makes it a [`whimbrel_core::Machine`] with one port to a
+//! forwarder, so that the same program runs behind a Unix socket, over UDP or in the simulator.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`application`] | [`Application`], the contract, and [`AppFace`], which puts one behind a port |
+//! | [`fetch`] | [`Fetcher`]: version discovery, segments in order, windows, retransmission |
+//! | [`window`] | fixed, AIMD and CUBIC windows, and when slow start ends |
+//! | [`rto`] | round-trip time and retransmission time-out as ndn-cxx and ndnSIM have them |
+//! | [`serve`] | [`Service`], what every producer shares; [`Producer`] of versioned, segmented content |
+//! | [`register`] | prefix registration with NFD's management protocol |
+//! | [`peek`](mod@peek) | [`Peek`] and [`Poke`]: one Interest, one Data |
+//! | [`ping`] | [`Ping`] and [`PingServer`] |
+//! | [`traffic`] | [`TrafficClient`] and [`TrafficServer`]: many names in proportions, at a rate |
+//! | [`cbr`] | the consumer and the producer of the BELRP study |
+//! | [`exchange`] | one Interest with its retries; which Data answers which Interest |
+//! | [`template`] | Interests for consecutive segments without encoding the name again |
+//!
+//! Time is an argument, randomness a [`whimbrel_core::SeededRng`] given at construction. What a peer can make an
+//! application hold is bounded; each type says by what.
 #![forbid(unsafe_code)]
+
+pub mod application;
+pub mod cbr;
+pub mod exchange;
+pub mod fetch;
+pub mod peek;
+pub mod ping;
+pub mod register;
+pub mod rto;
+pub mod serve;
+pub mod template;
+pub mod traffic;
+pub mod window;
+
+pub use application::{AppFace, AppFaceCounters, Application, Outgoing};
+pub use cbr::{CbrConfig, CbrConsumer, CbrEvent, CbrStats, Echo, EchoProducer, Gaps, PlaceholderSigner};
+pub use fetch::{
+    Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Verifier, Verify,
+};
+pub use peek::{Peek, PeekEvent, PeekOptions, Poke, PokeEvent, PokeOptions};
+pub use ping::{Ping, PingEvent, PingOptions, PingServer, PingServerOptions, PingStats};
+pub use register::{RegisterFailure, RegisterOptions, RegistrationEvent};
+pub use rto::{Rto, RtoOptions};
+pub use serve::{
+    Answer, BytesSource, Producer, ProducerEvent, ProducerOptions, Responder, SegmentSource, Service,
+    ServiceEvent, SharedSigner,
+};
+pub use traffic::{TrafficClient, TrafficEvent, TrafficOptions, TrafficServer};
+pub use window::{WindowKind, WindowOptions};

@@ -1,16 +1,18 @@
 //! `router run|status` and `host run|status`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_node::config::{Config, LinkSection, Remote, Via};
+use whimbrel_node::config::{Config, LinkSection, NdnRouteSection, Remote, Via};
 use whimbrel_node::local_client::{LocalClient, LocalError};
+use whimbrel_node::ndn::NdnThread;
+use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
 use whimbrel_node::place::Places;
-use whimbrel_node::run::{self, Prepared};
+use whimbrel_node::run::{self, Opened, Prepared};
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
@@ -21,10 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Subcommand, Debug)]
 pub(crate) enum RouterCommand {
     /// Run a router until Ctrl-C
-    #[command(
-        after_help = "Example:\n  whimbrel router run --listen 0.0.0.0:4711 --name-server 192.0.2.1:4720 \
-                            --neighbour 192.0.2.7:4711"
-    )]
+    #[command(after_help = "Examples:\n  \
+                            whimbrel router run                          (an NDN router where NFD's programs look for one)\n  \
+                            whimbrel router run --ndn-route /=udp://192.0.2.7\n  \
+                            whimbrel router run --listen 0.0.0.0:4711 --name-server 192.0.2.1:4720 \
+                            --neighbour 192.0.2.7:4711")]
     Run(RouterRun),
     /// Show links, storage and counters of the router on this machine
     #[command(after_help = "Example:\n  whimbrel router status --json | jq .links")]
@@ -64,6 +67,24 @@ pub(crate) struct RouterRun {
     /// Where chunks go without a route: a neighbour's name or a link's label
     #[arg(long, value_name = "NAME")]
     default_route: Option<String>,
+    /// Forward NDN, too, where --listen or --neighbour makes this a MobilityFirst router
+    #[arg(long)]
+    ndn: bool,
+    /// The Unix socket for NDN programs
+    #[arg(long, value_name = "PATH")]
+    ndn_socket: Option<PathBuf>,
+    /// Where NDN packets are taken by UDP and TCP; replaces the addresses of the file
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    ndn_listen: Vec<SocketAddr>,
+    /// Where browsers are taken; replaces the addresses of the file
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    ndn_websocket: Vec<SocketAddr>,
+    /// A route for names that begin with PREFIX; its face is made
+    #[arg(long, value_name = "PREFIX=FACE-URI", value_parser = ndn_route)]
+    ndn_route: Vec<NdnRouteSection>,
+    /// Where Prometheus may ask
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     /// Say in JSON what was opened
     #[arg(long)]
     json: bool,
@@ -138,13 +159,56 @@ fn run_router(arguments: RouterRun) -> Outcome {
     if !arguments.name_server.is_empty() {
         config.router.name_servers = arguments.name_server;
     }
-    if config.link.is_empty() {
-        return Err(Failure::new(
-            Exit::Usage,
-            "a router needs links: --listen ADDRESS:PORT, --neighbour HOST:PORT, or [[link]] in a configuration file",
-        ));
+    let section = &mut config.ndn;
+    if arguments.ndn {
+        section.enabled = Some(true);
     }
-    start("router", run::router(&config)?, arguments.json)
+    section.socket = arguments.ndn_socket.or(section.socket.take());
+    if !arguments.ndn_listen.is_empty() {
+        section.udp = arguments.ndn_listen.clone();
+        section.tcp = arguments.ndn_listen;
+    }
+    if !arguments.ndn_websocket.is_empty() {
+        section.websocket = arguments.ndn_websocket;
+    }
+    section.metrics = arguments.metrics.or(section.metrics);
+    config.ndn_route.extend(arguments.ndn_route);
+    run_planes(&config, arguments.json)
+}
+
+/// Runs what the configuration asks for: MobilityFirst where there are links for it, NDN unless only those were asked for.
+fn run_planes(config: &Config, json: bool) -> Outcome {
+    let mobility_first = !config.link.is_empty();
+    let ndn = config.ndn.enabled.unwrap_or(!mobility_first);
+    let mobility_first = mobility_first.then(|| run::router(config)).transpose()?;
+    let ndn = ndn.then(|| NdnThread::start(config)).transpose()?;
+    match (mobility_first, ndn) {
+        (Some(mut router), Some(ndn)) => {
+            router.opened.ndn = Some(ndn.opened().clone());
+            let outcome = start("router", router, json);
+            ndn.stop();
+            ndn.wait()?;
+            outcome
+        }
+        (Some(router), None) => start("router", router, json),
+        (None, Some(ndn)) => {
+            tell_opened("router", &Opened { ndn: Some(ndn.opened().clone()), ..Opened::default() }, json);
+            ndn.wait()?;
+            Ok(Exit::Done)
+        }
+        (None, None) => Err(Failure::new(
+            Exit::Usage,
+            "nothing to do: [ndn] enabled = false, and no links: --listen ADDRESS:PORT, --neighbour HOST:PORT, or \
+             [[link]] in a configuration file",
+        )),
+    }
+}
+
+fn ndn_route(text: &str) -> Result<NdnRouteSection, String> {
+    let (prefix, face) = text
+        .rsplit_once('=')
+        .ok_or_else(|| format!("'{text}' is no route: PREFIX=FACE-URI, as /=udp://192.0.2.7"))?;
+    Ok(NdnRouteSection { prefix: prefix.to_owned(), face: face.to_owned(), cost: 0 })
 }
 
 fn run_host(arguments: HostRun) -> Outcome {
@@ -171,7 +235,12 @@ fn add_remotes(config: &mut Config, label: &str, remotes: Vec<Remote>) {
 
 /// Says what was opened, and runs until it is told to stop.
 pub(super) fn start(what: &str, prepared: Prepared, json: bool) -> Outcome {
-    let opened = &prepared.opened;
+    tell_opened(what, &prepared.opened, json);
+    prepared.run()?;
+    Ok(Exit::Done)
+}
+
+fn tell_opened(what: &str, opened: &Opened, json: bool) {
     if json {
         json_line(opened);
     } else {
@@ -188,10 +257,38 @@ pub(super) fn start(what: &str, prepared: Prepared, json: bool) -> Outcome {
                 text += &format!("  {name}: {}\n", path.display());
             }
         }
+        if let Some(ndn) = &opened.ndn {
+            describe_ndn(&mut text, ndn);
+        }
         out(&text);
     }
-    prepared.run()?;
-    Ok(Exit::Done)
+}
+
+fn describe_ndn(text: &mut String, ndn: &NdnOpened) {
+    *text += "NDN\n";
+    if let Some(socket) = &ndn.socket {
+        *text += &format!("  programs: {}\n", socket.display());
+        if socket.as_path() != Path::new(NFD_SOCKET) {
+            *text += &format!(
+                "    (for programs made for NFD: export NDN_CLIENT_TRANSPORT=unix://{})\n",
+                socket.display()
+            );
+        }
+    }
+    for (name, addresses) in [("UDP", &ndn.udp), ("TCP", &ndn.tcp), ("WebSocket", &ndn.websocket)] {
+        if !addresses.is_empty() {
+            let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            *text += &format!("  {name}: {}\n", addresses.join(", "));
+        }
+    }
+    for (name, interfaces) in [("multicast on", &ndn.multicast), ("Ethernet multicast on", &ndn.ethernet)] {
+        if !interfaces.is_empty() {
+            *text += &format!("  {name}: {}\n", interfaces.join(", "));
+        }
+    }
+    if let Some(metrics) = ndn.metrics {
+        *text += &format!("  metrics: http://{metrics}/metrics\n");
+    }
 }
 
 fn show_status(status: &Status, path: PathBuf, what: &str) -> Outcome {

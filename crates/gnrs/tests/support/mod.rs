@@ -11,7 +11,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use whimbrel_core::{Guid, Machine, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock};
+use whimbrel_core::{
+    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock,
+};
 use whimbrel_gnrs::{
     Address, KeyPair, MemoryStore, Record, Resolver, ResolverConfig, ResolverEvent, Server, ServerConfig,
     Statement, StoreLimits,
@@ -38,7 +40,13 @@ pub fn said(version: u64, life_ms: u64, addresses: Vec<Address>) -> Statement {
 }
 
 pub fn up() -> PortEvent {
-    PortEvent::Up(PortInfo { label: "test".into(), kind: PortKind::Caller, mtu: 1500, peer: "test".into() })
+    PortEvent::Up(PortInfo {
+        label: "test".into(),
+        kind: PortKind::Caller,
+        mtu: 1500,
+        peer: "test".into(),
+        medium: Medium::Unaddressed,
+    })
 }
 
 /// How bad the network is: probabilities, and delay one way.

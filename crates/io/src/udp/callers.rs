@@ -10,8 +10,9 @@ use whimbrel_core::{PortId, Time, TimerQueue};
 pub struct CallerLimits {
     /// Most callers at a time.
     pub max: usize,
-    /// A caller from whom nothing came for this long is closed.
-    pub idle: Duration,
+    /// A caller from whom nothing came for this long is closed; `None` leaves that to the machine, which knows more
+    /// of what a caller is worth. A full table still makes room as below.
+    pub idle: Option<Duration>,
     /// When the table is full, the caller idle for longest makes room, if it was idle for at least this long;
     /// otherwise the new one is refused. Above zero, a flood of forged source addresses opens at most
     /// `max / evict_after` ports a second and cannot push out a caller that is talking.
@@ -21,7 +22,7 @@ pub struct CallerLimits {
 impl Default for CallerLimits {
     /// 4096 callers, 60 seconds, eviction after one second of silence.
     fn default() -> Self {
-        CallerLimits { max: 4096, idle: Duration::from_secs(60), evict_after: Duration::from_secs(1) }
+        CallerLimits { max: 4096, idle: Some(Duration::from_secs(60)), evict_after: Duration::from_secs(1) }
     }
 }
 
@@ -70,19 +71,22 @@ impl CallerTable {
         self.heard.get_mut(&port).map(|at| *at = now).is_some()
     }
 
-    pub(crate) fn remove(&mut self, port: PortId) {
-        self.heard.remove(&port);
+    /// False if it was none.
+    pub(crate) fn remove(&mut self, port: PortId) -> bool {
         self.order.cancel(&port);
+        self.heard.remove(&port).is_some()
     }
 
     /// A caller that is idle for too long. It stays until it is removed.
     pub(crate) fn expired(&mut self, now: Time) -> Option<PortId> {
-        self.longest_idle().filter(|(at, _)| now.since(*at) >= self.limits.idle).map(|(_, port)| port)
+        let idle = self.limits.idle?;
+        self.longest_idle().filter(|(at, _)| now.since(*at) >= idle).map(|(_, port)| port)
     }
 
     /// No caller expires before this time.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
-        self.order.next().map(|(at, _)| at + self.limits.idle)
+        let idle = self.limits.idle?;
+        self.order.next().map(|(at, _)| at + idle)
     }
 
     fn longest_idle(&mut self) -> Option<(Time, PortId)> {
@@ -101,8 +105,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const IDLE: Duration = Duration::from_nanos(50);
     const LIMITS: CallerLimits =
-        CallerLimits { max: 4, idle: Duration::from_nanos(50), evict_after: Duration::from_nanos(5) };
+        CallerLimits { max: 4, idle: Some(IDLE), evict_after: Duration::from_nanos(5) };
 
     proptest! {
         /// Against the obvious model: a list of (last heard, port), searched from end to end.
@@ -144,7 +149,7 @@ mod tests {
                         model.retain(|(_, p)| *p != port);
                     }
                     _ => {
-                        let due = model.iter().min().copied().filter(|(at, _)| now.since(*at) >= LIMITS.idle);
+                        let due = model.iter().min().copied().filter(|(at, _)| now.since(*at) >= IDLE);
                         if let Some(bound) = table.next_expiry() {
                             prop_assert!(due.is_none() || bound <= now, "no expiry may come before the bound");
                         }

@@ -8,9 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, TransportErrorPayload, UdpSocketState};
 use socket2::Socket;
-use whimbrel_core::{KeyedMap, Machine, PortId, PortInfo, PortKind, SeededRng, Time, keyed_map};
+use whimbrel_core::{KeyedMap, Machine, Medium, PortId, PortInfo, PortKind, SeededRng, Time, keyed_map};
 
 use super::callers::{CallerTable, Room};
+use super::group::Group;
 use super::path_mtu::RouteProbe;
 use super::socket::{bind, canonical, enlarge_buffers, for_socket, usable_source};
 use super::{Neighbour, UdpConfig};
@@ -33,13 +34,18 @@ impl ReceiveBuffers {
     pub(crate) fn new() -> ReceiveBuffers {
         ReceiveBuffers(vec![0; RECEIVE_BUFFER * BATCH_SIZE])
     }
+
+    /// All of it, for transports that read one thing at a time.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
 }
 
 /// Where the datagrams of a port go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     /// In canonical form: the key of the port.
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     /// In the form that the socket takes.
     pub(super) destination: SocketAddr,
     /// The address of ours that it last called, where the socket is bound to all of them.
@@ -64,12 +70,14 @@ pub(crate) struct UdpEndpoint {
     local: SocketAddr,
     kernel_buffers: (usize, usize),
     pub(super) token: u64,
-    slot: usize,
+    pub(super) slot: usize,
     pub(super) peers: BTreeMap<PortId, Peer>,
     by_address: KeyedMap<SocketAddr, PortId>,
     /// Who sent the last batch: bulk traffic comes from the same peer again and again.
     last_sender: Option<(SocketAddr, PortId)>,
     callers: Option<CallerTable>,
+    /// Set where the socket is in a multicast group: then all that comes belongs to one port.
+    pub(super) group: Option<Group>,
     pub(super) probe: RouteProbe,
     recheck_allowed_at: Time,
     pub(super) unsent: Unsent,
@@ -83,15 +91,25 @@ impl UdpEndpoint {
         token: u64,
         rng: &mut SeededRng,
     ) -> Result<UdpEndpoint, IoError> {
-        let (label, bound) = (config.label.clone(), config.bind);
-        let failed = |action| {
-            let label = label.clone();
-            move |source| IoError::UdpSocket { label, address: bound, action, source }
-        };
         let socket = bind(&config.label, config.bind)?;
         let local = socket.local_addr().ok().and_then(|address| address.as_socket()).unwrap_or(config.bind);
         let kernel_buffers =
             enlarge_buffers(&config.label, &socket, config.receive_buffer, config.send_buffer);
+        UdpEndpoint::new(config, socket, (local, kernel_buffers), slot, token, rng)
+    }
+
+    pub(super) fn new(
+        config: UdpConfig,
+        socket: Socket,
+        (local, kernel_buffers): (SocketAddr, (usize, usize)),
+        slot: usize,
+        token: u64,
+        rng: &mut SeededRng,
+    ) -> Result<UdpEndpoint, IoError> {
+        let failed = |action| {
+            let (label, address) = (config.label.clone(), config.bind);
+            move |source| IoError::UdpSocket { label, address, action, source }
+        };
         let state = UdpSocketState::new((&socket).into()).map_err(failed("configure"))?;
         // Without it, a packet that is too large for a link further on would vanish without a trace.
         state.enable_transport_errors((&socket).into()).map_err(failed("ask for errors of"))?;
@@ -106,6 +124,7 @@ impl UdpEndpoint {
             by_address: keyed_map(rng),
             last_sender: None,
             callers: config.callers.map(CallerTable::new),
+            group: None,
             probe: RouteProbe::default(),
             recheck_allowed_at: Time::ZERO,
             unsent: Unsent::default(),
@@ -132,6 +151,9 @@ impl UdpEndpoint {
         now: Time,
         neighbour: Neighbour,
     ) -> Result<PortId, IoError> {
+        if self.is_group() {
+            return Err(IoError::NoSuchLink);
+        }
         let label = neighbour.label;
         let address = canonical(neighbour.address);
         if self.local.is_ipv4() && address.is_ipv6() {
@@ -145,8 +167,13 @@ impl UdpEndpoint {
             Some(_) => return Err(IoError::DuplicateNeighbour { label, address }),
             None => {}
         }
-        self.open_port(side, now, label.clone(), PortKind::Neighbour, address)
+        self.open_port(side, now, label.clone(), PortKind::Neighbour, address, None)
             .ok_or(IoError::OutOfPorts { label })
+    }
+
+    /// Makes a caller permanent; false if it is none.
+    pub(crate) fn keep_caller(&mut self, port: PortId) -> bool {
+        self.callers.as_mut().is_some_and(|callers| callers.remove(port))
     }
 
     fn open_port<M: Machine>(
@@ -156,9 +183,17 @@ impl UdpEndpoint {
         label: String,
         kind: PortKind,
         address: SocketAddr,
+        called: Option<IpAddr>,
     ) -> Option<PortId> {
-        let mtu = self.probe.largest_payload(address, self.config.path_mtu);
-        let info = PortInfo { label, kind, mtu, peer: address.to_string() };
+        let route = self.probe.towards(address);
+        let mtu = route.largest_payload(self.config.path_mtu);
+        let own = canonical(self.local);
+        let local = match called.or(route.source).filter(|_| own.ip().is_unspecified()) {
+            Some(ip) => canonical(SocketAddr::new(ip, own.port())),
+            None => own,
+        };
+        let medium = Medium::Udp { local, remote: address };
+        let info = PortInfo { label, kind, mtu, peer: address.to_string(), medium };
         let port = side.open(now, self.slot, info)?;
         let destination = for_socket(address, self.local.is_ipv6());
         self.peers.insert(port, Peer { address, destination, source: None });
@@ -216,6 +251,9 @@ impl UdpEndpoint {
         now: Time,
         meta: &RecvMeta,
     ) -> Option<PortId> {
+        if let Some(group) = &self.group {
+            return group.port;
+        }
         let address = canonical(meta.addr);
         let known = match self.last_sender {
             Some((last, port)) if last == address => Some(port),
@@ -223,7 +261,7 @@ impl UdpEndpoint {
         };
         let port = match known {
             Some(port) => port,
-            None => self.admit(side, now, address)?,
+            None => self.admit(side, now, address, meta.dst_ip.and_then(usable_source))?,
         };
         self.last_sender = Some((address, port));
         if let Some(callers) = &mut self.callers {
@@ -242,6 +280,7 @@ impl UdpEndpoint {
         side: &mut MachineSide<M>,
         now: Time,
         address: SocketAddr,
+        called: Option<IpAddr>,
     ) -> Option<PortId> {
         let room = match &mut self.callers {
             // Nothing can be sent to port 0: a caller from there is forged.
@@ -263,7 +302,7 @@ impl UdpEndpoint {
             }
         }
         let label = self.config.label.clone();
-        let Some(port) = self.open_port(side, now, label, PortKind::Caller, address) else {
+        let Some(port) = self.open_port(side, now, label, PortKind::Caller, address, called) else {
             self.counters.refused += 1;
             return None;
         };
@@ -293,17 +332,22 @@ impl UdpEndpoint {
         let _ = self.socket.take_error();
         if too_big && now >= self.recheck_allowed_at {
             self.recheck_allowed_at = now + RECHECK_INTERVAL;
-            for (port, peer) in &self.peers {
-                let mtu = self.probe.largest_payload(peer.address, self.config.path_mtu);
-                side.lower_mtu(now, *port, mtu);
+            let ports: Vec<PortId> = self.peers.keys().copied().collect();
+            for port in ports {
+                if let Some(mtu) = self.route_payload(port) {
+                    side.lower_mtu(now, port, mtu);
+                }
             }
         }
     }
 
     /// What the kernel's routes allow towards the peer of `port`.
     pub(super) fn route_payload(&mut self, port: PortId) -> Option<usize> {
+        if let Some(group) = &self.group {
+            return Some(group.largest_payload(self.config.path_mtu));
+        }
         let address = self.peers.get(&port)?.address;
-        Some(self.probe.largest_payload(address, self.config.path_mtu))
+        Some(self.probe.towards(address).largest_payload(self.config.path_mtu))
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
@@ -321,7 +365,7 @@ impl UdpEndpoint {
     pub(crate) fn snapshot(&self) -> TransportSnapshot {
         TransportSnapshot {
             label: self.config.label.clone(),
-            kind: "udp",
+            kind: if self.is_group() { "udp-multicast" } else { "udp" },
             local: self.local.to_string(),
             kernel_buffers: self.kernel_buffers,
             counters: self.counters,

@@ -1,7 +1,8 @@
-//! UDP links: one socket, its configured neighbours and, if it listens, its callers.
+//! UDP links: one socket, its configured neighbours and, if it listens, its callers; or one multicast group.
 
 mod callers;
 mod endpoint;
+mod group;
 mod path_mtu;
 mod send;
 mod socket;
@@ -13,7 +14,10 @@ use whimbrel_core::PortId;
 use crate::TransportId;
 
 pub use callers::CallerLimits;
+pub(crate) use callers::{CallerTable, Room};
 pub(crate) use endpoint::{ReceiveBuffers, UdpEndpoint};
+pub use group::{UdpMulticastConfig, UdpMulticastLink};
+pub(crate) use socket::canonical;
 
 /// Bytes that each of the kernel's UDP buffers should have: at 1 Gbit/s, 64 ms of traffic.
 const WANTED_BUFFER: usize = 8 << 20;

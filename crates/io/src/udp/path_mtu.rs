@@ -1,6 +1,6 @@
 //! How large a datagram may be on the way to a peer.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use rustix::net::sockopt;
 
@@ -22,23 +22,45 @@ pub(crate) struct RouteProbe {
 }
 
 impl RouteProbe {
-    /// Largest payload towards `peer` (not an IPv4 address in IPv6 clothes) by the kernel's routes, at most what a
-    /// path MTU of `assumed` bytes leaves.
-    pub(crate) fn largest_payload(&mut self, peer: SocketAddr, assumed: usize) -> usize {
-        let known = self.path_mtu(peer).map_or(assumed, |known| known.min(assumed));
-        let headers = if peer.is_ipv4() { IPV4_AND_UDP_HEADER } else { IPV6_AND_UDP_HEADER };
-        known.saturating_sub(headers).clamp(1, LARGEST_PAYLOAD)
-    }
-
-    fn path_mtu(&mut self, peer: SocketAddr) -> Option<usize> {
+    /// The kernel's route towards `peer` (not an IPv4 address in IPv6 clothes).
+    pub(crate) fn towards(&mut self, peer: SocketAddr) -> Route {
+        let ipv4 = peer.is_ipv4();
         let socket = match peer {
             SocketAddr::V4(_) => opened(&mut self.ipv4, (Ipv4Addr::UNSPECIFIED, 0).into()),
             SocketAddr::V6(_) => opened(&mut self.ipv6, (Ipv6Addr::UNSPECIFIED, 0).into()),
-        }?;
-        socket.connect(peer).ok()?;
+        };
+        // Once connected, the kernel would keep the address that it chose towards the last peer.
+        let asked =
+            |socket: &&UdpSocket| rustix::net::connect_unspec(socket).is_ok() && socket.connect(peer).is_ok();
+        let Some(socket) = socket.filter(asked) else {
+            return Route { ipv4, path_mtu: None, source: None };
+        };
         let mtu = if peer.is_ipv4() { sockopt::ip_mtu(socket) } else { sockopt::ipv6_mtu(socket) };
-        mtu.ok().map(|mtu| mtu as usize)
+        let source = socket.local_addr().ok().map(|address| address.ip());
+        Route { ipv4, path_mtu: mtu.ok().map(|mtu| mtu as usize), source }
     }
+}
+
+/// What the kernel knows of the way to a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    ipv4: bool,
+    path_mtu: Option<usize>,
+    /// The address that it sends from.
+    pub(crate) source: Option<IpAddr>,
+}
+
+impl Route {
+    /// Largest payload by the kernel's routes, at most what a path MTU of `assumed` bytes leaves.
+    pub(crate) fn largest_payload(&self, assumed: usize) -> usize {
+        payload_within(self.path_mtu.map_or(assumed, |known| known.min(assumed)), self.ipv4)
+    }
+}
+
+/// What a path MTU leaves for one datagram.
+pub(super) fn payload_within(path_mtu: usize, ipv4: bool) -> usize {
+    let headers = if ipv4 { IPV4_AND_UDP_HEADER } else { IPV6_AND_UDP_HEADER };
+    path_mtu.saturating_sub(headers).clamp(1, LARGEST_PAYLOAD)
 }
 
 fn opened(slot: &mut Option<UdpSocket>, address: SocketAddr) -> Option<&UdpSocket> {
@@ -62,10 +84,10 @@ mod tests {
     fn loopback_is_wide_but_no_wider_than_assumed() {
         let mut probe = RouteProbe::default();
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-        assert_eq!(probe.largest_payload(peer, 1500), 1472);
-        assert_eq!(probe.largest_payload(peer, usize::MAX), LARGEST_PAYLOAD);
+        assert_eq!(probe.towards(peer).largest_payload(1500), 1472);
+        assert_eq!(probe.towards(peer).largest_payload(usize::MAX), LARGEST_PAYLOAD);
         let peer = SocketAddr::from((Ipv6Addr::LOCALHOST, 9));
-        assert_eq!(probe.largest_payload(peer, 1500), 1452);
+        assert_eq!(probe.towards(peer).largest_payload(1500), 1452);
     }
 
     #[test]

@@ -18,11 +18,11 @@ pub(crate) fn bind(label: &str, address: SocketAddr) -> Result<Socket, IoError> 
         socket.set_only_v6(!address.ip().is_unspecified()).map_err(failed("configure"))?;
     }
     socket.bind(&address.into()).map_err(|source| {
-        let label = label.to_owned();
+        let (label, protocol) = (label.to_owned(), "UDP");
         match source.kind() {
-            io::ErrorKind::AddrInUse => IoError::AddressInUse { label, address },
+            io::ErrorKind::AddrInUse => IoError::AddressInUse { label, protocol, address },
             io::ErrorKind::AddrNotAvailable => IoError::AddressNotHere { label, address },
-            io::ErrorKind::PermissionDenied => IoError::AddressNotPermitted { label, address },
+            io::ErrorKind::PermissionDenied => IoError::AddressNotPermitted { label, protocol, address },
             _ => IoError::UdpSocket { label, address, action: "bind", source },
         }
     })?;

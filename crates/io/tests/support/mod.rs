@@ -154,3 +154,17 @@ pub(crate) fn settle<M: Machine>(a: &mut EventLoop<M>) {
 pub(crate) fn pattern(length: usize, number: usize) -> Vec<u8> {
     (0..length).map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ number.wrapping_mul(97)) as u8).collect()
 }
+
+/// A type-length-value block with the shortest forms.
+pub(crate) fn block(kind: u64, value: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in [kind, value.len() as u64] {
+        match number {
+            0..=252 => bytes.push(number as u8),
+            253..=0xffff => bytes.extend([&[253][..], &(number as u16).to_be_bytes()].concat()),
+            _ => bytes.extend([&[254][..], &(number as u32).to_be_bytes()].concat()),
+        }
+    }
+    bytes.extend_from_slice(value);
+    bytes
+}

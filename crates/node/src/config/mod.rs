@@ -4,6 +4,7 @@
 //! the line and the known key that it resembles.
 
 mod address;
+mod ndn;
 mod sample;
 mod sections;
 mod units;
@@ -12,6 +13,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub use address::{Remote, RemoteError, ResolveError, Via};
+pub use ndn::{
+    CommandRights, NDN_PORT, NDN_WEBSOCKET_PORT, NdnFaceSection, NdnRouteSection, NdnSection,
+    NdnStrategySection, Reliability,
+};
 pub use sample::{Kind, sample};
 pub use sections::{
     Config, GNRS_PORT, GnrsSection, HopSection, HostSection, LinkSection, Pacing, RouteSection,

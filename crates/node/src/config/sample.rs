@@ -4,10 +4,10 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::Config;
 use super::sections::{
     GnrsSection, HopSection, HostSection, LinkSection, RouteSection, RouterSection, StorageSection,
 };
+use super::{Config, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection};
 
 /// Which node a sample is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +72,15 @@ pub fn sample(kind: Kind) -> String {
     if kind == Kind::Router {
         section(&mut out, "storage", false);
         keys(&mut out, &StorageSection::default());
+        section(&mut out, "ndn", false);
+        keys(&mut out, &NdnSection::default());
+        section(&mut out, "ndn_face", true);
+        let uri = String::new();
+        keys(&mut out, &NdnFaceSection { uri, local: None, reliability: None, mtu: None });
+        section(&mut out, "ndn_route", true);
+        keys(&mut out, &NdnRouteSection { prefix: String::new(), face: String::new(), cost: 0 });
+        section(&mut out, "ndn_strategy", true);
+        keys(&mut out, &NdnStrategySection { prefix: String::new(), strategy: String::new() });
     }
     out
 }
@@ -156,6 +165,7 @@ mod tests {
             let defaults = Config::default();
             assert_eq!((&config.hop, &config.storage), (&defaults.hop, &defaults.storage));
             assert_eq!(config.gnrs.listen, defaults.gnrs.listen);
+            assert_eq!(config.ndn.udp, defaults.ndn.udp);
             assert_eq!(config.gnrs.max_bytes, defaults.gnrs.max_bytes);
             assert_eq!(config.host.nack_timeout, defaults.host.nack_timeout);
             if kind != Kind::Gnrs {
@@ -169,8 +179,11 @@ mod tests {
     fn the_samples_in_the_documentation_are_what_the_program_prints() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config");
         for (kind, file) in KINDS.into_iter().zip(["router.toml", "host.toml", "gnrs.toml"]) {
+            if std::env::var_os("WHIMBREL_WRITE_SAMPLES").is_some() {
+                std::fs::write(folder.join(file), sample(kind)).unwrap();
+            }
             let kept = std::fs::read_to_string(folder.join(file)).unwrap();
-            assert!(kept == sample(kind), "run `whimbrel config sample` again for docs/config/{file}");
+            assert!(kept == sample(kind), "WHIMBREL_WRITE_SAMPLES=1 makes docs/config/{file} again");
         }
     }
 
@@ -185,13 +198,16 @@ mod tests {
             properties::<RouteSection>(),
             properties::<HopSection>(),
             properties::<StorageSection>(),
+            properties::<NdnSection>(),
+            properties::<NdnFaceSection>(),
+            properties::<NdnRouteSection>(),
+            properties::<NdnStrategySection>(),
         ];
         for (name, schema) in sections.iter().flatten() {
             assert!(all.contains(&format!("\n#{name} = ")), "{name}");
             assert!(schema.get("description").is_some(), "{name} has no comment");
         }
         assert!(!all.contains("= null"), "{all}");
-        let sections: usize = properties::<Config>().len();
-        assert_eq!(sections, 7);
+        assert_eq!(properties::<Config>().len(), sections.len());
     }
 }

@@ -10,7 +10,9 @@ use whimbrel_core::Guid;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::router::store::StoreLimits;
 
-use super::{ByteSize, Rate, Remote, Span, Via};
+use super::{
+    ByteSize, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Rate, Remote, Span, Via,
+};
 
 /// The whole configuration. Each kind of node reads the sections that concern it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +32,14 @@ pub struct Config {
     pub hop: HopSection,
     /// The router's storage for chunks whose destination is away.
     pub storage: StorageSection,
+    /// The router as an NDN forwarder, for programs made for NFD.
+    pub ndn: NdnSection,
+    /// A face of the NDN forwarder. Write the section once for each.
+    pub ndn_face: Vec<NdnFaceSection>,
+    /// A route of the NDN forwarder.
+    pub ndn_route: Vec<NdnRouteSection>,
+    /// The strategy for a part of the names.
+    pub ndn_strategy: Vec<NdnStrategySection>,
 }
 
 /// `[router]`

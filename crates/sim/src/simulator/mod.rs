@@ -20,7 +20,7 @@ mod topology;
 
 use std::collections::VecDeque;
 
-use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, SeededRng, Time};
+use whimbrel_core::{Machine, Medium, PortEvent, PortId, PortInfo, SeededRng, Time};
 
 use crate::link::{LinkDirection, LinkSpecError, LinkStats};
 use crate::trace::{TraceHash, TraceKind, TraceRecord, TraceSink};
@@ -188,7 +188,13 @@ impl<M: Machine> Simulator<M> {
         }
         for (way, (node, port, peer_node, peer, label)) in ends.into_iter().enumerate() {
             let peer_name = format!("{} {peer}", self.nodes[peer_node.index()].name);
-            let info = PortInfo { label: label.clone(), kind: link.kind, mtu: link.mtu, peer: peer_name };
+            let info = PortInfo {
+                label: label.clone(),
+                kind: link.kind,
+                mtu: link.mtu,
+                peer: peer_name,
+                medium: Medium::Unaddressed,
+            };
             self.ports.push(Port { node, lane: self.lanes.len() as u32 + way as u32, info, open: true });
             self.nodes[node.index()].ports.push(port);
         }

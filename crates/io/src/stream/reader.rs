@@ -1,19 +1,34 @@
 //! Frames out of a stream of bytes, each seen where it was read.
 
+use super::Framing;
+use super::tlv::{BadType, block_size};
 use crate::transport::PREFIX;
 
 /// Buffer for small frames; a larger frame makes it grow for as long as such frames come.
 const SMALL: usize = 64 << 10;
 
-/// The peer announced a frame beyond the limit.
+/// Why no more frames can be had from a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Oversize {
-    pub(super) announced: usize,
+pub(super) enum Refused {
+    /// The peer announced a frame of so many bytes, beyond the limit.
+    Oversize(u64),
+    /// The peer sent a block whose type is outside what is allowed.
+    BadType(u64),
+}
+
+/// What the first bytes of a frame tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Announced {
+    /// Bytes before what is handed in.
+    skip: usize,
+    /// All bytes of the frame, those skipped included.
+    whole: usize,
 }
 
 /// Collects bytes until a frame is whole.
 #[derive(Debug)]
 pub(super) struct FrameReader {
+    framing: Framing,
     max_frame: usize,
     /// All of it initialised; `start..end` holds what was read and not yet taken.
     buffer: Vec<u8>,
@@ -22,8 +37,8 @@ pub(super) struct FrameReader {
 }
 
 impl FrameReader {
-    pub(super) fn new(max_frame: usize) -> FrameReader {
-        FrameReader { max_frame, buffer: Vec::new(), start: 0, end: 0 }
+    pub(super) fn new(framing: Framing, max_frame: usize) -> FrameReader {
+        FrameReader { framing, max_frame, buffer: Vec::new(), start: 0, end: 0 }
     }
 
     /// Where to read to; never empty. A large frame is read exactly to its end, so that what follows need not be
@@ -33,8 +48,7 @@ impl FrameReader {
             (self.start, self.end) = (0, 0);
         }
         match self.announced() {
-            Some(length) if length <= self.max_frame && PREFIX + length > SMALL => {
-                let whole = PREFIX + length;
+            Ok(Some(Announced { whole, .. })) if whole > SMALL => {
                 if self.start + whole > self.buffer.len() {
                     self.move_to_front();
                 }
@@ -60,13 +74,10 @@ impl FrameReader {
         self.end = self.buffer.len().min(self.end + count);
     }
 
-    /// The next whole frame, without its prefix.
-    pub(super) fn next_frame(&mut self) -> Result<Option<&[u8]>, Oversize> {
-        let Some(length) = self.announced() else { return Ok(None) };
-        if length > self.max_frame {
-            return Err(Oversize { announced: length });
-        }
-        let (begin, end) = (self.start + PREFIX, self.start + PREFIX + length);
+    /// The next whole frame, without its prefix if it has one.
+    pub(super) fn next_frame(&mut self) -> Result<Option<&[u8]>, Refused> {
+        let Some(Announced { skip, whole }) = self.announced()? else { return Ok(None) };
+        let (begin, end) = (self.start + skip, self.start + whole);
         if end > self.end {
             return Ok(None);
         }
@@ -91,9 +102,23 @@ impl FrameReader {
         }
     }
 
-    fn announced(&self) -> Option<usize> {
-        let prefix = self.buffer.get(self.start..self.end)?.first_chunk::<PREFIX>()?;
-        Some(u32::from_be_bytes(*prefix) as usize)
+    fn announced(&self) -> Result<Option<Announced>, Refused> {
+        let read = self.buffer.get(self.start..self.end).unwrap_or_default();
+        let (skip, size, limit) = match self.framing {
+            Framing::LengthPrefix => {
+                let Some(prefix) = read.first_chunk::<PREFIX>() else { return Ok(None) };
+                (PREFIX, u64::from(u32::from_be_bytes(*prefix)), self.max_frame)
+            }
+            Framing::Tlv => match block_size(read) {
+                Ok(Some(size)) => (0, size, self.max_frame),
+                Ok(None) => return Ok(None),
+                Err(BadType(kind)) => return Err(Refused::BadType(kind)),
+            },
+        };
+        match usize::try_from(size) {
+            Ok(size) if size <= limit => Ok(Some(Announced { skip, whole: skip + size })),
+            _ => Err(Refused::Oversize(size)),
+        }
     }
 
     fn move_to_front(&mut self) {
@@ -116,8 +141,8 @@ mod tests {
     const MAX: usize = 300_000;
 
     /// Feeds `stream` in pieces of the given sizes, round and round.
-    fn read_all(stream: &[u8], pieces: &[usize]) -> Result<Vec<Vec<u8>>, Oversize> {
-        let mut reader = FrameReader::new(MAX);
+    fn read_all(framing: Framing, stream: &[u8], pieces: &[usize]) -> Result<Vec<Vec<u8>>, Refused> {
+        let mut reader = FrameReader::new(framing, MAX);
         let (mut frames, mut at) = (Vec::new(), 0);
         for piece in pieces.iter().cycle() {
             let space = reader.space();
@@ -147,6 +172,22 @@ mod tests {
         stream
     }
 
+    /// Appends a variable-size number in the shortest form, or in one up to `longer` steps longer.
+    fn push_number(to: &mut Vec<u8>, number: u64, longer: usize) {
+        let shortest = match number {
+            0..=252 => 0,
+            253..=0xffff => 1,
+            0x1_0000..=0xffff_ffff => 2,
+            _ => 3,
+        };
+        match (shortest + longer).min(3) {
+            0 => to.push(number as u8),
+            1 => to.extend([&[253][..], &(number as u16).to_be_bytes()].concat()),
+            2 => to.extend([&[254][..], &(number as u32).to_be_bytes()].concat()),
+            _ => to.extend([&[255][..], &number.to_be_bytes()].concat()),
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
@@ -159,14 +200,36 @@ mod tests {
                 .map(|(n, length)| (0..*length).map(|i| (i * 31 + n) as u8).collect()).collect();
             // A piece size of one byte alone would be slow, not wrong.
             let pieces: Vec<usize> = pieces.iter().map(|piece| (*piece).max(37)).collect();
-            prop_assert_eq!(read_all(&framed(&frames), &pieces), Ok(frames));
+            prop_assert_eq!(read_all(Framing::LengthPrefix, &framed(&frames), &pieces), Ok(frames));
+        }
+
+        #[test]
+        fn tlv_packets_come_out_as_they_went_in_whatever_the_pieces(
+            shapes in prop::collection::vec(
+                (1u64..0x1_0000_0000, 0usize..4, 0usize..4,
+                 prop_oneof![0usize..300, 0usize..9_000, 65_000usize..66_000, 200_000usize..MAX - 18]), 1..16),
+            pieces in prop::collection::vec(prop_oneof![1usize..12, 1usize..100_000], 1..6),
+        ) {
+            let packets: Vec<Vec<u8>> = shapes.iter().map(|(kind, kind_form, length_form, length)| {
+                let mut packet = Vec::new();
+                push_number(&mut packet, *kind, *kind_form);
+                push_number(&mut packet, *length as u64, *length_form);
+                packet.extend((0..*length).map(|i| (i * 31) as u8));
+                packet
+            }).collect();
+            let stream = packets.concat();
+            // One piece at a time would be slow for a large stream, not wrong.
+            let pieces: Vec<usize> = pieces.iter().map(|piece| (*piece).max(stream.len() / 20_000 + 1)).collect();
+            prop_assert_eq!(read_all(Framing::Tlv, &stream, &pieces), Ok(packets));
         }
 
         #[test]
         fn any_bytes_are_frames_or_refused_and_memory_stays_bounded(
-            bytes in prop::collection::vec(any::<u8>(), 0..200), pieces in prop::collection::vec(1usize..50, 1..4),
+            framing in prop_oneof![Just(Framing::LengthPrefix), Just(Framing::Tlv)],
+            bytes in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..8], 0..200),
+            pieces in prop::collection::vec(1usize..50, 1..4),
         ) {
-            let mut reader = FrameReader::new(64);
+            let mut reader = FrameReader::new(framing, 64);
             let (mut at, mut turn) = (0, pieces.iter().cycle());
             'stream: while at < bytes.len() {
                 let space = reader.space();
@@ -178,8 +241,12 @@ mod tests {
                     match reader.next_frame() {
                         Ok(Some(frame)) => prop_assert!(frame.len() <= 64),
                         Ok(None) => break,
-                        Err(oversize) => {
-                            prop_assert!(oversize.announced > 64);
+                        Err(Refused::Oversize(size)) => {
+                            prop_assert!(size > 64);
+                            break 'stream;
+                        }
+                        Err(Refused::BadType(kind)) => {
+                            prop_assert!(framing == Framing::Tlv && !(1..=0xffff_ffff).contains(&kind));
                             break 'stream;
                         }
                     }
@@ -191,7 +258,7 @@ mod tests {
 
     #[test]
     fn announcing_a_large_frame_costs_no_memory() {
-        let mut reader = FrameReader::new(usize::MAX / 4);
+        let mut reader = FrameReader::new(Framing::LengthPrefix, usize::MAX / 4);
         let prefix = 1_000_000_000u32.to_be_bytes();
         reader.space()[..PREFIX].copy_from_slice(&prefix);
         reader.filled(PREFIX);
@@ -201,10 +268,23 @@ mod tests {
     }
 
     #[test]
+    fn a_tlv_length_without_end_is_refused_at_its_last_octet() {
+        let mut reader = FrameReader::new(Framing::Tlv, 8800);
+        let head = [6, 255, 255, 255, 255, 255, 255, 255, 255, 255];
+        for (at, octet) in head.iter().enumerate() {
+            reader.space()[0] = *octet;
+            reader.filled(1);
+            let expected = if at + 1 < head.len() { Ok(None) } else { Err(Refused::Oversize(u64::MAX)) };
+            assert_eq!(reader.next_frame(), expected);
+        }
+        assert!(reader.buffer.len() <= SMALL);
+    }
+
+    #[test]
     fn memory_of_large_frames_is_given_back_when_empty() {
         let frame = vec![7u8; 200_000];
         let stream = framed(std::slice::from_ref(&frame));
-        let mut reader = FrameReader::new(MAX);
+        let mut reader = FrameReader::new(Framing::LengthPrefix, MAX);
         let mut at = 0;
         while at < stream.len() {
             let space = reader.space();

@@ -1,42 +1,32 @@
 //! The socket file on which local programs attach.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::Mode;
 use socket2::{Domain, SockAddr, Socket, Type};
-use whimbrel_core::Time;
 
 use super::UnixListenerConfig;
 use crate::IoError;
-use crate::counters::{TransportCounters, TransportSnapshot};
-use crate::poller::Poller;
+use crate::listener::BACKLOG;
 
-/// Programs that may wait to be accepted.
-const BACKLOG: i32 = 128;
-/// With no file descriptor left, accepting is tried again after this time.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// See the module.
+/// A socket file that this process made. It goes with this value.
 #[derive(Debug)]
-pub(crate) struct LocalListener {
-    listener: UnixListener,
-    pub(crate) config: UnixListenerConfig,
-    token: u64,
+pub(crate) struct SocketFile {
+    pub(crate) path: PathBuf,
     /// Device and inode of our socket file: another program's file is not ours to remove.
-    file: Option<(u64, u64)>,
-    paused_until: Option<Time>,
-    counters: TransportCounters,
+    identity: Option<(u64, u64)>,
 }
 
-impl LocalListener {
-    pub(crate) fn open(config: UnixListenerConfig, token: u64) -> Result<LocalListener, IoError> {
+impl SocketFile {
+    /// Makes the file and a socket that listens on it and does not block.
+    pub(crate) fn listen(config: &UnixListenerConfig) -> Result<(Socket, SocketFile), IoError> {
+        if let (Some(mode), Some(folder)) = (config.folder_mode, config.path.parent()) {
+            make_folder(folder, mode)?;
+        }
         clear_the_path(&config.path)?;
-        let listener = listen(&config).map_err(|source| {
+        let socket = listen(config).map_err(|source| {
             let path = config.path.clone();
             match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -46,70 +36,30 @@ impl LocalListener {
                 _ => IoError::UnixSocket { path, action: "listen on", source },
             }
         })?;
-        Ok(LocalListener {
-            listener,
-            file: identity(&config.path),
-            config,
-            token,
-            paused_until: None,
-            counters: TransportCounters::default(),
-        })
+        Ok((socket, SocketFile { path: config.path.clone(), identity: identity(&config.path) }))
     }
+}
 
-    /// The next program that waits, or `None`. Where no more can be accepted for now, waiting for it pauses.
-    pub(crate) fn accept(&mut self, poller: &mut Poller, now: Time) -> Option<UnixStream> {
-        self.counters.receive_calls += 1;
-        match self.listener.accept() {
-            Ok((stream, _)) => Some(stream),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            Err(error) => {
-                self.counters.receive_errors += 1;
-                tracing::warn!(path = %self.config.path.display(), %error, "cannot accept a local program");
-                self.paused_until = Some(now + PAUSE);
-                poller.set_interest(&self.listener, self.token, false, false);
-                None
+fn make_folder(folder: &Path, mode: u32) -> Result<(), IoError> {
+    if folder.as_os_str().is_empty() {
+        return Ok(());
+    }
+    std::fs::DirBuilder::new().recursive(true).mode(mode).create(folder).map_err(|source| {
+        let path = folder.to_owned();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                IoError::SocketPathNotPermitted { path, action: "create the folder of" }
             }
+            _ => IoError::UnixSocket { path, action: "create the folder of", source },
         }
-    }
-
-    /// Counts what became of an accepted stream.
-    pub(crate) fn count(&mut self, taken: bool) {
-        *if taken { &mut self.counters.accepted } else { &mut self.counters.refused } += 1;
-    }
-
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.paused_until
-    }
-
-    pub(crate) fn expire(&mut self, poller: &mut Poller, now: Time) {
-        if self.paused_until.is_some_and(|until| now >= until) {
-            self.paused_until = None;
-            poller.set_interest(&self.listener, self.token, true, false);
-        }
-    }
-
-    pub(crate) fn snapshot(&self) -> TransportSnapshot {
-        TransportSnapshot {
-            label: self.config.label.clone(),
-            kind: "unix-listener",
-            local: self.config.path.display().to_string(),
-            kernel_buffers: (0, 0),
-            counters: self.counters,
-        }
-    }
+    })
 }
 
-impl AsFd for LocalListener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-}
-
-impl Drop for LocalListener {
+impl Drop for SocketFile {
     fn drop(&mut self) {
-        if self.file.is_some() && identity(&self.config.path) == self.file {
+        if self.identity.is_some() && identity(&self.path) == self.identity {
             // Left behind, it would only be found stale by the next start.
-            let _ = std::fs::remove_file(&self.config.path);
+            let _ = std::fs::remove_file(&self.path);
         }
     }
 }
@@ -158,7 +108,7 @@ fn knock(path: &Path) -> io::Result<()> {
     socket.connect(&SockAddr::unix(path)?)
 }
 
-fn listen(config: &UnixListenerConfig) -> io::Result<UnixListener> {
+fn listen(config: &UnixListenerConfig) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     // Linux gives a socket file the mode of the socket, less the umask: so there is no moment at which more may
     // connect than the configuration says.
@@ -168,7 +118,7 @@ fn listen(config: &UnixListenerConfig) -> io::Result<UnixListener> {
     std::fs::set_permissions(&config.path, std::fs::Permissions::from_mode(config.mode))?;
     socket.set_nonblocking(true)?;
     socket.listen(BACKLOG)?;
-    Ok(OwnedFd::from(socket).into())
+    Ok(socket)
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {

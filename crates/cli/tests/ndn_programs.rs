@@ -1,0 +1,366 @@
+//! `whimbrel router run` with programs of other NDN libraries, unchanged: python-ndn, NDNts, and Chromium with NDNts.
+//!
+//! `scripts/setup --check` installs them into target/interop; `scripts/test` names it in `WHIMBREL_INTEROP`, and then these
+//! tests fail without it. `interop/README.md` says what each program does and prints.
+#![allow(clippy::disallowed_methods, reason = "a test of real programs")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use support::{Running, finished, whimbrel};
+
+/// Where the programs lie, or nothing where they are not installed and need not be.
+struct Interop {
+    sources: PathBuf,
+    installed: PathBuf,
+}
+
+impl Interop {
+    fn find() -> Option<Interop> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let named = std::env::var_os("WHIMBREL_INTEROP").map(PathBuf::from);
+        let installed = named.clone().unwrap_or_else(|| root.join("target/interop"));
+        if named.is_none() && !installed.join("ndnts/version").exists() {
+            eprintln!("skipped: there is no {}; scripts/setup --check installs it", installed.display());
+            return None;
+        }
+        Some(Interop { sources: root.join("interop"), installed })
+    }
+
+    fn python(&self, program: &str) -> Command {
+        let mut command = Command::new(self.installed.join("python/bin/python"));
+        command.arg(self.sources.join(format!("python/{program}.py")));
+        command
+    }
+
+    /// A program that python-ndn brings.
+    fn python_own(&self, program: &str) -> Command {
+        Command::new(self.installed.join("python/bin").join(program))
+    }
+
+    fn ndnts(&self, program: &str) -> Command {
+        let mut command = Command::new(self.installed.join("node"));
+        command.arg(self.sources.join(format!("ndnts/{program}.mjs")));
+        command
+    }
+
+    fn by(&self, library: Library, program: &str) -> Command {
+        match library {
+            Library::Python => self.python(program),
+            Library::Ndnts => self.ndnts(program),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Library {
+    Python,
+    Ndnts,
+}
+
+const LIBRARIES: [Library; 2] = [Library::Python, Library::Ndnts];
+
+/// A router on sockets of its own.
+struct Router {
+    folder: tempfile::TempDir,
+    _process: Running,
+    opened: Value,
+}
+
+impl Router {
+    fn start() -> Router {
+        Router::with(&[])
+    }
+
+    fn with(arguments: &[&str]) -> Router {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("router.toml");
+        std::fs::write(&config, "[ndn]\nmulticast = false\n").unwrap();
+        let mut command = whimbrel();
+        command.args(["router", "run", "--json", "--config"]).arg(&config);
+        command.arg("--ndn-socket").arg(folder.path().join("nfd.sock"));
+        command.args(["--ndn-listen", "127.0.0.1:0", "--ndn-websocket", "127.0.0.1:0"]).args(arguments);
+        let process = Running::start(&mut command);
+        let opened = process.await_json(|value| value.get("ndn").is_some())["ndn"].clone();
+        Router { folder, _process: process, opened }
+    }
+
+    fn unix(&self) -> String {
+        format!("unix://{}", self.folder.path().join("nfd.sock").display())
+    }
+
+    fn address(&self, kind: &str) -> String {
+        self.opened[kind][0].as_str().unwrap().to_owned()
+    }
+
+    /// The command, told where this router is.
+    fn told(&self, mut command: Command, uplink: &str) -> Command {
+        command
+            .env("NDN_CLIENT_TRANSPORT", uplink)
+            .env("NDNTS_UPLINK", uplink)
+            .env("HOME", self.folder.path());
+        command.env("WHIMBREL_NDN_WS", format!("ws://{}", self.address("websocket")));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn start_program(&self, command: Command, arguments: &[&str]) -> (Running, Value) {
+        let mut command = self.told(command, &self.unix());
+        let process = Running::start(command.args(arguments));
+        let ready = process.await_json(|value| value["event"] == "ready");
+        (process, ready)
+    }
+
+    /// The last line of a program that ends by itself, which must say that all went well.
+    fn outcome(&self, command: Command, arguments: &[&str]) -> Value {
+        outcome(&mut self.told(command, &self.unix()), arguments)
+    }
+}
+
+fn outcome(command: &mut Command, arguments: &[&str]) -> Value {
+    let (code, out, errors) = finished(command.args(arguments));
+    let last = out.lines().last().unwrap_or_default();
+    let value: Value = serde_json::from_str(last).unwrap_or_default();
+    assert!(code == 0 && value["ok"] == true, "{command:?}\nexit {code}\n{out}\n{errors}");
+    value
+}
+
+#[test]
+fn consumers_of_either_library_reach_producers_of_either() {
+    let Some(interop) = Interop::find() else { return };
+    let router = Router::start();
+    for producer in LIBRARIES {
+        let prefix = format!("/pair/{producer:?}");
+        let content = format!("from {producer:?}");
+        let serve = [prefix.as_str(), "--content", &content];
+        let (_serving, _) = router.start_program(interop.by(producer, "producer"), &serve);
+        for consumer in LIBRARIES {
+            let name = format!("{prefix}/for/{consumer:?}");
+            let got = router.outcome(interop.by(consumer, "consumer"), &[&name, "--verify", "digest"]);
+            assert_eq!(got["content"], content, "{producer:?} to {consumer:?}");
+            let longer = format!("{prefix}/with/{consumer:?}");
+            let arguments = [longer.as_str(), "--parameters", "question", "--lifetime", "2000"];
+            router.outcome(interop.by(consumer, "consumer"), &arguments);
+        }
+    }
+}
+
+#[test]
+fn every_transport_takes_them() {
+    let Some(interop) = Interop::find() else { return };
+    let router = Router::start();
+    let (_serving, _) =
+        router.start_program(interop.python("producer"), &["/everywhere", "--content", "here"]);
+    let uplinks = [
+        format!("tcp://{}", router.address("tcp")),
+        format!("udp://{}", router.address("udp")),
+        format!("ws://{}", router.address("websocket")),
+    ];
+    for uplink in &uplinks {
+        for library in LIBRARIES {
+            if library == Library::Python && uplink.starts_with("ws") {
+                continue;
+            }
+            let mut consumer = router.told(interop.by(library, "consumer"), uplink);
+            let name = format!("/everywhere/{library:?}/{}", &uplink[..3]);
+            assert_eq!(outcome(&mut consumer, &[&name])["content"], "here", "{library:?} by {uplink}");
+        }
+    }
+    for uplink in &uplinks {
+        for library in LIBRARIES {
+            // UDP is not local, as with NFD: python-ndn asks under /localhost all the same, NDNts under /localhop, where a
+            // stranger's commands must be signed. By WebSocket it may: browsers do.
+            let refused =
+                uplink.starts_with("udp") || (library == Library::Python && uplink.starts_with("ws"));
+            if refused {
+                continue;
+            }
+            let prefix = format!("/from/{library:?}/{}", &uplink[..3]);
+            let mut producer = router.told(interop.by(library, "producer"), uplink);
+            let process = Running::start(producer.args([prefix.as_str(), "--content", "there"]));
+            process.await_json(|value| value["event"] == "ready");
+            let got = router.outcome(interop.python("consumer"), &[&format!("{prefix}/x")]);
+            assert_eq!(got["content"], "there", "{library:?} by {uplink}");
+        }
+    }
+}
+
+#[test]
+fn segmented_files_go_both_ways_between_the_libraries() {
+    let Some(interop) = Interop::find() else { return };
+    let router = Router::start();
+    for producer in LIBRARIES {
+        let name = format!("/files/{producer:?}");
+        let (_serving, ready) =
+            router.start_program(interop.by(producer, "put"), &[&name, "--size", "1000000"]);
+        let sha256 = ready["sha256"].as_str().unwrap();
+        for consumer in LIBRARIES {
+            let got = router.outcome(interop.by(consumer, "get"), &[&name, "--sha256", sha256]);
+            assert_eq!(got["bytes"], 1_000_000, "{producer:?} to {consumer:?}");
+        }
+    }
+}
+
+#[test]
+fn commands_signed_in_every_way_register_and_are_obeyed() {
+    let Some(interop) = Interop::find() else { return };
+    let router = Router::start();
+    let ways: [(Library, &[&str]); 5] = [
+        (Library::Python, &["--command-sign", "digest"]),
+        (Library::Python, &["--command-sign", "keychain"]),
+        (Library::Python, &["--api", "v1"]),
+        (Library::Ndnts, &["--command-sign", "digest"]),
+        (Library::Ndnts, &["--command-sign", "keychain"]),
+    ];
+    for (at, (library, way)) in ways.into_iter().enumerate() {
+        let prefix = format!("/way/{at}");
+        let mut arguments = vec![prefix.as_str(), "--content", "served"];
+        arguments.extend(way);
+        let (_serving, _) = router.start_program(interop.by(library, "producer"), &arguments);
+        let got = router.outcome(interop.python("consumer"), &[&format!("{prefix}/x")]);
+        assert_eq!(got["content"], "served", "{library:?} {way:?}");
+    }
+}
+
+#[test]
+fn management_answers_both_libraries() {
+    let Some(interop) = Interop::find() else { return };
+    let router = Router::start();
+    for library in LIBRARIES {
+        router.outcome(interop.by(library, "manage"), &["status"]);
+        router.outcome(interop.by(library, "manage"), &["walk"]);
+        router.outcome(interop.by(library, "manage"), &["burst", "--count", "200"]);
+    }
+    router.outcome(interop.python("manage"), &["replay"]);
+}
+
+#[test]
+fn the_programs_that_python_ndn_brings_work() {
+    let Some(interop) = Interop::find() else { return };
+    let router = Router::start();
+    let run = |program: &str, arguments: &[&str]| {
+        let mut command = router.told(interop.python_own(program), &router.unix());
+        let (code, out, errors) = finished(command.args(arguments));
+        assert!(
+            code == 0 && !errors.contains("Traceback"),
+            "{program} {arguments:?}: {code}\n{out}\n{errors}"
+        );
+        out
+    };
+    assert!(run("pynfdc", &["status"]).contains("General status"));
+    assert!(run("pynfdc", &["face"]).contains("internal://"));
+    run("pynfdc", &["nf", "udp4://127.0.0.1:7"]);
+    assert!(run("pynfdc", &["face"]).contains("udp4://127.0.0.1:7"));
+    assert!(run("pynfdc", &["route"]).contains("/localhost/nfd"));
+    assert!(run("pynfdc", &["strategy"]).contains("/localhost/nfd/strategy/best-route"));
+    run("pynfdc", &["ss", "/group", "/localhost/nfd/strategy/multicast"]);
+    assert!(run("pynfdc", &["strategy"]).contains("/localhost/nfd/strategy/multicast"));
+
+    let file = router.folder.path().join("file");
+    let content = support::noise(300_000, 7);
+    std::fs::write(&file, &content).unwrap();
+    let file = file.to_str().unwrap();
+    let mut putchunks = router.told(interop.python_own("pyndntools"), &router.unix());
+    let _serving = Running::start(putchunks.args(["putchunks", "/own/file", file]));
+    let copy = router.folder.path().join("copy");
+    let caught = (0..20).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(250));
+        run("pyndntools", &["catchunks", "-o", copy.to_str().unwrap(), "/own/file"]);
+        std::fs::read(&copy).is_ok_and(|read| read == content)
+    });
+    assert!(caught, "catchunks never got what putchunks serves");
+}
+
+#[test]
+fn what_nobody_serves_is_refused_and_hints_are_followed() {
+    let Some(interop) = Interop::find() else { return };
+    let router = Router::start();
+    for library in LIBRARIES {
+        router.outcome(interop.by(library, "consumer"), &["/nobody/there", "--expect", "nack"]);
+        let hinted = format!("/region/{library:?}");
+        let (_serving, _) = router.start_program(
+            interop.by(library, "producer"),
+            &["/far/content", "--register", &hinted, "--content", "hinted"],
+        );
+        for consumer in LIBRARIES {
+            let name = format!("/far/content/{library:?}/{consumer:?}");
+            let arguments = [name.as_str(), "--forwarding-hint", hinted.as_str()];
+            let got = router.outcome(interop.by(consumer, "consumer"), &arguments);
+            assert_eq!(got["content"], "hinted", "{library:?} to {consumer:?}");
+        }
+    }
+}
+
+#[test]
+fn pit_tokens_of_every_length_come_back() {
+    let Some(interop) = Interop::find() else { return };
+    let router = Router::start();
+    let (_serving, _) = router.start_program(interop.ndnts("producer"), &["/tokens", "--content", "x"]);
+    router.outcome(interop.python("pit_token"), &["/tokens/data", "--expect", "data"]);
+    router.outcome(interop.python("pit_token"), &["/no/such", "--expect", "nack"]);
+}
+
+#[test]
+fn groups_synchronise_over_multicast() {
+    let Some(interop) = Interop::find() else { return };
+    let router = Router::start();
+    for library in LIBRARIES {
+        let group = format!("/group/{library:?}");
+        let node = |node: &str| {
+            let mut command = router.told(interop.by(library, "svs"), &router.unix());
+            command.args([group.as_str(), node, "--peers", "1", "--publish", "2"]);
+            command
+        };
+        let mut one = Running::start(&mut node("/one"));
+        outcome(&mut node("/two"), &[]);
+        assert_eq!(one.exit_code(), 0, "{library:?}");
+    }
+}
+
+#[test]
+fn a_browser_serves_and_fetches() {
+    let Some(interop) = Interop::find() else { return };
+    let router = Router::start();
+    let (_serving, ready) = router.start_program(interop.python("put"), &["/to/browser", "--size", "200000"]);
+    let sha256 = ready["sha256"].as_str().unwrap();
+    router.outcome(interop.ndnts("browser"), &["--get", "/to/browser", "--sha256", sha256]);
+    let (_browser, ready) =
+        router.start_program(interop.ndnts("browser"), &["--serve", "/from/browser", "--size", "200000"]);
+    let sha256 = ready["sha256"].as_str().unwrap();
+    router.outcome(interop.python("get"), &["/from/browser", "--sha256", sha256]);
+}
+
+/// In a namespace of its own: the socket and ports of NFD are the machine's.
+#[test]
+fn without_any_configuration_it_is_where_programs_look_for_nfd() {
+    let Some(interop) = Interop::find() else { return };
+    let home = tempfile::tempdir().unwrap();
+    let script = r#"
+        set -e
+        mount -t tmpfs tmpfs /run
+        ip link set lo up
+        "$WHIMBREL" router run >"$HOME/router.out" & ROUTER=$!
+        for _ in $(seq 100); do [ -S /run/nfd/nfd.sock ] && break; sleep 0.1; done
+        "$PYTHON" "$SOURCES/python/producer.py" /default --content "from python" >"$HOME/producer.out" &
+        for _ in $(seq 100); do grep -q ready "$HOME/producer.out" && break; sleep 0.1; done
+        "$PYTHON" "$SOURCES/python/consumer.py" /default/one
+        "$NODE" "$SOURCES/ndnts/consumer.mjs" /default/two
+        NDN_CLIENT_TRANSPORT=tcp://127.0.0.1 "$PYTHON" "$SOURCES/python/consumer.py" /default/three
+        kill $ROUTER
+        wait $ROUTER
+        cat "$HOME/router.out"
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--mount", "--net", "bash", "-c", script]);
+    command.env_remove("NDN_CLIENT_TRANSPORT").env_remove("NDNTS_UPLINK").env("HOME", home.path());
+    command.env("WHIMBREL", env!("CARGO_BIN_EXE_whimbrel")).env("SOURCES", &interop.sources);
+    command.env("PYTHON", interop.installed.join("python/bin/python"));
+    command.env("NODE", interop.installed.join("node"));
+    let (code, out, errors) = finished(&mut command);
+    assert_eq!(code, 0, "{out}\n{errors}");
+    assert_eq!(out.matches("from python").count(), 3, "{out}\n{errors}");
+    assert!(out.contains("/run/nfd/nfd.sock") && out.contains(":6363") && out.contains(":9696"), "{out}");
+}

@@ -1,0 +1,140 @@
+//! What a forwarder counts.
+
+/// Why a packet was dropped, or an entry of a table given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DropReason {
+    /// Neither a whole Interest nor a whole Data, or larger than NDN packets may be.
+    Malformed,
+    /// It came by a face that does not exist.
+    UnknownFace,
+    /// A link header field that this packet or this face may not have.
+    HeaderField,
+    /// An Interest that came with a hop limit of zero.
+    HopLimit,
+    /// An Interest with no hop left, for a face that is not local.
+    OutHopLimit,
+    /// `/localhost` crossing a face that is not local.
+    Scope,
+    /// An Interest that was here before.
+    Loop,
+    /// A retransmission too soon after the last one was forwarded.
+    Suppressed,
+    /// An Interest with no next hop, answered by a Nack or left without.
+    NoRoute,
+    /// A name that already waits with too many different selectors and forwarding hints.
+    Variants,
+    /// A pending Interest that gave way because the PIT was full.
+    PitEvicted,
+    /// Data that nobody asked for.
+    Unsolicited,
+    /// A Nack on a face with several peers, or for an Interest that was not sent there.
+    Nack,
+    /// The queue of packets to send is full.
+    QueueFull,
+    /// Too many management commands wait.
+    ManagementBusy,
+}
+
+impl DropReason {
+    /// All of them, in order.
+    pub const ALL: [DropReason; 15] = [
+        DropReason::Malformed,
+        DropReason::UnknownFace,
+        DropReason::HeaderField,
+        DropReason::HopLimit,
+        DropReason::OutHopLimit,
+        DropReason::Scope,
+        DropReason::Loop,
+        DropReason::Suppressed,
+        DropReason::NoRoute,
+        DropReason::Variants,
+        DropReason::PitEvicted,
+        DropReason::Unsolicited,
+        DropReason::Nack,
+        DropReason::QueueFull,
+        DropReason::ManagementBusy,
+    ];
+
+    /// As metrics name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropReason::Malformed => "malformed",
+            DropReason::UnknownFace => "unknown-face",
+            DropReason::HeaderField => "header-field",
+            DropReason::HopLimit => "hop-limit",
+            DropReason::OutHopLimit => "out-hop-limit",
+            DropReason::Scope => "scope",
+            DropReason::Loop => "loop",
+            DropReason::Suppressed => "suppressed",
+            DropReason::NoRoute => "no-route",
+            DropReason::Variants => "variants",
+            DropReason::PitEvicted => "pit-evicted",
+            DropReason::Unsolicited => "unsolicited",
+            DropReason::Nack => "nack",
+            DropReason::QueueFull => "queue-full",
+            DropReason::ManagementBusy => "management-busy",
+        }
+    }
+}
+
+/// What a forwarder has counted since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForwarderCounters {
+    /// Interests that came in.
+    pub in_interests: u64,
+    /// Interests that went out.
+    pub out_interests: u64,
+    /// Data that came in.
+    pub in_data: u64,
+    /// Data that went out.
+    pub out_data: u64,
+    /// Nacks that came in.
+    pub in_nacks: u64,
+    /// Nacks that went out.
+    pub out_nacks: u64,
+    /// PIT entries that ended with a Data.
+    pub satisfied: u64,
+    /// PIT entries that ended without.
+    pub unsatisfied: u64,
+    /// Interests answered by the content store.
+    pub cs_hits: u64,
+    /// Interests that the content store was asked for in vain.
+    pub cs_misses: u64,
+    /// Packets that this forwarder itself marked as having met congestion.
+    pub marked: u64,
+    drops: [u64; DropReason::ALL.len()],
+}
+
+impl ForwarderCounters {
+    pub(crate) fn drop(&mut self, reason: DropReason) {
+        if let Some(count) = self.drops.get_mut(reason as usize) {
+            *count += 1;
+        }
+    }
+
+    /// How many were dropped for this reason.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.drops.get(reason as usize).copied().unwrap_or_default()
+    }
+
+    /// Every reason by name, with how many.
+    pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        DropReason::ALL.iter().map(|reason| (reason.name(), self.dropped(*reason)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_own_place_and_name() {
+        for (place, reason) in DropReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, place);
+        }
+        let mut names: Vec<_> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), DropReason::ALL.len());
+    }
+}

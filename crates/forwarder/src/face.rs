@@ -1,0 +1,256 @@
+//! Faces: where packets come from and go to.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::tables::index::{Index, Slab};
+
+/// A face's number. Not given again in one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct FaceId(pub u64);
+
+impl FaceId {
+    /// No face (NFD's reserved number).
+    pub const INVALID: FaceId = FaceId(0);
+    /// The forwarder's own management.
+    pub const INTERNAL: FaceId = FaceId(1);
+    /// What IncomingFaceId says of Data from the content store.
+    pub const CONTENT_STORE: FaceId = FaceId(254);
+    /// The first number that is not reserved.
+    pub const FIRST: FaceId = FaceId(256);
+}
+
+impl fmt::Display for FaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Whether the other end is on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// It is: `/localhost` may pass.
+    Local,
+    /// It is not, or nobody knows.
+    NonLocal,
+}
+
+/// How many peers are at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkType {
+    /// One.
+    PointToPoint,
+    /// Several who hear each other: what one sends reaches all others.
+    MultiAccess,
+    /// Several who may not hear each other: a packet may have to go out where it came in.
+    AdHoc,
+}
+
+/// What becomes of a face that is idle or fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistency {
+    /// It goes when it is idle or fails.
+    OnDemand,
+    /// It stays until it fails or is destroyed.
+    Persistent,
+    /// It stays until it is destroyed.
+    Permanent,
+}
+
+/// What may be switched on and off on a face.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FaceFlags {
+    /// NextHopFaceId is obeyed and IncomingFaceId is told (NFD: LocalFieldsEnabled).
+    pub local_fields: bool,
+    /// The link recovers lost frames (NFD: LpReliabilityEnabled).
+    pub reliability: bool,
+    /// The link marks packets when its queue is long (NFD: CongestionMarkingEnabled).
+    pub congestion_marking: bool,
+}
+
+/// What a face is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaceSpec {
+    /// The other end, such as `udp4://192.0.2.1:6363`.
+    pub remote_uri: String,
+    /// This end.
+    pub local_uri: String,
+    /// Whether the other end is on this machine.
+    pub scope: Scope,
+    /// What becomes of it when it is idle or fails.
+    pub persistency: Persistency,
+    /// How many peers it has.
+    pub link_type: LinkType,
+    /// Largest frame in bytes; `None` on streams, which have no such limit.
+    pub mtu: Option<usize>,
+    /// What is switched on.
+    pub flags: FaceFlags,
+    /// How long it may be idle, of a face on demand.
+    pub expires: Option<Duration>,
+    /// CoDel's interval of the link's congestion marking.
+    pub base_congestion_interval: Duration,
+    /// Octets in the link's queue from which it marks.
+    pub default_congestion_threshold: u64,
+}
+
+impl FaceSpec {
+    /// A point-to-point face to another machine with NFD's defaults.
+    pub fn new(remote_uri: impl Into<String>, local_uri: impl Into<String>) -> FaceSpec {
+        FaceSpec {
+            remote_uri: remote_uri.into(),
+            local_uri: local_uri.into(),
+            scope: Scope::NonLocal,
+            persistency: Persistency::Persistent,
+            link_type: LinkType::PointToPoint,
+            mtu: None,
+            flags: FaceFlags::default(),
+            expires: None,
+            base_congestion_interval: Duration::from_millis(100),
+            default_congestion_threshold: 65_536,
+        }
+    }
+
+    /// The same, to a program on this machine.
+    pub fn local(remote_uri: impl Into<String>, local_uri: impl Into<String>) -> FaceSpec {
+        FaceSpec { scope: Scope::Local, ..FaceSpec::new(remote_uri, local_uri) }
+    }
+}
+
+/// What a face has counted: network-layer packets, after and before the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaceCounters {
+    /// Interests that came in.
+    pub in_interests: u64,
+    /// Data that came in.
+    pub in_data: u64,
+    /// Nacks that came in.
+    pub in_nacks: u64,
+    /// Interests that went out.
+    pub out_interests: u64,
+    /// Data that went out.
+    pub out_data: u64,
+    /// Nacks that went out.
+    pub out_nacks: u64,
+    /// Interests that went out here and were answered by Data that came in here.
+    pub satisfied_interests: u64,
+    /// Interests that went out here and were not.
+    pub unsatisfied_interests: u64,
+    /// Interests that came with a hop limit of zero.
+    pub in_hop_limit_zero: u64,
+    /// Interests that had no hop left to go out here.
+    pub out_hop_limit_zero: u64,
+}
+
+/// One face.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Face {
+    id: FaceId,
+    /// What it is; management may change flags, persistency and MTU.
+    pub spec: FaceSpec,
+    /// Nothing is forwarded to a face that is not up.
+    pub up: bool,
+    /// What it has counted.
+    pub counters: FaceCounters,
+    /// In-records and out-records of the PIT that name it: what its removal has to look for.
+    pub(crate) pit_records: u32,
+    /// In-records alone: who has most of them gives way first when the PIT is full.
+    pub(crate) pit_in_records: u32,
+}
+
+impl Face {
+    /// Its number.
+    pub const fn id(&self) -> FaceId {
+        self.id
+    }
+
+    /// True if the other end is on this machine.
+    pub fn is_local(&self) -> bool {
+        self.spec.scope == Scope::Local
+    }
+}
+
+/// All faces, found by number.
+#[derive(Debug)]
+pub(crate) struct FaceTable {
+    faces: Slab<Face>,
+    index: Index,
+    next: u64,
+}
+
+impl FaceTable {
+    pub(crate) fn new() -> FaceTable {
+        FaceTable { faces: Slab::new(), index: Index::new(), next: FaceId::FIRST.0 }
+    }
+
+    /// Adds a face under the next number that was never given.
+    pub(crate) fn add(&mut self, spec: FaceSpec) -> FaceId {
+        let id = FaceId(self.next);
+        self.next += 1;
+        self.add_reserved(id, spec);
+        id
+    }
+
+    /// Adds a face under one of the reserved numbers.
+    pub(crate) fn add_reserved(&mut self, id: FaceId, spec: FaceSpec) {
+        let face =
+            Face { id, spec, up: true, counters: FaceCounters::default(), pit_records: 0, pit_in_records: 0 };
+        let slot = self.faces.insert(face);
+        self.index.insert(spread(id), slot);
+    }
+
+    pub(crate) fn remove(&mut self, id: FaceId) -> Option<Face> {
+        let slot = self.slot(id)?;
+        self.index.remove(spread(id), slot);
+        self.faces.remove(slot)
+    }
+
+    fn slot(&self, id: FaceId) -> Option<u32> {
+        self.index.find(spread(id), |slot| self.faces.get(slot).is_some_and(|face| face.id == id))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: FaceId) -> Option<&Face> {
+        self.faces.get(self.slot(id)?)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: FaceId) -> Option<&mut Face> {
+        let slot = self.slot(id)?;
+        self.faces.get_mut(slot)
+    }
+
+    /// In the order of their numbers.
+    pub(crate) fn sorted(&self) -> Vec<&Face> {
+        let mut faces: Vec<&Face> = self.faces.iter().map(|(_, face)| face).collect();
+        faces.sort_unstable_by_key(|face| face.id);
+        faces
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.faces.len()
+    }
+}
+
+/// Face numbers are given by this forwarder one after the other: nobody can choose ones that collide, so that one
+/// multiplication is enough.
+const fn spread(id: FaceId) -> u64 {
+    id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_not_given_twice() {
+        let mut faces = FaceTable::new();
+        let first = faces.add(FaceSpec::new("udp4://192.0.2.1:6363", "udp4://192.0.2.2:6363"));
+        assert_eq!(first, FaceId::FIRST);
+        assert!(faces.remove(first).is_some());
+        let second = faces.add(FaceSpec::local("fd://3", "unix:///run/nfd/nfd.sock"));
+        assert_eq!(second, FaceId(257));
+        assert!(faces.get(first).is_none());
+        assert!(faces.get(second).is_some_and(Face::is_local));
+        assert_eq!(faces.len(), 1);
+    }
+}

@@ -1,0 +1,298 @@
+//! FaceUris: what is at one end of a face, written as NFD writes it.
+//!
+//! | form | is |
+//! |---|---|
+//! | `udp4://192.0.2.1:6363`, `udp6://[2001:db8::1]:6363`, `udp6://[fe80::1%eth0]:6363` | a UDP endpoint |
+//! | `tcp4://...`, `tcp6://...` | a TCP endpoint |
+//! | `ether://[01:00:5e:00:17:aa]` | an Ethernet address |
+//! | `dev://eth0`, `udp4+dev://eth0:56363` | an interface of this machine, and a UDP port on one |
+//! | `unix:///run/nfd/nfd.sock`, `fd://7` | a Unix socket, and a connection accepted on one |
+//! | `ws://...`, `wss://...`, `wsclient://...` | a WebSocket, and a connection accepted on one |
+//! | `internal://`, `contentstore://`, `null://` | the router itself |
+//!
+//! What people write for these (`udp://192.0.2.1`) is brought into that form. A host name stays one
+//! ([`FaceUri::Named`]): to look it up is up to the program around.
+
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::face::Scope;
+
+/// Port of UDP and TCP where a FaceUri does not say.
+pub const DEFAULT_PORT: u16 = 6363;
+/// Port of UDP multicast where a FaceUri does not say.
+pub const DEFAULT_MULTICAST_PORT: u16 = 56363;
+/// Port of WebSockets where a FaceUri does not say.
+pub const DEFAULT_WEBSOCKET_PORT: u16 = 9696;
+
+/// Why a text is no FaceUri.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FaceUriError {
+    /// Not of the form scheme://...
+    #[error(
+        "'{0}' is no FaceUri: one looks like udp4://192.0.2.1:6363, tcp6://[2001:db8::1]:6363 or dev://eth0"
+    )]
+    Malformed(String),
+    /// A scheme that nobody knows.
+    #[error(
+        "the scheme '{0}' is unknown: use udp, udp4, udp6, tcp, tcp4, tcp6, ether, dev, unix, fd, ws or wss"
+    )]
+    Scheme(String),
+    /// The port is no number from 0 to 65535.
+    #[error("'{0}' is no port number")]
+    Port(String),
+    /// `udp4` with an IPv6 address, or the like.
+    #[error("the scheme '{scheme}' does not go with the address {address}")]
+    Family {
+        /// The scheme.
+        scheme: String,
+        /// The address.
+        address: IpAddr,
+    },
+    /// A link-local IPv6 address without the interface that it is local to.
+    #[error("the link-local address {0} needs an interface: [{0}%eth0]")]
+    Zone(Ipv6Addr),
+    /// TCP has no multicast.
+    #[error("TCP cannot use the multicast address {0}")]
+    Multicast(IpAddr),
+    /// Not six pairs of hexadecimal digits.
+    #[error("'{0}' is no Ethernet address: six pairs of hexadecimal digits such as [01:00:5e:00:17:aa]")]
+    Ether(String),
+}
+
+/// An address and port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    /// The address; never an IPv4 address written as an IPv6 one.
+    pub address: IpAddr,
+    /// The interface that a link-local IPv6 address is local to.
+    pub zone: Option<String>,
+    /// The port.
+    pub port: u16,
+}
+
+impl Endpoint {
+    fn digit(&self) -> char {
+        if self.address.is_ipv4() { '4' } else { '6' }
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(from: SocketAddr) -> Endpoint {
+        Endpoint { address: from.ip().to_canonical(), zone: None, port: from.port() }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.address, &self.zone) {
+            (IpAddr::V4(address), _) => write!(f, "{address}:{}", self.port),
+            (IpAddr::V6(address), None) => write!(f, "[{address}]:{}", self.port),
+            (IpAddr::V6(address), Some(zone)) => write!(f, "[{address}%{zone}]:{}", self.port),
+        }
+    }
+}
+
+/// Which transport a host name is used with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HostTransport {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+}
+
+/// Which addresses of a host are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AddressFamily {
+    /// Any.
+    Any,
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl AddressFamily {
+    fn allows(self, address: IpAddr) -> bool {
+        match self {
+            AddressFamily::Any => true,
+            AddressFamily::V4 => address.is_ipv4(),
+            AddressFamily::V6 => address.is_ipv6(),
+        }
+    }
+
+    const fn suffix(self) -> &'static str {
+        match self {
+            AddressFamily::Any => "",
+            AddressFamily::V4 => "4",
+            AddressFamily::V6 => "6",
+        }
+    }
+}
+
+/// What is at one end of a face, in canonical form (except [`FaceUri::Named`]).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FaceUri {
+    /// A UDP endpoint.
+    Udp(Endpoint),
+    /// A TCP endpoint.
+    Tcp(Endpoint),
+    /// A host name, to be looked up: not canonical.
+    Named {
+        /// What it is used with.
+        transport: HostTransport,
+        /// Which of its addresses are wanted.
+        family: AddressFamily,
+        /// The name.
+        host: String,
+        /// The port, or the default one.
+        port: Option<u16>,
+    },
+    /// An Ethernet address.
+    Ether([u8; 6]),
+    /// An interface of this machine.
+    Dev(String),
+    /// A UDP port on an interface of this machine.
+    UdpDev {
+        /// IPv6.
+        v6: bool,
+        /// The interface.
+        interface: String,
+        /// The port.
+        port: u16,
+    },
+    /// A Unix socket.
+    Unix(String),
+    /// A connection that was accepted on a Unix socket.
+    Fd(u64),
+    /// A WebSocket server.
+    WebSocket {
+        /// With TLS.
+        secure: bool,
+        /// Host name or address, as it was written.
+        host: String,
+        /// The port.
+        port: u16,
+        /// The path, empty or beginning with `/`.
+        path: String,
+    },
+    /// A connection that was accepted on a WebSocket.
+    WebSocketClient(Endpoint),
+    /// The router's management.
+    Internal,
+    /// The router's content store.
+    ContentStore,
+    /// Nothing.
+    Null,
+}
+
+impl FaceUri {
+    /// A UDP endpoint; IPv4 addresses that are written as IPv6 become IPv4.
+    pub fn udp(endpoint: SocketAddr) -> FaceUri {
+        FaceUri::Udp(endpoint.into())
+    }
+
+    /// A TCP endpoint; IPv4 addresses that are written as IPv6 become IPv4.
+    pub fn tcp(endpoint: SocketAddr) -> FaceUri {
+        FaceUri::Tcp(endpoint.into())
+    }
+
+    /// True unless a host name is still to be looked up.
+    pub const fn is_canonical(&self) -> bool {
+        !matches!(self, FaceUri::Named { .. })
+    }
+
+    /// The FaceUri for an address that the host name has; itself if it is canonical.
+    pub fn resolved(&self, address: IpAddr) -> Result<FaceUri, FaceUriError> {
+        match self {
+            FaceUri::Named { transport, family, port, .. } => {
+                parse::of_address(*transport, *family, address, None, *port)
+            }
+            canonical => Ok(canonical.clone()),
+        }
+    }
+
+    /// What stands before `://`.
+    pub fn scheme(&self) -> &'static str {
+        let digit = |endpoint: &Endpoint, four, six| if endpoint.digit() == '4' { four } else { six };
+        match self {
+            FaceUri::Udp(endpoint) => digit(endpoint, "udp4", "udp6"),
+            FaceUri::Tcp(endpoint) => digit(endpoint, "tcp4", "tcp6"),
+            FaceUri::Named { transport: HostTransport::Udp, family, .. } => match family {
+                AddressFamily::Any => "udp",
+                AddressFamily::V4 => "udp4",
+                AddressFamily::V6 => "udp6",
+            },
+            FaceUri::Named { transport: HostTransport::Tcp, family, .. } => match family {
+                AddressFamily::Any => "tcp",
+                AddressFamily::V4 => "tcp4",
+                AddressFamily::V6 => "tcp6",
+            },
+            FaceUri::Ether(_) => "ether",
+            FaceUri::Dev(_) => "dev",
+            FaceUri::UdpDev { v6: false, .. } => "udp4+dev",
+            FaceUri::UdpDev { v6: true, .. } => "udp6+dev",
+            FaceUri::Unix(_) => "unix",
+            FaceUri::Fd(_) => "fd",
+            FaceUri::WebSocket { secure: false, .. } => "ws",
+            FaceUri::WebSocket { secure: true, .. } => "wss",
+            FaceUri::WebSocketClient(_) => "wsclient",
+            FaceUri::Internal => "internal",
+            FaceUri::ContentStore => "contentstore",
+            FaceUri::Null => "null",
+        }
+    }
+
+    /// True for an address that many listen to.
+    pub fn is_multicast(&self) -> bool {
+        match self {
+            FaceUri::Udp(endpoint) => endpoint.address.is_multicast() || is_broadcast(endpoint.address),
+            FaceUri::Ether(address) => address.first().is_some_and(|first| first & 1 == 1),
+            _ => false,
+        }
+    }
+
+    /// The scope of a face with this at its other end: local where only programs of this machine can be there, as
+    /// NFD has it: Unix sockets, and TCP (with or without WebSocket) on the loopback address, but never UDP.
+    pub fn scope(&self) -> Scope {
+        let local = match self {
+            FaceUri::Unix(_) | FaceUri::Fd(_) | FaceUri::Internal | FaceUri::ContentStore | FaceUri::Null => {
+                true
+            }
+            FaceUri::Tcp(endpoint) | FaceUri::WebSocketClient(endpoint) => endpoint.address.is_loopback(),
+            _ => false,
+        };
+        if local { Scope::Local } else { Scope::NonLocal }
+    }
+}
+
+fn is_broadcast(address: IpAddr) -> bool {
+    address == IpAddr::V4(Ipv4Addr::BROADCAST)
+}
+
+impl fmt::Display for FaceUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://", self.scheme())?;
+        match self {
+            FaceUri::Udp(endpoint) | FaceUri::Tcp(endpoint) | FaceUri::WebSocketClient(endpoint) => {
+                write!(f, "{endpoint}")
+            }
+            FaceUri::Named { host, port: None, .. } => f.write_str(host),
+            FaceUri::Named { host, port: Some(port), .. } => write!(f, "{host}:{port}"),
+            FaceUri::Ether([a, b, c, d, e, g]) => {
+                write!(f, "[{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}]")
+            }
+            FaceUri::Dev(interface) => f.write_str(interface),
+            FaceUri::UdpDev { interface, port, .. } => write!(f, "{interface}:{port}"),
+            FaceUri::Unix(path) => f.write_str(path),
+            FaceUri::Fd(number) => write!(f, "{number}"),
+            FaceUri::WebSocket { host, port, path, .. } => write!(f, "{host}:{port}{path}"),
+            FaceUri::Internal | FaceUri::ContentStore | FaceUri::Null => Ok(()),
+        }
+    }
+}

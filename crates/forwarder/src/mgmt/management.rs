@@ -1,0 +1,422 @@
+//! The router's side of the protocol: Interests in, Data out.
+
+use bytes::Bytes;
+use whimbrel_core::Time;
+use whimbrel_ndn_packet::{
+    CachePolicy, Component, ContentType, Data, DigestSigner, InterestRef, LpPacket, Name,
+    PrefixAnnouncementRef,
+};
+
+use super::authority::{Authority, CommandRefusal};
+use super::control::{ControlParameters, ControlResponse};
+use super::event_stream::EventStream;
+use super::face_requests::{FaceFailure, FaceRequests, RequestId};
+use super::request::Request;
+use super::snapshots::{FRESHNESS, Snapshots};
+use super::verb::{Context, Outcome, Verb};
+use super::{
+    ChannelStatus, FaceQueryFilter, LinkCounters, ManagementConfig, content_store, faces, fib, routes,
+    status, strategies,
+};
+use crate::face::FaceId;
+use crate::face_uri::FaceUri;
+use crate::forwarder::{FaceEvent, Forwarder, ManagementInterest};
+
+/// What management did with the Interests that came to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ManagementCounters {
+    /// Commands that were carried out.
+    pub commands: u64,
+    /// Commands that were refused for what they asked.
+    pub failures: u64,
+    /// Commands that were refused for who sent them.
+    pub refusals: u64,
+    /// Datasets that were made.
+    pub datasets: u64,
+    /// Events of faces.
+    pub events: u64,
+    /// Interests that nothing could be answered to.
+    pub ignored: u64,
+}
+
+/// Management: what it keeps between Interests.
+pub(crate) struct Management {
+    config: ManagementConfig,
+    pub(super) authority: Authority,
+    pub(super) requests: FaceRequests,
+    snapshots: Snapshots,
+    events: EventStream,
+    pub(super) channels: Vec<String>,
+    pub(super) own_prefixes: Vec<Name>,
+    pub(super) counters: ManagementCounters,
+}
+
+/// True for a program on this machine. A browser's WebSocket is one although it is not local: it may register prefixes
+/// for itself, under `/localhop`.
+fn is_of_this_machine(forwarder: &Forwarder, face: FaceId) -> bool {
+    forwarder.face(face).is_some_and(|face| {
+        let by_browser = || match face.spec.remote_uri.parse() {
+            Ok(FaceUri::WebSocketClient(endpoint)) => endpoint.address.is_loopback(),
+            _ => false,
+        };
+        face.is_local() || by_browser()
+    })
+}
+
+fn local_prefix() -> Name {
+    Name::of([b"localhost".as_slice(), b"nfd"].map(Component::generic))
+}
+
+fn remote_prefix() -> Name {
+    Name::of([b"localhop".as_slice(), b"nfd", b"rib"].map(Component::generic))
+}
+
+fn events_prefix() -> Name {
+    local_prefix().child_generic(b"faces").child_generic(b"events")
+}
+
+/// Where a command's parameters are in its name: after scope, `nfd`, module and verb.
+const PARAMETERS_AT: usize = 4;
+
+/// What a dataset is made from, or why it is not.
+type Dataset = Result<Vec<u8>, ControlResponse>;
+
+impl Management {
+    pub(crate) fn new(config: ManagementConfig) -> Management {
+        let authority = Authority::new(config.policy);
+        let own_prefixes = vec![local_prefix(), remote_prefix()];
+        Management {
+            config,
+            authority,
+            requests: FaceRequests::default(),
+            snapshots: Snapshots::default(),
+            events: EventStream::new(events_prefix()),
+            channels: Vec::new(),
+            own_prefixes,
+            counters: ManagementCounters::default(),
+        }
+    }
+
+    pub(super) fn run(
+        &mut self,
+        now: Time,
+        forwarder: &mut Forwarder,
+        link: &dyn Fn(FaceId) -> LinkCounters,
+    ) {
+        self.tell_events(now, forwarder);
+        while let Some(ManagementInterest { packet, from }) = forwarder.take_management_interest() {
+            self.answer(now, forwarder, link, &packet, from);
+            self.tell_events(now, forwarder);
+        }
+    }
+
+    fn tell_events(&mut self, now: Time, forwarder: &mut Forwarder) {
+        let events: Vec<FaceEvent> = core::iter::from_fn(|| forwarder.poll_face_event()).collect();
+        for (at, event) in events.iter().enumerate() {
+            let since = events.get(at..).unwrap_or_default();
+            let Some(notification) = faces::notification(forwarder, event, since) else { continue };
+            self.counters.events += 1;
+            for data in self.events.happened(now, &notification) {
+                send(now, forwarder, &data, true);
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: Time,
+        forwarder: &mut Forwarder,
+        link: &dyn Fn(FaceId) -> LinkCounters,
+        packet: &Bytes,
+        from: FaceId,
+    ) {
+        let request = InterestRef::decode(packet).ok().and_then(Request::of);
+        // The pipeline lets `/localhost` in by local faces only; that this holds is worth one more look.
+        let is_local = forwarder.face(from).is_some_and(crate::face::Face::is_local);
+        let Some(request) = request.filter(|request| is_local || request.remote) else {
+            self.counters.ignored += 1;
+            return;
+        };
+        let request = Request { of_this_machine: is_of_this_machine(forwarder, from), ..request };
+        let served = self.authority.serves_remote() || request.of_this_machine;
+        if request.remote && !(served && request.module == "rib") {
+            self.counters.ignored += 1;
+            return;
+        }
+        match (request.module, request.verb) {
+            ("faces", "events") => self.ask_event(now, forwarder, &request),
+            ("rib", "announce") => self.announce(now, forwarder, &request, from),
+            (module, verb) => match Verb::find(module, verb) {
+                Some(verb) => self.command(now, forwarder, &request, from, verb),
+                None => self.dataset(now, forwarder, link, &request),
+            },
+        }
+    }
+
+    fn ask_event(&mut self, now: Time, forwarder: &mut Forwarder, request: &Request<'_>) {
+        if let Some(data) = self.events.ask(now, &request.interest) {
+            send(now, forwarder, &data, true);
+        }
+    }
+
+    fn command(
+        &mut self,
+        now: Time,
+        forwarder: &mut Forwarder,
+        request: &Request<'_>,
+        from: FaceId,
+        verb: &'static Verb,
+    ) {
+        let parameters = match request.rest.first() {
+            Some(component) => {
+                ControlParameters::decode(component.value()).map_err(|error| error.to_string())
+            }
+            None => Err("there are none in the name".to_owned()),
+        };
+        let parameters = match parameters {
+            Ok(parameters) => parameters,
+            Err(why) => {
+                let text =
+                    format!("{}/{} needs ControlParameters after the verb: {why}", verb.module, verb.verb);
+                return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
+            }
+        };
+        if let Err(refusal) = self.allow(now, forwarder, request) {
+            return self.refuse(now, forwarder, request, &refusal);
+        }
+        if let Err(text) = verb.check(&parameters) {
+            return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
+        }
+        let command = request.interest.name.to_name();
+        let mut context = Context {
+            now,
+            from,
+            remote: request.remote,
+            command: &command,
+            forwarder,
+            requests: &mut self.requests,
+            config: &self.config,
+            own_prefixes: &self.own_prefixes,
+        };
+        match (verb.run)(&mut context, parameters) {
+            Outcome::Now(response) => self.respond(now, forwarder, request, &response),
+            Outcome::Later => {}
+        }
+    }
+
+    fn allow(
+        &mut self,
+        now: Time,
+        forwarder: &Forwarder,
+        request: &Request<'_>,
+    ) -> Result<(), CommandRefusal> {
+        let unix_millis = forwarder.wall().unix_millis(now);
+        self.authority.allow(unix_millis, request.is_strangers(), request.module, &request.interest)
+    }
+
+    fn refuse(
+        &mut self,
+        now: Time,
+        forwarder: &mut Forwarder,
+        request: &Request<'_>,
+        refusal: &CommandRefusal,
+    ) {
+        self.counters.refusals += 1;
+        let response = ControlResponse::new(403, refusal.to_string());
+        reply(now, forwarder, request.interest.name.to_name(), &response, is_signed(request));
+    }
+
+    fn respond(
+        &mut self,
+        now: Time,
+        forwarder: &mut Forwarder,
+        request: &Request<'_>,
+        response: &ControlResponse,
+    ) {
+        self.count(response);
+        reply(now, forwarder, request.interest.name.to_name(), response, is_signed(request));
+    }
+
+    fn count(&mut self, response: &ControlResponse) {
+        let count =
+            if response.is_success() { &mut self.counters.commands } else { &mut self.counters.failures };
+        *count += 1;
+    }
+
+    fn announce(&mut self, now: Time, forwarder: &mut Forwarder, request: &Request<'_>, from: FaceId) {
+        let announcement =
+            match PrefixAnnouncementRef::decode(request.interest.parameters.unwrap_or_default()) {
+                Ok(announcement) => announcement,
+                Err(error) => {
+                    let text =
+                        format!("rib/announce needs a prefix announcement as ApplicationParameters: {error}");
+                    return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
+                }
+            };
+        let allowed = self.allow(now, forwarder, request).and_then(|()| {
+            let unix_millis = forwarder.wall().unix_millis(now);
+            self.authority.allow_announcement(unix_millis, request.is_strangers(), &announcement)
+        });
+        if let Err(refusal) = allowed {
+            return self.refuse(now, forwarder, request, &refusal);
+        }
+        let command = request.interest.name.to_name();
+        let mut context = Context {
+            now,
+            from,
+            remote: request.remote,
+            command: &command,
+            forwarder,
+            requests: &mut self.requests,
+            config: &self.config,
+            own_prefixes: &self.own_prefixes,
+        };
+        let response = routes::announce(&mut context, &announcement);
+        self.respond(now, forwarder, request, &response);
+    }
+
+    fn dataset(
+        &mut self,
+        now: Time,
+        forwarder: &mut Forwarder,
+        link: &dyn Fn(FaceId) -> LinkCounters,
+        request: &Request<'_>,
+    ) {
+        if let Some((before, version, segment)) = request.version_and_segment() {
+            let name = request.interest.name.prefix(before);
+            let found = self.snapshots.segment(now, name, version, segment.unwrap_or(0));
+            return self.send_segment(now, forwarder, found);
+        }
+        let name = request.interest.name;
+        let version = match self.snapshots.reusable(now, name) {
+            Some(version) => version,
+            None => match self.make_dataset(now, forwarder, link, request) {
+                Ok(content) => {
+                    self.counters.datasets += 1;
+                    let micros = forwarder.wall().unix_millis(now).saturating_mul(1_000);
+                    self.snapshots.keep(now, micros, name.to_name(), content)
+                }
+                Err(refusal) => {
+                    self.count(&refusal);
+                    return refuse_dataset(now, forwarder, name.to_name(), &refusal);
+                }
+            },
+        };
+        let first = self.snapshots.segment(now, name, version, 0);
+        self.send_segment(now, forwarder, first);
+    }
+
+    fn send_segment(&mut self, now: Time, forwarder: &mut Forwarder, found: Option<Vec<u8>>) {
+        match found {
+            Some(data) => send(now, forwarder, &data, true),
+            None => self.counters.ignored += 1,
+        }
+    }
+
+    fn make_dataset(
+        &self,
+        now: Time,
+        forwarder: &Forwarder,
+        link: &dyn Fn(FaceId) -> LinkCounters,
+        request: &Request<'_>,
+    ) -> Dataset {
+        let version = &self.config.version;
+        Ok(match (request.module, request.verb) {
+            ("status", "general") => status::general(forwarder, now, version).encode(),
+            ("faces", "list") => faces::list(forwarder, link, &FaceQueryFilter::default()),
+            ("faces", "query") => {
+                let filter = faces::filter(request.rest.first().map(|component| component.value()))?;
+                faces::list(forwarder, link, &filter)
+            }
+            ("faces", "channels") => self.list_channels(),
+            ("fib", "list") => fib::list(forwarder),
+            ("rib", "list") => routes::list(forwarder, now),
+            ("strategy-choice", "list") => strategies::list(forwarder),
+            ("cs", "info") => {
+                let mut out = Vec::new();
+                content_store::info(forwarder).encode(&mut out);
+                out
+            }
+            ("whimbrel", "counters") => status::counters(forwarder, now, version).to_string().into_bytes(),
+            ("whimbrel", "links") => status::links(forwarder, link).to_string().into_bytes(),
+            ("whimbrel", "strategies") => status::strategies().to_string().into_bytes(),
+            (module, verb) => {
+                return Err(ControlResponse::new(501, format!("this router has no {module}/{verb}")));
+            }
+        })
+    }
+
+    fn list_channels(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for local_uri in &self.channels {
+            ChannelStatus { local_uri: local_uri.clone() }.encode(&mut out);
+        }
+        out
+    }
+
+    pub(super) fn face_created(
+        &mut self,
+        now: Time,
+        forwarder: &mut Forwarder,
+        request: RequestId,
+        outcome: &Result<FaceId, FaceFailure>,
+    ) {
+        let Some(pending) = self.requests.finish(request) else { return };
+        for (at, command) in pending.commands.into_iter().enumerate() {
+            let asked = parameters_in(&command).unwrap_or_default();
+            let response = faces::creation_answer(forwarder, outcome, &asked, at == 0);
+            self.count(&response);
+            reply(now, forwarder, command, &response, false);
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time, forwarder: &mut Forwarder) {
+        for late in self.requests.take_late(now) {
+            for command in late.commands {
+                let response = ControlResponse::new(504, "the face was not opened in time");
+                self.count(&response);
+                reply(now, forwarder, command, &response, false);
+            }
+        }
+    }
+}
+
+/// A signed command is never the same twice, so that what answers it may be cached: a client that asks again because
+/// it missed the answer gets it again, and the command is not carried out twice.
+fn is_signed(request: &Request<'_>) -> bool {
+    super::SignedCommand::of(&request.interest)
+        .is_some_and(|signed| signed.nonce.is_some() || signed.time.is_some())
+}
+
+/// The parameters of a command, in the component after the verb.
+fn parameters_in(command: &Name) -> Option<ControlParameters> {
+    ControlParameters::decode(command.as_ref().get(PARAMETERS_AT)?.value()).ok()
+}
+
+/// A refusal without a body of its own gets the command's parameters back, octet by octet: python-ndn fails on an
+/// answer without any, and who registers many prefixes sees which one is meant.
+fn reply(now: Time, forwarder: &mut Forwarder, command: Name, response: &ControlResponse, cacheable: bool) {
+    let mut response = response.clone();
+    if !response.is_success() && response.body.is_empty() && parameters_in(&command).is_some() {
+        let given = command.as_ref().get(PARAMETERS_AT).map(|component| component.value());
+        response.body = Bytes::copy_from_slice(given.unwrap_or_default());
+    }
+    let mut data = Data::new(command, response.encode());
+    data.freshness = FRESHNESS;
+    send(now, forwarder, &data.encode(&DigestSigner), !cacheable);
+}
+
+fn refuse_dataset(now: Time, forwarder: &mut Forwarder, name: Name, refusal: &ControlResponse) {
+    let mut data = Data::new(name, refusal.encode());
+    data.content_type = ContentType::Nack;
+    data.freshness = FRESHNESS;
+    send(now, forwarder, &data.encode(&DigestSigner), true);
+}
+
+/// `keep_out`: the content store is not to keep it, for the next one who asks is to get news.
+fn send(now: Time, forwarder: &mut Forwarder, data: &[u8], keep_out: bool) {
+    if let Ok(mut packet) = LpPacket::decode(data, false) {
+        packet.cache_policy = keep_out.then_some(CachePolicy::NoCache);
+        forwarder.handle_packet(now, FaceId::INTERNAL, &packet);
+    }
+}

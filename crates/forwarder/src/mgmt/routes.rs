@@ -1,0 +1,173 @@
+//! `rib/...`: register and unregister routes, announce prefixes, and the list of all.
+
+use core::time::Duration;
+
+use whimbrel_core::Time;
+use whimbrel_ndn_packet::{Name, PrefixAnnouncementRef};
+
+use super::codes::ROUTE_CHILD_INHERIT;
+use super::control::{ControlParameters, ControlResponse};
+use super::fib::no_face;
+use super::verb::{Context, Outcome, refuse_own_prefix};
+use super::{RibEntry, RouteOrigin, RouteStatus};
+use crate::face::FaceId;
+use crate::forwarder::Forwarder;
+use crate::rib::{RibError, Route, RouteKey};
+
+/// Cost of a route by a prefix announcement, so that routes of operators come first (NFD: `PA_ROUTE_COST`).
+const ANNOUNCEMENT_COST: u64 = 2_048;
+/// RouteOrigin has 16 bits in NFD.
+const MOST_ORIGIN: u64 = u16::MAX as u64;
+
+pub(crate) fn register(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
+    let key = match key(context, &parameters) {
+        Ok(key) => key,
+        Err(refusal) => return refusal.into(),
+    };
+    let prefix = parameters.name.clone().unwrap_or_default();
+    let wanted = Wanted {
+        key,
+        cost: parameters.cost.unwrap_or(0),
+        flags: parameters.flags.unwrap_or(ROUTE_CHILD_INHERIT),
+        lives: parameters.expiration_period,
+    };
+    add(context, prefix, &wanted).into()
+}
+
+struct Wanted {
+    key: RouteKey,
+    cost: u64,
+    flags: u64,
+    /// `None` is as long as the face.
+    lives: Option<Duration>,
+}
+
+fn add(context: &mut Context<'_>, prefix: Name, wanted: &Wanted) -> ControlResponse {
+    let Wanted { key, cost, flags, lives } = *wanted;
+    if let Err(refusal) = refuse_own_prefix(context, &prefix) {
+        return refusal;
+    }
+    if context.forwarder.face(key.face).is_none() {
+        return no_face(key.face.0);
+    }
+    if lives.is_some_and(|lives| lives.is_zero()) {
+        return ControlResponse::new(
+            400,
+            "ExpirationPeriod 0 ends the route at once: leave it out or give one",
+        );
+    }
+    // ndn-cxx writes "never" as the largest number of milliseconds that it has.
+    let expires = lives.map(|lives| context.now + lives).filter(|at| *at < Time::MAX);
+    match context.forwarder.register_route(prefix.clone(), key, Route { cost, flags, expires }) {
+        Err(error @ RibError::TooDeep(_)) => ControlResponse::new(414, error.to_string()),
+        Err(error) => ControlResponse::new(503, error.to_string()),
+        Ok(()) => ControlResponse::success(&ControlParameters {
+            name: Some(prefix),
+            face_id: Some(key.face.0),
+            origin: Some(key.origin.0),
+            cost: Some(cost),
+            flags: Some(flags),
+            expiration_period: lives.filter(|_| expires.is_some()),
+            ..ControlParameters::default()
+        }),
+    }
+}
+
+pub(crate) fn unregister(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
+    let key = match key(context, &parameters) {
+        Ok(key) => key,
+        Err(refusal) => return refusal.into(),
+    };
+    let prefix = parameters.name.clone().unwrap_or_default();
+    // A route that is not there is unregistered, as far as the protocol goes.
+    context.forwarder.unregister_route(&prefix, key);
+    ControlResponse::success(&ControlParameters {
+        name: Some(prefix),
+        face_id: Some(key.face.0),
+        origin: Some(key.origin.0),
+        ..ControlParameters::default()
+    })
+    .into()
+}
+
+fn key(context: &Context<'_>, parameters: &ControlParameters) -> Result<RouteKey, ControlResponse> {
+    let face = context.face_meant(parameters);
+    if context.remote && face != context.from {
+        let text = "a neighbour may only register and unregister prefixes at its own face: leave FaceId out";
+        return Err(ControlResponse::new(403, text));
+    }
+    let origin = parameters.origin.unwrap_or(RouteOrigin::APP.0);
+    if origin > MOST_ORIGIN {
+        return Err(ControlResponse::new(400, format!("an Origin is a number up to {MOST_ORIGIN}")));
+    }
+    Ok(RouteKey { face, origin: RouteOrigin(origin) })
+}
+
+/// `rib/announce`, of an announcement that was allowed.
+pub(crate) fn announce(
+    context: &mut Context<'_>,
+    announcement: &PrefixAnnouncementRef<'_>,
+) -> ControlResponse {
+    let now = context.forwarder.wall().unix_millis(context.now) / 1_000;
+    let Some(lives) = announcement.lifetime(Some(now)) else {
+        return ControlResponse::new(416, "the prefix announcement is not valid at this time");
+    };
+    let wanted = Wanted {
+        key: RouteKey { face: context.from, origin: RouteOrigin::PREFIX_ANNOUNCEMENT },
+        cost: ANNOUNCEMENT_COST,
+        flags: ROUTE_CHILD_INHERIT,
+        lives: Some(lives),
+    };
+    add(context, announcement.prefix.to_name(), &wanted)
+}
+
+pub(crate) fn list(forwarder: &Forwarder, now: Time) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, routes) in forwarder.rib().entries() {
+        let routes = routes
+            .map(|(key, route)| RouteStatus {
+                face_id: key.face.0,
+                origin: key.origin.0,
+                cost: route.cost,
+                flags: route.flags,
+                expiration_period: route.expires.map(|at| at.since(now)),
+            })
+            .collect();
+        RibEntry { name: name.clone(), routes }.encode(&mut out);
+    }
+    out
+}
+
+impl Forwarder {
+    /// Adds a route, or changes the one with the same prefix, face and origin; the FIB follows.
+    pub fn register_route(&mut self, prefix: Name, key: RouteKey, route: Route) -> Result<(), RibError> {
+        let outcome = self.rib.register(prefix, key, route);
+        self.follow_rib();
+        outcome
+    }
+
+    /// Removes a route, and the FIB follows; false if it was not there.
+    pub fn unregister_route(&mut self, prefix: &Name, key: RouteKey) -> bool {
+        let was_there = self.rib.unregister(prefix, key);
+        self.follow_rib();
+        was_there
+    }
+
+    /// Removes the routes of a face that goes.
+    pub(crate) fn forget_routes(&mut self, face: FaceId) {
+        self.rib.remove_face(face);
+        self.follow_rib();
+    }
+
+    /// Lets the FIB follow what has changed in the RIB.
+    pub(crate) fn follow_rib(&mut self) {
+        for update in self.rib.take_updates() {
+            let prefix = update.prefix.as_ref();
+            match update.cost {
+                // The RIB takes no prefix that is too deep for the FIB.
+                Some(cost) => drop(self.engine.fib.add_next_hop(prefix, update.face, cost)),
+                None => drop(self.engine.fib.remove_next_hop(prefix, update.face)),
+            }
+        }
+    }
+}

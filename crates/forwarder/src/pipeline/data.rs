@@ -1,0 +1,188 @@
+//! Incoming Data, Data unsolicited, outgoing Data.
+
+use core::hint::black_box;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use whimbrel_core::Time;
+use whimbrel_ndn_packet::{CachePolicy, DataRef, LpPacket};
+
+use super::{Engine, header, is_localhost, may_return};
+use crate::config::UnsolicitedPolicy;
+use crate::counters::DropReason;
+use crate::face::FaceId;
+use crate::forwarder::Forwarder;
+use crate::strategy::Context;
+use crate::tables::name_key::NameKey;
+
+/// A Data on its way to those who wait.
+struct Arrived<'a> {
+    data: &'a DataRef<'a>,
+    packet: Bytes,
+    from: FaceId,
+    mark: Option<u64>,
+}
+
+/// Who has had a Data: a program that waits for it with two Interests wants it once, a forwarder that gave each its own
+/// token wants each answered.
+type Served = SmallVec<[(FaceId, Option<Box<[u8]>>); 4]>;
+
+impl Forwarder {
+    pub(super) fn incoming_data(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>, packet: &[u8]) {
+        let engine = &mut self.engine;
+        let Ok(data) = DataRef::decode(packet) else {
+            engine.counters.drop(DropReason::Malformed);
+            return;
+        };
+        if let Err(reason) = engine.admit_data(from, lp, &data) {
+            engine.counters.drop(reason);
+            return;
+        }
+        let mut key = core::mem::take(&mut self.key);
+        key.read(&engine.hasher, data.name);
+        self.satisfy_all(now, from, lp, &data, &key);
+        self.key = key;
+    }
+
+    fn satisfy_all(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>, data: &DataRef<'_>, key: &NameKey) {
+        let engine = &mut self.engine;
+        black_box(engine.pit.touch(key) ^ engine.cs.touch_for_insert(key));
+        let matches = engine.pit.matches(key, data);
+        let may_keep = lp.cache_policy != Some(CachePolicy::NoCache);
+        if matches.is_empty() {
+            engine.unsolicited(now, from, data, key, may_keep);
+            return;
+        }
+        let arrived =
+            Arrived { data, packet: Bytes::copy_from_slice(data.wire), from, mark: lp.congestion_mark };
+        if may_keep {
+            engine.cs.insert(now, &arrived.packet, data, key);
+        }
+        let mut served = Served::new();
+        for slot in &matches {
+            self.satisfy(now, *slot, &arrived, (matches.len() > 1).then_some(&mut served));
+        }
+    }
+
+    fn satisfy(&mut self, now: Time, slot: u32, arrived: &Arrived<'_>, served: Option<&mut Served>) {
+        let strategy = self.strategies.effective(&mut self.engine, slot, None);
+        if let Some(entry) = self.engine.pit.get_mut(slot) {
+            entry.expiry = now + self.engine.config.straggler;
+            entry.timer = Time::MAX;
+        }
+        if let Some(strategy) = self.strategies.get_mut(strategy) {
+            let mut context = Context::of_entry(&mut self.engine, now, slot);
+            strategy.before_satisfy(&mut context, arrived.from);
+        }
+        self.engine.answer_downstreams(now, slot, arrived, served);
+        self.engine.settle(now, slot);
+    }
+}
+
+impl Engine {
+    fn admit_data(&mut self, from: FaceId, lp: &LpPacket<'_>, data: &DataRef<'_>) -> Result<(), DropReason> {
+        let face = self.faces.get_mut(from).ok_or(DropReason::UnknownFace)?;
+        face.counters.in_data += 1;
+        self.counters.in_data += 1;
+        if lp.nack.is_some() || lp.next_hop_face_id.is_some() {
+            return Err(DropReason::HeaderField);
+        }
+        if !face.is_local() && is_localhost(data.name.value()) {
+            return Err(DropReason::Scope);
+        }
+        Ok(())
+    }
+
+    fn unsolicited(&mut self, now: Time, from: FaceId, data: &DataRef<'_>, key: &NameKey, may_keep: bool) {
+        self.counters.drop(DropReason::Unsolicited);
+        let is_local = self.faces.get(from).is_some_and(|face| face.is_local());
+        let admit = match self.config.unsolicited {
+            UnsolicitedPolicy::Drop => false,
+            UnsolicitedPolicy::AdmitLocal => is_local,
+            UnsolicitedPolicy::AdmitNetwork => !is_local,
+            UnsolicitedPolicy::AdmitAll => true,
+        };
+        if admit && may_keep {
+            self.cs.insert(now, &Bytes::copy_from_slice(data.wire), data, key);
+        }
+    }
+
+    fn answer_downstreams(
+        &mut self,
+        now: Time,
+        slot: u32,
+        arrived: &Arrived<'_>,
+        mut served: Option<&mut Served>,
+    ) {
+        let freshness = arrived.data.freshness;
+        self.end_out_record(now, slot, arrived.from, freshness);
+        let Some(entry) = self.pit.get_mut(slot) else { return };
+        (entry.satisfied, entry.freshness) = (true, freshness);
+        for record in core::mem::take(&mut entry.in_records) {
+            self.forget_pit_record(record.face, true);
+            let returns = record.face == arrived.from && !self.faces.get(record.face).is_some_and(may_return);
+            if record.expiry <= now || returns {
+                continue;
+            }
+            if let Some(served) = served.as_deref_mut() {
+                let who = (record.face, record.token.clone());
+                if served.contains(&who) {
+                    continue;
+                }
+                served.push(who);
+            }
+            let packet = arrived.packet.clone();
+            let token = record.token.map(Bytes::from);
+            self.outgoing_data(now, record.face, arrived.from, packet, token, arrived.mark);
+        }
+    }
+
+    /// The upstream that brought the Data has done its part.
+    fn end_out_record(&mut self, now: Time, slot: u32, from: FaceId, freshness: core::time::Duration) {
+        let Some(entry) = self.pit.get_mut(slot) else { return };
+        let Some(at) = entry.out_records.iter().position(|record| record.face == from) else { return };
+        let record = entry.out_records.remove(at);
+        // "need Dead Nonce List insert?" (NFD): fresh Data answers a looping Interest from the content store, unless
+        // it is gone from there or no longer fresh.
+        if entry.must_be_fresh && freshness < self.dead_nonces.lifetime() {
+            self.dead_nonces.add(now, entry.hash, record.nonce);
+        }
+        self.forget_pit_record(from, false);
+        if let Some(face) = self.faces.get_mut(from) {
+            face.counters.satisfied_interests += 1;
+        }
+    }
+
+    /// Sends a Data to a face.
+    pub(crate) fn outgoing_data(
+        &mut self,
+        now: Time,
+        to: FaceId,
+        from: FaceId,
+        packet: Bytes,
+        token: Option<Bytes>,
+        mark: Option<u64>,
+    ) {
+        let Some(face) = self.faces.get_mut(to).filter(|face| face.up) else { return };
+        if !face.is_local() && is_localhost(name_of(&packet)) {
+            self.counters.drop(DropReason::Scope);
+            return;
+        }
+        face.counters.out_data += 1;
+        self.counters.out_data += 1;
+        let incoming = Some(from).filter(|_| face.spec.flags.local_fields);
+        let mark = mark.or_else(|| {
+            let marks = self.marker.marks(now);
+            self.counters.marked += u64::from(marks);
+            marks.then_some(1)
+        });
+        self.queue(to, packet, header(token, mark, incoming));
+    }
+}
+
+/// The first octets of a Data's name: its header and that of its name are at most 4 octets each.
+fn name_of(packet: &[u8]) -> &[u8] {
+    use whimbrel_ndn_packet::tlv::header_len;
+    let inner = header_len(packet).and_then(|len| packet.get(len..)).unwrap_or_default();
+    header_len(inner).and_then(|len| inner.get(len..)).unwrap_or_default()
+}

@@ -1,0 +1,103 @@
+//! The end of a PIT entry, eviction, what is due, a face that goes.
+
+use whimbrel_core::Time;
+
+use super::Engine;
+use crate::counters::DropReason;
+use crate::face::FaceId;
+use crate::forwarder::Forwarder;
+use crate::strategy::Context;
+
+/// How many entries are compared when one of them has to give way.
+const SAMPLE: usize = 8;
+
+impl Forwarder {
+    pub(crate) fn entries_due(&mut self, now: Time) {
+        while let Some(slot) = self.engine.pit.pop_due(now) {
+            let Some(entry) = self.engine.pit.get_mut(slot) else { continue };
+            let ends = entry.expiry <= now;
+            if !ends {
+                entry.timer = Time::MAX;
+            }
+            let calls = !ends || !entry.satisfied;
+            let strategy = self.strategies.effective(&mut self.engine, slot, None);
+            if let Some(strategy) = self.strategies.get_mut(strategy).filter(|_| calls) {
+                let mut context = Context::of_entry(&mut self.engine, now, slot);
+                if ends { strategy.before_expire(&mut context) } else { strategy.on_timer(&mut context) }
+            }
+            if ends { self.engine.finalize(now, slot) } else { self.engine.settle(now, slot) }
+        }
+        self.engine.dead_nonces.expire(now);
+    }
+}
+
+impl Engine {
+    /// After anything was done to an entry: it ends, or is looked at again when it is due.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: Time, slot: u32) {
+        match self.pit.get(slot) {
+            Some(entry) if entry.expiry <= now => self.finalize(now, slot),
+            Some(_) => self.pit.arm(slot),
+            None => {}
+        }
+    }
+
+    /// Ends an entry. What may still run in a loop is remembered by its nonce.
+    pub(crate) fn finalize(&mut self, now: Time, slot: u32) {
+        let Some(entry) = self.pit.remove(slot) else { return };
+        let lifetime = self.dead_nonces.lifetime();
+        let remember = !entry.satisfied || (entry.must_be_fresh && entry.freshness < lifetime);
+        for record in &entry.out_records {
+            if remember {
+                self.dead_nonces.add(now, entry.hash, record.nonce);
+            }
+            if let Some(face) = self.faces.get_mut(record.face) {
+                face.counters.unsatisfied_interests += u64::from(!entry.satisfied);
+                face.pit_records = face.pit_records.saturating_sub(1);
+            }
+        }
+        for record in &entry.in_records {
+            self.forget_pit_record(record.face, true);
+        }
+        if entry.satisfied {
+            self.counters.satisfied += 1;
+        } else {
+            self.counters.unsatisfied += 1;
+        }
+    }
+
+    /// Makes room for one entry. Of a few, the one goes that nobody waits for any more, else one of the face that has
+    /// most Interests pending (a flood harms who floods), else the one that ends first.
+    pub(crate) fn evict_one(&mut self, now: Time) {
+        let sample = self.pit.sample(SAMPLE);
+        let worth = |slot: u32| {
+            let entry = self.pit.get(slot);
+            let downstream = entry.and_then(|entry| entry.in_records.first());
+            let load = downstream
+                .and_then(|record| self.faces.get(record.face))
+                .map_or(0, |face| face.pit_in_records);
+            let expiry = entry.map_or(Time::ZERO, |entry| entry.expiry);
+            (downstream.is_some(), core::cmp::Reverse(load), expiry)
+        };
+        if let Some(slot) = sample.iter().copied().min_by_key(|slot| worth(*slot)) {
+            self.counters.drop(DropReason::PitEvicted);
+            self.finalize(now, slot);
+        }
+    }
+
+    /// Takes a face out of the FIB and the PIT. The PIT is read through only if the face is in it.
+    pub(crate) fn forget_face(&mut self, face: FaceId) {
+        self.fib.remove_face(face);
+        let mut records = self.faces.get(face).map_or(0, |face| face.pit_records);
+        for slot in 0..self.pit.places() {
+            if records == 0 {
+                break;
+            }
+            let Some(entry) = self.pit.get_mut(slot) else { continue };
+            let before = entry.in_records.len() + entry.out_records.len();
+            entry.in_records.retain(|record| record.face != face);
+            entry.out_records.retain(|record| record.face != face);
+            records -= (before - entry.in_records.len() - entry.out_records.len()) as u32;
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Incoming Interest, Interest loop, content store hit and miss, outgoing Interest.
+
+use core::hint::black_box;
+use core::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_core::Time;
+use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason};
+
+use super::{Engine, MANAGEMENT_QUEUE, after, header, is_localhost};
+use crate::counters::DropReason;
+use crate::face::{FaceId, LinkType};
+use crate::forwarder::{Forwarder, ManagementInterest};
+use crate::strategy::Context;
+use crate::tables::cs::CsHit;
+use crate::tables::name_key::NameKey;
+use crate::tables::pit::{Entry, InRecord, Onward, OutRecord, Selectors, Wire};
+
+/// An Interest on its way through the pipelines.
+#[derive(Clone, Copy)]
+pub(crate) struct Incoming<'a> {
+    pub(crate) interest: &'a InterestRef<'a>,
+    pub(crate) key: &'a NameKey,
+    pub(crate) onward: Onward,
+    pub(crate) from: FaceId,
+    pub(crate) lifetime: Duration,
+    /// Its congestion mark goes with it.
+    pub(crate) mark: Option<u64>,
+}
+
+impl Incoming<'_> {
+    pub(crate) fn nonce(&self) -> u32 {
+        u32::from_be_bytes(self.onward.nonce)
+    }
+
+    fn selectors(&self) -> Selectors<'_> {
+        let hint = if self.onward.arrived { None } else { self.interest.forwarding_hint };
+        Selectors {
+            can_be_prefix: self.interest.can_be_prefix,
+            must_be_fresh: self.interest.must_be_fresh,
+            hint: hint.unwrap_or_default(),
+        }
+    }
+}
+
+/// What a face and a link header let an Interest do.
+struct Admitted {
+    hop_limit: Option<u8>,
+    one_peer: bool,
+}
+
+impl Forwarder {
+    pub(super) fn incoming_interest(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>, packet: &[u8]) {
+        let engine = &mut self.engine;
+        let Ok(interest) = InterestRef::decode(packet) else {
+            engine.counters.drop(DropReason::Malformed);
+            return;
+        };
+        let admitted = match engine.admit_interest(from, lp, &interest) {
+            Ok(admitted) => admitted,
+            Err(reason) => {
+                engine.counters.drop(reason);
+                return;
+            }
+        };
+        // The scratch key goes back when the packet is done with: its memory serves the next one.
+        let mut key = core::mem::take(&mut self.key);
+        key.read(&engine.hasher, interest.name);
+        let nonce = interest.nonce.unwrap_or_else(|| (engine.rng.next_word() as u32).to_be_bytes());
+        let incoming = Incoming {
+            interest: &interest,
+            key: &key,
+            onward: Onward { nonce, hop_limit: admitted.hop_limit, arrived: engine.has_arrived(&interest) },
+            from,
+            lifetime: interest.lifetime.min(engine.config.max_interest_lifetime),
+            mark: lp.congestion_mark,
+        };
+        self.pursue(now, lp, &incoming, admitted.one_peer);
+        self.key = key;
+    }
+
+    fn pursue(&mut self, now: Time, lp: &LpPacket<'_>, incoming: &Incoming<'_>, one_peer: bool) {
+        let engine = &mut self.engine;
+        // The misses of all tables at once rather than one after the other.
+        let key = incoming.key;
+        black_box(engine.fib.touch(key) ^ engine.pit.touch(key) ^ engine.cs.touch(key));
+        let nonce = incoming.nonce();
+        if engine.dead_nonces.has(now, incoming.key.full(), nonce) {
+            engine.interest_loop(incoming, one_peer);
+            return;
+        }
+        let known = engine.pit.find(incoming.key, incoming.interest.name, incoming.selectors());
+        let entry = known.and_then(|slot| engine.pit.get(slot));
+        if entry.is_some_and(|entry| entry.has_looped(nonce, incoming.from, one_peer)) {
+            engine.interest_loop(incoming, one_peer);
+            return;
+        }
+        // While others wait already, the store was asked in vain.
+        if !entry.is_some_and(|entry| !entry.in_records.is_empty()) {
+            if let Some(hit) = engine.cs.find(now, incoming.interest, incoming.key) {
+                engine.content_store_hit(now, lp, incoming, known, hit);
+                return;
+            }
+            engine.counters.cs_misses += 1;
+        }
+        self.content_store_miss(now, lp, incoming, known);
+    }
+
+    fn content_store_miss(
+        &mut self,
+        now: Time,
+        lp: &LpPacket<'_>,
+        incoming: &Incoming<'_>,
+        known: Option<u32>,
+    ) {
+        let Some(slot) = known.or_else(|| self.engine.new_entry(now, incoming)) else {
+            self.engine.counters.drop(DropReason::Variants);
+            return;
+        };
+        self.engine.insert_in_record(now, slot, incoming, lp.pit_token);
+        if let Some(face) = lp.next_hop_face_id {
+            // "scope control is unnecessary, because privileged app explicitly wants to forward" (NFD): the face has to
+            // exist, no more.
+            let mut context = Context::of_interest(&mut self.engine, now, slot, incoming);
+            context.send_interest(FaceId(face));
+        } else {
+            let strategy = self.strategies.effective(&mut self.engine, slot, Some(incoming.key));
+            let mut context = Context::of_interest(&mut self.engine, now, slot, incoming);
+            if let Some(strategy) = self.strategies.get_mut(strategy) {
+                strategy.after_receive_interest(&mut context);
+            }
+        }
+        self.engine.settle(now, slot);
+    }
+}
+
+impl Engine {
+    fn admit_interest(
+        &mut self,
+        from: FaceId,
+        lp: &LpPacket<'_>,
+        interest: &InterestRef<'_>,
+    ) -> Result<Admitted, DropReason> {
+        let face = self.faces.get_mut(from).ok_or(DropReason::UnknownFace)?;
+        face.counters.in_interests += 1;
+        self.counters.in_interests += 1;
+        let privileged = lp.next_hop_face_id.is_none() || face.spec.flags.local_fields;
+        if lp.cache_policy.is_some() || lp.prefix_announcement.is_some() || !privileged {
+            return Err(DropReason::HeaderField);
+        }
+        if interest.hop_limit == Some(0) {
+            face.counters.in_hop_limit_zero += 1;
+            return Err(DropReason::HopLimit);
+        }
+        if !face.is_local() && is_localhost(interest.name.value()) {
+            return Err(DropReason::Scope);
+        }
+        let hop_limit = interest.hop_limit.map(|limit| limit - 1).or(self.config.default_hop_limit);
+        Ok(Admitted { hop_limit, one_peer: face.spec.link_type == LinkType::PointToPoint })
+    }
+
+    /// True if the forwarding hint names a region that this node is in.
+    fn has_arrived(&self, interest: &InterestRef<'_>) -> bool {
+        interest.forwarding_hint.is_some()
+            && !self.config.producer_regions.is_empty()
+            && interest.delegations().take(MAX_DELEGATIONS).any(|delegation| {
+                self.config.producer_regions.iter().any(|region| delegation.is_prefix_of(region.as_ref()))
+            })
+    }
+
+    /// The same Interest was here before: who sent it learns so, if it is only one.
+    fn interest_loop(&mut self, incoming: &Incoming<'_>, one_peer: bool) {
+        self.counters.drop(DropReason::Loop);
+        if one_peer {
+            let packet = Bytes::copy_from_slice(incoming.interest.wire);
+            self.send_nack(incoming.from, packet, NackReason::Duplicate, None);
+        }
+    }
+
+    fn content_store_hit(
+        &mut self,
+        now: Time,
+        lp: &LpPacket<'_>,
+        incoming: &Incoming<'_>,
+        known: Option<u32>,
+        hit: CsHit,
+    ) {
+        self.counters.cs_hits += 1;
+        let token = lp.pit_token.map(Bytes::copy_from_slice);
+        self.outgoing_data(now, incoming.from, FaceId::CONTENT_STORE, hit.data, token, None);
+        // An entry without downstreams that waits for stragglers is done with. Without one, none is made: it would
+        // end at once.
+        match known.and_then(|slot| Some((slot, self.pit.get_mut(slot)?))) {
+            Some((slot, entry)) => {
+                (entry.satisfied, entry.freshness, entry.expiry) = (true, hit.freshness, now);
+                self.settle(now, slot);
+            }
+            None => self.counters.satisfied += 1,
+        }
+    }
+
+    fn new_entry(&mut self, now: Time, incoming: &Incoming<'_>) -> Option<u32> {
+        if self.pit.is_full() {
+            self.evict_one(now);
+        }
+        self.pit.insert(incoming.key, Wire::new(incoming.interest, incoming.onward), incoming.selectors())
+    }
+
+    fn insert_in_record(&mut self, now: Time, slot: u32, incoming: &Incoming<'_>, token: Option<&[u8]>) {
+        let Some(entry) = self.pit.get_mut(slot) else { return };
+        let record = InRecord {
+            face: incoming.from,
+            nonce: incoming.nonce(),
+            expiry: after(now, incoming.lifetime, self.config.max_interest_lifetime),
+            token: token.map(Box::from),
+        };
+        match entry.in_records.iter_mut().find(|known| known.face == incoming.from) {
+            Some(known) => *known = record,
+            None => {
+                entry.in_records.push(record);
+                if let Some(face) = self.faces.get_mut(incoming.from) {
+                    face.pit_records += 1;
+                    face.pit_in_records += 1;
+                }
+            }
+        }
+        entry.satisfied = false;
+        entry.expiry = entry.in_records.iter().map(|record| record.expiry).max().unwrap_or(now);
+    }
+
+    /// Sends the Interest of an entry to a face; false if it did not go.
+    pub(crate) fn outgoing_interest(&mut self, now: Time, slot: u32, to: FaceId, how: &Outbound) -> bool {
+        let Some(entry) = self.pit.get_mut(slot) else { return false };
+        let Some(face) = self.faces.get_mut(to).filter(|face| face.up) else { return false };
+        if entry.wire.hop_limit == Some(0) && !face.is_local() {
+            face.counters.out_hop_limit_zero += 1;
+            self.counters.drop(DropReason::OutHopLimit);
+            return false;
+        }
+        if insert_out_record(entry, now, to, how) {
+            face.pit_records += 1;
+        }
+        face.counters.out_interests += 1;
+        self.counters.out_interests += 1;
+        let incoming = how.from.filter(|_| face.spec.flags.local_fields);
+        let packet = entry.wire.packet(how.nonce);
+        if to == FaceId::INTERNAL {
+            self.ask_management(packet, how.from);
+            return true;
+        }
+        self.queue(to, packet, header(None, how.mark, incoming))
+    }
+
+    fn ask_management(&mut self, packet: Bytes, from: Option<FaceId>) {
+        if self.management.len() >= MANAGEMENT_QUEUE {
+            self.counters.drop(DropReason::ManagementBusy);
+            return;
+        }
+        self.management.push_back(ManagementInterest { packet, from: from.unwrap_or(FaceId::INVALID) });
+    }
+
+    /// Sends a Nack, without looking at the PIT.
+    pub(crate) fn send_nack(
+        &mut self,
+        to: FaceId,
+        packet: Bytes,
+        reason: NackReason,
+        token: Option<Bytes>,
+    ) -> bool {
+        let Some(face) = self.faces.get_mut(to).filter(|face| face.up) else { return false };
+        face.counters.out_nacks += 1;
+        self.counters.out_nacks += 1;
+        let header = LpHeader { pit_token: token, nack: Some(reason), ..LpHeader::default() };
+        self.queue(to, packet, Some(Box::new(header)))
+    }
+}
+
+/// Most delegations of a forwarding hint that are looked at.
+pub(crate) const MAX_DELEGATIONS: usize = 8;
+
+/// How an Interest goes out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outbound {
+    pub(crate) nonce: u32,
+    /// How long an answer may be expected.
+    pub(crate) lifetime: Duration,
+    pub(crate) mark: Option<u64>,
+    /// Where it came from.
+    pub(crate) from: Option<FaceId>,
+}
+
+/// True if the record is a new one.
+fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) -> bool {
+    let expiry = now + how.lifetime;
+    if let Some(record) = entry.out_records.iter_mut().find(|record| record.face == to) {
+        (record.nonce, record.sent, record.expiry) = (how.nonce, now, expiry);
+        (record.nack, record.given_up) = (None, false);
+        return false;
+    }
+    entry.out_records.push(OutRecord {
+        face: to,
+        nonce: how.nonce,
+        sent: now,
+        expiry,
+        nack: None,
+        suppression: Duration::ZERO,
+        given_up: false,
+    });
+    true
+}

@@ -1,0 +1,133 @@
+//! What becomes of a packet: the pipelines of NFD's developer guide.
+//!
+//! | module | pipelines |
+//! |---|---|
+//! | `interest` | incoming Interest, Interest loop, content store hit and miss, outgoing Interest |
+//! | `data` | incoming Data, Data unsolicited, outgoing Data |
+//! | `nack` | incoming Nack, outgoing Nack |
+//! | `finalize` | the end of a PIT entry, eviction, what is due, a face that goes |
+
+mod data;
+mod finalize;
+mod interest;
+mod nack;
+
+pub(crate) use interest::{Incoming, MAX_DELEGATIONS, Outbound};
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use whimbrel_core::{SeededRng, Time};
+use whimbrel_ndn_packet::{LpHeader, LpPacket, MAX_PACKET, PacketKind};
+
+use crate::config::ForwarderConfig;
+use crate::congestion::CongestionMarker;
+use crate::counters::{DropReason, ForwarderCounters};
+use crate::face::{Face, FaceId, FaceTable, LinkType};
+use crate::forwarder::{Forwarder, ManagementInterest, Outgoing};
+use crate::tables::dead_nonces::DeadNonces;
+use crate::tables::name_key::NameHasher;
+use crate::tables::{Cs, Fib, Pit};
+
+/// Most Interests that wait for management.
+const MANAGEMENT_QUEUE: usize = 4096;
+
+impl Forwarder {
+    pub(crate) fn incoming_packet(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>) {
+        // Without a packet it is a header for the link alone.
+        let Some(packet) = lp.fragment else { return };
+        let kind = PacketKind::of(packet).filter(|_| packet.len() <= MAX_PACKET);
+        match (kind, lp.nack) {
+            (Some(PacketKind::Interest), None) => self.incoming_interest(now, from, lp, packet),
+            (Some(PacketKind::Interest), Some(reason)) => self.incoming_nack(now, from, packet, reason),
+            (Some(PacketKind::Data), _) => self.incoming_data(now, from, lp, packet),
+            _ => self.engine.counters.drop(DropReason::Malformed),
+        }
+    }
+}
+
+/// Everything but the strategies, which work on it.
+pub(crate) struct Engine {
+    pub(crate) config: ForwarderConfig,
+    pub(crate) hasher: NameHasher,
+    pub(crate) rng: SeededRng,
+    pub(crate) faces: FaceTable,
+    pub(crate) fib: Fib,
+    pub(crate) cs: Cs,
+    pub(crate) pit: Pit,
+    pub(crate) dead_nonces: DeadNonces,
+    pub(crate) counters: ForwarderCounters,
+    pub(crate) marker: CongestionMarker,
+    pub(crate) management: VecDeque<ManagementInterest>,
+    pub(crate) out: VecDeque<(FaceId, Outgoing)>,
+}
+
+impl Engine {
+    pub(crate) fn new(config: ForwarderConfig, mut rng: SeededRng) -> Engine {
+        let hasher = NameHasher::new(&mut rng);
+        Engine {
+            hasher,
+            rng,
+            faces: FaceTable::new(),
+            fib: Fib::new(hasher),
+            cs: Cs::new(config.content_store, hasher),
+            pit: Pit::new(hasher, config.pit_capacity),
+            dead_nonces: DeadNonces::new(hasher, config.dead_nonce_lifetime, config.dead_nonce_capacity),
+            counters: ForwarderCounters::default(),
+            marker: CongestionMarker::new(config.congestion_target, config.congestion_interval),
+            management: VecDeque::new(),
+            out: VecDeque::new(),
+            config,
+        }
+    }
+
+    /// Puts a packet into the queue of what is to be sent; false if it is full.
+    fn queue(&mut self, face: FaceId, packet: Bytes, header: Option<Box<LpHeader>>) -> bool {
+        if self.out.len() >= self.config.queue_capacity {
+            self.counters.drop(DropReason::QueueFull);
+            return false;
+        }
+        self.out.push_back((face, Outgoing { packet, header }));
+        true
+    }
+
+    fn forget_pit_record(&mut self, face: FaceId, in_record: bool) {
+        if let Some(face) = self.faces.get_mut(face) {
+            face.pit_records = face.pit_records.saturating_sub(1);
+            face.pit_in_records = face.pit_in_records.saturating_sub(u32::from(in_record));
+        }
+    }
+}
+
+/// The link header of an outgoing packet; `None` if it needs none.
+fn header(token: Option<Bytes>, mark: Option<u64>, incoming: Option<FaceId>) -> Option<Box<LpHeader>> {
+    if token.is_none() && mark.is_none() && incoming.is_none() {
+        return None;
+    }
+    Some(Box::new(LpHeader {
+        pit_token: token,
+        congestion_mark: mark,
+        incoming_face_id: incoming.map(|face| face.0),
+        ..LpHeader::default()
+    }))
+}
+
+/// True for names that begin with `/localhost`.
+pub(crate) fn is_localhost(name: &[u8]) -> bool {
+    name.starts_with(b"\x08\x09localhost")
+}
+
+/// True for names that begin with `/localhop`.
+pub(crate) fn is_localhop(name: &[u8]) -> bool {
+    name.starts_with(b"\x08\x08localhop")
+}
+
+/// A packet is not sent back where it came from, unless other peers there have not heard it.
+fn may_return(face: &Face) -> bool {
+    face.spec.link_type == LinkType::AdHoc
+}
+
+/// Later than `now` by `by`, at most by `limit`.
+fn after(now: Time, by: core::time::Duration, limit: core::time::Duration) -> Time {
+    now + by.min(limit)
+}

@@ -1,0 +1,346 @@
+//! The routing information base: who announced which prefix at which face, and what the FIB makes of it.
+//!
+//! Every prefix with routes has an entry, and every entry a FIB entry. Its next hops are those of its own routes, and
+//! those that it inherits: a route flagged `CHILD_INHERIT` holds for longer prefixes too, unless a prefix between has
+//! a route flagged `CAPTURE`, or the same face comes with a nearer prefix (NFD Management, RIB: "Route inheritance").
+//!
+//! With `own(P)` the lowest cost by face of all routes of P, and `passing(P)` of those that are inherited:
+//!
+//! ```text
+//! hops(P)  = own(P)     over (if P captures: nothing, else heritage(parent of P))
+//! heritage(P) = passing(P) over (if P captures: nothing, else heritage(parent of P))
+//! ```
+//!
+//! A change of one route is worked out for its face alone, along the prefixes under it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_core::{Deadline, Time, TimerQueue};
+use whimbrel_ndn_packet::Name;
+
+use crate::face::FaceId;
+use crate::mgmt::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
+use crate::tables::MAX_DEPTH;
+
+/// What tells routes of one prefix apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RouteKey {
+    /// Where it leads.
+    pub face: FaceId,
+    /// Who announced it.
+    pub origin: RouteOrigin,
+}
+
+/// One route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Lower is preferred.
+    pub cost: u64,
+    /// [`ROUTE_CHILD_INHERIT`] and [`ROUTE_CAPTURE`].
+    pub flags: u64,
+    /// When it ends by itself.
+    pub expires: Option<Time>,
+}
+
+impl Route {
+    const fn passes(&self) -> bool {
+        self.flags & ROUTE_CHILD_INHERIT != 0
+    }
+
+    const fn captures(&self) -> bool {
+        self.flags & ROUTE_CAPTURE != 0
+    }
+}
+
+/// What is to change in the FIB: the next hop that RIB routes give a prefix at a face.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FibUpdate {
+    /// Name prefix.
+    pub prefix: Name,
+    /// The next hop.
+    pub face: FaceId,
+    /// Its cost; `None` removes it.
+    pub cost: Option<u64>,
+}
+
+/// Why a route is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RibError {
+    /// The prefix has too many components.
+    #[error("the prefix has {0} components, a route has at most {MAX_DEPTH}")]
+    TooDeep(usize),
+    /// The face has as many routes as one may have.
+    #[error("face {0} already has {1} routes, the most that one face may have: unregister some first")]
+    Face(FaceId, usize),
+    /// There are as many routes as there may be.
+    #[error("the router already has {0} routes, the most that it is configured for")]
+    Routes(usize),
+}
+
+/// How many routes there may be.
+#[derive(Clone, Copy, Debug)]
+pub struct RibLimits {
+    /// In all.
+    pub routes: usize,
+    /// Of one face.
+    pub routes_per_face: usize,
+}
+
+impl Default for RibLimits {
+    fn default() -> RibLimits {
+        RibLimits { routes: 1 << 20, routes_per_face: 1 << 17 }
+    }
+}
+
+/// The routes of one prefix, and the next hops that they and the inherited ones give.
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    routes: BTreeMap<RouteKey, Route>,
+    hops: BTreeMap<FaceId, u64>,
+}
+
+impl Entry {
+    fn lowest(&self, face: FaceId, counts: impl Fn(&Route) -> bool) -> Option<u64> {
+        let (from, to) = (RouteOrigin(0), RouteOrigin(u64::MAX));
+        self.routes
+            .range(RouteKey { face, origin: from }..=RouteKey { face, origin: to })
+            .filter(|(_, route)| counts(route))
+            .map(|(_, route)| route.cost)
+            .min()
+    }
+
+    fn captures(&self) -> bool {
+        self.routes.values().any(Route::captures)
+    }
+
+    fn hop(&self, face: FaceId, heritage: Option<u64>) -> Option<u64> {
+        self.lowest(face, |_| true).or(if self.captures() { None } else { heritage })
+    }
+
+    fn heritage(&self, face: FaceId, above: Option<u64>) -> Option<u64> {
+        self.lowest(face, Route::passes).or(if self.captures() { None } else { above })
+    }
+
+    fn faces(&self) -> impl Iterator<Item = FaceId> {
+        self.routes.keys().map(|key| key.face)
+    }
+}
+
+/// All routes.
+#[derive(Debug)]
+pub struct Rib {
+    limits: RibLimits,
+    /// In canonical order, so that the prefixes under one follow it without a gap.
+    entries: BTreeMap<Name, Entry>,
+    /// The routes of each face.
+    by_face: BTreeMap<FaceId, BTreeSet<(Name, RouteOrigin)>>,
+    timers: TimerQueue<(Name, RouteKey)>,
+    routes: usize,
+    updates: Vec<FibUpdate>,
+}
+
+impl Rib {
+    /// Without routes.
+    pub fn new(limits: RibLimits) -> Rib {
+        Rib {
+            limits,
+            entries: BTreeMap::new(),
+            by_face: BTreeMap::new(),
+            timers: TimerQueue::new(),
+            routes: 0,
+            updates: Vec::new(),
+        }
+    }
+
+    /// How many routes there are.
+    pub const fn len(&self) -> usize {
+        self.routes
+    }
+
+    /// True if there are no routes.
+    pub const fn is_empty(&self) -> bool {
+        self.routes == 0
+    }
+
+    /// All prefixes in canonical order, with their routes.
+    pub fn entries(&self) -> impl Iterator<Item = (&Name, impl Iterator<Item = (RouteKey, Route)>)> {
+        self.entries
+            .iter()
+            .map(|(name, entry)| (name, entry.routes.iter().map(|(key, route)| (*key, *route))))
+    }
+
+    /// One route.
+    pub fn route(&self, prefix: &Name, key: RouteKey) -> Option<Route> {
+        self.entries.get(prefix)?.routes.get(&key).copied()
+    }
+
+    /// Adds a route, or changes the one with the same prefix, face and origin.
+    pub fn register(&mut self, prefix: Name, key: RouteKey, route: Route) -> Result<(), RibError> {
+        let depth = prefix.len();
+        if depth > MAX_DEPTH {
+            return Err(RibError::TooDeep(depth));
+        }
+        let old = self.entries.get(&prefix).and_then(|entry| entry.routes.get(&key)).copied();
+        if old.is_none() {
+            self.check_room(key.face)?;
+            self.routes += 1;
+            self.by_face.entry(key.face).or_default().insert((prefix.clone(), key.origin));
+        }
+        match route.expires.filter(|at| *at < Time::MAX) {
+            Some(at) => self.timers.set((prefix.clone(), key), at),
+            None => {
+                self.timers.cancel(&(prefix.clone(), key));
+            }
+        }
+        let above = self.heritage_above(&prefix, key.face);
+        let is_new_entry = !self.entries.contains_key(&prefix);
+        let entry = self.entries.entry(prefix.clone()).or_default();
+        let before = (entry.heritage(key.face, above), entry.captures());
+        entry.routes.insert(key, route);
+        let after = (entry.heritage(key.face, above), entry.captures());
+        if is_new_entry {
+            self.inherit_all(&prefix);
+        }
+        self.follow_change(&prefix, key.face, before, after);
+        Ok(())
+    }
+
+    fn check_room(&self, face: FaceId) -> Result<(), RibError> {
+        if self.routes >= self.limits.routes {
+            return Err(RibError::Routes(self.limits.routes));
+        }
+        let of_face = self.by_face.get(&face).map_or(0, BTreeSet::len);
+        let most = self.limits.routes_per_face;
+        if of_face >= most { Err(RibError::Face(face, most)) } else { Ok(()) }
+    }
+
+    /// Removes a route; false if it is not there.
+    pub fn unregister(&mut self, prefix: &Name, key: RouteKey) -> bool {
+        let above = self.heritage_above(prefix, key.face);
+        let Some(entry) = self.entries.get_mut(prefix) else { return false };
+        let before = (entry.heritage(key.face, above), entry.captures());
+        if entry.routes.remove(&key).is_none() {
+            return false;
+        }
+        let after = (entry.heritage(key.face, above), entry.captures());
+        if entry.routes.is_empty()
+            && let Some(entry) = self.entries.remove(prefix)
+        {
+            let gone =
+                entry.hops.keys().map(|face| FibUpdate { prefix: prefix.clone(), face: *face, cost: None });
+            self.updates.extend(gone);
+        }
+        self.routes -= 1;
+        self.timers.cancel(&(prefix.clone(), key));
+        if let Some(of_face) = self.by_face.get_mut(&key.face) {
+            of_face.remove(&(prefix.clone(), key.origin));
+            if of_face.is_empty() {
+                self.by_face.remove(&key.face);
+            }
+        }
+        self.follow_change(prefix, key.face, before, after);
+        true
+    }
+
+    /// Removes all routes of a face that is gone.
+    pub fn remove_face(&mut self, face: FaceId) {
+        let Some(of_face) = self.by_face.get(&face).cloned() else { return };
+        for (prefix, origin) in of_face {
+            self.unregister(&prefix, RouteKey { face, origin });
+        }
+    }
+
+    /// Removes the routes whose time is over.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some((_, (prefix, key))) = self.timers.pop_due(now) {
+            self.unregister(&prefix, key);
+        }
+    }
+
+    /// When the next route ends.
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        self.timers.next().map(|(at, _)| Deadline::new(at, "route expires"))
+    }
+
+    /// What is to change in the FIB since the last call, in the order in which it is to be done.
+    pub fn take_updates(&mut self) -> Vec<FibUpdate> {
+        core::mem::take(&mut self.updates)
+    }
+
+    /// The entries whose prefixes begin `prefix`, shortest first, without its own.
+    fn ancestors<'a>(&'a self, prefix: &'a Name) -> impl Iterator<Item = &'a Entry> {
+        (0..prefix.len()).filter_map(|count| self.entries.get(&prefix.prefix(count)))
+    }
+
+    fn heritage_above(&self, prefix: &Name, face: FaceId) -> Option<u64> {
+        self.ancestors(prefix).fold(None, |above, entry| entry.heritage(face, above))
+    }
+
+    /// Gives an entry that has just come about what it inherits at all faces.
+    fn inherit_all(&mut self, prefix: &Name) {
+        let faces: BTreeSet<FaceId> = self.ancestors(prefix).flat_map(Entry::faces).collect();
+        for face in faces {
+            let above = self.heritage_above(prefix, face);
+            self.settle(prefix, face, above);
+        }
+    }
+
+    /// Works out what a change of a route means for its prefix and those under it, from what the prefix passed on
+    /// at the route's face and whether it captured, `before` and `after`.
+    fn follow_change(
+        &mut self,
+        prefix: &Name,
+        face: FaceId,
+        before: (Option<u64>, bool),
+        after: (Option<u64>, bool),
+    ) {
+        if before == after {
+            let above = self.heritage_above(prefix, face);
+            return self.settle(prefix, face, above);
+        }
+        let mut faces = BTreeSet::from([face]);
+        if before.1 != after.1 {
+            faces.extend(self.ancestors(prefix).flat_map(Entry::faces));
+            faces.extend(self.entries.get(prefix).into_iter().flat_map(Entry::faces));
+        }
+        for face in faces {
+            self.follow_face(prefix, face);
+        }
+    }
+
+    fn follow_face(&mut self, prefix: &Name, face: FaceId) {
+        let above = self.heritage_above(prefix, face);
+        // Prefixes that begin the one at hand, with what each passes on.
+        let mut line: Vec<(Name, Option<u64>)> = Vec::new();
+        let mut changes = Vec::new();
+        for (name, entry) in self.entries.range(prefix.clone()..) {
+            if !prefix.as_ref().is_prefix_of(name.as_ref()) {
+                break;
+            }
+            while line.last().is_some_and(|(nearer, _)| !nearer.as_ref().is_prefix_of(name.as_ref())) {
+                line.pop();
+            }
+            let above = line.last().map_or(above, |(_, heritage)| *heritage);
+            if entry.hop(face, above) != entry.hops.get(&face).copied() {
+                changes.push((name.clone(), above));
+            }
+            line.push((name.clone(), entry.heritage(face, above)));
+        }
+        for (name, above) in changes {
+            self.settle(&name, face, above);
+        }
+    }
+
+    /// Brings an entry's next hop at one face up to date.
+    fn settle(&mut self, prefix: &Name, face: FaceId, above: Option<u64>) {
+        let Some(entry) = self.entries.get_mut(prefix) else { return };
+        let cost = entry.hop(face, above);
+        let old = match cost {
+            Some(cost) => entry.hops.insert(face, cost),
+            None => entry.hops.remove(&face),
+        };
+        if old != cost {
+            self.updates.push(FibUpdate { prefix: prefix.clone(), face, cost });
+        }
+    }
+}

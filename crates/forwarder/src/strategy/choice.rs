@@ -1,0 +1,225 @@
+//! Which prefix has which strategy.
+
+use whimbrel_ndn_packet::{Component, Name, NameRef, types};
+
+use super::Strategy;
+use super::asf::Asf;
+use super::best_route::BestRoute;
+use super::multicast::Multicast;
+use super::parameters::Parameters;
+use super::random::Random;
+use super::weighted::Weighted;
+use crate::face::FaceId;
+use crate::pipeline::Engine;
+use crate::tables::index::{NONE, Slab};
+use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
+use crate::tables::prefix_map::PrefixMap;
+
+/// Why a strategy cannot be chosen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StrategyError {
+    /// No strategy has this name, or none this version.
+    #[error("there is no strategy {0}; /localhost/nfd/strategy/best-route is one")]
+    Unknown(Name),
+    /// A parameter that this strategy does not have, or a value that it cannot have.
+    #[error("the strategy parameter '{parameter}' is not valid: {why}")]
+    Parameter {
+        /// As it was given.
+        parameter: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The prefix has too many components.
+    #[error("the prefix has {0} components, a strategy choice has at most {MAX_DEPTH}")]
+    TooDeep(usize),
+    /// `/` always has a strategy.
+    #[error("the strategy of / can be changed but not removed")]
+    Root,
+}
+
+/// Names and versions of all strategies.
+const STRATEGIES: [(&str, u64); 5] =
+    [("best-route", 5), ("multicast", 4), ("asf", 5), ("random", 1), ("weighted", 1)];
+const PREFIX: [&str; 3] = ["localhost", "nfd", "strategy"];
+
+struct Instance {
+    name: Name,
+    strategy: Box<dyn Strategy>,
+}
+
+/// Prefixes and their strategies: one instance for each.
+pub struct StrategyChoice {
+    hasher: NameHasher,
+    measurements_capacity: usize,
+    prefixes: PrefixMap<u32>,
+    instances: Slab<Instance>,
+    /// Counts changes: PIT entries remember their strategy and look again when it has moved on.
+    epoch: u32,
+}
+
+impl StrategyChoice {
+    /// `/` has best-route.
+    pub(crate) fn new(hasher: NameHasher, measurements_capacity: usize) -> StrategyChoice {
+        let mut choice = StrategyChoice {
+            hasher,
+            measurements_capacity,
+            prefixes: PrefixMap::new(hasher),
+            instances: Slab::new(),
+            epoch: 1,
+        };
+        // Cannot fail: the strategy is among those that there are.
+        let _ = choice.set(Name::root().as_ref(), named("best-route", 5).as_ref());
+        choice
+    }
+
+    /// Gives a prefix a strategy, named with or without version and parameters, such as
+    /// `/localhost/nfd/strategy/asf/v=5/probing-interval~30000`. Answers with its full name.
+    pub fn set(&mut self, prefix: NameRef<'_>, strategy: NameRef<'_>) -> Result<Name, StrategyError> {
+        let depth = prefix.len();
+        if depth > MAX_DEPTH {
+            return Err(StrategyError::TooDeep(depth));
+        }
+        let instance = self.make(strategy)?;
+        let name = instance.name.clone();
+        let slot = self.instances.insert(instance);
+        if let Some(chosen) = self.prefixes.get_or_insert_with(prefix, || NONE) {
+            let old = core::mem::replace(chosen, slot);
+            self.instances.remove(old);
+        }
+        self.epoch = self.epoch.wrapping_add(1);
+        Ok(name)
+    }
+
+    /// Lets a prefix have the strategy of the prefix above it; false if it had none of its own.
+    pub fn unset(&mut self, prefix: NameRef<'_>) -> Result<bool, StrategyError> {
+        if prefix.is_empty() {
+            return Err(StrategyError::Root);
+        }
+        let Some(slot) = self.prefixes.remove(prefix) else { return Ok(false) };
+        self.instances.remove(slot);
+        self.epoch = self.epoch.wrapping_add(1);
+        Ok(true)
+    }
+
+    /// Every prefix that has a strategy of its own, with its full name, in canonical order.
+    pub fn entries(&self) -> Vec<(Name, Name)> {
+        let named = |slot: u32| self.instances.get(slot).map(|instance| instance.name.clone());
+        self.prefixes
+            .sorted()
+            .into_iter()
+            .filter_map(|(prefix, slot)| Some((prefix, named(*slot)?)))
+            .collect()
+    }
+
+    /// How many prefixes have a strategy of their own.
+    pub fn len(&self) -> usize {
+        self.instances.len()
+    }
+
+    /// Never: `/` has one.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// True if this very prefix has a strategy of its own.
+    pub fn has_own(&self, prefix: NameRef<'_>) -> bool {
+        self.prefixes.get(prefix).is_some()
+    }
+
+    /// The full name of the strategy that Interests of a name have.
+    pub fn effective_name(&self, name: NameRef<'_>) -> Option<Name> {
+        let key = NameKey::of(&self.hasher, name);
+        let (_, slot) = self.prefixes.longest_match(&key, name.value())?;
+        self.instances.get(*slot).map(|instance| instance.name.clone())
+    }
+
+    /// The names of all strategies there are, with their versions.
+    pub fn available() -> Vec<Name> {
+        STRATEGIES.iter().map(|(name, version)| named(name, *version)).collect()
+    }
+
+    fn make(&self, given: NameRef<'_>) -> Result<Instance, StrategyError> {
+        let unknown = || StrategyError::Unknown(given.to_name());
+        let mut components = given.components();
+        let at_home =
+            PREFIX.iter().all(|part| components.next().is_some_and(|c| c.value() == part.as_bytes()));
+        let label = components.next().filter(|_| at_home).ok_or_else(unknown)?;
+        let (name, version) =
+            STRATEGIES.iter().find(|(name, _)| name.as_bytes() == label.value()).ok_or_else(unknown)?;
+        let given_version = components.next();
+        if given_version.is_some_and(|given| given.number_of(types::VERSION) != Some(*version)) {
+            return Err(unknown());
+        }
+        let parameters = given.suffix(PREFIX.len() + 2);
+        let full = named(name, *version).join(parameters);
+        let parameters = Parameters::read(parameters)?;
+        let strategy: Box<dyn Strategy> = match *name {
+            "best-route" => Box::new(BestRoute::new(parameters)?),
+            "multicast" => Box::new(Multicast::new(parameters)?),
+            "asf" => Box::new(Asf::new(parameters, self.hasher, self.measurements_capacity)?),
+            "random" => Box::new(Random::new(parameters)?),
+            _ => Box::new(Weighted::new(parameters)?),
+        };
+        Ok(Instance { name: full, strategy })
+    }
+
+    /// The place of the strategy that a PIT entry has.
+    #[inline]
+    pub(crate) fn effective(&self, engine: &mut Engine, slot: u32, key: Option<&NameKey>) -> u32 {
+        let Some(entry) = engine.pit.get_mut(slot) else { return NONE };
+        let (known, epoch) = entry.strategy;
+        if epoch == self.epoch {
+            return known;
+        }
+        let found = match key {
+            Some(key) => self.prefixes.longest_match(key, entry.name_value()),
+            None => {
+                let key = NameKey::of(&self.hasher, entry.name());
+                self.prefixes.longest_match(&key, entry.name_value())
+            }
+        };
+        let found = found.map_or(NONE, |(_, slot)| *slot);
+        // What another strategy has left there means nothing to this one.
+        entry.strategy = (found, self.epoch);
+        entry.timer = whimbrel_core::Time::MAX;
+        found
+    }
+
+    pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut (dyn Strategy + 'static)> {
+        self.instances.get_mut(place).map(|instance| &mut *instance.strategy)
+    }
+
+    pub(crate) fn forget_face(&mut self, face: FaceId) {
+        for place in 0..self.instances.places() as u32 {
+            if let Some(instance) = self.instances.get_mut(place) {
+                instance.strategy.forget_face(face);
+            }
+        }
+    }
+
+    /// How many measurements all strategies keep.
+    pub fn measurements(&self) -> usize {
+        self.instances.iter().map(|(_, instance)| instance.strategy.measurements()).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn add_for_test(&mut self, name: Name, strategy: Box<dyn Strategy>) {
+        let slot = self.instances.insert(Instance { name, strategy });
+        if let Some(chosen) = self.prefixes.get_or_insert_with(Name::root().as_ref(), || NONE) {
+            *chosen = slot;
+        }
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+}
+
+impl core::fmt::Debug for StrategyChoice {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_map().entries(self.entries()).finish()
+    }
+}
+
+fn named(strategy: &str, version: u64) -> Name {
+    let parts = PREFIX.iter().chain(core::iter::once(&strategy));
+    let components = parts.map(|part| Component::generic(part.as_bytes().to_vec()));
+    Name::of(components.chain(core::iter::once(Component::version(version))))
+}

@@ -1,0 +1,65 @@
+//! Which retransmissions are not forwarded: those that come too soon after the last transmission.
+
+use core::time::Duration;
+
+use whimbrel_core::Time;
+
+use super::Context;
+use crate::face::FaceId;
+
+/// After each forwarded retransmission the next one has to wait longer, up to a limit (NFD: RetxSuppressionExponential).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Suppression {
+    pub(super) initial: Duration,
+    pub(super) max: Duration,
+    pub(super) multiplier: f64,
+}
+
+/// What to do with an Interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// No upstream is waited for.
+    New,
+    /// A retransmission that may go out.
+    Forward,
+    /// A retransmission that came too soon.
+    Suppress,
+}
+
+impl Suppression {
+    fn next(&self, interval: Duration) -> Duration {
+        interval.mul_f64(self.multiplier).min(self.max)
+    }
+
+    fn decide(&self, now: Time, sent: Time, interval: &mut Duration) -> Verdict {
+        if interval.is_zero() {
+            *interval = self.initial;
+        }
+        if now.since(sent) < *interval {
+            return Verdict::Suppress;
+        }
+        *interval = self.next(*interval);
+        Verdict::Forward
+    }
+
+    /// For strategies that take one upstream at a time: since the entry was forwarded anywhere.
+    pub(super) fn by_entry(&self, context: &mut Context<'_>) -> Verdict {
+        let now = context.now();
+        let Some(entry) = context.entry_mut() else { return Verdict::Suppress };
+        if !entry.has_pending_out_records(now) {
+            return Verdict::New;
+        }
+        let last = entry.out_records.iter().map(|record| record.sent).max().unwrap_or(Time::ZERO);
+        self.decide(now, last, &mut entry.suppression)
+    }
+
+    /// For strategies that take several: since the entry was forwarded to this face.
+    pub(super) fn by_upstream(&self, context: &mut Context<'_>, face: FaceId) -> Verdict {
+        let now = context.now();
+        let Some(entry) = context.entry_mut() else { return Verdict::Suppress };
+        match entry.out_records.iter_mut().find(|record| record.face == face) {
+            Some(record) => self.decide(now, record.sent, &mut record.suppression),
+            None => Verdict::New,
+        }
+    }
+}

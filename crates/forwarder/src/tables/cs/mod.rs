@@ -1,0 +1,381 @@
+//! The content store: Data that may be asked for again.
+
+mod policy;
+mod prefixes;
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_core::Time;
+use whimbrel_ndn_packet::{DataRef, InterestRef, NameRef, types};
+
+use crate::config::{CsConfig, CsPolicy};
+use crate::tables::index::{Index, NONE, Slab};
+use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
+use policy::{Linked, Links, Policy};
+use prefixes::{LISTING_BYTES, Prefixes};
+
+/// Octets that an entry counts besides its packet: itself, its place in the index, and what the allocator adds.
+pub const ENTRY_BYTES: usize = 224;
+/// Most Data of one name with different content. One more pushes out the first of them.
+pub const MAX_VARIANTS: usize = 4;
+/// Most Data under a prefix that are looked at for a fresh one, newest first.
+const MAX_LOOKED_AT: usize = 128;
+/// How many older Data each new one or each search brings along when a length of prefixes has been switched on.
+const CATCH_UP: usize = 64;
+
+#[derive(Clone, Debug)]
+struct Entry {
+    data: Bytes,
+    /// Where the value of the name lies in `data`.
+    name: (u16, u16),
+    hash: u64,
+    fresh_until: Time,
+    freshness: Duration,
+    links: Links,
+    /// Its first listing under a prefix.
+    listing: u32,
+    /// SHA-256 of the packet, once somebody asked for it.
+    digest: Option<Box<[u8; 32]>>,
+}
+
+impl Entry {
+    #[inline]
+    fn name(&self) -> &[u8] {
+        let (at, len) = (usize::from(self.name.0), usize::from(self.name.1));
+        self.data.get(at..at + len).unwrap_or_default()
+    }
+}
+
+impl Linked for Entry {
+    fn links(&self) -> &Links {
+        &self.links
+    }
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+/// A Data that the content store answers with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsHit {
+    /// The packet.
+    pub data: Bytes,
+    /// Its FreshnessPeriod.
+    pub freshness: Duration,
+}
+
+/// The content store.
+#[derive(Clone, Debug)]
+pub struct Cs {
+    config: CsConfig,
+    hasher: NameHasher,
+    entries: Slab<Entry>,
+    /// By the hash of the name; Data of the same name lie side by side.
+    index: Index,
+    policy: Policy,
+    prefixes: Prefixes,
+    /// Lengths of prefixes that were switched on, and the first place that has not caught up.
+    catching_up: Vec<(usize, u32)>,
+    /// Whether Data is put into it (NFD: CS_ENABLE_ADMIT).
+    pub admit: bool,
+    /// Whether it answers Interests (NFD: CS_ENABLE_SERVE).
+    pub serve: bool,
+}
+
+impl Cs {
+    pub(crate) fn new(config: CsConfig, hasher: NameHasher) -> Cs {
+        Cs {
+            config,
+            hasher,
+            entries: Slab::new(),
+            index: Index::new(),
+            policy: Policy::new(config.policy),
+            prefixes: Prefixes::new(),
+            catching_up: Vec::new(),
+            admit: true,
+            serve: true,
+        }
+    }
+
+    /// How many packets it holds.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True without any.
+    pub fn is_empty(&self) -> bool {
+        self.entries.len() == 0
+    }
+
+    /// Octets that count against its capacity.
+    pub fn bytes(&self) -> usize {
+        self.policy.bytes() + self.prefixes.len() * LISTING_BYTES
+    }
+
+    /// Most octets.
+    pub fn capacity(&self) -> usize {
+        self.config.capacity
+    }
+
+    /// Most packets.
+    pub fn max_packets(&self) -> usize {
+        self.config.max_packets
+    }
+
+    /// Which Data gives way.
+    pub fn policy(&self) -> CsPolicy {
+        self.policy.kind()
+    }
+
+    /// Changes its size; what no longer fits goes at once.
+    pub fn set_capacity(&mut self, capacity: usize, max_packets: usize) {
+        self.config.capacity = capacity;
+        self.config.max_packets = max_packets;
+        self.evict();
+    }
+
+    /// Removes at most `limit` Data under a prefix and says how many. Reads every entry.
+    pub fn erase(&mut self, prefix: NameRef<'_>, limit: usize) -> usize {
+        let slots: Vec<u32> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.name().starts_with(prefix.value()))
+            .map(|(slot, _)| slot)
+            .take(limit)
+            .collect();
+        for slot in &slots {
+            self.policy.remove(&mut self.entries, *slot);
+            self.forget(*slot);
+        }
+        slots.len()
+    }
+
+    /// Keeps a Data; `data` is the whole packet, `decoded` the same, `key` that of its name.
+    pub(crate) fn insert(&mut self, now: Time, data: &Bytes, decoded: &DataRef<'_>, key: &NameKey) {
+        let size = data.len() + ENTRY_BYTES;
+        if !self.admit || size > self.config.capacity || self.config.max_packets == 0 {
+            return;
+        }
+        let name = decoded.name.value();
+        if let Some(known) = self.make_room_for_variant(data, name, key.full()) {
+            if let Some(entry) = self.entries.get_mut(known) {
+                entry.fresh_until = now + decoded.freshness;
+            }
+            self.policy.touch(&mut self.entries, known);
+            self.list(known, key, true);
+            return;
+        }
+        let offset = name.as_ptr() as usize - decoded.wire.as_ptr() as usize;
+        let slot = self.entries.insert(Entry {
+            data: data.clone(),
+            name: (offset as u16, name.len() as u16),
+            hash: key.full(),
+            fresh_until: now + decoded.freshness,
+            freshness: decoded.freshness,
+            links: Links::new(size as u32),
+            listing: NONE,
+            digest: None,
+        });
+        self.index.insert(key.full(), slot);
+        self.policy.insert(&mut self.entries, slot);
+        if self.prefixes.depths != 0 {
+            self.list(slot, key, true);
+            self.catch_up(CATCH_UP);
+        }
+        self.evict();
+    }
+
+    /// The entry that is this very packet already. If there are too many others of the name, the first of them goes.
+    fn make_room_for_variant(&mut self, data: &Bytes, name: &[u8], hash: u64) -> Option<u32> {
+        let (mut variants, mut first) = (0, NONE);
+        let same = self.index.find(hash, |slot| {
+            let Some(entry) = self.entries.get(slot).filter(|entry| entry.name() == name) else {
+                return false;
+            };
+            variants += 1;
+            first = if variants == 1 { slot } else { first };
+            entry.data == *data
+        });
+        if same.is_none() && variants >= MAX_VARIANTS {
+            self.policy.remove(&mut self.entries, first);
+            self.forget(first);
+        }
+        same
+    }
+
+    /// Begins to load where Data of a name is found.
+    #[inline]
+    pub(crate) fn touch(&self, key: &NameKey) -> u32 {
+        self.index.touch(key.full())
+    }
+
+    /// Begins to load what keeping a Data will need: the cell of its name, and of those that will give way everything
+    /// that their removal touches. Each was begun on one Data earlier, so that no load waits for another.
+    #[inline]
+    pub(crate) fn touch_for_insert(&self, key: &NameKey) -> u32 {
+        let [first, second] = self.policy.next_victims(&self.entries);
+        let next = self.entries.get(second).map_or(0, |entry| entry.links.size);
+        let Some(entry) = self.entries.get(first) else { return next };
+        let packet = u32::from(entry.data.first().copied().unwrap_or_default());
+        self.touch(key) ^ next ^ packet ^ u32::from(entry.data.is_unique()) ^ self.index.touch(entry.hash)
+    }
+
+    /// The Data that satisfies an Interest, whose name's key is `key`.
+    pub(crate) fn find(&mut self, now: Time, interest: &InterestRef<'_>, key: &NameKey) -> Option<CsHit> {
+        if !self.serve || self.entries.len() == 0 {
+            return None;
+        }
+        let slot = self.search(now, interest, key)?;
+        self.policy.touch(&mut self.entries, slot);
+        let entry = self.entries.get(slot)?;
+        Some(CsHit { data: entry.data.clone(), freshness: entry.freshness })
+    }
+
+    fn search(&mut self, now: Time, interest: &InterestRef<'_>, key: &NameKey) -> Option<u32> {
+        let name = interest.name.value();
+        let satisfies = |entry: &Entry| !interest.must_be_fresh || entry.fresh_until > now;
+        let exact = self.index.find(key.full(), |slot| {
+            self.entries.get(slot).is_some_and(|entry| entry.name() == name && satisfies(entry))
+        });
+        if exact.is_some() {
+            return exact;
+        }
+        if let Some(digest) = implicit_digest(name) {
+            return self.search_digest(interest.name, key, digest, satisfies);
+        }
+        if !interest.can_be_prefix || key.components() > MAX_DEPTH {
+            return None;
+        }
+        let depth = key.components();
+        self.switch_on(depth);
+        self.catch_up(CATCH_UP);
+        let under = |slot: u32| self.entries.get(slot).is_some_and(|entry| entry.name().starts_with(name));
+        self.prefixes
+            .entries(key.full(), depth, under)
+            .take(MAX_LOOKED_AT)
+            .find(|slot| self.entries.get(*slot).is_some_and(satisfies))
+    }
+
+    fn search_digest(
+        &mut self,
+        full_name: NameRef<'_>,
+        key: &NameKey,
+        digest: &[u8],
+        satisfies: impl Fn(&Entry) -> bool,
+    ) -> Option<u32> {
+        let depth = key.components() - 1;
+        let name = full_name.prefix(depth);
+        let hash = if depth <= MAX_DEPTH { key.prefix(depth) } else { self.hasher.hash(name) };
+        let mut variants = [NONE; MAX_VARIANTS];
+        let mut count = 0;
+        self.index.find(hash, |slot| {
+            if self.entries.get(slot).is_some_and(|entry| entry.name() == name.value() && satisfies(entry))
+                && let Some(place) = variants.get_mut(count)
+            {
+                *place = slot;
+                count += 1;
+            }
+            false
+        });
+        variants.into_iter().take(count).find(|slot| {
+            let Some(entry) = self.entries.get_mut(*slot) else { return false };
+            let data = &entry.data;
+            let known = entry.digest.get_or_insert_with(|| {
+                Box::new(DataRef::decode(data).map(|data| data.implicit_digest()).unwrap_or_default())
+            });
+            known.as_slice() == digest
+        })
+    }
+
+    /// From now on, prefixes of this length are listed.
+    fn switch_on(&mut self, depth: usize) {
+        if self.prefixes.depths & (1 << depth) == 0 {
+            self.prefixes.depths |= 1 << depth;
+            self.catching_up.push((depth, 0));
+        }
+    }
+
+    /// Lists up to `count` older Data for lengths that were switched on.
+    fn catch_up(&mut self, count: usize) {
+        let Some((depth, from)) = self.catching_up.last().copied() else { return };
+        let to = (from as usize + count).min(self.entries.places()) as u32;
+        let mut key = NameKey::default();
+        for slot in from..to {
+            let Some(entry) = self.entries.get(slot) else { continue };
+            let Ok(name) = NameRef::from_value(entry.name()) else { continue };
+            key.read(&self.hasher, name);
+            self.list_at(slot, &key, depth, false);
+        }
+        match self.catching_up.last_mut() {
+            Some(rest) if (to as usize) < self.entries.places() => rest.1 = to,
+            _ => drop(self.catching_up.pop()),
+        }
+        self.evict();
+    }
+
+    /// Lists an entry under its prefixes of all lengths that are switched on.
+    fn list(&mut self, slot: u32, key: &NameKey, as_newest: bool) {
+        let mut depths = self.prefixes.depths;
+        if depths == 0 {
+            return;
+        }
+        if let Some(entry) = self.entries.get_mut(slot) {
+            self.prefixes.remove(entry.listing);
+            entry.listing = NONE;
+        }
+        while depths != 0 {
+            let depth = depths.trailing_zeros() as usize;
+            depths &= depths - 1;
+            self.list_at(slot, key, depth, as_newest);
+        }
+    }
+
+    fn list_at(&mut self, slot: u32, key: &NameKey, depth: usize, as_newest: bool) {
+        let Some(entry) = self.entries.get(slot) else { return };
+        if depth >= key.components() || self.prefixes.lists(entry.listing, depth) {
+            return;
+        }
+        let prefix = entry.name().get(..key.end(depth)).unwrap_or_default();
+        let under = |slot: u32| self.entries.get(slot).is_some_and(|entry| entry.name().starts_with(prefix));
+        let first = self.prefixes.add((slot, entry.listing), (key.prefix(depth), depth), as_newest, under);
+        if let Some(entry) = self.entries.get_mut(slot) {
+            entry.listing = first;
+        }
+    }
+
+    fn evict(&mut self) {
+        while self.bytes() > self.config.capacity || self.entries.len() > self.config.max_packets {
+            let Some(slot) = self.policy.evict(&mut self.entries) else { return };
+            self.forget(slot);
+        }
+    }
+
+    /// Removes an entry that its policy has let go.
+    fn forget(&mut self, slot: u32) {
+        if let Some(entry) = self.entries.remove(slot) {
+            self.index.remove(entry.hash, slot);
+            self.prefixes.remove(entry.listing);
+        }
+    }
+}
+
+/// The implicit digest at the end of a name, given by its value.
+#[inline]
+pub(crate) fn implicit_digest(name: &[u8]) -> Option<&[u8]> {
+    // A digest component is 34 octets: most names are refused by their size or by two octets.
+    let (head, digest) = name.get(name.len().checked_sub(34)?..)?.split_at_checked(2)?;
+    let alike = head == [types::IMPLICIT_SHA256_DIGEST as u8, 32];
+    (alike && ends_in_digest(name)).then_some(digest)
+}
+
+/// The octets of a digest component may also lie within a longer component.
+fn ends_in_digest(name: &[u8]) -> bool {
+    let last = NameRef::from_value(name).ok().and_then(|name| name.last());
+    last.is_some_and(|last| u64::from(last.typ()) == types::IMPLICIT_SHA256_DIGEST)
+}

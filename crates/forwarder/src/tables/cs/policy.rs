@@ -1,0 +1,200 @@
+//! Which Data gives way: LRU, and S3-FIFO.
+
+use crate::config::CsPolicy;
+use crate::tables::index::{NONE, Slab};
+
+/// What a policy keeps in each entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Links {
+    prev: u32,
+    next: u32,
+    /// In the main queue rather than the small one.
+    main: bool,
+    /// How often it was asked for since it last moved, up to 3.
+    asked: u8,
+    /// Octets that it counts.
+    pub(super) size: u32,
+}
+
+impl Links {
+    pub(super) const fn new(size: u32) -> Links {
+        Links { prev: NONE, next: NONE, main: false, asked: 0, size }
+    }
+}
+
+/// An entry that a policy can order.
+pub(super) trait Linked {
+    fn links(&self) -> &Links;
+    fn links_mut(&mut self) -> &mut Links;
+    fn hash(&self) -> u64;
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    newest: u32,
+    oldest: u32,
+    bytes: usize,
+}
+
+impl Queue {
+    const fn new() -> Queue {
+        Queue { newest: NONE, oldest: NONE, bytes: 0 }
+    }
+
+    fn push<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
+        if let Some(newest) = entries.get_mut(self.newest) {
+            newest.links_mut().prev = slot;
+        } else {
+            self.oldest = slot;
+        }
+        if let Some(entry) = entries.get_mut(slot) {
+            let links = entry.links_mut();
+            (links.prev, links.next) = (NONE, self.newest);
+            self.bytes += links.size as usize;
+        }
+        self.newest = slot;
+    }
+
+    fn unlink<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
+        let Some(Links { prev, next, size, .. }) = entries.get(slot).map(|entry| *entry.links()) else {
+            return;
+        };
+        match entries.get_mut(prev) {
+            Some(entry) => entry.links_mut().next = next,
+            None => self.newest = next,
+        }
+        match entries.get_mut(next) {
+            Some(entry) => entry.links_mut().prev = prev,
+            None => self.oldest = prev,
+        }
+        self.bytes -= size as usize;
+    }
+}
+
+/// Names that left the small queue lately: the half of their hashes, each where the other half puts it. Newer ones
+/// push out older ones.
+#[derive(Clone, Debug, Default)]
+struct Ghosts {
+    cells: Vec<u32>,
+}
+
+impl Ghosts {
+    fn add(&mut self, hash: u64, entries: usize) {
+        let wanted = entries.clamp(1024, 1 << 20).next_power_of_two();
+        if self.cells.len() < wanted {
+            self.cells = vec![0; wanted];
+        }
+        if let Some(cell) = Ghosts::cell(&mut self.cells, hash) {
+            *cell = hash as u32 | 1;
+        }
+    }
+
+    fn take(&mut self, hash: u64) -> bool {
+        let cell = Ghosts::cell(&mut self.cells, hash).filter(|cell| **cell == hash as u32 | 1);
+        cell.is_some_and(|cell| {
+            *cell = 0;
+            true
+        })
+    }
+
+    fn cell(cells: &mut [u32], hash: u64) -> Option<&mut u32> {
+        let at = (hash >> 32) as usize & cells.len().wrapping_sub(1);
+        cells.get_mut(at)
+    }
+}
+
+/// The order in which Data gives way.
+#[derive(Clone, Debug)]
+pub(super) struct Policy {
+    kind: CsPolicy,
+    /// S3-FIFO: what came once. Not used by LRU.
+    small: Queue,
+    main: Queue,
+    ghosts: Ghosts,
+}
+
+impl Policy {
+    pub(super) fn new(kind: CsPolicy) -> Policy {
+        Policy { kind, small: Queue::new(), main: Queue::new(), ghosts: Ghosts::default() }
+    }
+
+    /// Octets of everything.
+    pub(super) const fn bytes(&self) -> usize {
+        self.small.bytes + self.main.bytes
+    }
+
+    pub(super) const fn kind(&self) -> CsPolicy {
+        self.kind
+    }
+
+    /// A new entry.
+    pub(super) fn insert<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
+        let Some(hash) = entries.get(slot).map(Linked::hash) else { return };
+        // A name that comes back soon after it left the small queue is one that is asked for again.
+        let main = self.kind == CsPolicy::Lru || self.ghosts.take(hash);
+        self.push(entries, slot, main);
+    }
+
+    fn push<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32, main: bool) {
+        if let Some(entry) = entries.get_mut(slot) {
+            let links = entry.links_mut();
+            (links.main, links.asked) = (main, 0);
+        }
+        if main { self.main.push(entries, slot) } else { self.small.push(entries, slot) }
+    }
+
+    /// An entry answered an Interest, or its Data came again.
+    #[inline]
+    pub(super) fn touch<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
+        match self.kind {
+            CsPolicy::S3Fifo => {
+                if let Some(entry) = entries.get_mut(slot) {
+                    let links = entry.links_mut();
+                    links.asked = (links.asked + 1).min(3);
+                }
+            }
+            CsPolicy::Lru if self.main.newest != slot => {
+                self.main.unlink(entries, slot);
+                self.main.push(entries, slot);
+            }
+            CsPolicy::Lru => {}
+        }
+    }
+
+    /// Takes an entry out of its queue, before it is removed.
+    pub(super) fn remove<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
+        let Some(main) = entries.get(slot).map(|entry| entry.links().main) else { return };
+        if main { self.main.unlink(entries, slot) } else { self.small.unlink(entries, slot) }
+    }
+
+    /// The entries that are likely to give way next, and after that.
+    #[inline]
+    pub(super) fn next_victims<T: Linked>(&self, entries: &Slab<T>) -> [u32; 2] {
+        let queue = if self.small.oldest != NONE { &self.small } else { &self.main };
+        let first = queue.oldest;
+        [first, entries.get(first).map_or(NONE, |entry| entry.links().prev)]
+    }
+
+    /// The entry that gives way, already out of its queue. `None` if there is none. The small queue is left a tenth of
+    /// what is in the store, as the authors of S3-FIFO found best.
+    pub(super) fn evict<T: Linked>(&mut self, entries: &mut Slab<T>) -> Option<u32> {
+        // Each turn either ends or uses up one of the at most 3 that an entry was asked for.
+        loop {
+            let from_small = self.small.oldest != NONE
+                && (self.small.bytes > self.bytes() / 10 || self.main.oldest == NONE);
+            let slot = if from_small { self.small.oldest } else { self.main.oldest };
+            let (links, hash) = entries.get(slot).map(|entry| (*entry.links(), entry.hash()))?;
+            self.remove(entries, slot);
+            if links.asked == 0 {
+                if from_small {
+                    self.ghosts.add(hash, entries.len());
+                }
+                return Some(slot);
+            }
+            self.push(entries, slot, true);
+            if let Some(entry) = entries.get_mut(slot).filter(|_| !from_small) {
+                entry.links_mut().asked = links.asked - 1;
+            }
+        }
+    }
+}

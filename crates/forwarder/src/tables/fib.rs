@@ -1,0 +1,280 @@
+//! The forwarding information base: which faces lead to a prefix.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+use whimbrel_core::SeededRng;
+use whimbrel_ndn_packet::{Name, NameRef};
+
+use crate::face::FaceId;
+use crate::tables::index::{NONE, Slab};
+use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
+use crate::tables::prefix_map::PrefixMap;
+
+/// A face that leads to a prefix. Ordered from the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NextHop {
+    /// The lower the better.
+    pub cost: u64,
+    /// Where to.
+    pub face: FaceId,
+}
+
+/// Why a prefix has no entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FibError {
+    /// It has too many components.
+    #[error("the prefix has {0} components, a FIB entry has at most {MAX_DEPTH}")]
+    TooDeep(usize),
+}
+
+type NextHops = SmallVec<[NextHop; 2]>;
+
+/// Prefixes and their next hops.
+#[derive(Clone, Debug)]
+pub struct Fib {
+    /// Each prefix with the number of its set of next hops.
+    prefixes: PrefixMap<u32>,
+    sets: NextHopSets,
+}
+
+/// Sets of next hops: a million prefixes have few different ones, which stay in the processor's cache.
+#[derive(Clone, Debug, Default)]
+struct NextHopSets {
+    sets: Slab<Set>,
+    /// By their contents.
+    numbers: BTreeMap<NextHops, u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Set {
+    /// In the order of cost, then of face numbers; never empty.
+    hops: NextHops,
+    /// How many prefixes have it.
+    users: usize,
+}
+
+impl NextHopSets {
+    fn get(&self, number: u32) -> &[NextHop] {
+        self.sets.get(number).map(|set| set.hops.as_slice()).unwrap_or_default()
+    }
+
+    /// The number of a set for one more user.
+    fn take(&mut self, hops: NextHops) -> u32 {
+        if let Some(number) = self.numbers.get(&hops).copied() {
+            if let Some(set) = self.sets.get_mut(number) {
+                set.users += 1;
+            }
+            return number;
+        }
+        let number = self.sets.insert(Set { hops: hops.clone(), users: 1 });
+        self.numbers.insert(hops, number);
+        number
+    }
+
+    /// One user less.
+    fn give_back(&mut self, number: u32) {
+        let Some(set) = self.sets.get_mut(number) else { return };
+        set.users -= 1;
+        if set.users == 0 {
+            self.numbers.remove(&set.hops);
+            self.sets.remove(number);
+        }
+    }
+}
+
+impl Fib {
+    pub(crate) fn new(hasher: NameHasher) -> Fib {
+        Fib { prefixes: PrefixMap::new(hasher), sets: NextHopSets::default() }
+    }
+
+    /// A FIB by itself, for tests and benches of it alone.
+    pub fn standalone(rng: &mut SeededRng) -> Fib {
+        Fib::new(NameHasher::new(rng))
+    }
+
+    /// How many prefixes it has.
+    pub fn len(&self) -> usize {
+        self.prefixes.len()
+    }
+
+    /// True without any.
+    pub fn is_empty(&self) -> bool {
+        self.prefixes.len() == 0
+    }
+
+    /// Adds a next hop or changes its cost.
+    pub fn add_next_hop(&mut self, prefix: NameRef<'_>, face: FaceId, cost: u64) -> Result<(), FibError> {
+        let mut hops = NextHops::from_slice(self.next_hops(prefix).unwrap_or_default());
+        hops.retain(|hop| hop.face != face);
+        hops.push(NextHop { cost, face });
+        self.set(prefix, hops)
+    }
+
+    /// Removes a next hop, and the prefix with its last one; false if it was not there.
+    pub fn remove_next_hop(&mut self, prefix: NameRef<'_>, face: FaceId) -> bool {
+        let mut hops = NextHops::from_slice(self.next_hops(prefix).unwrap_or_default());
+        let before = hops.len();
+        hops.retain(|hop| hop.face != face);
+        let removed = hops.len() < before;
+        if hops.is_empty() {
+            self.remove(prefix);
+        } else if removed {
+            // Cannot fail: the prefix is there.
+            let _ = self.set(prefix, hops);
+        }
+        removed
+    }
+
+    /// Gives a prefix exactly these next hops; none removes it.
+    pub fn set_next_hops(&mut self, prefix: NameRef<'_>, next_hops: &[NextHop]) -> Result<(), FibError> {
+        if next_hops.is_empty() {
+            self.remove(prefix);
+            return Ok(());
+        }
+        let mut hops = NextHops::from_slice(next_hops);
+        hops.sort_unstable_by_key(|hop| (hop.face, hop.cost));
+        hops.dedup_by_key(|hop| hop.face);
+        self.set(prefix, hops)
+    }
+
+    fn set(&mut self, prefix: NameRef<'_>, mut hops: NextHops) -> Result<(), FibError> {
+        hops.sort_unstable();
+        let number = self.prefixes.get_or_insert_with(prefix, || NONE);
+        let number = number.ok_or(FibError::TooDeep(prefix.len()))?;
+        // The new set first: if it is the old one, it must not go in between.
+        let old = core::mem::replace(number, self.sets.take(hops));
+        self.sets.give_back(old);
+        Ok(())
+    }
+
+    /// Removes a prefix; false if it was not there.
+    pub fn remove(&mut self, prefix: NameRef<'_>) -> bool {
+        let Some(number) = self.prefixes.remove(prefix) else { return false };
+        self.sets.give_back(number);
+        true
+    }
+
+    /// Removes a face from all prefixes. Reads every prefix if the face is a next hop of any.
+    pub fn remove_face(&mut self, face: FaceId) {
+        // Of each set with the face: the set without it, or none.
+        let mut changed: BTreeMap<u32, NextHops> = BTreeMap::new();
+        for (number, set) in self.sets.sets.iter() {
+            if set.hops.iter().any(|hop| hop.face == face) {
+                let without = set.hops.iter().filter(|hop| hop.face != face).copied().collect();
+                changed.insert(number, without);
+            }
+        }
+        if changed.is_empty() {
+            return;
+        }
+        let sets = &mut self.sets;
+        self.prefixes.retain(|number| {
+            let Some(without) = changed.get(number) else { return true };
+            let old = *number;
+            if !without.is_empty() {
+                *number = sets.take(without.clone());
+            }
+            sets.give_back(old);
+            !without.is_empty()
+        });
+    }
+
+    /// The next hops of exactly this prefix, best first.
+    pub fn next_hops(&self, prefix: NameRef<'_>) -> Option<&[NextHop]> {
+        self.prefixes.get(prefix).map(|number| self.sets.get(*number))
+    }
+
+    /// The next hops of the longest prefix of `name`, and how many components it has.
+    pub fn longest_match(&self, name: NameRef<'_>) -> Option<(usize, &[NextHop])> {
+        self.lookup(&NameKey::of(self.prefixes.hasher(), name), name.value())
+    }
+
+    /// Every prefix with its next hops, in canonical order.
+    pub fn entries(&self) -> Vec<(Name, Vec<NextHop>)> {
+        let sorted = self.prefixes.sorted().into_iter();
+        sorted.map(|(name, number)| (name, self.sets.get(*number).to_vec())).collect()
+    }
+
+    /// As [`Fib::longest_match`], with the hashes that the packet's pipeline has already.
+    #[inline]
+    pub(crate) fn lookup(&self, key: &NameKey, name: &[u8]) -> Option<(usize, &[NextHop])> {
+        self.prefixes.longest_match(key, name).map(|(depth, number)| (depth, self.sets.get(*number)))
+    }
+
+    /// Begins to load what [`Fib::lookup`] will look at first.
+    #[inline]
+    pub(crate) fn touch(&self, key: &NameKey) -> u32 {
+        self.prefixes.touch(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name(components: &[u8]) -> Name {
+        components.iter().fold(Name::root(), |name, octet| name.child_generic(&[*octet]))
+    }
+
+    proptest! {
+        #[test]
+        fn longest_match_is_what_a_search_through_all_prefixes_finds(
+            steps in prop::collection::vec(
+                (any::<bool>(), prop::collection::vec(0u8..3, 0..5), 256u64..260, 0u64..3), 1..80),
+            asked in prop::collection::vec(prop::collection::vec(0u8..3, 0..7), 1..20),
+        ) {
+            let mut fib = Fib::standalone(&mut SeededRng::new(1));
+            let mut model: BTreeMap<Vec<u8>, BTreeMap<u64, u64>> = BTreeMap::new();
+            for (add, prefix, face, cost) in steps {
+                if add {
+                    fib.add_next_hop(name(&prefix).as_ref(), FaceId(face), cost).unwrap();
+                    model.entry(prefix).or_default().insert(face, cost);
+                } else {
+                    let hops = model.entry(prefix.clone()).or_default();
+                    let was_there = hops.remove(&face).is_some();
+                    if hops.is_empty() {
+                        model.remove(&prefix);
+                    }
+                    prop_assert_eq!(fib.remove_next_hop(name(&prefix).as_ref(), FaceId(face)), was_there);
+                }
+                prop_assert_eq!(fib.len(), model.len());
+            }
+            for asked in asked {
+                let expected = (0..=asked.len()).rev().find_map(|depth| Some((depth, model.get(&asked[..depth])?)));
+                let found = fib.longest_match(name(&asked).as_ref());
+                prop_assert_eq!(found.map(|(depth, _)| depth), expected.map(|(depth, _)| depth));
+                if let (Some((_, hops)), Some((_, model))) = (found, expected) {
+                    let mut best_first: Vec<_> = model.iter().map(|(face, cost)| (*cost, *face)).collect();
+                    best_first.sort_unstable();
+                    let hops: Vec<_> = hops.iter().map(|hop| (hop.cost, hop.face.0)).collect();
+                    prop_assert_eq!(hops, best_first);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_prefix_beyond_the_limit_is_refused_and_a_name_beyond_it_still_finds_its_prefix() {
+        let mut fib = Fib::standalone(&mut SeededRng::new(1));
+        let deepest = name(&[1; MAX_DEPTH]);
+        fib.add_next_hop(deepest.as_ref(), FaceId(256), 0).unwrap();
+        let deeper = name(&[1; MAX_DEPTH + 1]);
+        assert_eq!(fib.add_next_hop(deeper.as_ref(), FaceId(256), 0), Err(FibError::TooDeep(MAX_DEPTH + 1)));
+        assert_eq!(fib.longest_match(deeper.as_ref()).map(|(depth, _)| depth), Some(MAX_DEPTH));
+    }
+
+    #[test]
+    fn a_face_that_goes_leaves_no_next_hop_behind() {
+        let mut fib = Fib::standalone(&mut SeededRng::new(1));
+        let (a, b) = (name(&[1]), name(&[2]));
+        fib.set_next_hops(a.as_ref(), &[NextHop { face: FaceId(300), cost: 1 }]).unwrap();
+        let both = [NextHop { face: FaceId(301), cost: 9 }, NextHop { face: FaceId(300), cost: 1 }];
+        fib.set_next_hops(b.as_ref(), &both).unwrap();
+        fib.remove_face(FaceId(300));
+        assert_eq!((fib.sets.sets.len(), fib.sets.numbers.len()), (1, 1));
+        assert_eq!(fib.entries(), [(b, vec![NextHop { face: FaceId(301), cost: 9 }])]);
+    }
+}

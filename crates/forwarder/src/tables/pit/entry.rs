@@ -1,0 +1,351 @@
+//! One pending Interest.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use whimbrel_core::Time;
+use whimbrel_ndn_packet::{InterestRef, NackReason, NameRef, tlv, types};
+
+use crate::face::FaceId;
+use crate::tables::index::NONE;
+
+/// A downstream that waits.
+#[derive(Clone, Debug)]
+pub struct InRecord {
+    /// Where the Interest came from.
+    pub face: FaceId,
+    /// The nonce it had last.
+    pub nonce: u32,
+    /// When its lifetime ends.
+    pub expiry: Time,
+    /// Its PIT token, which goes back with the Data.
+    pub(crate) token: Option<Box<[u8]>>,
+}
+
+/// An upstream that was asked.
+#[derive(Clone, Debug)]
+pub struct OutRecord {
+    /// Where the Interest went.
+    pub face: FaceId,
+    /// The nonce it had last.
+    pub nonce: u32,
+    /// When it went out last.
+    pub sent: Time,
+    /// When nothing more is expected of it.
+    pub expiry: Time,
+    /// The Nack that came back for that nonce.
+    pub nack: Option<NackReason>,
+    /// Until then, a retransmission to this face is suppressed: strategies that suppress by upstream.
+    pub suppression: Duration,
+    /// A strategy has taken it for lost.
+    pub given_up: bool,
+}
+
+impl OutRecord {
+    /// True while it may still bring an answer.
+    pub fn is_pending(&self, now: Time) -> bool {
+        self.nack.is_none() && self.expiry > now
+    }
+}
+
+/// Octets of Interests that lie in the PIT's entries themselves; larger ones have an allocation of their own.
+const INLINE: usize = 128;
+
+/// An Interest as it goes out: its hop limit decremented, with a nonce, perhaps without its forwarding hint.
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    octets: SmallVec<[u8; INLINE]>,
+    /// Where the value of the name lies, and how long it is.
+    name: (u16, u16),
+    /// The same of the forwarding hint; of length 0 if there is none.
+    hint: (u16, u16),
+    nonce_at: u16,
+    pub(crate) nonce: u32,
+    pub(crate) hop_limit: Option<u8>,
+}
+
+/// What changes in an Interest from face to face.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Onward {
+    /// The nonce, which an Interest from a program may have been without.
+    pub(crate) nonce: [u8; 4],
+    /// What is left of the hop limit, or what an Interest without one is given.
+    pub(crate) hop_limit: Option<u8>,
+    /// The forwarding hint has led to a producer region and is left out.
+    pub(crate) arrived: bool,
+}
+
+impl Wire {
+    /// One copy of the packet, patched; two where something must be left out or put in.
+    pub(crate) fn new(interest: &InterestRef<'_>, onward: Onward) -> Wire {
+        let complete = interest.nonce_at().is_some()
+            && interest.hop_limit_at().is_some() == onward.hop_limit.is_some()
+            && !(onward.arrived && interest.forwarding_hint.is_some());
+        if complete {
+            return Wire::patched(interest, onward);
+        }
+        let rebuilt = rebuild(interest, onward);
+        match InterestRef::decode(&rebuilt) {
+            Ok(interest) => Wire::patched(&interest, onward),
+            // What `rebuild` writes is in order: this is not reached, and would do no harm.
+            Err(_) => Wire::patched(interest, onward),
+        }
+    }
+
+    fn patched(interest: &InterestRef<'_>, onward: Onward) -> Wire {
+        let start = interest.wire.as_ptr() as usize;
+        let place = |part: &[u8]| ((part.as_ptr() as usize - start) as u16, part.len() as u16);
+        let mut octets = SmallVec::from_slice(interest.wire);
+        let nonce_at = interest.nonce_at().unwrap_or_default();
+        if let Some(nonce) = octets.get_mut(nonce_at..nonce_at + 4) {
+            nonce.copy_from_slice(&onward.nonce);
+        }
+        if let (Some(at), Some(limit)) = (interest.hop_limit_at(), onward.hop_limit)
+            && let Some(octet) = octets.get_mut(at)
+        {
+            *octet = limit;
+        }
+        Wire {
+            octets,
+            name: place(interest.name.value()),
+            hint: interest.forwarding_hint.map_or((0, 0), place),
+            nonce_at: nonce_at as u16,
+            nonce: u32::from_be_bytes(onward.nonce),
+            hop_limit: onward.hop_limit,
+        }
+    }
+
+    fn part(&self, (at, len): (u16, u16)) -> &[u8] {
+        self.octets.get(usize::from(at)..usize::from(at) + usize::from(len)).unwrap_or_default()
+    }
+
+    /// The packet with another nonce or its own: the one allocation and copy that an Interest costs on its way out.
+    pub(crate) fn packet(&self, nonce: u32) -> Bytes {
+        if nonce == self.nonce {
+            return Bytes::copy_from_slice(&self.octets);
+        }
+        let mut octets = self.octets.to_vec();
+        let at = usize::from(self.nonce_at);
+        if let Some(place) = octets.get_mut(at..at + 4) {
+            place.copy_from_slice(&nonce.to_be_bytes());
+        }
+        octets.into()
+    }
+}
+
+/// The Interest with a nonce and a hop limit where they are missing, and without the forwarding hint if it has arrived.
+fn rebuild(interest: &InterestRef<'_>, onward: Onward) -> Vec<u8> {
+    let mut inner = Vec::with_capacity(interest.wire.len() + 9);
+    let (mut nonce, mut hop_limit) = (interest.nonce.is_none(), interest.hop_limit.is_none());
+    let mut reader = tlv::outermost(interest.wire).map(|outer| tlv::Reader::new(outer.value)).ok();
+    while let Some(element) = reader.as_mut().and_then(|reader| reader.element().ok().flatten()) {
+        let typ = element.typ;
+        let after_nonce = matches!(typ, types::INTEREST_LIFETIME | types::HOP_LIMIT);
+        let after_limit = matches!(
+            typ,
+            types::APPLICATION_PARAMETERS | types::INTEREST_SIGNATURE_INFO | types::INTEREST_SIGNATURE_VALUE
+        );
+        if core::mem::take(&mut nonce) {
+            if after_nonce || after_limit {
+                tlv::write_element(&mut inner, types::NONCE, &onward.nonce);
+            } else {
+                nonce = true;
+            }
+        }
+        if after_limit && core::mem::take(&mut hop_limit) {
+            write_hop_limit(&mut inner, onward);
+        }
+        if typ != types::FORWARDING_HINT || !onward.arrived {
+            inner.extend_from_slice(element.whole);
+        }
+    }
+    if nonce {
+        tlv::write_element(&mut inner, types::NONCE, &onward.nonce);
+    }
+    if hop_limit {
+        write_hop_limit(&mut inner, onward);
+    }
+    let mut wire = Vec::with_capacity(inner.len() + 4);
+    tlv::write_element(&mut wire, types::INTEREST, &inner);
+    wire
+}
+
+fn write_hop_limit(inner: &mut Vec<u8>, onward: Onward) {
+    if let Some(limit) = onward.hop_limit {
+        tlv::write_element(inner, types::HOP_LIMIT, &[limit]);
+    }
+}
+
+/// What besides the name tells pending Interests apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Selectors<'a> {
+    pub(crate) can_be_prefix: bool,
+    pub(crate) must_be_fresh: bool,
+    /// Value of the forwarding hint, empty without one.
+    pub(crate) hint: &'a [u8],
+}
+
+/// One pending Interest.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub(crate) wire: Wire,
+    pub(crate) can_be_prefix: bool,
+    pub(crate) must_be_fresh: bool,
+    /// A Data came for it.
+    pub(crate) satisfied: bool,
+    pub(crate) components: u16,
+    pub(crate) hash: u64,
+    /// Of an entry whose name ends in an implicit digest: the hash of the name before it.
+    pub(crate) digest_of: Option<u64>,
+    /// The next entry of the same name, and the next one of those that differ by their digest.
+    pub(super) next: u32,
+    pub(super) next_digest: u32,
+    pub(crate) in_records: SmallVec<[InRecord; 1]>,
+    pub(crate) out_records: SmallVec<[OutRecord; 1]>,
+    /// When it ends.
+    pub(crate) expiry: Time,
+    /// When its strategy wants to look at it; [`Time::MAX`] for never.
+    pub(crate) timer: Time,
+    /// FreshnessPeriod of the Data that satisfied it.
+    pub(crate) freshness: Duration,
+    /// For strategies that suppress by PIT entry: how long after the last transmission; zero before the first.
+    pub(crate) suppression: Duration,
+    /// The strategy that it has, as of this epoch of the strategy choice.
+    pub(crate) strategy: (u32, u32),
+}
+
+impl Entry {
+    pub(super) fn new(
+        wire: Wire,
+        selectors: Selectors<'_>,
+        hash: u64,
+        components: usize,
+        digest_of: Option<u64>,
+    ) -> Entry {
+        Entry {
+            wire,
+            can_be_prefix: selectors.can_be_prefix,
+            must_be_fresh: selectors.must_be_fresh,
+            satisfied: false,
+            components: components.min(usize::from(u16::MAX)) as u16,
+            hash,
+            digest_of,
+            next: NONE,
+            next_digest: NONE,
+            in_records: SmallVec::new(),
+            out_records: SmallVec::new(),
+            expiry: Time::ZERO,
+            timer: Time::MAX,
+            freshness: Duration::ZERO,
+            suppression: Duration::ZERO,
+            strategy: (NONE, 0),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> NameRef<'_> {
+        NameRef::from_value(self.name_value()).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn name_value(&self) -> &[u8] {
+        self.wire.part(self.wire.name)
+    }
+
+    pub(crate) fn hint(&self) -> &[u8] {
+        self.wire.part(self.wire.hint)
+    }
+
+    pub(crate) fn selectors(&self) -> Selectors<'_> {
+        Selectors { can_be_prefix: self.can_be_prefix, must_be_fresh: self.must_be_fresh, hint: self.hint() }
+    }
+
+    /// Who waits.
+    pub fn in_records(&self) -> &[InRecord] {
+        &self.in_records
+    }
+
+    /// Who was asked.
+    pub fn out_records(&self) -> &[OutRecord] {
+        &self.out_records
+    }
+
+    /// The record of an upstream.
+    pub fn out_record(&self, face: FaceId) -> Option<&OutRecord> {
+        self.out_records.iter().find(|record| record.face == face)
+    }
+
+    /// True while some upstream may still answer.
+    pub fn has_pending_out_records(&self, now: Time) -> bool {
+        self.out_records.iter().any(|record| record.is_pending(now))
+    }
+
+    /// When it has to be looked at next.
+    pub(crate) fn deadline(&self) -> Time {
+        self.expiry.min(self.timer)
+    }
+
+    /// True if an Interest with this nonce has been here on another way. On a link with one peer, the same nonce from
+    /// the same face is that peer's retransmission.
+    pub(crate) fn has_looped(&self, nonce: u32, from: FaceId, one_peer: bool) -> bool {
+        let here = self.in_records.iter().any(|record| record.nonce == nonce && record.face == from);
+        if here && one_peer {
+            return false;
+        }
+        here || self.in_records.iter().any(|record| record.nonce == nonce)
+            || self.out_records.iter().any(|record| record.nonce == nonce)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_ndn_packet::{Interest, Name};
+
+    use super::*;
+
+    fn interest() -> Interest {
+        let mut interest = Interest::new("/a/b".parse().unwrap());
+        interest.can_be_prefix = true;
+        interest.forwarding_hint = vec!["/region".parse().unwrap()];
+        interest.lifetime = Some(Duration::from_millis(500));
+        interest
+    }
+
+    fn check(interest: &Interest, hop_limit: Option<u8>, arrived: bool) {
+        let octets = interest.encode();
+        let nonce = [1, 2, 3, 4];
+        let wire = Wire::new(&InterestRef::decode(&octets).unwrap(), Onward { nonce, hop_limit, arrived });
+        let packet = wire.packet(u32::from_be_bytes(nonce));
+        let out = InterestRef::decode(&packet).unwrap();
+        let hint = if arrived { Vec::new() } else { interest.forwarding_hint.clone() };
+        let name = InterestRef::decode(&octets).unwrap().name;
+        assert_eq!(out.name, name);
+        assert_eq!(wire.part(wire.name), name.value());
+        assert_eq!(out.delegations().map(|name| name.to_name()).collect::<Vec<Name>>(), hint);
+        assert_eq!(wire.part(wire.hint), out.forwarding_hint.unwrap_or_default());
+        assert_eq!((out.nonce, out.hop_limit), (Some(nonce), hop_limit));
+        assert_eq!(
+            out.parameters.map(<[u8]>::to_vec),
+            interest.parameters.as_ref().map(|value| value.to_vec())
+        );
+        assert_eq!(InterestRef::decode(&wire.packet(9)).unwrap().nonce, Some([0, 0, 0, 9]));
+    }
+
+    #[test]
+    fn nonce_and_hop_limit_are_put_where_they_belong_and_an_arrived_hint_is_left_out() {
+        let mut with_parameters = interest();
+        with_parameters.parameters = Some(Bytes::from_static(b"parameters"));
+        let plain = Interest::new("/plain".parse().unwrap());
+        for mut interest in [interest(), with_parameters, plain] {
+            for nonce in [None, Some([9; 4])] {
+                for hop_limit in [None, Some(7)] {
+                    (interest.nonce, interest.hop_limit) = (nonce, hop_limit);
+                    check(&interest, hop_limit.map(|limit| limit - 1), false);
+                    check(&interest, hop_limit.map(|limit| limit - 1), true);
+                    check(&interest, Some(32), false);
+                }
+            }
+        }
+    }
+}

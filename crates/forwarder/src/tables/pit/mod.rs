@@ -1,0 +1,336 @@
+//! The pending Interest table.
+
+mod entry;
+#[cfg(test)]
+mod tests;
+
+use smallvec::SmallVec;
+use whimbrel_core::Time;
+use whimbrel_ndn_packet::{DataRef, NameRef};
+
+use crate::tables::cs::implicit_digest;
+use crate::tables::expiry::Wheel;
+use crate::tables::index::{Index, NONE, Slab};
+use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
+pub use entry::{Entry, InRecord, OutRecord};
+pub(crate) use entry::{Onward, Selectors, Wire};
+
+/// Most pending Interests that have the same name and differ by selectors and forwarding hints, or that differ by
+/// implicit digest alone: whoever floods one name gets no long chains to walk.
+pub const MAX_VARIANTS: usize = 16;
+
+/// The places of entries that a Data satisfies.
+pub(crate) type Matches = SmallVec<[u32; 4]>;
+
+/// Interests that wait for Data.
+#[derive(Clone, Debug)]
+pub struct Pit {
+    hasher: NameHasher,
+    entries: Slab<Entry>,
+    /// The first entry of each name.
+    names: Index,
+    /// The first entry of those whose name ends in an implicit digest, by the name before it.
+    digests: Index,
+    /// How many entries with CanBePrefix have a name of so many components.
+    prefix_depths: [u32; MAX_DEPTH + 1],
+    /// Bit `n` is set if there is one with `n`.
+    prefix_depths_taken: u64,
+    wheel: Wheel,
+    capacity: usize,
+    /// Where the next search for an entry to evict begins.
+    hand: u32,
+}
+
+impl Pit {
+    pub(crate) fn new(hasher: NameHasher, capacity: usize) -> Pit {
+        Pit {
+            hasher,
+            entries: Slab::new(),
+            names: Index::new(),
+            digests: Index::new(),
+            prefix_depths: [0; MAX_DEPTH + 1],
+            prefix_depths_taken: 0,
+            wheel: Wheel::new(),
+            capacity: capacity.clamp(1, 1 << 30),
+            hand: 0,
+        }
+    }
+
+    /// How many entries it has.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True without any.
+    pub fn is_empty(&self) -> bool {
+        self.entries.len() == 0
+    }
+
+    /// Most entries.
+    pub const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// All entries, in no order that means anything.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().map(|(_, entry)| entry)
+    }
+
+    pub(crate) const fn places(&self) -> u32 {
+        self.entries.places() as u32
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.len() >= self.capacity
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, slot: u32) -> Option<&Entry> {
+        self.entries.get(slot)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(slot)
+    }
+
+    /// The first entry of a name; the others follow by [`Entry::next`].
+    #[inline]
+    fn first(&self, hash: u64, name: &[u8]) -> u32 {
+        let is_it = |slot| self.entries.get(slot).is_some_and(|entry| entry.name_value() == name);
+        self.names.find(hash, is_it).unwrap_or(NONE)
+    }
+
+    /// Begins to load where entries of a name are found.
+    #[inline]
+    pub(crate) fn touch(&self, key: &NameKey) -> u32 {
+        let slot = self.names.touch(key.full());
+        self.entries.get(slot).map_or(0, |entry| entry.next)
+    }
+
+    /// The entry of an Interest.
+    #[inline]
+    pub(crate) fn find(&self, key: &NameKey, name: NameRef<'_>, selectors: Selectors<'_>) -> Option<u32> {
+        let mut slot = self.first(key.full(), name.value());
+        while let Some(entry) = self.entries.get(slot) {
+            if entry.selectors() == selectors {
+                return Some(slot);
+            }
+            slot = entry.next;
+        }
+        None
+    }
+
+    /// A new entry for an Interest that has none; `None` if there are too many variants of its name already.
+    pub(crate) fn insert(&mut self, key: &NameKey, wire: Wire, selectors: Selectors<'_>) -> Option<u32> {
+        let entry = Entry::new(wire, selectors, key.full(), key.components(), None);
+        let first = self.first(key.full(), entry.name_value());
+        if first != NONE && self.chain_is_full(first, |entry| entry.next) {
+            return None;
+        }
+        let digest_of = implicit_digest(entry.name_value()).map(|_| self.before_digest(key, entry.name()));
+        let slot = self.entries.insert(Entry { digest_of, ..entry });
+        if let Some(hash) = digest_of
+            && !self.link_digest(slot, hash)
+        {
+            self.entries.remove(slot);
+            return None;
+        }
+        match self.entries.get_mut(first) {
+            Some(head) => {
+                let second = core::mem::replace(&mut head.next, slot);
+                if let Some(entry) = self.entries.get_mut(slot) {
+                    entry.next = second;
+                }
+            }
+            None => self.names.insert(key.full(), slot),
+        }
+        self.count_prefix(selectors.can_be_prefix, key.components(), true);
+        Some(slot)
+    }
+
+    fn chain_is_full(&self, first: u32, next: impl Fn(&Entry) -> u32) -> bool {
+        let mut at = first;
+        let mut count = 0;
+        while let Some(entry) = self.entries.get(at) {
+            count += 1;
+            at = next(entry);
+        }
+        count >= MAX_VARIANTS
+    }
+
+    /// The hash of a name without its last component.
+    fn before_digest(&self, key: &NameKey, name: NameRef<'_>) -> u64 {
+        let depth = key.components().saturating_sub(1);
+        if depth <= MAX_DEPTH { key.prefix(depth) } else { self.hasher.hash(name.prefix(depth)) }
+    }
+
+    fn link_digest(&mut self, slot: u32, hash: u64) -> bool {
+        let name = self.entries.get(slot).map(before_digest).unwrap_or_default();
+        let is_it = |at| at != slot && self.entries.get(at).is_some_and(|entry| before_digest(entry) == name);
+        let first = self.digests.find(hash, is_it).unwrap_or(NONE);
+        if first == NONE {
+            self.digests.insert(hash, slot);
+            return true;
+        }
+        if self.chain_is_full(first, |entry| entry.next_digest) {
+            return false;
+        }
+        let second = self.entries.get_mut(first).map(|head| core::mem::replace(&mut head.next_digest, slot));
+        if let (Some(entry), Some(second)) = (self.entries.get_mut(slot), second) {
+            entry.next_digest = second;
+        }
+        true
+    }
+
+    fn count_prefix(&mut self, can_be_prefix: bool, components: usize, added: bool) {
+        let Some(count) = self.prefix_depths.get_mut(components).filter(|_| can_be_prefix) else { return };
+        if added {
+            *count += 1;
+        } else {
+            *count -= 1;
+        }
+        let bit = 1 << components;
+        if *count > 0 { self.prefix_depths_taken |= bit } else { self.prefix_depths_taken &= !bit }
+    }
+
+    /// Removes an entry.
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<Entry> {
+        let entry = self.entries.get(slot)?;
+        let hash = entry.hash;
+        let first = self.first(hash, entry.name_value());
+        if first == slot {
+            // The usual case, an only entry, takes one look at the index.
+            match entry.next {
+                NONE => {
+                    self.names.remove(hash, slot);
+                }
+                next => self.names.replace(hash, slot, next),
+            }
+        } else {
+            let next = entry.next;
+            self.unchain(first, slot, next, |entry| &mut entry.next);
+        }
+        if let Some(hash) = self.entries.get(slot).and_then(|entry| entry.digest_of) {
+            self.unlink_digest(slot, hash);
+        }
+        let entry = self.entries.remove(slot)?;
+        self.count_prefix(entry.can_be_prefix, usize::from(entry.components), false);
+        Some(entry)
+    }
+
+    fn unlink_digest(&mut self, slot: u32, hash: u64) {
+        let Some(entry) = self.entries.get(slot) else { return };
+        let (name, next) = (before_digest(entry), entry.next_digest);
+        let is_it = |at| self.entries.get(at).is_some_and(|entry| before_digest(entry) == name);
+        let first = self.digests.find(hash, is_it).unwrap_or(NONE);
+        if first != slot {
+            self.unchain(first, slot, next, |entry| &mut entry.next_digest);
+        } else if next == NONE {
+            self.digests.remove(hash, slot);
+        } else {
+            self.digests.replace(hash, slot, next);
+        }
+    }
+
+    /// Takes `slot`, which `next` follows, out of a chain that begins at `at`.
+    fn unchain(&mut self, mut at: u32, slot: u32, next: u32, link: impl Fn(&mut Entry) -> &mut u32) {
+        while let Some(entry) = self.entries.get_mut(at) {
+            let following = link(entry);
+            if *following == slot {
+                *following = next;
+                return;
+            }
+            at = *following;
+        }
+    }
+
+    /// The entries that a Data satisfies.
+    #[inline]
+    pub(crate) fn matches(&self, key: &NameKey, data: &DataRef<'_>) -> Matches {
+        let mut matches = Matches::new();
+        let name = data.name.value();
+        self.collect(self.first(key.full(), name), &mut matches, |_| true);
+        // An Interest with CanBePrefix and fewer components than the Data.
+        let shorter = (1u64 << key.components().min(MAX_DEPTH + 1)) - 1;
+        let mut depths = self.prefix_depths_taken & shorter;
+        while depths != 0 {
+            let depth = depths.trailing_zeros() as usize;
+            depths &= depths - 1;
+            let prefix = name.get(..key.end(depth)).unwrap_or_default();
+            self.collect(self.first(key.prefix(depth), prefix), &mut matches, |entry| entry.can_be_prefix);
+        }
+        self.match_digests(key, data, &mut matches);
+        matches
+    }
+
+    #[inline]
+    fn collect(&self, mut slot: u32, matches: &mut Matches, fits: impl Fn(&Entry) -> bool) {
+        while let Some(entry) = self.entries.get(slot) {
+            if fits(entry) {
+                matches.push(slot);
+            }
+            slot = entry.next;
+        }
+    }
+
+    fn match_digests(&self, key: &NameKey, data: &DataRef<'_>, matches: &mut Matches) {
+        let name = data.name.value();
+        let is_it = |at| self.entries.get(at).is_some_and(|entry| before_digest(entry) == name);
+        // Only somebody who waits for this very name makes us hash the packet.
+        let Some(mut slot) = self.digests.find(key.full(), is_it) else { return };
+        let digest = data.implicit_digest();
+        while let Some(entry) = self.entries.get(slot) {
+            if implicit_digest(entry.name_value()) == Some(&digest[..]) {
+                matches.push(slot);
+            }
+            slot = entry.next_digest;
+        }
+    }
+
+    /// Looks at the entry when it is due.
+    #[inline]
+    pub(crate) fn arm(&mut self, slot: u32) {
+        if let Some(entry) = self.entries.get(slot) {
+            self.wheel.arm(slot, entry.deadline());
+        }
+    }
+
+    /// The next entry that is due. Entries that turn out to be due later are armed again.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<u32> {
+        loop {
+            let slot = self.wheel.pop_due(now)?;
+            match self.entries.get(slot).map(Entry::deadline) {
+                Some(at) if at <= now => return Some(slot),
+                Some(at) => self.wheel.arm(slot, at),
+                None => {}
+            }
+        }
+    }
+
+    /// When an entry may be due next.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        if self.is_empty() { None } else { self.wheel.next() }
+    }
+
+    /// A few entries, other ones each time, among which one to evict is chosen.
+    pub(crate) fn sample(&mut self, count: usize) -> SmallVec<[u32; 16]> {
+        let mut sample = SmallVec::new();
+        for _ in 0..self.places() {
+            self.hand = if self.hand + 1 < self.places() { self.hand + 1 } else { 0 };
+            if self.entries.get(self.hand).is_some() {
+                sample.push(self.hand);
+                if sample.len() == count {
+                    break;
+                }
+            }
+        }
+        sample
+    }
+}
+
+/// The name of an entry whose name ends in an implicit digest, without it: a digest component has 34 octets.
+fn before_digest(entry: &Entry) -> &[u8] {
+    let name = entry.name_value();
+    name.get(..name.len().saturating_sub(34)).unwrap_or_default()
+}

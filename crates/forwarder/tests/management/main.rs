@@ -1,0 +1,12 @@
+//! Management as programs see it: Interests in by a local face, Data out by it.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+mod announcements;
+mod authority;
+mod commands;
+mod datasets;
+mod events;
+mod face_creation;
+mod formats;
+mod hostile;
+mod router;

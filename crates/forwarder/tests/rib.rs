@@ -1,0 +1,203 @@
+//! What the FIB becomes from routes, against the protocol's own example and against a model that works it out anew.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use whimbrel_core::Time;
+use whimbrel_forwarder::FaceId;
+use whimbrel_forwarder::mgmt::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
+use whimbrel_forwarder::rib::{Rib, RibError, RibLimits, Route, RouteKey};
+use whimbrel_ndn_packet::Name;
+
+type Fib = BTreeMap<Name, BTreeMap<FaceId, u64>>;
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn key(face: u64) -> RouteKey {
+    RouteKey { face: FaceId(face), origin: RouteOrigin::APP }
+}
+
+fn route(cost: u64, flags: u64) -> Route {
+    Route { cost, flags, expires: None }
+}
+
+fn apply(rib: &mut Rib, fib: &mut Fib) {
+    for update in rib.take_updates() {
+        let hops = fib.entry(update.prefix.clone()).or_default();
+        match update.cost {
+            Some(cost) => {
+                assert_ne!(hops.insert(update.face, cost), Some(cost), "an update that changes nothing")
+            }
+            None => assert!(hops.remove(&update.face).is_some(), "a removal of what is not there"),
+        };
+        if hops.is_empty() {
+            fib.remove(&update.prefix);
+        }
+    }
+}
+
+fn faces(fib: &Fib, prefix: &str) -> Vec<u64> {
+    fib.get(&name(prefix)).into_iter().flat_map(BTreeMap::keys).map(|face| face.0).collect()
+}
+
+#[test]
+fn the_example_of_the_protocol_comes_out_as_it_says() {
+    let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Fib::new());
+    let both = ROUTE_CHILD_INHERIT | ROUTE_CAPTURE;
+    for (prefix, face, flags) in [
+        ("/", 1, ROUTE_CHILD_INHERIT),
+        ("/", 2, 0),
+        ("/A", 3, ROUTE_CHILD_INHERIT),
+        ("/A/B/C", 4, ROUTE_CHILD_INHERIT),
+        ("/D", 5, both),
+        ("/D", 6, ROUTE_CHILD_INHERIT),
+    ] {
+        rib.register(name(prefix), key(face), route(0, flags)).unwrap();
+    }
+    apply(&mut rib, &mut fib);
+    assert_eq!(faces(&fib, "/"), [1, 2]);
+    assert_eq!(faces(&fib, "/A"), [1, 3], "not face 2: its route is not inherited");
+    assert_eq!(faces(&fib, "/A/B/C"), [1, 3, 4]);
+    assert_eq!(faces(&fib, "/D"), [5, 6], "not face 1: /D captures");
+}
+
+#[test]
+fn of_several_routes_to_one_face_the_cheapest_counts_and_a_nearer_prefix_comes_first() {
+    let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Fib::new());
+    let operator = RouteKey { face: FaceId(300), origin: RouteOrigin::STATIC };
+    rib.register(name("/a"), key(300), route(20, ROUTE_CHILD_INHERIT)).unwrap();
+    rib.register(name("/a"), operator, route(10, ROUTE_CHILD_INHERIT)).unwrap();
+    rib.register(name("/a/b"), key(300), route(50, ROUTE_CHILD_INHERIT)).unwrap();
+    apply(&mut rib, &mut fib);
+    assert_eq!(fib[&name("/a")][&FaceId(300)], 10);
+    assert_eq!(fib[&name("/a/b")][&FaceId(300)], 50);
+    assert!(rib.unregister(&name("/a"), operator));
+    assert!(!rib.unregister(&name("/a"), operator));
+    apply(&mut rib, &mut fib);
+    assert_eq!(fib[&name("/a")][&FaceId(300)], 20);
+}
+
+#[test]
+fn routes_end_with_their_time_and_a_new_registration_prolongs_them() {
+    let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Fib::new());
+    let until = |seconds| Route { expires: Some(Time::from_secs(seconds)), ..route(0, ROUTE_CHILD_INHERIT) };
+    rib.register(name("/a"), key(300), until(10)).unwrap();
+    rib.register(name("/b"), key(300), until(10)).unwrap();
+    rib.register(name("/b"), key(300), until(20)).unwrap();
+    assert_eq!(rib.poll_timeout().unwrap().at, Time::from_secs(10));
+    rib.handle_timeout(Time::from_secs(10));
+    apply(&mut rib, &mut fib);
+    assert_eq!((faces(&fib, "/a"), faces(&fib, "/b")), (vec![], vec![300]));
+    rib.handle_timeout(Time::from_secs(20));
+    apply(&mut rib, &mut fib);
+    assert!(rib.is_empty() && fib.is_empty() && rib.poll_timeout().is_none());
+}
+
+#[test]
+fn a_face_cannot_have_more_routes_than_allowed_but_others_still_can() {
+    let mut rib = Rib::new(RibLimits { routes: 6, routes_per_face: 4 });
+    for number in 0..4 {
+        rib.register(name(&format!("/{number}")), key(300), route(0, 0)).unwrap();
+    }
+    assert_eq!(rib.register(name("/5"), key(300), route(0, 0)), Err(RibError::Face(FaceId(300), 4)));
+    rib.register(name("/0"), key(300), route(7, 0)).expect("a change is no new route");
+    rib.register(name("/5"), key(301), route(0, 0)).unwrap();
+    rib.register(name("/6"), key(301), route(0, 0)).unwrap();
+    assert_eq!(rib.register(name("/7"), key(301), route(0, 0)), Err(RibError::Routes(6)));
+    rib.remove_face(FaceId(300));
+    assert_eq!(rib.len(), 2);
+    rib.register(name("/7"), key(301), route(0, 0)).unwrap();
+}
+
+/// Works out the FIB from all routes, as the protocol words it.
+fn worked_out_anew(routes: &BTreeMap<(Name, RouteKey), Route>) -> Fib {
+    let prefixes: BTreeSet<&Name> = routes.keys().map(|(prefix, _)| prefix).collect();
+    let of = |prefix: &Name| {
+        routes
+            .iter()
+            .filter(|((of, _), _)| of == prefix)
+            .map(|((_, key), route)| (key.face, *route))
+            .collect::<Vec<_>>()
+    };
+    let captures = |prefix: &Name| of(prefix).iter().any(|(_, route)| route.flags & ROUTE_CAPTURE != 0);
+    let mut fib = Fib::new();
+    for prefix in prefixes {
+        let mut hops: BTreeMap<FaceId, u64> = BTreeMap::new();
+        for depth in (0..=prefix.len()).rev() {
+            let at = prefix.prefix(depth);
+            let mut here: BTreeMap<FaceId, u64> = BTreeMap::new();
+            for (face, route) in of(&at) {
+                if depth == prefix.len() || route.flags & ROUTE_CHILD_INHERIT != 0 {
+                    let cost = here.entry(face).or_insert(route.cost);
+                    *cost = route.cost.min(*cost);
+                }
+            }
+            for (face, cost) in here {
+                hops.entry(face).or_insert(cost);
+            }
+            if captures(&at) {
+                break;
+            }
+        }
+        fib.insert(prefix.clone(), hops);
+    }
+    fib
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Register(Name, RouteKey, Route),
+    Unregister(Name, RouteKey),
+    RemoveFace(FaceId),
+    Wait(Time),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let prefix = prop::collection::vec(prop::sample::select(vec!["a", "b", "ab"]), 0..4)
+        .prop_map(|parts| name(&format!("/{}", parts.join("/"))));
+    let origin = prop::sample::select(vec![RouteOrigin::APP, RouteOrigin::STATIC]);
+    let key = (300u64..304, origin).prop_map(|(face, origin)| RouteKey { face: FaceId(face), origin });
+    let route = (0u64..4, 0u64..4, prop::option::weighted(0.2, 0u64..40))
+        .prop_map(|(cost, flags, expires)| Route { cost, flags, expires: expires.map(Time::from_secs) });
+    prop_oneof![
+        6 => (prefix.clone(), key.clone(), route).prop_map(|(name, key, route)| Step::Register(name, key, route)),
+        3 => (prefix, key).prop_map(|(name, key)| Step::Unregister(name, key)),
+        1 => (300u64..304).prop_map(|face| Step::RemoveFace(FaceId(face))),
+        1 => (0u64..40).prop_map(|at| Step::Wait(Time::from_secs(at))),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn the_fib_is_always_what_the_routes_say(steps in prop::collection::vec(step(), 1..80)) {
+        let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Fib::new());
+        let mut model: BTreeMap<(Name, RouteKey), Route> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Register(prefix, key, route) => {
+                    rib.register(prefix.clone(), key, route).unwrap();
+                    model.insert((prefix, key), route);
+                }
+                Step::Unregister(prefix, key) => {
+                    prop_assert_eq!(rib.unregister(&prefix, key), model.remove(&(prefix, key)).is_some());
+                }
+                Step::RemoveFace(face) => {
+                    rib.remove_face(face);
+                    model.retain(|(_, key), _| key.face != face);
+                }
+                Step::Wait(now) => {
+                    rib.handle_timeout(now);
+                    model.retain(|_, route| route.expires.is_none_or(|at| at > now));
+                }
+            }
+            apply(&mut rib, &mut fib);
+            prop_assert_eq!(&fib, &worked_out_anew(&model));
+            prop_assert_eq!(rib.len(), model.len());
+            let listed: usize = rib.entries().map(|(_, routes)| routes.count()).sum();
+            prop_assert_eq!(listed, model.len());
+        }
+    }
+}

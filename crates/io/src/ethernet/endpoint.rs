@@ -1,0 +1,282 @@
+//! One packet socket and the ports behind it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortKind, Time};
+
+use super::send::{HEADER, Unsent};
+use super::{EthernetConfig, EthernetNeighbour, socket, written};
+use crate::IoError;
+use crate::counters::{TransportCounters, TransportSnapshot};
+use crate::interface::{current_mtu, exists};
+use crate::side::MachineSide;
+use crate::transport::Progress;
+use crate::udp::{CallerTable, Room};
+
+/// Frames read per round, one system call each.
+const FRAMES_PER_ROUND: usize = 64;
+/// Kernel buffers to ask for, bytes.
+const BUFFER: usize = 4 << 20;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct EthernetEndpoint {
+    pub(super) config: EthernetConfig,
+    pub(super) socket: OwnedFd,
+    pub(super) local: [u8; 6],
+    slot: usize,
+    pub(super) token: u64,
+    pub(super) peers: BTreeMap<PortId, [u8; 6]>,
+    by_address: BTreeMap<[u8; 6], PortId>,
+    callers: Option<CallerTable>,
+    pub(super) unsent: Option<Unsent>,
+    pub(super) counters: TransportCounters,
+}
+
+impl EthernetEndpoint {
+    pub(crate) fn open(config: EthernetConfig, slot: usize, token: u64) -> Result<EthernetEndpoint, IoError> {
+        let name = || config.interface.name.clone();
+        let failed = |action| {
+            move |source: io::Error| match source.kind() {
+                io::ErrorKind::PermissionDenied => IoError::EthernetNotPermitted { name: name() },
+                _ => IoError::Interface { name: name(), action, source },
+            }
+        };
+        let Some(local) = config.interface.ethernet else {
+            return Err(IoError::NoEthernet { name: name() });
+        };
+        let socket = socket::open().map_err(failed("open a packet socket on"))?;
+        socket::bind(&socket, config.interface.index, config.ether_type)
+            .map_err(failed("bind a packet socket to"))?;
+        if let Some(group) = config.group {
+            socket::join(&socket, config.interface.index, group).map_err(failed("join a group on"))?;
+        }
+        let buffers = socket2::SockRef::from(&socket);
+        // Smaller buffers only cost frames under load.
+        let _ = buffers.set_recv_buffer_size(BUFFER);
+        let _ = buffers.set_send_buffer_size(BUFFER);
+        Ok(EthernetEndpoint {
+            socket,
+            local,
+            slot,
+            token,
+            peers: BTreeMap::new(),
+            by_address: BTreeMap::new(),
+            callers: config.callers.map(CallerTable::new),
+            unsent: None,
+            counters: TransportCounters::default(),
+            config,
+        })
+    }
+
+    pub(crate) fn local(&self) -> [u8; 6] {
+        self.local
+    }
+
+    pub(crate) fn ports(&self) -> impl Iterator<Item = PortId> {
+        self.peers.keys().copied()
+    }
+
+    /// Opens the group's port, if the configuration names a group.
+    pub(crate) fn open_group<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+    ) -> Result<Option<PortId>, IoError> {
+        let Some(address) = self.config.group else { return Ok(None) };
+        let label = self.config.label.clone();
+        self.add_neighbour(side, now, EthernetNeighbour { label, address }).map(Some)
+    }
+
+    pub(crate) fn add_neighbour<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        neighbour: EthernetNeighbour,
+    ) -> Result<PortId, IoError> {
+        let EthernetNeighbour { label, address } = neighbour;
+        match self.by_address.get(&address).copied() {
+            // It called before it was configured: it comes back as a neighbour.
+            Some(port) if self.callers.as_mut().is_some_and(|callers| callers.heard(now, port)) => {
+                self.close_port(side, now, port);
+            }
+            Some(_) => return Err(IoError::DuplicateStation { label, address: written(address) }),
+            None => {}
+        }
+        self.open_port(side, now, label.clone(), PortKind::Neighbour, address)
+            .ok_or(IoError::OutOfPorts { label })
+    }
+
+    /// Makes a caller permanent; false if it is none.
+    pub(crate) fn keep_caller(&mut self, port: PortId) -> bool {
+        self.callers.as_mut().is_some_and(|callers| callers.remove(port))
+    }
+
+    fn open_port<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        label: String,
+        kind: PortKind,
+        address: [u8; 6],
+    ) -> Option<PortId> {
+        let interface = self.config.interface.name.clone();
+        let mtu = current_mtu(&interface).unwrap_or(self.config.interface.mtu);
+        let medium = Medium::Ethernet { interface, local: self.local, remote: address };
+        let port =
+            side.open(now, self.slot, PortInfo { label, kind, mtu, peer: written(address), medium })?;
+        self.peers.insert(port, address);
+        self.by_address.insert(address, port);
+        if self.unsent.is_some() {
+            side.set_blocked(now, port, true);
+        }
+        Some(port)
+    }
+
+    /// Forgets a port of this socket and tells the machine.
+    pub(crate) fn close_port<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time, port: PortId) {
+        if let Some(address) = self.peers.remove(&port) {
+            self.by_address.remove(&address);
+        }
+        if let Some(callers) = &mut self.callers {
+            callers.remove(port);
+        }
+        side.close(now, port);
+    }
+
+    /// Reads frames, within bounds. Ends once the interface is gone.
+    pub(crate) fn receive<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        buffer: &mut [u8],
+    ) -> Progress {
+        for _ in 0..FRAMES_PER_ROUND {
+            self.counters.receive_calls += 1;
+            match rustix::io::read(&self.socket, &mut *buffer) {
+                Ok(count) => self.hand_in(side, now, buffer.get(..count).unwrap_or_default()),
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    self.counters.receive_errors += 1;
+                    if !exists(self.config.interface.index) {
+                        let interface = &self.config.interface.name;
+                        tracing::warn!(label = %self.config.label, interface, %error, "the interface is gone");
+                        return Progress::Ended;
+                    }
+                    // It was switched off, and may be switched on again.
+                    break;
+                }
+            }
+        }
+        Progress::Open
+    }
+
+    fn hand_in<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time, frame: &[u8]) {
+        let Some((header, payload)) = frame.split_at_checked(HEADER) else { return };
+        let (Some(to), Some(from)) =
+            (header.first_chunk::<6>(), header.get(6..).and_then(|rest| rest.first_chunk::<6>()))
+        else {
+            return;
+        };
+        if let Some(port) = self.port_of(side, now, *to, *from) {
+            side.deliver(now, port, payload, payload.len());
+        }
+    }
+
+    /// The port that a frame belongs to, opened if it is from a caller that may come in.
+    fn port_of<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        to: [u8; 6],
+        from: [u8; 6],
+    ) -> Option<PortId> {
+        let is_group = to.first().is_some_and(|first| first & 1 == 1);
+        // An address of a group is no sender; it would be taken for the group's own port.
+        if from == self.local || from.first().is_some_and(|first| first & 1 == 1) {
+            self.counters.strangers += 1;
+            return None;
+        }
+        let known = match is_group {
+            true => self.by_address.get(&to).copied(),
+            false if to == self.local => self.by_address.get(&from).copied(),
+            // A frame for somebody else, seen because something made the interface promiscuous.
+            false => {
+                self.counters.strangers += 1;
+                return None;
+            }
+        };
+        let port = match known {
+            Some(port) => port,
+            None if is_group => {
+                self.counters.strangers += 1;
+                return None;
+            }
+            None => self.admit(side, now, from)?,
+        };
+        if let Some(callers) = &mut self.callers {
+            callers.heard(now, port);
+        }
+        Some(port)
+    }
+
+    fn admit<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time, from: [u8; 6]) -> Option<PortId> {
+        let Some(callers) = &mut self.callers else {
+            self.counters.strangers += 1;
+            return None;
+        };
+        match callers.room(now) {
+            Room::Free => {}
+            Room::After(idle) => {
+                self.counters.evicted += 1;
+                self.close_port(side, now, idle);
+            }
+            Room::None => {
+                self.counters.refused += 1;
+                return None;
+            }
+        }
+        let label = self.config.label.clone();
+        let Some(port) = self.open_port(side, now, label, PortKind::Caller, from) else {
+            self.counters.refused += 1;
+            return None;
+        };
+        self.counters.accepted += 1;
+        if let Some(callers) = &mut self.callers {
+            callers.insert(now, port);
+        }
+        Some(port)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.callers.as_ref().and_then(CallerTable::next_expiry)
+    }
+
+    /// Closes the callers that are idle for too long.
+    pub(crate) fn expire<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
+        while let Some(port) = self.callers.as_mut().and_then(|callers| callers.expired(now)) {
+            self.counters.expired += 1;
+            self.close_port(side, now, port);
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> TransportSnapshot {
+        TransportSnapshot {
+            label: self.config.label.clone(),
+            kind: "ethernet",
+            local: self.config.interface.name.clone(),
+            kernel_buffers: (0, 0),
+            counters: self.counters,
+        }
+    }
+}
+
+impl AsFd for EthernetEndpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

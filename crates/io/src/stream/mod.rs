@@ -1,0 +1,68 @@
+//! Streams of bytes (Unix and TCP connections) that carry frames: how the frames are told apart, and how much a
+//! connection may hold.
+
+mod connection;
+mod outbox;
+mod reader;
+mod tlv;
+
+use crate::transport::PREFIX;
+
+pub(crate) use connection::{Origin, StreamConnection};
+pub(crate) use outbox::Outbox;
+
+/// Default limit of a frame: the largest chunk (4 MiB) with room for its headers.
+pub const DEFAULT_MAX_FRAME: usize = (4 << 20) + (64 << 10);
+/// Default limit of what may wait for a reader of TLV packets, bytes.
+const DEFAULT_TLV_UNSENT: usize = 4 << 20;
+
+/// How frames are told apart in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Framing {
+    /// Each frame after its length (u32, big-endian, without the four octets themselves). Empty frames are dropped
+    /// and counted.
+    #[default]
+    LengthPrefix,
+    /// Each frame is one type-length-value block of NDN (NDN Packet Format 0.3, section 1): type and length in 1, 3,
+    /// 5 or 9 octets, shortest form or not. Frames are handed in whole, type and length included. What a machine
+    /// sends is written as it is, so one transmit may carry several whole packets of any size.
+    ///
+    /// A type of zero or above 2^32-1 ends the connection, for what follows cannot be found.
+    Tlv,
+}
+
+/// Framing and limits of one stream connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLimits {
+    /// How frames are told apart.
+    pub framing: Framing,
+    /// Largest frame, bytes: the port's MTU. With [`Framing::Tlv`], type and length count. A peer that announces
+    /// more is disconnected.
+    pub max_frame: usize,
+    /// Bytes that may wait for a peer that does not read. The port is blocked from the first waiting byte on, so a
+    /// machine that heeds this has one transmit waiting at most; one that does not is cut off here, for a stream
+    /// with a hole is of no use.
+    pub max_unsent: usize,
+}
+
+impl Default for StreamLimits {
+    /// Length prefixes, frames up to [`DEFAULT_MAX_FRAME`].
+    fn default() -> Self {
+        StreamLimits {
+            framing: Framing::LengthPrefix,
+            max_frame: DEFAULT_MAX_FRAME,
+            max_unsent: DEFAULT_MAX_FRAME + PREFIX,
+        }
+    }
+}
+
+impl StreamLimits {
+    /// TLV packets of at most `max_packet` bytes each, type and length included.
+    pub fn tlv(max_packet: usize) -> StreamLimits {
+        StreamLimits {
+            framing: Framing::Tlv,
+            max_frame: max_packet,
+            max_unsent: DEFAULT_TLV_UNSENT.max(max_packet.saturating_mul(2)),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A TCP connection that the peer has not answered yet.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use socket2::Socket;
+use whimbrel_core::Time;
+
+use super::socket::new_socket;
+use crate::counters::{TransportCounters, TransportSnapshot};
+use crate::udp::canonical;
+use crate::websocket::WebSocketLimits;
+use crate::{IoError, StreamLimits};
+
+/// What the connection is wanted for.
+#[derive(Clone, Debug)]
+pub(crate) enum Becomes {
+    Stream(StreamLimits),
+    /// A WebSocket with the resource of this URI.
+    WebSocket {
+        uri: String,
+        limits: WebSocketLimits,
+    },
+}
+
+/// How it went.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    NotYet,
+    Connected { local: SocketAddr },
+    Failed(IoError),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Connecting {
+    pub(crate) socket: Socket,
+    pub(crate) label: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) becomes: Becomes,
+    deadline: Time,
+    timeout: Duration,
+    counters: TransportCounters,
+}
+
+impl Connecting {
+    pub(crate) fn start(
+        label: String,
+        address: SocketAddr,
+        becomes: Becomes,
+        now: Time,
+        timeout: Duration,
+    ) -> Result<Connecting, IoError> {
+        let address = canonical(address);
+        let failed = |source| IoError::ConnectFailed { label: label.clone(), address, source };
+        let socket = new_socket(address).map_err(failed)?;
+        match socket.connect(&address.into()) {
+            Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => {
+                Err(failed(error))
+            }
+            _ => Ok(Connecting {
+                socket,
+                label,
+                address,
+                becomes,
+                deadline: now + timeout,
+                timeout,
+                counters: TransportCounters { send_calls: 1, ..TransportCounters::default() },
+            }),
+        }
+    }
+
+    /// To be asked when the socket has become writable or failed.
+    pub(crate) fn arrival(&self) -> Arrival {
+        let outcome = self.socket.take_error().and_then(|error| match error {
+            Some(error) => Err(error),
+            None => self.socket.peer_addr().and_then(|_| self.socket.local_addr()),
+        });
+        match outcome {
+            Ok(local) => match local.as_socket() {
+                Some(local) => Arrival::Connected { local: canonical(local) },
+                None => Arrival::NotYet,
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Arrival::NotYet,
+            Err(source) => Arrival::Failed(IoError::ConnectFailed {
+                label: self.label.clone(),
+                address: self.address,
+                source,
+            }),
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        Some(self.deadline)
+    }
+
+    /// What to report once the deadline has passed.
+    pub(crate) fn timed_out(&mut self) -> IoError {
+        self.counters.timed_out += 1;
+        let seconds = self.timeout.as_secs_f64();
+        IoError::ConnectTimedOut { label: self.label.clone(), address: self.address, seconds }
+    }
+
+    pub(crate) fn snapshot(&self) -> TransportSnapshot {
+        TransportSnapshot {
+            label: self.label.clone(),
+            kind: "connecting",
+            local: self.address.to_string(),
+            kernel_buffers: (0, 0),
+            counters: self.counters,
+        }
+    }
+}
+
+impl AsFd for Connecting {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

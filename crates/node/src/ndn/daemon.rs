@@ -1,0 +1,257 @@
+//! An NDN router behind real sockets, from a configuration.
+
+use std::net::ToSocketAddrs;
+use std::sync::mpsc;
+
+use whimbrel_core::SeededRng;
+use whimbrel_forwarder::{
+    CsConfig, CsPolicy, FaceFlags, FaceUri, ForwarderConfig, Persistency, UnsolicitedPolicy,
+};
+use whimbrel_io::{Clock, EventLoop, LoopHandle};
+use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability as LinkReliability};
+use whimbrel_ndn_packet::Name;
+
+use super::faces::FaceSettings;
+use super::metrics;
+use super::open::{NdnLoop, NdnOpened, Sockets, open_face, open_listeners};
+use super::{NdnEvent, NdnRouter, NdnRouterConfig};
+use crate::config::{Config, ConfigError, NdnSection, Reliability};
+use crate::run::{StartError, random_number};
+
+/// Datagram size that a link assumes until its port says more, bytes.
+const ANY_MTU: usize = 1472;
+
+/// Most packets in the content store, beside its bytes: what `cs/info` tells must be a number that clients can hold.
+const MAX_CS_PACKETS: usize = 1 << 24;
+
+/// An NDN router on a thread of its own.
+#[derive(Debug)]
+pub struct NdnThread {
+    opened: NdnOpened,
+    handle: LoopHandle<NdnRouter>,
+    thread: std::thread::JoinHandle<Result<(), StartError>>,
+}
+
+impl NdnThread {
+    /// Starts the router of `config`. It ends at SIGINT or SIGTERM, or by [`NdnThread::stop`].
+    pub fn start(config: &Config) -> Result<NdnThread, StartError> {
+        let (started, outcome) = mpsc::channel();
+        let metrics = config.ndn.metrics;
+        let config = config.clone();
+        // The loop lives on its thread from its first moment: it cannot be sent there.
+        let run = move || {
+            let (mut event_loop, opened, sockets) = prepare(&config)?;
+            event_loop.stop_on_signals()?;
+            let _ = started.send((event_loop.handle(), opened));
+            run(&mut event_loop, &sockets)
+        };
+        let no_thread = |source| StartError::System { what: "thread", source };
+        let thread = std::thread::Builder::new().name("ndn".into()).spawn(run).map_err(no_thread)?;
+        match outcome.recv() {
+            Ok((handle, mut opened)) => {
+                if let Some(address) = metrics {
+                    match metrics::serve(address, handle.clone()) {
+                        Ok(local) => opened.metrics = Some(local),
+                        Err(error) => {
+                            handle.stop();
+                            let _ = joined(thread);
+                            return Err(error);
+                        }
+                    }
+                }
+                Ok(NdnThread { opened, handle, thread })
+            }
+            // It has ended without a word: its result says why.
+            Err(mpsc::RecvError) => Err(joined(thread)
+                .err()
+                .unwrap_or_else(|| no_thread(std::io::Error::other("it ended at once")))),
+        }
+    }
+
+    /// What it has opened.
+    pub fn opened(&self) -> &NdnOpened {
+        &self.opened
+    }
+
+    /// For metrics, and to look at it.
+    pub fn handle(&self) -> LoopHandle<NdnRouter> {
+        self.handle.clone()
+    }
+
+    /// Tells it to stop; [`NdnThread::wait`] waits for it.
+    pub fn stop(&self) {
+        self.handle.stop();
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(self) -> Result<(), StartError> {
+        joined(self.thread)
+    }
+}
+
+fn joined(thread: std::thread::JoinHandle<Result<(), StartError>>) -> Result<(), StartError> {
+    thread.join().unwrap_or_else(|_| {
+        // A panic has been reported by its thread.
+        Err(StartError::System {
+            what: "NDN router",
+            source: std::io::Error::other("its thread has panicked"),
+        })
+    })
+}
+
+/// A loop with all sockets open, its configured faces asked for.
+fn prepare(config: &Config) -> Result<(NdnLoop, NdnOpened, Sockets), StartError> {
+    config.check()?;
+    let clock = Clock::start();
+    let section = &config.ndn;
+    let router = NdnRouterConfig {
+        forwarder: forwarder_config(config)?,
+        link: LinkServiceConfig {
+            reliability: link_reliability(section.reliability),
+            ..LinkServiceConfig::datagram(ANY_MTU)
+        },
+        idle_timeout: section.idle_timeout.0,
+        max_faces: section.max_faces,
+        wall: clock.wall_clock(),
+    };
+    let router = NdnRouter::new(router, SeededRng::new(random_number()?));
+    let mut event_loop = EventLoop::new(clock, router)?;
+    let (opened, sockets) = open_listeners(&mut event_loop, section)?;
+    event_loop.machine_mut().forwarder_mut().set_channels(opened.channels());
+    ask_for_faces(event_loop.machine_mut(), config)?;
+    Ok((event_loop, opened, sockets))
+}
+
+fn run(event_loop: &mut NdnLoop, sockets: &Sockets) -> Result<(), StartError> {
+    let handle = event_loop.handle();
+    event_loop.run(|_, _, event| {
+        let sockets = sockets.clone();
+        let posted = match event {
+            NdnEvent::Open(wanted) => {
+                handle.post_to_loop(move |event_loop| open_face(event_loop, &sockets, &wanted))
+            }
+            NdnEvent::Keep(port) => handle.post_to_loop(move |event_loop| {
+                // A stream is not forgotten anyway.
+                let _ = event_loop.keep_caller(port);
+            }),
+        };
+        // The loop takes its own posts until it has ended.
+        let _ = posted;
+    })?;
+    Ok(())
+}
+
+fn forwarder_config(config: &Config) -> Result<ForwarderConfig, ConfigError> {
+    let section = &config.ndn;
+    let capacity = section.content_store.as_usize();
+    let content_store =
+        CsConfig { capacity, policy: cs_policy(&section.content_store_policy)?, max_packets: MAX_CS_PACKETS };
+    let strategies = std::iter::once(("/", section.strategy.as_str()))
+        .chain(config.ndn_strategy.iter().map(|choice| (choice.prefix.as_str(), choice.strategy.as_str())))
+        .map(|(prefix, strategy)| Ok((name("prefix", prefix)?, name("strategy", strategy)?)))
+        .collect::<Result<Vec<_>, ConfigError>>()?;
+    Ok(ForwarderConfig {
+        pit_capacity: section.pit_entries,
+        content_store,
+        unsolicited: unsolicited(&section.unsolicited_data)?,
+        producer_regions: section
+            .regions
+            .iter()
+            .map(|region| name("[ndn] regions", region))
+            .collect::<Result<_, _>>()?,
+        strategies,
+        ..ForwarderConfig::default()
+    })
+}
+
+fn name(key: &str, text: &str) -> Result<Name, ConfigError> {
+    text.parse()
+        .map_err(|fault| ConfigError::Contradiction(format!("{key} = \"{text}\" is no name: {fault}")))
+}
+
+fn cs_policy(text: &str) -> Result<CsPolicy, ConfigError> {
+    match text {
+        "lru" => Ok(CsPolicy::Lru),
+        "s3-fifo" => Ok(CsPolicy::S3Fifo),
+        other => Err(ConfigError::Contradiction(format!(
+            "[ndn] content_store_policy = \"{other}\": there are \"s3-fifo\" and \"lru\""
+        ))),
+    }
+}
+
+fn unsolicited(text: &str) -> Result<UnsolicitedPolicy, ConfigError> {
+    match text {
+        "drop" => Ok(UnsolicitedPolicy::Drop),
+        "admit-local" => Ok(UnsolicitedPolicy::AdmitLocal),
+        "admit-network" => Ok(UnsolicitedPolicy::AdmitNetwork),
+        other => Err(ConfigError::Contradiction(format!(
+            "[ndn] unsolicited_data = \"{other}\": there are \"drop\", \"admit-local\" and \"admit-network\""
+        ))),
+    }
+}
+
+fn link_reliability(reliability: Reliability) -> LinkReliability {
+    match reliability {
+        Reliability::Auto => LinkReliability::Auto,
+        Reliability::Adaptive => LinkReliability::Adaptive,
+        Reliability::Ndnlpv2 => LinkReliability::Ndnlpv2,
+        // The most that the paper tried (seed 004, section IV).
+        Reliability::Paper => LinkReliability::Paper { max_retransmissions: 3 },
+        Reliability::Off => LinkReliability::Off,
+    }
+}
+
+/// Asks for every face that the configuration or one of its routes names, once.
+fn ask_for_faces(router: &mut NdnRouter, config: &Config) -> Result<(), StartError> {
+    let mut asked: Vec<FaceUri> = Vec::new();
+    let section = &config.ndn;
+    for face in &config.ndn_face {
+        let remote = face_uri(&face.uri)?;
+        let local = face.local.as_deref().map(face_uri).transpose()?;
+        let settings = configured(section, face.reliability, face.mtu);
+        router.ask(remote.clone(), local, settings);
+        asked.push(remote);
+    }
+    for route in &config.ndn_route {
+        let remote = face_uri(&route.face)?;
+        if !asked.contains(&remote) {
+            router.ask(remote.clone(), None, configured(section, None, None));
+            asked.push(remote.clone());
+        }
+        router.route_to(name("[[ndn_route]] prefix", &route.prefix)?, remote.to_string(), route.cost);
+    }
+    Ok(())
+}
+
+fn configured(section: &NdnSection, reliability: Option<Reliability>, mtu: Option<usize>) -> FaceSettings {
+    let reliability = link_reliability(reliability.unwrap_or(section.reliability));
+    FaceSettings {
+        persistency: Persistency::Permanent,
+        mtu,
+        flags: FaceFlags {
+            reliability: reliability != LinkReliability::Off,
+            congestion_marking: true,
+            ..FaceFlags::default()
+        },
+        reliability: Some(reliability),
+        congestion: (None, None),
+        reopened: None,
+        device: None,
+    }
+}
+
+/// A FaceUri in canonical form: host names are looked up.
+pub fn face_uri(text: &str) -> Result<FaceUri, StartError> {
+    let wrong = |fault: &dyn std::fmt::Display| {
+        StartError::Config(ConfigError::Contradiction(format!("the face \"{text}\": {fault}")))
+    };
+    let uri: FaceUri = text.parse().map_err(|fault| wrong(&fault))?;
+    let FaceUri::Named { host, .. } = &uri else { return Ok(uri) };
+    let addresses = (host.as_str(), 0).to_socket_addrs().map_err(|fault| wrong(&fault))?;
+    for address in addresses {
+        if let Ok(resolved) = uri.resolved(address.ip()) {
+            return Ok(resolved);
+        }
+    }
+    Err(wrong(&format!("{host} has no address of this kind")))
+}

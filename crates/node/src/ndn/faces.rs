@@ -1,0 +1,231 @@
+//! What a port is as a face.
+
+use std::net::SocketAddr;
+
+use core::time::Duration;
+
+use whimbrel_core::{Medium, PortInfo, PortKind};
+use whimbrel_forwarder::mgmt::{self, LinkCounters, RequestId};
+use whimbrel_forwarder::{FaceFlags, FaceId, FaceSpec, FaceUri, LinkType, Persistency, Scope};
+use whimbrel_link::ndnlp::{FrameKind, LinkService, LinkServiceConfig, Reliability};
+
+/// Smallest payload of an Ethernet frame, octets: what is shorter is padded.
+const ETHERNET_SMALLEST: usize = 46;
+
+/// Begins the label of a port that was opened for a face.
+const ASKED: &str = "face:";
+
+/// What a face is to be that somebody asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaceSettings {
+    /// How long it lives.
+    pub persistency: Persistency,
+    /// Largest frame, if less than the path's is wanted.
+    pub mtu: Option<usize>,
+    /// What is on.
+    pub flags: FaceFlags,
+    /// Of the link, where the configuration says it for this face.
+    pub reliability: Option<Reliability>,
+    /// Of the link's congestion marking, where somebody has said it.
+    pub congestion: (Option<Duration>, Option<u64>),
+    /// The permanent face whose socket is opened again.
+    pub reopened: Option<FaceId>,
+    /// The device that the link itself is to be, where none is below it: in simulations.
+    pub device: Option<ModelledDevice>,
+}
+
+/// A network device with a drop-tail queue, modelled by the link service, so that what waits for the device can still take
+/// acknowledgements with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelledDevice {
+    /// Frames leave one at a time at this rate, bit/s.
+    pub rate: u64,
+    /// Octets that the device adds to each frame.
+    pub overhead: u32,
+    /// Packets that may wait, without the one that leaves.
+    pub queue: usize,
+}
+
+impl ModelledDevice {
+    /// The link that is this device.
+    pub fn of(self, link: LinkServiceConfig) -> LinkServiceConfig {
+        LinkServiceConfig {
+            drain_rate: Some(self.rate),
+            drain_overhead: self.overhead,
+            queue_packets: self.queue,
+            queue_bytes: usize::MAX,
+            ..link
+        }
+    }
+}
+
+impl FaceSettings {
+    /// Of a face that came up without being asked for.
+    pub fn unasked(info: &PortInfo) -> FaceSettings {
+        let persistency = match (&info.medium, info.kind) {
+            (medium, _) if medium.is_shared() => Persistency::Permanent,
+            (_, PortKind::Neighbour) => Persistency::Persistent,
+            _ => Persistency::OnDemand,
+        };
+        FaceSettings {
+            persistency,
+            mtu: None,
+            flags: FaceFlags { congestion_marking: true, ..FaceFlags::default() },
+            reliability: None,
+            congestion: (None, None),
+            reopened: None,
+            device: None,
+        }
+    }
+
+    /// Of a face that is there.
+    pub fn of(spec: &FaceSpec) -> FaceSettings {
+        FaceSettings {
+            persistency: spec.persistency,
+            mtu: spec.mtu,
+            flags: spec.flags,
+            reliability: None,
+            congestion: (Some(spec.base_congestion_interval), Some(spec.default_congestion_threshold)),
+            reopened: None,
+            device: None,
+        }
+    }
+
+    /// Of a face that management is asked for.
+    pub fn wished(wish: &mgmt::FaceSettings) -> FaceSettings {
+        FaceSettings {
+            persistency: wish.persistency.unwrap_or(Persistency::Persistent),
+            mtu: wish.mtu.and_then(|mtu| usize::try_from(mtu).ok()),
+            flags: FaceFlags {
+                local_fields: wish.local_fields.unwrap_or(false),
+                reliability: wish.reliability.unwrap_or(false),
+                congestion_marking: wish.congestion_marking.unwrap_or(true),
+            },
+            reliability: None,
+            congestion: (wish.base_congestion_interval, wish.default_congestion_threshold),
+            reopened: None,
+            device: None,
+        }
+    }
+}
+
+/// The label that the port of an asked-for face is to have.
+pub fn label_of(request: RequestId) -> String {
+    format!("{ASKED}{}", request.0)
+}
+
+/// The request that a port's label names.
+pub fn request_of(label: &str) -> Option<RequestId> {
+    label.strip_prefix(ASKED)?.parse().ok().map(RequestId)
+}
+
+/// The face on a port.
+pub fn spec(info: &PortInfo, settings: &FaceSettings) -> FaceSpec {
+    let (remote_uri, local_uri) = uris(info);
+    let defaults = FaceSpec::new(remote_uri, local_uri);
+    FaceSpec {
+        scope: scope(info),
+        persistency: settings.persistency,
+        link_type: if info.medium.is_shared() { LinkType::MultiAccess } else { LinkType::PointToPoint },
+        mtu: (!is_stream(info)).then(|| settings.mtu.map_or(info.mtu, |mtu| mtu.min(info.mtu))),
+        flags: settings.flags,
+        base_congestion_interval: settings.congestion.0.unwrap_or(defaults.base_congestion_interval),
+        default_congestion_threshold: settings.congestion.1.unwrap_or(defaults.default_congestion_threshold),
+        ..defaults
+    }
+}
+
+/// True where frames arrive whole, once and in order, whatever their size.
+fn is_stream(info: &PortInfo) -> bool {
+    info.medium.is_stream() || info.kind == PortKind::Local
+}
+
+/// Programs on this machine are local: Unix sockets, and TCP from a loopback address, as NFD has it. WebSockets are not,
+/// otherwise than with NFD: any page that a user looks at may open one to the loopback address, and must not command
+/// the router. Such a page may register prefixes for itself, under `/localhop`.
+fn scope(info: &PortInfo) -> Scope {
+    let local = match &info.medium {
+        Medium::Unix { .. } => true,
+        Medium::Tcp { remote, .. } => remote.ip().to_canonical().is_loopback(),
+        Medium::Unaddressed => info.kind == PortKind::Local,
+        _ => false,
+    };
+    if local { Scope::Local } else { Scope::NonLocal }
+}
+
+/// Remote and local FaceUri as NFD writes them.
+fn uris(info: &PortInfo) -> (String, String) {
+    let udp = |address: &SocketAddr| FaceUri::udp(*address).to_string();
+    let tcp = |address: &SocketAddr| FaceUri::tcp(*address).to_string();
+    match &info.medium {
+        Medium::Udp { local, remote } => (udp(remote), udp(local)),
+        Medium::UdpMulticast { local, group, .. } => (udp(group), udp(local)),
+        Medium::Tcp { local, remote } => (tcp(remote), tcp(local)),
+        Medium::WebSocket { local, remote } => {
+            (FaceUri::WebSocketClient((*remote).into()).to_string(), format!("ws://{local}"))
+        }
+        Medium::Unix { path, descriptor, .. } => {
+            let path = path.as_ref().map(|path| path.display().to_string());
+            (format!("fd://{descriptor}"), format!("unix://{}", path.unwrap_or_default()))
+        }
+        Medium::Ethernet { interface, remote, .. } => {
+            (FaceUri::Ether(*remote).to_string(), FaceUri::Dev(interface.clone()).to_string())
+        }
+        Medium::Tun { interface } => {
+            (format!("tun://{interface}"), FaceUri::Dev(interface.clone()).to_string())
+        }
+        Medium::Unaddressed => {
+            (format!("sim://{}", info.peer.replace(' ', "-")), format!("sim://{}", info.label))
+        }
+    }
+}
+
+/// The link of the face on a port.
+pub fn link_config(
+    common: &LinkServiceConfig,
+    info: &PortInfo,
+    spec: &FaceSpec,
+    configured: Option<Reliability>,
+) -> LinkServiceConfig {
+    let frames = match spec.mtu {
+        Some(mtu) => FrameKind::Datagram { mtu },
+        None => LinkServiceConfig::stream().frames,
+    };
+    let is_ethernet = matches!(info.medium, Medium::Ethernet { .. });
+    LinkServiceConfig {
+        frames,
+        smallest_frame: if is_ethernet { ETHERNET_SMALLEST } else { common.smallest_frame },
+        reliability: reliability(configured.unwrap_or(common.reliability), spec),
+        marking: spec.flags.congestion_marking,
+        marking_interval: spec.base_congestion_interval,
+        marking_threshold: usize::try_from(spec.default_congestion_threshold).unwrap_or(usize::MAX),
+        ..common.clone()
+    }
+}
+
+/// How the link of a face recovers lost frames. Groups have nobody to acknowledge. Who asks for reliability in NFD's
+/// way gets NFD's; faces that neighbours configured have what the configuration says.
+pub fn reliability(configured: Reliability, spec: &FaceSpec) -> Reliability {
+    if spec.mtu.is_none() || spec.link_type != LinkType::PointToPoint {
+        Reliability::Off
+    } else if spec.flags.reliability {
+        match configured {
+            Reliability::Off => Reliability::Ndnlpv2,
+            wanted => wanted,
+        }
+    } else {
+        Reliability::Off
+    }
+}
+
+/// What a link has counted, as management tells it.
+pub fn counters(link: &LinkService) -> LinkCounters {
+    let stats = link.stats();
+    LinkCounters {
+        in_packets: stats.frames_received,
+        in_bytes: stats.bytes_received,
+        out_packets: stats.frames_sent,
+        out_bytes: stats.bytes_sent,
+        details: Vec::new(),
+    }
+}

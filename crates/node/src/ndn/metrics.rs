@@ -1,0 +1,312 @@
+//! What an NDN router counts, as OpenMetrics over HTTP: `GET /metrics` for Prometheus.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::{MetricType, TypedMetric};
+use prometheus_client::registry::Registry;
+use whimbrel_forwarder::{FaceCounters, ForwarderCounters, Scope};
+use whimbrel_io::LoopHandle;
+use whimbrel_link::ndnlp::{LinkDrops, LinkStats};
+
+use super::NdnRouter;
+use crate::run::StartError;
+
+/// How long a busy router may take to count itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Everything that is told of one router at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    forwarder: ForwarderCounters,
+    refused_callers: u64,
+    pit_entries: usize,
+    fib_entries: usize,
+    cs_packets: usize,
+    cs_bytes: usize,
+    faces: Vec<FaceSnapshot>,
+}
+
+#[derive(Clone, Debug)]
+struct FaceSnapshot {
+    /// Labels of the face's metrics.
+    labels: [(&'static str, String); 4],
+    up: bool,
+    counters: FaceCounters,
+    link: LinkStats,
+}
+
+impl Snapshot {
+    /// Of a router, now.
+    pub fn of(router: &NdnRouter) -> Snapshot {
+        let forwarder = router.forwarder();
+        let faces = forwarder.faces().filter_map(|face| {
+            let link = router.link(face.id())?.stats().clone();
+            let scope = if face.spec.scope == Scope::Local { "local" } else { "non-local" };
+            let labels = [
+                ("face", face.id().to_string()),
+                ("remote", face.spec.remote_uri.clone()),
+                ("local", face.spec.local_uri.clone()),
+                ("scope", scope.to_owned()),
+            ];
+            Some(FaceSnapshot { labels, up: face.up, counters: face.counters, link })
+        });
+        Snapshot {
+            forwarder: *forwarder.counters(),
+            refused_callers: router.refused_callers(),
+            pit_entries: forwarder.pit().len(),
+            fib_entries: forwarder.fib().len(),
+            cs_packets: forwarder.cs().len(),
+            cs_bytes: forwarder.cs().bytes(),
+            faces: faces.collect(),
+        }
+    }
+}
+
+/// One family of metrics: a name, what it means, and its members.
+struct Family<'a, 'b> {
+    encoder: &'a mut DescriptorEncoder<'b>,
+}
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+impl Family<'_, '_> {
+    fn counters<'s>(
+        &mut self,
+        name: &str,
+        help: &str,
+        members: impl IntoIterator<Item = (Labels<'s>, u64)>,
+    ) -> Result<(), std::fmt::Error> {
+        let kind = <ConstCounter<u64> as TypedMetric>::TYPE;
+        let mut family = self.encoder.encode_descriptor(name, help, None, kind)?;
+        for (labels, value) in members {
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn gauges<'s>(
+        &mut self,
+        name: &str,
+        help: &str,
+        members: impl IntoIterator<Item = (Labels<'s>, f64)>,
+    ) -> Result<(), std::fmt::Error> {
+        let mut family = self.encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (labels, value) in members {
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let mut family = Family { encoder: &mut encoder };
+        self.encode_forwarder(&mut family)?;
+        self.encode_faces(&mut family)?;
+        self.encode_links(&mut family)
+    }
+}
+
+impl Snapshot {
+    fn encode_forwarder(&self, family: &mut Family<'_, '_>) -> Result<(), std::fmt::Error> {
+        let counters = &self.forwarder;
+        let kinds = |values: [u64; 3]| {
+            ["interest", "data", "nack"]
+                .into_iter()
+                .zip(values)
+                .map(|(kind, value)| (vec![("kind", kind)], value))
+        };
+        let received = [counters.in_interests, counters.in_data, counters.in_nacks];
+        family.counters("ndn_packets_received", "Network-layer packets that came in", kinds(received))?;
+        let sent = [counters.out_interests, counters.out_data, counters.out_nacks];
+        family.counters("ndn_packets_sent", "Network-layer packets that went out", kinds(sent))?;
+        let outcomes = [("satisfied", counters.satisfied), ("unsatisfied", counters.unsatisfied)];
+        let outcomes = outcomes.map(|(outcome, value)| (vec![("outcome", outcome)], value));
+        family.counters("ndn_pit_ended", "Pending Interests that ended, with Data or without", outcomes)?;
+        let answers = [("hit", counters.cs_hits), ("miss", counters.cs_misses)];
+        let answers = answers.map(|(answer, value)| (vec![("answer", answer)], value));
+        family.counters(
+            "ndn_content_store_lookups",
+            "Interests that the content store was asked for",
+            answers,
+        )?;
+        let drops = counters.drops().map(|(reason, value)| (vec![("reason", reason)], value));
+        family.counters("ndn_drops", "Packets that the forwarder dropped", drops)?;
+        family.counters(
+            "ndn_callers_refused",
+            "Callers turned away because there were too many faces",
+            [(Vec::new(), self.refused_callers)],
+        )?;
+        let sizes = [
+            ("pit", self.pit_entries as f64),
+            ("fib", self.fib_entries as f64),
+            ("content-store", self.cs_packets as f64),
+        ];
+        let sizes = sizes.map(|(table, value)| (vec![("table", table)], value));
+        family.gauges("ndn_table_entries", "Entries of the forwarder's tables", sizes)?;
+        family.gauges(
+            "ndn_content_store_bytes",
+            "Memory of the content store",
+            [(Vec::new(), self.cs_bytes as f64)],
+        )
+    }
+
+    fn each<'s, V>(
+        &'s self,
+        value: impl Fn(&FaceSnapshot) -> V + 's,
+    ) -> impl Iterator<Item = (Labels<'s>, V)> + 's {
+        self.faces.iter().map(move |face| (face.labels(), value(face)))
+    }
+
+    fn encode_faces(&self, family: &mut Family<'_, '_>) -> Result<(), std::fmt::Error> {
+        family.gauges(
+            "ndn_face_up",
+            "1 while the face is up",
+            self.each(|face| f64::from(u8::from(face.up))),
+        )?;
+        type Count = fn(&FaceCounters) -> u64;
+        let directions: [(&str, &str, [(&'static str, Count); 3]); 2] = [
+            (
+                "ndn_face_packets_received",
+                "Network-layer packets that came in by the face",
+                [("interest", |c| c.in_interests), ("data", |c| c.in_data), ("nack", |c| c.in_nacks)],
+            ),
+            (
+                "ndn_face_packets_sent",
+                "Network-layer packets that went out by the face",
+                [("interest", |c| c.out_interests), ("data", |c| c.out_data), ("nack", |c| c.out_nacks)],
+            ),
+        ];
+        for (name, help, kinds) in directions {
+            let members = self.faces.iter().flat_map(|face| {
+                kinds.iter().map(move |(kind, count)| {
+                    let mut labels = face.labels();
+                    labels.push(("kind", *kind));
+                    (labels, count(&face.counters))
+                })
+            });
+            family.counters(name, help, members)?;
+        }
+        Ok(())
+    }
+
+    fn encode_links(&self, family: &mut Family<'_, '_>) -> Result<(), std::fmt::Error> {
+        type Count = fn(&LinkStats) -> u64;
+        let counts: [(&str, &str, Count); 12] = [
+            ("ndn_link_sent_bytes", "Bytes of frames sent", |l| l.bytes_sent),
+            ("ndn_link_received_bytes", "Bytes of frames received", |l| l.bytes_received),
+            ("ndn_link_sent_frames", "Frames sent", |l| l.frames_sent),
+            ("ndn_link_received_frames", "Frames received", |l| l.frames_received),
+            ("ndn_link_retransmissions", "Frames sent again", |l| l.retransmissions),
+            ("ndn_link_spurious", "Retransmissions in vain: the frame had arrived", |l| l.spurious),
+            ("ndn_link_losses", "Frames found lost", |l| l.losses),
+            ("ndn_link_timeouts", "Frames found lost by silence", |l| l.timeouts),
+            ("ndn_link_recovered", "Lost frames that a retransmission brought", |l| l.recovered),
+            ("ndn_link_given_up", "Lost frames that no retransmission brought", |l| l.given_up),
+            ("ndn_link_duplicates", "Frames received twice", |l| l.duplicates),
+            ("ndn_link_marks", "Packets marked for congestion", |l| l.marks),
+        ];
+        for (name, help, count) in counts {
+            family.counters(name, help, self.each(move |face| count(&face.link)))?;
+        }
+        let drops = self.faces.iter().flat_map(|face| {
+            by_reason(&face.link.drops).into_iter().map(move |(reason, value)| {
+                let mut labels = face.labels();
+                labels.push(("reason", reason));
+                (labels, value)
+            })
+        });
+        family.counters("ndn_link_drops", "Packets and frames that the link dropped", drops)?;
+        type Level = fn(&LinkStats) -> f64;
+        let levels: [(&str, &str, Level); 4] = [
+            ("ndn_link_loss_ratio", "Share of frames lost, smoothed", |l| l.loss),
+            ("ndn_link_rtt_seconds", "Smoothed round trip of the link; 0 if unknown", |l| {
+                l.rtt.unwrap_or_default().as_secs_f64()
+            }),
+            ("ndn_link_queue_bytes", "Bytes that wait to be sent", |l| l.queue_bytes as f64),
+            ("ndn_link_outstanding_frames", "Frames sent and not acknowledged", |l| l.outstanding as f64),
+        ];
+        for (name, help, level) in levels {
+            family.gauges(name, help, self.each(move |face| level(&face.link)))?;
+        }
+        Ok(())
+    }
+}
+
+impl FaceSnapshot {
+    fn labels(&self) -> Labels<'_> {
+        self.labels.iter().map(|(name, value)| (*name, value.as_str())).collect()
+    }
+}
+
+fn by_reason(drops: &LinkDrops) -> [(&'static str, u64); 10] {
+    [
+        ("malformed", drops.malformed),
+        ("queue-full", drops.queue_full),
+        ("too-big", drops.too_big),
+        ("bad-fragment", drops.bad_fragment),
+        ("duplicate-fragment", drops.duplicate_fragment),
+        ("reassembly-timeout", drops.reassembly_timeout),
+        ("reassembly-full", drops.reassembly_full),
+        ("no-session", drops.no_session),
+        ("false-acks", drops.false_acks),
+        ("acks-overflow", drops.acks_overflow),
+    ]
+}
+
+/// The text that Prometheus reads.
+pub fn text(snapshot: Snapshot) -> Result<String, std::fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(snapshot));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// Answers `GET /metrics` on `address` for as long as the process lives. Answers with the bound address.
+pub fn serve(address: SocketAddr, router: LoopHandle<NdnRouter>) -> Result<SocketAddr, StartError> {
+    let failed = |source| StartError::System { what: "socket for metrics", source };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let run = move || {
+        runtime.block_on(async move {
+            let routes = axum::Router::new().route("/metrics", get(move || answer(router.clone())));
+            let served = match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => axum::serve(listener, routes).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served {
+                tracing::error!(%error, "metrics are no longer served");
+            }
+        });
+    };
+    std::thread::Builder::new().name("metrics".into()).spawn(run).map_err(failed)?;
+    Ok(local)
+}
+
+async fn answer(router: LoopHandle<NdnRouter>) -> impl IntoResponse {
+    let (sender, snapshot) = mpsc::channel();
+    let asked = router.post(move |router, _| {
+        // Who asked may have gone.
+        let _ = sender.send(Snapshot::of(router));
+    });
+    let waited = tokio::task::spawn_blocking(move || snapshot.recv_timeout(PATIENCE).ok()).await;
+    match waited.ok().flatten().filter(|_| asked.is_ok()).and_then(|snapshot| text(snapshot).ok()) {
+        Some(text) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the router does not answer\n").into_response(),
+    }
+}

@@ -1,0 +1,82 @@
+//! A producer that answers anything under its prefix with a payload of a given size.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_core::{SeededRng, Time};
+use whimbrel_ndn_packet::{Data, InterestRef, Name, SignatureInfo, SignatureType, Signer};
+
+use crate::register::{RegisterOptions, Registrar, RouteParameters};
+use crate::serve::{Answer, Responder, Service, SharedSigner};
+
+/// A signature of type 255 and one octet, as ndnSIM's producer writes it: it costs nothing and proves nothing.
+///
+/// With it, with FreshnessPeriod 1 ms to 255 ms, 1,024 octets of payload and a name of 16 octets (as `/prefix-a` and a number of
+/// 256 to 65,535 have), a Data has the paper's 1,061 octets: 4 for the outermost type and length, 16 for the name, 5 for
+/// MetaInfo, 1,028 for the content, 5 for SignatureInfo, 3 for SignatureValue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlaceholderSigner;
+
+impl Signer for PlaceholderSigner {
+    fn info(&self) -> SignatureInfo {
+        SignatureInfo::new(SignatureType::Other(255))
+    }
+
+    fn sign(&self, _portions: &[&[u8]]) -> Vec<u8> {
+        vec![0]
+    }
+}
+
+/// Answers everything under a prefix.
+pub struct Echo {
+    prefix: Name,
+    payload: Bytes,
+    freshness: Duration,
+    signer: SharedSigner,
+    answered: u64,
+}
+
+/// Answers everything under a prefix with the same payload.
+pub type EchoProducer = Service<Echo>;
+
+impl EchoProducer {
+    /// Answers with `payload` octets. Without `register` the forwarder must have the route already.
+    pub fn echo(
+        prefix: Name,
+        payload: usize,
+        freshness: Duration,
+        signer: SharedSigner,
+        register: Option<RegisterOptions>,
+        rng: SeededRng,
+    ) -> EchoProducer {
+        let route = register.is_some().then(|| RouteParameters::new(prefix.clone()));
+        let register = register.unwrap_or_else(|| RegisterOptions::new(whimbrel_core::WallClock::new(0)));
+        let echo = Echo { prefix, payload: vec![0; payload].into(), freshness, signer, answered: 0 };
+        Service::new(echo, Registrar::new(register, route), rng)
+    }
+}
+
+impl Echo {
+    /// Interests answered so far.
+    pub const fn answered(&self) -> u64 {
+        self.answered
+    }
+}
+
+impl Responder for Echo {
+    type Event = core::convert::Infallible;
+
+    fn respond(&mut self, _now: Time, interest: &InterestRef<'_>) -> Answer {
+        if !self.prefix.as_ref().is_prefix_of(interest.name) {
+            return Answer::Silence;
+        }
+        self.answered += 1;
+        let data =
+            Data { freshness: self.freshness, ..Data::new(interest.name.to_name(), self.payload.clone()) };
+        Answer::Data(data.encode(&*self.signer).into())
+    }
+
+    fn poll_event(&mut self) -> Option<core::convert::Infallible> {
+        None
+    }
+}

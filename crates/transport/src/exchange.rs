@@ -1,0 +1,222 @@
+//! One Interest with its retries, and which Data answers which Interest.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_ndn_packet::{DataRef, Interest, InterestRef, NackReason, NameRef, types};
+
+use crate::application::due;
+
+/// Longest wait before an Interest is expressed again after a Nack for congestion.
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
+
+/// True if `data` answers an Interest for `name` (packet format v0.3: the same name, a longer one with CanBePrefix, or
+/// the implicit digest as last component). Freshness is the business of content stores.
+pub fn answers(name: NameRef<'_>, can_be_prefix: bool, data: &DataRef<'_>) -> bool {
+    if data.name.value() == name.value() || (can_be_prefix && name.is_prefix_of(data.name)) {
+        return true;
+    }
+    let Some(last) = name.last().filter(|last| u64::from(last.typ()) == types::IMPLICIT_SHA256_DIGEST) else {
+        return false;
+    };
+    let parent = name.prefix(name.len() - 1);
+    parent.value() == data.name.value() && last.value() == data.implicit_digest()
+}
+
+/// Why an [`Exchange`] came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExchangeFailure {
+    /// No answer to any transmission.
+    #[error("no answer within {lifetime:?}, asked {transmissions} times")]
+    Timeout {
+        /// Lifetime of each Interest.
+        lifetime: Duration,
+        /// How often it was sent.
+        transmissions: u32,
+    },
+    /// A Nack, and no retry left or no sense in one.
+    #[error("the network answered with a Nack ({})", nack_text(*.0))]
+    Nack(NackReason),
+}
+
+/// A Nack's reason in words, as the tools print it.
+pub fn nack_text(reason: NackReason) -> String {
+    match reason {
+        NackReason::None => String::from("None"),
+        NackReason::Congestion => String::from("Congestion"),
+        NackReason::Duplicate => String::from("Duplicate"),
+        NackReason::NoRoute => String::from("NoRoute"),
+        NackReason::Other(code) => code.to_string(),
+    }
+}
+
+/// What an input did to an [`Exchange`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing for it.
+    None,
+    /// It goes on.
+    Continues,
+    /// The Data that just came answers it.
+    Answered,
+}
+
+/// One Interest until it is answered, as `ndnget`'s data fetcher has it: at a Nack `Duplicate` it is expressed again at
+/// once, at `Congestion` after 1 ms, 2 ms, 4 ms ... (at most 10 s), at its lifetime's end at once; any other Nack
+/// ends it. Retries after Nacks and after silence are counted separately, each up to the same limit.
+#[derive(Debug)]
+pub struct Exchange {
+    interest: Interest,
+    /// `None` without limit.
+    retries: Option<u32>,
+    nacks: u32,
+    timeouts: u32,
+    transmissions: u32,
+    congestion_nacks: u32,
+    state: State,
+    sent_at: Time,
+    seen: Time,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// To be sent as soon as possible from this time on.
+    Due(Time),
+    /// Sent; gives up waiting at this time.
+    Waiting(Time),
+    Answered,
+    Failed(ExchangeFailure),
+}
+
+impl Exchange {
+    /// To be sent at the next [`Exchange::poll`]. A nonce is set at each transmission.
+    pub fn new(interest: Interest, retries: Option<u32>, now: Time) -> Exchange {
+        Exchange {
+            interest,
+            retries,
+            nacks: 0,
+            timeouts: 0,
+            transmissions: 0,
+            congestion_nacks: 0,
+            state: State::Due(now),
+            sent_at: now,
+            seen: now,
+        }
+    }
+
+    /// The Interest, without a nonce.
+    pub const fn interest(&self) -> &Interest {
+        &self.interest
+    }
+
+    /// Changes how often it is tried again.
+    pub const fn limit_retries(&mut self, retries: u32) {
+        self.retries = Some(retries);
+    }
+
+    fn lifetime(&self) -> Duration {
+        self.interest.lifetime.unwrap_or(whimbrel_ndn_packet::interest::DEFAULT_LIFETIME)
+    }
+
+    /// The Interest if it is to be sent now.
+    pub fn poll(&mut self, now: Time, rng: &mut SeededRng) -> Option<Bytes> {
+        match self.state {
+            State::Due(at) if at <= now => {}
+            _ => return None,
+        }
+        self.state = State::Waiting(now + self.lifetime());
+        self.sent_at = now;
+        self.transmissions += 1;
+        self.interest.nonce = Some((rng.next_word() as u32).to_be_bytes());
+        Some(self.interest.encode().into())
+    }
+
+    /// A Data came.
+    pub fn handle_data(&mut self, data: &DataRef<'_>) -> Progress {
+        if matches!(self.state, State::Answered | State::Failed(_))
+            || self.transmissions == 0
+            || !answers(self.interest.name.as_ref(), self.interest.can_be_prefix, data)
+        {
+            return Progress::None;
+        }
+        self.state = State::Answered;
+        Progress::Answered
+    }
+
+    /// A Nack came.
+    pub fn handle_nack(&mut self, now: Time, reason: NackReason, interest: &InterestRef<'_>) -> Progress {
+        // The nonce tells a Nack for this transmission from one for an earlier one.
+        if !matches!(self.state, State::Waiting(_))
+            || interest.name.value() != self.interest.name.as_ref().value()
+            || interest.nonce != self.interest.nonce
+        {
+            return Progress::None;
+        }
+        self.nacks += 1;
+        let again = match reason {
+            NackReason::Duplicate => Some(now),
+            NackReason::Congestion => {
+                let wait = Duration::from_millis(1 << self.congestion_nacks.min(14)).min(LONGEST_BACK_OFF);
+                self.congestion_nacks += 1;
+                Some(now + wait)
+            }
+            _ => None,
+        };
+        self.state = match again {
+            Some(at) if self.retries.is_none_or(|retries| self.nacks <= retries) => State::Due(at),
+            _ => State::Failed(ExchangeFailure::Nack(reason)),
+        };
+        Progress::Continues
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.seen = now;
+        let State::Waiting(until) = self.state else { return };
+        if until > now {
+            return;
+        }
+        self.timeouts += 1;
+        self.state = if self.retries.is_none_or(|retries| self.timeouts <= retries) {
+            State::Due(now)
+        } else {
+            let (lifetime, transmissions) = (self.lifetime(), self.transmissions);
+            State::Failed(ExchangeFailure::Timeout { lifetime, transmissions })
+        };
+    }
+
+    /// The face is up again: what was sent before is lost and goes again, which does not count as a retry.
+    pub fn send_again(&mut self, now: Time) {
+        if let State::Waiting(_) = self.state {
+            self.state = State::Due(now);
+        }
+    }
+
+    /// Why it came to nothing, if it did.
+    pub fn failure(&self) -> Option<&ExchangeFailure> {
+        match &self.state {
+            State::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// When it was last sent.
+    pub const fn sent_at(&self) -> Time {
+        self.sent_at
+    }
+
+    /// How often it was sent.
+    pub const fn transmissions(&self) -> u32 {
+        self.transmissions
+    }
+
+    /// When something is to be done: [`Exchange::handle_timeout`], then [`Exchange::poll`].
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        match self.state {
+            State::Due(at) => due(at, self.seen, "an Interest is to be expressed again"),
+            State::Waiting(at) => Some(Deadline::new(at, "an Interest's lifetime ends")),
+            State::Answered | State::Failed(_) => None,
+        }
+    }
+}

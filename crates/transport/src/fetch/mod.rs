@@ -1,0 +1,315 @@
+//! Fetching segmented content, as `ndnget` (formerly `ndncatchunks`) does.
+//!
+//! Facts: research file `ndn-congestion-and-link.md` section 6 ("ndn-tools ndnget"), and what users stumbled over, section
+//! 9. Where this differs from `ndnget`:
+//!
+//! * a time-out counts from the sending of each Interest with the time-out estimated *now*, not with the one of that
+//!   moment: the Interest that waits longest is always the next to expire, and checking costs nothing per segment;
+//! * slow start ends when the delay rises, too ([`crate::window`]), and no window grows that is not used;
+//! * FinalBlockId may move: that of the highest segment that has one counts;
+//! * what waits for the program is bounded, in segments and in bytes;
+//! * a face that goes down and comes up again costs no retry.
+
+mod discovery;
+mod event;
+mod options;
+mod pipeline;
+mod segments;
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_ndn_packet::{DataRef, LpPacket, Name};
+
+use crate::application::{Application, Arrival, Outgoing};
+use crate::exchange::Exchange;
+use discovery::Discovered;
+pub use event::{FetchError, FetchEvent, FetchStats, SegmentFailure};
+pub use options::{Delivery, Discovery, FetchOptions, Verifier, Verify};
+use pipeline::Pipeline;
+
+enum Phase {
+    /// The segments' name is being found out.
+    Discovering(Exchange),
+    Fetching,
+    /// It failed; is it because the producer has gone over to another version?
+    Asking(Exchange, FetchError),
+    Over,
+}
+
+/// Fetches one object: an [`Application`].
+///
+/// Memory: at most [`FetchOptions::most_segments`] segments and [`FetchOptions::most_bytes`] of content until the program
+/// takes the events; `log_window` and `log_rtt` add at most two events for each Data.
+pub struct Fetcher {
+    name: Name,
+    options: FetchOptions,
+    rng: SeededRng,
+    phase: Phase,
+    pipeline: Option<Pipeline>,
+    events: VecDeque<FetchEvent>,
+    face_up: bool,
+    paused: bool,
+    /// Packets that were not understood before there was a pipeline to count them.
+    unexpected: u64,
+}
+
+impl Fetcher {
+    /// Will fetch `name` as soon as the face is up.
+    pub fn new(name: Name, options: FetchOptions, rng: SeededRng, now: Time) -> Fetcher {
+        let mut fetcher = Fetcher {
+            name,
+            options,
+            rng,
+            phase: Phase::Over,
+            pipeline: None,
+            events: VecDeque::new(),
+            face_up: false,
+            paused: false,
+            unexpected: 0,
+        };
+        match discovery::exchange(&fetcher.name, &fetcher.options, now) {
+            Some(exchange) => fetcher.phase = Phase::Discovering(exchange),
+            None => fetcher.start(fetcher.name.clone(), now),
+        }
+        fetcher
+    }
+
+    /// Counters as of `now`.
+    pub fn stats(&self) -> FetchStats {
+        let stats = self.pipeline.as_ref().map(Pipeline::stats).unwrap_or_default();
+        FetchStats { unexpected: stats.unexpected + self.unexpected, ..stats }
+    }
+
+    /// True once [`FetchEvent::Done`] or [`FetchEvent::Failed`] is among the events or was taken.
+    pub const fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over)
+    }
+
+    /// Sends no Interests for new segments while paused: what the program cannot take need not come.
+    pub const fn set_paused(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    fn start(&mut self, name: Name, now: Time) {
+        self.pipeline = Some(Pipeline::new(name.clone(), &self.options, now));
+        self.events.push_back(FetchEvent::Started { name });
+        self.phase = Phase::Fetching;
+    }
+
+    fn fail(&mut self, error: FetchError, now: Time) {
+        // Only silence and Nacks have this as a possible cause.
+        let other_version_possible = self.options.discovery == Discovery::Metadata
+            && matches!(error, FetchError::Segment { .. } | FetchError::NoFinalBlock { .. })
+            && matches!(self.phase, Phase::Fetching);
+        if other_version_possible
+            && let Some(mut exchange) = discovery::exchange(&self.name, &self.options, now)
+        {
+            exchange.limit_retries(1);
+            self.phase = Phase::Asking(exchange, error);
+            return;
+        }
+        self.give_up(error);
+    }
+
+    fn give_up(&mut self, error: FetchError) {
+        self.phase = Phase::Over;
+        let stats = self.stats();
+        self.events.push_back(FetchEvent::Failed { error, stats });
+    }
+
+    fn on_discovered(&mut self, now: Time, data: &DataRef<'_>) {
+        if let Err(reason) = self.options.verify.check(data) {
+            let name = self.name.clone();
+            return self.give_up(FetchError::Metadata { name, reason });
+        }
+        match discovery::read(&self.name, self.options.discovery, data) {
+            Err(error) => self.give_up(error),
+            Ok(Discovered::Name(name)) => self.start(name, now),
+            Ok(Discovered::Segment(name, number)) => {
+                self.start(name, now);
+                if let Some(pipeline) = self.pipeline.as_mut().filter(|_| number == 0) {
+                    pipeline.adopt_first(now, data);
+                }
+                self.settle(now);
+            }
+            Ok(Discovered::Whole(name)) => {
+                self.start(name, now);
+                if let Some(pipeline) = &mut self.pipeline {
+                    pipeline.adopt_whole(now, data);
+                }
+            }
+        }
+    }
+
+    /// The search that followed a failure has ended.
+    fn on_asked(&mut self, data: Option<&DataRef<'_>>) {
+        let Phase::Asking(_, error) = core::mem::replace(&mut self.phase, Phase::Over) else { return };
+        let fetched = self.pipeline.as_ref().map(|pipeline| pipeline.name().clone());
+        let now = data
+            .filter(|data| self.options.verify.check(data).is_ok())
+            .and_then(|data| discovery::read(&self.name, self.options.discovery, data).ok());
+        match (now, fetched) {
+            (Some(Discovered::Name(now)), Some(fetched)) if now != fetched => {
+                self.give_up(FetchError::OtherVersion { fetched, now });
+            }
+            _ => self.give_up(error),
+        }
+    }
+
+    fn on_data(&mut self, now: Time, data: &DataRef<'_>, marked: bool) {
+        match &mut self.phase {
+            Phase::Discovering(exchange) => match exchange.handle_data(data) {
+                crate::exchange::Progress::Answered => self.on_discovered(now, data),
+                _ => self.unexpected += 1,
+            },
+            Phase::Asking(exchange, _) => {
+                if exchange.handle_data(data) == crate::exchange::Progress::Answered {
+                    self.on_asked(Some(data));
+                }
+            }
+            Phase::Fetching => {
+                if let Some(pipeline) = &mut self.pipeline {
+                    pipeline.handle_data(now, data, marked, &mut self.options.verify, &mut self.events);
+                }
+                self.settle(now);
+            }
+            Phase::Over => {}
+        }
+    }
+
+    /// Acts on what the last input has brought the pipeline to.
+    fn settle(&mut self, now: Time) {
+        if let Phase::Fetching = self.phase
+            && let Some(error) = self.pipeline.as_mut().and_then(Pipeline::take_failure)
+        {
+            self.fail(error, now);
+        }
+    }
+
+    fn settle_exchange(&mut self) {
+        match &self.phase {
+            Phase::Discovering(exchange) => {
+                if let Some(failure) = exchange.failure().cloned() {
+                    self.give_up(FetchError::Discovery { name: self.name.clone(), failure });
+                }
+            }
+            Phase::Asking(exchange, _) if exchange.failure().is_some() => self.on_asked(None),
+            _ => {}
+        }
+    }
+}
+
+impl Application for Fetcher {
+    type Event = FetchEvent;
+
+    fn handle_face(&mut self, now: Time, up: bool) {
+        self.face_up = up;
+        if !up {
+            return;
+        }
+        match &mut self.phase {
+            Phase::Discovering(exchange) | Phase::Asking(exchange, _) => exchange.send_again(now),
+            Phase::Fetching => {
+                if let Some(pipeline) = &mut self.pipeline {
+                    pipeline.face_came_up();
+                }
+            }
+            Phase::Over => {}
+        }
+    }
+
+    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+        match Arrival::decode(packet) {
+            Ok(Arrival::Data(data)) => self.on_data(now, &data, packet.congestion_mark.unwrap_or(0) > 0),
+            Ok(Arrival::Nack(reason, interest)) => {
+                match &mut self.phase {
+                    Phase::Discovering(exchange) | Phase::Asking(exchange, _) => {
+                        exchange.handle_nack(now, reason, &interest);
+                    }
+                    Phase::Fetching => {
+                        if let Some(pipeline) = &mut self.pipeline {
+                            pipeline.handle_nack(now, reason, &interest, &mut self.events);
+                        }
+                        self.settle(now);
+                    }
+                    Phase::Over => {}
+                }
+                self.settle_exchange();
+            }
+            Ok(Arrival::Interest(_)) | Err(_) => self.unexpected += 1,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if !self.face_up {
+            return;
+        }
+        match &mut self.phase {
+            Phase::Discovering(exchange) | Phase::Asking(exchange, _) => exchange.handle_timeout(now),
+            Phase::Fetching => {
+                if let Some(pipeline) = &mut self.pipeline {
+                    pipeline.handle_timeout(now, &mut self.events);
+                }
+                self.settle(now);
+            }
+            Phase::Over => {}
+        }
+        self.settle_exchange();
+    }
+
+    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+        if !self.face_up {
+            return None;
+        }
+        let interest: Bytes = match &mut self.phase {
+            Phase::Discovering(exchange) | Phase::Asking(exchange, _) => exchange.poll(now, &mut self.rng)?,
+            Phase::Fetching => {
+                let interest = self.pipeline.as_mut()?.poll_interest(now, &mut self.rng, self.paused);
+                if interest.is_none() {
+                    self.settle(now);
+                }
+                // A failure has begun a question of its own.
+                match (interest, &mut self.phase) {
+                    (Some(interest), _) => interest,
+                    (None, Phase::Asking(exchange, _)) => exchange.poll(now, &mut self.rng)?,
+                    _ => return None,
+                }
+            }
+            Phase::Over => return None,
+        };
+        Some((interest, None))
+    }
+
+    fn poll_event(&mut self) -> Option<FetchEvent> {
+        // Failure comes last: what was received before it is still worth having.
+        let failed = matches!(self.events.front(), Some(FetchEvent::Failed { .. }));
+        if !failed && let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        match self.pipeline.as_mut().map_or(Ok(None), Pipeline::poll_segment) {
+            Ok(Some((number, offset, content))) => {
+                return Some(FetchEvent::Segment { number, offset, content });
+            }
+            Err(error) if matches!(self.phase, Phase::Fetching) => self.give_up(error),
+            Ok(None) | Err(_) => {}
+        }
+        if matches!(self.phase, Phase::Fetching) && self.pipeline.as_ref().is_some_and(Pipeline::is_done) {
+            self.phase = Phase::Over;
+            return Some(FetchEvent::Done(self.stats()));
+        }
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        if !self.face_up {
+            return None;
+        }
+        match &self.phase {
+            Phase::Discovering(exchange) | Phase::Asking(exchange, _) => exchange.poll_timeout(),
+            Phase::Fetching => self.pipeline.as_ref()?.poll_timeout(),
+            Phase::Over => None,
+        }
+    }
+}

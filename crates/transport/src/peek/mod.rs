@@ -1,0 +1,180 @@
+//! One Interest and what it brings back (`ndnpeek`); one Data for whoever asks (`ndnpoke`).
+//!
+//! Facts: ndn-tools `tools/peek` (options and their defaults); exit codes are the command's business.
+
+mod poke;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_ndn_packet::{Interest, InterestRef, LpPacket, NackReason, Name};
+
+pub use poke::{Poke, PokeEvent, PokeOptions};
+
+use crate::application::{Application, Arrival, Outgoing};
+use crate::exchange::answers;
+
+/// The Interest of a [`Peek`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeekOptions {
+    /// CanBePrefix.
+    pub can_be_prefix: bool,
+    /// MustBeFresh.
+    pub must_be_fresh: bool,
+    /// InterestLifetime.
+    pub lifetime: Duration,
+    /// HopLimit.
+    pub hop_limit: Option<u8>,
+    /// ForwardingHint.
+    pub forwarding_hint: Vec<Name>,
+    /// ApplicationParameters.
+    pub parameters: Option<Bytes>,
+    /// Gives up after this time, if that is earlier than the lifetime.
+    pub timeout: Option<Duration>,
+}
+
+impl Default for PeekOptions {
+    /// For exactly this name, with the usual lifetime of 4 s.
+    fn default() -> PeekOptions {
+        PeekOptions {
+            can_be_prefix: false,
+            must_be_fresh: false,
+            lifetime: whimbrel_ndn_packet::interest::DEFAULT_LIFETIME,
+            hop_limit: None,
+            forwarding_hint: Vec::new(),
+            parameters: None,
+            timeout: None,
+        }
+    }
+}
+
+/// How a [`Peek`] ended. There is one of these, and nothing after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeekEvent {
+    /// A Data: the whole packet.
+    Data {
+        /// As it came.
+        packet: Bytes,
+        /// Since the Interest was sent.
+        rtt: Duration,
+    },
+    /// A Nack.
+    Nack {
+        /// Why.
+        reason: NackReason,
+        /// Since the Interest was sent.
+        rtt: Duration,
+    },
+    /// Nothing in time.
+    Timeout,
+}
+
+/// Sends one Interest, once.
+pub struct Peek {
+    interest: Interest,
+    timeout: Option<Duration>,
+    rng: SeededRng,
+    created_at: Time,
+    /// When, and the name as on the wire: with parameters, their digest is in it.
+    sent: Option<(Time, Name)>,
+    over: bool,
+    events: VecDeque<PeekEvent>,
+    up: bool,
+}
+
+impl Peek {
+    /// Asks for `name` as soon as the face is up.
+    pub fn new(name: Name, options: PeekOptions, rng: SeededRng, now: Time) -> Peek {
+        let interest = Interest {
+            can_be_prefix: options.can_be_prefix,
+            must_be_fresh: options.must_be_fresh,
+            lifetime: Some(options.lifetime),
+            hop_limit: options.hop_limit,
+            forwarding_hint: options.forwarding_hint,
+            parameters: options.parameters,
+            ..Interest::new(name)
+        };
+        Peek {
+            interest,
+            timeout: options.timeout,
+            rng,
+            created_at: now,
+            sent: None,
+            over: false,
+            events: VecDeque::new(),
+            up: false,
+        }
+    }
+
+    fn end(&mut self, event: PeekEvent) {
+        self.over = true;
+        self.events.push_back(event);
+    }
+
+    /// When it is too late. Before the Interest is sent only the time-out counts.
+    fn until(&self) -> Option<Time> {
+        let lifetime = self.interest.lifetime.unwrap_or_default();
+        let answered_by = self.sent.as_ref().map(|(at, _)| *at + lifetime);
+        let over_at = self.timeout.map(|timeout| self.created_at + timeout);
+        match (answered_by, over_at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+impl Application for Peek {
+    type Event = PeekEvent;
+
+    fn handle_face(&mut self, _now: Time, up: bool) {
+        self.up = up;
+        if up && !self.over {
+            // The forwarder of before has forgotten it.
+            self.sent = None;
+        }
+    }
+
+    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+        let Some((at, name)) = self.sent.clone().filter(|_| !self.over) else { return };
+        let rtt = now.since(at);
+        match Arrival::decode(packet) {
+            Ok(Arrival::Data(data)) if answers(name.as_ref(), self.interest.can_be_prefix, &data) => {
+                self.end(PeekEvent::Data { packet: Bytes::copy_from_slice(data.wire), rtt });
+            }
+            Ok(Arrival::Nack(reason, interest)) if interest.name.value() == name.as_ref().value() => {
+                self.end(PeekEvent::Nack { reason, rtt });
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if !self.over && self.until().is_some_and(|until| until <= now) {
+            self.end(PeekEvent::Timeout);
+        }
+    }
+
+    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+        if !self.up || self.over || self.sent.is_some() {
+            return None;
+        }
+        self.interest.nonce = Some((self.rng.next_word() as u32).to_be_bytes());
+        let wire = self.interest.encode();
+        let name = InterestRef::decode(&wire).map(|interest| interest.name.to_name());
+        self.sent = Some((now, name.unwrap_or_default()));
+        Some((wire.into(), None))
+    }
+
+    fn poll_event(&mut self) -> Option<PeekEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        if self.over {
+            return None;
+        }
+        self.until().map(|until| Deadline::new(until, "an Interest is not answered"))
+    }
+}

@@ -1,0 +1,281 @@
+//! Round trips to a name prefix, as `ndnping` and `ndnpingserver` measure them.
+//!
+//! Facts: ndn-tools `tools/ping`: Interests for `/prefix/ping[/identifier]/NUMBER`, the number in decimal digits, counting up
+//! from a random 64-bit number unless one is given; every second; MustBeFresh unless cached Data is welcome; lifetime 4 s.
+//! The server answers everything under `/prefix/ping` with its payload.
+
+mod server;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_ndn_packet::{Interest, LpPacket, NackReason, Name, NameRef};
+
+pub use server::{PingResponder, PingServer, PingServerEvent, PingServerOptions};
+
+use crate::application::{Application, Arrival, Outgoing, due};
+use crate::rto::RttSummary;
+
+/// Pings that may be unanswered at once; beyond, the oldest one counts as lost.
+const MOST_OUTSTANDING: usize = 65_536;
+
+/// What to ping and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PingOptions {
+    /// The server's prefix, without `ping`.
+    pub prefix: Name,
+    /// Between two Interests; at least 1 ms.
+    pub interval: Duration,
+    /// Lifetime of each Interest.
+    pub timeout: Duration,
+    /// How many to send; `None` without end.
+    pub count: Option<u64>,
+    /// First number; `None` is a random one.
+    pub start: Option<u64>,
+    /// A component before the number, which keeps users of one server apart; letters and digits.
+    pub identifier: Option<String>,
+    /// Routers may answer from their content store even what is no longer fresh.
+    pub allow_stale: bool,
+}
+
+impl PingOptions {
+    /// `ndnping`'s defaults.
+    pub const fn new(prefix: Name) -> PingOptions {
+        PingOptions {
+            prefix,
+            interval: Duration::from_secs(1),
+            timeout: Duration::from_secs(4),
+            count: None,
+            start: None,
+            identifier: None,
+            allow_stale: false,
+        }
+    }
+}
+
+/// What became of a ping.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PingEvent {
+    /// An answer.
+    Reply {
+        /// Number in the name.
+        number: u64,
+        /// Round trip.
+        rtt: Duration,
+    },
+    /// A Nack.
+    Nack {
+        /// Number in the name.
+        number: u64,
+        /// Why.
+        reason: NackReason,
+        /// Round trip.
+        rtt: Duration,
+    },
+    /// No answer in time.
+    Timeout {
+        /// Number in the name.
+        number: u64,
+    },
+    /// All were sent and answered or given up, or [`Ping::stop`] was called.
+    Finished(PingStats),
+}
+
+/// What a ping's summary says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PingStats {
+    /// Interests sent.
+    pub sent: u64,
+    /// Answers.
+    pub received: u64,
+    /// Nacks.
+    pub nacks: u64,
+    /// Unanswered.
+    pub timeouts: u64,
+    /// Of the answers.
+    pub rtt: RttSummary,
+}
+
+impl PingStats {
+    /// Neither answered nor refused, of those that are over (0 to 1).
+    pub fn loss(&self) -> f64 {
+        let over = self.received + self.nacks + self.timeouts;
+        if over == 0 { 0.0 } else { self.timeouts as f64 / over as f64 }
+    }
+}
+
+/// Sends pings and measures. Holds at most 65,536 unanswered ones.
+pub struct Ping {
+    options: PingOptions,
+    base: Name,
+    rng: SeededRng,
+    next_number: u64,
+    next_at: Option<Time>,
+    outstanding: BTreeMap<u64, Time>,
+    /// In the order of sending, which is that of their end.
+    order: VecDeque<u64>,
+    stats: PingStats,
+    events: VecDeque<PingEvent>,
+    seen: Time,
+    up: bool,
+    over: bool,
+}
+
+impl Ping {
+    /// Sends the first as soon as the face is up.
+    pub fn new(options: PingOptions, mut rng: SeededRng) -> Ping {
+        let mut base = options.prefix.child_generic(b"ping");
+        if let Some(identifier) = &options.identifier {
+            base = base.child_generic(identifier.as_bytes());
+        }
+        let next_number = options.start.unwrap_or_else(|| rng.next_word());
+        let interval = options.interval.max(Duration::from_millis(1));
+        Ping {
+            options: PingOptions { interval, ..options },
+            base,
+            rng,
+            next_number,
+            next_at: None,
+            outstanding: BTreeMap::new(),
+            order: VecDeque::new(),
+            stats: PingStats::default(),
+            events: VecDeque::new(),
+            seen: Time::ZERO,
+            up: false,
+            over: false,
+        }
+    }
+
+    /// Counters so far.
+    pub const fn stats(&self) -> &PingStats {
+        &self.stats
+    }
+
+    /// Ends it: unanswered ones count as neither answered nor lost.
+    pub fn stop(&mut self) {
+        if !self.over {
+            self.over = true;
+            self.events.push_back(PingEvent::Finished(self.stats));
+        }
+    }
+
+    fn all_sent(&self) -> bool {
+        self.options.count.is_some_and(|count| self.stats.sent >= count)
+    }
+
+    /// The number in the name of one of these pings.
+    fn number(&self, name: NameRef<'_>) -> Option<u64> {
+        let rest = name.value().strip_prefix(self.base.as_ref().value())?;
+        let rest = NameRef::from_value(rest).ok()?;
+        let digits = rest.get(0).filter(|_| rest.len() == 1)?;
+        core::str::from_utf8(digits.value()).ok()?.parse().ok()
+    }
+
+    fn finish_if_done(&mut self) {
+        if self.all_sent() && self.outstanding.is_empty() {
+            self.stop();
+        }
+    }
+
+    fn lose_oldest(&mut self) {
+        while let Some(number) = self.order.pop_front() {
+            if self.outstanding.remove(&number).is_some() {
+                self.stats.timeouts += 1;
+                self.events.push_back(PingEvent::Timeout { number });
+                return;
+            }
+        }
+    }
+
+    fn oldest(&mut self) -> Option<Time> {
+        while let Some(number) = self.order.front() {
+            if let Some(at) = self.outstanding.get(number) {
+                return Some(*at);
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+}
+
+impl Application for Ping {
+    type Event = PingEvent;
+
+    fn handle_face(&mut self, now: Time, up: bool) {
+        self.up = up;
+        if up {
+            self.next_at = Some(now);
+        }
+    }
+
+    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+        if self.over {
+            return;
+        }
+        match Arrival::decode(packet) {
+            Ok(Arrival::Data(data)) => {
+                let Some(number) = self.number(data.name) else { return };
+                let Some(at) = self.outstanding.remove(&number) else { return };
+                let rtt = now.since(at);
+                self.stats.received += 1;
+                self.stats.rtt.add(rtt);
+                self.events.push_back(PingEvent::Reply { number, rtt });
+            }
+            Ok(Arrival::Nack(reason, interest)) => {
+                let Some(number) = self.number(interest.name) else { return };
+                let Some(at) = self.outstanding.remove(&number) else { return };
+                self.stats.nacks += 1;
+                self.events.push_back(PingEvent::Nack { number, reason, rtt: now.since(at) });
+            }
+            _ => {}
+        }
+        self.oldest();
+        self.finish_if_done();
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.seen = now;
+        while !self.over && self.oldest().is_some_and(|at| at + self.options.timeout <= now) {
+            self.lose_oldest();
+        }
+        self.finish_if_done();
+    }
+
+    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+        if !self.up || self.over || self.all_sent() || self.next_at.is_none_or(|at| at > now) {
+            return None;
+        }
+        if self.outstanding.len() >= MOST_OUTSTANDING {
+            self.lose_oldest();
+        }
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
+        let interest = Interest {
+            must_be_fresh: !self.options.allow_stale,
+            nonce: Some((self.rng.next_word() as u32).to_be_bytes()),
+            lifetime: Some(self.options.timeout),
+            ..Interest::new(self.base.child_generic(number.to_string().as_bytes()))
+        };
+        self.outstanding.insert(number, now);
+        self.order.push_back(number);
+        self.stats.sent += 1;
+        self.next_at = Some(now + self.options.interval);
+        Some((interest.encode().into(), None))
+    }
+
+    fn poll_event(&mut self) -> Option<PingEvent> {
+        self.events.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        if self.over {
+            return None;
+        }
+        let next = self.next_at.filter(|_| self.up && !self.all_sent());
+        let next = next.and_then(|at| due(at, self.seen, "a ping is due"));
+        let lost = self.order.iter().find_map(|number| self.outstanding.get(number));
+        let lost = lost.map(|at| Deadline::new(*at + self.options.timeout, "a ping is not answered"));
+        Deadline::earlier(next, lost)
+    }
+}

@@ -1,0 +1,285 @@
+//! Prefix registration: telling the forwarder what this program answers, with NFD's RIB commands.
+//!
+//! Each prefix is registered when the face comes up, and again each time it comes up again: routes go with the face. A
+//! command that gets no answer or a temporary refusal is repeated after 0.5 s, 1 s, 2 s ... up to a bound; a refusal
+//! for good (bad command, no rights) is told and not repeated on this face.
+
+mod wire;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
+use whimbrel_ndn_packet::{DataRef, Interest, InterestRef, NackReason, Name, SignatureInfo, Signer};
+
+pub use wire::{CAPTURE, CHILD_INHERIT, ControlResponse, RouteParameters, read_command};
+
+use crate::application::due;
+use crate::exchange::{answers, nack_text};
+
+/// How prefixes are registered.
+#[derive(Clone)]
+pub struct RegisterOptions {
+    /// Signs commands. NFD accepts a plain digest from local programs as it is installed.
+    pub signer: Arc<dyn Signer + Send + Sync>,
+    /// Unix time, which signed commands carry.
+    pub clock: WallClock,
+    /// How long an answer is waited for.
+    pub patience: Duration,
+    /// Wait before the first repetition; it doubles each time.
+    pub first_wait: Duration,
+    /// Longest wait before a repetition.
+    pub longest_wait: Duration,
+}
+
+impl RegisterOptions {
+    /// Signed with a digest, 4 s of patience, repeated after 0.5 s to 30 s.
+    pub fn new(clock: WallClock) -> RegisterOptions {
+        RegisterOptions {
+            signer: Arc::new(whimbrel_ndn_packet::DigestSigner),
+            clock,
+            patience: Duration::from_secs(4),
+            first_wait: Duration::from_millis(500),
+            longest_wait: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why a prefix is not registered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterFailure {
+    /// The forwarder says no.
+    #[error("the forwarder answered {code}: {text}")]
+    Response {
+        /// Status code, much like HTTP's.
+        code: u64,
+        /// In words.
+        text: String,
+    },
+    /// It says nothing.
+    #[error("the forwarder did not answer; is its management enabled for local programs?")]
+    Timeout,
+    /// It does not know the command.
+    #[error("the forwarder answered with a Nack ({}); is its management enabled?", nack_text(*.0))]
+    Nack(NackReason),
+    /// The answer is not one to a command.
+    #[error("the forwarder's answer is not a ControlResponse")]
+    Malformed,
+}
+
+/// What became of a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegistrationEvent {
+    /// The forwarder sends Interests for it from now on.
+    Registered(Name),
+    /// It does not.
+    Failed {
+        /// Which.
+        prefix: Name,
+        /// Why.
+        reason: RegisterFailure,
+        /// When it is tried again; `None` if only a new face helps.
+        retry_in: Option<Duration>,
+    },
+}
+
+enum State {
+    /// The face is down, or the forwarder refused for good.
+    Idle,
+    /// A command is to be sent from this time on.
+    Due(Time),
+    /// Sent under this name; gives up waiting at this time.
+    Waiting {
+        command: Name,
+        until: Time,
+    },
+    Registered,
+}
+
+struct Route {
+    parameters: RouteParameters,
+    state: State,
+    attempts: u32,
+}
+
+/// Registers a program's prefixes.
+pub struct Registrar {
+    options: RegisterOptions,
+    routes: Vec<Route>,
+    // To be withdrawn: one command each, without waiting for an answer.
+    leaving: VecDeque<RouteParameters>,
+    events: VecDeque<RegistrationEvent>,
+    last_timestamp: u64,
+    seen: Time,
+    up: bool,
+}
+
+impl Registrar {
+    /// Registers `routes` as soon as the face is up.
+    pub fn new(options: RegisterOptions, routes: impl IntoIterator<Item = RouteParameters>) -> Registrar {
+        let routes = routes.into_iter();
+        Registrar {
+            options,
+            routes: routes.map(|parameters| Route { parameters, state: State::Idle, attempts: 0 }).collect(),
+            leaving: VecDeque::new(),
+            events: VecDeque::new(),
+            last_timestamp: 0,
+            seen: Time::ZERO,
+            up: false,
+        }
+    }
+
+    /// Registers one more.
+    pub fn add(&mut self, now: Time, parameters: RouteParameters) {
+        let state = if self.up { State::Due(now) } else { State::Idle };
+        self.routes.push(Route { parameters, state, attempts: 0 });
+    }
+
+    /// Withdraws all, for a program that ends: the commands are sent once, answers are not waited for.
+    pub fn withdraw(&mut self) {
+        for route in self.routes.drain(..) {
+            if matches!(route.state, State::Registered | State::Waiting { .. }) {
+                self.leaving.push_back(RouteParameters { expiration: None, ..route.parameters });
+            }
+        }
+    }
+
+    /// True once the forwarder has accepted all.
+    pub fn is_registered(&self) -> bool {
+        self.routes.iter().all(|route| matches!(route.state, State::Registered))
+    }
+
+    /// The face came up or went down.
+    pub fn handle_face(&mut self, now: Time, up: bool) {
+        self.up = up;
+        for route in &mut self.routes {
+            route.attempts = 0;
+            route.state = if up { State::Due(now) } else { State::Idle };
+        }
+    }
+
+    /// The next command to send.
+    pub fn poll(&mut self, now: Time, rng: &mut SeededRng) -> Option<Bytes> {
+        if !self.up {
+            return None;
+        }
+        if let Some(parameters) = self.leaving.pop_front() {
+            return Some(self.command(now, rng, &parameters, "unregister").0);
+        }
+        let due = |route: &Route| matches!(route.state, State::Due(at) if at <= now);
+        let index = self.routes.iter().position(due)?;
+        let parameters = self.routes.get(index)?.parameters.clone();
+        let (wire, command) = self.command(now, rng, &parameters, "register");
+        let until = now + self.options.patience;
+        let route = self.routes.get_mut(index)?;
+        route.state = State::Waiting { command, until };
+        route.attempts += 1;
+        Some(wire)
+    }
+
+    fn command(
+        &mut self,
+        now: Time,
+        rng: &mut SeededRng,
+        parameters: &RouteParameters,
+        verb: &str,
+    ) -> (Bytes, Name) {
+        // Each command's time is later than that of the one before, however many are sent in a millisecond.
+        let timestamp = self.options.clock.unix_millis(now).max(self.last_timestamp + 1);
+        self.last_timestamp = timestamp;
+        let info = SignatureInfo {
+            nonce: Some(Bytes::copy_from_slice(&rng.next_word().to_be_bytes())),
+            time: Some(timestamp),
+            ..self.options.signer.info()
+        };
+        let interest = Interest {
+            must_be_fresh: true,
+            nonce: Some((rng.next_word() as u32).to_be_bytes()),
+            lifetime: Some(self.options.patience),
+            parameters: Some(Bytes::new()),
+            ..Interest::new(parameters.command(verb))
+        };
+        let wire = interest.encode_signed(&*self.options.signer, &info);
+        let name = InterestRef::decode(&wire).map(|signed| signed.name.to_name()).unwrap_or_default();
+        (wire.into(), name)
+    }
+
+    /// True if the Data answered a command.
+    pub fn handle_data(&mut self, now: Time, data: &DataRef<'_>) -> bool {
+        let waits = |route: &Route| match &route.state {
+            State::Waiting { command, .. } => answers(command.as_ref(), false, data),
+            _ => false,
+        };
+        let Some(index) = self.routes.iter().position(waits) else { return false };
+        match ControlResponse::decode(data.content) {
+            Some(ControlResponse { code: 200, .. }) => {
+                if let Some(route) = self.routes.get_mut(index) {
+                    route.state = State::Registered;
+                    self.events.push_back(RegistrationEvent::Registered(route.parameters.name.clone()));
+                }
+            }
+            Some(ControlResponse { code, text }) => {
+                // As in HTTP: 4xx is the command's fault, 5xx the forwarder's.
+                self.failed(now, index, RegisterFailure::Response { code, text }, code >= 500);
+            }
+            None => self.failed(now, index, RegisterFailure::Malformed, true),
+        }
+        true
+    }
+
+    /// True if the Nack was for a command.
+    pub fn handle_nack(&mut self, now: Time, reason: NackReason, interest: &InterestRef<'_>) -> bool {
+        let waits = |route: &Route| match &route.state {
+            State::Waiting { command, .. } => command.as_ref().value() == interest.name.value(),
+            _ => false,
+        };
+        let Some(index) = self.routes.iter().position(waits) else { return false };
+        self.failed(now, index, RegisterFailure::Nack(reason), true);
+        true
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.seen = now;
+        for index in 0..self.routes.len() {
+            let over = self
+                .routes
+                .get(index)
+                .is_some_and(|route| matches!(&route.state, State::Waiting { until, .. } if *until <= now));
+            if over {
+                self.failed(now, index, RegisterFailure::Timeout, true);
+            }
+        }
+    }
+
+    fn failed(&mut self, now: Time, index: usize, reason: RegisterFailure, temporary: bool) {
+        let (first, longest) = (self.options.first_wait, self.options.longest_wait);
+        let Some(route) = self.routes.get_mut(index) else { return };
+        let doublings = route.attempts.saturating_sub(1).min(16);
+        let wait = temporary.then(|| first.saturating_mul(1 << doublings).min(longest));
+        route.state = wait.map_or(State::Idle, |wait| State::Due(now + wait));
+        let prefix = route.parameters.name.clone();
+        // A program that takes no events learns of the last ones only.
+        if self.events.len() >= 1024 {
+            self.events.pop_front();
+        }
+        self.events.push_back(RegistrationEvent::Failed { prefix, reason, retry_in: wait });
+    }
+
+    /// The next thing to tell.
+    pub fn poll_event(&mut self) -> Option<RegistrationEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Registrar::handle_timeout`] and [`Registrar::poll`] want to be called.
+    pub fn poll_timeout(&self) -> Option<Deadline> {
+        let deadlines = self.routes.iter().map(|route| match route.state {
+            State::Due(at) => due(at, self.seen, "a prefix is to be registered again"),
+            State::Waiting { until, .. } => Some(Deadline::new(until, "a registration is not answered")),
+            State::Idle | State::Registered => None,
+        });
+        deadlines.fold(None, Deadline::earlier)
+    }
+}

@@ -1,0 +1,222 @@
+//! Answering Interests: what every producer shares, and the producer of versioned, segmented content.
+
+mod producer;
+mod source;
+mod store;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason, Signer};
+
+pub use producer::{Producer, ProducerEvent, ProducerOptions, SegmentResponder};
+pub use source::{BytesSource, SegmentSource, SourceError};
+
+use crate::application::{Application, Arrival, Outgoing, due};
+use crate::register::{Registrar, RegistrationEvent};
+
+/// Signs what a producer serves.
+pub type SharedSigner = Arc<dyn Signer + Send + Sync>;
+
+/// Answers that wait for the port; more Interests than that are dropped and counted.
+const MOST_ANSWERS: usize = 16_384;
+
+/// What an Interest is answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// This whole Data packet.
+    Data(Bytes),
+    /// This Data packet, after a while.
+    Later(Bytes, Duration),
+    /// A Nack.
+    Nack(NackReason),
+    /// Nothing.
+    Silence,
+}
+
+/// What a producer says to Interests.
+pub trait Responder {
+    /// What it tells the program.
+    type Event;
+
+    /// Answers one Interest.
+    fn respond(&mut self, now: Time, interest: &InterestRef<'_>) -> Answer;
+
+    /// The next thing to tell.
+    fn poll_event(&mut self) -> Option<Self::Event>;
+}
+
+/// What a [`Service`] tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServiceEvent<E> {
+    /// What became of a prefix.
+    Registration(RegistrationEvent),
+    /// From the producer itself.
+    Producer(E),
+}
+
+/// Counters of a [`Service`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServiceCounters {
+    /// Interests that came.
+    pub interests: u64,
+    /// Data sent.
+    pub data: u64,
+    /// Nacks sent.
+    pub nacks: u64,
+    /// Interests that were not answered.
+    pub silent: u64,
+    /// Interests dropped because too many answers wait.
+    pub dropped: u64,
+    /// Packets that are no valid Interest, Data or Nack, or Data and Nacks that nobody waits for.
+    pub unexpected: u64,
+}
+
+/// A [`Responder`] as an [`Application`]: registers its prefixes, echoes PIT tokens, queues and delays answers.
+///
+/// Holds at most 16,384 answers, which share memory with what the responder keeps.
+pub struct Service<R: Responder> {
+    responder: R,
+    registrar: Registrar,
+    rng: SeededRng,
+    outbox: VecDeque<Outgoing>,
+    /// By the time when they are due, then in the order of arrival.
+    later: BTreeMap<(Time, u64), Outgoing>,
+    next_later: u64,
+    counters: ServiceCounters,
+    seen: Time,
+    up: bool,
+}
+
+impl<R: Responder> Service<R> {
+    /// Answers with `responder` under the prefixes of `registrar`.
+    pub fn new(responder: R, registrar: Registrar, rng: SeededRng) -> Service<R> {
+        Service {
+            responder,
+            registrar,
+            rng,
+            outbox: VecDeque::new(),
+            later: BTreeMap::new(),
+            next_later: 0,
+            counters: ServiceCounters::default(),
+            seen: Time::ZERO,
+            up: false,
+        }
+    }
+
+    /// The responder.
+    pub const fn responder(&self) -> &R {
+        &self.responder
+    }
+
+    /// The responder, to be told something.
+    pub const fn responder_mut(&mut self) -> &mut R {
+        &mut self.responder
+    }
+
+    /// The registrations, to add one or to withdraw them.
+    pub const fn registrar_mut(&mut self) -> &mut Registrar {
+        &mut self.registrar
+    }
+
+    /// True once the forwarder has accepted all prefixes.
+    pub fn is_registered(&self) -> bool {
+        self.registrar.is_registered()
+    }
+
+    /// Counters since the start.
+    pub const fn counters(&self) -> &ServiceCounters {
+        &self.counters
+    }
+
+    fn answer(&mut self, now: Time, packet: &LpPacket<'_>, interest: &InterestRef<'_>) {
+        self.counters.interests += 1;
+        if self.outbox.len() + self.later.len() >= MOST_ANSWERS {
+            self.counters.dropped += 1;
+            return;
+        }
+        // A forwarder finds its state again by the token that it put on the Interest.
+        let token = packet.pit_token.map(Bytes::copy_from_slice);
+        let header = |nack| {
+            let header = LpHeader { pit_token: token.clone(), nack, ..LpHeader::default() };
+            (!header.is_empty()).then(|| Box::new(header))
+        };
+        match self.responder.respond(now, interest) {
+            Answer::Data(data) => {
+                self.counters.data += 1;
+                self.outbox.push_back((data, header(None)));
+            }
+            Answer::Later(data, wait) => {
+                self.counters.data += 1;
+                self.later.insert((now + wait, self.next_later), (data, header(None)));
+                self.next_later += 1;
+            }
+            Answer::Nack(reason) => {
+                self.counters.nacks += 1;
+                self.outbox.push_back((Bytes::copy_from_slice(interest.wire), header(Some(reason))));
+            }
+            Answer::Silence => self.counters.silent += 1,
+        }
+    }
+}
+
+impl<R: Responder> Application for Service<R> {
+    type Event = ServiceEvent<R::Event>;
+
+    fn handle_face(&mut self, now: Time, up: bool) {
+        self.up = up;
+        if !up {
+            // The forwarder has forgotten who asked.
+            self.outbox.clear();
+            self.later.clear();
+        }
+        self.registrar.handle_face(now, up);
+    }
+
+    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+        let expected = match Arrival::decode(packet) {
+            Ok(Arrival::Interest(interest)) => {
+                self.answer(now, packet, &interest);
+                true
+            }
+            Ok(Arrival::Data(data)) => self.registrar.handle_data(now, &data),
+            Ok(Arrival::Nack(reason, interest)) => self.registrar.handle_nack(now, reason, &interest),
+            Err(_) => false,
+        };
+        self.counters.unexpected += u64::from(!expected);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.seen = now;
+        self.registrar.handle_timeout(now);
+    }
+
+    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+        if !self.up {
+            return None;
+        }
+        if let Some(command) = self.registrar.poll(now, &mut self.rng) {
+            return Some((command, None));
+        }
+        if self.later.first_key_value().is_some_and(|((at, _), _)| *at <= now) {
+            return self.later.pop_first().map(|(_, outgoing)| outgoing);
+        }
+        self.outbox.pop_front()
+    }
+
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        match self.registrar.poll_event() {
+            Some(event) => Some(ServiceEvent::Registration(event)),
+            None => self.responder.poll_event().map(ServiceEvent::Producer),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let later =
+            self.later.first_key_value().and_then(|((at, _), _)| due(*at, self.seen, "an answer is due"));
+        Deadline::earlier(self.registrar.poll_timeout(), later)
+    }
+}
