@@ -1,2 +1,22 @@
-//! Keys, certificates and safe bags of an NDN user, on disk.
+//! Keys and certificates of an NDN user, in a folder on disk, and what is trusted because of them.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`keychain`] | [`Keychain`]: identities, their keys, the keys' certificates; signers; safe bags in and out |
+//! | [`text`] | certificates and safe bags as files have them: base64 as `ndnsec` prints it, PEM, or plain octets |
+//! | [`validator`] | [`Validator`]: is a packet signed by a key that leads to a trust anchor? |
+//!
+//! Nothing here draws randomness or reads a clock: who generates or exports a key passes a generator, who validates passes the time.
 #![forbid(unsafe_code)]
+
+mod defaults;
+mod entries;
+mod error;
+mod folder;
+pub mod keychain;
+pub mod text;
+pub mod validator;
+
+pub use error::KeychainError;
+pub use keychain::{Keychain, SignBy};
+pub use validator::{Rule, ValidationError, Validator};

@@ -138,7 +138,7 @@ fn encrypted_with(kdf: &[u8]) -> Vec<u8> {
 fn pbkdf2(iterations: u32) -> Vec<u8> {
     let (pbkdf2, hmac_sha256) = (octets("06092a864886f70d01050c"), octets("300c06082a864886f70d02090500"));
     let parameters = [&der(0x04, &[b"saltsalt"]), &der(0x02, &[&iterations.to_be_bytes()]), &hmac_sha256[..]];
-    der(0x30, &[&pbkdf2, &der(0x30, &parameters.map(|part| &part[..]))])
+    der(0x30, &[&pbkdf2, &der(0x30, &parameters)])
 }
 
 fn scrypt(cost: u32, block_size: u16, lanes: u8) -> Vec<u8> {

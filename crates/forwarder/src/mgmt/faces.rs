@@ -22,7 +22,7 @@ pub(crate) fn create(context: &mut Context<'_>, parameters: ControlParameters) -
         Err(refusal) => refusal.into(),
         Ok((remote, local)) => {
             if let Some(face) = existing(context.forwarder, &remote, local.as_ref()) {
-                return exists(face).into();
+                return exists(face, &parameters).into();
             }
             let mut settings = FaceSettings::of(&parameters);
             settings.persistency.get_or_insert(Persistency::Persistent);
@@ -86,37 +86,34 @@ fn existing<'a>(forwarder: &'a Forwarder, remote: &FaceUri, local: Option<&FaceU
     })
 }
 
-fn exists(face: &Face) -> ControlResponse {
+fn exists(face: &Face, asked: &ControlParameters) -> ControlResponse {
     let text =
         format!("face {} to {} exists already: change it with faces/update", face.id(), face.spec.remote_uri);
-    ControlResponse::new(409, text).with(&properties(face, true))
+    ControlResponse::new(409, text).with(&properties(face, asked, true))
 }
 
-/// The answers to the commands that asked for a face, when it has been created or not.
-pub(crate) fn creation_answers(
+/// The answer to each command that asked for a face, when it has been created or not.
+pub(crate) fn creation_answer(
     forwarder: &Forwarder,
     outcome: &Result<FaceId, FaceFailure>,
-    commands: usize,
-) -> Vec<ControlResponse> {
+    asked: &ControlParameters,
+    is_first: bool,
+) -> ControlResponse {
     let gone = || ControlResponse::new(504, "the face was opened but broke at once: see the router's log");
-    let all = |response: ControlResponse| vec![response; commands];
     match outcome {
-        Ok(id) => match forwarder.face(*id) {
-            None => all(gone()),
+        Ok(id) => forwarder.face(*id).map_or_else(gone, |face| match is_first {
+            true => ControlResponse::success(&properties(face, asked, true)),
             // Who asked while it was under way finds it there.
-            Some(face) => core::iter::once(ControlResponse::success(&properties(face, true)))
-                .chain(core::iter::repeat_with(|| exists(face)))
-                .take(commands)
-                .collect(),
-        },
-        Err(FaceFailure::Exists(id)) => all(forwarder.face(*id).map_or_else(gone, exists)),
+            false => exists(face, asked),
+        }),
+        Err(FaceFailure::Exists(id)) => forwarder.face(*id).map_or_else(gone, |face| exists(face, asked)),
         Err(failure) => {
             let code = match failure {
                 FaceFailure::Unsupported(_) => 406,
                 FaceFailure::TooMany(_) => 503,
                 FaceFailure::Exists(_) | FaceFailure::Failed(_) => 504,
             };
-            all(ControlResponse::new(code, failure.to_string()))
+            ControlResponse::new(code, failure.to_string())
         }
     }
 }
@@ -140,7 +137,7 @@ pub(crate) fn update(context: &mut Context<'_>, parameters: ControlParameters) -
         return ControlResponse::new(404, format!("face {id} does not exist")).into();
     };
     change(face, &settings);
-    let response = ControlResponse::success(&properties(face, false));
+    let response = ControlResponse::success(&properties(face, &parameters, false));
     if settings != FaceSettings::default() {
         context.requests.push(FaceRequest::Update { face: id, settings });
     }
@@ -221,18 +218,29 @@ fn told_mtu(face: &Face) -> u64 {
     face.spec.mtu.map_or(MAX_PACKET, |mtu| mtu.min(MAX_PACKET)) as u64
 }
 
-fn properties(face: &Face, with_uris: bool) -> ControlParameters {
+/// What answers a command about a face. MTU and congestion marking are told only to who named one of them: python-ndn
+/// refuses to read them where ndn-cxx writes them, and NDNts would lose Flags where python-ndn wants them.
+fn properties(face: &Face, asked: &ControlParameters, with_uris: bool) -> ControlParameters {
     let uri = |uri: &String| with_uris.then(|| uri.clone());
-    ControlParameters {
+    let told = ControlParameters {
         face_id: Some(face.id().0),
         uri: uri(&face.spec.remote_uri),
         local_uri: uri(&face.spec.local_uri),
         flags: Some(flag_bits(face.spec.flags)),
         persistency: Some(face.spec.persistency),
+        ..ControlParameters::default()
+    };
+    let wants_link = asked.mtu.is_some()
+        || asked.base_congestion_marking_interval.is_some()
+        || asked.default_congestion_threshold.is_some();
+    if !wants_link {
+        return told;
+    }
+    ControlParameters {
         base_congestion_marking_interval: Some(face.spec.base_congestion_interval),
         default_congestion_threshold: Some(face.spec.default_congestion_threshold),
         mtu: Some(told_mtu(face)),
-        ..ControlParameters::default()
+        ..told
     }
 }
 
@@ -286,14 +294,26 @@ pub(crate) fn filter(component: Option<&[u8]>) -> Result<FaceQueryFilter, Contro
     FaceQueryFilter::decode(bytes).map_err(|error: DecodeError| malformed(error.to_string()))
 }
 
-/// What is told of something that happened to a face.
-pub(crate) fn notification(forwarder: &Forwarder, event: &FaceEvent) -> Option<FaceEventNotification> {
-    let (kind, face) = match event {
-        FaceEvent::Created(id) => (FaceEventKind::Created, forwarder.face(*id)?),
-        FaceEvent::Up(id) => (FaceEventKind::Up, forwarder.face(*id)?),
-        FaceEvent::Down(id) => (FaceEventKind::Down, forwarder.face(*id)?),
-        FaceEvent::Destroyed(face) => (FaceEventKind::Destroyed, &**face),
+/// What is told of something that happened to a face. A face that is gone by now is described by its end, which is
+/// among what happened `since`.
+pub(crate) fn notification(
+    forwarder: &Forwarder,
+    event: &FaceEvent,
+    since: &[FaceEvent],
+) -> Option<FaceEventNotification> {
+    let (kind, id) = match event {
+        FaceEvent::Created(id) => (FaceEventKind::Created, *id),
+        FaceEvent::Up(id) => (FaceEventKind::Up, *id),
+        FaceEvent::Down(id) => (FaceEventKind::Down, *id),
+        FaceEvent::Destroyed(face) => (FaceEventKind::Destroyed, face.id()),
     };
+    let ended = || {
+        since.iter().find_map(|later| match later {
+            FaceEvent::Destroyed(face) if face.id() == id => Some(&**face),
+            _ => None,
+        })
+    };
+    let face = forwarder.face(id).or_else(ended)?;
     Some(FaceEventNotification {
         kind,
         face_id: face.id().0,

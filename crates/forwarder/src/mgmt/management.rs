@@ -1,17 +1,17 @@
 //! The router's side of the protocol: Interests in, Data out.
 
 use bytes::Bytes;
-use whimbrel_core::{Deadline, Time};
+use whimbrel_core::Time;
 use whimbrel_ndn_packet::{
     CachePolicy, Component, ContentType, Data, DigestSigner, InterestRef, LpPacket, Name,
+    PrefixAnnouncementRef,
 };
 
-use super::authority::{Authority, CommandRefusal, CommandVerifier};
+use super::authority::{Authority, CommandRefusal};
 use super::control::{ControlParameters, ControlResponse};
 use super::event_stream::EventStream;
-use super::face_requests::{FaceFailure, FaceRequest, FaceRequests, RequestId};
+use super::face_requests::{FaceFailure, FaceRequests, RequestId};
 use super::request::Request;
-use super::routes::Announcement;
 use super::snapshots::{FRESHNESS, Snapshots};
 use super::verb::{Context, Outcome, Verb};
 use super::{
@@ -19,7 +19,8 @@ use super::{
     status, strategies,
 };
 use crate::face::FaceId;
-use crate::forwarder::{Forwarder, ManagementInterest};
+use crate::face_uri::FaceUri;
+use crate::forwarder::{FaceEvent, Forwarder, ManagementInterest};
 
 /// What management did with the Interests that came to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,13 +42,25 @@ pub struct ManagementCounters {
 /// Management: what it keeps between Interests.
 pub(crate) struct Management {
     config: ManagementConfig,
-    authority: Authority,
-    requests: FaceRequests,
+    pub(super) authority: Authority,
+    pub(super) requests: FaceRequests,
     snapshots: Snapshots,
     events: EventStream,
-    channels: Vec<String>,
-    own_prefixes: Vec<Name>,
-    counters: ManagementCounters,
+    pub(super) channels: Vec<String>,
+    pub(super) own_prefixes: Vec<Name>,
+    pub(super) counters: ManagementCounters,
+}
+
+/// True for a program on this machine. A browser's WebSocket is one although it is not local: it may register prefixes
+/// for itself, under `/localhop`.
+fn is_of_this_machine(forwarder: &Forwarder, face: FaceId) -> bool {
+    forwarder.face(face).is_some_and(|face| {
+        let by_browser = || match face.spec.remote_uri.parse() {
+            Ok(FaceUri::WebSocketClient(endpoint)) => endpoint.address.is_loopback(),
+            _ => false,
+        };
+        face.is_local() || by_browser()
+    })
 }
 
 fn local_prefix() -> Name {
@@ -62,16 +75,16 @@ fn events_prefix() -> Name {
     local_prefix().child_generic(b"faces").child_generic(b"events")
 }
 
+/// Where a command's parameters are in its name: after scope, `nfd`, module and verb.
+const PARAMETERS_AT: usize = 4;
+
 /// What a dataset is made from, or why it is not.
 type Dataset = Result<Vec<u8>, ControlResponse>;
 
 impl Management {
     pub(crate) fn new(config: ManagementConfig) -> Management {
         let authority = Authority::new(config.policy);
-        let mut own_prefixes = vec![local_prefix()];
-        if authority.serves_remote() {
-            own_prefixes.push(remote_prefix());
-        }
+        let own_prefixes = vec![local_prefix(), remote_prefix()];
         Management {
             config,
             authority,
@@ -84,7 +97,12 @@ impl Management {
         }
     }
 
-    fn run(&mut self, now: Time, forwarder: &mut Forwarder, link: &dyn Fn(FaceId) -> LinkCounters) {
+    pub(super) fn run(
+        &mut self,
+        now: Time,
+        forwarder: &mut Forwarder,
+        link: &dyn Fn(FaceId) -> LinkCounters,
+    ) {
         self.tell_events(now, forwarder);
         while let Some(ManagementInterest { packet, from }) = forwarder.take_management_interest() {
             self.answer(now, forwarder, link, &packet, from);
@@ -93,8 +111,10 @@ impl Management {
     }
 
     fn tell_events(&mut self, now: Time, forwarder: &mut Forwarder) {
-        while let Some(event) = forwarder.poll_face_event() {
-            let Some(notification) = faces::notification(forwarder, &event) else { continue };
+        let events: Vec<FaceEvent> = core::iter::from_fn(|| forwarder.poll_face_event()).collect();
+        for (at, event) in events.iter().enumerate() {
+            let since = events.get(at..).unwrap_or_default();
+            let Some(notification) = faces::notification(forwarder, event, since) else { continue };
             self.counters.events += 1;
             for data in self.events.happened(now, &notification) {
                 send(now, forwarder, &data, true);
@@ -117,7 +137,9 @@ impl Management {
             self.counters.ignored += 1;
             return;
         };
-        if request.remote && !(self.authority.serves_remote() && request.module == "rib") {
+        let request = Request { of_this_machine: is_of_this_machine(forwarder, from), ..request };
+        let served = self.authority.serves_remote() || request.of_this_machine;
+        if request.remote && !(served && request.module == "rib") {
             self.counters.ignored += 1;
             return;
         }
@@ -189,7 +211,7 @@ impl Management {
         request: &Request<'_>,
     ) -> Result<(), CommandRefusal> {
         let unix_millis = forwarder.wall().unix_millis(now);
-        self.authority.allow(unix_millis, request.remote, request.module, &request.interest)
+        self.authority.allow(unix_millis, request.is_strangers(), request.module, &request.interest)
     }
 
     fn refuse(
@@ -222,16 +244,18 @@ impl Management {
     }
 
     fn announce(&mut self, now: Time, forwarder: &mut Forwarder, request: &Request<'_>, from: FaceId) {
-        let announcement = match Announcement::decode(request.interest.parameters.unwrap_or_default()) {
-            Ok(announcement) => announcement,
-            Err(error) => {
-                let text =
-                    format!("rib/announce needs a prefix announcement as ApplicationParameters: {error}");
-                return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
-            }
-        };
+        let announcement =
+            match PrefixAnnouncementRef::decode(request.interest.parameters.unwrap_or_default()) {
+                Ok(announcement) => announcement,
+                Err(error) => {
+                    let text =
+                        format!("rib/announce needs a prefix announcement as ApplicationParameters: {error}");
+                    return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
+                }
+            };
         let allowed = self.allow(now, forwarder, request).and_then(|()| {
-            self.authority.allow_announcement(request.remote, &announcement.prefix, &announcement.data)
+            let unix_millis = forwarder.wall().unix_millis(now);
+            self.authority.allow_announcement(unix_millis, request.is_strangers(), &announcement)
         });
         if let Err(refusal) = allowed {
             return self.refuse(now, forwarder, request, &refusal);
@@ -330,7 +354,7 @@ impl Management {
         out
     }
 
-    fn face_created(
+    pub(super) fn face_created(
         &mut self,
         now: Time,
         forwarder: &mut Forwarder,
@@ -338,14 +362,15 @@ impl Management {
         outcome: &Result<FaceId, FaceFailure>,
     ) {
         let Some(pending) = self.requests.finish(request) else { return };
-        let answers = faces::creation_answers(forwarder, outcome, pending.commands.len());
-        for (command, response) in pending.commands.into_iter().zip(answers) {
+        for (at, command) in pending.commands.into_iter().enumerate() {
+            let asked = parameters_in(&command).unwrap_or_default();
+            let response = faces::creation_answer(forwarder, outcome, &asked, at == 0);
             self.count(&response);
             reply(now, forwarder, command, &response, false);
         }
     }
 
-    fn handle_timeout(&mut self, now: Time, forwarder: &mut Forwarder) {
+    pub(super) fn handle_timeout(&mut self, now: Time, forwarder: &mut Forwarder) {
         for late in self.requests.take_late(now) {
             for command in late.commands {
                 let response = ControlResponse::new(504, "the face was not opened in time");
@@ -363,7 +388,19 @@ fn is_signed(request: &Request<'_>) -> bool {
         .is_some_and(|signed| signed.nonce.is_some() || signed.time.is_some())
 }
 
+/// The parameters of a command, in the component after the verb.
+fn parameters_in(command: &Name) -> Option<ControlParameters> {
+    ControlParameters::decode(command.as_ref().get(PARAMETERS_AT)?.value()).ok()
+}
+
+/// A refusal without a body of its own gets the command's parameters back, octet by octet: python-ndn fails on an
+/// answer without any, and who registers many prefixes sees which one is meant.
 fn reply(now: Time, forwarder: &mut Forwarder, command: Name, response: &ControlResponse, cacheable: bool) {
+    let mut response = response.clone();
+    if !response.is_success() && response.body.is_empty() && parameters_in(&command).is_some() {
+        let given = command.as_ref().get(PARAMETERS_AT).map(|component| component.value());
+        response.body = Bytes::copy_from_slice(given.unwrap_or_default());
+    }
     let mut data = Data::new(command, response.encode());
     data.freshness = FRESHNESS;
     send(now, forwarder, &data.encode(&DigestSigner), !cacheable);
@@ -381,73 +418,5 @@ fn send(now: Time, forwarder: &mut Forwarder, data: &[u8], keep_out: bool) {
     if let Ok(mut packet) = LpPacket::decode(data, false) {
         packet.cache_policy = keep_out.then_some(CachePolicy::NoCache);
         forwarder.handle_packet(now, FaceId::INTERNAL, &packet);
-    }
-}
-
-impl Forwarder {
-    /// Answers the Interests that wait for management and tells what happened to faces. `link` says what the link of
-    /// a face has counted.
-    pub fn run_management(&mut self, now: Time, link: &dyn Fn(FaceId) -> LinkCounters) {
-        self.with_management(|management, forwarder| management.run(now, forwarder, link));
-    }
-
-    /// The next wish about faces. [`FaceRequest::Create`] is to be answered with [`Forwarder::face_created`].
-    pub fn poll_face_request(&mut self) -> Option<FaceRequest> {
-        self.mgmt.as_mut()?.requests.poll()
-    }
-
-    /// A face that management asked for was added, or could not be: who asked for it is told.
-    pub fn face_created(&mut self, now: Time, request: RequestId, outcome: &Result<FaceId, FaceFailure>) {
-        self.with_management(|management, forwarder| {
-            management.face_created(now, forwarder, request, outcome);
-        });
-    }
-
-    /// The FaceUris on which the program around listens: the dataset `faces/channels`.
-    pub fn set_channels(&mut self, local_uris: Vec<String>) {
-        if let Some(management) = &mut self.mgmt {
-            management.channels = local_uris;
-        }
-    }
-
-    /// What checks signatures made by keys; without it no command that must be signed is carried out.
-    pub fn set_command_verifier(&mut self, verifier: Box<dyn CommandVerifier>) {
-        if let Some(management) = &mut self.mgmt {
-            management.authority.verifier = verifier;
-        }
-    }
-
-    /// What management did with the Interests that came to it.
-    pub fn management_counters(&self) -> ManagementCounters {
-        self.mgmt.as_ref().map(|management| management.counters).unwrap_or_default()
-    }
-
-    /// Gives management its prefixes.
-    pub(crate) fn attach_management(&mut self, config: ManagementConfig) {
-        let management = Management::new(config);
-        for prefix in &management.own_prefixes {
-            // They are two and three components long.
-            let _ = self.engine.fib.add_next_hop(prefix.as_ref(), FaceId::INTERNAL, 0);
-        }
-        self.mgmt = Some(Box::new(management));
-    }
-
-    pub(crate) fn management_timeout(&mut self, now: Time) {
-        self.rib.handle_timeout(now);
-        self.follow_rib();
-        self.with_management(|management, forwarder| management.handle_timeout(now, forwarder));
-    }
-
-    pub(crate) fn management_deadline(&self) -> Option<Deadline> {
-        let creations = self.mgmt.as_ref().and_then(|management| management.requests.poll_timeout());
-        Deadline::earlier(self.rib.poll_timeout(), creations)
-    }
-
-    /// Management works on the forwarder that it is part of: it steps out of it for as long as that takes.
-    fn with_management(&mut self, work: impl FnOnce(&mut Management, &mut Forwarder)) {
-        if let Some(mut management) = self.mgmt.take() {
-            work(&mut management, self);
-            self.mgmt = Some(management);
-        }
     }
 }

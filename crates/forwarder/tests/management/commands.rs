@@ -105,6 +105,9 @@ fn registrations_that_cannot_be_are_refused() {
     assert_eq!(router.refused(program, "rib/register", &too_deep()), 414);
     let with_uri = ControlParameters { uri: Some("udp4://192.0.2.1:1".to_owned()), ..of_name("/a") };
     assert_eq!(router.refused(program, "rib/register", &with_uri), 400, "a field that it does not take");
+    let response = router.command(program, "rib/register", &at_face("/a", nobody));
+    let body = response.parameters().unwrap();
+    assert_eq!(body, Some(at_face("/a", nobody)), "python-ndn fails on a refusal without a body");
     let origin = ControlParameters { origin: Some(65_536), ..of_name("/a") };
     assert_eq!(router.refused(program, "rib/register", &origin), 400);
     let at_once = ControlParameters { expiration_period: Some(Duration::ZERO), ..of_name("/a") };

@@ -87,6 +87,7 @@ fn a_face_that_is_there_already_is_told_with_status_409() {
     assert_eq!(response.status_code, 409);
     let told = response.parameters().unwrap().expect("its properties");
     assert_eq!((told.face_id, told.uri), (Some(neighbour.0), Some(udp(7))));
+    assert_eq!((told.mtu, told.base_congestion_marking_interval), (None, None), "nobody asked for these");
     assert_eq!(router.forwarder.poll_face_request(), None);
 }
 
@@ -121,6 +122,8 @@ fn what_goes_wrong_while_opening_is_told_in_words() {
         let response = answer(&mut router, program);
         assert_eq!(response.status_code, code);
         assert!(response.status_text.contains(words), "{response}");
+        let body = response.parameters().unwrap().expect("what was asked for, or the face that is there");
+        assert!(body.uri.is_some());
     }
     let request = number(&wish(&mut router, program, &of_uri(&udp(7))));
     finish(&mut router, request, Ok(FaceId(9_999)));

@@ -1,59 +1,39 @@
 //! One packet socket and the ports behind it.
 
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortKind, Time};
 
+use super::send::{HEADER, Unsent};
 use super::{EthernetConfig, EthernetNeighbour, socket, written};
 use crate::IoError;
-use crate::counters::{DropReason, PortCounters, TransportCounters, TransportSnapshot};
+use crate::counters::{TransportCounters, TransportSnapshot};
 use crate::interface::{current_mtu, exists};
-use crate::poller::Poller;
 use crate::side::MachineSide;
-use crate::transport::{Outgoing, Progress};
+use crate::transport::Progress;
 use crate::udp::{CallerTable, Room};
 
 /// Frames read per round, one system call each.
 const FRAMES_PER_ROUND: usize = 64;
-/// Destination, source, EtherType.
-const HEADER: usize = 14;
 /// Kernel buffers to ask for, bytes.
 const BUFFER: usize = 4 << 20;
-
-/// Frames that the kernel could not take at once.
-#[derive(Debug)]
-struct Unsent {
-    port: PortId,
-    bytes: Vec<u8>,
-    start: usize,
-    segment: usize,
-}
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct EthernetEndpoint {
-    config: EthernetConfig,
-    socket: OwnedFd,
-    local: [u8; 6],
+    pub(super) config: EthernetConfig,
+    pub(super) socket: OwnedFd,
+    pub(super) local: [u8; 6],
     slot: usize,
-    token: u64,
-    peers: BTreeMap<PortId, [u8; 6]>,
+    pub(super) token: u64,
+    pub(super) peers: BTreeMap<PortId, [u8; 6]>,
     by_address: BTreeMap<[u8; 6], PortId>,
     callers: Option<CallerTable>,
-    unsent: Option<Unsent>,
-    counters: TransportCounters,
-}
-
-/// What became of some frames.
-enum Sent {
-    All,
-    /// The kernel takes no more; what lies from here on is unsent.
-    BlockedAt(usize),
-    /// The interface is gone.
-    Gone,
+    pub(super) unsent: Option<Unsent>,
+    pub(super) counters: TransportCounters,
 }
 
 impl EthernetEndpoint {
@@ -272,124 +252,6 @@ impl EthernetEndpoint {
         Some(port)
     }
 
-    /// Sends the frames of one transmit, or keeps what the kernel cannot take now and blocks all ports.
-    pub(crate) fn send<M: Machine>(
-        &mut self,
-        side: &mut MachineSide<M>,
-        poller: &mut Poller,
-        now: Time,
-        out: Outgoing<'_>,
-    ) -> Progress {
-        let id = out.transmit.port;
-        if self.unsent.is_some() {
-            side.count_drop(id, DropReason::Blocked, out.frame_count());
-            return Progress::Open;
-        }
-        match self.send_frames(side, now, id, out.frames(), out.segment()) {
-            Sent::All => Progress::Open,
-            Sent::Gone => Progress::Ended,
-            Sent::BlockedAt(at) => {
-                let (start, segment) = (out.frames_start() + at, out.segment());
-                self.unsent = Some(Unsent { port: id, bytes: std::mem::take(out.buffer), start, segment });
-                poller.set_interest(&self.socket, self.token, true, true);
-                self.report_blocked(side, now, true);
-                Progress::Open
-            }
-        }
-    }
-
-    /// Sends what was kept; the ports are writable again once all of it is gone.
-    pub(crate) fn flush<M: Machine>(
-        &mut self,
-        side: &mut MachineSide<M>,
-        poller: &mut Poller,
-        now: Time,
-    ) -> Progress {
-        let Some(mut unsent) = self.unsent.take() else { return Progress::Open };
-        let frames = unsent.bytes.get(unsent.start..).unwrap_or_default();
-        // A port may have been closed while its frames waited; then they go nowhere.
-        match self.send_frames(side, now, unsent.port, frames, unsent.segment) {
-            Sent::Gone => Progress::Ended,
-            Sent::BlockedAt(at) => {
-                unsent.start += at;
-                self.unsent = Some(unsent);
-                Progress::Open
-            }
-            Sent::All => {
-                poller.set_interest(&self.socket, self.token, true, false);
-                self.report_blocked(side, now, false);
-                Progress::Open
-            }
-        }
-    }
-
-    pub(crate) fn has_unsent(&self) -> bool {
-        self.unsent.is_some()
-    }
-
-    fn report_blocked<M: Machine>(&self, side: &mut MachineSide<M>, now: Time, blocked: bool) {
-        for port in self.peers.keys() {
-            side.set_blocked(now, *port, blocked);
-        }
-    }
-
-    fn send_frames<M: Machine>(
-        &mut self,
-        side: &mut MachineSide<M>,
-        now: Time,
-        id: PortId,
-        frames: &[u8],
-        segment: usize,
-    ) -> Sent {
-        let (Some(peer), Some(port)) = (self.peers.get(&id).copied(), side.get_mut(id)) else {
-            return Sent::All;
-        };
-        let header = header(peer, self.local, self.config.ether_type);
-        let mut too_long = None;
-        let mut sent = Sent::All;
-        for (index, frame) in frames.chunks(segment).enumerate() {
-            match self.send_frame(&header, frame, &mut port.counters) {
-                Ok(()) => {}
-                Err(Errno::AGAIN) => {
-                    self.counters.would_block += 1;
-                    sent = Sent::BlockedAt(index * segment);
-                    break;
-                }
-                Err(Errno::NXIO | Errno::NODEV) if !exists(self.config.interface.index) => return Sent::Gone,
-                Err(error) => {
-                    let reason = DropReason::of(&error.into());
-                    if reason == DropReason::PathTooNarrow {
-                        too_long = too_long.max(Some(frame.len()));
-                    }
-                    port.counters.drops.count(reason, 1);
-                }
-            }
-        }
-        if let Some(too_long) = too_long {
-            let mtu = current_mtu(&self.config.interface.name).filter(|mtu| *mtu < too_long);
-            let mtu = mtu.unwrap_or(too_long.saturating_sub(1)).max(1);
-            // The interface is the same for all.
-            for port in self.peers.keys() {
-                side.lower_mtu(now, *port, mtu);
-            }
-        }
-        sent
-    }
-
-    fn send_frame(
-        &mut self,
-        header: &[u8; HEADER],
-        frame: &[u8],
-        counters: &mut PortCounters,
-    ) -> Result<(), Errno> {
-        self.counters.send_calls += 1;
-        let pieces = [IoSlice::new(header), IoSlice::new(frame)];
-        rustix::io::retry_on_intr(|| rustix::io::writev(&self.socket, &pieces))?;
-        counters.sent_frames += 1;
-        counters.sent_bytes += frame.len() as u64;
-        Ok(())
-    }
-
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.callers.as_ref().and_then(CallerTable::next_expiry)
     }
@@ -413,27 +275,8 @@ impl EthernetEndpoint {
     }
 }
 
-fn header(to: [u8; 6], from: [u8; 6], ether_type: u16) -> [u8; HEADER] {
-    let mut header = [0; HEADER];
-    let octets = to.into_iter().chain(from).chain(ether_type.to_be_bytes());
-    header.iter_mut().zip(octets).for_each(|(place, octet)| *place = octet);
-    header
-}
-
 impl AsFd for EthernetEndpoint {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_header_is_destination_source_and_type() {
-        let header = header([1, 0, 0x5e, 0, 0x17, 0xaa], [2, 0, 0, 0, 0, 9], 0x8624);
-        assert_eq!(header, [1, 0, 0x5e, 0, 0x17, 0xaa, 2, 0, 0, 0, 0, 9, 0x86, 0x24]);
-        assert_eq!(written([1, 0, 0x5e, 0, 0x17, 0xaa]), "01:00:5e:00:17:aa");
     }
 }

@@ -5,6 +5,7 @@
 //! packet for padding.** Frames that this machine sends are never received by it.
 
 mod endpoint;
+mod send;
 mod socket;
 
 use whimbrel_core::PortId;

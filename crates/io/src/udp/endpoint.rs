@@ -11,7 +11,7 @@ use socket2::Socket;
 use whimbrel_core::{KeyedMap, Machine, Medium, PortId, PortInfo, PortKind, SeededRng, Time, keyed_map};
 
 use super::callers::{CallerTable, Room};
-use super::group::{Group, UdpMulticastConfig, join};
+use super::group::Group;
 use super::path_mtu::RouteProbe;
 use super::socket::{bind, canonical, enlarge_buffers, for_socket, usable_source};
 use super::{Neighbour, UdpConfig};
@@ -45,7 +45,7 @@ impl ReceiveBuffers {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     /// In canonical form: the key of the port.
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     /// In the form that the socket takes.
     pub(super) destination: SocketAddr,
     /// The address of ours that it last called, where the socket is bound to all of them.
@@ -70,14 +70,14 @@ pub(crate) struct UdpEndpoint {
     local: SocketAddr,
     kernel_buffers: (usize, usize),
     pub(super) token: u64,
-    slot: usize,
+    pub(super) slot: usize,
     pub(super) peers: BTreeMap<PortId, Peer>,
     by_address: KeyedMap<SocketAddr, PortId>,
     /// Who sent the last batch: bulk traffic comes from the same peer again and again.
     last_sender: Option<(SocketAddr, PortId)>,
     callers: Option<CallerTable>,
     /// Set where the socket is in a multicast group: then all that comes belongs to one port.
-    group: Option<Group>,
+    pub(super) group: Option<Group>,
     pub(super) probe: RouteProbe,
     recheck_allowed_at: Time,
     pub(super) unsent: Unsent,
@@ -98,22 +98,7 @@ impl UdpEndpoint {
         UdpEndpoint::new(config, socket, (local, kernel_buffers), slot, token, rng)
     }
 
-    /// A socket in a multicast group; its port is opened by [`UdpEndpoint::open_group`].
-    pub(crate) fn join(
-        config: UdpMulticastConfig,
-        slot: usize,
-        token: u64,
-        rng: &mut SeededRng,
-    ) -> Result<UdpEndpoint, IoError> {
-        let (socket, group) = join(&config)?;
-        let bound = (group.local, (0, 0));
-        let config = UdpConfig { path_mtu: usize::MAX, ..UdpConfig::new(config.label, config.group) };
-        let mut endpoint = UdpEndpoint::new(config, socket, bound, slot, token, rng)?;
-        endpoint.group = Some(group);
-        Ok(endpoint)
-    }
-
-    fn new(
+    pub(super) fn new(
         config: UdpConfig,
         socket: Socket,
         (local, kernel_buffers): (SocketAddr, (usize, usize)),
@@ -146,36 +131,6 @@ impl UdpEndpoint {
             counters: TransportCounters::default(),
             config,
         })
-    }
-
-    /// Opens the port for everybody in the group.
-    pub(crate) fn open_group<M: Machine>(
-        &mut self,
-        side: &mut MachineSide<M>,
-        now: Time,
-    ) -> Result<PortId, IoError> {
-        let label = self.config.label.clone();
-        let out_of_ports = || IoError::OutOfPorts { label: label.clone() };
-        let group = self.group.as_mut().ok_or(IoError::NoSuchLink)?;
-        let (interface, local, address) = (group.interface.clone(), group.local, group.address);
-        let mtu = group.largest_payload(self.config.path_mtu);
-        let medium = Medium::UdpMulticast { interface, local, group: address };
-        let info = PortInfo {
-            label: label.clone(),
-            kind: PortKind::Neighbour,
-            mtu,
-            peer: address.to_string(),
-            medium,
-        };
-        let port = side.open(now, self.slot, info).ok_or_else(out_of_ports)?;
-        group.port = Some(port);
-        self.peers.insert(port, Peer { address, destination: address, source: None });
-        Ok(port)
-    }
-
-    /// True if the socket serves one multicast group and nothing else.
-    pub(crate) fn is_group(&self) -> bool {
-        self.group.is_some()
     }
 
     pub(crate) fn local(&self) -> SocketAddr {

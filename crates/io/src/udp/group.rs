@@ -4,10 +4,13 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use rustix::net::sockopt;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
-use whimbrel_core::PortId;
+use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortKind, SeededRng, Time};
 
+use super::UdpConfig;
+use super::endpoint::{Peer, UdpEndpoint};
 use super::path_mtu::payload_within;
 use crate::interface::current_mtu;
+use crate::side::MachineSide;
 use crate::{Interface, IoError, TransportId};
 
 /// Kernel buffers of a group: little is sent to groups.
@@ -47,9 +50,9 @@ pub struct UdpMulticastLink {
 /// A joined group, as the endpoint needs it.
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub(super) interface: String,
-    pub(super) address: SocketAddr,
-    pub(super) local: SocketAddr,
+    interface: String,
+    address: SocketAddr,
+    local: SocketAddr,
     pub(super) port: Option<PortId>,
 }
 
@@ -61,9 +64,56 @@ impl Group {
     }
 }
 
+impl UdpEndpoint {
+    /// A socket in a multicast group; its port is opened by [`UdpEndpoint::open_group`].
+    pub(crate) fn join(
+        config: UdpMulticastConfig,
+        slot: usize,
+        token: u64,
+        rng: &mut SeededRng,
+    ) -> Result<UdpEndpoint, IoError> {
+        let (socket, group) = join(&config)?;
+        let bound = (group.local, (0, 0));
+        let config = UdpConfig { path_mtu: usize::MAX, ..UdpConfig::new(config.label, config.group) };
+        let mut endpoint = UdpEndpoint::new(config, socket, bound, slot, token, rng)?;
+        endpoint.group = Some(group);
+        Ok(endpoint)
+    }
+
+    /// Opens the port for everybody in the group.
+    pub(crate) fn open_group<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+    ) -> Result<PortId, IoError> {
+        let label = self.config.label.clone();
+        let out_of_ports = || IoError::OutOfPorts { label: label.clone() };
+        let group = self.group.as_mut().ok_or(IoError::NoSuchLink)?;
+        let (interface, local, address) = (group.interface.clone(), group.local, group.address);
+        let mtu = group.largest_payload(self.config.path_mtu);
+        let medium = Medium::UdpMulticast { interface, local, group: address };
+        let info = PortInfo {
+            label: label.clone(),
+            kind: PortKind::Neighbour,
+            mtu,
+            peer: address.to_string(),
+            medium,
+        };
+        let port = side.open(now, self.slot, info).ok_or_else(out_of_ports)?;
+        group.port = Some(port);
+        self.peers.insert(port, Peer { address, destination: address, source: None });
+        Ok(port)
+    }
+
+    /// True if the socket serves one multicast group and nothing else.
+    pub(crate) fn is_group(&self) -> bool {
+        self.group.is_some()
+    }
+}
+
 /// A socket in the group: it receives what is sent to the group on this interface and nothing else, and sends on
 /// this interface. Others on this machine may join, too; what this machine sends does not come back to it.
-pub(super) fn join(config: &UdpMulticastConfig) -> Result<(Socket, Group), IoError> {
+fn join(config: &UdpMulticastConfig) -> Result<(Socket, Group), IoError> {
     let interface = &config.interface;
     let group = match config.group {
         SocketAddr::V6(v6) => SocketAddrV6::new(*v6.ip(), v6.port(), 0, interface.index).into(),

@@ -6,16 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use tungstenite::client::IntoClientRequest;
-use tungstenite::handshake::client::ClientHandshake;
-use tungstenite::handshake::server::{NoCallback, ServerHandshake};
-use tungstenite::handshake::{HandshakeError, HandshakeRole, MidHandshake};
-use tungstenite::protocol::WebSocketConfig;
-use tungstenite::{Error, Message, WebSocket};
+use tungstenite::{Error, Message};
 use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortKind, Time};
 
 use super::WebSocketLimits;
-use super::pipe::Pipe;
+use super::stage::Stage;
 use crate::IoError;
 use crate::counters::{DropReason, TransportCounters, TransportSnapshot};
 use crate::poller::Poller;
@@ -28,8 +23,6 @@ const READ_SIZE: usize = 64 << 10;
 const READS_PER_ROUND: usize = 4;
 /// Small messages are gathered until there are so many bytes, or the round is over.
 const GATHER: usize = 64 << 10;
-/// `tungstenite` allocates this much for each connection; larger messages get more.
-const PARSE_BUFFER: usize = 16 << 10;
 /// How long the peer of a closed port may take to say goodbye.
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -42,15 +35,6 @@ pub(crate) struct Ends {
     pub(crate) remote: SocketAddr,
     /// Token of the listener that accepted it.
     pub(crate) listener: Option<u64>,
-}
-
-/// How far a connection is.
-#[derive(Debug)]
-enum Stage {
-    Serving(MidHandshake<ServerHandshake<Pipe, NoCallback>>),
-    Calling(MidHandshake<ClientHandshake<Pipe>>),
-    Open(Box<WebSocket<Pipe>>),
-    Over,
 }
 
 /// See the module.
@@ -73,14 +57,6 @@ pub(crate) struct WebSocketConnection {
     counters: TransportCounters,
 }
 
-fn config(limits: &WebSocketLimits) -> WebSocketConfig {
-    WebSocketConfig::default()
-        .read_buffer_size(PARSE_BUFFER)
-        .write_buffer_size(0)
-        .max_message_size(Some(limits.max_frame))
-        .max_frame_size(Some(limits.max_frame))
-}
-
 impl WebSocketConnection {
     /// Waits for the peer's handshake on an accepted stream that does not block.
     pub(crate) fn serve(
@@ -91,8 +67,7 @@ impl WebSocketConnection {
         limits: WebSocketLimits,
         now: Time,
     ) -> WebSocketConnection {
-        let handshake = ServerHandshake::start(Pipe::default(), NoCallback, Some(config(&limits)));
-        WebSocketConnection::new(stream, ends, slot, token, limits, Stage::Serving(handshake), now)
+        WebSocketConnection::new(stream, ends, slot, token, limits, Stage::serve(&limits), now)
     }
 
     /// Starts the handshake on a stream that is connected and does not block.
@@ -104,11 +79,9 @@ impl WebSocketConnection {
         (uri, limits): (&str, WebSocketLimits),
         now: Time,
     ) -> Result<WebSocketConnection, IoError> {
-        let handshake = uri
-            .into_client_request()
-            .and_then(|request| ClientHandshake::start(Pipe::default(), request, Some(config(&limits))))
+        let stage = Stage::call(uri, &limits)
             .map_err(|error| IoError::WebSocketRefused { uri: uri.to_owned(), reason: error.to_string() })?;
-        Ok(WebSocketConnection::new(stream, ends, slot, token, limits, Stage::Calling(handshake), now))
+        Ok(WebSocketConnection::new(stream, ends, slot, token, limits, stage, now))
     }
 
     fn new(
@@ -181,7 +154,7 @@ impl WebSocketConnection {
                     return Progress::Ended;
                 }
             };
-            let Some(pipe) = self.pipe() else { return Progress::Ended };
+            let Some(pipe) = self.stage.pipe() else { return Progress::Ended };
             match buffer.get(..count) {
                 Some(read) if !read.is_empty() => pipe.feed(read),
                 _ => pipe.end(),
@@ -206,19 +179,9 @@ impl WebSocketConnection {
 
     /// Goes on with what was fed until there is no more.
     fn advance<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) -> Progress {
-        self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Serving(handshake) => match handshake.handshake() {
-                Ok(socket) => Stage::Open(Box::new(socket)),
-                Err(HandshakeError::Interrupted(handshake)) => Stage::Serving(handshake),
-                Err(HandshakeError::Failure(error)) => return self.refuse(&error),
-            },
-            Stage::Calling(handshake) => match handshake.handshake() {
-                Ok((socket, _)) => Stage::Open(Box::new(socket)),
-                Err(HandshakeError::Interrupted(handshake)) => Stage::Calling(handshake),
-                Err(HandshakeError::Failure(error)) => return self.refuse(&error),
-            },
-            stage => stage,
-        };
+        if let Err(error) = self.stage.shake() {
+            return self.refuse(&error);
+        }
         if matches!(self.stage, Stage::Open(_)) && self.port.is_none() && self.linger_until.is_none() {
             let remote = self.ends.remote;
             let info = PortInfo {
@@ -427,36 +390,15 @@ impl WebSocketConnection {
     }
 
     fn write_outbox(&mut self) -> Result<bool, Errno> {
-        let outbox = match &mut self.stage {
-            Stage::Serving(handshake) => pipe_of(handshake).map(|pipe| &mut pipe.outbox),
-            Stage::Calling(handshake) => pipe_of(handshake).map(|pipe| &mut pipe.outbox),
-            Stage::Open(socket) => Some(&mut socket.get_mut().outbox),
-            Stage::Over => None,
-        };
-        outbox.map_or(Ok(true), |outbox| outbox.write_to(&self.stream, &mut self.counters.send_calls))
+        match self.stage.pipe() {
+            Some(pipe) => pipe.outbox.write_to(&self.stream, &mut self.counters.send_calls),
+            None => Ok(true),
+        }
     }
 
     fn outbox(&self) -> Option<&Outbox> {
-        match &self.stage {
-            Stage::Serving(handshake) => Some(&handshake.get_ref().get_ref().outbox),
-            Stage::Calling(handshake) => Some(&handshake.get_ref().get_ref().outbox),
-            Stage::Open(socket) => Some(&socket.get_ref().outbox),
-            Stage::Over => None,
-        }
+        self.stage.outbox()
     }
-
-    fn pipe(&mut self) -> Option<&mut Pipe> {
-        match &mut self.stage {
-            Stage::Serving(handshake) => pipe_of(handshake),
-            Stage::Calling(handshake) => pipe_of(handshake),
-            Stage::Open(socket) => Some(socket.get_mut()),
-            Stage::Over => None,
-        }
-    }
-}
-
-fn pipe_of<R: HandshakeRole<InternalStream = Pipe>>(handshake: &mut MidHandshake<R>) -> Option<&mut Pipe> {
-    Some(handshake.get_mut().get_mut())
 }
 
 impl AsFd for WebSocketConnection {

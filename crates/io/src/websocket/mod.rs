@@ -5,6 +5,7 @@
 
 mod connection;
 mod pipe;
+mod stage;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -82,7 +82,8 @@ pub struct NdnSection {
 
 impl Default for NdnSection {
     fn default() -> NdnSection {
-        let any = |port| vec![SocketAddr::from(([0, 0, 0, 0], port)), SocketAddr::from(([0u16; 8], port))];
+        // Takes IPv4 as well.
+        let any = |port| vec![SocketAddr::from(([0u16; 8], port))];
         NdnSection {
             enabled: None,
             socket: None,

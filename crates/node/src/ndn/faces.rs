@@ -140,13 +140,13 @@ fn is_stream(info: &PortInfo) -> bool {
     info.medium.is_stream() || info.kind == PortKind::Local
 }
 
-/// Programs on this machine are local: Unix sockets, and TCP from a loopback address (as NFD has it).
+/// Programs on this machine are local: Unix sockets, and TCP from a loopback address, as NFD has it. WebSockets are not,
+/// otherwise than with NFD: any page that a user looks at may open one to the loopback address, and must not command
+/// the router. Such a page may register prefixes for itself, under `/localhop`.
 fn scope(info: &PortInfo) -> Scope {
     let local = match &info.medium {
         Medium::Unix { .. } => true,
-        Medium::Tcp { remote, .. } | Medium::WebSocket { remote, .. } => {
-            remote.ip().to_canonical().is_loopback()
-        }
+        Medium::Tcp { remote, .. } => remote.ip().to_canonical().is_loopback(),
         Medium::Unaddressed => info.kind == PortKind::Local,
         _ => false,
     };

@@ -247,9 +247,10 @@ impl Pipeline {
                 self.window.decrease(now);
                 self.stats.mark_decreases += 1;
             }
-        } else {
+        } else if self.segments.under_way() as f64 * 2.0 >= self.window.size() {
             self.window.increase(now, self.rto.smoothed(), self.most_segments as f64);
         }
+        // Else something other than the window holds the fetch back, and nothing tells whether more would fit.
         self.log_window_size(now, events);
     }
 
@@ -395,6 +396,9 @@ impl Pipeline {
 
     /// What was under way is lost, which is nobody's fault.
     pub(super) fn face_came_up(&mut self) {
+        if self.stats.interests == 0 {
+            return;
+        }
         while let Some((number, _)) = self.segments.oldest_under_way() {
             self.segments.enqueue(number, true);
             self.again.push_back(number);

@@ -135,17 +135,17 @@ mod tests {
             ..RouteParameters::new("/A".parse().unwrap())
         };
         let expected: &[u8] = &[
-            0x68, 24, // ControlParameters
+            0x68, 22, // ControlParameters
             0x07, 3, 0x08, 1, b'A', // Name
             0x69, 2, 1, 44, // FaceId
             0x6f, 1, 0, // Origin
             0x6a, 1, 10, // Cost
             0x6c, 1, 3, // Flags
-            0x6d, 4, 0, 0, 0xea, 0x60, // ExpirationPeriod
+            0x6d, 2, 0xea, 0x60, // ExpirationPeriod
         ];
         assert_eq!(parameters.encode(), expected);
         let command = parameters.command("register");
-        assert!(command.to_string().starts_with("/localhost/nfd/rib/register/h%18"));
+        assert!(command.to_string().starts_with("/localhost/nfd/rib/register/h%16"));
         assert_eq!(read_command(command.as_ref()), Some((String::from("register"), parameters.name)));
     }
 

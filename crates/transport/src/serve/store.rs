@@ -25,15 +25,12 @@ impl Store {
     }
 
     pub(super) fn put(&mut self, number: u64, packet: Bytes) {
-        if packet.len() > self.limit {
+        if packet.len() > self.limit || self.packets.contains_key(&number) {
             return;
         }
         self.bytes += packet.len();
-        if let Some(old) = self.packets.insert(number, packet) {
-            self.bytes -= old.len();
-        } else {
-            self.order.push_back(number);
-        }
+        self.packets.insert(number, packet);
+        self.order.push_back(number);
         while self.bytes > self.limit
             && let Some(oldest) = self.order.pop_front()
         {

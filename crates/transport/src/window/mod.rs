@@ -77,6 +77,8 @@ pub struct Window {
     threshold: f64,
     cubic: Cubic,
     slow_start: SlowStart,
+    /// The size when the delay was first seen to rise.
+    alarmed_at: Option<f64>,
 }
 
 impl Window {
@@ -96,6 +98,7 @@ impl Window {
             threshold: options.threshold,
             cubic: Cubic::new(beta, now),
             slow_start: SlowStart::default(),
+            alarmed_at: None,
         }
     }
 
@@ -120,9 +123,14 @@ impl Window {
         if !self.options.delay_exit || self.is_fixed() || self.size >= self.threshold {
             return;
         }
-        if self.slow_start.sample(rtt, segment, sent) == Phase::Over {
-            self.threshold = self.size;
-            self.cubic.begin_growing(self.size, now);
+        match self.slow_start.sample(now, rtt, segment, sent) {
+            Phase::Growing => self.alarmed_at = None,
+            Phase::Cautious => self.alarmed_at = self.alarmed_at.or(Some(self.size)),
+            Phase::Over => {
+                self.size = self.alarmed_at.take().unwrap_or(self.size).min(self.size);
+                self.threshold = self.size;
+                self.cubic.begin_growing(self.size, now);
+            }
         }
     }
 
@@ -159,7 +167,7 @@ impl Window {
             }
         }
         self.size = self.size.max(1.0);
-        self.slow_start = SlowStart::default();
+        (self.slow_start, self.alarmed_at) = (SlowStart::default(), None);
     }
 
     /// The path is another one, or was gone: from the initial window again, up to the threshold known so far.
@@ -167,7 +175,7 @@ impl Window {
         if !self.is_fixed() {
             self.threshold = self.threshold.min(self.size.max(LEAST_THRESHOLD));
             self.size = self.options.initial.max(1.0);
-            self.slow_start = SlowStart::default();
+            (self.slow_start, self.alarmed_at) = (SlowStart::default(), None);
         }
     }
 }

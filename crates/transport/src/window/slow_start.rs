@@ -1,21 +1,28 @@
-//! When slow start has filled the path: HyStart++ (RFC 9406).
+//! When slow start has filled the path: after HyStart (Ha, Rhee 2011) and HyStart++ (RFC 9406).
 //!
-//! A round ends with the Data for the segment that was the newest one sent when it began. If the shortest of the first
-//! round trips of a round is clearly above that of the round before, growth slows to a quarter; if that was a false
-//! alarm, slow start goes on, else after five rounds it is over.
+//! A round ends with the Data for the segment that was the newest one sent when it began. Two signs tell that the path is
+//! full: the shortest of the first round trips of a round is clearly above that of the round before; or Data have
+//! come without a pause for half of the shortest round trip, so that the other half was sent meanwhile. Then growth slows to
+//! a quarter; if the delay proves a false alarm, slow start goes on, else after two rounds it is over and the window is
+//! what it was at the alarm. (RFC 9406 waits for five rounds and keeps the larger window: some three times what the path
+//! holds, which a socket's buffer may not.)
 
 use core::time::Duration;
+
+use whimbrel_core::Time;
 
 /// Samples of a round that are looked at (RFC 9406 N_RTT_SAMPLE).
 const SAMPLES: u32 = 8;
 /// Growth is divided by this once the delay has risen (CSS_GROWTH_DIVISOR).
 const SLOWER: f64 = 4.0;
 /// Rounds of slower growth (CSS_ROUNDS).
-const SLOWER_ROUNDS: u32 = 5;
+const SLOWER_ROUNDS: u32 = 2;
 /// Bounds of what counts as a rise, an eighth of the round-trip time in between. RFC 9406 has 4 ms and 16 ms; the lower one
 /// here is what a socket buffer of some megabytes adds at several Gbit/s, so that local paths count too.
 const LEAST_RISE: Duration = Duration::from_millis(1);
 const GREATEST_RISE: Duration = Duration::from_millis(16);
+/// Data that are further apart than this, or than an eighth of the round trip, do not come without a pause.
+const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 
 /// Whether slow start goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +42,10 @@ pub struct SlowStart {
     samples: u32,
     shortest: Option<Duration>,
     shortest_before: Option<Duration>,
-    /// While cautious: the shortest round trip when that began, and the rounds since.
+    shortest_ever: Option<Duration>,
+    /// Data have come without a pause from the first time to the second.
+    train: Option<(Time, Time)>,
+    /// While cautious: the shortest round trip when that began, below which it was a false alarm, and the rounds since.
     cautious: Option<(Duration, u32)>,
 }
 
@@ -45,27 +55,43 @@ impl SlowStart {
         if self.cautious.is_some() { SLOWER } else { 1.0 }
     }
 
-    /// One round trip, of `segment`; `sent` is the highest segment sent so far.
-    pub fn sample(&mut self, rtt: Duration, segment: u64, sent: u64) -> Phase {
+    /// One round trip that ends now, of `segment`; `sent` is the highest segment sent so far.
+    pub fn sample(&mut self, now: Time, rtt: Duration, segment: u64, sent: u64) -> Phase {
         self.samples += 1;
+        self.shortest_ever = Some(self.shortest_ever.map_or(rtt, |shortest| shortest.min(rtt)));
+        self.extend_train(now);
         self.shortest = Some(self.shortest.map_or(rtt, |shortest| shortest.min(rtt)));
         if self.samples >= SAMPLES {
             self.judge();
         }
         if segment >= self.round_ends_at {
-            self.round_ends_at = sent.saturating_add(1);
+            self.round_ends_at = sent;
             if self.samples >= SAMPLES {
                 self.shortest_before = self.shortest;
             }
-            (self.samples, self.shortest) = (0, None);
+            (self.samples, self.shortest, self.train) = (0, None, Some((now, now)));
             if let Some((_, rounds)) = &mut self.cautious {
                 *rounds += 1;
-                if *rounds >= SLOWER_ROUNDS {
-                    return Phase::Over;
-                }
             }
         }
-        if self.cautious.is_some() { Phase::Cautious } else { Phase::Growing }
+        match self.cautious {
+            None => Phase::Growing,
+            Some((_, rounds)) if rounds < SLOWER_ROUNDS => Phase::Cautious,
+            Some(_) => Phase::Over,
+        }
+    }
+
+    fn extend_train(&mut self, now: Time) {
+        let shortest = self.shortest_ever.unwrap_or_default();
+        let Some((from, to)) = &mut self.train else { return };
+        // A pause ends the train until the next round.
+        if now.since(*to) > LONGEST_PAUSE.max(shortest / 8) {
+            return;
+        }
+        *to = now;
+        if self.cautious.is_none() && to.since(*from) >= (shortest / 2).max(LEAST_RISE) {
+            self.cautious = Some((Duration::ZERO, 0));
+        }
     }
 
     fn judge(&mut self) {
@@ -89,36 +115,58 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// One round of ten segments with this round-trip time.
-    fn round(slow_start: &mut SlowStart, first: u64, rtt: Duration) -> Phase {
-        (first..first + 10).map(|segment| slow_start.sample(rtt, segment, first + 19)).last().unwrap()
+    /// Ten segments, as many as are under way, with this round-trip time, `apart` from each other, after a long pause.
+    fn round(slow_start: &mut SlowStart, first: u64, rtt: Duration, apart: Duration) -> Phase {
+        let begin = Time::from_secs(first);
+        (0..10)
+            .map(|n| slow_start.sample(begin + apart * n as u32, rtt, first + n, first + n + 10))
+            .last()
+            .unwrap()
     }
 
     #[test]
     fn a_steady_delay_never_ends_it() {
         let mut slow_start = SlowStart::default();
         for first in 0..100 {
-            assert_eq!(round(&mut slow_start, first * 10, 20 * MS + MS * (first % 3) as u32), Phase::Growing);
+            let rtt = 20 * MS + MS * (first % 3) as u32;
+            assert_eq!(round(&mut slow_start, first * 10, rtt, MS / 10), Phase::Growing);
         }
     }
 
     #[test]
-    fn a_risen_delay_slows_growth_and_ends_it_after_five_rounds() {
+    fn a_risen_delay_slows_growth_and_ends_it_after_two_rounds() {
         let mut slow_start = SlowStart::default();
-        round(&mut slow_start, 0, 20 * MS);
-        round(&mut slow_start, 10, 20 * MS);
-        let phases: Vec<Phase> = (2..8).map(|n| round(&mut slow_start, n * 10, 30 * MS)).collect();
+        round(&mut slow_start, 0, 20 * MS, MS / 10);
+        round(&mut slow_start, 10, 20 * MS, MS / 10);
+        let phases: Vec<Phase> = (2..8).map(|n| round(&mut slow_start, n * 10, 30 * MS, MS / 10)).collect();
         assert_eq!(phases[0], Phase::Cautious);
         let over = phases.iter().position(|phase| *phase == Phase::Over).unwrap();
-        assert!((3..=5).contains(&over), "{phases:?}");
+        assert!((1..=2).contains(&over), "{phases:?}");
     }
 
     #[test]
     fn a_false_alarm_lets_it_go_on() {
         let mut slow_start = SlowStart::default();
-        round(&mut slow_start, 0, 20 * MS);
-        round(&mut slow_start, 10, 20 * MS);
-        assert_eq!(round(&mut slow_start, 20, 30 * MS), Phase::Cautious);
-        assert_eq!(round(&mut slow_start, 30, 20 * MS), Phase::Growing);
+        round(&mut slow_start, 0, 20 * MS, MS / 10);
+        round(&mut slow_start, 10, 20 * MS, MS / 10);
+        assert_eq!(round(&mut slow_start, 20, 30 * MS, MS / 10), Phase::Cautious);
+        assert_eq!(round(&mut slow_start, 30, 20 * MS, MS / 10), Phase::Growing);
+    }
+
+    #[test]
+    fn data_without_a_pause_for_half_a_round_trip_end_it() {
+        let mut slow_start = SlowStart::default();
+        assert_eq!(round(&mut slow_start, 0, 20 * MS, MS), Phase::Growing, "nine milliseconds");
+        assert_eq!(round(&mut slow_start, 10, 20 * MS, 2 * MS), Phase::Cautious, "eighteen");
+        round(&mut slow_start, 20, 20 * MS, MS);
+        assert_eq!(round(&mut slow_start, 30, 20 * MS, MS), Phase::Over);
+    }
+
+    #[test]
+    fn data_with_pauses_are_no_train() {
+        let mut slow_start = SlowStart::default();
+        for first in 0..20 {
+            assert_eq!(round(&mut slow_start, first * 10, 20 * MS, 3 * MS), Phase::Growing);
+        }
     }
 }

@@ -1,0 +1,85 @@
+//! How far a WebSocket connection is: handshake, messages, over.
+
+use tungstenite::client::IntoClientRequest;
+use tungstenite::handshake::client::ClientHandshake;
+use tungstenite::handshake::server::{NoCallback, ServerHandshake};
+use tungstenite::handshake::{HandshakeError, HandshakeRole, MidHandshake};
+use tungstenite::protocol::WebSocketConfig;
+use tungstenite::{Error, WebSocket};
+
+use super::WebSocketLimits;
+use super::pipe::Pipe;
+use crate::stream::Outbox;
+
+/// `tungstenite` allocates this much for each connection, bytes; larger messages get more.
+const PARSE_BUFFER: usize = 16 << 10;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) enum Stage {
+    Serving(MidHandshake<ServerHandshake<Pipe, NoCallback>>),
+    Calling(MidHandshake<ClientHandshake<Pipe>>),
+    Open(Box<WebSocket<Pipe>>),
+    Over,
+}
+
+fn config(limits: &WebSocketLimits) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(PARSE_BUFFER)
+        .write_buffer_size(0)
+        .max_message_size(Some(limits.max_frame))
+        .max_frame_size(Some(limits.max_frame))
+}
+
+impl Stage {
+    /// Waits for a client's handshake.
+    pub(super) fn serve(limits: &WebSocketLimits) -> Stage {
+        Stage::Serving(ServerHandshake::start(Pipe::default(), NoCallback, Some(config(limits))))
+    }
+
+    /// Asks a server for what `uri` names.
+    pub(super) fn call(uri: &str, limits: &WebSocketLimits) -> Result<Stage, Error> {
+        let request = uri.into_client_request()?;
+        Ok(Stage::Calling(ClientHandshake::start(Pipe::default(), request, Some(config(limits)))?))
+    }
+
+    /// Goes on with the handshake as far as the input goes; where it fails, the stage is [`Stage::Over`].
+    pub(super) fn shake(&mut self) -> Result<(), Error> {
+        *self = match std::mem::replace(self, Stage::Over) {
+            Stage::Serving(handshake) => match handshake.handshake() {
+                Ok(socket) => Stage::Open(Box::new(socket)),
+                Err(HandshakeError::Interrupted(handshake)) => Stage::Serving(handshake),
+                Err(HandshakeError::Failure(error)) => return Err(error),
+            },
+            Stage::Calling(handshake) => match handshake.handshake() {
+                Ok((socket, _)) => Stage::Open(Box::new(socket)),
+                Err(HandshakeError::Interrupted(handshake)) => Stage::Calling(handshake),
+                Err(HandshakeError::Failure(error)) => return Err(error),
+            },
+            stage => stage,
+        };
+        Ok(())
+    }
+
+    pub(super) fn pipe(&mut self) -> Option<&mut Pipe> {
+        match self {
+            Stage::Serving(handshake) => Some(pipe_of(handshake)),
+            Stage::Calling(handshake) => Some(pipe_of(handshake)),
+            Stage::Open(socket) => Some(socket.get_mut()),
+            Stage::Over => None,
+        }
+    }
+
+    pub(super) fn outbox(&self) -> Option<&Outbox> {
+        match self {
+            Stage::Serving(handshake) => Some(&handshake.get_ref().get_ref().outbox),
+            Stage::Calling(handshake) => Some(&handshake.get_ref().get_ref().outbox),
+            Stage::Open(socket) => Some(&socket.get_ref().outbox),
+            Stage::Over => None,
+        }
+    }
+}
+
+fn pipe_of<R: HandshakeRole<InternalStream = Pipe>>(handshake: &mut MidHandshake<R>) -> &mut Pipe {
+    handshake.get_mut().get_mut()
+}
