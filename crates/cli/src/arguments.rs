@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{bench, configure, demo, doctor, get, identity, names, node, ping, serve, study};
+use crate::command::{
+    bench, configure, demo, doctor, get, identity, keys, names, ndn, node, ping, serve, study,
+};
 use crate::exit;
 use crate::logging::Logging;
 
@@ -17,7 +19,11 @@ use crate::logging::Logging;
         whimbrel gnrs serve --listen 127.0.0.1:4720 --store memory\n  \
         whimbrel router run --listen 127.0.0.1:4711 --name-server 127.0.0.1:4720\n  \
         whimbrel serve --router 127.0.0.1:4711 FILE\n  \
-        whimbrel get --router 127.0.0.1:4711 NAME"
+        whimbrel get --router 127.0.0.1:4711 NAME\n\n\
+        With NDN, in three:\n  \
+        whimbrel router run\n  \
+        whimbrel ndn serve /example/film film.mkv\n  \
+        whimbrel ndn get /example/film -o film.mkv"
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -47,6 +53,26 @@ pub(crate) enum Command {
     Get(get::Get),
     /// Ask a host or a router for an echo
     Ping(ping::Ping),
+    /// NDN programs: fetch, serve, ask, answer, ping; with any NDN forwarder
+    #[command(subcommand)]
+    Ndn(ndn::NdnCommand),
+    /// Faces of an NDN forwarder: list, create, change, destroy
+    #[command(subcommand)]
+    Face(ndn::face::FaceCommand),
+    /// Routes of an NDN forwarder: list, add, remove
+    #[command(subcommand)]
+    Route(ndn::route::RouteCommand),
+    /// Forwarding strategies of an NDN forwarder: list, set, unset
+    #[command(subcommand)]
+    Strategy(ndn::strategy::StrategyCommand),
+    /// The content store of an NDN forwarder: look at it, change it, empty it
+    #[command(subcommand)]
+    Cs(ndn::cs::CsCommand),
+    /// How an NDN forwarder is
+    Status(ndn::status::Status),
+    /// Keys and certificates of NDN identities
+    #[command(subcommand)]
+    Key(keys::KeyCommand),
     /// Print a sample configuration, or check one
     #[command(subcommand)]
     Config(configure::ConfigCommand),

@@ -24,39 +24,100 @@ pub(crate) const HELP: &str = "Exit codes:\n  \
     8    an address or a socket is in use by another program\n  \
     130  interrupted";
 
-/// Why the process ends.
+/// Shown below the help of `whimbrel ndn`'s commands. 0 to 4 are those of `ndnpeek`.
+pub(crate) const NDN_HELP: &str = "Exit codes:\n  \
+    0    done\n  \
+    1    any other failure\n  \
+    2    wrong arguments\n  \
+    3    no answer in time, or from nobody\n  \
+    4    a Nack, or a refusal\n  \
+    5    no forwarder answers\n  \
+    6    the output cannot be written\n  \
+    7    what came is not signed as it should be\n  \
+    130  interrupted";
+
+/// Shown below the help of `face`, `route`, `strategy`, `cs` and `status`. 0 to 7 are those of `nfdc`.
+pub(crate) const MANAGEMENT_HELP: &str = "Exit codes:\n  \
+    0    done\n  \
+    1    any other failure\n  \
+    2    wrong arguments\n  \
+    3    there is no such face\n  \
+    4    a host name in a FaceUri cannot be looked up\n  \
+    5    several faces fit\n  \
+    6    there is no such route\n  \
+    7    there is no such strategy\n  \
+    8    no forwarder answers";
+
+/// Why the process ends. Several reasons share a number where commands have numbers of their own that users know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
 pub(crate) enum Exit {
     /// As asked.
-    Done = 0,
+    Done,
     /// Anything without a code of its own.
-    Other = 1,
+    Other,
     /// Arguments or configuration. clap uses the same.
-    Usage = 2,
+    Usage,
     /// The name service knows nobody.
-    NoSuchName = 3,
+    NoSuchName,
     /// Known, but not served.
-    NotServed = 4,
+    NotServed,
     /// No daemon.
-    NoDaemon = 5,
+    NoDaemon,
     /// Disk or output.
-    Write = 6,
+    Write,
     /// `--timeout`.
-    TimedOut = 7,
+    TimedOut,
     /// Address or socket.
-    InUse = 8,
+    InUse,
     /// `bench`: something could not be measured.
-    NotMeasured = 9,
+    NotMeasured,
     /// `bench --strict`: a target was missed.
-    Missed = 10,
+    Missed,
     /// Ctrl-C, as a shell reports it.
-    Interrupted = 130,
+    Interrupted,
+    /// `ndn`: nobody answered.
+    NoAnswer,
+    /// `ndn`: a Nack.
+    Nack,
+    /// `ndn`: a signature is not accepted.
+    NotVerified,
+    /// Management: there is no such face.
+    NoFace,
+    /// Management: a FaceUri has no canonical form.
+    NotCanonical,
+    /// Management: several faces fit.
+    Ambiguous,
+    /// Management: there is no such route.
+    NoRoute,
+    /// Management: there is no such strategy.
+    NoStrategy,
+    /// Management: nobody to be managed.
+    NoForwarder,
+}
+
+impl Exit {
+    /// The number that the process ends with.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Other => 1,
+            Exit::Usage => 2,
+            Exit::NoSuchName | Exit::NoAnswer | Exit::NoFace => 3,
+            Exit::NotServed | Exit::Nack | Exit::NotCanonical => 4,
+            Exit::NoDaemon | Exit::Ambiguous => 5,
+            Exit::Write | Exit::NoRoute => 6,
+            Exit::TimedOut | Exit::NotVerified | Exit::NoStrategy => 7,
+            Exit::InUse | Exit::NoForwarder => 8,
+            Exit::NotMeasured => 9,
+            Exit::Missed => 10,
+            Exit::Interrupted => 130,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit as u8)
+        ExitCode::from(exit.code())
     }
 }
 
@@ -76,6 +137,12 @@ impl Failure {
         if !self.message.is_empty() {
             eprintln!("whimbrel: {}", self.message);
         }
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

@@ -1,6 +1,16 @@
 //! Diagnostics on standard error; results go to standard output.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tracing_subscriber::EnvFilter;
+
+/// Set by `--quiet`.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// True if nothing but errors is wanted on standard error.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
 
 /// How much to say.
 #[derive(clap::Args, Debug)]
@@ -15,6 +25,7 @@ pub(crate) struct Logging {
 
 /// `WHIMBREL_LOG` chooses by module ("whimbrel_link=trace"); otherwise the flags do.
 pub(crate) fn start(logging: &Logging) {
+    QUIET.store(logging.quiet, Ordering::Relaxed);
     let level = match (logging.quiet, logging.verbose) {
         (true, _) => "error",
         (false, 0) => "warn",

@@ -183,13 +183,13 @@ impl Report {
             error => error.into(),
         };
         if self.json {
-            self.line(&json!({ "event": "failed", "error": message, "exit": failure.exit as u8 }));
+            self.line(&json!({ "event": "failed", "error": message, "exit": failure.exit.code() }));
         }
         if failure.exit == Exit::NoDaemon { failure } else { Failure::new(failure.exit, message) }
     }
 }
 
-fn style(length_known: bool) -> ProgressStyle {
+pub(super) fn style(length_known: bool) -> ProgressStyle {
     let template = if length_known {
         "{prefix:.16!} {percent:>3} % [{bar:12}] {bytes}/{total_bytes} {bytes_per_sec}, {eta} left {wide_msg}"
     } else {

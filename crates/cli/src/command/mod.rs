@@ -7,7 +7,9 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod get;
 pub(crate) mod identity;
+pub(crate) mod keys;
 pub(crate) mod names;
+pub(crate) mod ndn;
 pub(crate) mod node;
 pub(crate) mod ping;
 pub(crate) mod serve;
@@ -31,6 +33,13 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Serve(command) => serve::run(command),
         Command::Get(command) => get::run(command),
         Command::Ping(command) => ping::run(command),
+        Command::Ndn(command) => ndn::run(command),
+        Command::Face(command) => ndn::face::run(command),
+        Command::Route(command) => ndn::route::run(command),
+        Command::Strategy(command) => ndn::strategy::run(command),
+        Command::Cs(command) => ndn::cs::run(command),
+        Command::Status(command) => ndn::status::run(&command),
+        Command::Key(command) => keys::run(command),
         Command::Config(command) => configure::run(&command),
         Command::Doctor(command) => doctor::run(&command),
         Command::Demo(command) => demo::run(command),
@@ -46,7 +55,7 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(
             signal,
-            Exit::Interrupted as i32,
+            Exit::Interrupted.code().into(),
             Arc::clone(&flag),
         )?;
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
@@ -66,6 +75,6 @@ pub(crate) fn out(text: &str) {
     use std::io::Write;
     let mut stdout = std::io::stdout().lock();
     if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
-        std::process::exit(Exit::Write as i32);
+        std::process::exit(Exit::Write.code().into());
     }
 }

@@ -5,15 +5,21 @@
 //! |---|---|
 //! | [`router`] | [`NdnRouter`], the machine |
 //! | [`faces`] | what a port is as a face: its URIs, scope and link |
+//! | [`client`] | [`client::Client`]: an application with a face to a forwarder, and how programs find it |
+//! | [`control`] | [`control::Control`]: managing a forwarder, one question after the other |
 //! | [`daemon`] | [`NdnThread`]: the router of a configuration, running |
 //! | [`metrics`] | what it counts, for Prometheus |
 //! | [`open`] | sockets from a configuration, and faces that management asks for |
 
+pub mod client;
+pub mod control;
 pub mod daemon;
 pub mod faces;
 pub mod metrics;
 pub mod open;
+mod program;
 pub mod router;
+mod uplink;
 
 pub use daemon::NdnThread;
 pub use router::{NdnEvent, NdnRouter, NdnRouterConfig, Wanted};

@@ -1,0 +1,181 @@
+//! How content is fetched, in the options that `ndnget`'s users know.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use whimbrel_ndn_packet::Name;
+use whimbrel_transport::{Delivery, Discovery, FetchOptions, RtoOptions, Verify, WindowKind, WindowOptions};
+
+use super::{millis, name};
+use crate::exit::{Exit, Failure};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Pipeline {
+    /// Always --pipeline-size Interests
+    Fixed,
+    /// Additive increase, multiplicative decrease
+    Aimd,
+    /// CUBIC
+    Cubic,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Find {
+    /// Ask for the newest version (RDR metadata)
+    Metadata,
+    /// Take the first answer to the name as a prefix
+    Prefix,
+    /// The name is followed by segment numbers
+    None,
+}
+
+/// The arguments.
+#[derive(Args, Debug, Clone)]
+pub(super) struct FetchArguments {
+    /// Ask routers for fresh segments only
+    #[arg(short, long)]
+    fresh: bool,
+    /// Lifetime of Interests, in milliseconds or with a unit
+    #[arg(short, long, value_name = "TIME", default_value = "4000", value_parser = millis)]
+    lifetime: Duration,
+    /// How often a segment is asked for again; -1 without limit
+    #[arg(short, long, value_name = "N", default_value_t = 15, allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(-1..=1_000_000))]
+    retries: i32,
+    /// How the window of Interests changes
+    #[arg(short, long, alias = "pipeline", value_name = "TYPE", value_enum, default_value = "cubic")]
+    pipeline_type: Pipeline,
+    /// The window of `-p fixed`
+    #[arg(short = 's', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pipeline_size: u32,
+    /// How the version is found, where the name has none
+    #[arg(long, value_enum, default_value = "metadata", value_name = "HOW")]
+    discovery: Find,
+    /// The same as --discovery none
+    #[arg(short = 'D', long, conflicts_with = "discovery")]
+    no_version_discovery: bool,
+    /// Congestion marks do not shrink the window
+    #[arg(long)]
+    ignore_marks: bool,
+    /// The window shrinks at each loss, not only once in a round trip
+    #[arg(long)]
+    disable_cwa: bool,
+    /// Slow start ends at losses and marks only, not when the delay rises
+    #[arg(long)]
+    disable_delay_exit: bool,
+    /// Initial window, in segments
+    #[arg(long, value_name = "N", default_value_t = 2.0)]
+    init_cwnd: f64,
+    /// Initial slow-start threshold, in segments; by default without limit
+    #[arg(long, value_name = "N")]
+    init_ssthresh: Option<f64>,
+    /// Gain of the smoothed round-trip time
+    #[arg(long, value_name = "X", default_value_t = 0.125)]
+    rto_alpha: f64,
+    /// Gain of its variation
+    #[arg(long, value_name = "X", default_value_t = 0.25)]
+    rto_beta: f64,
+    /// How often the variation counts in the time-out
+    #[arg(long, value_name = "X", default_value_t = 8.0)]
+    rto_k: f64,
+    /// Shortest time-out
+    #[arg(long, value_name = "TIME", default_value = "200", value_parser = millis)]
+    min_rto: Duration,
+    /// Longest time-out
+    #[arg(long, value_name = "TIME", default_value = "60000", value_parser = millis)]
+    max_rto: Duration,
+    /// AIMD: segments that a window grows by
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    aimd_step: f64,
+    /// AIMD: what a window is multiplied by
+    #[arg(long, value_name = "X", default_value_t = 0.5)]
+    aimd_beta: f64,
+    /// AIMD: from the initial window again after a loss
+    #[arg(long)]
+    reset_cwnd_to_init: bool,
+    /// CUBIC: what a window is multiplied by
+    #[arg(long, value_name = "X", default_value_t = 0.7)]
+    cubic_beta: f64,
+    /// CUBIC: fast convergence
+    #[arg(long)]
+    fast_conv: bool,
+    /// Where routers may find the content, if they have no route for its name; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    hint: Vec<Name>,
+}
+
+impl FetchArguments {
+    pub(super) fn discovery(&self) -> Discovery {
+        match self.discovery {
+            _ if self.no_version_discovery => Discovery::None,
+            Find::Metadata => Discovery::Metadata,
+            Find::Prefix => Discovery::Prefix,
+            Find::None => Discovery::None,
+        }
+    }
+
+    pub(super) const fn lifetime(&self) -> Duration {
+        self.lifetime
+    }
+
+    /// The options, checked.
+    pub(super) fn options(&self, verify: Verify) -> Result<FetchOptions, Failure> {
+        let at_least = |option: &str, value: f64, least: f64| {
+            if value.is_finite() && value >= least {
+                Ok(value)
+            } else {
+                Err(Failure::new(Exit::Usage, format!("--{option} is {value}, but must be at least {least}")))
+            }
+        };
+        let share = |option: &str, value: f64| {
+            if value > 0.0 && value < 1.0 {
+                Ok(value)
+            } else {
+                Err(Failure::new(Exit::Usage, format!("--{option} is {value}, but must be between 0 and 1")))
+            }
+        };
+        if self.max_rto < self.min_rto {
+            return Err(Failure::new(Exit::Usage, "--max-rto is shorter than --min-rto"));
+        }
+        let kind = match self.pipeline_type {
+            Pipeline::Fixed => WindowKind::Fixed(self.pipeline_size),
+            Pipeline::Aimd => WindowKind::Aimd {
+                step: at_least("aimd-step", self.aimd_step, 0.0)?,
+                decrease: share("aimd-beta", self.aimd_beta)?,
+                reset_to_initial: self.reset_cwnd_to_init,
+            },
+            Pipeline::Cubic => WindowKind::Cubic {
+                beta: share("cubic-beta", self.cubic_beta)?,
+                fast_convergence: self.fast_conv,
+            },
+        };
+        Ok(FetchOptions {
+            discovery: self.discovery(),
+            must_be_fresh: self.fresh,
+            lifetime: self.lifetime,
+            retries: u32::try_from(self.retries).ok(),
+            window: WindowOptions {
+                kind,
+                initial: at_least("init-cwnd", self.init_cwnd, 1.0)?,
+                threshold: self
+                    .init_ssthresh
+                    .map_or(Ok(f64::INFINITY), |threshold| at_least("init-ssthresh", threshold, 1.0))?,
+                delay_exit: !self.disable_delay_exit,
+            },
+            rto: RtoOptions {
+                min: self.min_rto,
+                max: self.max_rto,
+                alpha: share("rto-alpha", self.rto_alpha)?,
+                beta: share("rto-beta", self.rto_beta)?,
+                k: at_least("rto-k", self.rto_k, 0.0)?,
+                ..RtoOptions::default()
+            },
+            ignore_marks: self.ignore_marks,
+            once_per_round_trip: !self.disable_cwa,
+            delivery: Delivery::InOrder,
+            verify,
+            forwarding_hint: self.hint.clone(),
+            ..FetchOptions::default()
+        })
+    }
+}

@@ -1,0 +1,339 @@
+//! `ndn get`.
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use serde_json::{Value, json};
+use whimbrel_core::Time;
+use whimbrel_io::Clock;
+use whimbrel_ndn_packet::Name;
+use whimbrel_node::ndn::client::seeded;
+use whimbrel_transport::exchange::ExchangeFailure;
+use whimbrel_transport::fetch::SegmentFailure;
+use whimbrel_transport::{FetchError, FetchEvent, FetchStats, Fetcher};
+
+use super::fetch_options::FetchArguments;
+use super::output::{Output, log_file};
+use super::patient::Patient;
+use super::verify::VerifyArguments;
+use super::{Loss, Reach, converse, in_millis, millis, name};
+use crate::command::get::style;
+use crate::command::{Outcome, json_line};
+use crate::exit::{Exit, Failure};
+use crate::logging::is_quiet;
+
+#[derive(Args, Debug)]
+pub(crate) struct Get {
+    /// The name of the content, as /example/film; with a version, this version
+    #[arg(value_parser = name)]
+    name: Name,
+    /// Where it goes: a file, which is replaced when all is there, or - for standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    #[command(flatten)]
+    reach: Reach,
+    #[command(flatten)]
+    verify: VerifyArguments,
+    #[command(flatten)]
+    fetch: FetchArguments,
+    /// Give up when nothing has come for so long; by default --retries decides
+    #[arg(long, value_name = "TIME", value_parser = millis)]
+    timeout: Option<Duration>,
+    /// Write each change of the window to a file: seconds and segments
+    #[arg(long, value_name = "FILE")]
+    log_cwnd: Option<PathBuf>,
+    /// Write each round trip to a file: segment, round trip, variation, smoothed, time-out, in milliseconds
+    #[arg(long, value_name = "FILE")]
+    log_rtt: Option<PathBuf>,
+    /// Tell progress and outcome as lines of JSON on standard output (on standard error where the content goes there)
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: Get) -> Outcome {
+    let to_stdout = arguments.output.as_os_str() == "-";
+    let mut report = Report::new(arguments.json, to_stdout);
+    match fetch(&arguments, &mut report) {
+        Ok(outcome) => Ok(outcome),
+        Err(failure) => {
+            report.end();
+            report.failed(&failure);
+            Err(failure)
+        }
+    }
+}
+
+fn fetch(arguments: &Get, report: &mut Report) -> Outcome {
+    let to_stdout = arguments.output.as_os_str() == "-";
+    let path = (!to_stdout).then_some(arguments.output.as_path());
+    let mut output = Output::open(path)?;
+    let mut logs = Logs::open(arguments)?;
+    let fetching = &arguments.fetch;
+    let verify = arguments.verify.prepare(
+        &arguments.reach,
+        &arguments.name,
+        fetching.discovery(),
+        fetching.lifetime(),
+    )?;
+    let mut options = fetching.options(verify)?;
+    options.log_window = logs.window.is_some();
+    options.log_rtt = logs.rtt.is_some();
+    let clock = Clock::start();
+    let now = clock.now();
+    let fetcher = Fetcher::new(arguments.name.clone(), options, seeded()?, now);
+    let mut client = arguments.reach.client(clock, Patient::new(fetcher, arguments.timeout, now))?;
+    let poster = client.poster();
+    output.start(move || poster.post(|application, _| application.fetcher.set_paused(false)))?;
+    let end = converse(&mut client, Loss::Waits, |application, _, event| {
+        if output.has_failed() {
+            return ControlFlow::Break(Ok(End::OutputFailed));
+        }
+        let Some(event) = event else { return ControlFlow::Break(Ok(End::Silence)) };
+        match event {
+            FetchEvent::Segment { content, .. } => {
+                if output.take(&content) {
+                    application.fetcher.set_paused(true);
+                }
+            }
+            FetchEvent::Started { name } => report.started(name),
+            FetchEvent::Window { at, size } => logs.window(at, size),
+            FetchEvent::Rtt { .. } => logs.rtt(&event),
+            FetchEvent::Progress(stats) => {
+                // What has come is to be seen by who reads along.
+                output.flush();
+                report.progress(&stats);
+            }
+            FetchEvent::Done(_) => return ControlFlow::Break(Ok(End::Whole)),
+            FetchEvent::Failed { error, .. } => return ControlFlow::Break(Ok(End::Failed(error))),
+        }
+        ControlFlow::Continue(())
+    })?;
+    report.end();
+    logs.finish()?;
+    let stats = client.application().fetcher.stats();
+    match end {
+        Some(End::Whole) => {
+            output.finish()?;
+            report.done(&arguments.name, path, &stats);
+            Ok(Exit::Done)
+        }
+        // Its end says why.
+        Some(End::OutputFailed) => output.finish().map(|()| Exit::Write),
+        Some(End::Failed(error)) => Err(failure(&error)),
+        Some(End::Silence) => Err(Failure::new(
+            Exit::NoAnswer,
+            format!("nothing came for as long as --timeout says; {} bytes had come before", stats.bytes),
+        )),
+        None => Err(Failure::new(Exit::Interrupted, format!("interrupted after {} bytes", stats.bytes))),
+    }
+}
+
+/// How a fetch ended.
+enum End {
+    Whole,
+    Failed(FetchError),
+    /// `--timeout`.
+    Silence,
+    OutputFailed,
+}
+
+fn failure(error: &FetchError) -> Failure {
+    let exit = match error {
+        FetchError::Discovery { failure: ExchangeFailure::Timeout { .. }, .. } => Exit::NoAnswer,
+        FetchError::Discovery { failure: ExchangeFailure::Nack(_), .. } => Exit::Nack,
+        FetchError::Segment { failure, .. } | FetchError::NoFinalBlock { failure, .. } => match failure {
+            SegmentFailure::NoAnswer(_) => Exit::NoAnswer,
+            SegmentFailure::Nack(_) => Exit::Nack,
+            SegmentFailure::Refused(_) => Exit::NotVerified,
+        },
+        FetchError::Refused { .. } => Exit::Nack,
+        FetchError::Metadata { .. }
+        | FetchError::OtherVersion { .. }
+        | FetchError::FinalBlock { .. }
+        | FetchError::UnevenSegments { .. } => Exit::Other,
+    };
+    Failure::new(exit, error)
+}
+
+/// `--log-cwnd` and `--log-rtt`, in the columns of `ndnget`.
+struct Logs {
+    window: Option<BufWriter<File>>,
+    rtt: Option<BufWriter<File>>,
+    /// When the first change of the window was.
+    began: Option<Time>,
+    failed: Option<std::io::Error>,
+}
+
+impl Logs {
+    fn open(arguments: &Get) -> Result<Logs, Failure> {
+        let window = arguments.log_cwnd.as_deref().map(|path| log_file(path, "time\tcwndsize"));
+        let rtt = arguments.log_rtt.as_deref().map(|path| log_file(path, "segment\trtt\trttvar\tsrtt\trto"));
+        Ok(Logs { window: window.transpose()?, rtt: rtt.transpose()?, began: None, failed: None })
+    }
+
+    fn window(&mut self, at: Time, size: f64) {
+        let Some(file) = &mut self.window else { return };
+        let began = *self.began.get_or_insert(at);
+        let written = writeln!(file, "{}\t{size}", at.since(began).as_secs_f64());
+        self.failed = self.failed.take().or(written.err());
+    }
+
+    fn rtt(&mut self, event: &FetchEvent) {
+        let (Some(file), FetchEvent::Rtt { segment, rtt, smoothed, variation, timeout }) =
+            (&mut self.rtt, event)
+        else {
+            return;
+        };
+        let [rtt, variation, smoothed, timeout] = [*rtt, *variation, *smoothed, *timeout].map(in_millis);
+        let written = writeln!(file, "{segment}\t{rtt}\t{variation}\t{smoothed}\t{timeout}");
+        self.failed = self.failed.take().or(written.err());
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        let mut outcome = self.failed.map_or(Ok(()), Err);
+        for mut file in [self.window, self.rtt].into_iter().flatten() {
+            outcome = outcome.and(file.flush());
+        }
+        outcome.map_err(|error| {
+            Failure::new(Exit::Write, format!("cannot write --log-cwnd or --log-rtt: {error}"))
+        })
+    }
+}
+
+/// What the user, or a program, sees of a fetch.
+struct Report {
+    json: bool,
+    to_stdout: bool,
+    bar: ProgressBar,
+    started: Instant,
+}
+
+impl Report {
+    fn new(json: bool, to_stdout: bool) -> Report {
+        let bar = if !json && !is_quiet() && std::io::stderr().is_terminal() {
+            ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
+        } else {
+            ProgressBar::hidden()
+        };
+        bar.set_style(style(false));
+        bar.set_prefix("get");
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Report { json, to_stdout, bar, started: Instant::now() }
+    }
+
+    fn line(&self, value: &Value) {
+        if self.to_stdout { eprintln!("{value}") } else { json_line(value) }
+    }
+
+    fn started(&self, name: Name) {
+        if self.json {
+            self.line(&json!({ "event": "started", "name": name.to_string() }));
+        }
+        tracing::info!(%name, "fetching");
+        self.bar.set_message(name.to_string());
+    }
+
+    fn progress(&self, stats: &FetchStats) {
+        if self.json {
+            self.line(&json!({ "event": "progress", "stats": in_json(stats) }));
+            return;
+        }
+        // The last segment may be shorter; the bar ends where the others say.
+        if let Some(total) = stats.total_segments
+            && let Some(size) = stats.bytes.checked_div(stats.segments)
+        {
+            if self.bar.length().is_none() {
+                self.bar.set_style(style(true));
+            }
+            self.bar.set_length(size.saturating_mul(total).max(stats.bytes));
+        }
+        self.bar.set_position(stats.bytes);
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn done(&self, name: &Name, path: Option<&std::path::Path>, stats: &FetchStats) {
+        if self.json {
+            let line = json!({
+                "event": "done",
+                "name": name.to_string(),
+                "path": path.map(|path| path.display().to_string()),
+                "seconds": self.started.elapsed().as_secs_f64(),
+                "stats": in_json(stats),
+            });
+            return self.line(&line);
+        }
+        if !is_quiet() {
+            eprint!("{}", summary(name, path, stats));
+        }
+    }
+
+    fn failed(&self, failure: &Failure) {
+        if self.json {
+            self.line(
+                &json!({ "event": "failed", "error": failure.to_string(), "exit": failure.exit.code() }),
+            );
+        }
+    }
+}
+
+fn summary(name: &Name, path: Option<&std::path::Path>, stats: &FetchStats) -> String {
+    let target = path.map_or(String::new(), |path| format!("{}: ", path.display()));
+    let mut text = format!(
+        "{target}{name}: {} bytes, {} segments, {:.3} s, {:.1} Mbit/s\n",
+        stats.bytes,
+        stats.segments,
+        stats.elapsed.as_secs_f64(),
+        stats.goodput() / 1e6
+    );
+    let lossless = stats.retransmissions == 0 && stats.nacks == 0 && stats.rejected == 0;
+    text += &if lossless {
+        String::from("  nothing asked for twice")
+    } else {
+        format!(
+            "  {} asked for again, {} timeouts, {} Nacks, {} refused",
+            stats.retransmissions, stats.timeouts, stats.nacks, stats.rejected
+        )
+    };
+    text += &format!(
+        "; window {:.0} at the end, shrunk {} times by marks and {} times by losses\n",
+        stats.window, stats.mark_decreases, stats.loss_decreases
+    );
+    if let Some((least, mean, most)) = stats.rtt {
+        let [least, mean, most] = [least, mean, most].map(in_millis);
+        text += &format!("  round trip min/mean/max = {least:.3}/{mean:.3}/{most:.3} ms\n");
+    }
+    text
+}
+
+fn in_json(stats: &FetchStats) -> Value {
+    let rtt = stats.rtt.map(|(least, mean, most)| {
+        json!({ "min": in_millis(least), "mean": in_millis(mean), "max": in_millis(most) })
+    });
+    json!({
+        "seconds": stats.elapsed.as_secs_f64(),
+        "bytes": stats.bytes,
+        "segments": stats.segments,
+        "total_segments": stats.total_segments,
+        "bits_per_second": stats.goodput(),
+        "interests": stats.interests,
+        "retransmissions": stats.retransmissions,
+        "skipped_retransmissions": stats.skipped_retransmissions,
+        "timeouts": stats.timeouts,
+        "nacks": stats.nacks,
+        "marks": stats.marks,
+        "mark_decreases": stats.mark_decreases,
+        "loss_decreases": stats.loss_decreases,
+        "duplicates": stats.duplicates,
+        "rejected": stats.rejected,
+        "window": stats.window,
+        "rtt_ms": rtt,
+    })
+}

@@ -1,0 +1,154 @@
+//! What commands that manage a forwarder have in common.
+
+use clap::Args;
+use whimbrel_forwarder::FaceUri;
+use whimbrel_forwarder::mgmt::{ControlParameters, FaceQueryFilter, FaceStatus};
+use whimbrel_node::ndn::client::{ClientError, canonical};
+use whimbrel_node::ndn::control::{Control, ControlError};
+
+use super::Reach;
+use super::signing::SigningArguments;
+use crate::exit::{Exit, Failure};
+
+/// The arguments of all of them.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Manage {
+    #[command(flatten)]
+    reach: Reach,
+    /// Print JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The arguments of those that change something.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Change {
+    #[command(flatten)]
+    pub(super) manage: Manage,
+    #[command(flatten)]
+    signing: SigningArguments,
+}
+
+impl Manage {
+    /// To look only.
+    pub(super) fn look(&self) -> Result<Control, Failure> {
+        Ok(Control::new(self.uplink()?, std::sync::Arc::new(whimbrel_ndn_packet::DigestSigner))?)
+    }
+
+    fn uplink(&self) -> Result<whimbrel_node::ndn::client::Uplink, Failure> {
+        self.reach.uplink()
+    }
+}
+
+impl Change {
+    /// To give commands.
+    pub(super) fn control(&self) -> Result<Control, Failure> {
+        let signer = self.signing.choose()?.signer;
+        Ok(Control::new(self.manage.uplink()?, signer)?)
+    }
+}
+
+impl From<ControlError> for Failure {
+    fn from(error: ControlError) -> Failure {
+        let exit = match &error {
+            ControlError::Client(ClientError::Nobody { .. } | ClientError::NotPermitted { .. })
+            | ControlError::Gone(_) => Exit::NoForwarder,
+            ControlError::Client(_)
+            | ControlError::Silent { .. }
+            | ControlError::Nack { .. }
+            | ControlError::Refused { .. }
+            | ControlError::Malformed { .. } => Exit::Other,
+        };
+        Failure::new(exit, error)
+    }
+}
+
+/// The code that a forwarder refused with; `None` for any other error.
+pub(super) const fn refusal(error: &ControlError) -> Option<u64> {
+    match error {
+        ControlError::Refused { response, .. } => Some(response.status_code),
+        _ => None,
+    }
+}
+
+/// A FaceUri in canonical form: host names are looked up.
+pub(super) fn face_uri(text: &str) -> Result<FaceUri, Failure> {
+    let uri: FaceUri =
+        text.parse().map_err(|error| Failure::new(Exit::Usage, format!("'{text}': {error}")))?;
+    canonical(&uri).map_err(|error| Failure::new(Exit::NotCanonical, format!("'{text}': {error}")))
+}
+
+/// A face as users name it: by its number or by what is at its other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FaceTerm {
+    Id(u64),
+    Remote(FaceUri),
+}
+
+impl FaceTerm {
+    pub(super) fn read(text: &str) -> Result<FaceTerm, Failure> {
+        match text.parse() {
+            Ok(id) => Ok(FaceTerm::Id(id)),
+            Err(_) if text.contains("://") => Ok(FaceTerm::Remote(face_uri(text)?)),
+            Err(_) => {
+                let text =
+                    format!("'{text}' is neither the number of a face nor a FaceUri as udp://192.0.2.7");
+                Err(Failure::new(Exit::Usage, text))
+            }
+        }
+    }
+
+    /// The faces that it names.
+    pub(super) fn find(&self, control: &mut Control) -> Result<Vec<FaceStatus>, Failure> {
+        let filter = match self {
+            FaceTerm::Id(id) => FaceQueryFilter { face_id: Some(*id), ..FaceQueryFilter::default() },
+            FaceTerm::Remote(uri) => {
+                FaceQueryFilter { uri: Some(uri.to_string()), ..FaceQueryFilter::default() }
+            }
+        };
+        Ok(control.faces(&filter)?)
+    }
+
+    /// The one face that it names.
+    pub(super) fn find_one(&self, control: &mut Control) -> Result<FaceStatus, Failure> {
+        let mut faces = self.find(control)?;
+        match (faces.len(), faces.pop()) {
+            (1, Some(face)) => Ok(face),
+            (0, _) | (_, None) => Err(Failure::new(Exit::NoFace, format!("there is no face {self}"))),
+            (count, _) => Err(Failure::new(
+                Exit::Ambiguous,
+                format!("{count} faces are {self}: name one by its number, see `whimbrel face list`"),
+            )),
+        }
+    }
+}
+
+impl std::fmt::Display for FaceTerm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            FaceTerm::Id(id) => write!(f, "{id}"),
+            FaceTerm::Remote(uri) => uri.fmt(f),
+        }
+    }
+}
+
+/// What became of a wish for a face.
+pub(super) enum Created {
+    New(ControlParameters),
+    /// It was there already.
+    Existed(ControlParameters),
+}
+
+/// Has a face made; one that is there already is as good.
+pub(super) fn create(control: &mut Control, wish: &ControlParameters) -> Result<Created, Failure> {
+    match control.command("faces", "create", wish) {
+        Ok(made) => Ok(Created::New(made)),
+        Err(ControlError::Refused { asked, response }) if response.status_code == 409 => {
+            match response.parameters() {
+                Ok(Some(existing)) if existing.face_id.is_some() => Ok(Created::Existed(existing)),
+                _ => Err(ControlError::Refused { asked, response }.into()),
+            }
+        }
+        Err(error) => Err(error.into()),
+    }
+}

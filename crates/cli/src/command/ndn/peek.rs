@@ -1,0 +1,120 @@
+//! `ndn peek`.
+
+use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use serde_json::json;
+use whimbrel_io::Clock;
+use whimbrel_ndn_packet::{DataRef, Name};
+use whimbrel_node::ndn::client::seeded;
+use whimbrel_transport::exchange::nack_text;
+use whimbrel_transport::{PeekEvent, PeekOptions};
+
+use super::describe::{content_text, data_json, data_text};
+use super::{Loss, Reach, converse, in_millis, millis, name, note};
+use crate::command::{Outcome, json_line};
+use crate::exit::{Exit, Failure};
+
+#[derive(Args, Debug)]
+pub(crate) struct Peek {
+    /// The name that is asked for
+    #[arg(value_parser = name)]
+    name: Name,
+    #[command(flatten)]
+    reach: Reach,
+    /// Any Data whose name begins so will do (CanBePrefix)
+    #[arg(short = 'P', long)]
+    prefix: bool,
+    /// Only what is fresh will do (MustBeFresh)
+    #[arg(short, long)]
+    fresh: bool,
+    /// Lifetime of the Interest, in milliseconds or with a unit
+    #[arg(short, long, value_name = "TIME", default_value = "4000", value_parser = millis)]
+    lifetime: Duration,
+    /// Give up after this time, if that is earlier
+    #[arg(short = 'w', long, value_name = "TIME", value_parser = millis)]
+    timeout: Option<Duration>,
+    /// How many forwarders it may pass
+    #[arg(short = 'L', long, value_name = "N")]
+    hop_limit: Option<u8>,
+    /// Where routers may find it, if they have no route for its name; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    hint: Vec<Name>,
+    /// Parameters that go with the Interest
+    #[arg(short = 'A', long, value_name = "TEXT", conflicts_with = "app_params_file")]
+    app_params: Option<String>,
+    /// Parameters from a file
+    #[arg(long, value_name = "FILE")]
+    app_params_file: Option<PathBuf>,
+    /// Print the content only, not the whole packet
+    #[arg(short, long)]
+    payload: bool,
+    /// Print the Data as a line of JSON
+    #[arg(long, conflicts_with = "payload")]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: Peek) -> Outcome {
+    let parameters = match (&arguments.app_params, &arguments.app_params_file) {
+        (Some(text), _) => Some(Bytes::from(text.clone().into_bytes())),
+        (None, Some(path)) => Some(Bytes::from(std::fs::read(path).map_err(|error| {
+            Failure::new(Exit::Usage, format!("cannot read {}: {error}", path.display()))
+        })?)),
+        (None, None) => None,
+    };
+    let options = PeekOptions {
+        can_be_prefix: arguments.prefix,
+        must_be_fresh: arguments.fresh,
+        lifetime: arguments.lifetime,
+        hop_limit: arguments.hop_limit,
+        forwarding_hint: arguments.hint.clone(),
+        parameters,
+        timeout: arguments.timeout,
+    };
+    let clock = Clock::start();
+    let peek = whimbrel_transport::Peek::new(arguments.name.clone(), options, seeded()?, clock.now());
+    let mut client = arguments.reach.client(clock, peek)?;
+    let answer = converse(&mut client, Loss::Ends, |_, _, event| ControlFlow::Break(Ok(event)))?;
+    match answer {
+        None => Ok(Exit::Interrupted),
+        Some(PeekEvent::Data { packet, rtt }) => show(&arguments, &packet, rtt),
+        Some(PeekEvent::Nack { reason, rtt }) => Err(Failure::new(
+            Exit::Nack,
+            format!("{}: Nack ({}) after {:.3} ms", arguments.name, nack_text(reason), in_millis(rtt)),
+        )),
+        Some(PeekEvent::Timeout) => {
+            Err(Failure::new(Exit::NoAnswer, format!("{}: no answer in time", arguments.name)))
+        }
+    }
+}
+
+fn show(arguments: &Peek, packet: &Bytes, rtt: Duration) -> Outcome {
+    let data = DataRef::decode(packet).map_err(|error| Failure::new(Exit::Other, error))?;
+    let mut stdout = std::io::stdout().lock();
+    let written = if arguments.json {
+        drop(stdout);
+        let mut value = data_json(&data);
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("rtt_ms".into(), json!(in_millis(rtt)));
+        }
+        json_line(&value);
+        return Ok(Exit::Done);
+    } else if arguments.payload {
+        stdout.write_all(data.content)
+    } else if stdout.is_terminal() {
+        // A packet on a terminal helps nobody.
+        stdout.write_all(format!("{}\n{}", data_text(&data), content_text(data.content)).as_bytes())
+    } else {
+        stdout.write_all(packet)
+    };
+    written.and_then(|()| stdout.flush()).map_err(|error| Failure::new(Exit::Write, error))?;
+    drop(stdout);
+    if arguments.payload && std::io::stdout().is_terminal() {
+        note(&format!("{} bytes after {:.3} ms", data.content.len(), in_millis(rtt)));
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,93 @@
+//! `ndn pingserver`.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use whimbrel_io::Clock;
+use whimbrel_ndn_packet::Name;
+use whimbrel_node::ndn::client::seeded;
+use whimbrel_transport::ping::PingServerEvent;
+use whimbrel_transport::{PingServer, PingServerOptions, RegisterOptions, RegistrationEvent, ServiceEvent};
+
+use super::{Loss, Reach, converse, millis, name, note, registration, timestamp};
+use crate::command::{Outcome, json_line, out};
+use crate::exit::Exit;
+
+#[derive(Args, Debug)]
+pub(crate) struct Pingserver {
+    /// The prefix; everything below PREFIX/ping is answered
+    #[arg(value_parser = name)]
+    prefix: Name,
+    #[command(flatten)]
+    reach: Reach,
+    /// How long an answer is fresh, in milliseconds or with a unit
+    #[arg(short, long, value_name = "TIME", default_value = "1000", value_parser = millis)]
+    freshness: Duration,
+    /// Stop after so many answers; 0 without end
+    #[arg(short = 'p', long, alias = "satisfy", value_name = "N", default_value_t = 0)]
+    count: u64,
+    /// Bytes of payload
+    #[arg(short, long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=8000))]
+    size: u32,
+    /// Print the time with each line
+    #[arg(short, long)]
+    timestamp: bool,
+    /// Print nothing for each ping
+    #[arg(long)]
+    no_log: bool,
+    /// Print lines of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: Pingserver) -> Outcome {
+    let clock = Clock::start();
+    let options = PingServerOptions {
+        freshness: arguments.freshness,
+        count: (arguments.count > 0).then_some(arguments.count),
+        payload: arguments.size as usize,
+        log: !arguments.no_log,
+        ..PingServerOptions::new(arguments.prefix.clone())
+    };
+    let server = PingServer::pings(options, RegisterOptions::new(clock.wall_clock()), seeded()?);
+    let mut client = arguments.reach.client(clock, server)?;
+    if !arguments.json {
+        out(&format!("PING SERVER {}\n", arguments.prefix));
+    }
+    let base = arguments.prefix.len() + 1;
+    let ended = converse(&mut client, Loss::Waits, |_, _, event| match event {
+        ServiceEvent::Registration(event) => {
+            if arguments.json
+                && let RegistrationEvent::Registered(prefix) = &event
+            {
+                json_line(&json!({ "event": "registered", "prefix": prefix.to_string() }));
+            }
+            registration(&event)
+                .map_or_else(|failure| ControlFlow::Break(Err(failure)), |()| ControlFlow::Continue(()))
+        }
+        ServiceEvent::Producer(PingServerEvent::Ping(name)) => {
+            let number = name.as_ref().suffix(name.len().saturating_sub(base)).to_string();
+            let number = number.trim_start_matches('/');
+            if arguments.json {
+                json_line(&json!({ "event": "ping", "seq": number }));
+            } else {
+                let at = if arguments.timestamp { format!("{} - ", timestamp()) } else { String::new() };
+                out(&format!("{at}interest received: seq={number}\n"));
+            }
+            ControlFlow::Continue(())
+        }
+        ServiceEvent::Producer(PingServerEvent::Finished) => ControlFlow::Break(Ok(())),
+    })?;
+    let answered = client.application().responder().answered();
+    if arguments.json {
+        json_line(&json!({ "event": "summary", "answered": answered }));
+    } else {
+        out(&format!("\n--- ping server {} ---\n{answered} packets processed\n", arguments.prefix));
+    }
+    if ended.is_none() {
+        note("interrupted");
+    }
+    Ok(Exit::Done)
+}

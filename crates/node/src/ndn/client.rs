@@ -1,0 +1,208 @@
+//! How a program runs: its application in a loop, with one face to a forwarder.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use whimbrel_core::{SeededRng, Time};
+use whimbrel_io::{Clock, EventLoop, IoError, LoopHandle, StreamLimits, TcpClientConfig, UdpConfig};
+use whimbrel_ndn_packet::MAX_PACKET;
+use whimbrel_transport::Application;
+
+pub use super::program::Told;
+use super::program::{ProgramEvent, ProgramFace};
+pub use super::uplink::{CanonicalError, Uplink, UplinkError, canonical};
+use crate::run::{StartError, random_number};
+
+/// Largest LpPacket on a stream: a packet and its header fields.
+const STREAM_PACKET: usize = MAX_PACKET + 512;
+
+type ProgramLoop<A> = EventLoop<ProgramFace<A>>;
+
+/// Why a program does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody answers there.
+    #[error(
+        "no forwarder answers on {uplink} ({source}); start one with `whimbrel router run`, or name another by --transport or \
+         NDN_CLIENT_TRANSPORT"
+    )]
+    Nobody {
+        /// Where it should be.
+        uplink: Uplink,
+        /// The system's answer.
+        source: IoError,
+    },
+    /// The socket belongs to somebody else.
+    #[error("{source}")]
+    NotPermitted {
+        /// What the socket says.
+        source: IoError,
+    },
+    /// The loop does not run.
+    #[error(transparent)]
+    Loop(IoError),
+    /// No random bytes.
+    #[error(transparent)]
+    System(#[from] StartError),
+}
+
+/// How an application is run.
+#[derive(Debug)]
+pub enum End<T> {
+    /// The program had enough.
+    Done(T),
+    /// Ctrl-C, or SIGTERM.
+    Interrupted,
+}
+
+/// An application, and a loop that runs it.
+pub struct Client<A: Application> {
+    event_loop: ProgramLoop<A>,
+    uplink: Uplink,
+}
+
+/// Randomness for one application of this process.
+pub fn seeded() -> Result<SeededRng, ClientError> {
+    Ok(SeededRng::new(random_number()?))
+}
+
+impl<A: Application + 'static> Client<A> {
+    /// An application that calls the forwarder at `uplink`. A Unix socket that nobody listens on is an error at once; of
+    /// TCP the outcome is told by [`Told`]; of UDP nothing is known before a packet comes back.
+    pub fn new(uplink: Uplink, clock: Clock, application: A) -> Result<Client<A>, ClientError> {
+        let face = match &uplink {
+            Uplink::Udp(_) => ProgramFace::on_datagrams(application, seeded()?),
+            _ => ProgramFace::on_stream(application),
+        };
+        let mut event_loop = EventLoop::new(clock, face).map_err(ClientError::Loop)?;
+        call(&mut event_loop, &uplink).map_err(|error| failed(&uplink, error))?;
+        Ok(Client { event_loop, uplink })
+    }
+
+    /// Runs until `on_event` breaks, or until Ctrl-C or SIGTERM.
+    pub fn run<T>(
+        &mut self,
+        mut on_event: impl FnMut(&mut A, Time, Told<A::Event>) -> ControlFlow<T>,
+    ) -> Result<End<T>, ClientError> {
+        self.event_loop.stop_on_signals().map_err(ClientError::Loop)?;
+        let handle = self.event_loop.handle();
+        let uplink = self.uplink.clone();
+        let mut end = None;
+        self.event_loop
+            .run(|face, now, event| match event {
+                ProgramEvent::Told(_) if end.is_some() => {}
+                ProgramEvent::Told(told) => {
+                    if let ControlFlow::Break(value) = on_event(face.application_mut(), now, told) {
+                        end = Some(value);
+                        handle.stop();
+                    }
+                }
+                ProgramEvent::Connect => {
+                    let uplink = uplink.clone();
+                    // A loop that takes no posts has ended.
+                    let _ = handle.post_to_loop(move |event_loop| call_again(event_loop, &uplink));
+                }
+            })
+            .map_err(ClientError::Loop)?;
+        Ok(end.map_or(End::Interrupted, End::Done))
+    }
+
+    /// One round of at most `wait`, for programs that ask and wait for the answer. A forwarder that is gone is not called
+    /// again.
+    pub fn step(
+        &mut self,
+        wait: Duration,
+        mut on_event: impl FnMut(&mut A, Time, Told<A::Event>),
+    ) -> Result<(), ClientError> {
+        self.event_loop
+            .step(wait, |face, now, event| {
+                if let ProgramEvent::Told(told) = event {
+                    on_event(face.application_mut(), now, told);
+                }
+            })
+            .map_err(ClientError::Loop)
+    }
+
+    /// How other threads reach the application while it runs.
+    pub fn poster(&self) -> Poster<A> {
+        Poster(self.event_loop.handle())
+    }
+
+    /// The application.
+    pub fn application(&self) -> &A {
+        self.event_loop.machine().application()
+    }
+
+    /// The application, to be told something between rounds.
+    pub fn application_mut(&mut self) -> &mut A {
+        self.event_loop.machine_mut().application_mut()
+    }
+
+    /// Where its forwarder is.
+    pub fn uplink(&self) -> &Uplink {
+        &self.uplink
+    }
+
+    /// What this process calls time.
+    pub fn clock(&self) -> Clock {
+        self.event_loop.clock()
+    }
+
+    /// The error for a forwarder that was told to be unreachable.
+    pub fn nobody(&self, source: IoError) -> ClientError {
+        failed(&self.uplink, source)
+    }
+}
+
+/// Reaches a running application from another thread.
+pub struct Poster<A: Application>(LoopHandle<ProgramFace<A>>);
+
+impl<A: Application + 'static> Poster<A> {
+    /// Runs `task` with the application on the thread that runs it; not at all if it has ended.
+    pub fn post(&self, task: impl FnOnce(&mut A, Time) + Send + 'static) {
+        let _ = self.0.post(move |face, now| task(face.application_mut(), now));
+    }
+}
+
+/// The error for a forwarder that cannot be reached.
+pub fn failed(uplink: &Uplink, source: IoError) -> ClientError {
+    match source {
+        IoError::SocketPathNotPermitted { .. } => ClientError::NotPermitted { source },
+        source => ClientError::Nobody { uplink: uplink.clone(), source },
+    }
+}
+
+fn call_again<A: Application + 'static>(event_loop: &mut ProgramLoop<A>, uplink: &Uplink) {
+    if let Err(error) = call(event_loop, uplink) {
+        let now = event_loop.clock().now();
+        event_loop.machine_mut().unreachable(now, error);
+    }
+}
+
+fn call<A: Application + 'static>(event_loop: &mut ProgramLoop<A>, uplink: &Uplink) -> Result<(), IoError> {
+    const LABEL: &str = "forwarder";
+    let limits = StreamLimits::tlv(STREAM_PACKET);
+    match uplink {
+        Uplink::Unix(path) => {
+            event_loop.add_unix_client(LABEL, path, limits)?;
+        }
+        Uplink::Tcp(address) => {
+            let config = TcpClientConfig::new(LABEL, *address, limits);
+            event_loop.add_tcp_client(config, |face, now, outcome| {
+                if let Err(error) = outcome {
+                    face.unreachable(now, error);
+                }
+            })?;
+        }
+        Uplink::Udp(address) => {
+            let any: SocketAddr = if address.is_ipv4() {
+                (Ipv4Addr::UNSPECIFIED, 0).into()
+            } else {
+                (Ipv6Addr::UNSPECIFIED, 0).into()
+            };
+            event_loop.add_udp(UdpConfig::new(LABEL, any).neighbour(LABEL, *address))?;
+        }
+    }
+    Ok(())
+}

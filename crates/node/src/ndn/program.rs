@@ -1,0 +1,231 @@
+//! An application with one face to a forwarder, as the machine that a loop drives.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortRequest, SeededRng, Time, Transmit};
+use whimbrel_io::IoError;
+use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig};
+use whimbrel_transport::{AppFace, Application};
+
+/// Pause before a lost forwarder is called again.
+const RECONNECT: Duration = Duration::from_secs(1);
+/// Bytes of packets that a datagram link holds before the application is asked for more.
+const LINK_QUEUE: usize = 256 * 1024;
+
+/// What a program is told.
+#[derive(Debug)]
+pub enum Told<E> {
+    /// By its application.
+    Event(E),
+    /// The forwarder is there.
+    Connected,
+    /// The forwarder has gone. It will be called again every second until it is back.
+    Gone,
+    /// The forwarder could not be reached. It will be called again in a second.
+    Unreachable(IoError),
+}
+
+/// What the machine tells the loop around it.
+pub(super) enum ProgramEvent<E> {
+    Told(Told<E>),
+    /// The forwarder is to be called now.
+    Connect,
+}
+
+/// The application on what carries its packets.
+enum Face<A: Application> {
+    Stream(AppFace<A>),
+    Datagrams(Box<LinkedFace<A>>),
+}
+
+/// The application, its face, and when the forwarder is called again.
+pub(super) struct ProgramFace<A: Application> {
+    face: Face<A>,
+    events: VecDeque<ProgramEvent<A::Event>>,
+    port: Option<PortId>,
+    reconnect_at: Option<Time>,
+}
+
+impl<A: Application> ProgramFace<A> {
+    /// Over a stream, which carries packets of all sizes.
+    pub(super) fn on_stream(application: A) -> ProgramFace<A> {
+        ProgramFace::new(Face::Stream(AppFace::new(application)))
+    }
+
+    /// Over datagrams: larger packets are fragmented.
+    pub(super) fn on_datagrams(application: A, rng: SeededRng) -> ProgramFace<A> {
+        let config = LinkServiceConfig { marking: false, ..LinkServiceConfig::datagram(1472) };
+        ProgramFace::new(Face::Datagrams(Box::new(LinkedFace {
+            application,
+            link: LinkService::new(config, rng),
+            port: None,
+            blocked: false,
+        })))
+    }
+
+    fn new(face: Face<A>) -> ProgramFace<A> {
+        ProgramFace { face, events: VecDeque::new(), port: None, reconnect_at: None }
+    }
+
+    pub(super) fn application(&self) -> &A {
+        match &self.face {
+            Face::Stream(face) => face.application(),
+            Face::Datagrams(face) => &face.application,
+        }
+    }
+
+    pub(super) fn application_mut(&mut self) -> &mut A {
+        match &mut self.face {
+            Face::Stream(face) => face.application_mut(),
+            Face::Datagrams(face) => &mut face.application,
+        }
+    }
+
+    /// The forwarder could not be reached.
+    pub(super) fn unreachable(&mut self, now: Time, error: IoError) {
+        self.reconnect_at = Some(now + RECONNECT);
+        self.events.push_back(ProgramEvent::Told(Told::Unreachable(error)));
+    }
+
+    fn machine(&mut self) -> &mut dyn Machine<Event = A::Event> {
+        match &mut self.face {
+            Face::Stream(face) => face,
+            Face::Datagrams(face) => &mut **face,
+        }
+    }
+}
+
+impl<A: Application> Machine for ProgramFace<A> {
+    type Event = ProgramEvent<A::Event>;
+
+    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        match &event {
+            PortEvent::Up(_) if self.port.is_none() => {
+                self.port = Some(port);
+                self.events.push_back(ProgramEvent::Told(Told::Connected));
+            }
+            PortEvent::Down if self.port == Some(port) => {
+                self.port = None;
+                self.reconnect_at = Some(now + RECONNECT);
+                self.events.push_back(ProgramEvent::Told(Told::Gone));
+            }
+            _ => {}
+        }
+        self.machine().handle_port(now, port, event);
+    }
+
+    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
+        match &mut self.face {
+            Face::Stream(face) => face.handle_frame(now, port, frame),
+            Face::Datagrams(face) => face.handle_frame(now, port, frame),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.reconnect_at.is_some_and(|at| at <= now) {
+            self.reconnect_at = None;
+            self.events.push_back(ProgramEvent::Connect);
+        }
+        self.machine().handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        self.machine().poll_transmit(now, max_segments, buffer)
+    }
+
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        let own = self.events.pop_front();
+        own.or_else(|| self.machine().poll_event().map(|event| ProgramEvent::Told(Told::Event(event))))
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        self.machine().poll_port_request()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let own = self.reconnect_at.map(|at| Deadline::new(at, "the forwarder is to be called again"));
+        let inner = match &self.face {
+            Face::Stream(face) => face.poll_timeout(),
+            Face::Datagrams(face) => face.poll_timeout(),
+        };
+        Deadline::earlier(own, inner)
+    }
+}
+
+/// An application behind a link service.
+struct LinkedFace<A: Application> {
+    application: A,
+    link: LinkService,
+    port: Option<PortId>,
+    blocked: bool,
+}
+
+impl<A: Application> Machine for LinkedFace<A> {
+    type Event = A::Event;
+
+    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        let ours = self.port.is_none_or(|current| current == port);
+        match event {
+            PortEvent::Up(info) if ours => {
+                self.port = Some(port);
+                self.link.set_mtu(info.mtu);
+                self.application.handle_face(now, true);
+            }
+            PortEvent::Down if ours => {
+                self.port = None;
+                self.application.handle_face(now, false);
+            }
+            PortEvent::Mtu(mtu) if ours => self.link.set_mtu(mtu),
+            PortEvent::Blocked if ours => self.set_blocked(true),
+            PortEvent::Writable if ours => self.set_blocked(false),
+            _ => {}
+        }
+    }
+
+    fn handle_frame(&mut self, now: Time, _port: PortId, frame: &[u8]) {
+        let application = &mut self.application;
+        self.link.handle_frame(now, frame, &mut |packet| application.handle_packet(now, packet));
+        self.forget_given_up();
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.link.handle_timeout(now);
+        self.forget_given_up();
+        self.application.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        let port = self.port.filter(|_| !self.blocked)?;
+        let mut handed = 0;
+        while handed < LINK_QUEUE
+            && self.link.stats().queue_bytes < LINK_QUEUE
+            && let Some((packet, header)) = self.application.poll_packet(now)
+        {
+            handed += packet.len();
+            self.link.send(now, packet, header);
+        }
+        let written = self.link.poll_transmit(now, max_segments, buffer)?;
+        Some(Transmit { port, size: written.size, segment_size: written.segment_size })
+    }
+
+    fn poll_event(&mut self) -> Option<A::Event> {
+        self.application.poll_event()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        Deadline::earlier(self.application.poll_timeout(), self.link.poll_timeout())
+    }
+}
+
+impl<A: Application> LinkedFace<A> {
+    fn set_blocked(&mut self, blocked: bool) {
+        self.blocked = blocked;
+        self.link.set_blocked(blocked);
+    }
+
+    /// Applications have timers of their own for what is lost.
+    fn forget_given_up(&mut self) {
+        while self.link.poll_event().is_some() {}
+    }
+}
