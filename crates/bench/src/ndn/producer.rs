@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use whimbrel_core::Time;
 use whimbrel_io::Clock;
 use whimbrel_ndn_packet::{Data, InterestRef, Name, SignatureInfo, SignatureType, Signer};

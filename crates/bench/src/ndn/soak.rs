@@ -11,9 +11,10 @@ use crate::BenchError;
 
 /// Octets of a whole Data packet.
 const DATA_SIZE: usize = 1_000;
-const WINDOW: usize = 1024;
-/// Interests that may be pending at half load: what a consumer that is not run for a while has to catch up with.
-const SOAK_WINDOW: usize = 16_000;
+const WINDOW: usize = 512;
+/// Interests that may be pending at half load: more than at full load, for a consumer that the system did not run for a while
+/// has to catch up.
+const SOAK_WINDOW: usize = 2_048;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Memory may still grow in the first minute, or the first third of a short soak.
 const SETTLING: Duration = Duration::from_secs(60);
