@@ -9,7 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use whimbrel_bench::ndn::{self, ConsumerOptions, ProducerOptions, SoakOptions};
 use whimbrel_bench::peer::{self, PeerCarrier, PeerEnd};
-use whimbrel_bench::{BenchOptions, Part};
+use whimbrel_bench::{BenchError, BenchOptions, Part};
 use whimbrel_lab::study::Backend;
 
 use super::{Outcome, json_line, out};
@@ -197,10 +197,11 @@ impl From<EndArguments> for PeerEnd {
 
 pub(crate) fn run(arguments: Bench) -> Outcome {
     let Some(end) = arguments.end else { return measure(arguments) };
-    let other = |error| Failure::new(Exit::Other, error);
+    let other = |error: BenchError| Failure::new(Exit::Other, error);
     match end {
-        End::PeerServer(end) => peer::serve(&end.into(), || out("listening\n")).map_err(other)?,
-        End::PeerClient(end) => peer::fetch(&end.into()).map_err(other)?,
+        End::PeerServer(end) => peer::serve(&end.into(), || out("listening\n"))
+            .map_err(|error| Failure::new(Exit::Other, error))?,
+        End::PeerClient(end) => peer::fetch(&end.into()).map_err(|error| Failure::new(Exit::Other, error))?,
         End::NdnRelay { socket } => ndn::relay(&socket, || out("ready\n")).map_err(other)?,
         End::NdnProducer(ProducerArguments { socket, data_size, register }) => {
             let options = ProducerOptions { socket, data_size, register };
