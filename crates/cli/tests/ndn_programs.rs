@@ -134,12 +134,13 @@ fn consumers_of_either_library_reach_producers_of_either() {
     let router = Router::start();
     for producer in LIBRARIES {
         let prefix = format!("/pair/{producer:?}");
-        let serve = [prefix.as_str(), "--content", "hello {name}"];
+        let content = format!("from {producer:?}");
+        let serve = [prefix.as_str(), "--content", &content];
         let (_serving, _) = router.start_program(interop.by(producer, "producer"), &serve);
         for consumer in LIBRARIES {
             let name = format!("{prefix}/for/{consumer:?}");
             let got = router.outcome(interop.by(consumer, "consumer"), &[&name, "--verify", "digest"]);
-            assert_eq!(got["content"], format!("hello {name}"), "{producer:?} to {consumer:?}");
+            assert_eq!(got["content"], content, "{producer:?} to {consumer:?}");
             let longer = format!("{prefix}/with/{consumer:?}");
             let arguments = [longer.as_str(), "--parameters", "question", "--lifetime", "2000"];
             router.outcome(interop.by(consumer, "consumer"), &arguments);
@@ -170,7 +171,11 @@ fn every_transport_takes_them() {
     }
     for uplink in &uplinks {
         for library in LIBRARIES {
-            if library == Library::Python && uplink.starts_with("ws") {
+            // UDP is not local, as with NFD: python-ndn asks under /localhost all the same, NDNts under /localhop, where a
+            // stranger's commands must be signed. By WebSocket it may: browsers do.
+            let refused =
+                uplink.starts_with("udp") || (library == Library::Python && uplink.starts_with("ws"));
+            if refused {
                 continue;
             }
             let prefix = format!("/from/{library:?}/{}", &uplink[..3]);
@@ -245,7 +250,7 @@ fn the_programs_that_python_ndn_brings_work() {
         );
         out
     };
-    assert!(run("pynfdc", &["status"]).contains("General NFD status"));
+    assert!(run("pynfdc", &["status"]).contains("General status"));
     assert!(run("pynfdc", &["face"]).contains("internal://"));
     run("pynfdc", &["nf", "udp4://127.0.0.1:7"]);
     assert!(run("pynfdc", &["face"]).contains("udp4://127.0.0.1:7"));
@@ -337,15 +342,15 @@ fn without_any_configuration_it_is_where_programs_look_for_nfd() {
         set -e
         mount -t tmpfs tmpfs /run
         ip link set lo up
-        "$WHIMBREL" router run >"$HOME/router.out" &
+        "$WHIMBREL" router run >"$HOME/router.out" & ROUTER=$!
         for _ in $(seq 100); do [ -S /run/nfd/nfd.sock ] && break; sleep 0.1; done
         "$PYTHON" "$SOURCES/python/producer.py" /default --content "from python" >"$HOME/producer.out" &
         for _ in $(seq 100); do grep -q ready "$HOME/producer.out" && break; sleep 0.1; done
         "$PYTHON" "$SOURCES/python/consumer.py" /default/one
         "$NODE" "$SOURCES/ndnts/consumer.mjs" /default/two
         NDN_CLIENT_TRANSPORT=tcp://127.0.0.1 "$PYTHON" "$SOURCES/python/consumer.py" /default/three
-        kill %1
-        wait %1
+        kill $ROUTER
+        wait $ROUTER
         cat "$HOME/router.out"
     "#;
     let mut command = Command::new("unshare");

@@ -65,3 +65,12 @@ fn every_approach_runs_in_namespaces() {
     assert_eq!(times.lines().filter(|line| line.ends_with(",yes")).count(), 3, "{times}");
     assert_eq!(fs::read_dir(place.join("flent")).unwrap().count(), 3);
 }
+
+#[test]
+fn the_list_names_every_study_of_recovery_on_links() {
+    let (code, text, err) = finished(whimbrel().args(["study", "list"]));
+    assert_eq!(code, 0, "{err}");
+    for name in ["belrp-linear", "belrp-hops", "belrp-abilene"] {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{text}");
+    }
+}

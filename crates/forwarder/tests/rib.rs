@@ -1,4 +1,5 @@
 //! What the FIB becomes from routes, against the protocol's own example and against a model that works it out anew.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

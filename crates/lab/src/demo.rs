@@ -106,6 +106,7 @@ impl DemoReport {
         let line = |run: &DemoRun, label: &str| Series {
             label: label.to_owned(),
             points: run.record.goodput_series(1.0).into_iter().map(|(at, rate)| (at, rate / 1e6)).collect(),
+            ..Series::default()
         };
         let options = &self.options;
         let start = options.outage_after.as_secs_f64();
@@ -126,6 +127,7 @@ impl DemoReport {
                 line(&self.tcp, &format!("kernel TCP ({})", options.congestion.name())),
             ],
             shaded,
+            ..LineChart::default()
         };
         chart.write(stem)
     }

@@ -90,6 +90,14 @@ pub enum LabError {
         /// Which file, where, and what is wrong.
         reason: String,
     },
+    /// A study that has no code for a back end.
+    #[error("the study {study} does not run on the back end '{backend}'; `--backend sim` runs every study")]
+    NotOnBackend {
+        /// The study.
+        study: &'static str,
+        /// The back end.
+        backend: &'static str,
+    },
     /// A transfer of a study ended without its file.
     #[error("{transfer}: {reason}")]
     TransferFailed {

@@ -15,16 +15,19 @@ use serde::{Deserialize, Serialize};
 use crate::LabError;
 
 /// One line of a chart.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// As the legend says it.
     pub label: String,
     /// Points in order of x.
     pub points: Vec<(f64, f64)>,
+    /// Lower and upper end of each point's error bar; empty without error bars.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bars: Vec<(f64, f64)>,
 }
 
 /// Lines over a common pair of axes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LineChart {
     /// Above the picture.
     pub title: String,
@@ -32,15 +35,24 @@ pub struct LineChart {
     pub x_label: String,
     /// Beside the y axis, with its unit.
     pub y_label: String,
-    /// At most four, so that they can be told apart.
+    /// At most six, so that they can be told apart.
     pub series: Vec<Series>,
     /// Spans of x that are shaded, and what they are.
     pub shaded: Vec<(f64, f64, String)>,
+    /// Where the axes begin: zero, unless what matters is a small part of large numbers.
+    #[serde(default)]
+    pub origin: (f64, f64),
 }
 
 // Okabe and Ito's colours, which people who see colours differently can tell apart.
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+];
 /// Pixels of a picture in a file of its own.
 const SIZE: (u32, u32) = (960, 480);
 /// Pixels of a picture in a page: its text can still be read on a telephone.
@@ -72,10 +84,24 @@ impl LineChart {
         Ok(text)
     }
 
-    /// Points that can be drawn: a mean of nothing is none.
+    /// Points that can be drawn, the upper ends of error bars too: a mean of nothing is none.
     fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        let points = self.series.iter().flat_map(|series| series.points.iter().copied());
+        let points = self.series.iter().flat_map(|series| {
+            let ends = series.points.iter().zip(&series.bars).map(|(point, bar)| (point.0, bar.1));
+            series.points.iter().copied().chain(ends)
+        });
         points.filter(|(x, y)| x.is_finite() && y.is_finite())
+    }
+
+    /// The upper right corner: a little room beyond the points.
+    fn corner(&self) -> (f64, f64) {
+        let (left, bottom) = self.origin;
+        let most = |values: &mut dyn Iterator<Item = f64>, least: f64| {
+            values.fold(least + f64::MIN_POSITIVE.max(least.abs() * 1e-9), f64::max)
+        };
+        let right = most(&mut self.points().map(|point| point.0), left);
+        let top = most(&mut self.points().map(|point| point.1), bottom);
+        (right + (right - left) * 0.02, top + (top - bottom) * 0.08)
     }
 
     fn draw<B: DrawingBackend>(
@@ -84,15 +110,15 @@ impl LineChart {
         caption: Option<&str>,
     ) -> Result<(), String> {
         let said = |fault: DrawingAreaErrorKind<B::ErrorType>| fault.to_string();
-        let right = self.points().map(|point| point.0).fold(f64::MIN_POSITIVE, f64::max) * 1.02;
-        let top = self.points().map(|point| point.1).fold(f64::MIN_POSITIVE, f64::max) * 1.08;
+        let (left, bottom) = self.origin;
+        let (right, top) = self.corner();
         area.fill(&WHITE).map_err(said)?;
         let mut builder = ChartBuilder::on(&area);
         builder.margin(14).x_label_area_size(44).y_label_area_size(64);
         if let Some(caption) = caption {
             builder.caption(caption, ("sans-serif", 20));
         }
-        let mut chart = builder.build_cartesian_2d(0.0..right, 0.0..top).map_err(said)?;
+        let mut chart = builder.build_cartesian_2d(left..right, bottom..top).map_err(said)?;
         chart
             .configure_mesh()
             .x_desc(&self.x_label)
@@ -124,7 +150,7 @@ impl LineChart {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         for (from, to, what) in &self.shaded {
             let grey = RGBColor(120, 120, 120).mix(0.18).filled();
-            let span = Rectangle::new([(*from, 0.0), (to.min(right), top)], grey);
+            let span = Rectangle::new([(*from, self.origin.1), (to.min(right), top)], grey);
             let text = Text::new(what.clone(), (*from, top * 0.97), ("sans-serif", 14).into_font());
             chart.draw_series([span])?;
             chart.draw_series([text])?;
@@ -144,6 +170,12 @@ impl LineChart {
                 .draw_series(LineSeries::new(points, colour.stroke_width(width)))?
                 .label(&series.label)
                 .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 22, y)], colour.stroke_width(3)));
+            let bars = series.points.iter().zip(&series.bars).filter(|(point, _)| point.0.is_finite());
+            let bars = bars.filter(|(_, (low, high))| low.is_finite() && high.is_finite());
+            chart.draw_series(bars.map(|((x, _), (low, high))| {
+                let low = low.max(self.origin.1);
+                PathElement::new(vec![(*x, low), (*x, *high)], colour.stroke_width(1))
+            }))?;
         }
         Ok(())
     }
@@ -163,8 +195,11 @@ impl LineChart {
         ];
         let covered = |left: f64, bottom: f64| {
             let within = |share: f64, start: f64, size: f64| (start..=start + size).contains(&share);
-            let hit =
-                |(x, y): &(f64, f64)| within(x / right, left, LEGEND.0) && within(y / top, bottom, LEGEND.1);
+            let (x0, y0) = self.origin;
+            let hit = |(x, y): &(f64, f64)| {
+                within((x - x0) / (right - x0), left, LEGEND.0)
+                    && within((y - y0) / (top - y0), bottom, LEGEND.1)
+            };
             self.series.iter().flat_map(dense).filter(hit).count()
         };
         let best = places.into_iter().min_by_key(|(_, left, bottom)| covered(*left, *bottom));
@@ -207,8 +242,13 @@ mod tests {
             title: "Goodput".into(),
             x_label: "s".into(),
             y_label: "Mbit/s".into(),
-            series: vec![Series { label: "Whimbrel".into(), points: vec![(0.0, 0.0), (1.0, 20.0)] }],
+            series: vec![Series {
+                label: "Whimbrel".into(),
+                points: vec![(0.0, 0.0), (1.0, 20.0)],
+                bars: vec![(0.0, 1.0), (f64::NAN, 22.0)],
+            }],
             shaded: vec![(0.2, 0.5, "out".into())],
+            origin: (0.0, 0.0),
         };
         chart.write(&stem).unwrap();
         assert!(std::fs::read_to_string(stem.with_extension("svg")).unwrap().contains("Whimbrel"));

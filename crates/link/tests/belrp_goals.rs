@@ -4,6 +4,8 @@
 //! `WHIMBREL_BELRP_INTERESTS=20000 cargo test -p whimbrel-link --test belrp_goals -- --nocapture` prints the table of
 //! `docs/protocols/belrp.md`.
 
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
 mod chain;
 
 use chain::{Chain, Outcome, Scenario};

@@ -155,7 +155,7 @@ fn asked_twice(at: Duration, nearest_answer: Duration) -> Exchanged {
     let answer = |consumer: &mut CbrConsumer, now: Time, number: u64| {
         let wire = data(number);
         consumer.handle_timeout(now);
-        consumer.handle_packet(now, &LpPacket::decode(&wire, false).unwrap());
+        consumer.handle_packet(now, &LpPacket::decode(&wire, false).expect("a Data"));
     };
     consumer.handle_face(Time::ZERO, true);
     consumer.poll_packet(Time::ZERO).expect("number 0");

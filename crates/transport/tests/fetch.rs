@@ -221,7 +221,7 @@ fn answer(pair: &mut Fetch, mut answer: impl FnMut(&InterestRef<'_>) -> Option<V
     let mut pending: Vec<Vec<u8>> = Vec::new();
     pair.tamper = Some(Box::new(move |_, to, frame| {
         if to == Side::Consumer {
-            return pending.drain(..).collect();
+            return std::mem::take(&mut pending);
         }
         let interest = InterestRef::decode(&frame).expect("an Interest");
         pending.extend(answer(&interest));

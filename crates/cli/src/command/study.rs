@@ -88,7 +88,7 @@ pub(crate) fn run(command: StudyCommand) -> Outcome {
                         "name": study.name, "title": study.title, "source": study.source
                     }));
                 } else {
-                    out(&format!("{:<12} {}\n{:<12} {}\n", study.name, study.title, "", study.source));
+                    out(&format!("{:<14} {}\n{:<14} {}\n", study.name, study.title, "", study.source));
                 }
             }
             Ok(Exit::Done)

@@ -1,11 +1,16 @@
 //! Who may command the router, and that nobody commands twice with one signature.
 
+use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 
+use whimbrel_ndn_packet::replay::{ReplayConfig, ReplayError, ReplayGuard};
 use whimbrel_ndn_packet::signature::{KeyLocatorRef, sha256};
 use whimbrel_ndn_packet::{
-    ComponentRef, DataRef, InterestRef, Name, SignatureInfoRef, SignatureType, tlv, types as ndn,
+    ComponentRef, InterestRef, Name, PrefixAnnouncementRef, SignatureInfoRef, SignatureType, tlv,
+    types as ndn,
 };
+
+use super::anchors::Anchors;
 
 /// Whose commands are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -30,7 +35,7 @@ pub enum LocalCommands {
 /// Whether neighbours may register prefixes at this router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RemoteRegistration {
-    /// No: `/localhop/nfd/rib` is not served.
+    /// No: under `/localhop/nfd/rib` only programs on this machine are heard, browsers among them.
     #[default]
     Off,
     /// Yes, with commands signed by a key that the [`CommandVerifier`] knows.
@@ -62,26 +67,21 @@ pub enum CommandRefusal {
         /// The module.
         module: String,
     },
-    /// There is nothing in it that tells it from a copy.
-    #[error("this command needs a SignatureTime, so that it cannot be replayed")]
-    TimeNeeded,
-    /// It was signed too long ago, or by a clock that is ahead.
-    #[error(
-        "this command was signed {0} s away from the router's clock, at most {GRACE_SECONDS} s are allowed"
-    )]
-    Clock(u64),
-    /// It was carried out before.
+    /// The certificate of the key is not valid now.
+    #[error("the certificate {0} is not valid at this time")]
+    Expired(Name),
+    /// It was carried out before, or nobody can tell that it was not.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// A command without a key was carried out before.
     #[error("this command was already carried out: sign a new one")]
-    Replay,
-    /// What comes from other machines may do less.
-    #[error("a neighbour may only register and unregister prefixes at its own face")]
-    Remote,
+    Again,
 }
 
-/// How far a signature's time may be from the router's, either way (ndn-cxx: 2 minutes).
-const GRACE_SECONDS: u64 = 120;
-/// Most signed commands that are remembered.
-const MOST_REMEMBERED: usize = 65_536;
+/// What is remembered of signed commands: bursts of tens of thousands by one key, and 2 minutes between clocks, as
+/// ndn-cxx allows.
+const REPLAYS: ReplayConfig =
+    ReplayConfig { grace: Duration::from_secs(120), most_per_key: 32_768, most_keys: 64 };
 /// Most commands without a key that are remembered.
 const MOST_REMEMBERED_UNKEYED: usize = 8_192;
 
@@ -149,6 +149,11 @@ impl<'a> SignedCommand<'a> {
         self.info.typ == SignatureType::DigestSha256
     }
 
+    /// What the signature says of itself, with time and nonce wherever they were.
+    fn stamped_info(&self) -> SignatureInfoRef<'a> {
+        SignatureInfoRef { time: self.time, nonce: self.nonce, ..self.info }
+    }
+
     /// The same for a copy, and for nothing else: what was signed, whatever was done to the signature.
     fn identity(&self) -> [u8; 32] {
         sha256(&self.portions)
@@ -159,33 +164,30 @@ fn nested<'a>(component: ComponentRef<'a>, typ: u64) -> Option<&'a [u8]> {
     tlv::outermost(component.value()).ok().filter(|element| element.typ == typ).map(|element| element.value)
 }
 
-/// Checks signatures made by keys against configured anchors.
+/// Checks signatures made by keys. `unix_millis` is the router's clock.
 pub trait CommandVerifier: Send {
-    /// Who signed a command to this module, if its signature is right and its key may command the module.
-    fn verify_command(&self, module: &str, command: &SignedCommand<'_>) -> Result<Name, CommandRefusal>;
+    /// The name of the key that signed a command to this module, if its signature is right and it may command the
+    /// module. Whether the command is a copy is not its matter.
+    fn verify_command(
+        &self,
+        unix_millis: u64,
+        module: &str,
+        command: &SignedCommand<'_>,
+    ) -> Result<Name, CommandRefusal>;
 
-    /// Who signed a prefix announcement, if its signature is right and its key may announce the prefix.
-    fn verify_announcement(&self, prefix: &Name, announcement: &DataRef<'_>) -> Result<Name, CommandRefusal> {
-        let _ = (prefix, announcement);
-        Err(CommandRefusal::KeyNeeded)
-    }
-}
-
-/// Knows no keys: refuses all commands that must be signed by one.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoKeys;
-
-impl CommandVerifier for NoKeys {
-    fn verify_command(&self, _module: &str, command: &SignedCommand<'_>) -> Result<Name, CommandRefusal> {
-        Err(command.key().map_or(CommandRefusal::KeyNeeded, CommandRefusal::UnknownKey))
-    }
+    /// The name of the key that signed a prefix announcement, if its signature is right and it may announce the prefix.
+    fn verify_announcement(
+        &self,
+        unix_millis: u64,
+        announcement: &PrefixAnnouncementRef<'_>,
+    ) -> Result<Name, CommandRefusal>;
 }
 
 /// Decides about commands.
 pub(crate) struct Authority {
     policy: CommandPolicy,
     pub(crate) verifier: Box<dyn CommandVerifier>,
-    keyed: KeyedMemory,
+    keyed: ReplayGuard,
     unkeyed: UnkeyedMemory,
 }
 
@@ -193,8 +195,8 @@ impl Authority {
     pub(crate) fn new(policy: CommandPolicy) -> Authority {
         Authority {
             policy,
-            verifier: Box::new(NoKeys),
-            keyed: KeyedMemory::default(),
+            verifier: Box::new(Anchors::new()),
+            keyed: ReplayGuard::new(REPLAYS),
             unkeyed: UnkeyedMemory::default(),
         }
     }
@@ -225,11 +227,8 @@ impl Authority {
         let signed = SignedCommand::of(interest);
         if self.needs_key(remote) {
             let signed = signed.filter(|signed| !signed.is_digest()).ok_or(CommandRefusal::KeyNeeded)?;
-            let time = signed.time.ok_or(CommandRefusal::TimeNeeded)?;
-            // The cheap checks come first: a signature costs thousands of times as much to verify.
-            self.keyed.check(now, time, &signed)?;
-            self.verifier.verify_command(module, &signed)?;
-            self.keyed.remember(now, time, &signed);
+            let key = self.verifier.verify_command(now, module, &signed)?;
+            self.keyed.accept(now, key.as_ref(), &signed.stamped_info())?;
             return Ok(());
         }
         let Some(signed) = signed else { return Ok(()) };
@@ -243,46 +242,14 @@ impl Authority {
     /// Allows a prefix announcement.
     pub(crate) fn allow_announcement(
         &self,
+        now: u64,
         remote: bool,
-        prefix: &Name,
-        announcement: &DataRef<'_>,
+        announcement: &PrefixAnnouncementRef<'_>,
     ) -> Result<(), CommandRefusal> {
         if self.needs_key(remote) {
-            self.verifier.verify_announcement(prefix, announcement)?;
+            self.verifier.verify_announcement(now, announcement)?;
         }
         Ok(())
-    }
-}
-
-/// Commands signed by keys. Many may have the same time (bursts): what was signed tells them apart. What is forgotten
-/// because there is no more room takes all older ones with it, so that forgetting never lets a copy through.
-#[derive(Default)]
-struct KeyedMemory {
-    seen: BTreeSet<(u64, [u8; 32])>,
-    /// Commands of this time and before are refused.
-    floor: u64,
-}
-
-impl KeyedMemory {
-    fn check(&self, now: u64, time: u64, signed: &SignedCommand<'_>) -> Result<(), CommandRefusal> {
-        let away = now.abs_diff(time) / 1_000;
-        if away > GRACE_SECONDS {
-            return Err(CommandRefusal::Clock(away));
-        }
-        let known = self.seen.contains(&(time, signed.identity()));
-        if known || (self.floor > 0 && time <= self.floor) { Err(CommandRefusal::Replay) } else { Ok(()) }
-    }
-
-    fn remember(&mut self, now: u64, time: u64, signed: &SignedCommand<'_>) {
-        self.seen.insert((time, signed.identity()));
-        let too_old = now.saturating_sub((GRACE_SECONDS + 1) * 1_000);
-        while self.seen.first().is_some_and(|(time, _)| *time < too_old) {
-            self.seen.pop_first();
-        }
-        while self.seen.len() > MOST_REMEMBERED {
-            let forgotten = self.seen.pop_first().map_or(0, |(time, _)| time);
-            self.floor = self.floor.max(forgotten);
-        }
     }
 }
 
@@ -298,7 +265,7 @@ impl UnkeyedMemory {
     fn admit(&mut self, signed: &SignedCommand<'_>) -> Result<(), CommandRefusal> {
         let identity = signed.identity();
         if !self.seen.insert(identity) {
-            return Err(CommandRefusal::Replay);
+            return Err(CommandRefusal::Again);
         }
         self.order.push_back(identity);
         if self.order.len() > MOST_REMEMBERED_UNKEYED

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use whimbrel_ndn_packet::{
-    Component, ContentType, Data, DataRef, DecodeError, Interest, Name, SignatureInfo, Signer, tlv,
-    types as ndn,
+    Component, ContentType, DataRef, DecodeError, Interest, Name, SignatureInfo, Signer, tlv, types as ndn,
 };
 
 use super::{
@@ -109,25 +108,6 @@ pub fn announce(target: Target, announcement: &[u8], signer: &dyn Signer, stamp:
     interest.nonce = Some(interest_nonce(stamp));
     interest.parameters = Some(Bytes::copy_from_slice(announcement));
     interest.encode_signed(signer, &stamped(signer.info(), stamp))
-}
-
-/// A prefix announcement: whoever has it may register `prefix` for at most `lives`.
-pub fn prefix_announcement(
-    prefix: &Name,
-    version: u64,
-    lives: core::time::Duration,
-    signer: &dyn Signer,
-) -> Vec<u8> {
-    let name = prefix
-        .child(Component::keyword("PA").as_ref())
-        .child(Component::version(version).as_ref())
-        .child(Component::segment(0).as_ref());
-    let mut content = Vec::new();
-    let millis = u64::try_from(lives.as_millis()).unwrap_or(u64::MAX);
-    tlv::write_integer_element(&mut content, types::EXPIRATION_PERIOD, millis);
-    let mut data = Data::new(name, content);
-    data.content_type = ContentType::PrefixAnnouncement;
-    data.encode(signer)
 }
 
 fn stamped(info: SignatureInfo, stamp: Stamp) -> SignatureInfo {

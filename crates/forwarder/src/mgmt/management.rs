@@ -1,17 +1,17 @@
 //! The router's side of the protocol: Interests in, Data out.
 
 use bytes::Bytes;
-use whimbrel_core::{Deadline, Time};
+use whimbrel_core::Time;
 use whimbrel_ndn_packet::{
     CachePolicy, Component, ContentType, Data, DigestSigner, InterestRef, LpPacket, Name,
+    PrefixAnnouncementRef,
 };
 
-use super::authority::{Authority, CommandRefusal, CommandVerifier};
+use super::authority::{Authority, CommandRefusal};
 use super::control::{ControlParameters, ControlResponse};
 use super::event_stream::EventStream;
-use super::face_requests::{FaceFailure, FaceRequest, FaceRequests, RequestId};
+use super::face_requests::{FaceFailure, FaceRequests, RequestId};
 use super::request::Request;
-use super::routes::Announcement;
 use super::snapshots::{FRESHNESS, Snapshots};
 use super::verb::{Context, Outcome, Verb};
 use super::{
@@ -19,6 +19,7 @@ use super::{
     status, strategies,
 };
 use crate::face::FaceId;
+use crate::face_uri::FaceUri;
 use crate::forwarder::{FaceEvent, Forwarder, ManagementInterest};
 
 /// What management did with the Interests that came to it.
@@ -41,13 +42,25 @@ pub struct ManagementCounters {
 /// Management: what it keeps between Interests.
 pub(crate) struct Management {
     config: ManagementConfig,
-    authority: Authority,
-    requests: FaceRequests,
+    pub(super) authority: Authority,
+    pub(super) requests: FaceRequests,
     snapshots: Snapshots,
     events: EventStream,
-    channels: Vec<String>,
-    own_prefixes: Vec<Name>,
-    counters: ManagementCounters,
+    pub(super) channels: Vec<String>,
+    pub(super) own_prefixes: Vec<Name>,
+    pub(super) counters: ManagementCounters,
+}
+
+/// True for a program on this machine. A browser's WebSocket is one although it is not local: it may register prefixes
+/// for itself, under `/localhop`.
+fn is_of_this_machine(forwarder: &Forwarder, face: FaceId) -> bool {
+    forwarder.face(face).is_some_and(|face| {
+        let by_browser = || match face.spec.remote_uri.parse() {
+            Ok(FaceUri::WebSocketClient(endpoint)) => endpoint.address.is_loopback(),
+            _ => false,
+        };
+        face.is_local() || by_browser()
+    })
 }
 
 fn local_prefix() -> Name {
@@ -71,10 +84,7 @@ type Dataset = Result<Vec<u8>, ControlResponse>;
 impl Management {
     pub(crate) fn new(config: ManagementConfig) -> Management {
         let authority = Authority::new(config.policy);
-        let mut own_prefixes = vec![local_prefix()];
-        if authority.serves_remote() {
-            own_prefixes.push(remote_prefix());
-        }
+        let own_prefixes = vec![local_prefix(), remote_prefix()];
         Management {
             config,
             authority,
@@ -87,7 +97,12 @@ impl Management {
         }
     }
 
-    fn run(&mut self, now: Time, forwarder: &mut Forwarder, link: &dyn Fn(FaceId) -> LinkCounters) {
+    pub(super) fn run(
+        &mut self,
+        now: Time,
+        forwarder: &mut Forwarder,
+        link: &dyn Fn(FaceId) -> LinkCounters,
+    ) {
         self.tell_events(now, forwarder);
         while let Some(ManagementInterest { packet, from }) = forwarder.take_management_interest() {
             self.answer(now, forwarder, link, &packet, from);
@@ -122,7 +137,9 @@ impl Management {
             self.counters.ignored += 1;
             return;
         };
-        if request.remote && !(self.authority.serves_remote() && request.module == "rib") {
+        let request = Request { of_this_machine: is_of_this_machine(forwarder, from), ..request };
+        let served = self.authority.serves_remote() || request.of_this_machine;
+        if request.remote && !(served && request.module == "rib") {
             self.counters.ignored += 1;
             return;
         }
@@ -131,6 +148,8 @@ impl Management {
             ("rib", "announce") => self.announce(now, forwarder, &request, from),
             (module, verb) => match Verb::find(module, verb) {
                 Some(verb) => self.command(now, forwarder, &request, from, verb),
+                // Who its neighbours' neighbours are is no neighbour's matter.
+                None if request.remote => self.counters.ignored += 1,
                 None => self.dataset(now, forwarder, link, &request),
             },
         }
@@ -194,7 +213,7 @@ impl Management {
         request: &Request<'_>,
     ) -> Result<(), CommandRefusal> {
         let unix_millis = forwarder.wall().unix_millis(now);
-        self.authority.allow(unix_millis, request.remote, request.module, &request.interest)
+        self.authority.allow(unix_millis, request.is_strangers(), request.module, &request.interest)
     }
 
     fn refuse(
@@ -227,16 +246,18 @@ impl Management {
     }
 
     fn announce(&mut self, now: Time, forwarder: &mut Forwarder, request: &Request<'_>, from: FaceId) {
-        let announcement = match Announcement::decode(request.interest.parameters.unwrap_or_default()) {
-            Ok(announcement) => announcement,
-            Err(error) => {
-                let text =
-                    format!("rib/announce needs a prefix announcement as ApplicationParameters: {error}");
-                return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
-            }
-        };
+        let announcement =
+            match PrefixAnnouncementRef::decode(request.interest.parameters.unwrap_or_default()) {
+                Ok(announcement) => announcement,
+                Err(error) => {
+                    let text =
+                        format!("rib/announce needs a prefix announcement as ApplicationParameters: {error}");
+                    return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
+                }
+            };
         let allowed = self.allow(now, forwarder, request).and_then(|()| {
-            self.authority.allow_announcement(request.remote, &announcement.prefix, &announcement.data)
+            let unix_millis = forwarder.wall().unix_millis(now);
+            self.authority.allow_announcement(unix_millis, request.is_strangers(), &announcement)
         });
         if let Err(refusal) = allowed {
             return self.refuse(now, forwarder, request, &refusal);
@@ -335,7 +356,7 @@ impl Management {
         out
     }
 
-    fn face_created(
+    pub(super) fn face_created(
         &mut self,
         now: Time,
         forwarder: &mut Forwarder,
@@ -351,7 +372,7 @@ impl Management {
         }
     }
 
-    fn handle_timeout(&mut self, now: Time, forwarder: &mut Forwarder) {
+    pub(super) fn handle_timeout(&mut self, now: Time, forwarder: &mut Forwarder) {
         for late in self.requests.take_late(now) {
             for command in late.commands {
                 let response = ControlResponse::new(504, "the face was not opened in time");
@@ -399,73 +420,5 @@ fn send(now: Time, forwarder: &mut Forwarder, data: &[u8], keep_out: bool) {
     if let Ok(mut packet) = LpPacket::decode(data, false) {
         packet.cache_policy = keep_out.then_some(CachePolicy::NoCache);
         forwarder.handle_packet(now, FaceId::INTERNAL, &packet);
-    }
-}
-
-impl Forwarder {
-    /// Answers the Interests that wait for management and tells what happened to faces. `link` says what the link of
-    /// a face has counted.
-    pub fn run_management(&mut self, now: Time, link: &dyn Fn(FaceId) -> LinkCounters) {
-        self.with_management(|management, forwarder| management.run(now, forwarder, link));
-    }
-
-    /// The next wish about faces. [`FaceRequest::Create`] is to be answered with [`Forwarder::face_created`].
-    pub fn poll_face_request(&mut self) -> Option<FaceRequest> {
-        self.mgmt.as_mut()?.requests.poll()
-    }
-
-    /// A face that management asked for was added, or could not be: who asked for it is told.
-    pub fn face_created(&mut self, now: Time, request: RequestId, outcome: &Result<FaceId, FaceFailure>) {
-        self.with_management(|management, forwarder| {
-            management.face_created(now, forwarder, request, outcome);
-        });
-    }
-
-    /// The FaceUris on which the program around listens: the dataset `faces/channels`.
-    pub fn set_channels(&mut self, local_uris: Vec<String>) {
-        if let Some(management) = &mut self.mgmt {
-            management.channels = local_uris;
-        }
-    }
-
-    /// What checks signatures made by keys; without it no command that must be signed is carried out.
-    pub fn set_command_verifier(&mut self, verifier: Box<dyn CommandVerifier>) {
-        if let Some(management) = &mut self.mgmt {
-            management.authority.verifier = verifier;
-        }
-    }
-
-    /// What management did with the Interests that came to it.
-    pub fn management_counters(&self) -> ManagementCounters {
-        self.mgmt.as_ref().map(|management| management.counters).unwrap_or_default()
-    }
-
-    /// Gives management its prefixes.
-    pub(crate) fn attach_management(&mut self, config: ManagementConfig) {
-        let management = Management::new(config);
-        for prefix in &management.own_prefixes {
-            // They are two and three components long.
-            let _ = self.engine.fib.add_next_hop(prefix.as_ref(), FaceId::INTERNAL, 0);
-        }
-        self.mgmt = Some(Box::new(management));
-    }
-
-    pub(crate) fn management_timeout(&mut self, now: Time) {
-        self.rib.handle_timeout(now);
-        self.follow_rib();
-        self.with_management(|management, forwarder| management.handle_timeout(now, forwarder));
-    }
-
-    pub(crate) fn management_deadline(&self) -> Option<Deadline> {
-        let creations = self.mgmt.as_ref().and_then(|management| management.requests.poll_timeout());
-        Deadline::earlier(self.rib.poll_timeout(), creations)
-    }
-
-    /// Management works on the forwarder that it is part of: it steps out of it for as long as that takes.
-    fn with_management(&mut self, work: impl FnOnce(&mut Management, &mut Forwarder)) {
-        if let Some(mut management) = self.mgmt.take() {
-            work(&mut management, self);
-            self.mgmt = Some(management);
-        }
     }
 }

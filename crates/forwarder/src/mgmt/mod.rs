@@ -13,6 +13,8 @@
 //! `/localhop/nfd/rib` where [`RemoteRegistration`] says so.
 //!
 //! Where NFD leaves malformed commands unanswered, this router answers with status 400 and what is wrong.
+mod anchors;
+mod attachment;
 mod authority;
 pub mod client;
 mod codes;
@@ -35,8 +37,9 @@ mod table_status;
 pub mod types;
 mod verb;
 
+pub use anchors::{Anchors, Privileges};
 pub use authority::{
-    CommandPolicy, CommandRefusal, CommandVerifier, LocalCommands, NoKeys, RemoteRegistration, SignedCommand,
+    CommandPolicy, CommandRefusal, CommandVerifier, LocalCommands, RemoteRegistration, SignedCommand,
 };
 pub use codes::{
     FLAG_CONGESTION_MARKING, FLAG_CS_ADMIT, FLAG_CS_SERVE, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY,

@@ -7,6 +7,8 @@ pub(crate) struct Request<'a> {
     pub(crate) interest: InterestRef<'a>,
     /// Under `/localhop/nfd`: from a neighbour, or from this machine in the manner of one.
     pub(crate) remote: bool,
+    /// It came from a program on this machine; false until somebody has looked.
+    pub(crate) of_this_machine: bool,
     pub(crate) module: &'a str,
     pub(crate) verb: &'a str,
     /// What follows the verb, without the digest of ApplicationParameters.
@@ -34,7 +36,12 @@ impl<'a> Request<'a> {
         let rest = components
             .filter(|component| u64::from(component.typ()) != ndn::PARAMETERS_SHA256_DIGEST)
             .collect();
-        Some(Request { interest, remote, module, verb, rest })
+        Some(Request { interest, remote, of_this_machine: false, module, verb, rest })
+    }
+
+    /// True if it is a neighbour's: it needs a key that this router trusts.
+    pub(crate) const fn is_strangers(&self) -> bool {
+        self.remote && !self.of_this_machine
     }
 
     /// The version and segment number at the end of the name, and how many components come before them.

@@ -3,14 +3,13 @@
 use core::time::Duration;
 
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{ContentType, DataRef, DecodeError, Name, types as ndn};
+use whimbrel_ndn_packet::{Name, PrefixAnnouncementRef};
 
 use super::codes::ROUTE_CHILD_INHERIT;
 use super::control::{ControlParameters, ControlResponse};
 use super::fib::no_face;
-use super::fields::Fields;
 use super::verb::{Context, Outcome, refuse_own_prefix};
-use super::{RibEntry, RouteOrigin, RouteStatus, types};
+use super::{RibEntry, RouteOrigin, RouteStatus};
 use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 use crate::rib::{RibError, Route, RouteKey};
@@ -104,94 +103,22 @@ fn key(context: &Context<'_>, parameters: &ControlParameters) -> Result<RouteKey
     Ok(RouteKey { face, origin: RouteOrigin(origin) })
 }
 
-/// A prefix announcement that has been taken apart.
-pub(crate) struct Announcement<'a> {
-    pub(crate) prefix: Name,
-    pub(crate) data: DataRef<'a>,
-    lives: Duration,
-    /// Unix time in seconds, from and to.
-    valid: Option<(u64, u64)>,
-}
-
-impl<'a> Announcement<'a> {
-    /// From the ApplicationParameters of `rib/announce`: a Data named prefix, `32=PA`, version, segment.
-    pub(crate) fn decode(parameters: &'a [u8]) -> Result<Announcement<'a>, DecodeError> {
-        let data = DataRef::decode(parameters)?;
-        let count = data.name.len().checked_sub(3).ok_or(DecodeError::Value(ndn::NAME))?;
-        let marker = data.name.get(count).map(|component| (u64::from(component.typ()), component.value()));
-        let version = data.name.get(count + 1).and_then(|component| component.number_of(ndn::VERSION));
-        let segment = data.name.get(count + 2).and_then(|component| component.number_of(ndn::SEGMENT));
-        if marker != Some((ndn::KEYWORD, b"PA")) || version.is_none() || segment.is_none() {
-            return Err(DecodeError::Value(ndn::NAME));
-        }
-        if data.content_type != ContentType::PrefixAnnouncement {
-            return Err(DecodeError::Value(ndn::CONTENT_TYPE));
-        }
-        let fields = Fields::new(data.content)?;
-        let lives = fields.millis(types::EXPIRATION_PERIOD)?;
-        Ok(Announcement {
-            prefix: data.name.prefix(count).to_name(),
-            data,
-            lives: lives.ok_or(DecodeError::Missing(types::EXPIRATION_PERIOD))?,
-            valid: fields
-                .all(ndn::VALIDITY_PERIOD)
-                .next()
-                .map(|element| validity(element.value))
-                .transpose()?,
-        })
-    }
-}
-
-fn validity(value: &[u8]) -> Result<(u64, u64), DecodeError> {
-    let fields = Fields::new(value)?;
-    let time = |typ: u64| {
-        let element = fields.all(typ).next().ok_or(DecodeError::Missing(typ))?;
-        unix_seconds(element.value).ok_or(DecodeError::Value(typ))
-    };
-    Ok((time(ndn::NOT_BEFORE)?, time(ndn::NOT_AFTER)?))
-}
-
-/// Seconds since the Unix epoch of a time written as `20261121T134500`.
-fn unix_seconds(text: &[u8]) -> Option<u64> {
-    let text = core::str::from_utf8(text).ok().filter(|text| text.len() == 15)?;
-    let number = |from: usize, to: usize| {
-        let digits =
-            text.get(from..to).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))?;
-        digits.parse::<u64>().ok()
-    };
-    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
-    let (hour, minute, second) = (number(9, 11)?, number(11, 13)?, number(13, 15)?);
-    if text.get(8..9) != Some("T") || year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // Years that begin in March have their leap day at the end.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
-    let days = days.checked_sub(719_468)?;
-    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
-}
-
 /// `rib/announce`, of an announcement that was allowed.
-pub(crate) fn announce(context: &mut Context<'_>, announcement: &Announcement<'_>) -> ControlResponse {
+pub(crate) fn announce(
+    context: &mut Context<'_>,
+    announcement: &PrefixAnnouncementRef<'_>,
+) -> ControlResponse {
     let now = context.forwarder.wall().unix_millis(context.now) / 1_000;
-    let mut lives = announcement.lives;
-    if let Some((from, to)) = announcement.valid {
-        if now < from || now >= to {
-            return ControlResponse::new(416, "the prefix announcement is not valid now");
-        }
-        lives = lives.min(Duration::from_secs(to - now));
-    }
-    if lives.is_zero() {
-        return ControlResponse::new(416, "the prefix announcement has expired");
-    }
-    let origin = RouteOrigin::PREFIX_ANNOUNCEMENT;
+    let Some(lives) = announcement.lifetime(Some(now)) else {
+        return ControlResponse::new(416, "the prefix announcement is not valid at this time");
+    };
     let wanted = Wanted {
-        key: RouteKey { face: context.from, origin },
+        key: RouteKey { face: context.from, origin: RouteOrigin::PREFIX_ANNOUNCEMENT },
         cost: ANNOUNCEMENT_COST,
         flags: ROUTE_CHILD_INHERIT,
         lives: Some(lives),
     };
-    add(context, announcement.prefix.clone(), &wanted)
+    add(context, announcement.prefix.to_name(), &wanted)
 }
 
 pub(crate) fn list(forwarder: &Forwarder, now: Time) -> Vec<u8> {
@@ -241,27 +168,6 @@ impl Forwarder {
                 Some(cost) => drop(self.engine.fib.add_next_hop(prefix, update.face, cost)),
                 None => drop(self.engine.fib.remove_next_hop(prefix, update.face)),
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_of_validity_periods_are_unix_times() {
-        for (text, expected) in [
-            ("19700101T000000", Some(0)),
-            ("20000301T000000", Some(951_868_800)),
-            ("20240229T235959", Some(1_709_251_199)),
-            ("20261121T134500", Some(1_795_268_700)),
-            ("20261301T000000", None),
-            ("2026112xT134500", None),
-            ("20261121 134500", None),
-            ("20261121T1345", None),
-        ] {
-            assert_eq!(unix_seconds(text.as_bytes()), expected, "{text}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Incoming Data, Data unsolicited, outgoing Data.
 
+use core::hint::black_box;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 use whimbrel_core::Time;
@@ -23,7 +25,7 @@ struct Arrived<'a> {
 
 /// Who has had a Data: a program that waits for it with two Interests wants it once, a forwarder that gave each its own
 /// token wants each answered.
-type Served = SmallVec<[(FaceId, Option<Bytes>); 4]>;
+type Served = SmallVec<[(FaceId, Option<Box<[u8]>>); 4]>;
 
 impl Forwarder {
     pub(super) fn incoming_data(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>, packet: &[u8]) {
@@ -44,6 +46,7 @@ impl Forwarder {
 
     fn satisfy_all(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>, data: &DataRef<'_>, key: &NameKey) {
         let engine = &mut self.engine;
+        black_box(engine.pit.touch(key) ^ engine.cs.touch_for_insert(key));
         let matches = engine.pit.matches(key, data);
         let may_keep = lp.cache_policy != Some(CachePolicy::NoCache);
         if matches.is_empty() {
@@ -129,7 +132,8 @@ impl Engine {
                 served.push(who);
             }
             let packet = arrived.packet.clone();
-            self.outgoing_data(now, record.face, arrived.from, packet, record.token, arrived.mark);
+            let token = record.token.map(Bytes::from);
+            self.outgoing_data(now, record.face, arrived.from, packet, token, arrived.mark);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Incoming Interest, Interest loop, content store hit and miss, outgoing Interest.
 
+use core::hint::black_box;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -80,6 +81,9 @@ impl Forwarder {
 
     fn pursue(&mut self, now: Time, lp: &LpPacket<'_>, incoming: &Incoming<'_>, one_peer: bool) {
         let engine = &mut self.engine;
+        // The misses of all tables at once rather than one after the other.
+        let key = incoming.key;
+        black_box(engine.fib.touch(key) ^ engine.pit.touch(key) ^ engine.cs.touch(key));
         let nonce = incoming.nonce();
         if engine.dead_nonces.has(now, incoming.key.full(), nonce) {
             engine.interest_loop(incoming, one_peer);
@@ -208,7 +212,7 @@ impl Engine {
             face: incoming.from,
             nonce: incoming.nonce(),
             expiry: after(now, incoming.lifetime, self.config.max_interest_lifetime),
-            token: token.map(Bytes::copy_from_slice),
+            token: token.map(Box::from),
         };
         match entry.in_records.iter_mut().find(|known| known.face == incoming.from) {
             Some(known) => *known = record,

@@ -1,5 +1,6 @@
 //! Incoming Nack, outgoing Nack.
 
+use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{InterestRef, NackReason};
 
@@ -85,6 +86,6 @@ impl Engine {
         let record = entry.in_records.remove(at);
         let packet = entry.wire.packet(record.nonce);
         self.forget_pit_record(to, true);
-        self.send_nack(to, packet, reason, record.token)
+        self.send_nack(to, packet, reason, record.token.map(Bytes::from))
     }
 }

@@ -1,20 +1,23 @@
 //! The forwarding information base: which faces lead to a prefix.
 
+use std::collections::BTreeMap;
+
 use smallvec::SmallVec;
 use whimbrel_core::SeededRng;
 use whimbrel_ndn_packet::{Name, NameRef};
 
 use crate::face::FaceId;
+use crate::tables::index::{NONE, Slab};
 use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
 use crate::tables::prefix_map::PrefixMap;
 
-/// A face that leads to a prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A face that leads to a prefix. Ordered from the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NextHop {
-    /// Where to.
-    pub face: FaceId,
     /// The lower the better.
     pub cost: u64,
+    /// Where to.
+    pub face: FaceId,
 }
 
 /// Why a prefix has no entry.
@@ -30,13 +33,59 @@ type NextHops = SmallVec<[NextHop; 2]>;
 /// Prefixes and their next hops.
 #[derive(Clone, Debug)]
 pub struct Fib {
-    /// Next hops in the order of cost, then of face numbers; no entry is without.
-    entries: PrefixMap<NextHops>,
+    /// Each prefix with the number of its set of next hops.
+    prefixes: PrefixMap<u32>,
+    sets: NextHopSets,
+}
+
+/// Sets of next hops: a million prefixes have few different ones, which stay in the processor's cache.
+#[derive(Clone, Debug, Default)]
+struct NextHopSets {
+    sets: Slab<Set>,
+    /// By their contents.
+    numbers: BTreeMap<NextHops, u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Set {
+    /// In the order of cost, then of face numbers; never empty.
+    hops: NextHops,
+    /// How many prefixes have it.
+    users: usize,
+}
+
+impl NextHopSets {
+    fn get(&self, number: u32) -> &[NextHop] {
+        self.sets.get(number).map(|set| set.hops.as_slice()).unwrap_or_default()
+    }
+
+    /// The number of a set for one more user.
+    fn take(&mut self, hops: NextHops) -> u32 {
+        if let Some(number) = self.numbers.get(&hops).copied() {
+            if let Some(set) = self.sets.get_mut(number) {
+                set.users += 1;
+            }
+            return number;
+        }
+        let number = self.sets.insert(Set { hops: hops.clone(), users: 1 });
+        self.numbers.insert(hops, number);
+        number
+    }
+
+    /// One user less.
+    fn give_back(&mut self, number: u32) {
+        let Some(set) = self.sets.get_mut(number) else { return };
+        set.users -= 1;
+        if set.users == 0 {
+            self.numbers.remove(&set.hops);
+            self.sets.remove(number);
+        }
+    }
 }
 
 impl Fib {
     pub(crate) fn new(hasher: NameHasher) -> Fib {
-        Fib { entries: PrefixMap::new(hasher) }
+        Fib { prefixes: PrefixMap::new(hasher), sets: NextHopSets::default() }
     }
 
     /// A FIB by itself, for tests and benches of it alone.
@@ -46,31 +95,33 @@ impl Fib {
 
     /// How many prefixes it has.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.prefixes.len()
     }
 
     /// True without any.
     pub fn is_empty(&self) -> bool {
-        self.entries.len() == 0
+        self.prefixes.len() == 0
     }
 
     /// Adds a next hop or changes its cost.
     pub fn add_next_hop(&mut self, prefix: NameRef<'_>, face: FaceId, cost: u64) -> Result<(), FibError> {
-        let hops = self.entry(prefix)?;
+        let mut hops = NextHops::from_slice(self.next_hops(prefix).unwrap_or_default());
         hops.retain(|hop| hop.face != face);
-        let at = hops.partition_point(|hop| (hop.cost, hop.face) < (cost, face));
-        hops.insert(at, NextHop { face, cost });
-        Ok(())
+        hops.push(NextHop { cost, face });
+        self.set(prefix, hops)
     }
 
     /// Removes a next hop, and the prefix with its last one; false if it was not there.
     pub fn remove_next_hop(&mut self, prefix: NameRef<'_>, face: FaceId) -> bool {
-        let Some(hops) = self.entries.get_mut(prefix) else { return false };
+        let mut hops = NextHops::from_slice(self.next_hops(prefix).unwrap_or_default());
         let before = hops.len();
         hops.retain(|hop| hop.face != face);
         let removed = hops.len() < before;
         if hops.is_empty() {
-            self.entries.remove(prefix);
+            self.remove(prefix);
+        } else if removed {
+            // Cannot fail: the prefix is there.
+            let _ = self.set(prefix, hops);
         }
         removed
     }
@@ -81,57 +132,85 @@ impl Fib {
             self.remove(prefix);
             return Ok(());
         }
-        let hops = self.entry(prefix)?;
-        *hops = SmallVec::from_slice(next_hops);
+        let mut hops = NextHops::from_slice(next_hops);
         hops.sort_unstable_by_key(|hop| (hop.face, hop.cost));
         hops.dedup_by_key(|hop| hop.face);
-        hops.sort_unstable_by_key(|hop| (hop.cost, hop.face));
+        self.set(prefix, hops)
+    }
+
+    fn set(&mut self, prefix: NameRef<'_>, mut hops: NextHops) -> Result<(), FibError> {
+        hops.sort_unstable();
+        let number = self.prefixes.get_or_insert_with(prefix, || NONE);
+        let number = number.ok_or(FibError::TooDeep(prefix.len()))?;
+        // The new set first: if it is the old one, it must not go in between.
+        let old = core::mem::replace(number, self.sets.take(hops));
+        self.sets.give_back(old);
         Ok(())
     }
 
     /// Removes a prefix; false if it was not there.
     pub fn remove(&mut self, prefix: NameRef<'_>) -> bool {
-        self.entries.remove(prefix).is_some()
+        let Some(number) = self.prefixes.remove(prefix) else { return false };
+        self.sets.give_back(number);
+        true
     }
 
-    /// Removes a face from all prefixes. Reads every entry.
+    /// Removes a face from all prefixes. Reads every prefix if the face is a next hop of any.
     pub fn remove_face(&mut self, face: FaceId) {
-        self.entries.retain(|hops| {
-            hops.retain(|hop| hop.face != face);
-            !hops.is_empty()
+        // Of each set with the face: the set without it, or none.
+        let mut changed: BTreeMap<u32, NextHops> = BTreeMap::new();
+        for (number, set) in self.sets.sets.iter() {
+            if set.hops.iter().any(|hop| hop.face == face) {
+                let without = set.hops.iter().filter(|hop| hop.face != face).copied().collect();
+                changed.insert(number, without);
+            }
+        }
+        if changed.is_empty() {
+            return;
+        }
+        let sets = &mut self.sets;
+        self.prefixes.retain(|number| {
+            let Some(without) = changed.get(number) else { return true };
+            let old = *number;
+            if !without.is_empty() {
+                *number = sets.take(without.clone());
+            }
+            sets.give_back(old);
+            !without.is_empty()
         });
     }
 
     /// The next hops of exactly this prefix, best first.
     pub fn next_hops(&self, prefix: NameRef<'_>) -> Option<&[NextHop]> {
-        self.entries.get(prefix).map(|hops| hops.as_slice())
+        self.prefixes.get(prefix).map(|number| self.sets.get(*number))
     }
 
     /// The next hops of the longest prefix of `name`, and how many components it has.
     pub fn longest_match(&self, name: NameRef<'_>) -> Option<(usize, &[NextHop])> {
-        self.lookup(&NameKey::of(self.entries.hasher(), name), name.value())
+        self.lookup(&NameKey::of(self.prefixes.hasher(), name), name.value())
     }
 
     /// Every prefix with its next hops, in canonical order.
     pub fn entries(&self) -> Vec<(Name, Vec<NextHop>)> {
-        self.entries.sorted().into_iter().map(|(name, hops)| (name, hops.to_vec())).collect()
+        let sorted = self.prefixes.sorted().into_iter();
+        sorted.map(|(name, number)| (name, self.sets.get(*number).to_vec())).collect()
     }
 
     /// As [`Fib::longest_match`], with the hashes that the packet's pipeline has already.
     #[inline]
     pub(crate) fn lookup(&self, key: &NameKey, name: &[u8]) -> Option<(usize, &[NextHop])> {
-        self.entries.longest_match(key, name).map(|(depth, hops)| (depth, hops.as_slice()))
+        self.prefixes.longest_match(key, name).map(|(depth, number)| (depth, self.sets.get(*number)))
     }
 
-    fn entry(&mut self, prefix: NameRef<'_>) -> Result<&mut NextHops, FibError> {
-        self.entries.get_or_insert_with(prefix, NextHops::new).ok_or(FibError::TooDeep(prefix.len()))
+    /// Begins to load what [`Fib::lookup`] will look at first.
+    #[inline]
+    pub(crate) fn touch(&self, key: &NameKey) -> u32 {
+        self.prefixes.touch(key)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -195,6 +274,7 @@ mod tests {
         let both = [NextHop { face: FaceId(301), cost: 9 }, NextHop { face: FaceId(300), cost: 1 }];
         fib.set_next_hops(b.as_ref(), &both).unwrap();
         fib.remove_face(FaceId(300));
+        assert_eq!((fib.sets.sets.len(), fib.sets.numbers.len()), (1, 1));
         assert_eq!(fib.entries(), [(b, vec![NextHop { face: FaceId(301), cost: 9 }])]);
     }
 }

@@ -17,9 +17,20 @@ enum Place<T> {
     Taken(T),
 }
 
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab::new()
+    }
+}
+
 impl<T> Slab<T> {
     pub(crate) const fn new() -> Slab<T> {
         Slab { places: Vec::new(), first_free: NONE, len: 0 }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn place_size() -> usize {
+        size_of::<Place<T>>()
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -136,6 +147,14 @@ impl Index {
             }
             at = (at + 1) & mask;
         }
+    }
+
+    /// Begins to load the cell of a hash. What tables will be asked for is known as soon as a name is hashed: loads that
+    /// begin together take little longer than one. The answer is the likely place, and may be wrong.
+    #[inline]
+    pub(crate) fn touch(&self, hash: u64) -> u32 {
+        let at = Index::tag(hash) as usize & self.cells.len().wrapping_sub(1);
+        self.cells.get(at).filter(|cell| cell.tag == Index::tag(hash)).map_or(NONE, |cell| cell.slot)
     }
 
     /// Adds a place. The same one must not be there yet.

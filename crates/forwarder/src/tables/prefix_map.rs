@@ -1,18 +1,23 @@
 //! Prefixes with something each, found by longest match.
 
+use core::num::NonZeroU8;
+
 use smallvec::SmallVec;
 use whimbrel_ndn_packet::{Name, NameRef};
 
 use crate::tables::index::{Index, Slab};
 use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
 
+/// One cache line where the value is a small number: looking up one of a million prefixes costs one miss for it and one
+/// for the index.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Entry<V> {
-    /// TLV-VALUE of the prefix. Most prefixes fit in the entry itself: one cache miss less for each packet.
+    /// TLV-VALUE of the prefix. Most prefixes fit in the entry itself.
     prefix: SmallVec<[u8; 40]>,
-    hash: u64,
-    depth: u8,
     value: V,
+    /// One more than the number of components. (Not being zero, it also tells a free place from a taken one.)
+    depth: NonZeroU8,
 }
 
 /// Prefixes of at most [`MAX_DEPTH`] components with a value each. A search costs one look at the index for each length
@@ -103,6 +108,14 @@ impl<V> PrefixMap<V> {
         None
     }
 
+    /// Begins to load what [`PrefixMap::longest_match`] will look at first: a cell of the index, and the entry there.
+    #[inline]
+    pub(crate) fn touch(&self, key: &NameKey) -> u32 {
+        let lengths = self.depths_taken & (u64::MAX >> (63 - key.depth()));
+        let slot = self.index.touch(key.prefix(63 - (lengths | 1).leading_zeros() as usize));
+        self.entries.get(slot).map_or(0, |entry| u32::from(entry.depth.get()))
+    }
+
     /// Every prefix in canonical order.
     pub(crate) fn sorted(&self) -> Vec<(Name, &V)> {
         let named = |entry: &Entry<V>| NameRef::from_value(&entry.prefix).map(|name| name.to_name());
@@ -125,9 +138,8 @@ impl<V> PrefixMap<V> {
         let hash = self.hasher.hash(prefix);
         let slot = self.entries.insert(Entry {
             prefix: SmallVec::from_slice(prefix.value()),
-            hash,
-            depth: depth as u8,
             value,
+            depth: NonZeroU8::MIN.saturating_add(depth as u8),
         });
         self.index.insert(hash, slot);
         self.depths[depth] += 1;
@@ -137,12 +149,23 @@ impl<V> PrefixMap<V> {
 
     fn remove_slot(&mut self, slot: u32) -> Option<V> {
         let entry = self.entries.remove(slot)?;
-        self.index.remove(entry.hash, slot);
-        let depth = usize::from(entry.depth);
+        let prefix = NameRef::from_value(&entry.prefix).unwrap_or_default();
+        self.index.remove(self.hasher.hash(prefix), slot);
+        let depth = usize::from(entry.depth.get() - 1);
         self.depths[depth] -= 1;
         if self.depths[depth] == 0 {
             self.depths_taken &= !(1 << depth);
         }
         Some(entry.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_one_cache_line() {
+        assert_eq!(Slab::<Entry<u32>>::place_size(), 64);
     }
 }

@@ -4,9 +4,13 @@ use core::time::Duration;
 
 use whimbrel_forwarder::mgmt::client::{self, Target};
 use whimbrel_forwarder::mgmt::{CommandPolicy, LocalCommands, ManagementConfig, RibEntry, RouteOrigin};
-use whimbrel_ndn_packet::{Data, DigestSigner};
+use whimbrel_ndn_packet::{Data, DigestSigner, PrefixAnnouncement, ValidityPeriod};
 
 use crate::router::{Router, name};
+
+fn announcement(prefix: &str, expiration: Duration, validity: Option<ValidityPeriod>) -> Vec<u8> {
+    PrefixAnnouncement { prefix: name(prefix), version: 1, expiration, validity }.encode(&DigestSigner)
+}
 
 fn announce(router: &mut Router, announcement: &[u8]) -> u64 {
     let program = router.forwarder.faces().last().unwrap().id();
@@ -21,7 +25,7 @@ fn an_announced_prefix_leads_to_who_announced_it_for_as_long_as_it_says() {
     let mut router = Router::new();
     let program = router.program();
     let hour = Duration::from_secs(3_600);
-    let announcement = client::prefix_announcement(&name("/a/b"), 1, hour, &DigestSigner);
+    let announcement = announcement("/a/b", hour, None);
     assert_eq!(announce(&mut router, &announcement), 200);
     let listed: Vec<RibEntry> = router.items(program, "rib/list");
     assert_eq!(listed[0].name, name("/a/b"));
@@ -49,7 +53,10 @@ fn what_is_no_announcement_or_is_over_is_refused() {
     assert_eq!(announce(&mut router, b""), 400);
     let data = Data::new(name("/a/b"), vec![1]).encode(&DigestSigner);
     assert_eq!(announce(&mut router, &data), 400, "not named as one");
-    let over = client::prefix_announcement(&name("/a"), 1, Duration::ZERO, &DigestSigner);
+    let over = announcement("/a", Duration::ZERO, None);
+    assert_eq!(announce(&mut router, &over), 416);
+    let long_ago = ValidityPeriod { not_before: 1, not_after: 2 };
+    let over = announcement("/a", Duration::from_secs(60), Some(long_ago));
     assert_eq!(announce(&mut router, &over), 416);
     assert!(router.forwarder.rib().is_empty());
 }
@@ -59,6 +66,6 @@ fn where_keys_are_required_an_announcement_needs_one_too() {
     let policy = CommandPolicy { local: LocalCommands::RequireSignature, ..CommandPolicy::default() };
     let mut router = Router::with(ManagementConfig { policy, ..ManagementConfig::default() });
     router.program();
-    let announcement = client::prefix_announcement(&name("/a"), 1, Duration::from_secs(60), &DigestSigner);
+    let announcement = announcement("/a", Duration::from_secs(60), None);
     assert_eq!(announce(&mut router, &announcement), 403);
 }

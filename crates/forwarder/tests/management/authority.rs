@@ -1,53 +1,64 @@
 //! Who may command, and that no command is carried out twice.
 
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use rand::SeedableRng;
+use rand::rngs::ChaCha20Rng;
 use whimbrel_core::Time;
-use whimbrel_forwarder::FaceId;
 use whimbrel_forwarder::mgmt::client::{self, Stamp, Target};
 use whimbrel_forwarder::mgmt::{
-    CommandPolicy, CommandRefusal, CommandVerifier, ControlParameters, LocalCommands, ManagementConfig,
-    RemoteRegistration, SignedCommand,
+    Anchors, CommandPolicy, ControlParameters, LocalCommands, ManagementConfig, Privileges,
+    RemoteRegistration,
 };
-use whimbrel_ndn_packet::signature::sha256;
-use whimbrel_ndn_packet::{DigestSigner, Interest, Name, SignatureInfo, SignatureType, Signer};
+use whimbrel_forwarder::{FaceId, FaceSpec};
+use whimbrel_ndn_packet::{
+    Certificate, CertificateDraft, Component, DigestSigner, Interest, InterestRef, KeySigner, KeyType, Name,
+    PrefixAnnouncement, PrivateKey, SignatureInfo, Signer, ValidityPeriod,
+};
 
-use crate::router::{Router, name, of_name, parameters};
+use crate::router::{Router, START_MILLIS, name, of_name, parameters};
 
-/// A keyed signature that is good enough for a test.
-struct Key(&'static str);
+/// A key, its certificate, and how it signs.
+struct Person {
+    signer: KeySigner,
+    certificate: Certificate,
+}
 
-impl Key {
-    fn name(&self) -> Name {
-        name(&format!("/{}/KEY/1", self.0))
+impl Person {
+    fn new(who: &str, typ: KeyType) -> Person {
+        let seed = who.bytes().map(u64::from).sum();
+        let key = PrivateKey::generate(typ, &mut ChaCha20Rng::seed_from_u64(seed)).unwrap();
+        let now = START_MILLIS / 1_000;
+        let validity = ValidityPeriod { not_before: now - 10, not_after: now + 5_000 };
+        let key_name = name(&format!("/{who}/KEY/1"));
+        let draft = CertificateDraft::new(key_name.clone(), Component::generic(&b"self"[..]), 1, validity);
+        Person { signer: key.signer(key_name), certificate: draft.self_sign(&key).unwrap() }
     }
 }
 
-impl Signer for Key {
+impl Signer for Person {
     fn info(&self) -> SignatureInfo {
-        SignatureInfo::by(SignatureType::HmacWithSha256, self.name())
+        self.signer.info()
     }
 
     fn sign(&self, portions: &[&[u8]]) -> Vec<u8> {
-        let keyed: Vec<&[u8]> = core::iter::once(self.0.as_bytes()).chain(portions.iter().copied()).collect();
-        sha256(&keyed).to_vec()
+        self.signer.sign(portions)
     }
 }
 
-/// Knows the operator, who may do everything, and the tenant, who may register.
-struct Anchors;
+/// May do everything.
+fn operator() -> Person {
+    Person::new("operator", KeyType::EcdsaP256)
+}
 
-impl CommandVerifier for Anchors {
-    fn verify_command(&self, module: &str, command: &SignedCommand<'_>) -> Result<Name, CommandRefusal> {
-        let key = command.key().ok_or(CommandRefusal::KeyNeeded)?;
-        let known = [Key("operator"), Key("tenant")].into_iter().find(|known| known.name() == key);
-        let known = known.ok_or_else(|| CommandRefusal::UnknownKey(key.clone()))?;
-        if known.sign(&command.portions) != command.value {
-            return Err(CommandRefusal::Signature(key));
-        }
-        if known.0 == "tenant" && module != "rib" {
-            return Err(CommandRefusal::Module { key, module: module.to_owned() });
-        }
-        Ok(key)
-    }
+/// May register.
+fn tenant() -> Person {
+    Person::new("tenant", KeyType::Ed25519)
+}
+
+fn stranger() -> Person {
+    Person::new("stranger", KeyType::Ed25519)
 }
 
 fn strict() -> Router {
@@ -56,7 +67,10 @@ fn strict() -> Router {
         remote: RemoteRegistration::RequireSignature,
     };
     let mut router = Router::with(ManagementConfig { policy, ..ManagementConfig::default() });
-    router.forwarder.set_command_verifier(Box::new(Anchors));
+    let mut anchors = Anchors::new();
+    anchors.add(operator().certificate, Privileges::All);
+    anchors.add(tenant().certificate, Privileges::Modules(BTreeSet::from(["rib".to_owned()])));
+    router.forwarder.set_command_verifier(Box::new(anchors));
     router
 }
 
@@ -81,11 +95,11 @@ fn where_signatures_are_required_known_keys_command_and_nobody_else() {
         let interest = signed(Target::Local, verb, &wanted, key, stamp);
         status(&mut router, program, &interest)
     };
-    assert_eq!(send("rib/register", &Key("operator")), 200);
-    assert_eq!(send("cs/config", &Key("operator")), 200);
-    assert_eq!(send("rib/unregister", &Key("tenant")), 200);
-    assert_eq!(send("cs/config", &Key("tenant")), 403, "not this module");
-    assert_eq!(send("rib/register", &Key("stranger")), 403);
+    assert_eq!(send("rib/register", &operator()), 200);
+    assert_eq!(send("cs/config", &operator()), 200);
+    assert_eq!(send("rib/unregister", &tenant()), 200);
+    assert_eq!(send("cs/config", &tenant()), 403, "not this module");
+    assert_eq!(send("rib/register", &stranger()), 403);
     assert_eq!(send("rib/register", &DigestSigner), 403, "a digest says nothing of who made it");
     assert!(router.next_hops("/a").is_empty());
 }
@@ -96,13 +110,13 @@ fn without_a_verifier_no_key_is_known() {
     let mut router = Router::with(ManagementConfig { policy, ..ManagementConfig::default() });
     let program = router.program();
     let stamp = router.stamp();
-    let interest = signed(Target::Local, "rib/register", &of_name("/a"), &Key("operator"), stamp);
+    let interest = signed(Target::Local, "rib/register", &of_name("/a"), &operator(), stamp);
     assert_eq!(status(&mut router, program, &interest), 403);
 }
 
 #[test]
 fn a_changed_command_is_refused_whoever_signed_it() {
-    for key in [&Key("operator") as &dyn Signer, &DigestSigner] {
+    for key in [&operator() as &dyn Signer, &DigestSigner] {
         let mut router = if key.info().key_locator.is_some() { strict() } else { Router::new() };
         let program = router.program();
         let stamp = router.stamp();
@@ -118,12 +132,12 @@ fn a_changed_command_is_refused_whoever_signed_it() {
 
 /// The same command with another nonce of the Interest: what a recorded command looks like when it is sent again.
 fn replayed(interest: &[u8]) -> Vec<u8> {
-    whimbrel_ndn_packet::InterestRef::decode(interest).unwrap().with_nonce([9, 9, 9, 9])
+    InterestRef::decode(interest).unwrap().with_nonce([9, 9, 9, 9])
 }
 
 #[test]
 fn a_recorded_command_is_not_carried_out_again() {
-    for (mut router, key) in [(strict(), &Key("operator") as &dyn Signer), (Router::new(), &DigestSigner)] {
+    for (mut router, key) in [(strict(), &operator() as &dyn Signer), (Router::new(), &DigestSigner)] {
         let (program, other) = (router.program(), router.program());
         let (first, second) = (router.stamp(), router.stamp());
         let older = client::command_in_name(Target::Local, "rib", "register", &of_name("/a"), key, first);
@@ -133,7 +147,7 @@ fn a_recorded_command_is_not_carried_out_again() {
         }
         router.forwarder.remove_face(router.now, program);
         // The answers are no longer in the content store.
-        router.now += core::time::Duration::from_secs(10);
+        router.now += Duration::from_secs(10);
         router.forwarder.cs_mut().erase(Name::root().as_ref(), usize::MAX);
         for interest in [&older, &newer] {
             assert_eq!(status(&mut router, other, &replayed(interest)), 403);
@@ -148,7 +162,7 @@ fn who_missed_the_answer_gets_it_again_and_the_command_is_carried_out_once() {
     let program = router.program();
     let interest = router.interest("rib/register", &of_name("/a"));
     assert_eq!(status(&mut router, program, &interest), 200);
-    let again = whimbrel_ndn_packet::InterestRef::decode(&interest).unwrap().with_nonce([9, 9, 9, 9]);
+    let again = InterestRef::decode(&interest).unwrap().with_nonce([9, 9, 9, 9]);
     assert_eq!(status(&mut router, program, &again), 200, "from the content store, while it is fresh");
     assert_eq!(router.forwarder.management_counters().commands, 1);
 }
@@ -176,19 +190,19 @@ fn a_keyed_command_must_be_of_now_and_say_so() {
     router.now = Time::from_secs(1_000);
     for (away, code) in [(-121_000i64, 403), (-119_000, 200), (119_000, 200), (122_000, 403)] {
         let stamp = Stamp { time: router.unix_millis().saturating_add_signed(away), ..router.stamp() };
-        let interest = signed(Target::Local, "rib/register", &of_name("/a"), &Key("operator"), stamp);
+        let interest = signed(Target::Local, "rib/register", &of_name("/a"), &operator(), stamp);
         assert_eq!(status(&mut router, program, &interest), code, "{away} ms");
     }
     let mut timeless =
         Interest::new(Target::Local.name("rib", "register").child_generic(&of_name("/a").encode()));
     timeless.nonce = Some([1; 4]);
-    let interest = timeless.encode_signed(&Key("operator"), &Key("operator").info());
+    let interest = timeless.encode_signed(&operator(), &operator().info());
     assert_eq!(status(&mut router, program, &interest), 403);
 }
 
 #[test]
 fn a_burst_of_a_thousand_commands_of_one_millisecond_is_carried_out() {
-    for (mut router, key) in [(strict(), &Key("operator") as &dyn Signer), (Router::new(), &DigestSigner)] {
+    for (mut router, key) in [(strict(), &operator() as &dyn Signer), (Router::new(), &DigestSigner)] {
         let program = router.program();
         for number in 0..1_000 {
             let stamp = router.stamp();
@@ -216,15 +230,15 @@ fn a_neighbour_registers_at_its_own_face_if_it_has_a_key() {
     let mut router = strict();
     let (neighbour, other) = (router.neighbour(1), router.neighbour(2));
     let own = of_name("/site/a");
-    let interest = from_neighbour(&mut router, "rib/register", &own, &Key("tenant"));
+    let interest = from_neighbour(&mut router, "rib/register", &own, &tenant());
     assert_eq!(status(&mut router, neighbour, &interest), 200);
     assert_eq!(router.next_hops("/site/a"), [(neighbour.0, 0)]);
-    let interest = from_neighbour(&mut router, "rib/register", &own, &Key("stranger"));
+    let interest = from_neighbour(&mut router, "rib/register", &own, &stranger());
     assert_eq!(status(&mut router, neighbour, &interest), 403);
     let of_other = ControlParameters { face_id: Some(other.0), ..of_name("/site/b") };
-    let interest = from_neighbour(&mut router, "rib/register", &of_other, &Key("tenant"));
+    let interest = from_neighbour(&mut router, "rib/register", &of_other, &tenant());
     assert_eq!(status(&mut router, neighbour, &interest), 403);
-    let interest = from_neighbour(&mut router, "rib/unregister", &own, &Key("tenant"));
+    let interest = from_neighbour(&mut router, "rib/unregister", &own, &tenant());
     assert_eq!(status(&mut router, neighbour, &interest), 200);
     assert!(router.forwarder.rib().is_empty());
 }
@@ -235,9 +249,13 @@ fn a_neighbour_has_no_other_command_and_none_where_it_is_not_configured() {
     let neighbour = router.neighbour(1);
     for verb in ["cs/config", "faces/destroy", "strategy-choice/unset", "fib/add-nexthop"] {
         let wanted = ControlParameters { face_id: Some(neighbour.0), ..parameters() };
-        let interest = from_neighbour(&mut router, verb, &wanted, &Key("operator"));
+        let interest = from_neighbour(&mut router, verb, &wanted, &operator());
         assert_eq!(router.ask(neighbour, &interest), None, "{verb}");
     }
+    let mut list = Interest::new(Target::Neighbour.name("rib", "list"));
+    (list.can_be_prefix, list.nonce) = (true, Some([1; 4]));
+    assert_eq!(router.ask(neighbour, &list.encode()), None, "and is told no routes");
+
     let mut router = Router::new();
     let neighbour = router.neighbour(1);
     let interest = from_neighbour(&mut router, "rib/register", &of_name("/a"), &DigestSigner);
@@ -246,6 +264,26 @@ fn a_neighbour_has_no_other_command_and_none_where_it_is_not_configured() {
     let interest = signed(Target::Local, "rib/register", &of_name("/a"), &DigestSigner, stamp);
     assert_eq!(router.ask(neighbour, &interest), None, "/localhost does not cross a link");
     assert!(router.forwarder.rib().is_empty());
+}
+
+#[test]
+fn a_page_in_a_browser_on_this_machine_registers_for_itself_and_commands_nothing_else() {
+    let mut router = Router::new();
+    let page = |address: &str| FaceSpec::new(format!("wsclient://{address}:5000"), "ws://127.0.0.1:9696");
+    let (here, elsewhere) = (page("127.0.0.1"), page("192.0.2.7"));
+    let here = router.forwarder.add_face(router.now, here);
+    let elsewhere = router.forwarder.add_face(router.now, elsewhere);
+    let register = from_neighbour(&mut router, "rib/register", &of_name("/page"), &DigestSigner);
+    assert_eq!(status(&mut router, here, &register), 200);
+    let other = ControlParameters { face_id: Some(elsewhere.0), ..of_name("/other") };
+    let for_another = from_neighbour(&mut router, "rib/register", &other, &DigestSigner);
+    assert_eq!(status(&mut router, here, &for_another), 403);
+    let create =
+        ControlParameters { uri: Some("udp4://192.0.2.9:6363".into()), ..ControlParameters::default() };
+    let create_face = from_neighbour(&mut router, "faces/create", &create, &DigestSigner);
+    assert_eq!(router.ask(here, &create_face), None);
+    let from_afar = from_neighbour(&mut router, "rib/register", &of_name("/afar"), &DigestSigner);
+    assert_eq!(router.ask(elsewhere, &from_afar), None);
 }
 
 #[test]
@@ -258,4 +296,46 @@ fn where_any_neighbour_may_register_a_digest_is_enough() {
     let program = router.program();
     let taken = of_name("/localhop/nfd/rib");
     assert_eq!(router.refused(program, "rib/register", &taken), 403, "the router serves it");
+}
+
+#[test]
+fn a_key_is_named_by_itself_or_by_its_certificate_and_commands_until_it_expires() {
+    let mut router = strict();
+    let program = router.program();
+    let key = PrivateKey::generate(KeyType::EcdsaP256, &mut ChaCha20Rng::seed_from_u64(5)).unwrap();
+    let seed = "operator".bytes().map(u64::from).sum();
+    let same_key = PrivateKey::generate(KeyType::EcdsaP256, &mut ChaCha20Rng::seed_from_u64(seed)).unwrap();
+    let by_certificate = same_key.signer(operator().certificate.name().clone());
+    let send = |router: &mut Router, signer: &dyn Signer| {
+        let stamp = router.stamp();
+        let interest = signed(Target::Local, "rib/register", &of_name("/a"), signer, stamp);
+        status(router, program, &interest)
+    };
+    assert_eq!(send(&mut router, &by_certificate), 200);
+    let impostor = key.signer(operator().certificate.name().clone());
+    assert_eq!(send(&mut router, &impostor), 403, "another key under the same name");
+    router.now = Time::from_secs(6_000);
+    assert_eq!(send(&mut router, &by_certificate), 403, "the certificate is over");
+}
+
+#[test]
+fn an_announcement_needs_a_key_that_may_register() {
+    let mut router = strict();
+    let neighbour = router.neighbour(1);
+    let mut announce = |announcer: &dyn Signer, sender: &dyn Signer| {
+        let announcement = PrefixAnnouncement {
+            prefix: name("/site/a"),
+            version: 1,
+            expiration: Duration::from_secs(60),
+            validity: None,
+        };
+        let stamp = router.stamp();
+        let interest = client::announce(Target::Neighbour, &announcement.encode(announcer), sender, stamp);
+        status(&mut router, neighbour, &interest)
+    };
+    assert_eq!(announce(&stranger(), &tenant()), 403);
+    assert_eq!(announce(&DigestSigner, &tenant()), 403);
+    assert_eq!(announce(&tenant(), &stranger()), 403);
+    assert_eq!(announce(&tenant(), &operator()), 200);
+    assert_eq!(router.next_hops("/site/a"), [(neighbour.0, 2_048)]);
 }

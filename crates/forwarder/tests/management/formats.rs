@@ -138,9 +138,8 @@ fn a_face_query_filter_is_as_python_ndn_writes_it() {
 
 #[test]
 fn rib_and_fib_entries_are_as_python_ndn_writes_them() {
-    let rib = octets(concat!(
-        "802b07060801610801628113690201066f01ff6a010a6c01016d040036ee80810c6901016f01006a01006c0101",
-    ));
+    let rib =
+        octets("802b07060801610801628113690201066f01ff6a010a6c01016d040036ee80810c6901016f01006a01006c0101");
     let hour = Some(Duration::from_secs(3_600));
     let routes = vec![
         RouteStatus { face_id: 262, origin: 255, cost: 10, flags: 1, expiration_period: hour },
@@ -159,9 +158,9 @@ fn rib_and_fib_entries_are_as_python_ndn_writes_them() {
 
 #[test]
 fn strategy_choice_cs_info_and_channel_status_are_as_python_ndn_writes_them() {
-    let wire = octets(concat!(
+    let wire = octets(
         "802f07006b2b072908096c6f63616c686f737408036e666408087374726174656779080a626573742d726f757465360105",
-    ));
+    );
     let strategy = name("/localhost/nfd/strategy/best-route/v=5");
     let choice = StrategyChoice { name: Name::root(), strategy };
     assert_eq!(encoded(|out| choice.encode(out)), wire);

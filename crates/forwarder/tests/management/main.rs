@@ -1,4 +1,5 @@
 //! Management as programs see it: Interests in by a local face, Data out by it.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod announcements;
 mod authority;

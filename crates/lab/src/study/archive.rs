@@ -27,7 +27,8 @@ pub fn write_result(result: &StudyResult, root: &Path) -> Result<PathBuf, LabErr
     let failed = |path: &Path| LabError::system(format!("write {}", path.display()));
     let flent_folder = folder.join(FLENT);
     remove_flent_files(&flent_folder)?;
-    std::fs::create_dir_all(&flent_folder).map_err(failed(&flent_folder))?;
+    let needed = if result.transfers.is_empty() { &folder } else { &flent_folder };
+    std::fs::create_dir_all(needed).map_err(failed(needed))?;
     for table in &result.tables {
         let path = folder.join(&table.name).with_extension("csv");
         std::fs::write(&path, csv(table)).map_err(failed(&path))?;

@@ -111,6 +111,7 @@ mod tests {
             comparisons: Vec::new(),
             tables: Vec::new(),
             charts: Vec::new(),
+            has_transfers: true,
             transfers: Vec::new(),
         };
         let record = TransferRecord {

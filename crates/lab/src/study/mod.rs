@@ -5,6 +5,7 @@
 //! a deviation is shown beside it and explained.
 
 mod archive;
+mod belrp;
 mod disconnection;
 mod flent;
 mod jobs;
@@ -13,6 +14,7 @@ mod result;
 mod throughput;
 mod trial;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -84,6 +86,8 @@ pub struct Study {
     scenario: &'static str,
     paper: &'static str,
     readme: &'static str,
+    /// What can run it.
+    backends: &'static [Backend],
     /// How many of its transfers in real time one processor carries without slowing them.
     transfers_per_processor: usize,
     run: fn(&StudyInput<'_>, Progress<'_>) -> Result<StudyResult, LabError>,
@@ -102,6 +106,20 @@ struct StudyInput<'a> {
 #[serde(deny_unknown_fields)]
 struct Paper {
     statement: Vec<Statement>,
+    #[serde(default)]
+    numbers: Vec<Numbers>,
+}
+
+/// A table of a paper, or what its figure was drawn from.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Numbers {
+    /// Names the quantity for the study's code.
+    id: String,
+    /// Where they are.
+    source: String,
+    /// One row of numbers, in order of the scenario's steps, for each of the paper's variants.
+    rows: BTreeMap<String, Vec<f64>>,
 }
 
 /// One statement of a paper.
@@ -125,7 +143,7 @@ struct Statement {
 }
 
 /// All studies.
-pub const STUDIES: [Study; 3] = [
+pub const STUDIES: [Study; 6] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
@@ -133,6 +151,7 @@ pub const STUDIES: [Study; 3] = [
         scenario: include_str!("../../../../studies/mftp-fig8/scenario.toml"),
         paper: include_str!("../../../../studies/mftp-fig8/paper.toml"),
         readme: include_str!("../../../../studies/mftp-fig8/README.md"),
+        backends: &Backend::ALL,
         transfers_per_processor: 1,
         run: throughput::run,
     },
@@ -143,6 +162,7 @@ pub const STUDIES: [Study; 3] = [
         scenario: include_str!("../../../../studies/mftp-fig9/scenario.toml"),
         paper: include_str!("../../../../studies/mftp-fig9/paper.toml"),
         readme: include_str!("../../../../studies/mftp-fig9/README.md"),
+        backends: &Backend::ALL,
         // They wait for most of their time.
         transfers_per_processor: 2,
         run: disconnection::run,
@@ -154,8 +174,42 @@ pub const STUDIES: [Study; 3] = [
         scenario: include_str!("../../../../studies/mftp-fig10/scenario.toml"),
         paper: include_str!("../../../../studies/mftp-fig10/paper.toml"),
         readme: include_str!("../../../../studies/mftp-fig10/README.md"),
+        backends: &Backend::ALL,
         transfers_per_processor: 2,
         run: disconnection::run,
+    },
+    Study {
+        name: "belrp-linear",
+        title: "Recovery of losses on each link of a line of six nodes, at six rates of loss",
+        source: "seed 004_ff4569db922d2263.txt, section IV, Figs. 2 (a), 2 (c) and 3, Table II",
+        scenario: include_str!("../../../../studies/belrp-linear/scenario.toml"),
+        paper: include_str!("../../../../studies/belrp-linear/paper.toml"),
+        readme: include_str!("../../../../studies/belrp-linear/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: belrp::linear::run,
+    },
+    Study {
+        name: "belrp-hops",
+        title: "Recovery of losses on each link of a line of two to eight nodes, at 5 % loss",
+        source: "seed 004_ff4569db922d2263.txt, section IV, Figs. 2 (b), 2 (d) and 6 (a), Table III",
+        scenario: include_str!("../../../../studies/belrp-hops/scenario.toml"),
+        paper: include_str!("../../../../studies/belrp-hops/paper.toml"),
+        readme: include_str!("../../../../studies/belrp-hops/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: belrp::hops::run,
+    },
+    Study {
+        name: "belrp-abilene",
+        title: "Recovery of losses on the links of the Abilene network: delay, traffic, buffers",
+        source: "seed 004_ff4569db922d2263.txt, section IV, Figs. 4, 5, 6 (b) and 7, Tables IV and V",
+        scenario: include_str!("../../../../studies/belrp-abilene/scenario.toml"),
+        paper: include_str!("../../../../studies/belrp-abilene/paper.toml"),
+        readme: include_str!("../../../../studies/belrp-abilene/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: belrp::abilene::run,
     },
 ];
 
@@ -167,12 +221,20 @@ impl Study {
 
     /// Runs it.
     pub fn run(&self, options: &StudyOptions, progress: Progress<'_>) -> Result<StudyResult, LabError> {
+        if !self.runs_on(options.backend) {
+            return Err(LabError::NotOnBackend { study: self.name, backend: options.backend.name() });
+        }
         let scenario = match &options.scenario {
             None => self.scenario.to_owned(),
             Some(path) => std::fs::read_to_string(path)
                 .map_err(LabError::system(format!("read the scenario {}", path.display())))?,
         };
         (self.run)(&StudyInput { study: self, options, scenario, paper: self.paper()? }, progress)
+    }
+
+    /// Whether this back end can run it.
+    pub fn runs_on(&self, backend: Backend) -> bool {
+        self.backends.contains(&backend)
     }
 
     fn paper(&self) -> Result<Paper, LabError> {
@@ -216,6 +278,18 @@ impl StudyInput<'_> {
         }
     }
 
+    /// The paper's number of this quantity, for one of its variants at one step of the scenario.
+    fn published(&self, id: &str, variant: &str, step: usize) -> Option<f64> {
+        let numbers = self.paper.numbers.iter().find(|numbers| numbers.id == id)?;
+        // A table may have a gap: "nan".
+        numbers.rows.get(variant)?.get(step).copied().filter(|number| number.is_finite())
+    }
+
+    /// Where the paper has these numbers.
+    fn published_in(&self, id: &str) -> &str {
+        self.paper.numbers.iter().find(|numbers| numbers.id == id).map_or("", |numbers| &numbers.source)
+    }
+
     /// What was found, with what it takes to find it again.
     fn result(
         &self,
@@ -236,6 +310,7 @@ impl StudyInput<'_> {
             comparisons,
             tables,
             charts,
+            has_transfers: !transfers.is_empty(),
             transfers,
         })
     }

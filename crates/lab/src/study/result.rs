@@ -99,9 +99,17 @@ pub struct StudyResult {
     pub tables: Vec<Table>,
     /// The figures.
     pub charts: Vec<NamedChart>,
+    /// Whether there are files of transfers.
+    #[serde(default = "has_transfers")]
+    pub has_transfers: bool,
     /// Every transfer; kept in files of their own.
     #[serde(skip)]
     pub transfers: Vec<Transfer>,
+}
+
+/// Earlier versions knew no studies without them.
+fn has_transfers() -> bool {
+    true
 }
 
 /// Arithmetic mean; `NaN` of nothing.

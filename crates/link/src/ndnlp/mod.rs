@@ -34,6 +34,8 @@ mod reassembly;
 mod recent;
 mod service;
 pub mod stats;
+#[cfg(test)]
+mod vectors;
 
 pub use config::{FrameKind, LinkServiceConfig, Reliability};
 pub use service::{LinkEvent, LinkService, Written};

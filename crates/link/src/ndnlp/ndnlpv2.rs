@@ -24,6 +24,8 @@ const IDLE_ACK: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Acks that wait, at most: a peer that is not heard cannot make them pile up.
 const MOST_ACKS: usize = 4096;
+/// A Sequence is remembered for so long at least: the initial time-out of a peer that has no measurement, four times.
+const LEAST_MEMORY: Duration = Duration::from_secs(4);
 /// Bytes of an Ack field.
 const ACK_LEN: usize = 12;
 
@@ -55,11 +57,16 @@ pub(crate) struct Ndnlpv2 {
 
 impl Ndnlpv2 {
     pub(crate) fn new(rng: &mut SeededRng, most_outstanding: usize) -> Ndnlpv2 {
+        Ndnlpv2::starting(rng.next_word(), most_outstanding)
+    }
+
+    /// With this first TxSequence.
+    pub(crate) fn starting(first: u64, most_outstanding: usize) -> Ndnlpv2 {
         Ndnlpv2 {
             peer: Peer::Unknown,
             unanswered_since: None,
             next_trial: Time::ZERO,
-            outstanding: Outstanding::new(rng.next_word(), most_outstanding),
+            outstanding: Outstanding::new(first, most_outstanding),
             // The defaults of ndn-cxx, whose estimator NFD uses.
             rtt: RttEstimator::new(
                 Duration::from_secs(1),
@@ -211,9 +218,9 @@ impl Ndnlpv2 {
         } else {
             stats.drops.acks_overflow += 1;
         }
-        // As long as the peer may take to send a frame again, as far as our own round trips tell; but not much longer,
-        // or the first frames of a peer that restarted with the same numbers would be lost.
-        let memory = self.rtt.timeout().mul_f64(1.5);
+        // As long as the peer may take to send a frame three times more. A peer that restarts begins with the same numbers
+        // again (NFD) and must not be taken for itself: its first numbers are long forgotten, unless it restarts twice.
+        let memory = LEAST_MEMORY.max(self.rtt.timeout() * (u32::from(MOST_RETRANSMISSIONS) + 1));
         let twice = sequence.is_some_and(|sequence| self.came.came_before(now, sequence, memory));
         stats.duplicates += u64::from(twice);
         twice

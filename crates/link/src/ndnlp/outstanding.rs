@@ -350,3 +350,133 @@ impl Outstanding {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn piece(packet_id: u64) -> Piece {
+        Piece {
+            packet: Bytes::from_static(b"packet"),
+            header: None,
+            start: 0,
+            len: 6,
+            index: 0,
+            count: 1,
+            packet_id,
+            identity: 0,
+            retransmissions: 0,
+            accepted_at: Time::ZERO,
+            queued_at: Time::ZERO,
+        }
+    }
+
+    /// The obvious model: every transmission ever made, by its place in order.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Model {
+        Waiting { packet: u64, replaces: Option<usize> },
+        Lost { packet: u64, replaces: Option<usize> },
+        Replaced { by: usize, replaces: Option<usize> },
+        Settled,
+    }
+
+    fn settle_before(model: &mut [Model], mut at: Option<usize>) {
+        while let Some(index) = at {
+            at = match model[index] {
+                Model::Waiting { replaces, .. }
+                | Model::Lost { replaces, .. }
+                | Model::Replaced { replaces, .. } => replaces,
+                Model::Settled => None,
+            };
+            model[index] = Model::Settled;
+        }
+    }
+
+    fn settle_after(model: &mut [Model], mut at: usize) {
+        while let Model::Replaced { by, .. } = core::mem::replace(&mut model[at], Model::Settled) {
+            at = by;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_list_of_all_transmissions(
+            first in prop_oneof![Just(u64::MAX - 5), Just(0u64), any::<u64>()],
+            steps in prop::collection::vec((0u8..6, any::<prop::sample::Index>()), 1..200),
+        ) {
+            let mut window = Outstanding::new(first, 1000);
+            let mut model: Vec<Model> = Vec::new();
+            let mut lost: BTreeMap<usize, Piece> = BTreeMap::new();
+            let (mut stats, mut loss) = (LinkStats::default(), LossMeter::default());
+            for (step, pick) in steps {
+                let number = |index: usize| first.wrapping_add(index as u64);
+                let at = pick.index(model.len() + 2);
+                let known = model.get(at).copied();
+                match step {
+                    0 | 1 => {
+                        prop_assert_eq!(window.next(), number(model.len()));
+                        let replaces = lost.pop_first().filter(|(index, _)| window.is_resending(number(*index)));
+                        let packet = model.len() as u64;
+                        window.push(Time::ZERO, piece(packet), 1, replaces.as_ref().map(|(i, _)| number(*i)));
+                        let replaces = replaces.map(|(index, _)| index);
+                        if let Some(old) = replaces {
+                            let Model::Lost { replaces: before, .. } = model[old] else { panic!() };
+                            model[old] = Model::Replaced { by: model.len(), replaces: before };
+                        }
+                        model.push(Model::Waiting { packet, replaces });
+                    }
+                    2 | 3 => match (window.acknowledge(number(at)), known) {
+                        (Acknowledged::Arrived { piece, .. }, Some(Model::Waiting { packet, .. })) => {
+                            prop_assert_eq!(piece.packet_id, packet);
+                            settle_before(&mut model, Some(at));
+                        }
+                        (Acknowledged::InTime, Some(Model::Lost { .. })) => settle_before(&mut model, Some(at)),
+                        (Acknowledged::Spurious, Some(Model::Replaced { replaces, .. })) => {
+                            settle_after(&mut model, at);
+                            settle_before(&mut model, replaces);
+                        }
+                        (Acknowledged::Known | Acknowledged::Unknown, Some(Model::Settled))
+                        | (Acknowledged::Unknown, None) => {}
+                        (meaning, known) => prop_assert!(false, "{:?} for {:?}", meaning, known),
+                    },
+                    4 => match (window.declare_lost(Time::ZERO, number(at), &mut stats, &mut loss), known) {
+                        (Some(piece), Some(Model::Waiting { packet, replaces })) => {
+                            prop_assert_eq!(piece.packet_id, packet);
+                            model[at] = Model::Lost { packet, replaces };
+                            lost.insert(at, piece);
+                        }
+                        (None, Some(Model::Waiting { .. })) | (Some(_), _) => prop_assert!(false),
+                        (None, _) => {}
+                    },
+                    _ => {
+                        if let Some(Model::Lost { .. }) = known {
+                            window.give_up(number(at));
+                            settle_before(&mut model, Some(at));
+                            lost.remove(&at);
+                        }
+                    }
+                }
+                let waiting = |entry: &Model| matches!(entry, Model::Waiting { .. });
+                prop_assert_eq!(window.waiting(), model.iter().filter(|entry| waiting(entry)).count());
+                let oldest = model.iter().position(waiting).map(number);
+                prop_assert_eq!(window.oldest().map(|(number, _)| number), oldest);
+                let open = |entry: &Model| matches!(entry, Model::Waiting { .. } | Model::Lost { .. });
+                if !model.iter().any(open) {
+                    prop_assert_eq!(window.len(), 0, "nothing is kept of what is settled");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_the_limit_are_not_kept() {
+        let mut window = Outstanding::new(0, 3);
+        let let_go = (0..5).filter_map(|id| window.push(Time::ZERO, piece(id), 1, None)).count();
+        assert_eq!((let_go, window.len(), window.waiting(), window.base()), (2, 3, 3, 2));
+    }
+}

@@ -2,6 +2,7 @@
 //! them links with the link service under test at both ends. The forwarder here knows one name scheme and nothing else.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,14 +12,17 @@ use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability as LinkReliability};
 use whimbrel_ndn_packet::Name;
 
 use super::faces::FaceSettings;
-use super::open::{NdnLoop, NdnOpened, Sockets, open_face, open_listeners};
 use super::metrics;
+use super::open::{NdnLoop, NdnOpened, Sockets, open_face, open_listeners};
 use super::{NdnEvent, NdnRouter, NdnRouterConfig};
 use crate::config::{Config, ConfigError, NdnSection, Reliability};
 use crate::run::{StartError, random_number};
 
 /// Datagram size that a link assumes until its port says more, bytes.
 const ANY_MTU: usize = 1472;
+
+/// Most packets in the content store, beside its bytes: what `cs/info` tells must be a number that clients can hold.
+const MAX_CS_PACKETS: usize = 1 << 24;
 
 /// An NDN router on a thread of its own.
 #[derive(Debug)]
@@ -114,6 +117,7 @@ fn prepare(config: &Config) -> Result<(NdnLoop, NdnOpened, Sockets), StartError>
     let router = NdnRouter::new(router, SeededRng::new(random_number()?));
     let mut event_loop = EventLoop::new(clock, router)?;
     let (opened, sockets) = open_listeners(&mut event_loop, section)?;
+    event_loop.machine_mut().forwarder_mut().set_channels(opened.channels());
     ask_for_faces(event_loop.machine_mut(), config)?;
     Ok((event_loop, opened, sockets))
 }
@@ -141,7 +145,7 @@ fn forwarder_config(config: &Config) -> Result<ForwarderConfig, ConfigError> {
     let section = &config.ndn;
     let capacity = section.content_store.as_usize();
     let content_store =
-        CsConfig { capacity, policy: cs_policy(&section.content_store_policy)?, ..CsConfig::default() };
+        CsConfig { capacity, policy: cs_policy(&section.content_store_policy)?, max_packets: MAX_CS_PACKETS };
     let strategies = std::iter::once(("/", section.strategy.as_str()))
         .chain(config.ndn_strategy.iter().map(|choice| (choice.prefix.as_str(), choice.strategy.as_str())))
         .map(|(prefix, strategy)| Ok((name("prefix", prefix)?, name("strategy", strategy)?)))
@@ -232,6 +236,7 @@ fn configured(section: &NdnSection, reliability: Option<Reliability>, mtu: Optio
         reliability: Some(reliability),
         congestion: (None, None),
         reopened: None,
+        device: None,
     }
 }
 

@@ -30,6 +30,33 @@ pub struct FaceSettings {
     pub congestion: (Option<Duration>, Option<u64>),
     /// The permanent face whose socket is opened again.
     pub reopened: Option<FaceId>,
+    /// The device that the link itself is to be, where none is below it: in simulations.
+    pub device: Option<ModelledDevice>,
+}
+
+/// A network device with a drop-tail queue, modelled by the link service, so that what waits for the device can still take
+/// acknowledgements with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelledDevice {
+    /// Frames leave one at a time at this rate, bit/s.
+    pub rate: u64,
+    /// Octets that the device adds to each frame.
+    pub overhead: u32,
+    /// Packets that may wait, without the one that leaves.
+    pub queue: usize,
+}
+
+impl ModelledDevice {
+    /// The link that is this device.
+    pub fn of(self, link: LinkServiceConfig) -> LinkServiceConfig {
+        LinkServiceConfig {
+            drain_rate: Some(self.rate),
+            drain_overhead: self.overhead,
+            queue_packets: self.queue,
+            queue_bytes: usize::MAX,
+            ..link
+        }
+    }
 }
 
 impl FaceSettings {
@@ -47,6 +74,7 @@ impl FaceSettings {
             reliability: None,
             congestion: (None, None),
             reopened: None,
+            device: None,
         }
     }
 
@@ -59,6 +87,7 @@ impl FaceSettings {
             reliability: None,
             congestion: (Some(spec.base_congestion_interval), Some(spec.default_congestion_threshold)),
             reopened: None,
+            device: None,
         }
     }
 
@@ -75,6 +104,7 @@ impl FaceSettings {
             reliability: None,
             congestion: (wish.base_congestion_interval, wish.default_congestion_threshold),
             reopened: None,
+            device: None,
         }
     }
 }
@@ -110,13 +140,13 @@ fn is_stream(info: &PortInfo) -> bool {
     info.medium.is_stream() || info.kind == PortKind::Local
 }
 
-/// Programs on this machine are local: Unix sockets, and TCP from a loopback address (as NFD has it).
+/// Programs on this machine are local: Unix sockets, and TCP from a loopback address, as NFD has it. WebSockets are not,
+/// otherwise than with NFD: any page that a user looks at may open one to the loopback address, and must not command
+/// the router. Such a page may register prefixes for itself, under `/localhop`.
 fn scope(info: &PortInfo) -> Scope {
     let local = match &info.medium {
         Medium::Unix { .. } => true,
-        Medium::Tcp { remote, .. } | Medium::WebSocket { remote, .. } => {
-            remote.ip().to_canonical().is_loopback()
-        }
+        Medium::Tcp { remote, .. } => remote.ip().to_canonical().is_loopback(),
         Medium::Unaddressed => info.kind == PortKind::Local,
         _ => false,
     };

@@ -51,6 +51,17 @@ pub struct NdnOpened {
     pub metrics: Option<SocketAddr>,
 }
 
+impl NdnOpened {
+    /// What it listens on, as FaceUris.
+    pub fn channels(&self) -> Vec<String> {
+        let unix = self.socket.iter().map(|path| format!("unix://{}", path.display()));
+        let udp = self.udp.iter().map(|address| FaceUri::udp(*address).to_string());
+        let tcp = self.tcp.iter().map(|address| FaceUri::tcp(*address).to_string());
+        let websocket = self.websocket.iter().map(|address| format!("ws://{address}"));
+        unix.chain(udp).chain(tcp).chain(websocket).collect()
+    }
+}
+
 /// The UDP sockets that faces are made on.
 #[derive(Clone, Debug, Default)]
 pub struct Sockets(Vec<(SocketAddr, TransportId)>);

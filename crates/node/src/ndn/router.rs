@@ -178,6 +178,10 @@ impl NdnRouter {
         let settings = asked.unwrap_or_else(|| FaceSettings::unasked(info));
         let spec = faces::spec(info, &settings);
         let link = faces::link_config(&self.config.link, info, &spec, settings.reliability);
+        let link = match settings.device {
+            Some(device) => device.of(link),
+            None => link,
+        };
         let stream = matches!(link.frames, FrameKind::Stream { .. });
         let on_demand = spec.persistency == Persistency::OnDemand;
         let face = self.forwarder.add_face(now, spec);

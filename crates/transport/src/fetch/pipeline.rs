@@ -247,9 +247,10 @@ impl Pipeline {
                 self.window.decrease(now);
                 self.stats.mark_decreases += 1;
             }
-        } else {
+        } else if self.segments.under_way() as f64 * 2.0 >= self.window.size() {
             self.window.increase(now, self.rto.smoothed(), self.most_segments as f64);
         }
+        // Else something other than the window holds the fetch back, and nothing tells whether more would fit.
         self.log_window_size(now, events);
     }
 

@@ -209,6 +209,23 @@ impl Cs {
         same
     }
 
+    /// Begins to load where Data of a name is found.
+    #[inline]
+    pub(crate) fn touch(&self, key: &NameKey) -> u32 {
+        self.index.touch(key.full())
+    }
+
+    /// Begins to load what keeping a Data will need: the cell of its name, and of those that will give way everything
+    /// that their removal touches. Each was begun on one Data earlier, so that no load waits for another.
+    #[inline]
+    pub(crate) fn touch_for_insert(&self, key: &NameKey) -> u32 {
+        let [first, second] = self.policy.next_victims(&self.entries);
+        let next = self.entries.get(second).map_or(0, |entry| entry.links.size);
+        let Some(entry) = self.entries.get(first) else { return next };
+        let packet = u32::from(entry.data.first().copied().unwrap_or_default());
+        self.touch(key) ^ next ^ packet ^ u32::from(entry.data.is_unique()) ^ self.index.touch(entry.hash)
+    }
+
     /// The Data that satisfies an Interest, whose name's key is `key`.
     pub(crate) fn find(&mut self, now: Time, interest: &InterestRef<'_>, key: &NameKey) -> Option<CsHit> {
         if !self.serve || self.entries.len() == 0 {

@@ -167,6 +167,14 @@ impl Policy {
         if main { self.main.unlink(entries, slot) } else { self.small.unlink(entries, slot) }
     }
 
+    /// The entries that are likely to give way next, and after that.
+    #[inline]
+    pub(super) fn next_victims<T: Linked>(&self, entries: &Slab<T>) -> [u32; 2] {
+        let queue = if self.small.oldest != NONE { &self.small } else { &self.main };
+        let first = queue.oldest;
+        [first, entries.get(first).map_or(NONE, |entry| entry.links().prev)]
+    }
+
     /// The entry that gives way, already out of its queue. `None` if there is none. The small queue is left a tenth of
     /// what is in the store, as the authors of S3-FIFO found best.
     pub(super) fn evict<T: Linked>(&mut self, entries: &mut Slab<T>) -> Option<u32> {

@@ -20,7 +20,7 @@ pub struct InRecord {
     /// When its lifetime ends.
     pub expiry: Time,
     /// Its PIT token, which goes back with the Data.
-    pub(crate) token: Option<Bytes>,
+    pub(crate) token: Option<Box<[u8]>>,
 }
 
 /// An upstream that was asked.

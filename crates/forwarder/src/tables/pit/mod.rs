@@ -101,6 +101,13 @@ impl Pit {
         self.names.find(hash, is_it).unwrap_or(NONE)
     }
 
+    /// Begins to load where entries of a name are found.
+    #[inline]
+    pub(crate) fn touch(&self, key: &NameKey) -> u32 {
+        let slot = self.names.touch(key.full());
+        self.entries.get(slot).map_or(0, |entry| entry.next)
+    }
+
     /// The entry of an Interest.
     #[inline]
     pub(crate) fn find(&self, key: &NameKey, name: NameRef<'_>, selectors: Selectors<'_>) -> Option<u32> {

@@ -146,7 +146,7 @@ fn chart(off_s: u64, case: &str, distributions: &[&Distribution<'_>]) -> LineCha
         x_label: String::from("response time, s"),
         y_label: String::from("share of the runs"),
         series: distributions.iter().map(|known| cumulative(known, slowest)).collect(),
-        shaded: Vec::new(),
+        ..LineChart::default()
     }
 }
 
@@ -159,7 +159,7 @@ fn cumulative(distribution: &Distribution<'_>, end: f64) -> Series {
         points.push((*time, (index + 1) as f64 / count));
     }
     points.push((end, points.last().map_or(0.0, |last| last.1)));
-    Series { label: distribution.group.client.title(), points }
+    Series { label: distribution.group.client.title(), points, ..Series::default() }
 }
 
 fn summary(scenario: &Scenario, distributions: &[Distribution<'_>]) -> Table {

@@ -31,7 +31,7 @@ pub(super) fn comparison(study: &Study, results: &[StudyResult]) -> Result<Marku
                     tr role="row" {
                         th scope="col" role="columnheader" { "Quantity" }
                         th scope="col" role="columnheader" { "The paper" }
-                        @for backend in Backend::ALL {
+                        @for backend in study.backends {
                             th scope="col" role="columnheader" { (backend.title()) }
                         }
                         th scope="col" role="columnheader" { "Why they differ" }
@@ -50,11 +50,11 @@ fn statement_row(study: &Study, statement: &Statement, results: &[StudyResult]) 
         tr role="row" {
             th scope="row" role="rowheader" { (statement.quantity) }
             td role="cell" data-label="The paper" { (statement.says) }
-            @for backend in Backend::ALL {
+            @for backend in study.backends {
                 td role="cell" data-label=(backend.title()) {
-                    @match of(results, backend) {
+                    @match of(results, *backend) {
                         Some(result) => (found(result, &statement.id)),
-                        None => span.quiet { "not run yet: " code { (run_command(study.name, backend)) } },
+                        None => span.quiet { "not run yet: " code { (run_command(study.name, *backend)) } },
                     }
                 }
             }
@@ -132,11 +132,13 @@ pub(super) fn repeat(results: &[StudyResult]) -> Markup {
                 }
                 pre tabindex="0" { code { (result.command) } }
             }
-            p { "Each transfer over time is in flent's format, so that flent draws and compares them:" }
-            pre tabindex="0" {
-                code {
-                    @for result in results {
-                        "flent -p download -o goodput.png " (result.study) "/" (result.backend.name()) "/flent/*.flent.gz\n"
+            @if results.iter().any(|result| result.has_transfers) {
+                p { "Each transfer over time is in flent's format, so that flent draws and compares them:" }
+                pre tabindex="0" {
+                    code {
+                        @for result in results {
+                            "flent -p download -o goodput.png " (result.study) "/" (result.backend.name()) "/flent/*.flent.gz\n"
+                        }
                     }
                 }
             }

@@ -126,6 +126,7 @@ fn average_chart(scenario: &Scenario, cells: &[Cell]) -> LineChart {
         let line = |name: &str, goodput: &dyn Fn(&Cell) -> f64| Series {
             label: format!("{name}, loss {loss} %"),
             points: of_loss.iter().map(|cell| (cell.profile.rtt_ms as f64, goodput(cell))).collect(),
+            ..Series::default()
         };
         series.push(line("MFTP", &|cell| goodput(&cell.mftp)));
         series.push(line("TCP", &|cell| goodput(&cell.tcp)));
@@ -135,7 +136,7 @@ fn average_chart(scenario: &Scenario, cells: &[Cell]) -> LineChart {
         x_label: String::from("round-trip time between the routers, ms"),
         y_label: String::from("goodput, Mbit/s"),
         series,
-        shaded: Vec::new(),
+        ..LineChart::default()
     }
 }
 
@@ -151,6 +152,7 @@ fn instantaneous_chart(profile: Profile, mftp: &TransferRecord, tcp: &TransferRe
             .filter(|(at, _)| *at <= end)
             .map(|(at, rate)| (at, rate / 1e6))
             .collect(),
+        ..Series::default()
     };
     LineChart {
         title: format!(
@@ -160,6 +162,6 @@ fn instantaneous_chart(profile: Profile, mftp: &TransferRecord, tcp: &TransferRe
         x_label: String::from("seconds since the request"),
         y_label: String::from("goodput, Mbit/s"),
         series: vec![line("MFTP", mftp), line("TCP", tcp)],
-        shaded: Vec::new(),
+        ..LineChart::default()
     }
 }

@@ -108,7 +108,8 @@ impl Handshake {
 
     pub(crate) fn handle(&mut self, now: Time, hello: Hello) -> Change {
         let new_peer = self.peer.is_none_or(|peer| peer.nonce != hello.nonce);
-        let echoed = hello.echo == self.nonce;
+        // A peer does not forget a nonce while it keeps its own: what says so is late.
+        let echoed = hello.echo == self.nonce || (self.agreed && !new_peer);
         let agreed = echoed && (new_peer || !self.agreed);
         if new_peer || !echoed {
             self.next_announcement = self.next_announcement.min(now);

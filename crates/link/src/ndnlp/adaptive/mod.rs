@@ -73,6 +73,12 @@ impl Adaptive {
         }
     }
 
+    /// Begins with this number.
+    #[cfg(test)]
+    pub(crate) fn start_at(&mut self, first: u32, most_outstanding: usize) {
+        self.sender = Sender::new(first, most_outstanding);
+    }
+
     /// True if packets go in compact frames now.
     pub(crate) fn is_agreed(&self) -> bool {
         self.handshake.is_agreed()
@@ -250,6 +256,13 @@ impl Adaptive {
         lost: &mut Vec<(u64, Piece)>,
     ) {
         self.sender.handle_reordering(now, stats, lost);
+        // What nobody waits for any more is not worth a probe.
+        while let Some((number, piece)) = self.sender.overdue(now) {
+            if self.may_resend(now, piece) {
+                break;
+            }
+            self.sender.declare_lost(now, number, stats, lost);
+        }
         if self.sender.handle_silence(now, idle, stats, lost) == Probe::Dead {
             self.end(now, stats);
         }

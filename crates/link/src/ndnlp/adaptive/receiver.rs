@@ -1,10 +1,11 @@
 //! The receiving half of the adaptive profile: what came, and when to say so.
 
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use whimbrel_core::Time;
 
-use super::wire::{self, MOST_RUNS, Resent, ShortNumber};
+use super::wire::{self, MOST_RUNS, Resent, SLOWEST_REORDERING, ShortNumber};
 use crate::ndnlp::number_set::{Insert, NumberSet};
 
 /// So many frames that were not reported yet make the next frame carry a report.
@@ -44,7 +45,54 @@ pub(super) struct Receiver {
     // What is still to be said to answer a question: from which number down to which.
     answer: Option<Answer>,
     mean_size: u32,
+    numbers: NumberHistory,
     runs: Vec<u64>,
+}
+
+/// The largest number as it was [`SLOWEST_REORDERING`] ago, to tell what a number of one octet means.
+///
+/// The sender uses one only if at most 128 frames went since then, and few before it are missing. So the frame is not more
+/// than 192 numbers above that; nor more than 64 below, unless it is later than it may be. A burst that came meanwhile, in
+/// longer numbers, does not change that.
+#[derive(Debug)]
+struct NumberHistory {
+    before: u64,
+    // The number reached in each `STEP` in which there was one.
+    lately: VecDeque<Reached>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    first: Time,
+    last: Time,
+    number: u64,
+}
+
+impl NumberHistory {
+    const STEP: Duration = Duration::from_millis(12);
+
+    /// The middle of the numbers that are possible now.
+    fn middle(&mut self, now: Time) -> u64 {
+        while let Some(reached) =
+            self.lately.front().filter(|reached| reached.last + SLOWEST_REORDERING <= now)
+        {
+            self.before = reached.number;
+            self.lately.pop_front();
+        }
+        self.before.wrapping_add(64)
+    }
+
+    fn reached(&mut self, now: Time, number: u64) {
+        match self.lately.back_mut() {
+            Some(reached) if now.since(reached.first) < Self::STEP => {
+                (reached.last, reached.number) = (now, number);
+            }
+            _ => self.lately.push_back(Reached { first: now, last: now, number }),
+        }
+        if self.lately.len() > 16 {
+            self.middle(now);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +125,7 @@ impl Receiver {
             tops: [first.wrapping_sub(1); TOPS],
             answer: None,
             mean_size: 0,
+            numbers: NumberHistory { before: first.wrapping_sub(1), lately: VecDeque::new() },
             runs: Vec::with_capacity(MOST_RUNS),
         }
     }
@@ -93,7 +142,7 @@ impl Receiver {
     ) -> Option<Identity> {
         let expected = self.came.next();
         let width = number.width;
-        let number = number.expand(expected);
+        let number = number.expand(if width == 1 { self.numbers.middle(now) } else { expected });
         let first = number.checked_sub(resent.map_or(0, |resent| resent.back))?;
         match self.came.insert(number) {
             Insert::Twice => return Some(Identity { first, twice: true }),
@@ -105,6 +154,7 @@ impl Receiver {
             (self.mean_size * 15 + u32::try_from(size).unwrap_or(u32::MAX / 16).min(65_536)) / 16;
         if number >= expected {
             self.largest = Some(Largest { number, width, at: now });
+            self.numbers.reached(now, number);
         }
         self.unreported = self.unreported.saturating_add(1);
         self.unreported_since.get_or_insert(now);

@@ -4,16 +4,13 @@ use core::time::Duration;
 
 use whimbrel_core::{RttEstimator, Time};
 
-use super::wire::{MOST_RUNS, Report, ShortNumber, mask};
+use super::wire::{HOLD_WIDE, MOST_RUNS, Report, SLOWEST_REORDERING, ShortNumber, mask};
 use crate::ndnlp::outstanding::{Acknowledged, Outstanding};
 use crate::ndnlp::piece::Piece;
 use crate::ndnlp::stats::{LinkStats, LossMeter};
 
 /// Internal numbers are 64 bits wide and begin above this, so that no report reaches below zero.
 const FIRST: u64 = 1 << 32;
-/// A number of one octet is used only if as many frames as it tells apart took at least so long: what is later than this is
-/// taken for another frame.
-const SLOWEST_REORDERING: Duration = Duration::from_millis(100);
 /// A frame of at most so many bytes is sent again rather than asked about.
 const SMALL_FRAME: u32 = 256;
 /// Silence of the peer while it should report that ends the agreement; eight probes if that is longer.
@@ -62,6 +59,8 @@ pub(super) struct Sender {
     // When the last 128 frames were sent, and of the last 128 times 256 every 256th one.
     sent_lately: [Time; 128],
     sent_before: [Time; 128],
+    // Until then, numbers have two octets at least.
+    wide_until: Time,
     found: Vec<u64>,
 }
 
@@ -88,6 +87,7 @@ impl Sender {
             resend_asks: false,
             sent_lately: [Time::ZERO; 128],
             sent_before: [Time::ZERO; 128],
+            wide_until: Time::ZERO,
             found: Vec::new(),
         }
     }
@@ -97,7 +97,8 @@ impl Sender {
         self.outstanding.next()
     }
 
-    /// Octets that the next number needs.
+    /// Octets that the next number needs. One is enough while the last 128 frames took [`SLOWEST_REORDERING`], fewer than 64
+    /// of them are unacknowledged, and no longer number was needed for [`HOLD_WIDE`]: the receiver relies on all three.
     pub(super) fn next_width(&self, now: Time) -> u8 {
         let next = self.outstanding.next();
         let span = next - self.largest_arrived;
@@ -105,7 +106,7 @@ impl Sender {
             let then = times.get((index % 128) as usize).copied().unwrap_or_default();
             then == Time::ZERO || now.since(then) >= SLOWEST_REORDERING
         };
-        if span < 64 && self.reordering.is_zero() && slow(&self.sent_lately, next) {
+        if span < 64 && now >= self.wide_until && slow(&self.sent_lately, next) {
             1
         } else if span < 1 << 14 && slow(&self.sent_before, next / 256) {
             2
@@ -132,6 +133,9 @@ impl Sender {
             && let Some(at) = self.sent_before.get_mut((number / 256 % 128) as usize)
         {
             *at = now;
+        }
+        if width > 1 {
+            self.wide_until = now + HOLD_WIDE;
         }
         self.last_sent = now;
         self.unheard_since.get_or_insert(now);
@@ -312,6 +316,30 @@ impl Sender {
         Some((self.last_sent + wait).clamp(first, first + self.report_delay * 2))
     }
 
+    /// The oldest frame, if an answer should have come by now.
+    pub(super) fn overdue(&self, now: Time) -> Option<(u64, &Piece)> {
+        let (number, slot) = self.outstanding.oldest()?;
+        let piece = self.outstanding.piece(number)?;
+        (slot.sent_at + self.answer_wait() <= now).then_some((number, piece))
+    }
+
+    /// A frame is taken for lost because nothing was heard of it.
+    pub(super) fn declare_lost(
+        &mut self,
+        now: Time,
+        number: u64,
+        stats: &mut LinkStats,
+        lost: &mut Vec<(u64, Piece)>,
+    ) {
+        stats.timeouts += 1;
+        if let Some(slot) = self.outstanding.slot_mut(number) {
+            slot.later_acks = PROBED;
+        }
+        if let Some(piece) = self.outstanding.declare_lost(now, number, stats, &mut self.loss) {
+            lost.push((number, piece));
+        }
+    }
+
     /// Whatever is due first.
     pub(super) fn due(&self) -> Option<Time> {
         match (self.probe_due(), self.reordering_due) {
@@ -338,23 +366,19 @@ impl Sender {
             return Probe::Dead;
         }
         let quiet = idle && now.since(self.last_sent) >= wait / 2;
+        self.unheard_since.get_or_insert(now);
         self.last_probe = now;
         self.probes = self.probes.saturating_add(1);
-        stats.timeouts += 1;
         let asked = self.asked.filter(|(about, _)| *about == number).map_or(0, |(_, times)| times);
         let small = self.outstanding.piece(number).is_some_and(|piece| piece.len <= SMALL_FRAME);
         if !small && !quiet && asked < MOST_ASKS {
             self.asked = Some((number, asked + 1));
             self.ask = Some(number);
+            stats.timeouts += 1;
             return Probe::Ask;
         }
-        if let Some(slot) = self.outstanding.slot_mut(number) {
-            slot.later_acks = PROBED;
-        }
-        if let Some(piece) = self.outstanding.declare_lost(now, number, stats, &mut self.loss) {
-            lost.push((number, piece));
-            self.resend_asks = true;
-        }
+        self.declare_lost(now, number, stats, lost);
+        self.resend_asks = true;
         Probe::Resend
     }
 

@@ -9,6 +9,8 @@
 //! The distance is a variable number: twice how many numbers before this frame the first transmission of its packet was, plus
 //! one if the sender asks for a report at once. A report says which of the latest numbers arrived: see [`Report`].
 
+use core::time::Duration;
+
 use crate::ndnlp::compact::{ADAPTIVE, Kind, PROFILE_MASK};
 
 /// Most runs of one report.
@@ -19,6 +21,11 @@ pub(crate) const MOST_REPORT_LEN: usize = 1 + 4 + 3 * MOST_RUNS;
 pub(crate) const MOST_HEADER_LEN: usize = 1 + 4 + 5;
 /// The longest run that is written: three octets.
 pub(crate) const LONGEST_RUN: u64 = (1 << 21) - 1;
+
+/// A frame that is late by more than this may be taken for another one.
+pub(crate) const SLOWEST_REORDERING: Duration = Duration::from_millis(100);
+/// After a number of more than one octet, none of one octet is used for so long.
+pub(crate) const HOLD_WIDE: Duration = Duration::from_millis(200);
 
 const REPORT: u8 = 2;
 const RESENT: u8 = 1;

@@ -23,8 +23,9 @@ const GAP_FRAMES: u64 = 3;
 /// ACKs that wait, at most: a peer that is not heard cannot make them pile up.
 const MOST_WAITING_ACKS: usize = 8192;
 /// A packet number that comes again within this time is a retransmission of a packet that arrived. The paper's algorithm
-/// 1 hands it to the network layer once more; its packet number exists so that one need not.
-const PACKET_MEMORY: core::time::Duration = core::time::Duration::from_secs(1);
+/// 1 hands it to the network layer once more; its packet number exists so that one need not. Long, because without a timer a
+/// retransmission may wait for long; a sender that restarts begins with other numbers.
+const PACKET_MEMORY: core::time::Duration = core::time::Duration::from_secs(60);
 /// Internal numbers are 64 bits wide and begin above this, so that they never wrap.
 const FIRST: u64 = 1 << 32;
 
@@ -46,13 +47,23 @@ pub(crate) struct Paper {
 
 impl Paper {
     pub(crate) fn new(rng: &mut SeededRng, max_retransmissions: u8, most_outstanding: usize) -> Paper {
+        // Random, so that the packets of a sender that restarted are not taken for those before.
         let first = rng.next_word();
+        Paper::starting((first >> 32) as u32, first as u32, max_retransmissions, most_outstanding)
+    }
+
+    /// With these first numbers.
+    pub(crate) fn starting(
+        frame: u32,
+        packet: u32,
+        max_retransmissions: u8,
+        most_outstanding: usize,
+    ) -> Paper {
         let zero = core::time::Duration::ZERO;
         Paper {
             max_retransmissions,
-            outstanding: Outstanding::new(FIRST + (first >> 32), most_outstanding),
-            // Random, so that the packets of a sender that restarted are not taken for those before.
-            next_packet: first & u64::from(u32::MAX),
+            outstanding: Outstanding::new(FIRST + u64::from(frame), most_outstanding),
+            next_packet: u64::from(packet),
             // For statistics only: nothing waits for it.
             rtt: RttEstimator::new(zero, zero, zero),
             loss: LossMeter::default(),

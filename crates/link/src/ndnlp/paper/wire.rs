@@ -53,8 +53,7 @@ impl<'a> PaperFrame<'a> {
         }
         let (acks, body) = rest.split_at_checked(usize::from(acks) * ACK_LEN)?;
         // Only Ethernet's padding may follow where nothing is carried.
-        let fits =
-            if kind == Kind::Nothing { body.iter().all(|octet| *octet == 0) } else { !body.is_empty() };
+        let fits = kind != Kind::Nothing || body.iter().all(|octet| *octet == 0);
         fits.then_some(PaperFrame { numbers, acks, kind, body })
     }
 

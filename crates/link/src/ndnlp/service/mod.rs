@@ -2,6 +2,8 @@
 
 mod receive;
 mod sizes;
+#[cfg(test)]
+mod tests;
 mod transmit;
 
 use std::collections::VecDeque;
@@ -289,7 +291,13 @@ impl LinkService {
     /// Sends the frames in `lost` again, or gives them up.
     fn recover(&mut self, now: Time, profile: Profile) {
         let mut lost = core::mem::take(&mut self.lost);
+        // Packets of which a fragment was given up in this call. Mostly none, and then it takes no memory.
+        let mut gone: Vec<u64> = Vec::new();
         for (number, mut piece) in lost.drain(..) {
+            if gone.contains(&piece.packet_id) {
+                self.settle(profile, number);
+                continue;
+            }
             let may_resend = match profile {
                 Profile::Plain => false,
                 Profile::Paper => self.paper.as_ref().is_some_and(|paper| paper.may_resend(&piece)),
@@ -302,6 +310,7 @@ impl LinkService {
                 // The paper's retransmissions queue behind what waits already, as those of a device driver do.
                 self.queue.push_resend(Resend { profile, number, piece }, profile != Profile::Paper);
             } else {
+                gone.extend((!piece.is_whole()).then_some(piece.packet_id));
                 self.give_up(profile, number, piece);
             }
         }
@@ -322,7 +331,7 @@ impl LinkService {
         }
     }
 
-    /// The piece that was lost under this number is not sent again under it.
+    /// The piece that was found lost under this number is not sent again.
     fn settle(&mut self, profile: Profile, number: u64) {
         match profile {
             Profile::Plain => {}
@@ -334,7 +343,13 @@ impl LinkService {
 
     /// The fragments of this packet are not sent again.
     fn forget_fragments(&mut self, profile: Profile, packet_id: u64) {
-        self.queue.retain_resends(|resend| resend.piece.packet_id != packet_id);
+        let mut gone = Vec::new();
+        self.queue.retain_resends(|resend| {
+            let keep = resend.piece.packet_id != packet_id;
+            gone.extend((!keep).then_some(resend.number));
+            keep
+        });
+        gone.into_iter().for_each(|number| self.settle(profile, number));
         match profile {
             Profile::Plain => {}
             Profile::Paper => self.paper.as_mut().map_or((), |it| it.forget_packet(packet_id)),

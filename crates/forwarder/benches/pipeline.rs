@@ -1,0 +1,234 @@
+//! Interest-Data exchanges a second of the forwarder alone, on one core, without sockets.
+//!
+//! An exchange is: an Interest comes in from a consumer's face, goes out to a producer's, a Data of 1,000 octets comes
+//! back and goes out to the consumer. A million FIB entries, names of 4 to 6 components, and 100,000 Interests
+//! pending all the time: each Data answers the Interest that came 100,000 Interests earlier. With a hit rate, that part of
+//! the Interests names Data that is in the content store, and ends there.
+//!
+//! Time is the thread's processor time. `cargo bench -p whimbrel-forwarder` prints one line for each case; arguments choose cases by a part of their names.
+
+use std::hint::black_box;
+
+use whimbrel_core::{SeededRng, Time, WallClock};
+use whimbrel_forwarder::{CsConfig, CsPolicy, FaceId, FaceSpec, Forwarder, ForwarderConfig};
+use whimbrel_ndn_packet::{Data, DigestSigner, Interest, LpPacket, Name};
+
+const EXCHANGES: u64 = 3_000_000;
+
+/// How large the tables are.
+#[derive(Clone, Copy)]
+struct Scale {
+    prefixes: u64,
+    pending: u64,
+}
+
+const FULL: Scale = Scale { prefixes: 1_000_000, pending: 100_000 };
+/// All tables fit in the processor's caches: what is left is what the instructions take.
+const SMALL: Scale = Scale { prefixes: 1_000, pending: 100 };
+const DATA_SIZE: usize = 1000;
+
+/// A packet with a place for a number in its name, and for an Interest in its nonce: writing one costs a few
+/// nanoseconds, as it does whoever receives it from a socket.
+struct Template {
+    wire: Vec<u8>,
+    prefix_at: usize,
+    object_at: usize,
+    nonce_at: Option<usize>,
+}
+
+/// Names by how many components they have: `/site/PREFIX[/x[/y]]/OBJECT/seg`. The prefix has two components.
+fn name(components: usize) -> Name {
+    let mut name = Name::root().child_generic(b"site").child_generic(b"PPPPPPPP");
+    for middle in [&b"video"[..], b"v1"].iter().take(components - 4) {
+        name = name.child_generic(middle);
+    }
+    name.child_generic(b"OOOOOOOO").child_generic(b"s")
+}
+
+fn find(wire: &[u8], what: &[u8]) -> usize {
+    wire.windows(what.len()).position(|window| window == what).expect("the template has it")
+}
+
+impl Template {
+    fn new(wire: Vec<u8>) -> Template {
+        let (prefix_at, object_at) = (find(&wire, b"PPPPPPPP"), find(&wire, b"OOOOOOOO"));
+        let nonce_at = (wire[0] == 5).then(|| find(&wire, b"\x0a\x04NNNN") + 2);
+        Template { wire, prefix_at, object_at, nonce_at }
+    }
+
+    fn interest(components: usize) -> Template {
+        let mut interest = Interest::new(name(components));
+        interest.nonce = Some(*b"NNNN");
+        interest.hop_limit = Some(64);
+        Template::new(interest.encode())
+    }
+
+    fn data(components: usize) -> Template {
+        let mut content = DATA_SIZE;
+        loop {
+            let mut data = Data::new(name(components), vec![7; content]);
+            data.freshness = std::time::Duration::from_secs(10);
+            let wire = data.encode(&DigestSigner);
+            if wire.len() <= DATA_SIZE {
+                return Template::new(wire);
+            }
+            content -= wire.len() - DATA_SIZE;
+        }
+    }
+
+    fn number(&mut self, number: u64, prefix: u64) -> &[u8] {
+        self.wire[self.prefix_at..self.prefix_at + 8].copy_from_slice(&prefix_component(prefix));
+        self.wire[self.object_at..self.object_at + 8].copy_from_slice(&number.to_be_bytes());
+        if let Some(at) = self.nonce_at {
+            let nonce = (number as u32).wrapping_mul(0x9e37_79b1);
+            self.wire[at..at + 4].copy_from_slice(&nonce.to_be_bytes());
+        }
+        &self.wire
+    }
+}
+
+/// Neighbours in time are strangers in name.
+fn prefix_of(number: u64, scale: Scale) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % scale.prefixes
+}
+
+fn prefix_component(number: u64) -> [u8; 8] {
+    (number << 20 | 0x5_0000).to_be_bytes()
+}
+
+struct Bench {
+    scale: Scale,
+    forwarder: Forwarder,
+    interests: Vec<Template>,
+    data: Vec<Template>,
+    consumer: FaceId,
+    producers: Vec<FaceId>,
+}
+
+impl Bench {
+    fn new(scale: Scale, content_store: CsConfig, strategy: &str) -> Bench {
+        let config = ForwarderConfig {
+            content_store,
+            strategies: vec![(Name::root(), strategy.parse().expect("a name"))],
+            ..ForwarderConfig::default()
+        };
+        let mut forwarder = Forwarder::new(config, WallClock::default(), SeededRng::new(1));
+        let face = |forwarder: &mut Forwarder, number: usize| {
+            forwarder.add_face(
+                Time::ZERO,
+                FaceSpec::new(format!("udp4://192.0.2.{number}:6363"), "udp4://192.0.2.1:6363"),
+            )
+        };
+        let consumer = face(&mut forwarder, 2);
+        let producers: Vec<FaceId> = (3..11).map(|number| face(&mut forwarder, number)).collect();
+        let site = Name::root().child_generic(b"site");
+        for prefix in 0..scale.prefixes {
+            let name = site.child_generic(&prefix_component(prefix));
+            let producer = producers[prefix as usize % producers.len()];
+            forwarder.fib_mut().add_next_hop(name.as_ref(), producer, 10).expect("short prefixes");
+        }
+        Bench {
+            scale,
+            forwarder,
+            interests: (4..=6).map(Template::interest).collect(),
+            data: (4..=6).map(Template::data).collect(),
+            consumer,
+            producers,
+        }
+    }
+
+    fn interest(&mut self, now: Time, number: u64) {
+        let prefix = prefix_of(number, self.scale);
+        let wire = self.interests[number as usize % 3].number(number, prefix);
+        let lp = LpPacket::decode(wire, false).expect("an Interest");
+        self.forwarder.handle_packet(now, self.consumer, &lp);
+        while let Some(sent) = self.forwarder.poll_send() {
+            black_box(&sent);
+        }
+    }
+
+    fn data(&mut self, now: Time, number: u64) {
+        let prefix = prefix_of(number, self.scale);
+        let producer = self.producers[prefix as usize % self.producers.len()];
+        let wire = self.data[number as usize % 3].number(number, prefix);
+        let lp = LpPacket::decode(wire, false).expect("a Data");
+        self.forwarder.handle_packet(now, producer, &lp);
+        while let Some(sent) = self.forwarder.poll_send() {
+            black_box(&sent);
+        }
+    }
+
+    /// Runs exchanges of which `hit_percent` end in the content store, and answers how many there were in a second.
+    fn run(&mut self, exchanges: u64, hit_percent: u64) -> f64 {
+        let mut rng = SeededRng::new(2);
+        let mut fresh = 0;
+        // Names are asked for in order; those of hits are among the last that were answered.
+        for number in 0..self.scale.pending {
+            self.interest(Time::ZERO, number);
+            fresh = number + 1;
+        }
+        let start = processor_time();
+        for step in 0..exchanges {
+            // A microsecond each: the pace that is to be reached.
+            let now = Time::from_nanos(step * 1000);
+            let answered = fresh - self.scale.pending;
+            if step % 64 == 0 {
+                self.forwarder.handle_timeout(now);
+            }
+            if rng.below(100) < hit_percent && answered > 0 {
+                let back = 1 + rng.below(answered.min(5_000));
+                self.interest(now, answered - back);
+            } else {
+                self.data(now, answered);
+                self.interest(now, fresh);
+                fresh += 1;
+            }
+        }
+        exchanges as f64 / (processor_time() - start)
+    }
+}
+
+/// Seconds that this thread has had a processor: other programs on the machine do not count.
+fn processor_time() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn main() {
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let cs = |capacity: usize, policy| CsConfig { capacity, policy, ..CsConfig::default() };
+    const BEST_ROUTE: &str = "/localhost/nfd/strategy/best-route";
+    let cases = [
+        ("no content store", FULL, cs(0, CsPolicy::Lru), 0, BEST_ROUTE),
+        ("hits 0 %, 128 MiB S3-FIFO", FULL, cs(128 << 20, CsPolicy::S3Fifo), 0, BEST_ROUTE),
+        ("hits 50 %, 128 MiB S3-FIFO", FULL, cs(128 << 20, CsPolicy::S3Fifo), 50, BEST_ROUTE),
+        ("hits 0 %, 128 MiB LRU", FULL, cs(128 << 20, CsPolicy::Lru), 0, BEST_ROUTE),
+        ("hits 50 %, 128 MiB LRU", FULL, cs(128 << 20, CsPolicy::Lru), 50, BEST_ROUTE),
+        ("hits 0 %, 2 GiB S3-FIFO", FULL, cs(2 << 30, CsPolicy::S3Fifo), 0, BEST_ROUTE),
+        (
+            "hits 0 %, 128 MiB S3-FIFO, asf",
+            FULL,
+            cs(128 << 20, CsPolicy::S3Fifo),
+            0,
+            "/localhost/nfd/strategy/asf",
+        ),
+        ("small tables, no content store", SMALL, cs(0, CsPolicy::Lru), 0, BEST_ROUTE),
+        ("small tables, 1 MiB LRU", SMALL, cs(1 << 20, CsPolicy::Lru), 0, BEST_ROUTE),
+        ("small tables, 1 MiB S3-FIFO", SMALL, cs(1 << 20, CsPolicy::S3Fifo), 0, BEST_ROUTE),
+    ];
+    println!("1,000,000 FIB entries, 100,000 pending, Data of {DATA_SIZE} octets, {EXCHANGES} exchanges");
+    for (label, scale, content_store, hit_percent, strategy) in cases {
+        if !wanted.is_empty() && !wanted.iter().any(|part| label.contains(part.as_str())) {
+            continue;
+        }
+        let mut bench = Bench::new(scale, content_store, strategy);
+        let rate = bench.run(EXCHANGES, hit_percent);
+        let counters = bench.forwarder.counters();
+        let expected = EXCHANGES * hit_percent / 100;
+        assert!(counters.cs_hits.abs_diff(expected) <= EXCHANGES / 200, "{} hits", counters.cs_hits);
+        assert_eq!(counters.out_data, EXCHANGES, "every exchange ends with a Data");
+        assert_eq!(bench.forwarder.pit().len() as u64, scale.pending);
+        println!("{label:34} {:7.0} exchanges/s   {:5.0} ns each", rate, 1e9 / rate);
+    }
+}

@@ -1,0 +1,176 @@
+//! The incoming and the outgoing Data pipeline.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_forwarder::{ForwarderConfig, UnsolicitedPolicy};
+use whimbrel_ndn_packet::{CachePolicy, Component, DataRef, LpHeader, NackReason};
+
+use crate::node::{Node, data, fresh_data, interest, lines, name};
+
+#[test]
+fn data_that_nobody_asked_for_is_dropped_or_kept_as_configured() {
+    let kept_from = |policy| {
+        let mut node = Node::new(ForwarderConfig { unsolicited: policy, ..ForwarderConfig::default() });
+        let (peer, program) = (node.add_face(), node.add_local_face());
+        assert_eq!(lines(&node.receive(peer.0, &data("/peer"))), [""; 0]);
+        assert_eq!(lines(&node.receive(program.0, &data("/program"))), [""; 0]);
+        assert_eq!(node.dropped("unsolicited"), 2);
+        let mut has = |text| node.ask(peer.0, &interest(text, 1))[0].is_data();
+        (has("/peer"), has("/program"))
+    };
+    assert_eq!(kept_from(UnsolicitedPolicy::Drop), (false, false));
+    assert_eq!(kept_from(UnsolicitedPolicy::AdmitLocal), (false, true));
+    assert_eq!(kept_from(UnsolicitedPolicy::AdmitNetwork), (true, false));
+    assert_eq!(kept_from(UnsolicitedPolicy::AdmitAll), (true, true));
+}
+
+#[test]
+fn a_data_answers_longer_and_shorter_names_and_its_digest_each_face_once() {
+    let mut node = Node::with_faces(5);
+    node.route("/a", 260, 0);
+    let answer = data("/a/b/c");
+    let digest = DataRef::decode(&answer).unwrap().implicit_digest();
+    let full = name("/a/b/c").child(Component::new(1, digest.to_vec()).as_ref());
+    let mut prefix = interest("/a", 1);
+    prefix.can_be_prefix = true;
+    let mut by_digest = interest("/a/b/c", 2);
+    by_digest.name = full;
+    let mut wrong_digest = by_digest.clone();
+    wrong_digest.name = name("/a/b/c").child(Component::new(1, vec![0; 32]).as_ref());
+    node.ask(256, &prefix);
+    node.ask(256, &interest("/a/b/c", 3));
+    node.ask(257, &by_digest);
+    node.ask(258, &wrong_digest);
+    node.ask(259, &interest("/a/b", 4));
+    let mut sent = lines(&node.receive(260, &answer));
+    sent.sort_unstable();
+    assert_eq!(sent, ["256 data /a/b/c", "257 data /a/b/c"]);
+    assert_eq!(node.forwarder.pit().len(), 2, "the wrong digest, and the exact name /a/b");
+}
+
+#[test]
+fn each_token_is_answered() {
+    let mut node = Node::with_faces(3);
+    node.route("/a", 258, 0);
+    let mut prefix = interest("/a", 1);
+    prefix.can_be_prefix = true;
+    for (asked, token) in [(prefix, &b"1"[..]), (interest("/a/b", 2), b"2")] {
+        let header = LpHeader { pit_token: Some(Bytes::from_static(token)), ..LpHeader::default() };
+        node.receive_with(256, &asked.encode(), &header);
+    }
+    let sent = node.receive(258, &data("/a/b"));
+    let mut tokens: Vec<_> = sent.iter().filter_map(|sent| sent.header.pit_token.clone()).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, [&b"1"[..], b"2"]);
+}
+
+#[test]
+fn a_retransmission_may_change_its_token_and_the_last_one_counts() {
+    let mut node = Node::with_faces(2);
+    node.route("/a", 257, 0);
+    for token in [&b"old"[..], b"new"] {
+        let header = LpHeader { pit_token: Some(Bytes::from_static(token)), ..LpHeader::default() };
+        node.receive_with(256, &interest("/a", 1).encode(), &header);
+    }
+    let sent = node.receive(257, &data("/a"));
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].header.pit_token.as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn data_is_not_sent_to_whom_it_came_too_late_for() {
+    let mut node = Node::with_faces(3);
+    node.route("/a", 258, 0);
+    let with_lifetime = |nonce, millis| {
+        let mut interest = interest("/a", nonce);
+        interest.lifetime = Some(Duration::from_millis(millis));
+        interest
+    };
+    node.ask(256, &with_lifetime(1, 100));
+    node.ask(257, &with_lifetime(2, 1000));
+    node.wait(500);
+    assert_eq!(lines(&node.receive(258, &data("/a"))), ["257 data /a"]);
+}
+
+#[test]
+fn a_program_that_says_so_keeps_its_data_out_of_the_store() {
+    let mut node = Node::with_faces(2);
+    node.route("/a", 257, 0);
+    node.ask(256, &interest("/a", 1));
+    let header = LpHeader { cache_policy: Some(CachePolicy::NoCache), ..LpHeader::default() };
+    assert_eq!(lines(&node.receive_with(257, &data("/a"), &header)), ["256 data /a"]);
+    assert!(node.forwarder.cs().is_empty());
+    assert_eq!(node.ask_lines(256, &interest("/a", 2)), ["257 interest /a"]);
+}
+
+#[test]
+fn data_that_is_no_longer_fresh_does_not_answer_who_wants_it_fresh() {
+    let mut node = Node::with_faces(2);
+    node.route("/a", 257, 0);
+    node.ask(256, &interest("/a", 1));
+    node.receive(257, &fresh_data("/a", 100));
+    let mut fresh = interest("/a", 2);
+    fresh.must_be_fresh = true;
+    assert_eq!(node.ask_lines(256, &fresh), ["256 data /a"]);
+    node.wait(100);
+    fresh.nonce = Some([0, 0, 0, 3]);
+    assert_eq!(node.ask_lines(256, &fresh), ["257 interest /a"]);
+}
+
+#[test]
+fn localhost_data_from_another_machine_is_dropped() {
+    let mut node = Node::with_faces(1);
+    let program = node.add_local_face();
+    node.route("/localhost", program.0, 0);
+    let other = node.add_local_face();
+    node.ask(other.0, &interest("/localhost/a", 1));
+    assert_eq!(lines(&node.receive(256, &data("/localhost/a"))), [""; 0]);
+    assert_eq!(node.dropped("scope"), 1);
+    assert_eq!(
+        lines(&node.receive(program.0, &data("/localhost/a"))),
+        [format!("{other} data /localhost/a")]
+    );
+}
+
+#[test]
+fn fields_that_a_data_may_not_have_are_refused() {
+    let mut node = Node::with_faces(2);
+    node.route("/a", 257, 0);
+    node.ask(256, &interest("/a", 1));
+    let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+    let next_hop = LpHeader { next_hop_face_id: Some(256), ..LpHeader::default() };
+    for header in [nack, next_hop] {
+        assert_eq!(lines(&node.receive_with(257, &data("/a"), &header)), [""; 0]);
+    }
+    assert_eq!(node.dropped("header-field"), 2);
+    assert_eq!(node.forwarder.pit().len(), 1);
+}
+
+#[test]
+fn when_packets_wait_long_before_they_get_here_data_is_marked() {
+    let mut node = Node::with_faces(2);
+    node.route("/a", 257, 0);
+    let mut marks = 0;
+    for step in 0..1000u32 {
+        let asked = interest(&format!("/a/{step}"), step);
+        node.ask(256, &asked);
+        node.forwarder.handle_delay(node.now, Duration::from_millis(20));
+        let sent = node.receive(257, &data(&format!("/a/{step}")));
+        marks += u32::from(sent[0].header.congestion_mark == Some(1));
+        node.wait(1);
+    }
+    assert!((10..200).contains(&marks), "{marks}");
+    assert_eq!(node.forwarder.counters().marked, u64::from(marks));
+}
+
+#[test]
+fn a_face_that_is_down_gets_nothing_and_gets_its_data_again_when_it_is_up() {
+    let mut node = Node::with_faces(2);
+    node.route("/a", 257, 0);
+    node.ask(256, &interest("/a", 1));
+    node.forwarder.set_face_up(node.now, whimbrel_forwarder::FaceId(256), false);
+    assert_eq!(lines(&node.receive(257, &data("/a"))), [""; 0]);
+    node.forwarder.set_face_up(node.now, whimbrel_forwarder::FaceId(256), true);
+    assert_eq!(node.ask_lines(256, &interest("/a", 2)), ["256 data /a"]);
+}

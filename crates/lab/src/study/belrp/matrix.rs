@@ -1,0 +1,296 @@
+//! All runs of a study by step and variant, and tables that show the paper's numbers beside ours.
+
+use super::super::jobs::{Job, run_all};
+use super::super::{Comparison, NamedChart, Progress, StudyInput, Table};
+use super::Variant;
+use super::network::{Outcome, Plan};
+use super::statistics::Spread;
+use crate::LabError;
+use crate::figure::{LineChart, Series};
+
+/// A run of a study.
+pub(super) struct Trial {
+    pub(super) title: String,
+    pub(super) plan: Plan,
+}
+
+impl Job for Trial {
+    type Found = Outcome;
+
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn run(&self, _input: &StudyInput<'_>) -> Result<Outcome, LabError> {
+        let failed = |reason: &dyn std::fmt::Display| LabError::TransferFailed {
+            transfer: self.title.clone(),
+            reason: reason.to_string(),
+        };
+        let outcome = super::network::run(&self.plan).map_err(|fault| failed(&fault))?;
+        if !outcome.complete {
+            let limit = self.plan.limit.as_secs();
+            return Err(failed(&format!("a consumer had not all its Data after {limit} s of virtual time")));
+        }
+        Ok(outcome)
+    }
+}
+
+/// What a study varies.
+pub(super) struct Step {
+    /// The value on the x axis.
+    pub(super) x: f64,
+    /// As tables have it.
+    pub(super) label: String,
+    /// Of each direction of each link, in per cent.
+    pub(super) loss_percent: f64,
+}
+
+/// All runs.
+pub(super) struct Matrix {
+    /// What `x` is, with its unit.
+    pub(super) axis: String,
+    pub(super) steps: Vec<Step>,
+    pub(super) variants: Vec<Variant>,
+    /// By step, then variant; all runs of one in each.
+    pub(super) cells: Vec<Vec<Outcome>>,
+}
+
+/// A quantity that a run has.
+pub(super) struct Quantity<'a> {
+    /// Names it in `paper.toml` and in file names.
+    pub(super) id: &'a str,
+    /// For people, with its unit.
+    pub(super) title: &'a str,
+    /// Digits behind the point.
+    pub(super) digits: usize,
+    pub(super) of: &'a dyn Fn(&Outcome) -> f64,
+}
+
+/// How far a mean may be off and still be called the paper's.
+#[derive(Clone, Copy)]
+pub(super) struct Tolerance {
+    /// Of the paper's value.
+    pub(super) share: f64,
+    /// Or this much.
+    pub(super) absolute: f64,
+}
+
+impl Matrix {
+    /// Runs `plan` of every step, variant and run.
+    pub(super) fn run(
+        axis: &str,
+        steps: Vec<Step>,
+        variants: &[Variant],
+        runs: u32,
+        input: &StudyInput<'_>,
+        progress: Progress<'_>,
+        plan: impl Fn(usize, Variant, u32) -> Plan,
+    ) -> Result<Matrix, LabError> {
+        let mut trials = Vec::new();
+        for (index, step) in steps.iter().enumerate() {
+            for variant in variants {
+                trials.extend((0..runs).map(|run| Trial {
+                    title: format!("{} {}, {}, run {}", step.label, axis, variant.title(), run + 1),
+                    plan: plan(index, *variant, run),
+                }));
+            }
+        }
+        let mut outcomes = run_all(&trials, input, progress)?.into_iter();
+        let each = steps.len() * variants.len();
+        let cells = (0..each).map(|_| outcomes.by_ref().take(runs as usize).collect()).collect();
+        Ok(Matrix { axis: axis.to_owned(), steps, variants: variants.to_vec(), cells })
+    }
+
+    /// The runs of a variant at a step.
+    pub(super) fn cell(&self, step: usize, variant: Variant) -> &[Outcome] {
+        let at = self.variants.iter().position(|known| *known == variant);
+        at.and_then(|at| self.cells.get(step * self.variants.len() + at)).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn spread(&self, step: usize, variant: Variant, of: &dyn Fn(&Outcome) -> f64) -> Spread {
+        let values: Vec<f64> = self.cell(step, variant).iter().map(of).filter(|v| v.is_finite()).collect();
+        Spread::of(&values)
+    }
+
+    /// Every step with every variant that `which` picks.
+    pub(super) fn each(&self, which: impl Fn(Variant) -> bool) -> Vec<(usize, &Step, Variant)> {
+        let mut each = Vec::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            let picked = self.variants.iter().copied().filter(|variant| which(*variant));
+            each.extend(picked.map(|variant| (index, step, variant)));
+        }
+        each
+    }
+
+    /// The quantity in every cell, beside the paper's where it has one.
+    pub(super) fn table(
+        &self,
+        input: &StudyInput<'_>,
+        quantity: &Quantity<'_>,
+        which: impl Fn(Variant) -> bool,
+    ) -> Table {
+        let Quantity { id, title, digits, of } = *quantity;
+        let columns =
+            [self.axis.as_str(), "recovery on links", "paper", "ours", "± (90 %)", "difference", "of the paper's"];
+        let number = |value: f64| if value.is_finite() { format!("{value:.digits$}") } else { "-".to_owned() };
+        let row = |(index, step, variant): (usize, &Step, Variant)| {
+            let ours = self.spread(index, variant, of);
+            let paper = input.published(id, variant.key(), index);
+            let shown = |value: Option<String>| value.unwrap_or_else(|| String::from("-"));
+            vec![
+                step.label.clone(),
+                variant.title().to_owned(),
+                shown(paper.map(number)),
+                number(ours.mean),
+                number(ours.half),
+                shown(paper.map(|paper| number(ours.mean - paper))),
+                shown(paper.filter(|paper| *paper != 0.0).map(|paper| {
+                    format!("{:+.1} %", 100.0 * (ours.mean - paper) / paper)
+                })),
+            ]
+        };
+        let source = input.published_in(id);
+        Table {
+            name: id.to_owned(),
+            title: if source.is_empty() { title.to_owned() } else { format!("{title}; paper: {source}") },
+            columns: columns.map(String::from).into(),
+            rows: self.each(which).into_iter().map(row).collect(),
+        }
+    }
+
+    /// A little below the lowest error bar, so that a chart can begin there.
+    pub(super) fn floor(&self, of: &dyn Fn(&Outcome) -> f64, which: impl Fn(Variant) -> bool) -> f64 {
+        let spreads = self.each(which).into_iter().map(|(index, _, variant)| self.spread(index, variant, of));
+        let known = spreads.filter(|spread| spread.mean.is_finite());
+        let (low, high) = known.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), spread| {
+            (low.min(spread.mean - spread.half), high.max(spread.mean + spread.half))
+        });
+        if low < high { (low - (high - low) * 0.1).max(0.0) } else { 0.0 }
+    }
+
+    /// The quantity over the steps, a line for each variant that `which` picks.
+    pub(super) fn chart(
+        &self,
+        title: &str,
+        quantity: &Quantity<'_>,
+        origin: (f64, f64),
+        which: impl Fn(Variant) -> bool,
+    ) -> NamedChart {
+        let picked = self.variants.iter().copied().filter(|variant| which(*variant));
+        let series = picked.map(|variant| {
+            let spreads = (0..self.steps.len()).map(|step| self.spread(step, variant, quantity.of));
+            let spreads: Vec<Spread> = spreads.collect();
+            Series {
+                label: variant.title().to_owned(),
+                points: self.steps.iter().zip(&spreads).map(|(step, spread)| (step.x, spread.mean)).collect(),
+                bars: spreads.iter().map(|spread| (spread.mean - spread.half, spread.mean + spread.half)).collect(),
+            }
+        });
+        let chart = LineChart {
+            title: title.to_owned(),
+            x_label: self.axis.clone(),
+            y_label: quantity.title.to_owned(),
+            series: series.collect(),
+            shaded: Vec::new(),
+            origin,
+        };
+        NamedChart { name: quantity.id.to_owned(), chart }
+    }
+
+    /// Whether our means are the paper's, for one variant; `None` where the paper has no numbers for it.
+    pub(super) fn agreement(
+        &self,
+        input: &StudyInput<'_>,
+        statement: &str,
+        quantity: &Quantity<'_>,
+        variant: Variant,
+        tolerance: Tolerance,
+    ) -> Option<Comparison> {
+        let digits = quantity.digits;
+        let mut parts = Vec::new();
+        let mut agrees = true;
+        for (index, step) in self.steps.iter().enumerate() {
+            let Some(paper) = input.published(quantity.id, variant.key(), index) else { continue };
+            let ours = self.spread(index, variant, quantity.of).mean;
+            if !ours.is_finite() {
+                continue;
+            }
+            agrees &= (ours - paper).abs() <= (tolerance.share * paper.abs()).max(tolerance.absolute);
+            parts.push(format!("{}: {ours:.digits$} (paper {paper:.digits$})", step.label));
+        }
+        (!parts.is_empty()).then(|| input.compare(statement, variant.title(), parts.join("; "), agrees))
+    }
+
+    /// The first run of each cell by its hash: the same seed leaves the same hash.
+    pub(super) fn hashes(&self) -> Table {
+        let rows = self.each(|_| true).into_iter().filter_map(|(index, step, variant)| {
+            let hash = self.cell(index, variant).first()?.hash.clone()?;
+            Some(vec![step.label.clone(), variant.title().to_owned(), hash])
+        });
+        Table {
+            name: String::from("trace-hashes"),
+            title: String::from("BLAKE3 over every frame of the first run of each kind"),
+            columns: vec![self.axis.clone(), "recovery on links".into(), "hash".into()],
+            rows: rows.collect(),
+        }
+    }
+
+    /// What the links did, and what it cost.
+    pub(super) fn link_table(&self) -> Table {
+        let columns = [
+            self.axis.as_str(),
+            "recovery on links",
+            "MB on all wires",
+            "frames sent",
+            "header octets a frame",
+            "frames without a packet",
+            "acknowledgements a frame",
+            "packets lost on links",
+            "sent again by links",
+            "of these in vain (sender)",
+            "came twice (receiver)",
+            "given up",
+            "found lost after, ms",
+            "dropped by full queues",
+            "false time-outs of consumers, %",
+        ];
+        let row = |(index, step, variant): (usize, &Step, Variant)| {
+            let mean = |of: &dyn Fn(&Outcome) -> f64| self.spread(index, variant, of).mean;
+            let count = |of: fn(&whimbrel_link::ndnlp::LinkStats) -> u64| mean(&|run| run.sum(of) as f64);
+            let frames = count(|link| link.frames_sent);
+            let header = mean(&|run| run.ends.iter().map(|end| end.link.header_bytes() as f64).sum());
+            let detection = mean(&|run| detection(run.ends.iter().map(|end| &end.link)));
+            vec![
+                step.label.clone(),
+                variant.title().to_owned(),
+                format!("{:.3}", mean(&|run| run.wire_bytes() as f64 / 1e6)),
+                format!("{frames:.0}"),
+                format!("{:.2}", header / frames),
+                format!("{:.0}", count(|link| link.ack_frames)),
+                format!("{:.2}", count(|link| link.acks_carried + link.acks_alone) / frames),
+                format!("{:.1}", mean(&|run| run.losses.packets as f64)),
+                format!("{:.1}", count(|link| link.retransmissions)),
+                format!("{:.2}", count(|link| link.spurious)),
+                format!("{:.2}", count(|link| link.duplicates)),
+                format!("{:.2}", count(|link| link.given_up)),
+                format!("{detection:.2}"),
+                format!("{:.2}", count(|link| link.drops.queue_full)),
+                format!("{:.1}", mean(&Outcome::spurious_percent)),
+            ]
+        };
+        Table {
+            name: String::from("links"),
+            title: String::from("What links and consumers did, means of all runs"),
+            columns: columns.map(String::from).into(),
+            rows: self.each(|_| true).into_iter().map(row).collect(),
+        }
+    }
+}
+
+/// Ms from the transmission of a frame to the detection of its loss; `NaN` where none was lost.
+pub(super) fn detection<'a>(links: impl Iterator<Item = &'a whimbrel_link::ndnlp::LinkStats>) -> f64 {
+    let (total, count) = links.fold((0.0, 0u64), |(total, count), link| {
+        (total + link.detection.total.as_secs_f64() * 1e3, count + link.detection.count)
+    });
+    total / count as f64
+}

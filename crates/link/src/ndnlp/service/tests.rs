@@ -1,0 +1,72 @@
+//! What can be tried only from inside: numbers that wrap.
+
+use core::time::Duration;
+
+use super::*;
+use crate::ndnlp::LinkServiceConfig;
+
+fn service(reliability: Reliability, seed: u64) -> LinkService {
+    let mut config = LinkServiceConfig::datagram(1400);
+    config.reliability = reliability;
+    let mut service = LinkService::new(config, SeededRng::new(seed));
+    service.next_sequence = u64::MAX - 3;
+    if let Some(paper) = &mut service.paper {
+        **paper = Paper::starting(u32::MAX - 3, u32::MAX - 5, 3, 1000);
+    }
+    if let Some(ndnlpv2) = &mut service.ndnlpv2 {
+        **ndnlpv2 = Ndnlpv2::starting(u64::MAX - 3, 1000);
+    }
+    if let Some(adaptive) = &mut service.adaptive {
+        adaptive.start_at(u32::MAX - 3, 1000);
+    }
+    service
+}
+
+/// Frames go from one to the other and back; every fifth one is lost for a while.
+fn exchange(reliability: Reliability) {
+    let mut ends = [service(reliability, 1), service(reliability, 2)];
+    let mut received: [Vec<Vec<u8>>; 2] = Default::default();
+    let mut sent = Vec::new();
+    let mut rng = SeededRng::new(3);
+    for step in 0..600u64 {
+        let now = Time::from_millis(step * 5);
+        for from in 0..2 {
+            if step < 300 {
+                let packet: Vec<u8> = vec![5, 3, step as u8, (step >> 8) as u8, from as u8];
+                sent.push((from, packet.clone()));
+                ends[from].send(now, packet.into(), None);
+            }
+            ends[from].handle_timeout(now);
+            let mut buffer = Vec::new();
+            while ends[from].poll_transmit(now, 1, &mut buffer).is_some() {
+                let frame = core::mem::take(&mut buffer);
+                if step > 5 && step < 300 && rng.chance(0.2) {
+                    continue;
+                }
+                let into = &mut received[1 - from];
+                ends[1 - from].handle_frame(now + Duration::from_millis(2), &frame, &mut |lp| {
+                    into.push(lp.fragment.unwrap_or_default().to_vec());
+                });
+            }
+        }
+    }
+    for (end, service) in ends.iter().enumerate() {
+        let mut came = received[end].clone();
+        let total = came.len();
+        came.sort();
+        came.dedup();
+        assert_eq!(came.len(), total, "{reliability:?}: each once");
+        let missing = sent.iter().filter(|(from, packet)| *from != end && !came.contains(packet)).count();
+        // The last ones of the paper's profile; what was sent before the peers knew each other.
+        assert!(missing <= 3, "{reliability:?}: {missing} missing");
+        assert!(service.stats().recovered > 20, "{reliability:?}: {:?}", service.stats());
+        assert_eq!(service.stats().drops.false_acks, 0);
+    }
+}
+
+#[test]
+fn numbers_wrap() {
+    exchange(Reliability::Paper { max_retransmissions: 3 });
+    exchange(Reliability::Ndnlpv2);
+    exchange(Reliability::Adaptive);
+}

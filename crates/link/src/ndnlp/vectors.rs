@@ -1,0 +1,100 @@
+//! The frames of `docs/protocols/vectors/belrp.txt` are read as that file says, and written the same.
+
+use whimbrel_ndn_packet::LpPacket;
+use whimbrel_ndn_packet::lp::{self, LinkFields};
+
+use super::adaptive::wire::{self, AdaptiveFrame, Payload, Report};
+use super::adaptive::{HELLO_TYPE, Hello};
+use super::compact::{ADAPTIVE, Kind, PAPER, PROFILE_MASK};
+use super::paper::wire::{self as paper_wire, PaperFrame};
+
+fn write_report(out: &mut Vec<u8>, report: &Report<'_>) {
+    let runs: Vec<u64> = report.runs().map(|(run, _)| run).collect();
+    wire::write_report(out, report.top, report.waited, &runs);
+}
+
+fn write_adaptive(frame: &AdaptiveFrame<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    match frame {
+        AdaptiveFrame::Control { ask, report } => {
+            wire::write_control_start(&mut out, *ask, report.is_some());
+            report.iter().for_each(|report| write_report(&mut out, report));
+        }
+        AdaptiveFrame::Packet { number, resent, report, payload } => {
+            let kind = if let Payload::Value(kind, _) = payload { *kind } else { Kind::Other };
+            wire::write_packet_start(&mut out, kind, *number, *resent, report.is_some());
+            report.iter().for_each(|report| write_report(&mut out, report));
+            match payload {
+                Payload::Value(_, bytes) => out.extend_from_slice(bytes),
+                Payload::Whole(bytes) => out.extend([&[0], *bytes].concat()),
+                Payload::Fragment { index, count, bytes } => out.extend([&[*count, *index], *bytes].concat()),
+            }
+        }
+    }
+    out
+}
+
+fn write_paper(frame: &PaperFrame<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let acks: Vec<u32> = frame.acks().collect();
+    let mut scratch = Vec::new();
+    match (frame.numbers, frame.packet(&mut scratch)) {
+        (Some(numbers), Some(packet)) => paper_wire::encode(&mut out, numbers, &acks, packet, 0),
+        _ => paper_wire::encode_acks(&mut out, &acks),
+    }
+    out
+}
+
+/// What the frame means, and the same written anew.
+fn read(frame: &[u8]) -> Option<(String, Vec<u8>)> {
+    match frame.first()? & PROFILE_MASK {
+        ADAPTIVE => AdaptiveFrame::decode(frame).map(|read| (format!("{read:?}"), write_adaptive(&read))),
+        PAPER => PaperFrame::decode(frame).map(|read| (format!("{read:?}"), write_paper(&read))),
+        _ => {
+            let read = LpPacket::decode(frame, false).ok()?;
+            let hello =
+                read.fields().find(|(typ, _)| *typ == HELLO_TYPE).and_then(|(_, value)| Hello::decode(value));
+            let acks: Vec<u64> = read.acks().collect();
+            let means = format!(
+                "Sequence {:?}, fragment {} of {}, Acks {acks:?}, TxSequence {:?}, {hello:?}, {} octets",
+                read.sequence,
+                read.frag_index,
+                read.frag_count,
+                read.tx_sequence,
+                read.fragment.map_or(0, <[u8]>::len)
+            );
+            let value = hello.map(|hello| hello.encode());
+            let link = LinkFields {
+                sequence: read.sequence,
+                fragment: (read.frag_count > 1).then_some((read.frag_index, read.frag_count)),
+                tx_sequence: read.tx_sequence,
+                acks: &acks,
+                extension: value.as_ref().map(|value| (HELLO_TYPE, &value[..])),
+            };
+            let mut out = Vec::new();
+            lp::encode(&mut out, &link, &read.header(), read.fragment);
+            Some((means, out))
+        }
+    }
+}
+
+#[test]
+fn every_vector_is_read_as_it_says_and_written_the_same() {
+    let text = include_str!("../../../../docs/protocols/vectors/belrp.txt");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    assert!(lines.len() >= 3 * 18 && lines.len().is_multiple_of(3));
+    for block in lines.chunks(3) {
+        let name = block[0].strip_prefix("name: ").unwrap();
+        let frame = hex::decode(block[1].strip_prefix("frame: ").unwrap()).unwrap();
+        let means = block[2].strip_prefix("means: ").unwrap();
+        match read(&frame) {
+            Some((read, written)) => {
+                assert_eq!(read, means, "{name}");
+                let (same, padding) = frame.split_at(written.len());
+                assert_eq!(written, same, "{name}");
+                assert!(padding.iter().all(|octet| *octet == 0), "{name}");
+            }
+            None => assert_eq!("dropped", means, "{name}"),
+        }
+    }
+}
