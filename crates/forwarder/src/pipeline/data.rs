@@ -41,7 +41,8 @@ impl Forwarder {
             return;
         }
         let mut key = core::mem::take(&mut self.key);
-        key.read(&engine.hasher, data.name);
+        let depths = engine.pit.depths() | engine.cs.depths();
+        key.read(&engine.hasher, data.name, depths);
         self.satisfy_all(now, from, lp, &data, &key);
         self.key = key;
     }
@@ -123,7 +124,9 @@ impl Engine {
         self.end_out_record(now, slot, arrived.from);
         let Some(entry) = self.pit.get_mut(slot) else { return };
         for record in core::mem::take(&mut entry.in_records) {
-            self.forget_pit_record(record.face, true);
+            if let Some(face) = self.faces.get_mut(record.face) {
+                face.forget_in_record();
+            }
             let returns = record.face == arrived.from && !self.faces.get(record.face).is_some_and(may_return);
             if record.expiry <= now || returns {
                 continue;
@@ -149,8 +152,8 @@ impl Engine {
         if !entry.loop_is_answered {
             self.dead_nonces.add(now, entry.hash, record.nonce);
         }
-        self.forget_pit_record(from, false);
         if let Some(face) = self.faces.get_mut(from) {
+            face.pit_records = face.pit_records.saturating_sub(1);
             face.counters.satisfied_interests += 1;
         }
     }

@@ -44,7 +44,7 @@ impl Engine {
 
     /// Ends an entry. What may still run in a loop is remembered by its nonce.
     pub(crate) fn finalize(&mut self, now: Time, slot: u32) {
-        let Some(entry) = self.pit.remove(slot) else { return };
+        let Some(entry) = self.pit.get(slot) else { return };
         for record in &entry.out_records {
             if !entry.loop_is_answered {
                 self.dead_nonces.add(now, entry.hash, record.nonce);
@@ -55,13 +55,16 @@ impl Engine {
             }
         }
         for record in &entry.in_records {
-            self.forget_pit_record(record.face, true);
+            if let Some(face) = self.faces.get_mut(record.face) {
+                face.forget_in_record();
+            }
         }
         if entry.satisfied {
             self.counters.satisfied += 1;
         } else {
             self.counters.unsatisfied += 1;
         }
+        self.pit.remove(slot);
     }
 
     /// Makes room for one entry. Of a few, the one goes that nobody waits for any more, else one of the face that has

@@ -14,7 +14,7 @@ use crate::forwarder::{Forwarder, ManagementInterest};
 use crate::strategy::Context;
 use crate::tables::cs::CsHit;
 use crate::tables::name_key::NameKey;
-use crate::tables::pit::{Entry, InRecord, Onward, OutRecord, Selectors, Wire};
+use crate::tables::pit::{Entry, InRecord, Onward, OutRecord, Selectors};
 
 /// An Interest on its way through the pipelines.
 #[derive(Clone, Copy)]
@@ -65,7 +65,8 @@ impl Forwarder {
         };
         // The scratch key goes back when the packet is done with: its memory serves the next one.
         let mut key = core::mem::take(&mut self.key);
-        key.read(&engine.hasher, interest.name);
+        let depths = engine.fib.depths() | self.strategies.depths();
+        key.read(&engine.hasher, interest.name, depths);
         let nonce = interest.nonce.unwrap_or_else(|| (engine.rng.next_word() as u32).to_be_bytes());
         let incoming = Incoming {
             interest: &interest,
@@ -205,7 +206,7 @@ impl Engine {
         if self.pit.is_full() {
             self.evict_one(now);
         }
-        self.pit.insert(incoming.key, Wire::new(incoming.interest, incoming.onward), incoming.selectors())
+        self.pit.insert(incoming.key, incoming.interest, incoming.onward, incoming.selectors())
     }
 
     fn insert_in_record(&mut self, now: Time, slot: u32, incoming: &Incoming<'_>, token: Option<&[u8]>) {

@@ -13,7 +13,7 @@ use whimbrel_ndn_packet::{DataRef, InterestRef, NameRef, types};
 
 use crate::config::{CsConfig, CsPolicy};
 use crate::tables::index::{Index, NONE, Slab};
-use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
+use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
 use policy::{Linked, Links, Policy};
 use prefixes::{LISTING_BYTES, Prefixes};
 
@@ -210,6 +210,12 @@ impl Cs {
         same
     }
 
+    /// Lengths of prefixes whose hashes it needs.
+    #[inline]
+    pub(crate) const fn depths(&self) -> Depths {
+        self.prefixes.depths
+    }
+
     /// Begins to load where Data of a name is found.
     #[inline]
     pub(crate) fn touch(&self, key: &NameKey) -> u32 {
@@ -272,7 +278,7 @@ impl Cs {
     ) -> Option<u32> {
         let depth = key.components() - 1;
         let name = full_name.prefix(depth);
-        let hash = if depth <= MAX_DEPTH { key.prefix(depth) } else { self.hasher.hash(name) };
+        let hash = self.hasher.hash(name);
         let mut variants = [NONE; MAX_VARIANTS];
         let mut count = 0;
         self.index.find(hash, |slot| {
@@ -310,7 +316,7 @@ impl Cs {
         for slot in from..to {
             let Some(entry) = self.entries.get(slot) else { continue };
             let Ok(name) = NameRef::from_value(entry.name()) else { continue };
-            key.read(&self.hasher, name);
+            key.read(&self.hasher, name, 1 << depth);
             self.list_at(slot, &key, depth, false);
         }
         match self.catching_up.last_mut() {
@@ -322,7 +328,7 @@ impl Cs {
 
     /// Lists an entry under its prefixes of all lengths that are switched on.
     fn list(&mut self, slot: u32, key: &NameKey, as_newest: bool) {
-        let mut depths = self.prefixes.depths;
+        let mut depths = self.prefixes.depths & key.depths();
         if depths == 0 {
             return;
         }
