@@ -77,7 +77,8 @@ fn info(arguments: &Info) -> Outcome {
         return Ok(Exit::Done);
     }
     // A store that is bounded in bytes only says so by a number that no store reaches.
-    let capacity = if info.capacity > i64::MAX as u64 { "unlimited".into() } else { info.capacity.to_string() };
+    let capacity =
+        if info.capacity > i64::MAX as u64 { "unlimited".into() } else { info.capacity.to_string() };
     out(&format!(
         "capacity={}\n   admit={}\n   serve={}\nnEntries={}\n   nHits={}\n nMisses={}\n",
         capacity,
