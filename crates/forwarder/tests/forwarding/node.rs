@@ -1,5 +1,4 @@
 //! A forwarder with a few faces and packets in short form.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail the test")]
 
 use core::time::Duration;
 
