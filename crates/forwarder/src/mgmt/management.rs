@@ -148,6 +148,8 @@ impl Management {
             ("rib", "announce") => self.announce(now, forwarder, &request, from),
             (module, verb) => match Verb::find(module, verb) {
                 Some(verb) => self.command(now, forwarder, &request, from, verb),
+                // Who its neighbours' neighbours are is no neighbour's matter.
+                None if request.remote => self.counters.ignored += 1,
                 None => self.dataset(now, forwarder, link, &request),
             },
         }

@@ -252,6 +252,10 @@ fn a_neighbour_has_no_other_command_and_none_where_it_is_not_configured() {
         let interest = from_neighbour(&mut router, verb, &wanted, &operator());
         assert_eq!(router.ask(neighbour, &interest), None, "{verb}");
     }
+    let mut list = Interest::new(Target::Neighbour.name("rib", "list"));
+    (list.can_be_prefix, list.nonce) = (true, Some([1; 4]));
+    assert_eq!(router.ask(neighbour, &list.encode()), None, "and is told no routes");
+
     let mut router = Router::new();
     let neighbour = router.neighbour(1);
     let interest = from_neighbour(&mut router, "rib/register", &of_name("/a"), &DigestSigner);
