@@ -143,7 +143,7 @@ impl Matrix {
             |value: f64| if value.is_finite() { format!("{value:.digits$}") } else { "-".to_owned() };
         let row = |(index, step, variant): (usize, &Step, Variant)| {
             let ours = self.spread(index, variant, of);
-            let paper = input.published(id, variant.key(), index);
+            let paper = input.published(id, variant.key(), step.x);
             let shown = |value: Option<String>| value.unwrap_or_else(|| String::from("-"));
             vec![
                 step.label.clone(),
@@ -223,7 +223,7 @@ impl Matrix {
         let mut parts = Vec::new();
         let mut agrees = true;
         for (index, step) in self.steps.iter().enumerate() {
-            let Some(paper) = input.published(quantity.id, variant.key(), index) else { continue };
+            let Some(paper) = input.published(quantity.id, variant.key(), step.x) else { continue };
             let ours = self.spread(index, variant, quantity.of).mean;
             if !ours.is_finite() {
                 continue;

@@ -231,7 +231,7 @@ fn retrieval_table(input: &StudyInput<'_>, matrix: &Matrix) -> Table {
     let rows = matrix.each(|_| true).into_iter().map(|(index, step, variant)| {
         let runs = matrix.cell(index, variant).iter();
         let all = runs.fold(Moments::default(), |all, run| all.join(run.percent()));
-        let published = |id: &str| input.published(id, variant.key(), index);
+        let published = |id: &str| input.published(id, variant.key(), step.x);
         let shown = |value: Option<f64>, digits: usize| {
             value.map_or(String::from("-"), |value| format!("{value:.digits$}"))
         };

@@ -225,7 +225,7 @@ impl Retrieval {
         let rows = matrix.each(|_| true).into_iter().map(|(index, step, variant)| {
             let spread = matrix.spread(index, variant, RETRIEVAL.of);
             let (delays, ideal) = self.cell(matrix, index, variant);
-            let published = |id: &str| input.published(id, variant.key(), index);
+            let published = |id: &str| input.published(id, variant.key(), step.x);
             let shown = |value: Option<f64>| value.map_or(String::from("-"), |value| format!("{value:.2}"));
             let percentile = |percent: f64| format!("{:.2}", 100.0 * percentile(delays, percent) / ideal);
             vec![
