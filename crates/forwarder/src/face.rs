@@ -163,6 +163,16 @@ impl Face {
         self.id
     }
 
+    /// How many records of pending Interests name it, as downstream or upstream.
+    pub const fn pending_records(&self) -> u32 {
+        self.pit_records
+    }
+
+    pub(crate) fn forget_in_record(&mut self) {
+        self.pit_records = self.pit_records.saturating_sub(1);
+        self.pit_in_records = self.pit_in_records.saturating_sub(1);
+    }
+
     /// True if the other end is on this machine.
     pub fn is_local(&self) -> bool {
         self.spec.scope == Scope::Local
@@ -225,10 +235,6 @@ impl FaceTable {
         faces.sort_unstable_by_key(|face| face.id);
         faces
     }
-
-    pub(crate) fn len(&self) -> usize {
-        self.faces.len()
-    }
 }
 
 /// Face numbers are given by this forwarder one after the other: nobody can choose ones that collide, so that one
@@ -251,6 +257,6 @@ mod tests {
         assert_eq!(second, FaceId(257));
         assert!(faces.get(first).is_none());
         assert!(faces.get(second).is_some_and(Face::is_local));
-        assert_eq!(faces.len(), 1);
+        assert_eq!(faces.sorted().len(), 1);
     }
 }

@@ -21,6 +21,8 @@ struct Arrived<'a> {
     packet: Bytes,
     from: FaceId,
     mark: Option<u64>,
+    /// The content store has it, and answers what still runs in a loop.
+    kept: bool,
 }
 
 /// Who has had a Data: a program that waits for it with two Interests wants it once, a forwarder that gave each its own
@@ -39,7 +41,8 @@ impl Forwarder {
             return;
         }
         let mut key = core::mem::take(&mut self.key);
-        key.read(&engine.hasher, data.name);
+        let depths = engine.pit.depths() | engine.cs.depths();
+        key.read(&engine.hasher, data.name, depths);
         self.satisfy_all(now, from, lp, &data, &key);
         self.key = key;
     }
@@ -53,11 +56,9 @@ impl Forwarder {
             engine.unsolicited(now, from, data, key, may_keep);
             return;
         }
-        let arrived =
-            Arrived { data, packet: Bytes::copy_from_slice(data.wire), from, mark: lp.congestion_mark };
-        if may_keep {
-            engine.cs.insert(now, &arrived.packet, data, key);
-        }
+        let packet = Bytes::copy_from_slice(data.wire);
+        let kept = may_keep && engine.cs.insert(now, &packet, data, key);
+        let arrived = Arrived { data, packet, from, mark: lp.congestion_mark, kept };
         let mut served = Served::new();
         for slot in &matches {
             self.satisfy(now, *slot, &arrived, (matches.len() > 1).then_some(&mut served));
@@ -114,12 +115,18 @@ impl Engine {
         arrived: &Arrived<'_>,
         mut served: Option<&mut Served>,
     ) {
-        let freshness = arrived.data.freshness;
-        self.end_out_record(now, slot, arrived.from, freshness);
         let Some(entry) = self.pit.get_mut(slot) else { return };
-        (entry.satisfied, entry.freshness) = (true, freshness);
+        entry.satisfied = true;
+        // "need Dead Nonce List insert?" (NFD): a content store answers what still runs in a loop, unless it wants a
+        // fresher Data. Unlike NFD we do not count on the store for what it has not kept.
+        let fresh_enough = !entry.must_be_fresh || arrived.data.freshness >= self.dead_nonces.lifetime();
+        entry.loop_is_answered = arrived.kept && fresh_enough;
+        self.end_out_record(now, slot, arrived.from);
+        let Some(entry) = self.pit.get_mut(slot) else { return };
         for record in core::mem::take(&mut entry.in_records) {
-            self.forget_pit_record(record.face, true);
+            if let Some(face) = self.faces.get_mut(record.face) {
+                face.forget_in_record();
+            }
             let returns = record.face == arrived.from && !self.faces.get(record.face).is_some_and(may_return);
             if record.expiry <= now || returns {
                 continue;
@@ -138,17 +145,15 @@ impl Engine {
     }
 
     /// The upstream that brought the Data has done its part.
-    fn end_out_record(&mut self, now: Time, slot: u32, from: FaceId, freshness: core::time::Duration) {
+    fn end_out_record(&mut self, now: Time, slot: u32, from: FaceId) {
         let Some(entry) = self.pit.get_mut(slot) else { return };
         let Some(at) = entry.out_records.iter().position(|record| record.face == from) else { return };
         let record = entry.out_records.remove(at);
-        // "need Dead Nonce List insert?" (NFD): fresh Data answers a looping Interest from the content store, unless
-        // it is gone from there or no longer fresh.
-        if entry.must_be_fresh && freshness < self.dead_nonces.lifetime() {
+        if !entry.loop_is_answered {
             self.dead_nonces.add(now, entry.hash, record.nonce);
         }
-        self.forget_pit_record(from, false);
         if let Some(face) = self.faces.get_mut(from) {
+            face.pit_records = face.pit_records.saturating_sub(1);
             face.counters.satisfied_interests += 1;
         }
     }

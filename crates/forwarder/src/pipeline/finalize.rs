@@ -44,11 +44,9 @@ impl Engine {
 
     /// Ends an entry. What may still run in a loop is remembered by its nonce.
     pub(crate) fn finalize(&mut self, now: Time, slot: u32) {
-        let Some(entry) = self.pit.remove(slot) else { return };
-        let lifetime = self.dead_nonces.lifetime();
-        let remember = !entry.satisfied || (entry.must_be_fresh && entry.freshness < lifetime);
+        let Some(entry) = self.pit.get(slot) else { return };
         for record in &entry.out_records {
-            if remember {
+            if !entry.loop_is_answered {
                 self.dead_nonces.add(now, entry.hash, record.nonce);
             }
             if let Some(face) = self.faces.get_mut(record.face) {
@@ -57,19 +55,22 @@ impl Engine {
             }
         }
         for record in &entry.in_records {
-            self.forget_pit_record(record.face, true);
+            if let Some(face) = self.faces.get_mut(record.face) {
+                face.forget_in_record();
+            }
         }
         if entry.satisfied {
             self.counters.satisfied += 1;
         } else {
             self.counters.unsatisfied += 1;
         }
+        self.pit.remove(slot);
     }
 
     /// Makes room for one entry. Of a few, the one goes that nobody waits for any more, else one of the face that has
     /// most Interests pending (a flood harms who floods), else the one that ends first.
     pub(crate) fn evict_one(&mut self, now: Time) {
-        let sample = self.pit.sample(SAMPLE);
+        let sample = self.pit.sample(SAMPLE, &mut self.rng);
         let worth = |slot: u32| {
             let entry = self.pit.get(slot);
             let downstream = entry.and_then(|entry| entry.in_records.first());

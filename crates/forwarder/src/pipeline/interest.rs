@@ -14,7 +14,7 @@ use crate::forwarder::{Forwarder, ManagementInterest};
 use crate::strategy::Context;
 use crate::tables::cs::CsHit;
 use crate::tables::name_key::NameKey;
-use crate::tables::pit::{Entry, InRecord, Onward, OutRecord, Selectors, Wire};
+use crate::tables::pit::{Entry, InRecord, Onward, OutRecord, Selectors};
 
 /// An Interest on its way through the pipelines.
 #[derive(Clone, Copy)]
@@ -65,7 +65,8 @@ impl Forwarder {
         };
         // The scratch key goes back when the packet is done with: its memory serves the next one.
         let mut key = core::mem::take(&mut self.key);
-        key.read(&engine.hasher, interest.name);
+        let depths = engine.fib.depths() | self.strategies.depths();
+        key.read(&engine.hasher, interest.name, depths);
         let nonce = interest.nonce.unwrap_or_else(|| (engine.rng.next_word() as u32).to_be_bytes());
         let incoming = Incoming {
             interest: &interest,
@@ -96,7 +97,7 @@ impl Forwarder {
             return;
         }
         // While others wait already, the store was asked in vain.
-        if !entry.is_some_and(|entry| !entry.in_records.is_empty()) {
+        if entry.is_none_or(|entry| entry.in_records.is_empty()) {
             if let Some(hit) = engine.cs.find(now, incoming.interest, incoming.key) {
                 engine.content_store_hit(now, lp, incoming, known, hit);
                 return;
@@ -192,7 +193,9 @@ impl Engine {
         // end at once.
         match known.and_then(|slot| Some((slot, self.pit.get_mut(slot)?))) {
             Some((slot, entry)) => {
-                (entry.satisfied, entry.freshness, entry.expiry) = (true, hit.freshness, now);
+                let lifetime = self.dead_nonces.lifetime();
+                entry.loop_is_answered = !entry.must_be_fresh || hit.freshness >= lifetime;
+                (entry.satisfied, entry.expiry) = (true, now);
                 self.settle(now, slot);
             }
             None => self.counters.satisfied += 1,
@@ -203,7 +206,7 @@ impl Engine {
         if self.pit.is_full() {
             self.evict_one(now);
         }
-        self.pit.insert(incoming.key, Wire::new(incoming.interest, incoming.onward), incoming.selectors())
+        self.pit.insert(incoming.key, incoming.interest, incoming.onward, incoming.selectors())
     }
 
     fn insert_in_record(&mut self, now: Time, slot: u32, incoming: &Incoming<'_>, token: Option<&[u8]>) {
@@ -224,7 +227,7 @@ impl Engine {
                 }
             }
         }
-        entry.satisfied = false;
+        (entry.satisfied, entry.loop_is_answered) = (false, false);
         entry.expiry = entry.in_records.iter().map(|record| record.expiry).max().unwrap_or(now);
     }
 

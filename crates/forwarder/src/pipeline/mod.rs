@@ -90,13 +90,6 @@ impl Engine {
         self.out.push_back((face, Outgoing { packet, header }));
         true
     }
-
-    fn forget_pit_record(&mut self, face: FaceId, in_record: bool) {
-        if let Some(face) = self.faces.get_mut(face) {
-            face.pit_records = face.pit_records.saturating_sub(1);
-            face.pit_in_records = face.pit_in_records.saturating_sub(u32::from(in_record));
-        }
-    }
 }
 
 /// The link header of an outgoing packet; `None` if it needs none.

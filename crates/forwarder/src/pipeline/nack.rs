@@ -85,7 +85,9 @@ impl Engine {
         let Some(at) = entry.in_records.iter().position(|record| record.face == to) else { return false };
         let record = entry.in_records.remove(at);
         let packet = entry.wire.packet(record.nonce);
-        self.forget_pit_record(to, true);
+        if let Some(face) = self.faces.get_mut(to) {
+            face.forget_in_record();
+        }
         self.send_nack(to, packet, reason, record.token.map(Bytes::from))
     }
 }

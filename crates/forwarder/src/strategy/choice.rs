@@ -12,7 +12,7 @@ use super::weighted::Weighted;
 use crate::face::FaceId;
 use crate::pipeline::Engine;
 use crate::tables::index::{NONE, Slab};
-use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
+use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
 use crate::tables::prefix_map::PrefixMap;
 
 /// Why a strategy cannot be chosen.
@@ -111,6 +111,10 @@ impl StrategyChoice {
             .collect()
     }
 
+    pub(crate) const fn depths(&self) -> Depths {
+        self.prefixes.depths()
+    }
+
     /// How many prefixes have a strategy of their own.
     pub fn len(&self) -> usize {
         self.instances.len()
@@ -200,15 +204,6 @@ impl StrategyChoice {
     /// How many measurements all strategies keep.
     pub fn measurements(&self) -> usize {
         self.instances.iter().map(|(_, instance)| instance.strategy.measurements()).sum()
-    }
-
-    #[cfg(test)]
-    pub(super) fn add_for_test(&mut self, name: Name, strategy: Box<dyn Strategy>) {
-        let slot = self.instances.insert(Instance { name, strategy });
-        if let Some(chosen) = self.prefixes.get_or_insert_with(Name::root().as_ref(), || NONE) {
-            *chosen = slot;
-        }
-        self.epoch = self.epoch.wrapping_add(1);
     }
 }
 

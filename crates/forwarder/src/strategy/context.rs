@@ -10,7 +10,7 @@ use crate::counters::DropReason;
 use crate::face::{FaceId, LinkType};
 use crate::pipeline::{Engine, Incoming, MAX_DELEGATIONS, Outbound, is_localhop, is_localhost};
 use crate::tables::NextHop;
-use crate::tables::pit::{Entry, InRecord, OutRecord, Wire};
+use crate::tables::pit::{Entry, InRecord, OutRecord};
 
 /// One trigger's view.
 pub struct Context<'a> {
@@ -181,7 +181,7 @@ impl<'a> Context<'a> {
     /// The entry goes on with the Interest that came last, unless it is the same.
     fn take_over(&mut self, incoming: &Incoming<'_>) {
         if let Some(entry) = self.entry_mut().filter(|entry| entry.wire.nonce != incoming.nonce()) {
-            entry.wire = Wire::new(incoming.interest, incoming.onward);
+            entry.wire.take_over(incoming.interest, incoming.onward);
         }
     }
 

@@ -20,8 +20,6 @@ mod multicast;
 mod parameters;
 mod random;
 mod suppression;
-#[cfg(test)]
-mod tests;
 mod weighted;
 
 use whimbrel_ndn_packet::NackReason;

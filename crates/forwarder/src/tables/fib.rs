@@ -8,7 +8,7 @@ use whimbrel_ndn_packet::{Name, NameRef};
 
 use crate::face::FaceId;
 use crate::tables::index::{NONE, Slab};
-use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
+use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
 use crate::tables::prefix_map::PrefixMap;
 
 /// A face that leads to a prefix. Ordered from the best to the worst.
@@ -194,6 +194,10 @@ impl Fib {
     pub fn entries(&self) -> Vec<(Name, Vec<NextHop>)> {
         let sorted = self.prefixes.sorted().into_iter();
         sorted.map(|(name, number)| (name, self.sets.get(*number).to_vec())).collect()
+    }
+
+    pub(crate) const fn depths(&self) -> Depths {
+        self.prefixes.depths()
     }
 
     /// As [`Fib::longest_match`], with the hashes that the packet's pipeline has already.

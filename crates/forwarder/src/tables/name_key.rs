@@ -10,15 +10,19 @@ use whimbrel_ndn_packet::NameRef;
 /// thousands of components costs no more than its octets.
 pub const MAX_DEPTH: usize = 32;
 
-/// A forwarder's secret for the hashes of names.
+/// A forwarder's secret for the hashes of names. SipHash-1-3: who floods a forwarder with names sees how long its answers
+/// take, so that the hash has to stand up to somebody who learns from collisions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameHasher {
     state: KeyedState,
+    /// The hash of the name `/`.
+    root: u64,
 }
 
 impl NameHasher {
     pub(crate) fn new(rng: &mut SeededRng) -> NameHasher {
-        NameHasher { state: KeyedState::new(rng) }
+        let state = KeyedState::new(rng);
+        NameHasher { state, root: state.build_hasher().finish() }
     }
 
     /// The hash of a whole name.
@@ -37,48 +41,67 @@ impl NameHasher {
     }
 }
 
-/// A name's hashes. Kept from packet to packet, so that its memory is.
+/// Numbers of components, as bits: those of prefixes that some table has.
+pub(crate) type Depths = u64;
+/// All of them.
+pub(crate) const ALL_DEPTHS: Depths = u64::MAX;
+
+/// A name's hashes: of the whole, and of its prefixes of certain lengths. Kept from packet to packet, so that its memory
+/// is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameKey {
-    /// Of the prefixes of 0, 1, 2 .. components.
+    /// Of the prefixes of 0, 1, 2 .. components; zero where it was not asked for.
     hashes: Vec<u64>,
     /// Where each prefix ends in the name's value.
     ends: Vec<u32>,
+    /// Which hashes there are.
+    known: Depths,
     full: u64,
     components: usize,
 }
 
 impl NameKey {
-    /// Reads a name.
-    pub(crate) fn read(&mut self, hasher: &NameHasher, name: NameRef<'_>) {
+    /// Reads a name once; hashes its prefixes of the lengths in `depths`.
+    pub(crate) fn read(&mut self, hasher: &NameHasher, name: NameRef<'_>, depths: Depths) {
         let value = name.value();
         let mut state = hasher.state.build_hasher();
         self.hashes.clear();
         self.ends.clear();
-        self.hashes.push(state.finish());
+        self.hashes.push(hasher.root);
         self.ends.push(0);
-        self.components = 0;
+        (self.components, self.known) = (0, 1);
         let mut components = name.components();
-        let mut from = 0;
+        let mut hashed = 0;
         while components.next().is_some() {
             self.components += 1;
             if self.components > MAX_DEPTH {
-                continue;
+                // The rest is hashed as a whole; what is left to do is to count.
+                self.components += components.count();
+                break;
             }
             let end = value.len() - components.rest().len();
-            state.write(value.get(from..end).unwrap_or_default());
-            from = end;
-            self.hashes.push(state.finish());
+            let mut hash = 0;
+            if depths & (1 << self.components) != 0 {
+                state.write(value.get(hashed..end).unwrap_or_default());
+                hashed = end;
+                hash = state.finish();
+                self.known |= 1 << self.components;
+            }
+            self.hashes.push(hash);
             self.ends.push(end as u32);
         }
-        state.write(value.get(from..).unwrap_or_default());
-        self.full = state.finish();
+        if hashed == value.len() && hashed > 0 {
+            self.full = self.hashes.last().copied().unwrap_or_default();
+        } else {
+            state.write(value.get(hashed..).unwrap_or_default());
+            self.full = state.finish();
+        }
     }
 
-    /// A name's key by itself.
+    /// A name's key by itself, with all its prefixes.
     pub(crate) fn of(hasher: &NameHasher, name: NameRef<'_>) -> NameKey {
         let mut key = NameKey::default();
-        key.read(hasher, name);
+        key.read(hasher, name, ALL_DEPTHS);
         key
     }
 
@@ -87,9 +110,9 @@ impl NameKey {
         self.components
     }
 
-    /// How many components its longest hashed prefix has.
-    pub(crate) fn depth(&self) -> usize {
-        self.hashes.len().saturating_sub(1)
+    /// Which lengths of prefixes have a hash here.
+    pub(crate) const fn depths(&self) -> Depths {
+        self.known
     }
 
     /// The hash of the whole name.
@@ -97,9 +120,10 @@ impl NameKey {
         self.full
     }
 
-    /// The hash of the prefix of `depth` components.
+    /// The hash of the prefix of `depth` components, which must be one of [`NameKey::depths`].
     pub(crate) fn prefix(&self, depth: usize) -> u64 {
-        self.hashes.get(depth).copied().unwrap_or(self.full)
+        debug_assert!(self.known & (1 << depth) != 0, "nobody asked for the prefix of {depth} components");
+        self.hashes.get(depth).copied().unwrap_or_default()
     }
 
     /// Where the prefix of `depth` components ends in the name's value.
@@ -125,7 +149,11 @@ mod tests {
             assert_eq!(key.prefix(depth), NameKey::of(&hasher, prefix.as_ref()).full());
             assert_eq!(key.end(depth), prefix.as_ref().value().len());
         }
-        assert_eq!((key.components(), key.depth(), key.full()), (4, 4, key.prefix(4)));
+        assert_eq!((key.components(), key.depths(), key.full()), (4, 0b11111, key.prefix(4)));
+        let mut some = NameKey::default();
+        some.read(&hasher, name.as_ref(), 0b1000_0100);
+        assert_eq!((some.components(), some.depths(), some.full()), (4, 0b101, key.full()));
+        assert_eq!((some.prefix(2), some.end(3)), (key.prefix(2), key.end(3)));
     }
 
     #[test]
@@ -133,7 +161,7 @@ mod tests {
         let hasher = NameHasher::new(&mut SeededRng::new(1));
         let name: Name = "/a".repeat(2000).parse().unwrap();
         let key = NameKey::of(&hasher, name.as_ref());
-        assert_eq!((key.components(), key.depth()), (2000, MAX_DEPTH));
+        assert_eq!((key.components(), key.depths().count_ones() as usize), (2000, MAX_DEPTH + 1));
         assert_eq!(key.full(), hasher.hash(name.as_ref()));
     }
 }

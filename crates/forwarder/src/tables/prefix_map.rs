@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use whimbrel_ndn_packet::{Name, NameRef};
 
 use crate::tables::index::{Index, Slab};
-use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
+use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
 
 /// One cache line where the value is a small number: looking up one of a million prefixes costs one miss for it and one
 /// for the index.
@@ -30,7 +30,7 @@ pub(crate) struct PrefixMap<V> {
     /// How many entries have so many components.
     depths: [u32; MAX_DEPTH + 1],
     /// Bit `n` is set if some entry has `n` components.
-    depths_taken: u64,
+    depths_taken: Depths,
 }
 
 impl<V> PrefixMap<V> {
@@ -52,13 +52,14 @@ impl<V> PrefixMap<V> {
         self.entries.len()
     }
 
-    pub(crate) fn get(&self, prefix: NameRef<'_>) -> Option<&V> {
-        self.entries.get(self.slot_of(prefix)?).map(|entry| &entry.value)
+    /// The lengths of its prefixes: those whose hashes a search needs.
+    #[inline]
+    pub(crate) const fn depths(&self) -> Depths {
+        self.depths_taken
     }
 
-    pub(crate) fn get_mut(&mut self, prefix: NameRef<'_>) -> Option<&mut V> {
-        let slot = self.slot_of(prefix)?;
-        self.entries.get_mut(slot).map(|entry| &mut entry.value)
+    pub(crate) fn get(&self, prefix: NameRef<'_>) -> Option<&V> {
+        self.entries.get(self.slot_of(prefix)?).map(|entry| &entry.value)
     }
 
     /// The value of a prefix, from `value` if it has none yet; `None` if the prefix has too many components.
@@ -95,7 +96,7 @@ impl<V> PrefixMap<V> {
     /// The value of the longest prefix of a name (given by its octets), and how many components that prefix has.
     #[inline]
     pub(crate) fn longest_match(&self, key: &NameKey, name: &[u8]) -> Option<(usize, &V)> {
-        let mut lengths = self.depths_taken & (u64::MAX >> (63 - key.depth()));
+        let mut lengths = self.depths_taken & key.depths();
         while lengths != 0 {
             let depth = 63 - lengths.leading_zeros() as usize;
             let prefix = name.get(..key.end(depth))?;
@@ -111,7 +112,7 @@ impl<V> PrefixMap<V> {
     /// Begins to load what [`PrefixMap::longest_match`] will look at first: a cell of the index, and the entry there.
     #[inline]
     pub(crate) fn touch(&self, key: &NameKey) -> u32 {
-        let lengths = self.depths_taken & (u64::MAX >> (63 - key.depth()));
+        let lengths = self.depths_taken & key.depths();
         let slot = self.index.touch(key.prefix(63 - (lengths | 1).leading_zeros() as usize));
         self.entries.get(slot).map_or(0, |entry| u32::from(entry.depth.get()))
     }

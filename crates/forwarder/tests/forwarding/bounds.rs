@@ -1,1 +1,191 @@
-//! (bounds)
+//! Floods and bad input: counted, bounded, and the service goes on.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_core::SeededRng;
+use whimbrel_forwarder::{CsConfig, FaceId, ForwarderConfig};
+use whimbrel_ndn_packet::{LpHeader, LpPacket};
+
+use crate::node::{Node, data, interest, lines, name};
+
+fn small() -> ForwarderConfig {
+    ForwarderConfig {
+        pit_capacity: 1000,
+        content_store: CsConfig { capacity: 100_000, ..CsConfig::default() },
+        dead_nonce_capacity: 500,
+        queue_capacity: 100,
+        ..ForwarderConfig::default()
+    }
+}
+
+#[test]
+fn a_flood_of_interests_takes_the_place_of_its_own_and_leaves_others_theirs() {
+    let mut node = Node::new(small());
+    let (honest, flooder, producer) = (node.add_face(), node.add_face(), node.add_face());
+    node.route("/", producer.0, 0);
+    for number in 0..100 {
+        node.ask(honest.0, &interest(&format!("/honest/{number}"), number));
+    }
+    for number in 0..100_000u32 {
+        node.ask(flooder.0, &interest(&format!("/flood/{number}"), number));
+        assert!(node.forwarder.pit().len() <= 1000);
+    }
+    assert!(node.dropped("pit-evicted") >= 99_000);
+    let answered = (0..100)
+        .filter(|number| lines(&node.receive(producer.0, &data(&format!("/honest/{number}")))).len() == 1);
+    assert!(answered.count() >= 95);
+    assert!(node.forwarder.dead_nonces_len() <= 500);
+    node.wait(20_000);
+    assert!(node.forwarder.pit().is_empty());
+    assert!(node.forwarder.faces().all(|face| face.pending_records() == 0));
+}
+
+#[test]
+fn a_flood_of_data_that_nobody_asked_for_leaves_nothing() {
+    let mut node = Node::new(small());
+    let flooder = node.add_face();
+    for number in 0..10_000 {
+        assert_eq!(node.receive(flooder.0, &data(&format!("/flood/{number}"))).len(), 0);
+    }
+    assert_eq!(node.dropped("unsolicited"), 10_000);
+    assert!(node.forwarder.cs().is_empty() && node.forwarder.pit().is_empty());
+}
+
+#[test]
+fn the_content_store_stays_within_its_octets() {
+    let mut node = Node::new(small());
+    let (consumer, producer) = (node.add_face(), node.add_face());
+    node.route("/", producer.0, 0);
+    for number in 0..10_000u32 {
+        let text = format!("/a/{number}");
+        node.ask(consumer.0, &interest(&text, number));
+        assert_eq!(node.receive(producer.0, &data(&text)).len(), 1);
+        assert!(node.forwarder.cs().bytes() <= 100_000);
+    }
+    assert!(node.forwarder.cs().len() > 100);
+}
+
+#[test]
+fn who_does_not_take_what_is_to_be_sent_does_not_fill_the_memory() {
+    let mut node = Node::new(small());
+    let (consumer, producer) = (node.add_face(), node.add_face());
+    node.route("/", producer.0, 0);
+    for number in 0..200u32 {
+        let wire = interest(&format!("/a/{number}"), number).encode();
+        let lp = LpPacket::decode(&wire, false).unwrap();
+        node.forwarder.handle_packet(node.now, consumer, &lp);
+    }
+    assert_eq!(node.dropped("queue-full"), 100);
+    assert_eq!(node.sent().len(), 100);
+}
+
+#[test]
+fn management_commands_that_nobody_takes_are_bounded() {
+    let mut node = Node::new(ForwarderConfig::default());
+    let program = node.add_local_face();
+    for number in 0..10_000u32 {
+        node.ask(program.0, &interest(&format!("/localhost/nfd/faces/list/{number}"), number));
+    }
+    assert_eq!(node.dropped("management-busy"), 10_000 - 4096);
+}
+
+#[test]
+fn a_name_of_thousands_of_components_is_forwarded_like_any_other() {
+    let mut node = Node::with_faces(2);
+    node.route("/a", 257, 0);
+    let text = "/a".repeat(2500);
+    let asked = interest(&text, 1);
+    assert_eq!(node.ask(256, &asked).len(), 1);
+    assert_eq!(node.receive(257, &data(&text)).len(), 1);
+    assert_eq!(node.ask(256, &interest(&text, 2))[0].face, FaceId(256), "from the content store");
+    // Beyond the depth of prefixes only the exact name counts.
+    let mut prefix = interest(&"/a".repeat(2000), 3);
+    prefix.can_be_prefix = true;
+    assert!(node.ask(256, &prefix)[0].is_interest());
+}
+
+#[test]
+fn what_is_no_packet_is_counted() {
+    let mut node = Node::with_faces(2);
+    let mut rng = SeededRng::new(7);
+    let good = interest("/a/b/c", 1).encode();
+    for _ in 0..2_000 {
+        let mut bad = good.clone();
+        let at = rng.below(bad.len() as u64) as usize;
+        bad[at] ^= 1 + rng.below(255) as u8;
+        node.receive(256, &bad);
+    }
+    assert_eq!(node.receive(256, &[0x64, 0]).len(), 0);
+    assert!(node.dropped("malformed") > 500);
+    let mut huge = interest("/a", 1);
+    huge.parameters = Some(Bytes::from(vec![0; 9000]));
+    let before = node.dropped("malformed");
+    node.receive(256, &huge.encode());
+    assert_eq!(node.dropped("malformed"), before + 1);
+    node.receive(999, &good);
+    assert_eq!(node.dropped("unknown-face"), 1);
+}
+
+#[test]
+fn a_face_that_goes_leaves_nothing_in_any_table() {
+    let mut node = Node::with_faces(4);
+    for face in [257, 258] {
+        node.route("/a", face, face);
+        node.route("/only-there", 257, 0);
+    }
+    node.ask(256, &interest("/a/1", 1));
+    node.ask(259, &interest("/a/1", 2));
+    node.forwarder.remove_face(node.now, FaceId(257));
+    node.forwarder.remove_face(node.now, FaceId(259));
+    assert_eq!(node.forwarder.fib().len(), 2, "/a and management");
+    assert!(node.forwarder.face(FaceId(257)).is_none());
+    let entry = node.forwarder.pit().entries().next().unwrap();
+    assert_eq!((entry.in_records().len(), entry.out_records().len()), (1, 0));
+    // A retransmission goes by the other way at once, and whoever is still there gets the Data.
+    assert_eq!(node.ask_lines(256, &interest("/a/1", 3)), ["258 interest /a/1"]);
+    assert_eq!(lines(&node.receive(258, &data("/a/1"))), ["256 data /a/1"]);
+    assert_eq!(node.add_face(), FaceId(260), "a number is not given twice");
+    assert_eq!(node.receive(257, &data("/a/1")).len(), 0);
+    assert_eq!(node.dropped("unknown-face"), 1);
+}
+
+#[test]
+fn one_name_with_ever_other_forwarding_hints_does_not_make_long_chains() {
+    let mut node = Node::with_faces(2);
+    node.route("/", 257, 0);
+    for number in 0..1000u32 {
+        let mut asked = interest("/a", number);
+        asked.forwarding_hint = vec![name(&format!("/hint/{number}"))];
+        node.ask(256, &asked);
+    }
+    assert_eq!(node.forwarder.pit().len(), 16);
+    assert_eq!(node.dropped("variants"), 1000 - 16);
+}
+
+#[test]
+fn time_that_jumps_ends_everything_that_was_due() {
+    let mut node = Node::with_faces(2);
+    node.route("/", 257, 0);
+    for number in 0..500u32 {
+        let mut asked = interest(&format!("/a/{number}"), number);
+        asked.lifetime = Some(Duration::from_millis(u64::from(number) * 100));
+        node.ask(256, &asked);
+    }
+    node.now += Duration::from_secs(1 << 30);
+    node.forwarder.handle_timeout(node.now);
+    assert!(node.forwarder.pit().is_empty());
+}
+
+#[test]
+fn tokens_of_any_length_come_back_as_they_were() {
+    let mut node = Node::with_faces(2);
+    node.route("/", 257, 0);
+    for len in 1..=32usize {
+        let text = format!("/a/{len}");
+        let token = Some(Bytes::from(vec![7; len]));
+        let header = LpHeader { pit_token: token.clone(), ..LpHeader::default() };
+        node.receive_with(256, &interest(&text, len as u32).encode(), &header);
+        assert_eq!(node.receive(257, &data(&text))[0].header.pit_token, token);
+    }
+}

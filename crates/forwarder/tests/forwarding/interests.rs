@@ -211,7 +211,9 @@ fn a_forwarding_hint_leads_until_its_region_and_is_left_out_there() {
 
     let producer_regions = vec![name("/isp/site/rack7")];
     let mut producer = Node::new(ForwarderConfig { producer_regions, ..ForwarderConfig::default() });
-    (0..3).for_each(|_| drop(producer.add_face()));
+    for _ in 0..3 {
+        producer.add_face();
+    }
     producer.route("/data", 257, 0);
     producer.route("/isp", 258, 0);
     let sent = producer.ask(256, &asked);
@@ -324,7 +326,9 @@ fn a_lifetime_of_a_year_does_not_hold_the_pit_for_a_year() {
         max_interest_lifetime: Duration::from_secs(60),
         ..ForwarderConfig::default()
     });
-    (0..2).for_each(|_| drop(node.add_face()));
+    for _ in 0..2 {
+        node.add_face();
+    }
     node.route("/a", 257, 0);
     let mut asked = interest("/a", 1);
     asked.lifetime = Some(Duration::from_millis(u64::MAX));

@@ -13,7 +13,7 @@ use whimbrel_ndn_packet::{DataRef, InterestRef, NameRef, types};
 
 use crate::config::{CsConfig, CsPolicy};
 use crate::tables::index::{Index, NONE, Slab};
-use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
+use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
 use policy::{Linked, Links, Policy};
 use prefixes::{LISTING_BYTES, Prefixes};
 
@@ -156,11 +156,11 @@ impl Cs {
         slots.len()
     }
 
-    /// Keeps a Data; `data` is the whole packet, `decoded` the same, `key` that of its name.
-    pub(crate) fn insert(&mut self, now: Time, data: &Bytes, decoded: &DataRef<'_>, key: &NameKey) {
+    /// Keeps a Data; `data` is the whole packet, `decoded` the same, `key` that of its name. False if it is not kept.
+    pub(crate) fn insert(&mut self, now: Time, data: &Bytes, decoded: &DataRef<'_>, key: &NameKey) -> bool {
         let size = data.len() + ENTRY_BYTES;
         if !self.admit || size > self.config.capacity || self.config.max_packets == 0 {
-            return;
+            return false;
         }
         let name = decoded.name.value();
         if let Some(known) = self.make_room_for_variant(data, name, key.full()) {
@@ -169,7 +169,7 @@ impl Cs {
             }
             self.policy.touch(&mut self.entries, known);
             self.list(known, key, true);
-            return;
+            return true;
         }
         let offset = name.as_ptr() as usize - decoded.wire.as_ptr() as usize;
         let slot = self.entries.insert(Entry {
@@ -189,6 +189,7 @@ impl Cs {
             self.catch_up(CATCH_UP);
         }
         self.evict();
+        true
     }
 
     /// The entry that is this very packet already. If there are too many others of the name, the first of them goes.
@@ -207,6 +208,12 @@ impl Cs {
             self.forget(first);
         }
         same
+    }
+
+    /// Lengths of prefixes whose hashes it needs.
+    #[inline]
+    pub(crate) const fn depths(&self) -> Depths {
+        self.prefixes.depths
     }
 
     /// Begins to load where Data of a name is found.
@@ -271,7 +278,7 @@ impl Cs {
     ) -> Option<u32> {
         let depth = key.components() - 1;
         let name = full_name.prefix(depth);
-        let hash = if depth <= MAX_DEPTH { key.prefix(depth) } else { self.hasher.hash(name) };
+        let hash = self.hasher.hash(name);
         let mut variants = [NONE; MAX_VARIANTS];
         let mut count = 0;
         self.index.find(hash, |slot| {
@@ -309,7 +316,7 @@ impl Cs {
         for slot in from..to {
             let Some(entry) = self.entries.get(slot) else { continue };
             let Ok(name) = NameRef::from_value(entry.name()) else { continue };
-            key.read(&self.hasher, name);
+            key.read(&self.hasher, name, 1 << depth);
             self.list_at(slot, &key, depth, false);
         }
         match self.catching_up.last_mut() {
@@ -321,7 +328,7 @@ impl Cs {
 
     /// Lists an entry under its prefixes of all lengths that are switched on.
     fn list(&mut self, slot: u32, key: &NameKey, as_newest: bool) {
-        let mut depths = self.prefixes.depths;
+        let mut depths = self.prefixes.depths & key.depths();
         if depths == 0 {
             return;
         }

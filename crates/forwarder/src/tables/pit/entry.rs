@@ -9,6 +9,7 @@ use whimbrel_ndn_packet::{InterestRef, NackReason, NameRef, tlv, types};
 
 use crate::face::FaceId;
 use crate::tables::index::NONE;
+use crate::tables::name_key::NameKey;
 
 /// A downstream that waits.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ impl OutRecord {
 const INLINE: usize = 128;
 
 /// An Interest as it goes out: its hop limit decremented, with a nonce, perhaps without its forwarding hint.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Wire {
     octets: SmallVec<[u8; INLINE]>,
     /// Where the value of the name lies, and how long it is.
@@ -77,43 +78,41 @@ pub(crate) struct Onward {
 }
 
 impl Wire {
-    /// One copy of the packet, patched; two where something must be left out or put in.
-    pub(crate) fn new(interest: &InterestRef<'_>, onward: Onward) -> Wire {
+    /// Takes an Interest over: one copy of the packet, patched; two where something must be left out or put in.
+    pub(crate) fn take_over(&mut self, interest: &InterestRef<'_>, onward: Onward) {
         let complete = interest.nonce_at().is_some()
             && interest.hop_limit_at().is_some() == onward.hop_limit.is_some()
             && !(onward.arrived && interest.forwarding_hint.is_some());
         if complete {
-            return Wire::patched(interest, onward);
+            return self.patch(interest, onward);
         }
         let rebuilt = rebuild(interest, onward);
         match InterestRef::decode(&rebuilt) {
-            Ok(interest) => Wire::patched(&interest, onward),
+            Ok(interest) => self.patch(&interest, onward),
             // What `rebuild` writes is in order: this is not reached, and would do no harm.
-            Err(_) => Wire::patched(interest, onward),
+            Err(_) => self.patch(interest, onward),
         }
     }
 
-    fn patched(interest: &InterestRef<'_>, onward: Onward) -> Wire {
+    fn patch(&mut self, interest: &InterestRef<'_>, onward: Onward) {
         let start = interest.wire.as_ptr() as usize;
         let place = |part: &[u8]| ((part.as_ptr() as usize - start) as u16, part.len() as u16);
-        let mut octets = SmallVec::from_slice(interest.wire);
+        self.octets.clear();
+        self.octets.extend_from_slice(interest.wire);
         let nonce_at = interest.nonce_at().unwrap_or_default();
-        if let Some(nonce) = octets.get_mut(nonce_at..nonce_at + 4) {
+        if let Some(nonce) = self.octets.get_mut(nonce_at..nonce_at + 4) {
             nonce.copy_from_slice(&onward.nonce);
         }
         if let (Some(at), Some(limit)) = (interest.hop_limit_at(), onward.hop_limit)
-            && let Some(octet) = octets.get_mut(at)
+            && let Some(octet) = self.octets.get_mut(at)
         {
             *octet = limit;
         }
-        Wire {
-            octets,
-            name: place(interest.name.value()),
-            hint: interest.forwarding_hint.map_or((0, 0), place),
-            nonce_at: nonce_at as u16,
-            nonce: u32::from_be_bytes(onward.nonce),
-            hop_limit: onward.hop_limit,
-        }
+        self.name = place(interest.name.value());
+        self.hint = interest.forwarding_hint.map_or((0, 0), place);
+        self.nonce_at = nonce_at as u16;
+        self.nonce = u32::from_be_bytes(onward.nonce);
+        self.hop_limit = onward.hop_limit;
     }
 
     fn part(&self, (at, len): (u16, u16)) -> &[u8] {
@@ -190,6 +189,7 @@ pub(crate) struct Selectors<'a> {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub(crate) wire: Wire,
+    taken: bool,
     pub(crate) can_be_prefix: bool,
     pub(crate) must_be_fresh: bool,
     /// A Data came for it.
@@ -207,8 +207,9 @@ pub struct Entry {
     pub(crate) expiry: Time,
     /// When its strategy wants to look at it; [`Time::MAX`] for never.
     pub(crate) timer: Time,
-    /// FreshnessPeriod of the Data that satisfied it.
-    pub(crate) freshness: Duration,
+    /// The content store has the Data that came for it, and would answer the same Interest with it: its nonces need not
+    /// be remembered.
+    pub(crate) loop_is_answered: bool,
     /// For strategies that suppress by PIT entry: how long after the last transmission; zero before the first.
     pub(crate) suppression: Duration,
     /// The strategy that it has, as of this epoch of the strategy choice.
@@ -216,31 +217,40 @@ pub struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(
-        wire: Wire,
-        selectors: Selectors<'_>,
-        hash: u64,
-        components: usize,
-        digest_of: Option<u64>,
-    ) -> Entry {
+    /// An entry that waits to be taken.
+    fn blank() -> Entry {
         Entry {
-            wire,
-            can_be_prefix: selectors.can_be_prefix,
-            must_be_fresh: selectors.must_be_fresh,
+            wire: Wire::default(),
+            taken: false,
+            can_be_prefix: false,
+            must_be_fresh: false,
             satisfied: false,
-            components: components.min(usize::from(u16::MAX)) as u16,
-            hash,
-            digest_of,
+            components: 0,
+            hash: 0,
+            digest_of: None,
             next: NONE,
             next_digest: NONE,
             in_records: SmallVec::new(),
             out_records: SmallVec::new(),
             expiry: Time::ZERO,
             timer: Time::MAX,
-            freshness: Duration::ZERO,
+            loop_is_answered: false,
             suppression: Duration::ZERO,
             strategy: (NONE, 0),
         }
+    }
+
+    /// Begins anew for another Interest. Its records were cleared when it was released.
+    fn begin(&mut self, key: &NameKey, digest_of: Option<u64>, selectors: Selectors<'_>) {
+        self.taken = true;
+        (self.can_be_prefix, self.must_be_fresh) = (selectors.can_be_prefix, selectors.must_be_fresh);
+        (self.satisfied, self.loop_is_answered) = (false, false);
+        self.components = key.components().min(usize::from(u16::MAX)) as u16;
+        (self.hash, self.digest_of) = (key.full(), digest_of);
+        (self.next, self.next_digest) = (NONE, NONE);
+        (self.expiry, self.timer) = (Time::ZERO, Time::MAX);
+        self.suppression = Duration::ZERO;
+        self.strategy = (NONE, 0);
     }
 
     /// Its name.
@@ -298,6 +308,80 @@ impl Entry {
     }
 }
 
+/// Entries in numbered places. One that is released is not destroyed but begins anew with another Interest, in memory
+/// that is still near: nothing of its few hundred octets is moved.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entries {
+    places: Vec<Entry>,
+    /// The last one released is the first one taken.
+    free: Vec<u32>,
+}
+
+impl Entries {
+    pub(super) const fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(super) const fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, slot: u32) -> Option<&Entry> {
+        self.places.get(slot as usize).filter(|entry| entry.taken)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Entry> {
+        self.places.get_mut(slot as usize).filter(|entry| entry.taken)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> {
+        self.places
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.taken)
+            .map(|(slot, entry)| (slot as u32, entry))
+    }
+
+    /// Takes a place for an Interest.
+    pub(super) fn take(
+        &mut self,
+        key: &NameKey,
+        (interest, onward): (&InterestRef<'_>, Onward),
+        digest_of: Option<u64>,
+        selectors: Selectors<'_>,
+    ) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Entry::blank());
+            (self.places.len() - 1) as u32
+        });
+        if let Some(entry) = self.places.get_mut(slot as usize) {
+            entry.begin(key, digest_of, selectors);
+            entry.wire.take_over(interest, onward);
+        }
+        slot
+    }
+
+    /// Gives a place back; what a large Interest or many records had allocated is freed.
+    pub(super) fn release(&mut self, slot: u32) {
+        let Some(entry) = self.get_mut(slot) else { return };
+        entry.taken = false;
+        entry.in_records.clear();
+        entry.out_records.clear();
+        if entry.wire.octets.spilled() {
+            entry.wire.octets = SmallVec::new();
+        }
+        if entry.in_records.spilled() {
+            entry.in_records = SmallVec::new();
+        }
+        if entry.out_records.spilled() {
+            entry.out_records = SmallVec::new();
+        }
+        self.free.push(slot);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use whimbrel_ndn_packet::{Interest, Name};
@@ -315,7 +399,8 @@ mod tests {
     fn check(interest: &Interest, hop_limit: Option<u8>, arrived: bool) {
         let octets = interest.encode();
         let nonce = [1, 2, 3, 4];
-        let wire = Wire::new(&InterestRef::decode(&octets).unwrap(), Onward { nonce, hop_limit, arrived });
+        let mut wire = Wire::default();
+        wire.take_over(&InterestRef::decode(&octets).unwrap(), Onward { nonce, hop_limit, arrived });
         let packet = wire.packet(u32::from_be_bytes(nonce));
         let out = InterestRef::decode(&packet).unwrap();
         let hint = if arrived { Vec::new() } else { interest.forwarding_hint.clone() };

@@ -5,15 +5,16 @@ mod entry;
 mod tests;
 
 use smallvec::SmallVec;
-use whimbrel_core::Time;
-use whimbrel_ndn_packet::{DataRef, NameRef};
+use whimbrel_core::{SeededRng, Time};
+use whimbrel_ndn_packet::{DataRef, InterestRef, NameRef};
 
 use crate::tables::cs::implicit_digest;
 use crate::tables::expiry::Wheel;
-use crate::tables::index::{Index, NONE, Slab};
-use crate::tables::name_key::{MAX_DEPTH, NameHasher, NameKey};
+use crate::tables::index::{Index, NONE};
+use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
+use entry::Entries;
 pub use entry::{Entry, InRecord, OutRecord};
-pub(crate) use entry::{Onward, Selectors, Wire};
+pub(crate) use entry::{Onward, Selectors};
 
 /// Most pending Interests that have the same name and differ by selectors and forwarding hints, or that differ by
 /// implicit digest alone: whoever floods one name gets no long chains to walk.
@@ -26,7 +27,7 @@ pub(crate) type Matches = SmallVec<[u32; 4]>;
 #[derive(Clone, Debug)]
 pub struct Pit {
     hasher: NameHasher,
-    entries: Slab<Entry>,
+    entries: Entries,
     /// The first entry of each name.
     names: Index,
     /// The first entry of those whose name ends in an implicit digest, by the name before it.
@@ -37,22 +38,19 @@ pub struct Pit {
     prefix_depths_taken: u64,
     wheel: Wheel,
     capacity: usize,
-    /// Where the next search for an entry to evict begins.
-    hand: u32,
 }
 
 impl Pit {
     pub(crate) fn new(hasher: NameHasher, capacity: usize) -> Pit {
         Pit {
             hasher,
-            entries: Slab::new(),
+            entries: Entries::default(),
             names: Index::new(),
             digests: Index::new(),
             prefix_depths: [0; MAX_DEPTH + 1],
             prefix_depths_taken: 0,
             wheel: Wheel::new(),
             capacity: capacity.clamp(1, 1 << 30),
-            hand: 0,
         }
     }
 
@@ -121,19 +119,33 @@ impl Pit {
         None
     }
 
+    /// Lengths of prefixes whose hashes [`Pit::matches`] needs.
+    #[inline]
+    pub(crate) const fn depths(&self) -> Depths {
+        self.prefix_depths_taken
+    }
+
     /// A new entry for an Interest that has none; `None` if there are too many variants of its name already.
-    pub(crate) fn insert(&mut self, key: &NameKey, wire: Wire, selectors: Selectors<'_>) -> Option<u32> {
-        let entry = Entry::new(wire, selectors, key.full(), key.components(), None);
-        let first = self.first(key.full(), entry.name_value());
+    pub(crate) fn insert(
+        &mut self,
+        key: &NameKey,
+        interest: &InterestRef<'_>,
+        onward: Onward,
+        selectors: Selectors<'_>,
+    ) -> Option<u32> {
+        let first = self.first(key.full(), interest.name.value());
         if first != NONE && self.chain_is_full(first, |entry| entry.next) {
             return None;
         }
-        let digest_of = implicit_digest(entry.name_value()).map(|_| self.before_digest(key, entry.name()));
-        let slot = self.entries.insert(Entry { digest_of, ..entry });
+        let digest_of = implicit_digest(interest.name.value()).map(|_| {
+            let depth = key.components().saturating_sub(1);
+            self.hasher.hash(interest.name.prefix(depth))
+        });
+        let slot = self.entries.take(key, (interest, onward), digest_of, selectors);
         if let Some(hash) = digest_of
             && !self.link_digest(slot, hash)
         {
-            self.entries.remove(slot);
+            self.entries.release(slot);
             return None;
         }
         match self.entries.get_mut(first) {
@@ -157,12 +169,6 @@ impl Pit {
             at = next(entry);
         }
         count >= MAX_VARIANTS
-    }
-
-    /// The hash of a name without its last component.
-    fn before_digest(&self, key: &NameKey, name: NameRef<'_>) -> u64 {
-        let depth = key.components().saturating_sub(1);
-        if depth <= MAX_DEPTH { key.prefix(depth) } else { self.hasher.hash(name.prefix(depth)) }
     }
 
     fn link_digest(&mut self, slot: u32, hash: u64) -> bool {
@@ -195,28 +201,23 @@ impl Pit {
     }
 
     /// Removes an entry.
-    pub(crate) fn remove(&mut self, slot: u32) -> Option<Entry> {
-        let entry = self.entries.get(slot)?;
-        let hash = entry.hash;
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let Some(entry) = self.entries.get(slot) else { return };
+        let (hash, next, digest_of) = (entry.hash, entry.next, entry.digest_of);
+        let counted = (entry.can_be_prefix, usize::from(entry.components));
         let first = self.first(hash, entry.name_value());
-        if first == slot {
-            // The usual case, an only entry, takes one look at the index.
-            match entry.next {
-                NONE => {
-                    self.names.remove(hash, slot);
-                }
-                next => self.names.replace(hash, slot, next),
-            }
-        } else {
-            let next = entry.next;
+        if first != slot {
             self.unchain(first, slot, next, |entry| &mut entry.next);
+        } else if next == NONE {
+            self.names.remove(hash, slot);
+        } else {
+            self.names.replace(hash, slot, next);
         }
-        if let Some(hash) = self.entries.get(slot).and_then(|entry| entry.digest_of) {
+        if let Some(hash) = digest_of {
             self.unlink_digest(slot, hash);
         }
-        let entry = self.entries.remove(slot)?;
-        self.count_prefix(entry.can_be_prefix, usize::from(entry.components), false);
-        Some(entry)
+        self.entries.release(slot);
+        self.count_prefix(counted.0, counted.1, false);
     }
 
     fn unlink_digest(&mut self, slot: u32, hash: u64) {
@@ -253,7 +254,7 @@ impl Pit {
         self.collect(self.first(key.full(), name), &mut matches, |_| true);
         // An Interest with CanBePrefix and fewer components than the Data.
         let shorter = (1u64 << key.components().min(MAX_DEPTH + 1)) - 1;
-        let mut depths = self.prefix_depths_taken & shorter;
+        let mut depths = self.prefix_depths_taken & shorter & key.depths();
         while depths != 0 {
             let depth = depths.trailing_zeros() as usize;
             depths &= depths - 1;
@@ -313,17 +314,17 @@ impl Pit {
         if self.is_empty() { None } else { self.wheel.next() }
     }
 
-    /// A few entries, other ones each time, among which one to evict is chosen.
-    pub(crate) fn sample(&mut self, count: usize) -> SmallVec<[u32; 16]> {
+    /// A few entries at random, among which one to evict is chosen. Random, because who floods fills places in a row.
+    pub(crate) fn sample(&mut self, count: usize, rng: &mut SeededRng) -> SmallVec<[u32; 16]> {
         let mut sample = SmallVec::new();
-        for _ in 0..self.places() {
-            self.hand = if self.hand + 1 < self.places() { self.hand + 1 } else { 0 };
-            if self.entries.get(self.hand).is_some() {
-                sample.push(self.hand);
-                if sample.len() == count {
-                    break;
-                }
+        for _ in 0..4 * count {
+            let slot = rng.below(u64::from(self.places())) as u32;
+            if sample.len() < count && self.entries.get(slot).is_some() {
+                sample.push(slot);
             }
+        }
+        if sample.is_empty() {
+            sample.extend(self.entries.iter().map(|(slot, _)| slot).next());
         }
         sample
     }

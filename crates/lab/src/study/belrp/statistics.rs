@@ -90,7 +90,8 @@ mod tests {
     fn the_spread_is_the_papers_interval() {
         // Its Fig. 2 (a) at 0.5 % with at most 3 retransmissions, all 20 runs.
         let runs: Vec<f64> = [
-            234, 221, 195, 194, 205, 210, 216, 187, 232, 233, 210, 195, 217, 229, 210, 233, 227, 233, 211, 230,
+            234, 221, 195, 194, 205, 210, 216, 187, 232, 233, 210, 195, 217, 229, 210, 233, 227, 233, 211,
+            230,
         ]
         .map(f64::from)
         .into();
