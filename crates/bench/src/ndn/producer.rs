@@ -143,7 +143,7 @@ mod tests {
     fn each_data_has_the_name_that_was_asked_for_and_the_size_that_was_configured() {
         for size in [300, 1000, 8000] {
             let mut producer = ReadyMade::new(size);
-            for name in ["/bench/sec=1", "/bench/a/longer/name", "/bench/sec=2", "/bench/sec=3"] {
+            for name in ["/bench/seg=1", "/bench/a/longer/name", "/bench/seg=2", "/bench/seg=3"] {
                 let wire = Interest::new(name.parse().unwrap()).encode();
                 let interest = InterestRef::decode(&wire).unwrap();
                 let Answer::Data(data) = producer.respond(Time::ZERO, &interest) else { panic!("{name}") };
