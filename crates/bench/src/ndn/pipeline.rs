@@ -211,7 +211,7 @@ impl Pipeline {
             self.steps += 1;
             // A microsecond each: the pace that is asked for.
             let now = Time::from_nanos(self.steps * 1000);
-            if self.steps % 64 == 0 {
+            if self.steps.is_multiple_of(64) {
                 self.forwarder.handle_timeout(now);
             }
             let answered = self.fresh - self.scale.pending;

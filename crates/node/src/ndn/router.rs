@@ -435,8 +435,8 @@ impl Machine for NdnRouter {
                 attached.waiting = true;
                 self.ready.push_back(face);
             }
+            // Its deadline is read once it has transmitted.
             self.drop_undelivered(now, face);
-            self.note_deadline(face);
         }
     }
 
@@ -450,8 +450,9 @@ impl Machine for NdnRouter {
                         attached.link.handle_timeout(now);
                     }
                     self.drop_undelivered(now, face);
+                    // A link may want to transmit now: its deadline is read when it has, else it would be due
+                    // again at once, and this loop would never end.
                     self.wake(face);
-                    self.note_deadline(face);
                 }
                 Timer::Idle => self.expire_idle(now),
                 Timer::Reopen(face) => self.reopen(face),
