@@ -1,7 +1,6 @@
 //! The tools of the NDN plane as users run them: real processes with a real router between them.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail the test")]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
-#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod support;
 
