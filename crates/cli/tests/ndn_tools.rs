@@ -199,6 +199,20 @@ fn what_is_served_is_got_in_order_by_every_window_and_every_way() {
         );
         assert!(fs::read(&target).unwrap() == content, "{more:?}");
     }
+    // A link is followed, a pipe is written to and stays one.
+    let link = router.path("link");
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    fs::write(&target, b"old").unwrap();
+    router.prints(&["ndn", "get", "/big/file", "-o", link.to_str().unwrap()]);
+    assert!(link.is_symlink() && fs::read(&target).unwrap() == content);
+    let pipe = router.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read(pipe).unwrap()
+    });
+    router.prints(&["ndn", "get", "/big/file", "-o", pipe.to_str().unwrap()]);
+    assert!(reader.join().unwrap() == content && !pipe.is_file());
     let (code, out, errors) = with_input(router.command(&["ndn", "get", "/big/file"]), b"");
     assert!(code == 0 && out == content && errors.contains("3000001 bytes, 376 segments"), "{code} {errors}");
     let leftovers: Vec<_> = fs::read_dir(router.folder.path())
@@ -248,6 +262,17 @@ fn standard_input_is_served_and_empty_content_is_content() {
     empty.await_json(|value| value["event"] == "registered");
     let (code, out, errors) = with_input(router.command(&["ndn", "get", "/from/stdin"]), b"");
     assert!(code == 0 && out.is_empty(), "{code} {errors}");
+    // What comes by a pipe has no length before it is read.
+    let content = noise(20_000, 13);
+    let mut command = router.command(&["ndn", "serve", "/from/pipe", "/dev/stdin", "--json"]);
+    let (read, mut write) = std::io::pipe().unwrap();
+    command.stdin(Stdio::from(read));
+    let written = content.clone();
+    std::thread::spawn(move || write.write_all(&written).unwrap());
+    let piped = Running::start(&mut command);
+    piped.await_json(|value| value["event"] == "registered");
+    let (code, out, errors) = with_input(router.command(&["ndn", "get", "/from/pipe"]), b"");
+    assert!(code == 0 && out == content, "{code} {errors}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub struct ForwarderConfig {
     pub unsolicited: UnsolicitedPolicy,
     /// How long a nonce is remembered after its Interest has left the PIT (NFD: 6 s).
     pub dead_nonce_lifetime: Duration,
-    /// Most nonces remembered so; the oldest give way.
+    /// Most nonces remembered so (the power of two below it); the oldest give way.
     pub dead_nonce_capacity: usize,
     /// Names of the producer regions that this node is in: an Interest whose forwarding hint names one of them has
     /// arrived, and is forwarded by its own name.

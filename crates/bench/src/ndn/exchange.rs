@@ -20,6 +20,9 @@ const WINDOWS: [usize; 3] = [64, 256, 512];
 const QUICK_WINDOWS: [usize; 1] = [256];
 /// Runs of each window over each middle, in turns; the median counts.
 const ROUNDS: usize = 3;
+/// With less of a core than this, the busiest process waited for a processor more than it worked.
+const CROWDED: f64 = 0.5;
+
 /// How one run is timed.
 #[derive(Clone, Copy)]
 pub(super) struct Timing {
@@ -59,8 +62,21 @@ struct Run {
 }
 
 impl Run {
+    fn consumer_us(&self) -> f64 {
+        self.consumed.cpu_seconds * 1e6 / self.consumed.exchanges.max(1) as f64
+    }
+
+    /// Processor time of an exchange in the process that needs most of it.
+    fn busiest_us(&self) -> f64 {
+        self.middle_us.max(self.producer_us).max(self.consumer_us())
+    }
+
+    /// The part of a core that the busiest process had: far below one, other programs held the processors.
+    fn core_share(&self) -> f64 {
+        self.busiest_us() * self.consumed.rate() / 1e6
+    }
+
     fn json(&self) -> Value {
-        let exchanges = self.consumed.exchanges.max(1) as f64;
         json!({
             "middle": self.middle.name(),
             "window": self.window,
@@ -70,7 +86,9 @@ impl Run {
             "nacks": self.consumed.nacks,
             "middle_cpu_us_per_exchange": self.middle_us,
             "producer_cpu_us_per_exchange": self.producer_us,
-            "consumer_cpu_us_per_exchange": self.consumed.cpu_seconds * 1e6 / exchanges,
+            "consumer_cpu_us_per_exchange": self.consumer_us(),
+            "exchanges_per_cpu_s_of_busiest": 1e6 / self.busiest_us(),
+            "busiest_core_share": self.core_share(),
         })
     }
 }
@@ -118,6 +136,16 @@ fn rows(size: usize, runs: &[Run]) -> Vec<Row> {
     let (ours, window) = best(runs, Middle::Router);
     let (relay, relay_window) = best(runs, Middle::Relay);
     let lost: u64 = runs.iter().map(|run| run.consumed.lost + run.consumed.nacks).sum();
+    let of_best = runs.iter().filter(|run| run.middle == Middle::Router && run.window == window);
+    let share = of_best.map(Run::core_share).fold(0.0, f64::max);
+    let note = if lost > 0 {
+        Some(format!("{lost} exchanges came to nothing"))
+    } else {
+        let percent = share * 100.0;
+        (share < CROWDED).then(|| {
+            format!("its busiest process had {percent:.0} % of a core at most: the machine was busy with other things")
+        })
+    };
     let row = |peer: &str, rate: f64, target: f64| Row {
         part: Part::Ndn,
         backend: None,
@@ -125,7 +153,7 @@ fn rows(size: usize, runs: &[Run]) -> Vec<Row> {
         ours: Quantity::ExchangesPerS(ours),
         peer: Some((peer.to_owned(), Quantity::ExchangesPerS(rate))),
         target: Some(Target::AtLeast(target)),
-        note: (lost > 0).then(|| format!("{lost} exchanges came to nothing")),
+        note: note.clone(),
         details: json!({
             "data_bytes": size,
             "window": window,

@@ -27,7 +27,7 @@ impl Forwarder {
             }
             if ends { self.engine.finalize(now, slot) } else { self.engine.settle(now, slot) }
         }
-        self.engine.dead_nonces.expire(now);
+        self.engine.dead_nonces.look(now);
     }
 }
 

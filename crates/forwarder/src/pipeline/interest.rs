@@ -84,8 +84,9 @@ impl Forwarder {
         let engine = &mut self.engine;
         // The misses of all tables at once rather than one after the other.
         let key = incoming.key;
-        black_box(engine.fib.touch(key) ^ engine.pit.touch(key) ^ engine.cs.touch(key));
         let nonce = incoming.nonce();
+        let tables = engine.fib.touch(key) ^ engine.pit.touch(key) ^ engine.cs.touch(key);
+        black_box(tables ^ engine.dead_nonces.touch(key.full(), nonce));
         if engine.dead_nonces.has(now, incoming.key.full(), nonce) {
             engine.interest_loop(incoming, one_peer);
             return;

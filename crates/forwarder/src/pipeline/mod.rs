@@ -72,7 +72,7 @@ impl Engine {
             fib: Fib::new(hasher),
             cs: Cs::new(config.content_store, hasher),
             pit: Pit::new(hasher, config.pit_capacity),
-            dead_nonces: DeadNonces::new(hasher, config.dead_nonce_lifetime, config.dead_nonce_capacity),
+            dead_nonces: DeadNonces::new(config.dead_nonce_lifetime, config.dead_nonce_capacity),
             counters: ForwarderCounters::default(),
             marker: CongestionMarker::new(config.congestion_target, config.congestion_interval),
             management: VecDeque::new(),

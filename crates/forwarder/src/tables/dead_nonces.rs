@@ -1,40 +1,47 @@
 //! Nonces of Interests that no longer wait: what still runs in a loop when the PIT has forgotten it.
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
 use whimbrel_core::Time;
 
-use crate::tables::index::Index;
-use crate::tables::name_key::NameHasher;
+/// Nonces whose hashes agree in what chooses the bucket share one cache line.
+const BUCKET: usize = 8;
+/// Time is kept in units of about 17 ms.
+const UNIT_BITS: u32 = 24;
+/// So many bits of time are in a cell: it comes around after three days.
+const TIME_BITS: u32 = 24;
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
-/// The dead nonce list: keyed hashes of names with nonces, each for a while, at most so many.
+/// The dead nonce list: hashes of names with nonces, each for a while. Its memory is fixed; of nonces that meet in a
+/// bucket the oldest gives way. A nonce that was never added is taken for a known one once in about 10^11 questions:
+/// whoever asked then asks again with another nonce.
 #[derive(Clone, Debug)]
 pub struct DeadNonces {
-    hasher: NameHasher,
     lifetime: Duration,
+    /// A power of two of buckets, or none before the first nonce.
+    buckets: Vec<[u64; BUCKET]>,
     capacity: usize,
-    /// In the order in which they came, which is that in which they expire.
-    queue: VecDeque<(u64, Time)>,
-    /// The number of the queue's first element; they are counted on and on.
-    first: u32,
-    index: Index,
+    /// When the last one expires: until the next is added, there is nothing to look for.
+    last_expiry: Time,
+    now: Time,
 }
 
 impl DeadNonces {
-    pub(crate) fn new(hasher: NameHasher, lifetime: Duration, capacity: usize) -> DeadNonces {
+    /// For `lifetime` each, at most about `capacity` of them (the power of two below it).
+    pub(crate) fn new(lifetime: Duration, capacity: usize) -> DeadNonces {
         let capacity = capacity.min(1 << 30);
-        DeadNonces { hasher, lifetime, capacity, queue: VecDeque::new(), first: 0, index: Index::new() }
+        DeadNonces { lifetime, buckets: Vec::new(), capacity, last_expiry: Time::ZERO, now: Time::ZERO }
     }
 
-    /// How many it knows.
+    /// How many it knew when it was last looked at. Counts them.
     pub fn len(&self) -> usize {
-        self.queue.len()
+        let alive = |cell: &&u64| **cell != 0 && is_alive(**cell, self.now);
+        self.buckets.iter().flatten().filter(alive).count()
     }
 
     /// True without any.
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.now >= self.last_expiry
     }
 
     pub(crate) const fn lifetime(&self) -> Duration {
@@ -43,86 +50,126 @@ impl DeadNonces {
 
     /// Remembers the nonce of a name, given by its hash.
     pub(crate) fn add(&mut self, now: Time, name_hash: u64, nonce: u32) {
-        self.expire(now);
-        if self.capacity == 0 {
+        if self.capacity < BUCKET {
             return;
         }
-        while self.queue.len() >= self.capacity {
-            self.forget_first();
+        if self.buckets.is_empty() {
+            let buckets = self.capacity / BUCKET;
+            let power = if buckets.is_power_of_two() { buckets } else { buckets.next_power_of_two() / 2 };
+            self.buckets = vec![[0; BUCKET]; power];
         }
-        let hash = self.hasher.mix(name_hash, nonce);
-        self.index.insert(hash, self.number(self.queue.len()));
-        self.queue.push_back((hash, now + self.lifetime));
+        self.look(now);
+        let expiry = now + self.lifetime;
+        self.last_expiry = self.last_expiry.max(expiry);
+        let hash = mix(name_hash, nonce);
+        let cell = tag(hash) | (units(expiry) + 1) & TIME_MASK;
+        let mask = self.buckets.len() - 1;
+        let Some(bucket) = self.buckets.get_mut(hash as usize & mask) else { return };
+        let place = bucket.iter_mut().min_by_key(|cell| (tag(**cell) != tag(hash), remaining(**cell, now)));
+        if let Some(place) = place {
+            *place = cell;
+        }
     }
 
     /// True if it knows the nonce.
+    #[inline]
     pub(crate) fn has(&mut self, now: Time, name_hash: u64, nonce: u32) -> bool {
-        self.expire(now);
-        if self.queue.is_empty() {
+        self.look(now);
+        if self.is_empty() {
             return false;
         }
-        let hash = self.hasher.mix(name_hash, nonce);
-        let is_it = |number: u32| {
-            let at = number.wrapping_sub(self.first) & NUMBERS;
-            self.queue.get(at as usize).is_some_and(|(known, _)| *known == hash)
-        };
-        self.index.find(hash, is_it).is_some()
+        let hash = mix(name_hash, nonce);
+        let bucket = self.buckets.get(hash as usize & self.buckets.len().wrapping_sub(1));
+        bucket.is_some_and(|bucket| {
+            bucket.iter().any(|cell| *cell != 0 && tag(*cell) == tag(hash) && is_alive(*cell, now))
+        })
     }
 
-    /// Forgets what is too old.
-    pub(crate) fn expire(&mut self, now: Time) {
-        while self.queue.front().is_some_and(|(_, until)| *until <= now) {
-            self.forget_first();
-        }
+    /// Begins to load where a nonce is found.
+    #[inline]
+    pub(crate) fn touch(&self, name_hash: u64, nonce: u32) -> u32 {
+        let at = mix(name_hash, nonce) as usize & self.buckets.len().wrapping_sub(1);
+        self.buckets.get(at).map_or(0, |bucket| bucket[0] as u32)
     }
 
-    fn number(&self, at: usize) -> u32 {
-        self.first.wrapping_add(at as u32) & NUMBERS
-    }
-
-    fn forget_first(&mut self) {
-        if let Some((hash, _)) = self.queue.pop_front() {
-            self.index.remove(hash, self.first);
-            self.first = self.number(1);
-        }
+    /// Takes notice of the time.
+    pub(crate) fn look(&mut self, now: Time) {
+        self.now = self.now.max(now);
     }
 }
 
-/// Numbers wrap before the one that the index takes for an empty place.
-const NUMBERS: u32 = (1 << 31) - 1;
+/// The name's hash is a secret that nobody outside can tell: spreading it together with the nonce is enough.
+fn mix(name_hash: u64, nonce: u32) -> u64 {
+    let mut hash = name_hash ^ u64::from(nonce).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
+/// The half of a cell that is not time; the other bits of the hash choose the bucket.
+const fn tag(hash: u64) -> u64 {
+    hash & !TIME_MASK
+}
+
+const fn units(time: Time) -> u64 {
+    (time.as_nanos() >> UNIT_BITS) & TIME_MASK
+}
+
+/// Units of time until a cell expires; zero if it has.
+fn remaining(cell: u64, now: Time) -> u64 {
+    let left = (cell & TIME_MASK).wrapping_sub(units(now)) & TIME_MASK;
+    if cell == 0 || left > TIME_MASK / 2 { 0 } else { left }
+}
+
+fn is_alive(cell: u64, now: Time) -> bool {
+    remaining(cell, now) > 0
+}
 
 #[cfg(test)]
 mod tests {
-    use whimbrel_core::SeededRng;
-
     use super::*;
 
+    const NAME: u64 = 0x0123_4567_89ab_cdef;
+
     #[test]
-    fn nonces_are_forgotten_after_their_lifetime_and_the_oldest_beyond_the_capacity() {
-        let hasher = NameHasher::new(&mut SeededRng::new(1));
-        let mut list = DeadNonces::new(hasher, Duration::from_secs(6), 3);
+    fn nonces_are_forgotten_after_their_lifetime() {
+        let mut list = DeadNonces::new(Duration::from_secs(6), 1024);
         let start = Time::from_secs(1);
+        assert!(list.is_empty() && !list.has(start, NAME, 0));
         for nonce in 0..4 {
-            list.add(start + Duration::from_secs(u64::from(nonce)), 7, nonce);
+            list.add(start + Duration::from_secs(u64::from(nonce)), NAME, nonce);
         }
-        let now = start + Duration::from_secs(4);
-        assert_eq!(list.len(), 3);
-        assert_eq!([0, 1, 2, 3].map(|nonce| list.has(now, 7, nonce)), [false, true, true, true]);
-        assert!(!list.has(now, 8, 3), "another name");
-        assert!(!list.has(start + Duration::from_secs(7), 7, 1));
-        assert!(list.has(start + Duration::from_secs(7), 7, 2));
-        list.expire(start + Duration::from_secs(9));
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|nonce| list.has(at(4000), NAME, nonce)),
+            [true, true, true, true, false]
+        );
+        assert!(!list.has(at(4000), NAME + 1, 3), "another name");
+        assert_eq!(list.len(), 4);
+        assert!(!list.has(at(7050), NAME, 1) && list.has(at(7050), NAME, 2));
+        list.look(at(9050));
         assert!(list.is_empty());
+        assert_eq!(list.len(), 0);
     }
 
     #[test]
-    fn numbers_wrap_without_losing_anything() {
-        let hasher = NameHasher::new(&mut SeededRng::new(1));
-        let mut list = DeadNonces::new(hasher, Duration::from_secs(6), 8);
-        list.first = NUMBERS - 3;
-        for nonce in 0..64 {
-            list.add(Time::ZERO, 7, nonce);
-            assert!(list.has(Time::ZERO, 7, nonce.saturating_sub(7)) && !list.has(Time::ZERO, 7, nonce + 1));
+    fn of_too_many_the_newest_are_known() {
+        let mut list = DeadNonces::new(Duration::from_secs(6), 5000);
+        for nonce in 0..100_000u32 {
+            list.add(Time::from_nanos(u64::from(nonce) * 10_000), NAME, nonce);
         }
+        assert!(list.len() <= 4096);
+        let known = |list: &mut DeadNonces, from: u32, to| {
+            (from..to).filter(|nonce| list.has(Time::from_secs(1), NAME, *nonce)).count()
+        };
+        assert!(known(&mut list, 98_000, 100_000) > 1900);
+        assert!(known(&mut list, 0, 80_000) < 10);
+    }
+
+    #[test]
+    fn without_capacity_nothing_is_known() {
+        let mut list = DeadNonces::new(Duration::from_secs(6), 0);
+        list.add(Time::ZERO, NAME, 1);
+        assert!(!list.has(Time::ZERO, NAME, 1));
     }
 }

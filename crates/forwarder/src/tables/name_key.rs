@@ -31,14 +31,6 @@ impl NameHasher {
         hasher.write(name.value());
         hasher.finish()
     }
-
-    /// The hash of a name together with a number.
-    pub(crate) fn mix(&self, hash: u64, number: u32) -> u64 {
-        let mut hasher = self.state.build_hasher();
-        hasher.write(&hash.to_le_bytes());
-        hasher.write(&number.to_le_bytes());
-        hasher.finish()
-    }
 }
 
 /// Numbers of components, as bits: those of prefixes that some table has.
