@@ -3,6 +3,7 @@
 use std::io;
 
 use whimbrel_lab::LabError;
+use whimbrel_node::ndn::client::ClientError;
 
 /// Why a part of the bench has no number. A target that is missed is none of these.
 #[derive(Debug, thiserror::Error)]
@@ -10,6 +11,9 @@ pub enum BenchError {
     /// The lab could not be built, or a program in it failed.
     #[error(transparent)]
     Lab(#[from] LabError),
+    /// A program of the NDN part cannot run.
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// A program of one side did not do its part.
     #[error("{what}; it said: {said}")]
     Side {

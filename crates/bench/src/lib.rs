@@ -9,6 +9,7 @@
 //! | `fairness` | `fairness` | shares of one bottleneck, beside TCP and beside itself |
 //! | `simulator` | `simulator` | packet events a second on one core with a million |
 //! | `memory` | `memory` | a router's resident memory under a flood with its formula's bound |
+//! | [`ndn`] | `ndn` | an NDN router between two programs with a bare relay; its pipeline, and a file over two routers, with what is wanted |
 //!
 //! Protocols are measured as they are: nothing here sets a parameter of theirs that a user would not have.
 #![allow(
@@ -22,6 +23,7 @@ mod fairness;
 mod goodput;
 mod machine;
 mod memory;
+pub mod ndn;
 mod outage;
 pub mod peer;
 mod processes;
@@ -55,12 +57,22 @@ pub enum Part {
     Simulator,
     /// A router's memory under a flood.
     Memory,
+    /// Named data: exchanges through a router, its pipeline alone, a file over two routers.
+    Ndn,
 }
 
 impl Part {
     /// All, in the order of the table.
-    pub const ALL: [Part; 7] =
-        [Part::Loss, Part::Lossless, Part::Outage, Part::Peer, Part::Fairness, Part::Simulator, Part::Memory];
+    pub const ALL: [Part; 8] = [
+        Part::Loss,
+        Part::Lossless,
+        Part::Outage,
+        Part::Peer,
+        Part::Fairness,
+        Part::Simulator,
+        Part::Memory,
+        Part::Ndn,
+    ];
 
     /// As on the command line.
     pub const fn name(self) -> &'static str {
@@ -72,6 +84,7 @@ impl Part {
             Part::Fairness => "fairness",
             Part::Simulator => "simulator",
             Part::Memory => "memory",
+            Part::Ndn => "ndn",
         }
     }
 
@@ -85,6 +98,9 @@ impl Part {
             Part::Fairness => "shares of one bottleneck of 20 Mbit/s and RTT 50 ms",
             Part::Simulator => "packet events a second on one core, over a million",
             Part::Memory => "a router's memory under a flood, over what its configuration allows",
+            Part::Ndn => {
+                "named data: a router between two programs, its pipeline alone, a file over two routers"
+            }
         }
     }
 
@@ -93,7 +109,7 @@ impl Part {
         match self {
             Part::Loss | Part::Lossless | Part::Outage | Part::Fairness => backends.contains(&Backend::Netns),
             Part::Peer => true,
-            Part::Simulator | Part::Memory => false,
+            Part::Simulator | Part::Memory | Part::Ndn => false,
         }
     }
 }
@@ -156,6 +172,7 @@ pub fn run(parts: &[Part], options: &BenchOptions, progress: &mut dyn FnMut(Part
             Part::Peer => peer::run(&mut bench),
             Part::Fairness => fairness::run(&mut bench),
             Part::Memory => memory::run(&mut bench),
+            Part::Ndn => ndn::run(&mut bench),
         }
     }
     BenchReport { machine: Machine::here(), quick: options.quick, seed: options.seed, rows, faults }

@@ -15,6 +15,10 @@ pub enum Quantity {
     Ns(f64),
     /// Packet events per second.
     EventsPerS(f64),
+    /// Interests that were answered with Data, per second.
+    ExchangesPerS(f64),
+    /// A number of things.
+    Count(f64),
     /// Bytes.
     Bytes(f64),
     /// Seconds of processor time, user and system, for 10^9 bytes of payload.
@@ -28,6 +32,8 @@ impl Quantity {
             Quantity::BitPerS(value)
             | Quantity::Ns(value)
             | Quantity::EventsPerS(value)
+            | Quantity::ExchangesPerS(value)
+            | Quantity::Count(value)
             | Quantity::Bytes(value)
             | Quantity::CpuSPerGb(value) => value,
         }
@@ -39,6 +45,8 @@ impl Quantity {
             Quantity::BitPerS(_) => "bit_per_s",
             Quantity::Ns(_) => "ns",
             Quantity::EventsPerS(_) => "events_per_s",
+            Quantity::ExchangesPerS(_) => "exchanges_per_s",
+            Quantity::Count(_) => "count",
             Quantity::Bytes(_) => "bytes",
             Quantity::CpuSPerGb(_) => "cpu_s_per_gb",
         }
@@ -50,6 +58,8 @@ impl Quantity {
             Quantity::BitPerS(value) => format!("{:.2} Mbit/s", value / 1e6),
             Quantity::Ns(value) => format!("{:.0} ms", value / 1e6),
             Quantity::EventsPerS(value) => format!("{:.2} M/s", value / 1e6),
+            Quantity::ExchangesPerS(value) => format!("{:.1} k/s", value / 1e3),
+            Quantity::Count(value) => format!("{value:.0}"),
             Quantity::Bytes(value) => format!("{:.1} MiB", value / f64::from(1 << 20)),
             Quantity::CpuSPerGb(value) => format!("{value:.2} CPU s/GB"),
         }

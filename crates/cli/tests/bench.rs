@@ -10,21 +10,34 @@ use support::{finished, whimbrel};
 fn help_has_an_example_all_parts_and_the_exit_codes() {
     let (code, out, _) = finished(whimbrel().args(["bench", "--help"]));
     assert_eq!(code, 0);
-    let words =
-        ["Example", "loss", "lossless", "outage", "peer", "fairness", "simulator", "memory", "--strict"];
+    let words = [
+        "Example",
+        "loss",
+        "lossless",
+        "outage",
+        "peer",
+        "fairness",
+        "simulator",
+        "memory",
+        "ndn  ",
+        "ndn-soak",
+        "--strict",
+    ];
     for word in words {
         assert!(out.contains(word), "{word}: {out}");
     }
     assert!(out.contains("could not be measured") && !out.contains("peer-server"), "{out}");
+    assert!(!out.contains("ndn-relay") && !out.contains("ndn-producer"), "{out}");
 }
 
 #[test]
 fn wrong_arguments_are_exit_code_2() {
-    let cases: [&[&str]; 4] = [
+    let cases: [&[&str]; 5] = [
         &["bench", "speed"],
         &["bench", "loss", "--backend", "moon"],
         &["bench", "--seed", "many"],
         &["bench", "peer-server", "--carrier", "pigeon"],
+        &["bench", "ndn-soak", "--minutes", "0"],
     ];
     for case in cases {
         let (code, _, err) = finished(whimbrel().args(case));
@@ -86,4 +99,35 @@ fn a_file_moves_between_the_ends_that_whimbrel_is_compared_with() {
         assert_eq!(code, 0, "{carrier}: {err}");
         assert!(std::fs::read(&arrived).unwrap() == content, "{carrier}");
     }
+}
+
+#[test]
+fn named_data_is_measured_over_a_router_and_over_a_relay_and_nothing_is_lost() {
+    let (_, out, err) = finished(whimbrel().args(["bench", "ndn", "--quick", "--json"]));
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["faults"].as_array().map(Vec::len), Some(0), "{out} {err}");
+    let rows = report["rows"].as_array().unwrap();
+    let of = |what: &str| rows.iter().find(|row| row["what"].as_str().unwrap().contains(what)).unwrap();
+    for size in ["1000", "8000"] {
+        let row = of(size);
+        assert!(row["ours_exchanges_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
+        assert_eq!(row["target_at_least"], 0.5);
+        for run in row["details"]["runs"].as_array().unwrap() {
+            assert!(run["exchanges"].as_u64().is_some_and(|count| count > 0), "{run}");
+            assert_eq!((run["lost"].as_u64(), run["nacks"].as_u64()), (Some(0), Some(0)), "{run}");
+        }
+    }
+    assert!(of("pipeline")["ours_exchanges_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
+    assert!(of("get over two routers")["ours_bit_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
+}
+
+#[test]
+fn a_short_soak_says_what_it_saw_and_gives_a_verdict() {
+    let (code, out, err) = finished(whimbrel().args(["bench", "ndn-soak", "--minutes", "0.05", "--json"]));
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert!(report["sent"].as_u64().is_some_and(|sent| sent > 0), "{out} {err}");
+    assert_eq!(report["lost"], 0);
+    assert!(report["samples_bytes"].as_array().is_some_and(|samples| samples.len() >= 3), "{out}");
+    let passed = report["memory_holds"] == true && report["complete"] == true;
+    assert_eq!(code, if passed { 0 } else { 10 });
 }

@@ -107,7 +107,7 @@ fn wrong_arguments_are_exit_code_2() {
         &["get", "not-a-name"],
         &["get"],
         &["serve", "--print-names", "/nonexistent/file"],
-        &["router", "run"],
+        &["router", "run", "--ndn-route", "/a-prefix-without-a-face"],
         &["host", "run", "--router", "nowhere"],
         &["id", "show", "/nonexistent/key"],
     ];
@@ -199,11 +199,26 @@ fn every_command_has_help_with_an_example_and_get_lists_the_exit_codes() {
         "config sample",
         "config check",
         "doctor",
+        "ndn get",
+        "ndn serve",
+        "ndn peek",
+        "ndn poke",
+        "ndn ping",
+        "ndn pingserver",
+        "ndn traffic client",
+        "ndn traffic server",
+        "face create",
+        "route add",
+        "strategy set",
+        "cs info",
+        "status",
+        "key gen",
+        "key cert show",
     ];
     for command in commands {
         let (code, out, _) = finished(whimbrel().args(command.split(' ')).arg("--help"));
         assert_eq!(code, 0, "{command}");
-        assert!(out.contains("Example:"), "{command}: {out}");
+        assert!(out.contains("Example:") || out.contains("Examples:"), "{command}: {out}");
         assert!(!out.contains('\u{1b}'), "{command}: colours in a pipe");
     }
     let (_, out, _) = finished(whimbrel().args(["get", "--help"]));

@@ -2,6 +2,7 @@
 //!
 //! `scripts/setup --check` installs them into target/interop; `scripts/test` names it in `WHIMBREL_INTEROP`, and then these
 //! tests fail without it. `interop/README.md` says what each program does and prints.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail the test")]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
 mod support;

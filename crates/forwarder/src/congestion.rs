@@ -36,7 +36,7 @@ impl CongestionMarker {
         let begins = *self.above_until.get_or_insert(now + self.interval);
         if now >= begins && self.next_mark.is_none() {
             // Marking that begins again soon goes on at about the rate that it had.
-            self.count = if self.count > 2 { self.count - 2 } else { 0 };
+            self.count = self.count.saturating_sub(2);
             self.next_mark = Some(now);
         }
     }

@@ -13,16 +13,17 @@ const LAST_HOP: &str = "rate = \"54 Mbit/s\"\ndelay = \"1 us\"\nqueue = \"2000 p
 fn belrp_scenario(study: &str) -> String {
     let consumer = "[consumer]\ninterests = 120\ngaps = \"exponential\"\nlifetime = \"600 ms\"\npayload = 1024\n\
          variation_factor = 8.0\ninitial_timeout = \"20 ms\"\nmin_timeout = \"20 ms\"\ncheck = \"5 ms\"\n";
-    let common = "runs = 1\nlimit = \"60 s\"\nvariants = [\"paper-3\", \"paper-1\", \"none\", \"adaptive\"]\n";
+    let common =
+        "runs = 1\nlimit = \"60 s\"\nvariants = [\"paper-3\", \"paper-1\", \"none\", \"adaptive\"]\n";
     let link = "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"80 packets\"\noverhead = 2\n";
     match study {
         "belrp-linear" => format!(
             "{common}hops = [2]\nlosses_percent = [1.0, 5.0]\ndistribution_percent = 5.0\nrate = 900.0\n\
              {consumer}[link]\n{link}"
         ),
-        "belrp-hops" => format!(
-            "{common}hops = [1, 2]\nlosses_percent = [5.0]\nrate = 900.0\n{consumer}[link]\n{link}"
-        ),
+        "belrp-hops" => {
+            format!("{common}hops = [1, 2]\nlosses_percent = [5.0]\nrate = 900.0\n{consumer}[link]\n{link}")
+        }
         _ => format!(
             "{common}losses_percent = [2.0, 5.0]\nobserved = [\"A\", \"B\"]\ndelay = \"5 ms\"\n\
              queue = \"80 packets\"\noverhead = 2\n{consumer}\
@@ -160,7 +161,8 @@ fn the_studies_of_recovery_on_links_leave_the_same_files_each_time() {
         let study = Study::find(name).unwrap();
         let [first, second] = ["a", "b"].map(|root| {
             let written = write_result(&run(study, folder.path()), &folder.path().join(root)).unwrap();
-            ["result.json", "trace-hashes.csv", "traffic.csv"].map(|file| fs::read(written.join(file)).unwrap())
+            ["result.json", "trace-hashes.csv", "traffic.csv"]
+                .map(|file| fs::read(written.join(file)).unwrap())
         });
         assert!(first == second, "{name}");
         let hashes = String::from_utf8(first[1].clone()).unwrap();

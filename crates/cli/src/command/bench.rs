@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use whimbrel_bench::ndn::{self, ConsumerOptions, ProducerOptions, SoakOptions};
 use whimbrel_bench::peer::{self, PeerCarrier, PeerEnd};
-use whimbrel_bench::{BenchOptions, Part};
+use whimbrel_bench::{BenchError, BenchOptions, Part};
 use whimbrel_lab::study::Backend;
 
 use super::{Outcome, json_line, out};
@@ -23,14 +24,17 @@ pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend 
     peer       one file over a clean veth pair, Whimbrel's rate over quinn's (>= 1), CPU of both\n  \
     fairness   shares of one bottleneck beside TCP and beside itself (no target)\n  \
     simulator  packet events a second on one core, over a million (>= 1)\n  \
-    memory     a router's memory under a flood, over what its configuration allows (<= 1)\n\n\
+    memory     a router's memory under a flood, over what its configuration allows (<= 1)\n  \
+    ndn        a router between two programs over a bare relay (>= 0.5) and over 150,000 exchanges/s, its pipeline alone\n             \
+    over 1,000,000, a file over two routers over 3 Gbit/s (>= 1)\n\n\
+    `whimbrel bench ndn-soak` keeps a router at half of its peak for minutes and looks at its memory.\n\n\
     Exit codes:\n  \
     0    measured, whether or not each target is met\n  \
     1    any other failure\n  \
     2    wrong arguments\n  \
     6    the output cannot be written\n  \
     9    something could not be measured; what could be is printed\n  \
-    10   with --strict: a target was missed";
+    10   with --strict, or of ndn-soak: a target was missed";
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
@@ -69,6 +73,7 @@ enum PartName {
     Fairness,
     Simulator,
     Memory,
+    Ndn,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
@@ -78,7 +83,7 @@ enum BackendName {
     Both,
 }
 
-/// What `peer` starts in its namespaces to be compared with.
+/// What `peer` and `ndn` start as processes of their own, and the soak.
 #[derive(Subcommand, Debug)]
 enum End {
     /// Send a file to the first who connects
@@ -87,6 +92,54 @@ enum End {
     /// Fetch what a peer-server sends
     #[command(hide = true)]
     PeerClient(EndArguments),
+    /// Copy bytes between the first two programs that call
+    #[command(hide = true)]
+    NdnRelay {
+        #[arg(long)]
+        socket: PathBuf,
+    },
+    /// Answer Interests with the same Data
+    #[command(hide = true)]
+    NdnProducer(ProducerArguments),
+    /// Ask, and count what comes
+    #[command(hide = true)]
+    NdnConsumer(ConsumerArguments),
+    /// Keep an NDN router at half of its peak load; its memory must not grow, and nothing may be lost
+    NdnSoak(SoakArguments),
+}
+
+#[derive(Args, Debug)]
+struct ProducerArguments {
+    #[arg(long)]
+    socket: PathBuf,
+    #[arg(long)]
+    data_size: usize,
+    #[arg(long)]
+    register: bool,
+}
+
+#[derive(Args, Debug)]
+struct ConsumerArguments {
+    #[arg(long)]
+    socket: PathBuf,
+    #[arg(long)]
+    window: usize,
+    #[arg(long)]
+    rate: Option<u32>,
+    #[arg(long)]
+    warm_up_ms: u64,
+    #[arg(long)]
+    duration_ms: u64,
+}
+
+#[derive(Args, Debug)]
+struct SoakArguments {
+    /// Minutes of load; less than one for a look
+    #[arg(long, value_name = "N", default_value_t = 15.0)]
+    minutes: f64,
+    /// Print JSON; each key of a number says its unit
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -121,6 +174,7 @@ impl From<PartName> for Part {
             PartName::Fairness => Part::Fairness,
             PartName::Simulator => Part::Simulator,
             PartName::Memory => Part::Memory,
+            PartName::Ndn => Part::Ndn,
         }
     }
 }
@@ -142,18 +196,54 @@ impl From<EndArguments> for PeerEnd {
 }
 
 pub(crate) fn run(arguments: Bench) -> Outcome {
-    match arguments.end {
-        Some(End::PeerServer(end)) => {
-            peer::serve(&end.into(), || out("listening\n"))
-                .map_err(|error| Failure::new(Exit::Other, error))?;
-            Ok(Exit::Done)
+    let Some(end) = arguments.end else { return measure(arguments) };
+    let other = |error: BenchError| Failure::new(Exit::Other, error);
+    match end {
+        End::PeerServer(end) => peer::serve(&end.into(), || out("listening\n"))
+            .map_err(|error| Failure::new(Exit::Other, error))?,
+        End::PeerClient(end) => peer::fetch(&end.into()).map_err(|error| Failure::new(Exit::Other, error))?,
+        End::NdnRelay { socket } => ndn::relay(&socket, || out("ready\n")).map_err(other)?,
+        End::NdnProducer(ProducerArguments { socket, data_size, register }) => {
+            let options = ProducerOptions { socket, data_size, register };
+            ndn::produce(&options, || out("ready\n")).map_err(other)?;
         }
-        Some(End::PeerClient(end)) => {
-            peer::fetch(&end.into()).map_err(|error| Failure::new(Exit::Other, error))?;
-            Ok(Exit::Done)
-        }
-        None => measure(arguments),
+        End::NdnConsumer(consumer) => consume(consumer)?,
+        End::NdnSoak(arguments) => return soak(&arguments),
     }
+    Ok(Exit::Done)
+}
+
+fn consume(arguments: ConsumerArguments) -> Result<(), Failure> {
+    let options = ConsumerOptions {
+        socket: arguments.socket,
+        window: arguments.window,
+        rate: arguments.rate,
+        warm_up: Duration::from_millis(arguments.warm_up_ms),
+        duration: Duration::from_millis(arguments.duration_ms),
+    };
+    let consumed = ndn::consume(&options, || out("counting\n"), || out("counted\n"))
+        .map_err(|error| Failure::new(Exit::Other, error))?;
+    json_line(&consumed);
+    Ok(())
+}
+
+fn soak(arguments: &SoakArguments) -> Outcome {
+    let duration = Duration::try_from_secs_f64(arguments.minutes * 60.0)
+        .ok()
+        .filter(|duration| *duration >= Duration::from_secs(1))
+        .ok_or_else(|| Failure::new(Exit::Usage, "--minutes takes a number of minutes, at least 0.02"))?;
+    let options = SoakOptions { program: std::env::current_exe()?, duration };
+    let spinner = spinner(arguments.json);
+    spinner.set_prefix("ndn-soak");
+    let report = ndn::soak(&options, &mut |what| spinner.set_message(what.to_owned()));
+    spinner.finish_and_clear();
+    let report = report.map_err(|error| Failure::new(Exit::NotMeasured, error))?;
+    if arguments.json {
+        json_line(&report);
+    } else {
+        out(&report.text());
+    }
+    Ok(if report.passed() { Exit::Done } else { Exit::Missed })
 }
 
 fn measure(arguments: Bench) -> Outcome {

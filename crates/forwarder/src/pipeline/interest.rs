@@ -91,7 +91,7 @@ impl Forwarder {
             return;
         }
         // While others wait already, the store was asked in vain.
-        if !entry.is_some_and(|entry| !entry.in_records.is_empty()) {
+        if entry.is_none_or(|entry| entry.in_records.is_empty()) {
             if let Some(hit) = engine.cs.find(now, incoming.interest, incoming.key) {
                 engine.content_store_hit(now, lp, incoming, known, hit);
                 return;

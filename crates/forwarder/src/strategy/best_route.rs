@@ -45,8 +45,7 @@ impl Strategy for BestRoute {
 pub(super) fn retransmission_face(context: &Context<'_>) -> Option<FaceId> {
     let hops = context.eligible();
     let record = |face: FaceId| context.out_records().iter().find(|record| record.face == face);
-    let unused =
-        hops.iter().find(|hop| !record(hop.face).is_some_and(|record| record.expiry > context.now()));
+    let unused = hops.iter().find(|hop| record(hop.face).is_none_or(|record| record.expiry <= context.now()));
     let earliest = || hops.iter().min_by_key(|hop| record(hop.face).map(|record| record.sent));
     unused.or_else(earliest).map(|hop| hop.face)
 }

@@ -1,4 +1,5 @@
 //! What a forwarder does with packets, seen from outside.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail the test")]
 
 mod batches;
 mod bounds;

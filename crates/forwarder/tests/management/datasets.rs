@@ -131,7 +131,7 @@ fn a_small_dataset_is_always_as_things_are() {
     for count in 1..5 {
         router.done(program, "rib/register", &of_name(&format!("/{count}")));
         let fib: Vec<FibEntry> = router.items(program, "fib/list");
-        assert_eq!(fib.len(), count + 1, "and the prefix of management");
+        assert_eq!(fib.len(), count + 2, "and the two prefixes of management");
     }
 }
 

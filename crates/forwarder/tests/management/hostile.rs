@@ -33,7 +33,7 @@ fn endless_registrations_end_at_the_limit_of_the_face_and_others_still_register(
     router.done(program, "rib/register", &of_name("/honest"));
     router.forwarder.remove_face(router.now, hostile);
     assert_eq!(router.forwarder.rib().len(), 1);
-    assert_eq!(router.forwarder.fib().len(), 2, "with the prefix of management");
+    assert_eq!(router.forwarder.fib().len(), 3, "with the two prefixes of management");
 }
 
 #[test]

@@ -106,6 +106,9 @@ struct StudyInput<'a> {
 #[serde(deny_unknown_fields)]
 struct Paper {
     statement: Vec<Statement>,
+    /// What the columns of all `numbers` stand for: the steps of the paper's scenario.
+    #[serde(default)]
+    steps: Vec<f64>,
     #[serde(default)]
     numbers: Vec<Numbers>,
 }
@@ -118,7 +121,7 @@ struct Numbers {
     id: String,
     /// Where they are.
     source: String,
-    /// One row of numbers, in order of the scenario's steps, for each of the paper's variants.
+    /// One row of numbers, in order of the steps, for each of the paper's variants.
     rows: BTreeMap<String, Vec<f64>>,
 }
 
@@ -278,8 +281,9 @@ impl StudyInput<'_> {
         }
     }
 
-    /// The paper's number of this quantity, for one of its variants at one step of the scenario.
-    fn published(&self, id: &str, variant: &str, step: usize) -> Option<f64> {
+    /// The paper's number of this quantity, for one of its variants at one step of its scenario.
+    fn published(&self, id: &str, variant: &str, step: f64) -> Option<f64> {
+        let step = self.paper.steps.iter().position(|known| *known == step)?;
         let numbers = self.paper.numbers.iter().find(|numbers| numbers.id == id)?;
         // A table may have a gap: "nan".
         numbers.rows.get(variant)?.get(step).copied().filter(|number| number.is_finite())

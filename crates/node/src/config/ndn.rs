@@ -18,7 +18,7 @@ pub const NDN_WEBSOCKET_PORT: u16 = 9696;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NdnSection {
-    /// Whether this router forwards NDN. Default: yes, unless [[link]] makes it a MobilityFirst router only.
+    /// Whether this router forwards NDN. Default: yes, unless links make it a MobilityFirst router only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &true)]
     pub enabled: Option<bool>,
@@ -54,7 +54,7 @@ pub struct NdnSection {
     pub content_store_policy: String,
     /// Most Interests that wait for Data at one time.
     pub pit_entries: usize,
-    /// Strategy where [[ndn_strategy]] says nothing.
+    /// Strategy where ndn_strategy says nothing.
     pub strategy: String,
     /// Data that nobody asked for: "drop", "admit-local" or "admit-network".
     pub unsolicited_data: String,
@@ -116,14 +116,14 @@ impl Default for NdnSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NdnFaceSection {
-    /// The other end: udp4://, udp6://, udp://, tcp4://, tcp6://, tcp://, ether://[MAC] with local = "dev://eth0".
+    /// The other end: udp4://, udp6://, udp://, tcp4://, tcp6://, tcp://, or ether:// and an address in brackets, with local = "dev://eth0".
     #[schemars(example = &"udp://192.0.2.7:6363")]
     pub uri: String,
     /// This end, where it matters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"dev://eth0")]
     pub local: Option<String>,
-    /// Link reliability of this face. Default: that of [ndn].
+    /// Link reliability of this face. Default: the one for all faces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"adaptive")]
     pub reliability: Option<Reliability>,

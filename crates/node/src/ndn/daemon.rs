@@ -4,18 +4,21 @@ use std::net::ToSocketAddrs;
 use std::sync::mpsc;
 
 use whimbrel_core::SeededRng;
+use whimbrel_forwarder::mgmt::{
+    Anchors, CommandPolicy, LocalCommands, ManagementConfig, Privileges, RemoteRegistration,
+};
 use whimbrel_forwarder::{
     CsConfig, CsPolicy, FaceFlags, FaceUri, ForwarderConfig, Persistency, UnsolicitedPolicy,
 };
 use whimbrel_io::{Clock, EventLoop, LoopHandle};
 use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability as LinkReliability};
-use whimbrel_ndn_packet::Name;
+use whimbrel_ndn_packet::{Certificate, Name};
 
 use super::faces::FaceSettings;
 use super::metrics;
 use super::open::{NdnLoop, NdnOpened, Sockets, open_face, open_listeners};
 use super::{NdnEvent, NdnRouter, NdnRouterConfig};
-use crate::config::{Config, ConfigError, NdnSection, Reliability};
+use crate::config::{CommandRights, Config, ConfigError, NdnSection, Reliability};
 use crate::run::{StartError, random_number};
 
 /// Datagram size that a link assumes until its port says more, bytes.
@@ -117,7 +120,9 @@ fn prepare(config: &Config) -> Result<(NdnLoop, NdnOpened, Sockets), StartError>
     let router = NdnRouter::new(router, SeededRng::new(random_number()?));
     let mut event_loop = EventLoop::new(clock, router)?;
     let (opened, sockets) = open_listeners(&mut event_loop, section)?;
-    event_loop.machine_mut().forwarder_mut().set_channels(opened.channels());
+    let forwarder = event_loop.machine_mut().forwarder_mut();
+    forwarder.set_channels(opened.channels());
+    forwarder.set_command_verifier(Box::new(anchors(section)?));
     ask_for_faces(event_loop.machine_mut(), config)?;
     Ok((event_loop, opened, sockets))
 }
@@ -160,8 +165,42 @@ fn forwarder_config(config: &Config) -> Result<ForwarderConfig, ConfigError> {
             .map(|region| name("[ndn] regions", region))
             .collect::<Result<_, _>>()?,
         strategies,
+        management: ManagementConfig { policy: command_policy(section), ..ManagementConfig::default() },
         ..ForwarderConfig::default()
     })
+}
+
+fn command_policy(section: &NdnSection) -> CommandPolicy {
+    CommandPolicy {
+        local: match section.commands {
+            CommandRights::Local => LocalCommands::AcceptAny,
+            CommandRights::Signed => LocalCommands::RequireSignature,
+        },
+        remote: if section.localhop { RemoteRegistration::RequireSignature } else { RemoteRegistration::Off },
+    }
+}
+
+/// The certificates whose keys may command this router.
+fn anchors(section: &NdnSection) -> Result<Anchors, ConfigError> {
+    let mut anchors = Anchors::new();
+    for path in &section.anchors {
+        let file = std::fs::read(path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        let wrong = |fault: &dyn std::fmt::Display| {
+            ConfigError::Contradiction(format!(
+                "[ndn] anchors: {} is no NDN certificate: {fault}",
+                path.display()
+            ))
+        };
+        let wire = whimbrel_keychain::text::decode(&file).map_err(|fault| wrong(&fault))?;
+        let certificate = Certificate::decode(wire.into()).map_err(|fault| wrong(&fault))?;
+        anchors.add(certificate, Privileges::All);
+    }
+    if section.anchors.is_empty() && (section.localhop || section.commands == CommandRights::Signed) {
+        return Err(ConfigError::Contradiction(String::from(
+            "[ndn] asks for signed commands (commands = \"signed\" or localhop = true), but names no anchors: nobody could give any",
+        )));
+    }
+    Ok(anchors)
 }
 
 fn name(key: &str, text: &str) -> Result<Name, ConfigError> {

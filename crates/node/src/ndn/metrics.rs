@@ -173,8 +173,8 @@ impl Snapshot {
             "1 while the face is up",
             self.each(|face| f64::from(u8::from(face.up))),
         )?;
-        type Count = fn(&FaceCounters) -> u64;
-        let directions: [(&str, &str, [(&'static str, Count); 3]); 2] = [
+        type Kinds = [(&'static str, fn(&FaceCounters) -> u64); 3];
+        let directions: [(&str, &str, Kinds); 2] = [
             (
                 "ndn_face_packets_received",
                 "Network-layer packets that came in by the face",

@@ -11,10 +11,10 @@ use whimbrel_forwarder::mgmt::{
     FaceFailure, FaceRequest, LinkCounters, ROUTE_CHILD_INHERIT, RequestId, RouteOrigin,
 };
 use whimbrel_forwarder::rib::{Route, RouteKey};
-use whimbrel_forwarder::{FaceId, FaceUri, Forwarder, ForwarderConfig, Persistency};
-use whimbrel_link::ndnlp::{FrameKind, LinkEvent, LinkService, LinkServiceConfig};
+use whimbrel_forwarder::{FaceId, FaceUri, Forwarder, ForwarderConfig, LinkType, Persistency};
+use whimbrel_link::ndnlp::{ADAPTIVE_HELLO, FrameKind, LinkEvent, LinkService, LinkServiceConfig};
 
-use whimbrel_ndn_packet::Name;
+use whimbrel_ndn_packet::{LpPacket, Name, types};
 
 use super::faces::{self, FaceSettings};
 
@@ -67,12 +67,23 @@ struct Attached {
     /// In `ready`.
     waiting: bool,
     on_demand: bool,
+    /// A caller whose frames have not shown yet whether it takes part in link reliability. Until they do it gets plain
+    /// frames: many programs read nothing else.
+    answers_in_kind: bool,
     last_heard: Time,
     /// The link's deadline as it stands in the timers.
     deadline: Option<Time>,
     /// Nothing is lost on it, and it ends when the program at its other end does.
     stream: bool,
     reopen_after: Duration,
+}
+
+/// True for a frame with a number to be acknowledged, or with the announcement of the adaptive profile.
+fn speaks_of_reliability(frame: &[u8]) -> bool {
+    frame.first() == Some(&(types::LP_PACKET as u8))
+        && LpPacket::decode(frame, true).is_ok_and(|packet| {
+            packet.fields().any(|(typ, _)| typ == types::LP_TX_SEQUENCE || typ == ADAPTIVE_HELLO)
+        })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -183,6 +194,7 @@ impl NdnRouter {
             None => link,
         };
         let stream = matches!(link.frames, FrameKind::Stream { .. });
+        let point_to_point = spec.link_type == LinkType::PointToPoint;
         let on_demand = spec.persistency == Persistency::OnDemand;
         let face = self.forwarder.add_face(now, spec);
         let link = LinkService::new(link, SeededRng::new(self.rng.next_word()));
@@ -191,6 +203,7 @@ impl NdnRouter {
             link,
             waiting: false,
             on_demand,
+            answers_in_kind: on_demand && point_to_point && !stream,
             last_heard: now,
             deadline: None,
             stream,
@@ -427,6 +440,10 @@ impl Machine for NdnRouter {
         let Some(face) = self.ports.get(&port).copied() else { return };
         let Some(attached) = self.faces.get_mut(&face) else { return };
         attached.last_heard = now;
+        if attached.answers_in_kind && speaks_of_reliability(frame) {
+            attached.answers_in_kind = false;
+            attached.link.set_reliability(self.config.link.reliability);
+        }
         let forwarder = &mut self.forwarder;
         attached.link.handle_frame(now, frame, &mut |packet| forwarder.handle_packet(now, face, packet));
         // An acknowledgement may be due at once.
@@ -435,8 +452,8 @@ impl Machine for NdnRouter {
                 attached.waiting = true;
                 self.ready.push_back(face);
             }
+            // Its deadline is read once it has transmitted.
             self.drop_undelivered(now, face);
-            self.note_deadline(face);
         }
     }
 
@@ -450,8 +467,9 @@ impl Machine for NdnRouter {
                         attached.link.handle_timeout(now);
                     }
                     self.drop_undelivered(now, face);
+                    // A link may want to transmit now: its deadline is read when it has, else it would be due
+                    // again at once, and this loop would never end.
                     self.wake(face);
-                    self.note_deadline(face);
                 }
                 Timer::Idle => self.expire_idle(now),
                 Timer::Reopen(face) => self.reopen(face),

@@ -17,12 +17,12 @@ pub(super) struct PassphraseArguments {
 impl PassphraseArguments {
     /// The passphrase that protects something.
     pub(super) fn read(&self) -> Result<Zeroizing<String>, Failure> {
-        self.from_file().unwrap_or_else(|| ask("Passphrase: "))
+        self.in_file().unwrap_or_else(|| ask("Passphrase: "))
     }
 
     /// A passphrase that is to protect something: typed twice, not empty.
     pub(super) fn choose(&self) -> Result<Zeroizing<String>, Failure> {
-        let chosen = match self.from_file() {
+        let chosen = match self.in_file() {
             Some(read) => read?,
             None => {
                 let chosen = ask("Passphrase: ")?;
@@ -38,7 +38,7 @@ impl PassphraseArguments {
         Ok(chosen)
     }
 
-    fn from_file(&self) -> Option<Result<Zeroizing<String>, Failure>> {
+    fn in_file(&self) -> Option<Result<Zeroizing<String>, Failure>> {
         let path = self.passphrase_file.as_ref()?;
         let content = std::fs::read_to_string(path).map(Zeroizing::new);
         let first =

@@ -76,9 +76,12 @@ fn info(arguments: &Info) -> Outcome {
         }));
         return Ok(Exit::Done);
     }
+    // A store that is bounded in bytes only says so by a number that no store reaches.
+    let capacity =
+        if info.capacity > i64::MAX as u64 { "unlimited".into() } else { info.capacity.to_string() };
     out(&format!(
         "capacity={}\n   admit={}\n   serve={}\nnEntries={}\n   nHits={}\n nMisses={}\n",
-        info.capacity,
+        capacity,
         on_text(on(FLAG_CS_ADMIT)),
         on_text(on(FLAG_CS_SERVE)),
         info.entries,

@@ -3,6 +3,7 @@
 pub(crate) mod cs;
 mod describe;
 pub(crate) mod face;
+mod face_text;
 mod fetch_options;
 mod get;
 mod manage;

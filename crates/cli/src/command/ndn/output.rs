@@ -22,7 +22,15 @@ const GO_ON: usize = 8 * 1024 * 1024;
 
 enum Target {
     Stdout,
-    File { temporary: NamedTempFile, path: PathBuf },
+    /// A device or a pipe, which is written to as it is.
+    Special {
+        file: File,
+        path: PathBuf,
+    },
+    File {
+        temporary: NamedTempFile,
+        path: PathBuf,
+    },
 }
 
 #[derive(Default)]
@@ -52,20 +60,19 @@ impl Output {
         };
         let target = match path {
             None => Target::Stdout,
+            Some(path) if path.is_dir() => {
+                let text = format!("{} is a folder: name the file that is to be written", path.display());
+                return Err(Failure::new(Exit::Usage, text));
+            }
+            Some(path) if path.exists() && !path.is_file() => {
+                let file = File::options().write(true).open(path).map_err(|error| cannot(path, error))?;
+                Target::Special { file, path: path.to_owned() }
+            }
             Some(path) => {
-                if path.is_dir() {
-                    let text = format!("{} is a folder: name the file that is to be written", path.display());
-                    return Err(Failure::new(Exit::Usage, text));
-                }
-                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                let temporary = tempfile::Builder::new()
-                    .prefix(&format!(".{name}."))
-                    .suffix(".part")
-                    .permissions(permissions())
-                    .tempfile_in(folder.unwrap_or(Path::new(".")))
-                    .map_err(|error| cannot(path, error))?;
-                Target::File { temporary, path: path.to_owned() }
+                // A link stays one: the file that it leads to is replaced.
+                let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+                let temporary = temporary_beside(&path).map_err(|error| cannot(&path, error))?;
+                Target::File { temporary, path }
             }
         };
         Ok(Output {
@@ -81,6 +88,7 @@ impl Output {
     pub(super) fn start(&mut self, wake: impl Fn() + Send + 'static) -> Result<(), Failure> {
         let writer: Box<dyn Write + Send> = match &self.target {
             Target::Stdout => Box::new(io::stdout()),
+            Target::Special { file, .. } => Box::new(file.try_clone()?),
             Target::File { temporary, .. } => Box::new(temporary.as_file().try_clone()?),
         };
         let (sender, receiver) = mpsc::channel();
@@ -136,14 +144,24 @@ impl Output {
         });
         let name = match &self.target {
             Target::Stdout => String::from("to standard output"),
-            Target::File { path, .. } => path.display().to_string(),
+            Target::Special { path, .. } | Target::File { path, .. } => path.display().to_string(),
         };
-        let cannot = |error: io::Error| Failure::new(Exit::Write, format!("cannot write {name}: {error}"));
+        let cannot = |error: io::Error| match (error.kind(), &self.target) {
+            // Who reads along has had enough, as `head` has: that needs no words.
+            (io::ErrorKind::BrokenPipe, Target::Stdout) => Failure::new(Exit::Write, ""),
+            _ => Failure::new(Exit::Write, format!("cannot write {name}: {error}")),
+        };
         written.map_err(cannot)?;
-        if let Target::File { temporary, path } = self.target {
-            temporary.persist(&path).map_err(|error| cannot(error.error))?;
+        match self.target {
+            Target::File { temporary, path } => match temporary.persist(&path) {
+                Ok(_) => Ok(()),
+                Err(error) => {
+                    let text = format!("cannot write {name}: {}", error.error);
+                    Err(Failure::new(Exit::Write, text))
+                }
+            },
+            Target::Stdout | Target::Special { .. } => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -165,6 +183,17 @@ fn write_all(
         }
     }
     Ok(())
+}
+
+/// A file in the same folder, that takes the name of `path` in the end.
+fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    tempfile::Builder::new()
+        .prefix(&format!(".{name}."))
+        .suffix(".part")
+        .permissions(permissions())
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
 }
 
 /// What a new file may have; the system takes away what the user's mask says.

@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: Pingserver) -> Outcome {
                 .map_or_else(|failure| ControlFlow::Break(Err(failure)), |()| ControlFlow::Continue(()))
         }
         ServiceEvent::Producer(PingServerEvent::Ping(name)) => {
-            let number = name.as_ref().suffix(name.len().saturating_sub(base)).to_string();
+            let number = name.as_ref().suffix(base).to_string();
             let number = number.trim_start_matches('/');
             if arguments.json {
                 json_line(&json!({ "event": "ping", "seq": number }));

@@ -37,7 +37,7 @@ impl FileSource {
             let text = format!("{} is a folder: serve one file, or an archive of it", path.display());
             return Err(Failure::new(Exit::Usage, text));
         }
-        FileSource::of(file, path.to_owned(), segment_size).map_err(cannot)
+        FileSource::whole(file, path.to_owned(), segment_size).map_err(cannot)
     }
 
     /// Standard input: as it is where it is a file, else all of it by way of the disk.
@@ -46,13 +46,17 @@ impl FileSource {
             |error: io::Error| Failure::new(Exit::Other, format!("cannot read standard input: {error}"));
         let stdin = io::stdin();
         let file = File::from(stdin.as_fd().try_clone_to_owned().map_err(cannot)?);
-        let name = PathBuf::from("standard input");
-        if file.metadata().map_err(cannot)?.is_file() {
-            return FileSource::of(file, name, segment_size).map_err(cannot);
+        FileSource::whole(file, PathBuf::from("standard input"), segment_size).map_err(cannot)
+    }
+
+    /// A file as it is; what is none, as a pipe, by way of the disk.
+    fn whole(mut file: File, name: PathBuf, segment_size: usize) -> io::Result<FileSource> {
+        if !file.metadata()?.is_file() {
+            let mut copy = tempfile::tempfile()?;
+            io::copy(&mut file, &mut copy)?;
+            file = copy;
         }
-        let mut copy = tempfile::tempfile().map_err(cannot)?;
-        io::copy(&mut stdin.lock(), &mut copy).map_err(cannot)?;
-        FileSource::of(copy, name, segment_size).map_err(cannot)
+        FileSource::of(file, name, segment_size)
     }
 
     fn of(file: File, name: PathBuf, segment_size: usize) -> io::Result<FileSource> {

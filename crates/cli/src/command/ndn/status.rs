@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use whimbrel_forwarder::mgmt::{FaceQueryFilter, ForwarderStatus};
 use whimbrel_node::ndn::control::Control;
 
-use super::face::{face_json, links};
+use super::face::links;
+use super::face_text::face_json;
 use super::manage::Manage;
 use crate::command::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure, MANAGEMENT_HELP};

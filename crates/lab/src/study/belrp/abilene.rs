@@ -54,15 +54,11 @@ struct ScenarioFlow {
 }
 
 /// Figs. 4 to 7, Tables IV and V.
-pub(in super::super) fn run(
-    input: &StudyInput<'_>,
-    progress: Progress<'_>,
-) -> Result<StudyResult, LabError> {
+pub(in super::super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<StudyResult, LabError> {
     let scenario: Scenario = input.scenario()?;
-    let map = scenario.map().map_err(|reason| LabError::BadScenario {
-        study: input.study.name.to_owned(),
-        reason,
-    })?;
+    let map = scenario
+        .map()
+        .map_err(|reason| LabError::BadScenario { study: input.study.name.to_owned(), reason })?;
     let steps = scenario.losses_percent.iter().map(|loss_percent| Step {
         x: *loss_percent,
         label: format!("{loss_percent} %"),
@@ -73,8 +69,7 @@ pub(in super::super) fn run(
     };
     let steps: Vec<Step> = steps.collect();
     let axis = "loss on each link";
-    let matrix =
-        Matrix::run(axis, steps, &scenario.variants, scenario.runs, input, progress, plan)?;
+    let matrix = Matrix::run(axis, steps, &scenario.variants, scenario.runs, input, progress, plan)?;
     findings::result(input, &scenario, &map, &matrix)
 }
 
@@ -106,7 +101,10 @@ impl Scenario {
             for hop in path.windows(2) {
                 let (there, back) = ((hop[0], hop[1]), (hop[1], hop[0]));
                 if !links.contains(&there) && !links.contains(&back) {
-                    return Err(format!("there is no link between '{}' and '{}'", nodes[hop[0]], nodes[hop[1]]));
+                    return Err(format!(
+                        "there is no link between '{}' and '{}'",
+                        nodes[hop[0]], nodes[hop[1]]
+                    ));
                 }
             }
             paths.push(path);

@@ -57,6 +57,10 @@ fn against(
             ours.mean - theirs.mean
         ));
     }
-    let said = format!("adaptive and {}, {unit}, difference with its standard error: {}", rival.title(), parts.join("; "));
+    let said = format!(
+        "adaptive and {}, {unit}, difference with its standard error: {}",
+        rival.title(),
+        parts.join("; ")
+    );
     (said, met)
 }

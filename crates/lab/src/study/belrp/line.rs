@@ -85,8 +85,7 @@ fn run(axis: Axis, input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stu
         Axis::Hops => "hops",
     };
     let plan = |step: usize, variant, run| scenario.plan(input.options.seed, places[step], variant, run);
-    let matrix =
-        Matrix::run(name, steps, &scenario.variants, scenario.runs, input, progress, plan)?;
+    let matrix = Matrix::run(name, steps, &scenario.variants, scenario.runs, input, progress, plan)?;
     findings::result(axis, input, &scenario, &matrix)
 }
 

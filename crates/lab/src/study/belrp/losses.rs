@@ -106,7 +106,7 @@ fn packet_in(frame: &[u8]) -> Option<Packet> {
     let at = searched.windows(marker.len()).position(|window| window == marker)? + marker.len();
     let flow = frame.get(at)?.checked_sub(b'a')?;
     let [kind, length] = *frame.get(at + 1..at + 3)?.first_chunk::<2>()?;
-    if u64::from(kind) != u64::from(types::SEQUENCE_NUM) {
+    if u64::from(kind) != types::SEQUENCE_NUM {
         return None;
     }
     let octets = frame.get(at + 3..at + 3 + usize::from(length))?;

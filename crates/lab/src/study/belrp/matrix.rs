@@ -130,12 +130,20 @@ impl Matrix {
         which: impl Fn(Variant) -> bool,
     ) -> Table {
         let Quantity { id, title, digits, of } = *quantity;
-        let columns =
-            [self.axis.as_str(), "recovery on links", "paper", "ours", "± (90 %)", "difference", "of the paper's"];
-        let number = |value: f64| if value.is_finite() { format!("{value:.digits$}") } else { "-".to_owned() };
+        let columns = [
+            self.axis.as_str(),
+            "recovery on links",
+            "paper",
+            "ours",
+            "± (90 %)",
+            "difference",
+            "of the paper's",
+        ];
+        let number =
+            |value: f64| if value.is_finite() { format!("{value:.digits$}") } else { "-".to_owned() };
         let row = |(index, step, variant): (usize, &Step, Variant)| {
             let ours = self.spread(index, variant, of);
-            let paper = input.published(id, variant.key(), index);
+            let paper = input.published(id, variant.key(), step.x);
             let shown = |value: Option<String>| value.unwrap_or_else(|| String::from("-"));
             vec![
                 step.label.clone(),
@@ -144,9 +152,11 @@ impl Matrix {
                 number(ours.mean),
                 number(ours.half),
                 shown(paper.map(|paper| number(ours.mean - paper))),
-                shown(paper.filter(|paper| *paper != 0.0).map(|paper| {
-                    format!("{:+.1} %", 100.0 * (ours.mean - paper) / paper)
-                })),
+                shown(
+                    paper
+                        .filter(|paper| *paper != 0.0)
+                        .map(|paper| format!("{:+.1} %", 100.0 * (ours.mean - paper) / paper)),
+                ),
             ]
         };
         let source = input.published_in(id);
@@ -183,7 +193,10 @@ impl Matrix {
             Series {
                 label: variant.title().to_owned(),
                 points: self.steps.iter().zip(&spreads).map(|(step, spread)| (step.x, spread.mean)).collect(),
-                bars: spreads.iter().map(|spread| (spread.mean - spread.half, spread.mean + spread.half)).collect(),
+                bars: spreads
+                    .iter()
+                    .map(|spread| (spread.mean - spread.half, spread.mean + spread.half))
+                    .collect(),
             }
         });
         let chart = LineChart {
@@ -210,7 +223,7 @@ impl Matrix {
         let mut parts = Vec::new();
         let mut agrees = true;
         for (index, step) in self.steps.iter().enumerate() {
-            let Some(paper) = input.published(quantity.id, variant.key(), index) else { continue };
+            let Some(paper) = input.published(quantity.id, variant.key(), step.x) else { continue };
             let ours = self.spread(index, variant, quantity.of).mean;
             if !ours.is_finite() {
                 continue;

@@ -301,12 +301,7 @@ fn device(spec: &LinkSpec) -> Option<ModelledDevice> {
     Some(ModelledDevice { rate, overhead: spec.overhead, queue })
 }
 
-fn add_flow(
-    plan: &Plan,
-    world: &mut World,
-    index: usize,
-    flow: &PlannedFlow,
-) -> Result<(), LinkSpecError> {
+fn add_flow(plan: &Plan, world: &mut World, index: usize, flow: &PlannedFlow) -> Result<(), LinkSpecError> {
     let name = Name::root().child_generic(&prefix(index));
     let (Some(first), Some(last)) = (flow.path.first(), flow.path.last()) else { return Ok(()) };
     let config: CbrConfig = flow.consumer.at(name.clone(), flow.rate);
@@ -366,7 +361,8 @@ fn ideal(plan: &Plan, flow: &PlannedFlow) -> f64 {
     let data = flow.consumer.payload as u32 + DATA_HEADERS;
     let mut total = 0.0;
     for hop in flow.path.windows(2) {
-        let link = plan.links.iter().find(|link| link.ends == (hop[0], hop[1]) || link.ends == (hop[1], hop[0]));
+        let link =
+            plan.links.iter().find(|link| link.ends == (hop[0], hop[1]) || link.ends == (hop[1], hop[0]));
         let Some(PlannedLink { spec, .. }) = link else { continue };
         total += 2.0 * spec.delay.as_secs_f64() * 1e3;
         if let Rate::Fixed(rate) = spec.rate {

@@ -9,7 +9,7 @@ use core::time::Duration;
 use whimbrel_core::{SeededRng, Time};
 
 /// The TLV-TYPE of the announcement, in the range that a receiver may ignore (NDNLPv2: 800 to 959, two lowest bits 0).
-pub(crate) const HELLO_TYPE: u64 = 956;
+pub const HELLO_TYPE: u64 = 956;
 /// Octets of its value.
 pub(crate) const HELLO_LEN: usize = 15;
 const VERSION: u8 = 1;
@@ -125,9 +125,11 @@ impl Handshake {
         Change { new_peer, agreed }
     }
 
-    /// A compact frame came from a peer of which nothing is known: it has not noticed that this end began anew.
+    /// A compact frame came without an agreement: the peer has not noticed that this end began anew, or what it answered was
+    /// lost.
     pub(crate) fn handle_stranger(&mut self, now: Time) {
-        let earliest = self.last_sent.map_or(now, |sent| sent + FIRST_WAIT);
+        let gap = if self.peer.is_some() { ANSWER_GAP * 2 } else { FIRST_WAIT };
+        let earliest = self.last_sent.map_or(now, |sent| sent + gap);
         self.answer_due.get_or_insert(now.max(earliest));
     }
 

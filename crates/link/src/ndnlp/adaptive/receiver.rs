@@ -158,7 +158,12 @@ impl Receiver {
         }
         self.unreported = self.unreported.saturating_add(1);
         self.unreported_since.get_or_insert(now);
-        if number != expected || resent.is_some_and(|resent| resent.ask) {
+        let asks = resent.is_some_and(|resent| resent.ask);
+        if asks {
+            // The frame that it replaces is the oldest one of which the sender has not heard.
+            self.answer = Some(Answer { top: None, bottom: first, left: MOST_ANSWERS });
+        }
+        if number != expected || asks {
             // A gap, or an end of one: the sender waits for this news.
             self.urgent = self.urgent.max(if number > expected { self.urgent_copies(loss) } else { 1 });
             self.alone = true;

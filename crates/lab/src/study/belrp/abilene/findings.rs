@@ -75,9 +75,7 @@ pub(super) fn result(
         100.0 * of_link(observed.forth(run), |end| end.link.retransmissions as f64) / observed.frames
     };
     let spurious = |run: &Outcome| {
-        of_link(observed.forth(run), |end| {
-            100.0 * end.link.spurious as f64 / end.link.retransmissions as f64
-        })
+        of_link(observed.forth(run), |end| 100.0 * end.link.spurious as f64 / end.link.retransmissions as f64)
     };
     let found = |end: Option<&LinkEnd>| end.map_or(f64::NAN, |end| detection(std::iter::once(&end.link)));
     let detection_near = |run: &Outcome| found(observed.forth(run));
@@ -106,7 +104,8 @@ pub(super) fn result(
         quantity("detection-queued", 4, 2),
         quantity("buffer", 5, 1),
     ];
-    let make = |(id, at, digits): (&'static str, usize, usize), of| Quantity { id, title: &titles[at], digits, of };
+    let make =
+        |(id, at, digits): (&'static str, usize, usize), of| Quantity { id, title: &titles[at], digits, of };
     let retransmitted = make(a, &retransmitted as &dyn Fn(&Outcome) -> f64);
     let spurious = make(b, &spurious);
     let detection_near = make(c, &detection_near);
@@ -114,14 +113,18 @@ pub(super) fn result(
     let detection_queued = make(e, &detection_queued);
     let buffer = make(f, &buffer);
 
-    let mut comparisons = numbers(input, matrix, &[
-        ("retrieval", &RETRIEVAL, Tolerance { share: 0.03, absolute: 0.0 }),
-        ("traffic", &TRAFFIC, Tolerance { share: 0.01, absolute: 0.0 }),
-        ("link-retransmissions", &retransmitted, Tolerance { share: 0.05, absolute: 0.0 }),
-        ("detection", &detection_near, Tolerance { share: 0.05, absolute: 0.0 }),
-        ("detection-far", &detection_far, Tolerance { share: 0.05, absolute: 0.0 }),
-        ("buffer", &buffer, Tolerance { share: 0.10, absolute: 0.0 }),
-    ]);
+    let mut comparisons = numbers(
+        input,
+        matrix,
+        &[
+            ("retrieval", &RETRIEVAL, Tolerance { share: 0.03, absolute: 0.0 }),
+            ("traffic", &TRAFFIC, Tolerance { share: 0.01, absolute: 0.0 }),
+            ("link-retransmissions", &retransmitted, Tolerance { share: 0.05, absolute: 0.0 }),
+            ("detection", &detection_near, Tolerance { share: 0.05, absolute: 0.0 }),
+            ("detection-far", &detection_far, Tolerance { share: 0.05, absolute: 0.0 }),
+            ("buffer", &buffer, Tolerance { share: 0.10, absolute: 0.0 }),
+        ],
+    );
     comparisons.extend(words(input, matrix, &spurious));
     let ideal = ideal_buffer(input, scenario, map, &observed)?;
     let ours = format!("{ideal} packets");
@@ -146,10 +149,25 @@ pub(super) fn result(
     let charts = vec![
         matrix.chart("Fig. 4 (a): retransmissions of the link", &retransmitted, (0.0, 0.0), recovers),
         matrix.chart("Fig. 4 (b): spurious ones of these", &spurious, (0.0, 0.0), recovers),
-        matrix.chart(&format!("Fig. 5 (a): detection of losses, {far}"), &detection_far, floor(&detection_far), recovers),
-        matrix.chart(&format!("Fig. 5 (b): detection of losses, {near}"), &detection_near, floor(&detection_near), recovers),
+        matrix.chart(
+            &format!("Fig. 5 (a): detection of losses, {far}"),
+            &detection_far,
+            floor(&detection_far),
+            recovers,
+        ),
+        matrix.chart(
+            &format!("Fig. 5 (b): detection of losses, {near}"),
+            &detection_near,
+            floor(&detection_near),
+            recovers,
+        ),
         matrix.chart("Fig. 6 (b): losses recovered", &RECOVERED, floor(&RECOVERED), recovers),
-        matrix.chart("Fig. 7: traffic of the whole network", &TRAFFIC, (0.0, matrix.floor(TRAFFIC.of, |_| true)), |v| v != Variant::NoneUncached),
+        matrix.chart(
+            "Fig. 7: traffic of the whole network",
+            &TRAFFIC,
+            (0.0, matrix.floor(TRAFFIC.of, |_| true)),
+            |v| v != Variant::NoneUncached,
+        ),
         matrix.chart("Table V: buffer of the sender", &buffer, (0.0, 0.0), recovers),
         matrix.chart("Table IV: data retrieval time", &RETRIEVAL, (0.0, 100.0), |_| true),
     ];
@@ -213,7 +231,7 @@ fn retrieval_table(input: &StudyInput<'_>, matrix: &Matrix) -> Table {
     let rows = matrix.each(|_| true).into_iter().map(|(index, step, variant)| {
         let runs = matrix.cell(index, variant).iter();
         let all = runs.fold(Moments::default(), |all, run| all.join(run.percent()));
-        let published = |id: &str| input.published(id, variant.key(), index);
+        let published = |id: &str| input.published(id, variant.key(), step.x);
         let shown = |value: Option<f64>, digits: usize| {
             value.map_or(String::from("-"), |value| format!("{value:.digits$}"))
         };
@@ -231,7 +249,10 @@ fn retrieval_table(input: &StudyInput<'_>, matrix: &Matrix) -> Table {
     });
     Table {
         name: String::from("retrieval-times"),
-        title: format!("Data retrieval time, % of the ideal value; paper: {}", input.published_in(RETRIEVAL.id)),
+        title: format!(
+            "Data retrieval time, % of the ideal value; paper: {}",
+            input.published_in(RETRIEVAL.id)
+        ),
         columns: columns.map(String::from).into(),
         rows: rows.collect(),
     }

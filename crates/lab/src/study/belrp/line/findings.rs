@@ -1,11 +1,11 @@
 //! What the runs on a line say about the paper's figures and tables.
 
 use super::super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table};
+use super::super::Variant;
 use super::super::goals;
 use super::super::matrix::{Matrix, Quantity, Tolerance};
 use super::super::network::Outcome;
 use super::super::statistics::{percentile, share_within};
-use super::super::Variant;
 use super::{Axis, Scenario};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
@@ -47,7 +47,6 @@ const TRAFFIC: Quantity<'_> = Quantity {
     of: &|run| run.wire_bytes() as f64 / 1e6,
 };
 
-
 pub(super) fn result(
     axis: Axis,
     input: &StudyInput<'_>,
@@ -83,14 +82,23 @@ fn charts(axis: Axis, scenario: &Scenario, matrix: &Matrix, retrieval: &Retrieva
     let recovered = (0.0, matrix.floor(RECOVERED.of, Variant::recovers));
     let traffic = (0.0, matrix.floor(TRAFFIC.of, |_| true));
     let mut charts = vec![
-        matrix.chart(&format!("{a}: retransmissions of the consumer"), &RETRANSMISSIONS, (0.0, 0.0), |_| true),
+        matrix
+            .chart(&format!("{a}: retransmissions of the consumer"), &RETRANSMISSIONS, (0.0, 0.0), |_| true),
         matrix.chart(&format!("{c}: spurious retransmissions"), &SPURIOUS, (0.0, 0.0), Variant::recovers),
         matrix.chart("Data retrieval time", &RETRIEVAL, (0.0, 100.0), |_| true),
         matrix.chart("Fig. 6 (a): losses recovered", &RECOVERED, recovered, Variant::recovers),
         matrix.chart("Traffic of the whole network", &TRAFFIC, traffic, |_| true),
     ];
     let recovering = Quantity { id: "consumer-retransmissions-recovered", ..RETRANSMISSIONS };
-    charts.insert(1, matrix.chart(&format!("{a}, inset: with recovery on links"), &recovering, (0.0, 0.0), Variant::recovers));
+    charts.insert(
+        1,
+        matrix.chart(
+            &format!("{a}, inset: with recovery on links"),
+            &recovering,
+            (0.0, 0.0),
+            Variant::recovers,
+        ),
+    );
     if let Some(at) = scenario.distribution_percent
         && let Some(step) = matrix.steps.iter().position(|step| step.loss_percent == at)
     {
@@ -124,13 +132,15 @@ fn trends(axis: Axis, input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison
         (0..matrix.steps.len()).map(|step| matrix.spread(step, variant, of).mean).collect()
     };
     let said = |values: &[f64]| {
-        let parts = values.iter().zip(&matrix.steps).map(|(value, step)| format!("{}: {value:.1}", step.label));
+        let parts =
+            values.iter().zip(&matrix.steps).map(|(value, step)| format!("{}: {value:.1}", step.label));
         parts.collect::<Vec<_>>().join("; ")
     };
     let mut comparisons = Vec::new();
     let falling = |values: &[f64]| values.windows(2).all(|pair| pair[1] <= pair[0]);
     let rising = |values: &[f64]| values.windows(2).all(|pair| pair[1] >= pair[0]);
-    let many = || [Variant::Paper3, Variant::Paper2].into_iter().filter(|known| matrix.variants.contains(known));
+    let many =
+        || [Variant::Paper3, Variant::Paper2].into_iter().filter(|known| matrix.variants.contains(known));
     for variant in many() {
         let values = line(variant, RETRANSMISSIONS.of);
         // "goes down as the packet loss probability goes up": the paper's own numbers rise once, from 0.5 % to 1 %.
@@ -155,11 +165,13 @@ fn trends(axis: Axis, input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison
         if !matrix.variants.contains(&variant) {
             continue;
         }
-        let unrecovered: Vec<f64> = line(variant, RECOVERED.of).iter().map(|percent| 100.0 - percent).collect();
+        let unrecovered: Vec<f64> =
+            line(variant, RECOVERED.of).iter().map(|percent| 100.0 - percent).collect();
         let expected = matrix.steps.iter().map(|step| 100.0 * (step.loss_percent / 100.0).powi(most));
-        let near = unrecovered.iter().zip(expected.clone()).all(|(found, expected)| {
-            (found - expected).abs() <= (0.1 * expected).max(0.02)
-        });
+        let near = unrecovered
+            .iter()
+            .zip(expected.clone())
+            .all(|(found, expected)| (found - expected).abs() <= (0.1 * expected).max(0.02));
         let parts = unrecovered.iter().zip(expected).zip(&matrix.steps);
         let parts: Vec<String> = parts
             .map(|((found, expected), step)| format!("{}: {found:.4} % ({expected:.4} %)", step.label))
@@ -213,7 +225,7 @@ impl Retrieval {
         let rows = matrix.each(|_| true).into_iter().map(|(index, step, variant)| {
             let spread = matrix.spread(index, variant, RETRIEVAL.of);
             let (delays, ideal) = self.cell(matrix, index, variant);
-            let published = |id: &str| input.published(id, variant.key(), index);
+            let published = |id: &str| input.published(id, variant.key(), step.x);
             let shown = |value: Option<f64>| value.map_or(String::from("-"), |value| format!("{value:.2}"));
             let percentile = |percent: f64| format!("{:.2}", 100.0 * percentile(delays, percent) / ideal);
             vec![
@@ -233,7 +245,10 @@ impl Retrieval {
         });
         Table {
             name: String::from("retrieval-times"),
-            title: format!("Data retrieval time, % of the ideal value; paper: {}", input.published_in(RETRIEVAL.id)),
+            title: format!(
+                "Data retrieval time, % of the ideal value; paper: {}",
+                input.published_in(RETRIEVAL.id)
+            ),
             columns: columns.map(String::from).into(),
             rows: rows.collect(),
         }
@@ -244,14 +259,15 @@ impl Retrieval {
         let shown = [Variant::Paper3, Variant::None, Variant::Adaptive];
         let series = shown.into_iter().filter(|known| matrix.variants.contains(known)).map(|variant| {
             let (delays, _) = self.cell(matrix, step, variant);
-            let points = (0..=500).map(|part| f64::from(part) / 5.0).map(|percent| {
-                (percentile(delays, percent), percent)
-            });
+            let points = (0..=500)
+                .map(|part| f64::from(part) / 5.0)
+                .map(|percent| (percentile(delays, percent), percent));
             Series { label: variant.title().to_owned(), points: points.collect(), ..Series::default() }
         });
         let series: Vec<Series> = series
             .map(|series| {
-                let points = series.points.into_iter().filter(|(delay, _)| *delay <= DISTRIBUTION_END).collect();
+                let points =
+                    series.points.into_iter().filter(|(delay, _)| *delay <= DISTRIBUTION_END).collect();
                 Series { points, ..series }
             })
             .collect();
@@ -319,7 +335,9 @@ fn bounds(matrix: &Matrix) -> Table {
     ];
     let rows = matrix.each(|_| true).into_iter().map(|(index, step, variant)| {
         let mean = |of: &dyn Fn(&Outcome) -> f64| matrix.spread(index, variant, of).mean;
-        let flow = |of: fn(&super::super::network::FlowOutcome) -> f64| mean(&move |run| run.flows.first().map_or(f64::NAN, of));
+        let flow = |of: fn(&super::super::network::FlowOutcome) -> f64| {
+            mean(&move |run| run.flows.first().map_or(f64::NAN, of))
+        };
         let share = |count: fn(&super::super::network::FlowOutcome) -> u64| {
             mean(&move |run| {
                 let counted: u64 = run.flows.iter().map(count).sum();
@@ -329,7 +347,11 @@ fn bounds(matrix: &Matrix) -> Table {
         vec![
             step.label.clone(),
             variant.title().to_owned(),
-            if variant.recovers() { format!("{:.1}", mean(&Outcome::spurious_percent)) } else { String::from("-") },
+            if variant.recovers() {
+                format!("{:.1}", mean(&Outcome::spurious_percent))
+            } else {
+                String::from("-")
+            },
             format!("{:.1}", share(|flow| flow.stats.spurious_at_least)),
             format!("{:.1}", share(|flow| flow.stats.spurious_at_most)),
             format!("{:.2}", flow(|flow| flow.sizes[0])),

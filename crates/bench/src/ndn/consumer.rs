@@ -1,0 +1,349 @@
+//! The consumer: keeps a window of Interests pending, or sends them at a rate, and counts what comes back.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use whimbrel_core::{Deadline, Time};
+use whimbrel_io::Clock;
+use whimbrel_ndn_packet::interest::DEFAULT_LIFETIME;
+use whimbrel_ndn_packet::{LpPacket, Name, types};
+use whimbrel_node::ndn::client::{Client, End, Told, Uplink};
+use whimbrel_transport::Application;
+use whimbrel_transport::application::{Arrival, Outgoing};
+use whimbrel_transport::template::InterestTemplate;
+
+use super::PREFIX;
+use crate::BenchError;
+
+/// How often deadlines are looked at without a rate, and with one, which then sends what is due.
+const TICK: Duration = Duration::from_millis(20);
+const RATE_TICK: Duration = Duration::from_millis(1);
+/// The first number is the time in Unix milliseconds times this: all have eight octets, and no two consumers of one router
+/// ask for the same.
+const NUMBERS_PER_MILLISECOND: u64 = 1 << 20;
+
+/// How to ask.
+#[derive(Clone, Debug)]
+pub struct ConsumerOptions {
+    /// Of the router, or of the relay.
+    pub socket: PathBuf,
+    /// Most Interests that are pending at one time.
+    pub window: usize,
+    /// Interests a second; as many as the window lets through without it.
+    pub rate: Option<u32>,
+    /// Not counted, at the beginning.
+    pub warm_up: Duration,
+    /// What is counted.
+    pub duration: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Consumed {
+    /// Exchanges that ended in the counted time.
+    pub exchanges: u64,
+    /// The counted time.
+    pub seconds: f64,
+    /// Processor time of the consumer in the counted time.
+    pub cpu_seconds: f64,
+    /// Interests sent, from the beginning to the end.
+    pub sent: u64,
+    /// Of those, Interests that were not answered within their lifetime of 4 s.
+    pub lost: u64,
+    /// Of those, Interests that came back as Nacks.
+    pub nacks: u64,
+    /// Data that nobody waited for, and what is no packet.
+    pub unexpected: u64,
+}
+
+impl Consumed {
+    /// Exchanges a second.
+    pub fn rate(&self) -> f64 {
+        self.exchanges as f64 / self.seconds
+    }
+}
+
+/// What the consumer tells.
+enum Step {
+    Counting,
+    Counted,
+    Done,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Down,
+    WarmUp {
+        until: Time,
+    },
+    Counting {
+        from: Time,
+        until: Time,
+    },
+    /// Nothing new is asked for.
+    Ending,
+    Done,
+}
+
+struct Pending {
+    sent: Time,
+    answered: bool,
+}
+
+struct Consumer {
+    window: usize,
+    rate: Option<u32>,
+    warm_up: Duration,
+    duration: Duration,
+    template: InterestTemplate,
+    phase: Phase,
+    up_since: Time,
+    tick: Time,
+    /// Of numbers from `next - pending.len()` on; the first one is not answered.
+    pending: VecDeque<Pending>,
+    unanswered: usize,
+    next: u64,
+    consumed: Consumed,
+    steps: VecDeque<Step>,
+}
+
+impl Consumer {
+    fn new(options: &ConsumerOptions, first: u64) -> Consumer {
+        let prefix: Name = PREFIX.parse().unwrap_or_default();
+        Consumer {
+            window: options.window,
+            rate: options.rate,
+            warm_up: options.warm_up,
+            duration: options.duration,
+            template: InterestTemplate::new(&prefix, types::SEQUENCE_NUM, false, DEFAULT_LIFETIME, &[]),
+            phase: Phase::Down,
+            up_since: Time::ZERO,
+            tick: Time::ZERO,
+            pending: VecDeque::new(),
+            unanswered: 0,
+            next: first,
+            consumed: Consumed::default(),
+            steps: VecDeque::new(),
+        }
+    }
+
+    /// Moves to the phase that belongs to `now`.
+    fn advance(&mut self, now: Time) {
+        match self.phase {
+            Phase::WarmUp { until } if until <= now => {
+                self.phase = Phase::Counting { from: now, until: now + self.duration };
+                self.steps.push_back(Step::Counting);
+            }
+            Phase::Counting { from, until } if until <= now => {
+                self.consumed.seconds = now.since(from).as_secs_f64();
+                self.phase = Phase::Ending;
+                self.steps.push_back(Step::Counted);
+            }
+            _ => {}
+        }
+        if self.phase == Phase::Ending && self.unanswered == 0 {
+            self.phase = Phase::Done;
+            self.steps.push_back(Step::Done);
+        }
+    }
+
+    /// The Interest of this number is out of the way.
+    fn settle(&mut self, number: u64) -> bool {
+        let first = self.next - self.pending.len() as u64;
+        let place = number.checked_sub(first).and_then(|index| usize::try_from(index).ok());
+        let Some(pending) = place.and_then(|place| self.pending.get_mut(place)) else { return false };
+        if std::mem::replace(&mut pending.answered, true) {
+            return false;
+        }
+        self.unanswered -= 1;
+        while self.pending.front().is_some_and(|pending| pending.answered) {
+            self.pending.pop_front();
+        }
+        true
+    }
+
+    /// Interests that may have been sent by now.
+    fn allowed(&self, now: Time) -> u64 {
+        match self.rate {
+            None => u64::MAX,
+            Some(rate) => (now.since(self.up_since).as_secs_f64() * f64::from(rate)) as u64,
+        }
+    }
+}
+
+impl Application for Consumer {
+    type Event = Step;
+
+    fn handle_face(&mut self, now: Time, up: bool) {
+        if up && self.phase == Phase::Down {
+            self.phase = Phase::WarmUp { until: now + self.warm_up };
+            self.up_since = now;
+            self.tick = now;
+        }
+    }
+
+    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+        let (name, nack) = match Arrival::decode(packet) {
+            Ok(Arrival::Data(data)) => (data.name, false),
+            Ok(Arrival::Nack(_, interest)) => (interest.name, true),
+            _ => {
+                self.consumed.unexpected += 1;
+                return;
+            }
+        };
+        self.advance(now);
+        let number = self.template.number_in(name, types::SEQUENCE_NUM);
+        if !number.is_some_and(|number| self.settle(number)) {
+            self.consumed.unexpected += 1;
+        } else if nack {
+            self.consumed.nacks += 1;
+        } else if matches!(self.phase, Phase::Counting { .. }) {
+            self.consumed.exchanges += 1;
+        }
+        self.advance(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(first) = self.pending.front()
+            && first.sent + DEFAULT_LIFETIME <= now
+        {
+            self.consumed.lost += 1;
+            self.settle(self.next - self.pending.len() as u64);
+        }
+        self.advance(now);
+        self.tick = now + if self.rate.is_some() { RATE_TICK } else { TICK };
+    }
+
+    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+        if !matches!(self.phase, Phase::WarmUp { .. } | Phase::Counting { .. })
+            || self.unanswered >= self.window
+            || (self.rate.is_some() && self.consumed.sent >= self.allowed(now))
+        {
+            return None;
+        }
+        let interest = self.template.interest(self.next, self.next as u32);
+        self.pending.push_back(Pending { sent: now, answered: false });
+        self.next += 1;
+        self.unanswered += 1;
+        self.consumed.sent += 1;
+        Some((interest, None))
+    }
+
+    fn poll_event(&mut self) -> Option<Step> {
+        self.steps.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        match self.phase {
+            Phase::Down | Phase::Done => None,
+            _ => Some(Deadline::new(self.tick, "the consumer's clock ticks")),
+        }
+    }
+}
+
+/// Asks for as long as the options say, and until all is answered or lost. Tells `counting` when the counted time begins,
+/// `counted` when it is over.
+pub fn consume(
+    options: &ConsumerOptions,
+    counting: impl Fn(),
+    counted: impl Fn(),
+) -> Result<Consumed, BenchError> {
+    let clock = Clock::start();
+    let first = clock.wall_clock().unix_millis(clock.now()) * NUMBERS_PER_MILLISECOND;
+    let consumer = Consumer::new(options, first);
+    let mut client = Client::new(Uplink::Unix(options.socket.clone()), clock, consumer)?;
+    let (mut before, mut used) = (0.0, 0.0);
+    let end = client.run(|_, _, told| {
+        match told {
+            Told::Connected => {}
+            Told::Event(Step::Counting) => {
+                before = process_time();
+                counting();
+            }
+            Told::Event(Step::Counted) => {
+                used = process_time() - before;
+                counted();
+            }
+            Told::Event(Step::Done) => return ControlFlow::Break(true),
+            Told::Gone | Told::Unreachable(_) => return ControlFlow::Break(false),
+        }
+        ControlFlow::Continue(())
+    })?;
+    match end {
+        End::Done(true) => Ok(Consumed { cpu_seconds: used, ..client.application().consumed }),
+        _ => Err(BenchError::Side {
+            what: String::from("the consumer's socket was closed before the end"),
+            said: String::new(),
+        }),
+    }
+}
+
+/// Processor time of this process, in seconds.
+fn process_time() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_ndn_packet::{Data, DigestSigner, InterestRef};
+
+    use super::*;
+
+    fn options(window: usize, rate: Option<u32>) -> ConsumerOptions {
+        ConsumerOptions {
+            socket: PathBuf::new(),
+            window,
+            rate,
+            warm_up: Duration::from_secs(1),
+            duration: Duration::from_secs(2),
+        }
+    }
+
+    fn answer(consumer: &mut Consumer, now: Time, interest: &[u8]) {
+        let name = InterestRef::decode(interest).unwrap().name.to_name();
+        let wire = Data::new(name, &b"x"[..]).encode(&DigestSigner);
+        consumer.handle_packet(now, &LpPacket::decode(&wire, false).unwrap());
+    }
+
+    fn send(consumer: &mut Consumer, now: Time) -> Vec<bytes::Bytes> {
+        std::iter::from_fn(|| consumer.poll_packet(now)).map(|(packet, _)| packet).collect()
+    }
+
+    #[test]
+    fn only_answers_within_the_counted_time_count_and_what_never_comes_is_lost() {
+        let mut consumer = Consumer::new(&options(3, None), 1 << 40);
+        consumer.handle_face(Time::ZERO, true);
+        let first = send(&mut consumer, Time::ZERO);
+        assert_eq!(first.len(), 3, "the window");
+        answer(&mut consumer, Time::from_millis(500), &first[1]);
+        answer(&mut consumer, Time::from_millis(500), &first[1]);
+        assert_eq!(consumer.consumed.unexpected, 1, "the second one was not waited for");
+        answer(&mut consumer, Time::from_millis(1500), &first[2]);
+        let second = send(&mut consumer, Time::from_millis(1500));
+        assert_eq!(second.len(), 2);
+        answer(&mut consumer, Time::from_millis(1600), &second[0]);
+        answer(&mut consumer, Time::from_millis(3500), &second[1]);
+        assert!(send(&mut consumer, Time::from_millis(3500)).is_empty(), "the time is over");
+        consumer.handle_timeout(Time::from_secs(4));
+        let steps: Vec<Step> = std::iter::from_fn(|| consumer.poll_event()).collect();
+        assert!(matches!(steps[..], [Step::Counting, Step::Counted, Step::Done]));
+        assert_eq!((consumer.consumed.exchanges, consumer.consumed.sent, consumer.consumed.lost), (2, 5, 1));
+        assert_eq!(consumer.consumed.seconds, 2.0);
+    }
+
+    #[test]
+    fn a_rate_holds_over_time_whatever_the_ticks() {
+        let mut consumer = Consumer::new(&options(1000, Some(100)), 1 << 40);
+        consumer.handle_face(Time::ZERO, true);
+        let mut sent = 0;
+        for at in [0, 3, 40, 41, 900] {
+            sent += send(&mut consumer, Time::from_millis(at)).len();
+        }
+        assert_eq!(sent, 90);
+    }
+}

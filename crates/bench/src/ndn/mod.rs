@@ -1,0 +1,26 @@
+//! `ndn`: a router between two programs beside a bare relay, the pipeline alone, a file over two routers; and the soak.
+
+mod consumer;
+mod exchange;
+mod get;
+mod pipeline;
+mod process;
+mod producer;
+mod relay;
+mod soak;
+
+pub use consumer::{Consumed, ConsumerOptions, consume};
+pub use producer::{ProducerOptions, produce};
+pub use relay::relay;
+pub use soak::{SoakOptions, SoakReport, soak};
+
+use crate::Bench;
+
+/// What the consumer asks for, and the producer answers.
+const PREFIX: &str = "/bench";
+
+pub(crate) fn run(bench: &mut Bench<'_>) {
+    exchange::run(bench);
+    pipeline::run(bench);
+    get::run(bench);
+}

@@ -1,0 +1,158 @@
+//! The soak: a router under half of its peak load for minutes. Its memory must not grow, and nothing may be lost.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::exchange::{FULL, Timing, finished, start_consumer, start_producer};
+use super::process::RunningRouter;
+use crate::BenchError;
+
+/// Octets of a whole Data packet.
+const DATA_SIZE: usize = 1_000;
+const WINDOW: usize = 512;
+/// Interests that may be pending at half load: more than at full load, for a consumer that the system did not run for a while
+/// has to catch up.
+const SOAK_WINDOW: usize = 2_048;
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// Memory may still grow in the first minute, or the first third of a short soak.
+const SETTLING: Duration = Duration::from_secs(60);
+/// Growth that counts as noise: this part of what there was, and at least so many bytes.
+const NOISE: f64 = 0.01;
+const NOISE_BYTES: f64 = 1024.0 * 1024.0;
+
+/// How to soak.
+#[derive(Clone, Debug)]
+pub struct SoakOptions {
+    /// The whimbrel binary.
+    pub program: PathBuf,
+    /// Of the load.
+    pub duration: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct SoakReport {
+    /// Exchanges a second that the router reached before.
+    pub peak_exchanges_per_s: f64,
+    /// Exchanges a second that were asked for, half of that.
+    pub rate_exchanges_per_s: f64,
+    /// Exchanges a second that there were.
+    pub reached_exchanges_per_s: f64,
+    /// Seconds of load.
+    pub seconds: f64,
+    /// Interests sent.
+    pub sent: u64,
+    /// Of those, without an answer.
+    pub lost: u64,
+    /// Of those, answered with a Nack.
+    pub nacks: u64,
+    /// The router's resident memory: the most in the settling time.
+    pub settled_bytes: u64,
+    /// The most after it.
+    pub most_bytes: u64,
+    /// Each second's, from the beginning of the load on.
+    pub samples_bytes: Vec<u64>,
+    /// True if memory did not grow beyond noise.
+    pub memory_holds: bool,
+    /// True if nothing was lost, and most of the rate was reached.
+    pub complete: bool,
+}
+
+impl SoakReport {
+    /// Whether the router has passed.
+    pub fn passed(&self) -> bool {
+        self.memory_holds && self.complete
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mebi = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let word = |good: bool| if good { "yes" } else { "NO" };
+        format!(
+            "peak     {:.0} exchanges/s of {DATA_SIZE} bytes\n\
+             load     {:.0} exchanges/s asked for, {:.0} reached, for {:.0} s\n\
+             memory   {:.1} MiB at most while it settled, {:.1} MiB at most afterwards: holds: {}\n\
+             loss     {} of {} lost, {} Nacks: complete: {}\n\
+             verdict  {}\n",
+            self.peak_exchanges_per_s,
+            self.rate_exchanges_per_s,
+            self.reached_exchanges_per_s,
+            self.seconds,
+            mebi(self.settled_bytes),
+            mebi(self.most_bytes),
+            word(self.memory_holds),
+            self.lost,
+            self.sent,
+            self.nacks,
+            word(self.complete),
+            if self.passed() { "passed" } else { "FAILED" },
+        )
+    }
+}
+
+/// Finds the peak, then keeps the router at half of it. Tells `progress` what is being done.
+pub fn soak(options: &SoakOptions, progress: &mut dyn FnMut(&str)) -> Result<SoakReport, BenchError> {
+    let folder = tempfile::tempdir().map_err(BenchError::system("make a temporary folder"))?;
+    let folder = folder.path();
+    let router = RunningRouter::start(&options.program, folder, "router", None)?;
+    let _producer = start_producer(&options.program, folder, &router.socket, DATA_SIZE, true)?;
+    progress("looking for the peak");
+    let peak = peak(&options.program, folder, &router.socket)?;
+    let rate = peak / 2.0;
+    let timing = Timing { warm_up: Duration::ZERO, duration: options.duration };
+    let consumer =
+        start_consumer(&options.program, folder, &router.socket, SOAK_WINDOW, Some(rate as u32), timing)?;
+    consumer.ready("counting")?;
+    let (start, mut samples) = (Instant::now(), Vec::new());
+    loop {
+        samples.push(router.process.resident_bytes()?);
+        let next = start + SAMPLE_EVERY * samples.len() as u32;
+        let line = consumer.line(next.saturating_duration_since(Instant::now()))?;
+        if line.is_some_and(|line| line.contains("counted")) {
+            break;
+        }
+        let at = start.elapsed();
+        if at > options.duration + Duration::from_secs(60) {
+            return Err(BenchError::Side {
+                what: String::from("the consumer does not end"),
+                said: String::new(),
+            });
+        }
+        let mebibytes = samples.last().map_or(0, |bytes| bytes >> 20);
+        progress(&format!("{:.0} exchanges/s for {} s, {mebibytes} MiB", rate, at.as_secs()));
+    }
+    let consumed = finished(&consumer)?;
+    let settling = SETTLING.min(options.duration / 3).as_secs() as usize + 1;
+    let (settled, rest) = samples.split_at(settling.min(samples.len().saturating_sub(1)));
+    let most = |samples: &[u64]| samples.iter().max().copied().unwrap_or(0);
+    let (settled_bytes, most_bytes) = (most(settled), most(rest));
+    let reached = consumed.rate();
+    Ok(SoakReport {
+        peak_exchanges_per_s: peak,
+        rate_exchanges_per_s: rate,
+        reached_exchanges_per_s: reached,
+        seconds: consumed.seconds,
+        sent: consumed.sent,
+        lost: consumed.lost,
+        nacks: consumed.nacks,
+        settled_bytes,
+        most_bytes,
+        samples_bytes: samples,
+        memory_holds: (most_bytes as f64)
+            <= settled_bytes as f64 + (settled_bytes as f64 * NOISE).max(NOISE_BYTES),
+        complete: consumed.lost + consumed.nacks == 0 && reached >= rate * 0.9,
+    })
+}
+
+/// The median of three runs at full speed, on the router that is soaked then.
+fn peak(program: &Path, folder: &Path, socket: &Path) -> Result<f64, BenchError> {
+    let mut rates = Vec::new();
+    for _ in 0..3 {
+        let consumer = start_consumer(program, folder, socket, WINDOW, None, FULL)?;
+        rates.push(finished(&consumer)?.rate());
+    }
+    rates.sort_by(f64::total_cmp);
+    Ok(rates.get(1).copied().unwrap_or(0.0))
+}
