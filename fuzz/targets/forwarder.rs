@@ -144,11 +144,13 @@ impl World {
         self.forwarder.handle_timeout(self.now);
         while let Some((face, out)) = self.forwarder.poll_send() {
             assert!(self.forwarder.face(face).is_some(), "a packet for a face that is not there");
-            self.sent.push(out.packet);
+            self.sent.push(out.packet.into());
         }
         let old = self.sent.len().saturating_sub(64);
         self.sent.drain(..old);
-        assert!(self.forwarder.pit().len() <= 32 && self.forwarder.cs().bytes() <= self.forwarder.cs().capacity());
+        assert!(
+            self.forwarder.pit().len() <= 32 && self.forwarder.cs().bytes() <= self.forwarder.cs().capacity()
+        );
         assert!(self.forwarder.dead_nonces_len() <= 32);
     }
 }

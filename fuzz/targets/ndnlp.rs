@@ -80,7 +80,9 @@ impl Pair {
             }
             while self.ends[end].poll_event().is_some() {}
             let stats = self.ends[end].stats();
-            assert!(stats.outstanding <= 2 * MOST_OUTSTANDING && stats.queue_packets <= 32 + 2 * MOST_OUTSTANDING);
+            assert!(
+                stats.outstanding <= 2 * MOST_OUTSTANDING && stats.queue_packets <= 32 + 2 * MOST_OUTSTANDING
+            );
         }
     }
 }

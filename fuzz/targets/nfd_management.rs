@@ -5,8 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use whimbrel_core::{SeededRng, Time, WallClock};
 use whimbrel_forwarder::mgmt::client::{DatasetFetch, decode_items, response};
 use whimbrel_forwarder::mgmt::{
-    ChannelStatus, ControlParameters, ControlResponse, CsInfo, FaceEventNotification, FaceQueryFilter, FaceStatus,
-    FibEntry, ForwarderStatus, LinkCounters, RibEntry, StrategyChoice,
+    ChannelStatus, ControlParameters, ControlResponse, CsInfo, FaceEventNotification, FaceQueryFilter,
+    FaceStatus, FibEntry, ForwarderStatus, LinkCounters, RibEntry, StrategyChoice,
 };
 use whimbrel_forwarder::{FaceSpec, FaceUri, Forwarder, ForwarderConfig};
 use whimbrel_ndn_packet::{Component, DigestSigner, Interest, LpPacket, Name, Signer};
@@ -60,8 +60,26 @@ fn answers(data: &[u8]) {
 /// The data are components under the prefix of management: a selector, a length, octets, and so on.
 fn commands(data: &[u8]) {
     const WORDS: [&str; 20] = [
-        "faces", "fib", "rib", "cs", "strategy-choice", "status", "whimbrel", "create", "update", "destroy", "register",
-        "unregister", "announce", "add-nexthop", "set", "config", "erase", "list", "query", "events",
+        "faces",
+        "fib",
+        "rib",
+        "cs",
+        "strategy-choice",
+        "status",
+        "whimbrel",
+        "create",
+        "update",
+        "destroy",
+        "register",
+        "unregister",
+        "announce",
+        "add-nexthop",
+        "set",
+        "config",
+        "erase",
+        "list",
+        "query",
+        "events",
     ];
     let mut router = Forwarder::new(ForwarderConfig::default(), WallClock::new(0), SeededRng::new(1));
     let now = Time::from_secs(1);
@@ -93,8 +111,11 @@ fn commands(data: &[u8]) {
         let mut interest = Interest::new(name);
         interest.can_be_prefix = number % 2 == 0;
         interest.nonce = Some([number; 4]);
-        let wire =
-            if number % 3 == 0 { interest.encode_signed(&DigestSigner, &DigestSigner.info()) } else { interest.encode() };
+        let wire = if number % 3 == 0 {
+            interest.encode_signed(&DigestSigner, &DigestSigner.info())
+        } else {
+            interest.encode()
+        };
         if let Ok(packet) = LpPacket::decode(&wire, false) {
             router.handle_packet(now, program, &packet);
         }

@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock};
+use whimbrel_core::{Machine, Medium, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock};
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
@@ -16,7 +16,7 @@ fn drive(machine: &mut impl Machine, mut data: &[u8]) {
     let kinds = [PortKind::Neighbour, PortKind::Caller, PortKind::Local];
     for (port, kind) in kinds.into_iter().enumerate() {
         let label = String::from(["n", "gnrs", "local"][port]);
-        let info = PortInfo { label, kind, mtu: 1472, peer: String::new() };
+        let info = PortInfo { label, kind, mtu: 1472, peer: String::new(), medium: Medium::default() };
         machine.handle_port(Time::ZERO, PortId(port as u32), PortEvent::Up(info));
     }
     let (mut now, mut buffer) = (Time::ZERO, Vec::new());

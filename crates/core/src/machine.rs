@@ -27,6 +27,14 @@ pub trait Machine {
     /// One frame arrived on `port`. Bad frames are counted and dropped inside; they are no error to the driver.
     fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]);
 
+    /// Frames that arrived together on `port`, none empty: the same as one after the other. For machines that gain by
+    /// knowing all of them before the first is worked on.
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.handle_frame(now, port, frame);
+        }
+    }
+
     /// A deadline stated by [`Machine::poll_timeout`] has passed. Calling it early or twice does no harm.
     fn handle_timeout(&mut self, now: Time);
 

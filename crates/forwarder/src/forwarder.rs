@@ -3,9 +3,8 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
-use whimbrel_ndn_packet::{LpHeader, LpPacket};
+use whimbrel_ndn_packet::{LpHeader, LpPacket, SharedPacket};
 
 use crate::config::ForwarderConfig;
 use crate::counters::ForwarderCounters;
@@ -24,7 +23,7 @@ const MAX_EVENTS: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     /// A bare Interest or Data, or the Interest of a Nack; its hop limit is already decremented.
-    pub packet: Bytes,
+    pub packet: SharedPacket,
     /// What goes with it; `None` if it may go bare.
     pub header: Option<Box<LpHeader>>,
 }
@@ -33,7 +32,7 @@ pub struct Outgoing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagementInterest {
     /// The packet.
-    pub packet: Bytes,
+    pub packet: SharedPacket,
     /// Who asks.
     pub from: FaceId,
 }

@@ -2,9 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
 use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortKind, Time};
 
 use crate::counters::{DropReason, PortCounters, PortSnapshot};
+
+/// Frames of one port that are handed in together, at most.
+pub(crate) const FRAMES_AT_ONCE: usize = 64;
+
+/// Frames of one port that came together.
+pub(crate) type Frames<'a> = SmallVec<[&'a [u8]; FRAMES_AT_ONCE]>;
 
 /// What the driver knows of one port.
 #[derive(Debug)]
@@ -38,15 +45,14 @@ pub(crate) struct Receiver<'a, M> {
 }
 
 impl<M: Machine> Receiver<'_, M> {
-    /// Hands in one frame; an empty one is counted and dropped.
-    pub(crate) fn deliver(&mut self, now: Time, frame: &[u8]) {
-        if frame.is_empty() {
-            self.counters.drops.count(DropReason::Empty, 1);
-            return;
-        }
-        self.counters.received_frames += 1;
-        self.counters.received_bytes += frame.len() as u64;
-        self.machine.handle_frame(now, self.id, frame);
+    /// Hands in frames that came together; empty ones are counted and dropped.
+    pub(crate) fn deliver(&mut self, now: Time, frames: &mut Frames<'_>) {
+        let before = frames.len();
+        frames.retain(|frame| !frame.is_empty());
+        self.counters.drops.count(DropReason::Empty, (before - frames.len()) as u64);
+        self.counters.received_frames += frames.len() as u64;
+        self.counters.received_bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+        self.machine.handle_frames(now, self.id, frames);
     }
 }
 
@@ -131,8 +137,13 @@ impl<M: Machine> MachineSide<M> {
         let stride = stride.clamp(1, frames.len());
         port.counters.received_frames += frames.len().div_ceil(stride) as u64;
         port.counters.received_bytes += frames.len() as u64;
-        for frame in frames.chunks(stride) {
-            self.machine.handle_frame(now, id, frame);
+        let mut frames = frames.chunks(stride);
+        loop {
+            let batch: Frames<'_> = frames.by_ref().take(FRAMES_AT_ONCE).collect();
+            if batch.is_empty() {
+                return;
+            }
+            self.machine.handle_frames(now, id, &batch);
         }
     }
 

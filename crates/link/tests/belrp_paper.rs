@@ -177,7 +177,7 @@ fn if_a_frame_is_lost_more_than_a_configured_number_of_times_belrp_stops_trying(
                 lost = frame.numbers.unwrap().0;
             }
         }
-        assert_eq!(service.poll_event(), Some(LinkEvent::GaveUp(interest(0))));
+        assert_eq!(service.poll_event(), Some(LinkEvent::GaveUp(interest(0).into())));
         assert_eq!((service.stats().given_up, service.stats().outstanding), (1, 0));
     }
 }

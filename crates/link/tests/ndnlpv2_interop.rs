@@ -176,7 +176,7 @@ fn without_an_ack_a_frame_is_sent_again_after_200_ms_at_least_three_times_and_th
             assert_eq!((read(frame).sequence, read(frame).tx_sequence), (sequence, Some(number)));
         }
     }
-    assert_eq!(service.poll_event(), Some(LinkEvent::GaveUp(interest(9))));
+    assert_eq!(service.poll_event(), Some(LinkEvent::GaveUp(interest(9).into())));
     assert_eq!((service.stats().given_up, service.poll_timeout()), (1, None));
 }
 
@@ -236,7 +236,7 @@ fn a_fragment_that_is_given_up_takes_its_siblings_with_it() {
         service.handle_timeout(now);
         frames(&mut service, now);
     }
-    assert_eq!(service.poll_event(), Some(LinkEvent::GaveUp(packet)));
+    assert_eq!(service.poll_event(), Some(LinkEvent::GaveUp(packet.into())));
     assert_eq!(service.poll_event(), None, "once for the packet");
     assert_eq!((service.stats().outstanding, service.poll_timeout()), (0, None));
 }

@@ -31,6 +31,7 @@ pub mod lp;
 pub mod name;
 pub mod replay;
 pub mod safe_bag;
+pub mod shared;
 pub mod signature;
 pub mod tlv;
 pub mod types;
@@ -46,6 +47,7 @@ pub use lp::{CachePolicy, LpHeader, LpPacket, NackReason};
 pub use name::{Component, ComponentRef, Name, NameRef, ParseNameError};
 pub use replay::{ReplayConfig, ReplayError, ReplayGuard};
 pub use safe_bag::{SafeBag, SafeBagError};
+pub use shared::SharedPacket;
 pub use signature::{
     DigestSigner, KeyLocator, KeyLocatorRef, SignatureInfo, SignatureInfoRef, SignatureType, Signer,
     Verifier, VerifyError,

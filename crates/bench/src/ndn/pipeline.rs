@@ -1,13 +1,16 @@
 //! Exchanges a second of the forwarder alone: no sockets, one core, tables as large as a large router's.
 //!
 //! Each Data answers the Interest that came 100,000 Interests earlier; neighbours in time are strangers in name. An Interest
-//! for what is in the content store ends there. More cases: `cargo bench -p whimbrel-forwarder`.
+//! for what is in the content store ends there. Packets come together as a busy socket hands them to a router: 64 at once.
+//! More cases, packets one by one among them: `cargo bench -p whimbrel-forwarder`.
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
+use smallvec::SmallVec;
 use whimbrel_core::{SeededRng, Time, WallClock};
 use whimbrel_forwarder::{CsConfig, CsPolicy, FaceId, FaceSpec, Forwarder, ForwarderConfig};
 use whimbrel_ndn_packet::{Data, DigestSigner, Interest, LpPacket, Name};
@@ -22,6 +25,8 @@ const STORE: usize = 128 << 20;
 /// Hits are among so many that were answered last.
 const RECENT: u64 = 5_000;
 const ROUNDS: usize = 3;
+/// Packets that come together.
+const BATCH: usize = 64;
 
 /// How large the tables are, and how long it is measured.
 #[derive(Clone, Copy)]
@@ -59,6 +64,7 @@ pub(super) fn run(bench: &mut Bench<'_>) {
                     "data_bytes": DATA_SIZE,
                     "content_store_bytes": STORE,
                     "exchanges": scale.exchanges,
+                    "packets_at_once": BATCH,
                     "rounds_exchanges_per_cpu_s": rates,
                 }),
             }])
@@ -136,6 +142,9 @@ struct Pipeline {
     data: [Template; 3],
     consumer: FaceId,
     producers: Vec<FaceId>,
+    /// What came together and is not handed in yet: octets, and which of them came from whom.
+    octets: Vec<u8>,
+    waiting: Vec<(FaceId, Range<usize>)>,
     rng: SeededRng,
     /// The next number that nobody has asked for.
     fresh: u64,
@@ -168,37 +177,55 @@ impl Pipeline {
             data: [Template::data(4)?, Template::data(5)?, Template::data(6)?],
             consumer,
             producers,
+            octets: Vec::new(),
+            waiting: Vec::new(),
             rng: SeededRng::stream(seed, "hits"),
             fresh: 0,
             steps: 0,
         };
         for number in 0..scale.pending {
-            pipeline.interest(Time::ZERO, number);
+            pipeline.interest(number);
             pipeline.fresh = number + 1;
+            pipeline.hand_in(Time::ZERO, number + 1 == scale.pending);
         }
         Ok(pipeline)
     }
 
-    fn interest(&mut self, now: Time, number: u64) {
+    /// An Interest comes.
+    fn interest(&mut self, number: u64) {
         let prefix = prefix_of(number, self.scale);
-        if let Some(template) = self.interests.get_mut(number as usize % 3)
-            && let Ok(packet) = LpPacket::decode(template.fill(number, prefix), false)
-        {
-            self.forwarder.handle_packet(now, self.consumer, &packet);
-        }
-        while let Some(sent) = self.forwarder.poll_send() {
-            black_box(&sent);
+        if let Some(template) = self.interests.get_mut(number as usize % 3) {
+            let start = self.octets.len();
+            self.octets.extend_from_slice(template.fill(number, prefix));
+            self.waiting.push((self.consumer, start..self.octets.len()));
         }
     }
 
-    fn data(&mut self, now: Time, number: u64) {
+    /// A Data comes.
+    fn data(&mut self, number: u64) {
         let prefix = prefix_of(number, self.scale);
         if let Some(template) = self.data.get_mut(number as usize % 3)
             && let Some(producer) = self.producers.get(prefix as usize % PRODUCERS)
-            && let Ok(packet) = LpPacket::decode(template.fill(number, prefix), false)
         {
-            self.forwarder.handle_packet(now, *producer, &packet);
+            let start = self.octets.len();
+            self.octets.extend_from_slice(template.fill(number, prefix));
+            self.waiting.push((*producer, start..self.octets.len()));
         }
+    }
+
+    /// Hands in what came together, if it is enough or in any case.
+    fn hand_in(&mut self, now: Time, in_any_case: bool) {
+        if !in_any_case && self.waiting.len() + 2 <= BATCH {
+            return;
+        }
+        let decoded = self.waiting.iter().filter_map(|(face, place)| {
+            Some((*face, LpPacket::decode(self.octets.get(place.clone())?, false).ok()?))
+        });
+        let packets: SmallVec<[(FaceId, LpPacket<'_>); BATCH]> = decoded.collect();
+        self.forwarder.handle_packets(now, &packets);
+        drop(packets);
+        self.octets.clear();
+        self.waiting.clear();
         while let Some(sent) = self.forwarder.poll_send() {
             black_box(&sent);
         }
@@ -207,7 +234,7 @@ impl Pipeline {
     /// Exchanges for each second of this thread's processor time.
     fn measure(&mut self, hit_percent: u64) -> Result<f64, BenchError> {
         let before = (self.forwarder.counters().out_data, thread_time());
-        for _ in 0..self.scale.exchanges {
+        for step in 0..self.scale.exchanges {
             self.steps += 1;
             // A microsecond each: the pace that is asked for.
             let now = Time::from_nanos(self.steps * 1000);
@@ -215,14 +242,16 @@ impl Pipeline {
                 self.forwarder.handle_timeout(now);
             }
             let answered = self.fresh - self.scale.pending;
-            if self.rng.below(100) < hit_percent && answered > 0 {
-                let back = 1 + self.rng.below(answered.min(RECENT));
-                self.interest(now, answered - back);
+            if self.rng.below(100) < hit_percent && answered > BATCH as u64 {
+                // Not of those that came just now: the Data is in the store for certain.
+                let back = BATCH as u64 + self.rng.below(answered.min(RECENT) - BATCH as u64);
+                self.interest(answered - back);
             } else {
-                self.data(now, answered);
-                self.interest(now, self.fresh);
+                self.data(answered);
+                self.interest(self.fresh);
                 self.fresh += 1;
             }
+            self.hand_in(now, step + 1 == self.scale.exchanges);
         }
         let used = (thread_time() - before.1).as_secs_f64();
         let sent = self.forwarder.counters().out_data - before.0;

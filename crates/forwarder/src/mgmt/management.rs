@@ -127,7 +127,7 @@ impl Management {
         now: Time,
         forwarder: &mut Forwarder,
         link: &dyn Fn(FaceId) -> LinkCounters,
-        packet: &Bytes,
+        packet: &[u8],
         from: FaceId,
     ) {
         let request = InterestRef::decode(packet).ok().and_then(Request::of);

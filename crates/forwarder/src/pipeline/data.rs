@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{CachePolicy, DataRef, LpPacket};
+use whimbrel_ndn_packet::{CachePolicy, DataRef, LpPacket, SharedPacket};
 
 use super::{Engine, header, is_localhost, may_return};
 use crate::config::UnsolicitedPolicy;
@@ -16,7 +16,7 @@ use crate::tables::name_key::NameKey;
 /// A Data on its way to those who wait.
 struct Arrived<'a> {
     data: &'a DataRef<'a>,
-    packet: Bytes,
+    packet: SharedPacket,
     from: FaceId,
     mark: Option<u64>,
     /// The content store has it, and answers what still runs in a loop.
@@ -47,7 +47,7 @@ impl Forwarder {
             engine.unsolicited(now, from, data, key, may_keep);
             return;
         }
-        let packet = Bytes::copy_from_slice(data.wire);
+        let packet = SharedPacket::from(data.wire);
         let kept = may_keep && engine.cs.insert(now, &packet, data, key);
         let arrived = Arrived { data, packet, from, mark: lp.congestion_mark, kept };
         let mut served = Served::new();
@@ -95,7 +95,7 @@ impl Engine {
             UnsolicitedPolicy::AdmitAll => true,
         };
         if admit && may_keep {
-            self.cs.insert(now, &Bytes::copy_from_slice(data.wire), data, key);
+            self.cs.insert(now, &SharedPacket::from(data.wire), data, key);
         }
     }
 
@@ -155,7 +155,7 @@ impl Engine {
         now: Time,
         to: FaceId,
         from: FaceId,
-        packet: Bytes,
+        packet: SharedPacket,
         token: Option<Bytes>,
         mark: Option<u64>,
     ) {

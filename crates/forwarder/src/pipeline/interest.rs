@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason};
+use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason, SharedPacket};
 
 use super::{Engine, MANAGEMENT_QUEUE, after, header, is_localhost};
 use crate::counters::DropReason;
@@ -167,7 +167,7 @@ impl Engine {
     fn interest_loop(&mut self, incoming: &Incoming<'_>, one_peer: bool) {
         self.counters.drop(DropReason::Loop);
         if one_peer {
-            let packet = Bytes::copy_from_slice(incoming.interest.wire);
+            let packet = SharedPacket::from(incoming.interest.wire);
             self.send_nack(incoming.from, packet, NackReason::Duplicate, None);
         }
     }
@@ -248,7 +248,7 @@ impl Engine {
         self.queue(to, packet, header(None, how.mark, incoming))
     }
 
-    fn ask_management(&mut self, packet: Bytes, from: Option<FaceId>) {
+    fn ask_management(&mut self, packet: SharedPacket, from: Option<FaceId>) {
         if self.management.len() >= MANAGEMENT_QUEUE {
             self.counters.drop(DropReason::ManagementBusy);
             return;
@@ -260,7 +260,7 @@ impl Engine {
     pub(crate) fn send_nack(
         &mut self,
         to: FaceId,
-        packet: Bytes,
+        packet: SharedPacket,
         reason: NackReason,
         token: Option<Bytes>,
     ) -> bool {

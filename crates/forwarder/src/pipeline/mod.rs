@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_ndn_packet::LpHeader;
+use whimbrel_ndn_packet::{LpHeader, SharedPacket};
 
 use crate::config::ForwarderConfig;
 use crate::congestion::CongestionMarker;
@@ -70,7 +70,7 @@ impl Engine {
     }
 
     /// Puts a packet into the queue of what is to be sent; false if it is full.
-    fn queue(&mut self, face: FaceId, packet: Bytes, header: Option<Box<LpHeader>>) -> bool {
+    fn queue(&mut self, face: FaceId, packet: SharedPacket, header: Option<Box<LpHeader>>) -> bool {
         if self.out.len() >= self.config.queue_capacity {
             self.counters.drop(DropReason::QueueFull);
             return false;

@@ -40,7 +40,7 @@ pub(crate) struct Sent {
 
 impl Sent {
     fn new((face, Outgoing { packet, header }): (FaceId, Outgoing)) -> Sent {
-        Sent { face, packet, header: header.map(|header| *header).unwrap_or_default() }
+        Sent { face, packet: packet.into(), header: header.map(|header| *header).unwrap_or_default() }
     }
 
     pub(crate) fn interest(&self) -> InterestRef<'_> {

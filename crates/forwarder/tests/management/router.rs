@@ -80,7 +80,7 @@ impl Router {
         while let Some((face, outgoing)) = self.forwarder.poll_send() {
             let is_nack = outgoing.header.is_some_and(|header| header.nack.is_some());
             if !is_nack {
-                self.out.push_back((face, outgoing.packet));
+                self.out.push_back((face, outgoing.packet.into()));
             }
         }
     }

@@ -13,11 +13,12 @@ use super::tlv::count_blocks;
 use super::{Framing, StreamLimits};
 use crate::counters::{DropReason, TransportCounters, TransportSnapshot};
 use crate::poller::Poller;
-use crate::side::MachineSide;
+use crate::side::{Frames, MachineSide};
 use crate::transport::{Outgoing, PREFIX, Progress};
 
-/// Reads per round, so that one busy peer does not keep the others waiting.
-const READS_PER_ROUND: usize = 8;
+/// Reads per round, so that one busy peer does not keep the others waiting; and so that what it sent is handed on while it
+/// still sends: where a peer's whole window came in one round, it and its receivers worked by turns instead of at once.
+const READS_PER_ROUND: usize = 2;
 /// Frames per call of `writev`.
 const FRAMES_PER_WRITE: usize = 64;
 /// Small transmits of packets are gathered until there are so many bytes, or the round is over.
@@ -121,13 +122,14 @@ impl StreamConnection {
         // After its port was closed, what the peer still says is read and dropped.
         let mut receiver = self.port.and_then(|port| side.receiver(port));
         loop {
-            match self.reader.next_frame() {
-                Ok(Some(frame)) => {
-                    if let Some(receiver) = &mut receiver {
-                        receiver.deliver(now, frame);
-                    }
-                }
-                Ok(None) => return Progress::Open,
+            let mut frames = Frames::new();
+            let outcome = self.reader.next_frames(&mut frames);
+            if let Some(receiver) = receiver.as_mut().filter(|_| !frames.is_empty()) {
+                receiver.deliver(now, &mut frames);
+            }
+            match outcome {
+                Ok(true) => {}
+                Ok(false) => return Progress::Open,
                 Err(refused) => {
                     let (counter, reason) = match refused {
                         Refused::Oversize(_) => {
@@ -158,7 +160,7 @@ impl StreamConnection {
         let Some(port) = self.port else { return Progress::Open };
         let bytes = out.frames().len();
         let (frames, written) = match self.limits.framing {
-            Framing::Tlv => (count_blocks(out.frames()), self.send_packets(out.frames())),
+            Framing::Tlv => (count_blocks(out.frames()), self.send_packets(out)),
             Framing::LengthPrefix => (out.frame_count(), self.send_prefixed(out)),
         };
         let room = match written {
@@ -288,7 +290,8 @@ impl StreamConnection {
     }
 
     /// Whole packets, written as they are. True if the kernel had room for what was written.
-    fn send_packets(&mut self, packets: &[u8]) -> Result<bool, Failure> {
+    fn send_packets(&mut self, out: Outgoing<'_>) -> Result<bool, Failure> {
+        let packets = out.frames();
         if self.waiting {
             if self.outbox.len() + packets.len() > self.limits.max_unsent {
                 return Err(Failure::Overflow);
@@ -303,7 +306,13 @@ impl StreamConnection {
             self.outbox.bytes().extend_from_slice(rest);
             return Ok(rest.is_empty());
         }
-        self.outbox.bytes().extend_from_slice(packets);
+        if self.outbox.is_empty() {
+            let start = out.frames_start();
+            self.outbox.exchange(out.buffer);
+            self.outbox.skip(start);
+        } else {
+            self.outbox.bytes().extend_from_slice(packets);
+        }
         if self.outbox.len() >= GATHER { self.write_outbox() } else { Ok(true) }
     }
 

@@ -2,6 +2,7 @@
 
 use super::Framing;
 use super::tlv::{BadType, block_size};
+use crate::side::{FRAMES_AT_ONCE, Frames};
 use crate::transport::PREFIX;
 
 /// Buffer for small frames; a larger frame makes it grow for as long as such frames come.
@@ -74,7 +75,32 @@ impl FrameReader {
         self.end = self.buffer.len().min(self.end + count);
     }
 
+    /// Appends the next whole frames, without their prefixes if they have any. True if it stopped because there is no
+    /// room for more; an error is about what follows the frames that were appended.
+    pub(super) fn next_frames<'a>(&'a mut self, frames: &mut Frames<'a>) -> Result<bool, Refused> {
+        let mut start = self.start;
+        let outcome = loop {
+            if frames.len() == FRAMES_AT_ONCE {
+                break Ok(true);
+            }
+            let Announced { skip, whole } = match self.announced_at(start) {
+                Ok(Some(announced)) => announced,
+                Ok(None) => break Ok(false),
+                Err(refused) => break Err(refused),
+            };
+            if start + whole > self.end {
+                break Ok(false);
+            }
+            let frame = self.buffer.get(start + skip..start + whole).unwrap_or_default();
+            frames.push(frame);
+            start += whole;
+        };
+        self.start = start;
+        outcome
+    }
+
     /// The next whole frame, without its prefix if it has one.
+    #[cfg(test)]
     pub(super) fn next_frame(&mut self) -> Result<Option<&[u8]>, Refused> {
         let Some(Announced { skip, whole }) = self.announced()? else { return Ok(None) };
         let (begin, end) = (self.start + skip, self.start + whole);
@@ -103,7 +129,11 @@ impl FrameReader {
     }
 
     fn announced(&self) -> Result<Option<Announced>, Refused> {
-        let read = self.buffer.get(self.start..self.end).unwrap_or_default();
+        self.announced_at(self.start)
+    }
+
+    fn announced_at(&self, start: usize) -> Result<Option<Announced>, Refused> {
+        let read = self.buffer.get(start..self.end).unwrap_or_default();
         let (skip, size, limit) = match self.framing {
             Framing::LengthPrefix => {
                 let Some(prefix) = read.first_chunk::<PREFIX>() else { return Ok(None) };

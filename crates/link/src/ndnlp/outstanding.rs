@@ -355,14 +355,13 @@ impl Outstanding {
 mod tests {
     use std::collections::BTreeMap;
 
-    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;
 
     fn piece(packet_id: u64) -> Piece {
         Piece {
-            packet: Bytes::from_static(b"packet"),
+            packet: b"packet"[..].into(),
             header: None,
             start: 0,
             len: 6,

@@ -1,14 +1,13 @@
 //! What one frame carries of a packet, as long as it may have to be sent again.
 
-use bytes::Bytes;
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::LpHeader;
+use whimbrel_ndn_packet::{LpHeader, SharedPacket};
 
 /// A whole packet, or one of its fragments.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
     /// The whole network-layer packet; shared with whoever else has it.
-    pub(crate) packet: Bytes,
+    pub(crate) packet: SharedPacket,
     /// What goes with it; of a packet in fragments, with the first one.
     pub(crate) header: Option<Box<LpHeader>>,
     /// Where in the packet the fragment begins, in bytes.

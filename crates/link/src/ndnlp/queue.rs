@@ -2,16 +2,15 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::LpHeader;
+use whimbrel_ndn_packet::{LpHeader, SharedPacket};
 
 use super::piece::{Piece, Profile};
 
 /// A network-layer packet that waits to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct QueuedPacket {
-    pub(crate) packet: Bytes,
+    pub(crate) packet: SharedPacket,
     pub(crate) header: Option<Box<LpHeader>>,
     pub(crate) queued_at: Time,
 }
@@ -29,7 +28,8 @@ pub(crate) struct Resend {
 #[derive(Debug)]
 pub(crate) enum Entry {
     Packet(QueuedPacket),
-    Resend(Resend),
+    /// In a box: packets are many, resends few, and much larger.
+    Resend(Box<Resend>),
 }
 
 impl Entry {
@@ -79,13 +79,13 @@ impl OutQueue {
         if urgent {
             self.urgent.push_back(resend);
         } else {
-            self.entries.push_back(Entry::Resend(resend));
+            self.entries.push_back(Entry::Resend(Box::new(resend)));
         }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = match self.urgent.pop_front() {
-            Some(resend) => Entry::Resend(resend),
+            Some(resend) => Entry::Resend(Box::new(resend)),
             None => self.entries.pop_front()?,
         };
         self.bytes -= entry.len();

@@ -139,7 +139,7 @@ impl Faces {
         let this = &mut self.ends[end];
         while let Some(event) = this.service.poll_event() {
             let LinkEvent::GaveUp(packet) = event;
-            this.given_up.push(packet);
+            this.given_up.push(packet.into());
         }
     }
 

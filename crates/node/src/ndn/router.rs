@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
+use smallvec::SmallVec;
 use whimbrel_core::{
     Deadline, Machine, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time, TimerQueue,
     Transmit, WallClock,
@@ -18,6 +19,8 @@ use whimbrel_ndn_packet::{LpPacket, Name, types};
 
 use super::faces::{self, FaceSettings};
 
+/// Packets that are put together on the stack before they go to the forwarder; drivers hand in about as many.
+const PACKETS_AT_ONCE: usize = 32;
 /// How often faces are looked at that nobody configured, for having been silent too long.
 const IDLE_CHECK: Duration = Duration::from_secs(5);
 /// Pause before a lost permanent face is opened again; doubles up to [`SLOWEST_REOPEN`].
@@ -455,6 +458,31 @@ impl Machine for NdnRouter {
             // Its deadline is read once it has transmitted.
             self.drop_undelivered(now, face);
         }
+    }
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        let Some(face) = self.ports.get(&port).copied() else { return };
+        let mut batch: SmallVec<[(FaceId, LpPacket<'_>); PACKETS_AT_ONCE]> = SmallVec::new();
+        for frame in frames {
+            let Some(attached) = self.faces.get_mut(&face) else { return };
+            let plain = if attached.answers_in_kind && speaks_of_reliability(frame) {
+                None
+            } else {
+                attached.link.handle_plain_frame(frame)
+            };
+            match plain {
+                Some(packet) => {
+                    attached.last_heard = now;
+                    batch.push((face, packet));
+                }
+                None => {
+                    self.forwarder.handle_packets(now, &batch);
+                    batch.clear();
+                    self.handle_frame(now, port, frame);
+                }
+            }
+        }
+        self.forwarder.handle_packets(now, &batch);
     }
 
     fn handle_timeout(&mut self, now: Time) {

@@ -7,9 +7,8 @@ mod tests;
 
 use core::time::Duration;
 
-use bytes::Bytes;
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{DataRef, InterestRef, MAX_PACKET, NameRef, types};
+use whimbrel_ndn_packet::{DataRef, InterestRef, MAX_PACKET, NameRef, SharedPacket, types};
 
 use crate::config::{CsConfig, CsPolicy};
 use crate::tables::index::{Index, NONE, Slab};
@@ -28,7 +27,7 @@ const CATCH_UP: usize = 64;
 
 #[derive(Clone, Debug)]
 struct Entry {
-    data: Bytes,
+    data: SharedPacket,
     /// Where the value of the name lies in `data`.
     name: (u16, u16),
     hash: u64,
@@ -50,6 +49,12 @@ impl Entry {
 }
 
 impl Entry {
+    /// Loads the whole packet: when it gives way, its memory is likely what the next one is written to.
+    fn load_all(&self) -> u32 {
+        let octets = self.data.iter().step_by(64).fold(0, |sum, octet| sum ^ octet);
+        u32::from(octets) ^ u32::from(self.data.is_unique())
+    }
+
     /// Loads the beginning of the packet, and what counts its owners.
     fn load_content(&self) -> u32 {
         u32::from(self.data.first().copied().unwrap_or_default()) ^ u32::from(self.data.is_unique())
@@ -72,7 +77,7 @@ impl Linked for Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsHit {
     /// The packet.
-    pub data: Bytes,
+    pub data: SharedPacket,
     /// Its FreshnessPeriod.
     pub freshness: Duration,
 }
@@ -164,7 +169,13 @@ impl Cs {
     }
 
     /// Keeps a Data; `data` is the whole packet, `decoded` the same, `key` that of its name. False if it is not kept.
-    pub(crate) fn insert(&mut self, now: Time, data: &Bytes, decoded: &DataRef<'_>, key: &NameKey) -> bool {
+    pub(crate) fn insert(
+        &mut self,
+        now: Time,
+        data: &SharedPacket,
+        decoded: &DataRef<'_>,
+        key: &NameKey,
+    ) -> bool {
         let size = data.len() + ENTRY_BYTES;
         if !self.admit || size > self.config.capacity || self.config.max_packets == 0 {
             return false;
@@ -200,7 +211,7 @@ impl Cs {
     }
 
     /// The entry that is this very packet already. If there are too many others of the name, the first of them goes.
-    fn make_room_for_variant(&mut self, data: &Bytes, name: &[u8], hash: u64) -> Option<u32> {
+    fn make_room_for_variant(&mut self, data: &SharedPacket, name: &[u8], hash: u64) -> Option<u32> {
         let (mut variants, mut first) = (0, NONE);
         let same = self.index.find(hash, |slot| {
             let Some(entry) = self.entries.get(slot).filter(|entry| entry.name() == name) else {
@@ -252,10 +263,10 @@ impl Cs {
         victims.fold(0, |sum, entry| sum ^ entry.links.size ^ entry.listing)
     }
 
-    /// Loads what their removal looks at.
+    /// Loads what their removal looks at, and the memory that it frees.
     pub(crate) fn load_contents_of_victims(&self, count: usize) -> u32 {
         let victims = self.policy.next_victims(&self.entries).take(self.expected_victims(count));
-        victims.fold(0, |sum, entry| sum ^ entry.load_content() ^ self.index.guess(entry.hash))
+        victims.fold(0, |sum, entry| sum ^ entry.load_all() ^ self.index.guess(entry.hash))
     }
 
     fn expected_victims(&self, count: usize) -> usize {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 use whimbrel_core::SeededRng;
-use whimbrel_ndn_packet::{Component, Data, DigestSigner, Interest, Name};
+use whimbrel_ndn_packet::{Component, Data, DigestSigner, Interest, Name, SharedPacket};
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn name(components: &[u8]) -> Name {
     components.iter().fold(Name::root(), |name, octet| name.child_generic(&[*octet]))
 }
 
-fn packet(name: &Name, freshness: u64, content: u8) -> Bytes {
+fn packet(name: &Name, freshness: u64, content: u8) -> SharedPacket {
     let mut data = Data::new(name.clone(), vec![content; 10]);
     data.freshness = Duration::from_millis(freshness);
     data.encode(&DigestSigner).into()
@@ -29,12 +29,12 @@ impl Store {
         Store { cs: Cs::new(CsConfig { capacity, max_packets, policy }, hasher), hasher }
     }
 
-    fn insert(&mut self, now: Time, packet: &Bytes) {
+    fn insert(&mut self, now: Time, packet: &SharedPacket) {
         let data = DataRef::decode(packet).unwrap();
         self.cs.insert(now, packet, &data, &NameKey::of(&self.hasher, data.name));
     }
 
-    fn find(&mut self, now: Time, interest: &Interest) -> Option<Bytes> {
+    fn find(&mut self, now: Time, interest: &Interest) -> Option<SharedPacket> {
         let wire = interest.encode();
         let interest = InterestRef::decode(&wire).unwrap();
         let key = NameKey::of(&self.hasher, interest.name);
@@ -70,11 +70,11 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// What the store should hold: packets from the one that came first to the one that came last.
 struct Model {
-    kept: Vec<(Name, Bytes, Time)>,
+    kept: Vec<(Name, SharedPacket, Time)>,
 }
 
 impl Model {
-    fn newest(&self, now: Time, fresh: bool, matches: impl Fn(&Name, &Bytes) -> bool) -> bool {
+    fn newest(&self, now: Time, fresh: bool, matches: impl Fn(&Name, &SharedPacket) -> bool) -> bool {
         self.kept.iter().any(|(name, packet, until)| matches(name, packet) && (!fresh || *until > now))
     }
 }
@@ -118,7 +118,7 @@ proptest! {
                     let found = store.find(now, &interest);
                     prop_assert_eq!(found.is_some(), model.newest(now, must_be_fresh, |kept, _| matches(kept)));
                     if let Some(found) = found {
-                        let fresh = |packet: &Bytes| *packet == found;
+                        let fresh = |packet: &SharedPacket| *packet == found;
                         prop_assert!(model.newest(now, must_be_fresh, |kept, packet| matches(kept) && fresh(packet)));
                     }
                 }
@@ -126,7 +126,7 @@ proptest! {
                     let Some((name, digest)) = seen.get(which) else { continue };
                     let component = Component::new(1, digest.to_vec());
                     let found = store.find(now, &exact(&name.child(component.as_ref())));
-                    let has_digest = |packet: &Bytes| DataRef::decode(packet).unwrap().implicit_digest() == *digest;
+                    let has_digest = |packet: &SharedPacket| DataRef::decode(packet).unwrap().implicit_digest() == *digest;
                     prop_assert_eq!(found.is_some(), model.newest(now, false, |_, packet| has_digest(packet)));
                     prop_assert!(found.is_none_or(|found| has_digest(&found)));
                 }

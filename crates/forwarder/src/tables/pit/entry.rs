@@ -2,10 +2,9 @@
 
 use core::time::Duration;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{InterestRef, NackReason, NameRef, tlv, types};
+use whimbrel_ndn_packet::{InterestRef, NackReason, NameRef, SharedPacket, tlv, types};
 
 use crate::face::FaceId;
 use crate::tables::index::NONE;
@@ -120,9 +119,9 @@ impl Wire {
     }
 
     /// The packet with another nonce or its own: the one allocation and copy that an Interest costs on its way out.
-    pub(crate) fn packet(&self, nonce: u32) -> Bytes {
+    pub(crate) fn packet(&self, nonce: u32) -> SharedPacket {
         if nonce == self.nonce {
-            return Bytes::copy_from_slice(&self.octets);
+            return SharedPacket::from(&self.octets[..]);
         }
         let mut octets = self.octets.to_vec();
         let at = usize::from(self.nonce_at);
@@ -429,7 +428,7 @@ mod tests {
     #[test]
     fn nonce_and_hop_limit_are_put_where_they_belong_and_an_arrived_hint_is_left_out() {
         let mut with_parameters = interest();
-        with_parameters.parameters = Some(Bytes::from_static(b"parameters"));
+        with_parameters.parameters = Some(bytes::Bytes::from_static(b"parameters"));
         let plain = Interest::new("/plain".parse().unwrap());
         for mut interest in [interest(), with_parameters, plain] {
             for nonce in [None, Some([9; 4])] {

@@ -8,11 +8,11 @@ mod transmit;
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time};
-use whimbrel_ndn_packet::{LpHeader, LpPacket};
+use whimbrel_ndn_packet::{LpHeader, LpPacket, SharedPacket};
 
 use super::adaptive::Adaptive;
+use super::compact::{ADAPTIVE, PAPER, PROFILE_MASK};
 use super::config::{FrameKind, LinkServiceConfig, MAX_MTU, MIN_MTU, Reliability};
 use super::marking::CongestionMarker;
 use super::ndnlpv2::Ndnlpv2;
@@ -41,7 +41,7 @@ pub struct Written {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
     /// This Interest or Data was not acknowledged after all retransmissions.
-    GaveUp(Bytes),
+    GaveUp(SharedPacket),
 }
 
 /// NDNLPv2 and reliability on one face. See the [module](super).
@@ -140,8 +140,33 @@ impl LinkService {
         self.refresh();
     }
 
+    /// The packet in a frame that has nothing in it for the link: counted as received and delivered. `None` if
+    /// [`LinkService::handle_frame`] has to look at the frame. For owners that hand on several packets at once.
+    pub fn handle_plain_frame<'a>(&mut self, frame: &'a [u8]) -> Option<LpPacket<'a>> {
+        if !self.is_plain() || matches!(frame.first()? & PROFILE_MASK, ADAPTIVE | PAPER) {
+            return None;
+        }
+        let packet = LpPacket::decode(frame, self.config.smallest_frame > 0).ok()?;
+        if packet.fragment.is_none() || packet.frag_count != 1 {
+            return None;
+        }
+        self.stats.frames_received += 1;
+        self.stats.bytes_received += frame.len() as u64;
+        self.stats.packets_delivered += 1;
+        Some(packet)
+    }
+
+    /// True if nothing is recovered here, whatever the peer says.
+    fn is_plain(&self) -> bool {
+        self.paper.is_none() && self.ndnlpv2.is_none() && self.adaptive.is_none()
+    }
+
     /// Queues a whole network-layer packet; dropped and counted if there is no room.
-    pub fn send(&mut self, now: Time, packet: Bytes, header: Option<Box<LpHeader>>) {
+    pub fn send(&mut self, now: Time, packet: impl Into<SharedPacket>, header: Option<Box<LpHeader>>) {
+        self.enqueue(now, packet.into(), header);
+    }
+
+    fn enqueue(&mut self, now: Time, packet: SharedPacket, header: Option<Box<LpHeader>>) {
         let header = header.filter(|header| !header.is_empty());
         if !self.queue.push(QueuedPacket { packet, header, queued_at: now }) {
             self.stats.drops.queue_full += 1;
@@ -370,9 +395,9 @@ impl LinkService {
 }
 
 /// The Interest or Data itself, where it was wrapped with its header to be cut.
-fn network_packet(packet: Bytes) -> Bytes {
+fn network_packet(packet: SharedPacket) -> SharedPacket {
     match LpPacket::decode(&packet, false) {
-        Ok(LpPacket { fragment: Some(inner), .. }) => packet.slice_ref(inner),
+        Ok(LpPacket { fragment: Some(inner), .. }) => inner.into(),
         _ => packet,
     }
 }

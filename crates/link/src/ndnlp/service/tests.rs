@@ -34,7 +34,7 @@ fn exchange(reliability: Reliability) {
             if step < 300 {
                 let packet: Vec<u8> = vec![5, 3, step as u8, (step >> 8) as u8, from as u8];
                 sent.push((from, packet.clone()));
-                ends[from].send(now, packet.into(), None);
+                ends[from].send(now, packet, None);
             }
             ends[from].handle_timeout(now);
             let mut buffer = Vec::new();

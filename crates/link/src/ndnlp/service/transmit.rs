@@ -1,9 +1,8 @@
 //! Frames that go out.
 
-use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::lp::{self, LinkFields};
-use whimbrel_ndn_packet::{LpHeader, tlv, types};
+use whimbrel_ndn_packet::{LpHeader, SharedPacket, tlv, types};
 
 use super::sizes::{cut, fragment_overhead, whole_frame_len};
 use super::{LinkService, Written};
@@ -100,7 +99,7 @@ impl LinkService {
             let waiting = self.queue.bytes();
             let written = match self.queue.pop() {
                 Some(Entry::Packet(packet)) => self.write_packet(now, packet, waiting, buffer),
-                Some(Entry::Resend(resend)) => self.write_resend(now, resend, buffer),
+                Some(Entry::Resend(resend)) => self.write_resend(now, *resend, buffer),
                 None => return self.write_control(now, buffer),
             };
             if written {
@@ -176,6 +175,12 @@ impl LinkService {
         if self.config.marking && self.marker.marks(now, waiting) {
             self.stats.marks += 1;
             queued.header.get_or_insert_default().congestion_mark = Some(1);
+        }
+        if queued.header.is_none() && self.is_plain() && queued.packet.len() <= self.mtu {
+            self.stats.payload_bytes_sent += queued.packet.len() as u64;
+            self.stats.packets_sent += 1;
+            buffer.extend_from_slice(&queued.packet);
+            return true;
         }
         let profile = self.profile(now);
         let packet_id = self.next_packet_id;
@@ -413,8 +418,8 @@ impl LinkService {
 }
 
 /// The packet with its header, as one element.
-fn wrapped(packet: &Bytes, header: Option<Box<LpHeader>>) -> Bytes {
+fn wrapped(packet: &SharedPacket, header: Option<Box<LpHeader>>) -> SharedPacket {
     let mut element = Vec::with_capacity(packet.len() + 64);
     lp::encode(&mut element, &LinkFields::default(), &header.unwrap_or_default(), Some(packet));
-    Bytes::from(element)
+    element.into()
 }

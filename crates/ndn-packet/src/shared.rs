@@ -1,0 +1,80 @@
+//! A whole packet that several may hold at once.
+
+use core::fmt;
+use core::ops::Deref;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// A whole packet: a content store, the queues of several faces and what waits to be sent again may hold it at once.
+///
+/// The octets and the count of their holders are one allocation. A content store's packets have long left the nearest
+/// caches when they give way: with `Bytes`, whose count is an allocation of its own, a router spent a tenth of its time waiting
+/// for those counts.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SharedPacket(Arc<[u8]>);
+
+impl SharedPacket {
+    /// True if nobody else holds it.
+    pub fn is_unique(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+}
+
+impl Deref for SharedPacket {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for SharedPacket {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&[u8]> for SharedPacket {
+    fn from(octets: &[u8]) -> Self {
+        SharedPacket(octets.into())
+    }
+}
+
+impl From<Vec<u8>> for SharedPacket {
+    fn from(octets: Vec<u8>) -> Self {
+        SharedPacket(octets.into())
+    }
+}
+
+impl From<Bytes> for SharedPacket {
+    fn from(octets: Bytes) -> Self {
+        SharedPacket(octets[..].into())
+    }
+}
+
+impl From<SharedPacket> for Bytes {
+    fn from(packet: SharedPacket) -> Self {
+        Bytes::copy_from_slice(&packet)
+    }
+}
+
+impl PartialEq<[u8]> for SharedPacket {
+    fn eq(&self, other: &[u8]) -> bool {
+        &self.0[..] == other
+    }
+}
+
+impl PartialEq<Bytes> for SharedPacket {
+    fn eq(&self, other: &Bytes) -> bool {
+        self.0[..] == other[..]
+    }
+}
+
+impl fmt::Debug for SharedPacket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedPacket(")?;
+        self.iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
+        write!(f, ")")
+    }
+}
