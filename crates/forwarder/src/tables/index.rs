@@ -149,11 +149,18 @@ impl Index {
         }
     }
 
-    /// Looks at the one cell where a hash is most likely: the answer may be wrong, and is good for loading things early.
+    /// Loads the first cell where a hash may be; the value means nothing. Nothing is decided by what the cell holds, so that
+    /// many such loads run at once.
+    #[inline]
+    pub(crate) fn load(&self, hash: u64) -> u32 {
+        let at = Index::tag(hash) as usize & self.cells.len().wrapping_sub(1);
+        self.cells.get(at).map_or(0, |cell| cell.slot)
+    }
+
+    /// The place that a hash most likely has: the answer may be wrong, and is good for loading things early.
     #[inline]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
-        let at = Index::tag(hash) as usize & self.cells.len().wrapping_sub(1);
-        self.cells.get(at).filter(|cell| cell.tag == Index::tag(hash)).map_or(NONE, |cell| cell.slot)
+        self.find(hash, |_| true).unwrap_or(NONE)
     }
 
     /// Adds a place. The same one must not be there yet.

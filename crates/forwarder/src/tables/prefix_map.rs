@@ -112,17 +112,17 @@ impl<V> PrefixMap<V> {
     /// Loads the cells where [`PrefixMap::longest_match`] will look; the value means nothing.
     #[inline]
     pub(crate) fn load_cells(&self, key: &NameKey) -> u32 {
-        self.guesses(key).fold(0, |sum, slot| sum ^ slot)
+        self.hashes(key).fold(0, |sum, hash| sum ^ self.index.load(hash))
     }
 
     /// Loads the entries that are likely found there.
     #[inline]
     pub(crate) fn load_entries(&self, key: &NameKey) -> u32 {
-        let entries = self.guesses(key).filter_map(|slot| self.entries.get(slot));
+        let entries = self.hashes(key).filter_map(|hash| self.entries.get(self.index.guess(hash)));
         entries.fold(0, |sum, entry| sum ^ u32::from(entry.depth.get()))
     }
 
-    fn guesses(&self, key: &NameKey) -> impl Iterator<Item = u32> {
+    fn hashes(&self, key: &NameKey) -> impl Iterator<Item = u64> {
         let mut lengths = self.depths_taken & key.depths();
         core::iter::from_fn(move || {
             if lengths == 0 {
@@ -130,7 +130,7 @@ impl<V> PrefixMap<V> {
             }
             let depth = 63 - lengths.leading_zeros() as usize;
             lengths &= !(1 << depth);
-            Some(self.index.guess(key.prefix(depth)))
+            Some(key.prefix(depth))
         })
     }
 

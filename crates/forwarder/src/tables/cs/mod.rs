@@ -242,19 +242,20 @@ impl Cs {
     /// Loads the cell of a name's Data.
     #[inline]
     pub(crate) fn load_cell(&self, key: &NameKey) -> u32 {
-        self.index.guess(key.full())
+        self.index.load(key.full())
     }
 
     /// Loads the entry that is likely found there.
     #[inline]
     pub(crate) fn load_entry(&self, key: &NameKey) -> u32 {
-        self.entries.get(self.load_cell(key)).map_or(0, |entry| entry.links.size ^ entry.listing)
+        let entry = self.entries.get(self.index.guess(key.full()));
+        entry.map_or(0, |entry| entry.links.size ^ entry.listing)
     }
 
     /// Loads what that entry points at.
     #[inline]
     pub(crate) fn load_content(&self, key: &NameKey) -> u32 {
-        self.entries.get(self.load_cell(key)).map_or(0, Entry::load_content)
+        self.entries.get(self.index.guess(key.full())).map_or(0, Entry::load_content)
     }
 
     /// Loads as many entries as may give way to new ones.
@@ -266,7 +267,7 @@ impl Cs {
     /// Loads what their removal looks at, and the memory that it frees.
     pub(crate) fn load_contents_of_victims(&self, count: usize) -> u32 {
         let victims = self.policy.next_victims(&self.entries).take(self.expected_victims(count));
-        victims.fold(0, |sum, entry| sum ^ entry.load_all() ^ self.index.guess(entry.hash))
+        victims.fold(0, |sum, entry| sum ^ entry.load_all() ^ self.index.load(entry.hash))
     }
 
     fn expected_victims(&self, count: usize) -> usize {

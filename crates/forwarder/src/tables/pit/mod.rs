@@ -102,19 +102,19 @@ impl Pit {
     /// Loads the cell of a name's entries.
     #[inline]
     pub(crate) fn load_cell(&self, key: &NameKey) -> u32 {
-        self.names.guess(key.full())
+        self.names.load(key.full())
     }
 
     /// Loads the entry that is likely found there.
     #[inline]
     pub(crate) fn load_entry(&self, key: &NameKey) -> u32 {
-        self.entries.get(self.load_cell(key)).map_or(0, Entry::load)
+        self.entries.get(self.names.guess(key.full())).map_or(0, Entry::load)
     }
 
     /// The nonce that the entry that is likely found there was forwarded with.
     #[inline]
     pub(crate) fn sent_nonce(&self, key: &NameKey) -> Option<u32> {
-        let entry = self.entries.get(self.load_cell(key))?;
+        let entry = self.entries.get(self.names.guess(key.full()))?;
         entry.out_records.first().map(|record| record.nonce)
     }
 
