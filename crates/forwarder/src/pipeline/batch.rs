@@ -5,8 +5,6 @@
 //! are hashed; loads of one level (cells of indexes, then entries, then what entries point at) begin for all packets;
 //! then packets are processed one after the other, in order. The outcome is the same as without.
 
-use core::hint::black_box;
-
 use smallvec::SmallVec;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::tlv::{self, Reader};
@@ -66,7 +64,7 @@ impl Forwarder {
         if let Some(key) = keys.first_mut() {
             let (outline, name) = Outline::of(lp);
             key.read(&self.engine.hasher, name, self.depths(outline));
-            black_box(self.engine.load_cells(outline, key));
+            self.engine.prefetch_cells(outline, key);
             self.process(now, from, lp, key);
         }
         self.keys = keys;
@@ -84,7 +82,7 @@ impl Forwarder {
                 key.read(&self.engine.hasher, name, self.depths(outline));
                 outlines.push(outline);
             }
-            self.engine.load(&outlines, &keys);
+            self.engine.prefetch(&outlines, &keys);
             for ((from, lp), key) in batch.iter().zip(&mut keys) {
                 self.process(now, *from, lp, key);
             }
@@ -133,47 +131,47 @@ impl Forwarder {
 }
 
 impl Engine {
-    /// Begins all loads for a batch, level by level. What the loads bring does not matter; that they are not left out as
-    /// useless is what `black_box` is for.
-    fn load(&self, packets: &[Outline], keys: &[NameKey]) {
+    /// Begins all loads for a batch, level by level.
+    fn prefetch(&self, packets: &[Outline], keys: &[NameKey]) {
         let each = || packets.iter().copied().zip(keys);
-        black_box(each().fold(0, |sum, (packet, key)| sum ^ self.load_cells(packet, key)));
+        each().for_each(|(packet, key)| self.prefetch_cells(packet, key));
+        each().for_each(|(packet, key)| self.prefetch_entries(packet, key));
+        each().for_each(|(packet, key)| self.prefetch_contents(packet, key));
         let data = packets.iter().filter(|packet| matches!(packet, Outline::Data)).count();
-        let entries = each().fold(0, |sum, (packet, key)| sum ^ self.load_entries(packet, key));
-        black_box(entries ^ self.cs.load_victims(data));
-        let contents = each().fold(0, |sum, (packet, key)| sum ^ self.load_contents(packet, key));
-        black_box(contents ^ self.cs.load_contents_of_victims(data));
+        self.cs.prefetch_victims(data);
     }
 
-    fn load_cells(&self, packet: Outline, key: &NameKey) -> u32 {
-        match packet {
-            Outline::Interest(nonce) => {
-                let nonces = self.dead_nonces.load(key.full(), nonce);
-                nonces ^ self.fib.load_cells(key) ^ self.pit.load_cell(key) ^ self.cs.load_cell(key)
-            }
-            Outline::Data => self.pit.load_cell(key) ^ self.cs.load_cell(key),
-            _ => 0,
+    fn prefetch_cells(&self, packet: Outline, key: &NameKey) {
+        if let Outline::Interest(nonce) = packet {
+            self.dead_nonces.prefetch(key.full(), nonce);
+            self.fib.prefetch_cells(key);
+        }
+        if !matches!(packet, Outline::Other) {
+            self.pit.prefetch_cell(key);
+            self.cs.prefetch_cell(key);
         }
     }
 
-    fn load_entries(&self, packet: Outline, key: &NameKey) -> u32 {
-        match packet {
-            Outline::Interest(_) => {
-                self.fib.load_entries(key) ^ self.pit.load_entry(key) ^ self.cs.load_entry(key)
-            }
-            Outline::Data => self.pit.load_entry(key),
-            _ => 0,
+    fn prefetch_entries(&self, packet: Outline, key: &NameKey) {
+        if let Outline::Interest(_) = packet {
+            self.fib.prefetch_entries(key);
+            self.cs.prefetch_entry(key);
+        }
+        if !matches!(packet, Outline::Other) {
+            self.pit.prefetch_entry(key);
         }
     }
 
-    fn load_contents(&self, packet: Outline, key: &NameKey) -> u32 {
+    fn prefetch_contents(&self, packet: Outline, key: &NameKey) {
         match packet {
-            Outline::Interest(_) => self.cs.load_content(key),
+            Outline::Interest(_) => self.cs.prefetch_packet(key),
             // A Data that is not kept makes its Interest's nonce a dead one.
             Outline::Data if !self.cs.keeps() => {
-                self.pit.sent_nonce(key).map_or(0, |nonce| self.dead_nonces.load(key.full(), nonce))
+                if let Some(nonce) = self.pit.sent_nonce(key) {
+                    self.dead_nonces.prefetch(key.full(), nonce);
+                }
             }
-            _ => 0,
+            _ => {}
         }
     }
 }

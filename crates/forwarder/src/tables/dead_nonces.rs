@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::tables::prefetch;
+
 use whimbrel_core::Time;
 
 /// Nonces whose hashes agree in what chooses the bucket share one cache line.
@@ -85,11 +87,11 @@ impl DeadNonces {
         })
     }
 
-    /// Loads where a nonce is found; the value means nothing.
+    /// Begins to load where a nonce is found.
     #[inline]
-    pub(crate) fn load(&self, name_hash: u64, nonce: u32) -> u32 {
+    pub(crate) fn prefetch(&self, name_hash: u64, nonce: u32) {
         let at = mix(name_hash, nonce) as usize & self.buckets.len().wrapping_sub(1);
-        self.buckets.get(at).map_or(0, |bucket| bucket[0] as u32)
+        prefetch::element(&self.buckets, at);
     }
 
     /// Takes notice of the time.

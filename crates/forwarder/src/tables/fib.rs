@@ -206,16 +206,16 @@ impl Fib {
         self.prefixes.longest_match(key, name).map(|(depth, number)| (depth, self.sets.get(*number)))
     }
 
-    /// Loads the cells of the index that [`Fib::lookup`] will look at.
+    /// Begins to load the cells of the index that [`Fib::lookup`] will look at.
     #[inline]
-    pub(crate) fn load_cells(&self, key: &NameKey) -> u32 {
-        self.prefixes.load_cells(key)
+    pub(crate) fn prefetch_cells(&self, key: &NameKey) {
+        self.prefixes.prefetch_cells(key);
     }
 
-    /// Loads the entries that are likely found there.
+    /// Begins to load the entries that are likely found there.
     #[inline]
-    pub(crate) fn load_entries(&self, key: &NameKey) -> u32 {
-        self.prefixes.load_entries(key)
+    pub(crate) fn prefetch_entries(&self, key: &NameKey) {
+        self.prefixes.prefetch_entries(key);
     }
 }
 

@@ -1,5 +1,7 @@
 //! What all tables stand on: entries in numbered places, and an index from keyed hashes to places.
 
+use crate::tables::prefetch;
+
 /// No place: places go up to one less.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -89,6 +91,12 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Begins to load the first cache line of a place.
+    #[inline]
+    pub(crate) fn prefetch(&self, slot: u32) {
+        prefetch::element(&self.places, slot as usize);
+    }
+
     /// In the order of places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.places.iter().enumerate().filter_map(|(slot, place)| match place {
@@ -149,12 +157,11 @@ impl Index {
         }
     }
 
-    /// Loads the first cell where a hash may be; the value means nothing. Nothing is decided by what the cell holds, so that
-    /// many such loads run at once.
+    /// Begins to load the first cell where a hash may be.
     #[inline]
-    pub(crate) fn load(&self, hash: u64) -> u32 {
+    pub(crate) fn prefetch(&self, hash: u64) {
         let at = Index::tag(hash) as usize & self.cells.len().wrapping_sub(1);
-        self.cells.get(at).map_or(0, |cell| cell.slot)
+        prefetch::element(&self.cells, at);
     }
 
     /// The place that a hash most likely has: the answer may be wrong, and is good for loading things early.

@@ -10,6 +10,7 @@
 //! | [`measurements`] | what adaptive strategies know of faces |
 //! | `expiry` | when PIT entries are due |
 //! | `prefix_map` | longest prefix match |
+//! | `prefetch` | loads that nobody waits for |
 //! | `index` | slabs and the hash index under all of them |
 
 pub mod cs;
@@ -20,6 +21,7 @@ pub(crate) mod index;
 pub mod measurements;
 pub mod name_key;
 pub mod pit;
+pub(crate) mod prefetch;
 pub(crate) mod prefix_map;
 
 pub use cs::Cs;

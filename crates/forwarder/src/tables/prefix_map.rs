@@ -109,17 +109,16 @@ impl<V> PrefixMap<V> {
         None
     }
 
-    /// Loads the cells where [`PrefixMap::longest_match`] will look; the value means nothing.
+    /// Begins to load the cells where [`PrefixMap::longest_match`] will look.
     #[inline]
-    pub(crate) fn load_cells(&self, key: &NameKey) -> u32 {
-        self.hashes(key).fold(0, |sum, hash| sum ^ self.index.load(hash))
+    pub(crate) fn prefetch_cells(&self, key: &NameKey) {
+        self.hashes(key).for_each(|hash| self.index.prefetch(hash));
     }
 
-    /// Loads the entries that are likely found there.
+    /// Begins to load the entries that are likely found there.
     #[inline]
-    pub(crate) fn load_entries(&self, key: &NameKey) -> u32 {
-        let entries = self.hashes(key).filter_map(|hash| self.entries.get(self.index.guess(hash)));
-        entries.fold(0, |sum, entry| sum ^ u32::from(entry.depth.get()))
+    pub(crate) fn prefetch_entries(&self, key: &NameKey) {
+        self.hashes(key).for_each(|hash| self.entries.prefetch(self.index.guess(hash)));
     }
 
     fn hashes(&self, key: &NameKey) -> impl Iterator<Item = u64> {

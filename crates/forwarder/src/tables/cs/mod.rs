@@ -13,6 +13,7 @@ use whimbrel_ndn_packet::{DataRef, InterestRef, MAX_PACKET, NameRef, SharedPacke
 use crate::config::{CsConfig, CsPolicy};
 use crate::tables::index::{Index, NONE, Slab};
 use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
+use crate::tables::prefetch;
 use policy::{Linked, Links, Policy};
 use prefixes::{LISTING_BYTES, Prefixes};
 
@@ -49,15 +50,10 @@ impl Entry {
 }
 
 impl Entry {
-    /// Loads the whole packet: when it gives way, its memory is likely what the next one is written to.
-    fn load_all(&self) -> u32 {
-        let octets = self.data.iter().step_by(64).fold(0, |sum, octet| sum ^ octet);
-        u32::from(octets) ^ u32::from(self.data.is_unique())
-    }
-
-    /// Loads the beginning of the packet, and what counts its owners.
-    fn load_content(&self) -> u32 {
-        u32::from(self.data.first().copied().unwrap_or_default()) ^ u32::from(self.data.is_unique())
+    /// Begins to load the whole packet: it is sent; or when it gives way, its memory is likely what the next one is
+    /// written to.
+    fn prefetch_packet(&self) {
+        prefetch::octets(&self.data);
     }
 }
 
@@ -239,35 +235,33 @@ impl Cs {
         self.admit && self.config.capacity > ENTRY_BYTES && self.config.max_packets > 0
     }
 
-    /// Loads the cell of a name's Data.
+    /// Begins to load the cell of a name's Data.
     #[inline]
-    pub(crate) fn load_cell(&self, key: &NameKey) -> u32 {
-        self.index.load(key.full())
+    pub(crate) fn prefetch_cell(&self, key: &NameKey) {
+        self.index.prefetch(key.full());
     }
 
-    /// Loads the entry that is likely found there.
+    /// Begins to load the entry that is likely found there.
     #[inline]
-    pub(crate) fn load_entry(&self, key: &NameKey) -> u32 {
-        let entry = self.entries.get(self.index.guess(key.full()));
-        entry.map_or(0, |entry| entry.links.size ^ entry.listing)
+    pub(crate) fn prefetch_entry(&self, key: &NameKey) {
+        self.entries.prefetch(self.index.guess(key.full()));
     }
 
-    /// Loads what that entry points at.
+    /// Begins to load that entry's packet.
     #[inline]
-    pub(crate) fn load_content(&self, key: &NameKey) -> u32 {
-        self.entries.get(self.index.guess(key.full())).map_or(0, Entry::load_content)
+    pub(crate) fn prefetch_packet(&self, key: &NameKey) {
+        if let Some(entry) = self.entries.get(self.index.guess(key.full())) {
+            entry.prefetch_packet();
+        }
     }
 
-    /// Loads as many entries as may give way to new ones.
-    pub(crate) fn load_victims(&self, count: usize) -> u32 {
-        let victims = self.policy.next_victims(&self.entries).take(self.expected_victims(count));
-        victims.fold(0, |sum, entry| sum ^ entry.links.size ^ entry.listing)
-    }
-
-    /// Loads what their removal looks at, and the memory that it frees.
-    pub(crate) fn load_contents_of_victims(&self, count: usize) -> u32 {
-        let victims = self.policy.next_victims(&self.entries).take(self.expected_victims(count));
-        victims.fold(0, |sum, entry| sum ^ entry.load_all() ^ self.index.load(entry.hash))
+    /// Begins to load what the removal of as many entries as will give way to new ones looks at, and the memory that it
+    /// frees.
+    pub(crate) fn prefetch_victims(&self, count: usize) {
+        for entry in self.policy.next_victims(&self.entries).take(self.expected_victims(count)) {
+            self.index.prefetch(entry.hash);
+            entry.prefetch_packet();
+        }
     }
 
     fn expected_victims(&self, count: usize) -> usize {

@@ -9,6 +9,7 @@ use whimbrel_ndn_packet::{InterestRef, NackReason, NameRef, SharedPacket, tlv, t
 use crate::face::FaceId;
 use crate::tables::index::NONE;
 use crate::tables::name_key::NameKey;
+use crate::tables::prefetch;
 
 /// A downstream that waits.
 #[derive(Clone, Debug)]
@@ -290,13 +291,15 @@ impl Entry {
         self.out_records.iter().any(|record| record.is_pending(now))
     }
 
-    /// Loads the cache lines that it lies on; the value means nothing.
+    /// Begins to load the cache lines that it lies on.
     #[inline]
-    pub(super) fn load(&self) -> u32 {
-        let records = self.in_records.first().map_or(0, |record| record.expiry.as_nanos());
-        let sent = self.out_records.first().map_or(0, |record| record.expiry.as_nanos());
-        let name = self.name_value().first().copied().unwrap_or_default();
-        (records ^ sent ^ self.hash ^ self.timer.as_nanos()) as u32 ^ u32::from(name)
+    fn prefetch(&self) {
+        prefetch::value(&self.wire);
+        prefetch::value(&self.wire.nonce);
+        prefetch::value(&self.hash);
+        prefetch::value(&self.in_records);
+        prefetch::value(&self.out_records);
+        prefetch::value(&self.timer);
     }
 
     /// When it has to be looked at next.
@@ -337,6 +340,14 @@ impl Entries {
     #[inline]
     pub(super) fn get(&self, slot: u32) -> Option<&Entry> {
         self.places.get(slot as usize).filter(|entry| entry.taken)
+    }
+
+    /// Begins to load a place.
+    #[inline]
+    pub(super) fn prefetch(&self, slot: u32) {
+        if let Some(entry) = self.places.get(slot as usize) {
+            entry.prefetch();
+        }
     }
 
     #[inline]

@@ -99,16 +99,16 @@ impl Pit {
         self.names.find(hash, is_it).unwrap_or(NONE)
     }
 
-    /// Loads the cell of a name's entries.
+    /// Begins to load the cell of a name's entries.
     #[inline]
-    pub(crate) fn load_cell(&self, key: &NameKey) -> u32 {
-        self.names.load(key.full())
+    pub(crate) fn prefetch_cell(&self, key: &NameKey) {
+        self.names.prefetch(key.full());
     }
 
-    /// Loads the entry that is likely found there.
+    /// Begins to load the entry that is likely found there.
     #[inline]
-    pub(crate) fn load_entry(&self, key: &NameKey) -> u32 {
-        self.entries.get(self.names.guess(key.full())).map_or(0, Entry::load)
+    pub(crate) fn prefetch_entry(&self, key: &NameKey) {
+        self.entries.prefetch(self.names.guess(key.full()));
     }
 
     /// The nonce that the entry that is likely found there was forwarded with.
