@@ -45,6 +45,12 @@ pub trait Responder {
     /// Answers one Interest.
     fn respond(&mut self, now: Time, interest: &InterestRef<'_>) -> Answer;
 
+    /// A little of the work, some microseconds, that answers to Interests of the near future will need: called again and
+    /// again while nothing came and the last call said that there is more.
+    fn prepare(&mut self) -> bool {
+        false
+    }
+
     /// The next thing to tell.
     fn poll_event(&mut self) -> Option<Self::Event>;
 }
@@ -87,6 +93,8 @@ pub struct Service<R: Responder> {
     later: BTreeMap<(Time, u64), Outgoing>,
     next_later: u64,
     counters: ServiceCounters,
+    /// Since when the responder may have something to prepare.
+    preparing: Option<Time>,
     seen: Time,
     up: bool,
 }
@@ -102,6 +110,7 @@ impl<R: Responder> Service<R> {
             later: BTreeMap::new(),
             next_later: 0,
             counters: ServiceCounters::default(),
+            preparing: None,
             seen: Time::ZERO,
             up: false,
         }
@@ -144,6 +153,7 @@ impl<R: Responder> Service<R> {
             let header = LpHeader { pit_token: token.clone(), nack, ..LpHeader::default() };
             (!header.is_empty()).then(|| Box::new(header))
         };
+        self.preparing = Some(now);
         match self.responder.respond(now, interest) {
             Answer::Data(data) => {
                 self.counters.data += 1;
@@ -192,6 +202,9 @@ impl<R: Responder> Application for Service<R> {
     fn handle_timeout(&mut self, now: Time) {
         self.seen = now;
         self.registrar.handle_timeout(now);
+        if self.preparing.is_some_and(|since| since <= now) {
+            self.preparing = self.responder.prepare().then_some(now);
+        }
     }
 
     fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
@@ -217,6 +230,7 @@ impl<R: Responder> Application for Service<R> {
     fn poll_timeout(&self) -> Option<Deadline> {
         let later =
             self.later.first_key_value().and_then(|((at, _), _)| due(*at, self.seen, "an answer is due"));
-        Deadline::earlier(self.registrar.poll_timeout(), later)
+        let prepare = self.preparing.map(|since| Deadline::new(since, "likely answers are to be prepared"));
+        Deadline::earlier(Deadline::earlier(self.registrar.poll_timeout(), later), prepare)
     }
 }

@@ -25,7 +25,8 @@ pub struct ProducerOptions {
     pub freshness: Duration,
     /// FreshnessPeriod of metadata.
     pub metadata_freshness: Duration,
-    /// Bytes of encoded segments that are kept.
+    /// Bytes of encoded segments that are kept, for who asks again or a little later. Memory that is written for the first
+    /// time costs more than a digest: what is kept without being asked for again makes serving slower.
     pub cache_bytes: usize,
     /// Sign as many segments as the cache holds before the first Interest. Else each is signed when it is first asked for.
     pub sign_ahead: bool,
@@ -34,13 +35,13 @@ pub struct ProducerOptions {
 }
 
 impl ProducerOptions {
-    /// `ndnserve`'s defaults, 256 MiB of cache, signed when asked for; the version is the time of `now`.
+    /// `ndnserve`'s defaults, 32 MiB of cache, signed when asked for or a little earlier; the version is the time of `now`.
     pub fn new(clock: WallClock, now: Time) -> ProducerOptions {
         ProducerOptions {
             version: clock.unix_millis(now).saturating_mul(1000),
             freshness: Duration::from_secs(10),
             metadata_freshness: Duration::from_millis(10),
-            cache_bytes: 256 * 1024 * 1024,
+            cache_bytes: 32 * 1024 * 1024,
             sign_ahead: false,
             clock,
         }
@@ -73,7 +74,38 @@ pub struct SegmentResponder<S> {
     clock: WallClock,
     scratch: Vec<u8>,
     typical_size: usize,
+    ahead: Ahead,
     events: VecDeque<ProducerEvent>,
+}
+
+/// Segments that are signed before they are asked for, while whoever asks for one after the other lets time for it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    /// The next one in order to be asked for.
+    expected: u64,
+    /// How many were asked for in order.
+    run: u64,
+    /// The next one to sign, and how far.
+    next: u64,
+    until: u64,
+}
+
+/// Most segments ahead: a consumer's window of the usual size.
+const MOST_AHEAD: u64 = 256;
+/// Of them at once: some 20 microseconds of digests.
+const AHEAD_AT_ONCE: usize = 4;
+
+impl Ahead {
+    /// Once a segment was asked for. As far ahead as there was order behind.
+    fn asked(&mut self, segment: u64) {
+        if segment != self.expected {
+            (self.run, self.next) = (0, 0);
+        }
+        self.run += 1;
+        self.expected = segment + 1;
+        self.next = self.next.max(self.expected);
+        self.until = self.expected.saturating_add(self.run.min(MOST_AHEAD));
+    }
 }
 
 /// Serves one version of one object.
@@ -117,6 +149,7 @@ impl<S: SegmentSource> SegmentResponder<S> {
             clock: options.clock,
             scratch: Vec::new(),
             typical_size: 0,
+            ahead: Ahead::default(),
             events: VecDeque::new(),
         };
         if options.sign_ahead {
@@ -191,6 +224,7 @@ impl<S: SegmentSource> SegmentResponder<S> {
             let suffix = whimbrel_ndn_packet::NameRef::from_value(rest).ok()?;
             if let Some(number) = suffix.get(0).and_then(|first| first.number_of(types::SEGMENT)) {
                 let packet = self.segment(number)?;
+                self.ahead.asked(number);
                 return packet_if_it_answers(interest, packet);
             }
         }
@@ -216,6 +250,19 @@ impl<S: SegmentSource> Responder for SegmentResponder<S> {
             Some(packet) => Answer::Data(packet),
             None => Answer::Nack(NackReason::None),
         }
+    }
+
+    fn prepare(&mut self) -> bool {
+        // What is not asked for in time must not push out what is.
+        let most = (self.store.limit() / self.typical_size.max(1) / 2) as u64;
+        let until = self.ahead.until.min(self.segment_count()).min(self.ahead.expected + most);
+        for _ in 0..AHEAD_AT_ONCE {
+            if self.ahead.next >= until || self.segment(self.ahead.next).is_none() {
+                return false;
+            }
+            self.ahead.next += 1;
+        }
+        self.ahead.next < until
     }
 
     fn poll_event(&mut self) -> Option<ProducerEvent> {

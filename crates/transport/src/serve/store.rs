@@ -38,6 +38,10 @@ impl Store {
         }
     }
 
+    pub(super) const fn limit(&self) -> usize {
+        self.limit
+    }
+
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }

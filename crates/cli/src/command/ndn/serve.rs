@@ -48,8 +48,8 @@ pub(crate) struct Serve {
     /// How long a segment is fresh, in milliseconds or with a unit
     #[arg(short, long, value_name = "TIME", default_value = "10000", value_parser = millis)]
     freshness: Duration,
-    /// Memory for signed segments
-    #[arg(long, value_name = "SIZE", default_value = "256 MiB")]
+    /// Memory for signed segments, for who asks again or a little later
+    #[arg(long, value_name = "SIZE", default_value = "32 MiB")]
     cache: ByteSize,
     /// Sign as many segments as the memory holds before the first is asked for
     #[arg(long)]
@@ -218,6 +218,10 @@ impl Responder for Shelf {
             return Answer::Data(wire);
         }
         self.segments.respond(now, interest)
+    }
+
+    fn prepare(&mut self) -> bool {
+        self.segments.prepare()
     }
 
     fn poll_event(&mut self) -> Option<ProducerEvent> {
