@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail the test")]
 
+pub(crate) mod ndn;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -79,6 +81,10 @@ impl Running {
             std::thread::sleep(Duration::from_millis(20));
         }
         panic!("the process did not end in time");
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {

@@ -9,9 +9,11 @@ use whimbrel_io::Clock;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::ndn::client::seeded;
 use whimbrel_transport::ping::PingServerEvent;
-use whimbrel_transport::{PingServer, PingServerOptions, RegisterOptions, RegistrationEvent, ServiceEvent};
+use whimbrel_transport::{PingServer, PingServerOptions, RegistrationEvent, ServiceEvent};
 
+use super::signing::SigningArguments;
 use super::{Loss, Reach, converse, millis, name, note, registration, timestamp};
+use crate::command::keys::KeychainPlace;
 use crate::command::{Outcome, json_line, out};
 use crate::exit::Exit;
 
@@ -22,6 +24,8 @@ pub(crate) struct Pingserver {
     prefix: Name,
     #[command(flatten)]
     reach: Reach,
+    #[command(flatten)]
+    keychain: KeychainPlace,
     /// How long an answer is fresh, in milliseconds or with a unit
     #[arg(short, long, value_name = "TIME", default_value = "1000", value_parser = millis)]
     freshness: Duration,
@@ -51,7 +55,8 @@ pub(crate) fn run(arguments: Pingserver) -> Outcome {
         log: !arguments.no_log,
         ..PingServerOptions::new(arguments.prefix.clone())
     };
-    let server = PingServer::pings(options, RegisterOptions::new(clock.wall_clock()), seeded()?);
+    let register = SigningArguments::auto(&arguments.keychain).choose()?.registration(clock.wall_clock());
+    let server = PingServer::pings(options, register, seeded()?);
     let mut client = arguments.reach.client(clock, server)?;
     if !arguments.json {
         out(&format!("PING SERVER {}\n", arguments.prefix));

@@ -10,7 +10,7 @@ use serde_json::json;
 use whimbrel_io::Clock;
 use whimbrel_ndn_packet::{MAX_PACKET, Name};
 use whimbrel_node::ndn::client::seeded;
-use whimbrel_transport::{PokeEvent, PokeOptions, RegisterOptions, RegistrationEvent};
+use whimbrel_transport::{PokeEvent, PokeOptions, RegistrationEvent};
 
 use super::signing::SigningArguments;
 use super::{Loss, Reach, converse, millis, name, registration};
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: Poke) -> Outcome {
         content,
         &chosen.signer,
         options,
-        RegisterOptions::new(clock.wall_clock()),
+        chosen.registration(clock.wall_clock()),
         seeded()?,
         clock.now(),
     );

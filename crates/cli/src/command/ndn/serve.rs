@@ -16,8 +16,7 @@ use whimbrel_node::ndn::client::seeded;
 use whimbrel_transport::register::{Registrar, RouteParameters};
 use whimbrel_transport::serve::SegmentResponder;
 use whimbrel_transport::{
-    Answer, ProducerEvent, ProducerOptions, RegisterOptions, RegistrationEvent, Responder, Service,
-    ServiceEvent,
+    Answer, ProducerEvent, ProducerOptions, RegistrationEvent, Responder, Service, ServiceEvent,
 };
 
 use super::signing::{Chosen, SigningArguments};
@@ -82,10 +81,11 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         ..ProducerOptions::new(clock.wall_clock(), clock.now())
     };
     let certificates = if arguments.no_certificates { Vec::new() } else { certificates(&chosen) };
+    let register = chosen.registration(clock.wall_clock());
     let segments = SegmentResponder::new(arguments.name.clone(), source, chosen.signer.clone(), options);
     let (versioned, count) = (segments.versioned_name().clone(), segments.segment_count());
     let routes = routes(segments.name(), &certificates);
-    let registrar = Registrar::new(RegisterOptions::new(clock.wall_clock()), routes);
+    let registrar = Registrar::new(register, routes);
     let service = Service::new(Shelf { segments, certificates }, registrar, seeded()?);
     let mut client = arguments.reach.client(clock, service)?;
     if arguments.json {

@@ -4,9 +4,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::Args;
+use whimbrel_core::WallClock;
 use whimbrel_keychain::{Keychain, KeychainError, SignBy};
 use whimbrel_ndn_packet::{DigestSigner, HmacKey, KeyLocator, Name, SignatureInfo, SignatureType, Signer};
-use whimbrel_transport::SharedSigner;
+use whimbrel_transport::{RegisterOptions, SharedSigner};
 
 use crate::command::keys::KeychainPlace;
 use crate::exit::Failure;
@@ -86,9 +87,21 @@ impl Chosen {
     fn without_key(signer: SharedSigner, description: &str) -> Chosen {
         Chosen { signer, description: description.to_owned(), key: None, keychain: None }
     }
+
+    /// Registers prefixes with commands that the keychain's key signs, for routers that ask for it; without such a key by a
+    /// digest, which routers take from programs on their machine.
+    pub(crate) fn registration(&self, clock: WallClock) -> RegisterOptions {
+        let options = RegisterOptions::new(clock);
+        if self.key.is_some() { RegisterOptions { signer: self.signer.clone(), ..options } } else { options }
+    }
 }
 
 impl SigningArguments {
+    /// The keychain's default key, or a digest if there is none: for programs that leave no choice.
+    pub(crate) fn auto(keychain: &KeychainPlace) -> SigningArguments {
+        SigningArguments { signing: Signing::Auto, keychain: keychain.clone() }
+    }
+
     /// The signer that is asked for.
     pub(crate) fn choose(&self) -> Result<Chosen, Failure> {
         match &self.signing {

@@ -11,8 +11,7 @@ use whimbrel_node::ndn::client::seeded;
 use whimbrel_transport::exchange::nack_text;
 use whimbrel_transport::traffic::TrafficStats;
 use whimbrel_transport::{
-    Gaps, RegisterOptions, RegistrationEvent, ServiceEvent, TrafficClient, TrafficEvent, TrafficOptions,
-    TrafficServer,
+    Gaps, RegistrationEvent, ServiceEvent, TrafficClient, TrafficEvent, TrafficOptions, TrafficServer,
 };
 
 use super::signing::SigningArguments;
@@ -193,7 +192,7 @@ fn server(arguments: &ServerArguments) -> Outcome {
         rules.push(pattern.rule(signing.choose()?.signer));
     }
     let clock = Clock::start();
-    let register = RegisterOptions::new(clock.wall_clock());
+    let register = arguments.signing.choose()?.registration(clock.wall_clock());
     let server = TrafficServer::rules(rules, arguments.count, register, seeded()?);
     let mut client = arguments.reach.client(clock, server)?;
     let ended = converse(&mut client, Loss::Waits, |_, _, event| match event {
