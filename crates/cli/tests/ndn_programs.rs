@@ -365,3 +365,55 @@ fn without_any_configuration_it_is_where_programs_look_for_nfd() {
     assert_eq!(out.matches("from python").count(), 3, "{out}\n{errors}");
     assert!(out.contains("/run/nfd/nfd.sock") && out.contains(":6363") && out.contains(":9696"), "{out}");
 }
+
+#[test]
+fn what_routers_send_each_other_is_well_formed_to_tshark_and_python_ndn() {
+    let Some(interop) = Interop::find() else { return };
+    let home = tempfile::tempdir().unwrap();
+    // A file larger than a datagram may be here, so that there are fragments; numbered frames and Acks of NDNLPv2.
+    let script = r#"
+        set -e
+        trap 'kill $(jobs -p)' EXIT
+        ip link set lo up mtu 1500
+        printf '[ndn]\nmulticast = false\nreliability = "ndnlpv2"\n' >"$HOME/router.toml"
+        for n in 1 2; do
+            "$WHIMBREL" router run --quiet --config "$HOME/router.toml" --ndn-socket "$HOME/$n.sock" \
+                --ndn-listen 127.0.0.$n:6363 --ndn-websocket 127.0.0.$n:0 >/dev/null &
+        done
+        for _ in $(seq 100); do [ -S "$HOME/1.sock" ] && [ -S "$HOME/2.sock" ] && break; sleep 0.1; done
+        tshark -q -i lo -f 'udp port 6363' -w "$HOME/capture" 2>"$HOME/tshark.err" & TSHARK=$!
+        for _ in $(seq 200); do [ -s "$HOME/capture" ] && break; sleep 0.1; done
+        export NDN_CLIENT_TRANSPORT="unix://$HOME/1.sock"
+        "$WHIMBREL" route add /far udp4://127.0.0.2:6363 >/dev/null
+        head -c 60000 /dev/urandom >"$HOME/file"
+        NDN_CLIENT_TRANSPORT="unix://$HOME/2.sock" "$WHIMBREL" ndn serve /far/file "$HOME/file" --signing digest --json >"$HOME/serve.out" &
+        for _ in $(seq 100); do grep -q registered "$HOME/serve.out" && break; sleep 0.1; done
+        "$WHIMBREL" ndn get /far/file --quiet -o "$HOME/got"
+        cmp "$HOME/file" "$HOME/got"
+        # A Nack: nobody serves this there.
+        "$WHIMBREL" ndn peek /far/none --lifetime 500 >/dev/null 2>&1 || true
+        sleep 0.3
+        kill -TERM $TSHARK
+        wait $TSHARK || true
+        count() { tshark -r "$HOME/capture" -X lua_script:"$SOURCES/capture/ndn.lua" -Y "$1" 2>/dev/null | wc -l; }
+        echo "packets $(count ndn) malformed $(count ndn.malformed) unknown $(count ndn.unknown) fragments $(count ndn.lp.frag_count)" \
+            "acks $(count ndn.lp.ack) numbered $(count ndn.lp.tx_sequence) nacks $(count ndn.lp.nack)"
+        "$PYTHON" "$SOURCES/python/dissect.py" "$HOME/capture"
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--net", "bash", "-c", script]);
+    command.env_remove("NDN_CLIENT_TRANSPORT").env("HOME", home.path());
+    command.env("WHIMBREL", env!("CARGO_BIN_EXE_whimbrel")).env("SOURCES", &interop.sources);
+    command.env("PYTHON", interop.installed.join("python/bin/python"));
+    let (code, out, errors) = finished(&mut command);
+    assert_eq!(code, 0, "{out}\n{errors}");
+    let counts = out.lines().find(|line| line.starts_with("packets")).unwrap_or_default();
+    let count = |what: &str| -> u32 {
+        let mut words = counts.split_whitespace().skip_while(|word| *word != what).skip(1);
+        words.next().and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{what} in {counts:?}"))
+    };
+    assert_eq!((count("malformed"), count("unknown")), (0, 0), "{counts}");
+    for seen in ["packets", "fragments", "acks", "numbered", "nacks"] {
+        assert!(count(seen) > 0, "{seen}: {counts}");
+    }
+}

@@ -91,14 +91,15 @@ impl FaceSettings {
         }
     }
 
-    /// Of a face that management is asked for.
-    pub fn wished(wish: &mgmt::FaceSettings) -> FaceSettings {
+    /// Of a face that management is asked for, by a router whose faces recover lost frames as `configured` where the command says
+    /// nothing of it. (NFD's do not; its peers, programs among them, take numbered frames as any others.)
+    pub fn wished(wish: &mgmt::FaceSettings, configured: Reliability) -> FaceSettings {
         FaceSettings {
             persistency: wish.persistency.unwrap_or(Persistency::Persistent),
             mtu: wish.mtu.and_then(|mtu| usize::try_from(mtu).ok()),
             flags: FaceFlags {
                 local_fields: wish.local_fields.unwrap_or(false),
-                reliability: wish.reliability.unwrap_or(false),
+                reliability: wish.reliability.unwrap_or(configured != Reliability::Off),
                 congestion_marking: wish.congestion_marking.unwrap_or(true),
             },
             reliability: None,

@@ -308,7 +308,8 @@ impl NdnRouter {
     fn face_request(&mut self, now: Time, request: FaceRequest) {
         match request {
             FaceRequest::Create { request, remote, local, settings } => {
-                self.asked.insert(request, FaceSettings::wished(&settings));
+                let configured = self.config.link.reliability;
+                self.asked.insert(request, FaceSettings::wished(&settings, configured));
                 self.events.push_back(NdnEvent::Open(Wanted { request, remote, local }));
             }
             FaceRequest::Update { face, .. } => self.face_changed(face),
