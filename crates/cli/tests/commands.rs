@@ -173,7 +173,10 @@ fn the_doctor_says_of_each_thing_whether_it_works() {
     let (code, out, err) = finished(whimbrel().args(["doctor", "--json"]));
     let findings: Vec<serde_json::Value> =
         serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
-    assert!(findings.len() >= 10);
+    assert!(findings.len() >= 12);
+    for what in ["NDN forwarder", "NDN ports"] {
+        assert!(findings.iter().any(|finding| finding["what"] == what), "{what}");
+    }
     let failed = findings.iter().any(|finding| finding["verdict"] == "fail");
     assert_eq!(code, i32::from(failed));
     for finding in &findings {

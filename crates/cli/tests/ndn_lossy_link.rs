@@ -130,6 +130,15 @@ fn lost_between_namespaces(reliability: &str) -> f64 {
         a.command(&["ndn", "traffic", "client", client.to_str().unwrap(), "--json", "--no-log"]);
     let (_, out, errors) = finished(command.args(["--count", &count, "--interval", "3"]));
     let last: Value = serde_json::from_str(out.lines().last().expect(&errors)).unwrap();
+    if reliability == "auto" {
+        // Interests are recovered by the one, Data by the other.
+        for (node, name) in [(&a, "a"), (&b, "b")] {
+            let status: Value = serde_json::from_str(&node.prints(&["status", "--faces", "--json"])).unwrap();
+            let links = status["links"].as_array().unwrap_or_else(|| panic!("{status}"));
+            let recovered = links.iter().filter_map(|link| link["link"]["recovered"].as_u64()).max();
+            assert!(recovered > Some(u64::from(EXCHANGES) / 50), "{name}: {links:?}");
+        }
+    }
     let number = |key: &str| last[key].as_f64().unwrap_or_else(|| panic!("{key} in {last}"));
     assert!(number("sent") >= f64::from(EXCHANGES));
     1.0 - number("received") / number("sent")

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use support::{Running, finished, whimbrel};
+use support::ndn::Router;
+use support::{Running, finished};
 
 /// Where the programs lie, or nothing where they are not installed and need not be.
 struct Interop {
@@ -64,31 +65,7 @@ enum Library {
 
 const LIBRARIES: [Library; 2] = [Library::Python, Library::Ndnts];
 
-/// A router on sockets of its own.
-struct Router {
-    folder: tempfile::TempDir,
-    _process: Running,
-    opened: Value,
-}
-
 impl Router {
-    fn start() -> Router {
-        Router::with(&[])
-    }
-
-    fn with(arguments: &[&str]) -> Router {
-        let folder = tempfile::tempdir().unwrap();
-        let config = folder.path().join("router.toml");
-        std::fs::write(&config, "[ndn]\nmulticast = false\n").unwrap();
-        let mut command = whimbrel();
-        command.args(["router", "run", "--json", "--config"]).arg(&config);
-        command.arg("--ndn-socket").arg(folder.path().join("nfd.sock"));
-        command.args(["--ndn-listen", "127.0.0.1:0", "--ndn-websocket", "127.0.0.1:0"]).args(arguments);
-        let process = Running::start(&mut command);
-        let opened = process.await_json(|value| value.get("ndn").is_some())["ndn"].clone();
-        Router { folder, _process: process, opened }
-    }
-
     fn unix(&self) -> String {
         format!("unix://{}", self.folder.path().join("nfd.sock").display())
     }

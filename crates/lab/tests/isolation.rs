@@ -77,8 +77,10 @@ fn victim() {
 }
 
 fn nothing_outlives(signal: Signal) {
-    let mut lab =
-        Command::new(std::env::current_exe().unwrap()).arg(VICTIM).stdout(Stdio::piped()).spawn().unwrap();
+    // Whoever runs this in the background of a shell has SIGINT ignored, and children inherit that.
+    let mut lab = Command::new("env");
+    lab.arg("--default-signal=INT,TERM").arg(std::env::current_exe().unwrap()).arg(VICTIM);
+    let mut lab = lab.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(lab.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let namespaces: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

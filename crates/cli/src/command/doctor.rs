@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::net::UdpSocket;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use serde::Serialize;
+use whimbrel_node::config::{NDN_PORT, NDN_WEBSOCKET_PORT};
+use whimbrel_node::ndn::client::Uplink;
 use whimbrel_node::place::Places;
 
 use super::{Outcome, json_line, out};
@@ -73,6 +76,7 @@ pub(crate) fn run(arguments: &Doctor) -> Outcome {
         .chain([buffer("rmem_max", "receive"), buffer("wmem_max", "send")])
         .chain(folders)
         .chain(space)
+        .chain([ndn_forwarder(), ndn_ports()])
         .chain([clock(), congestion_control(), ip_command(), lab()])
         .collect();
     let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);
@@ -140,6 +144,49 @@ fn buffer(name: &'static str, direction: &str) -> Finding {
         what,
         format!("at most {granted} bytes; fast {direction} paths lose packets in this machine"),
         format!("sudo sysctl -w net.core.{name}={WANTED_BUFFER}"),
+    )
+}
+
+/// Where NDN programs look for a forwarder, and whether one is there.
+fn ndn_forwarder() -> Finding {
+    const WHAT: &str = "NDN forwarder";
+    let remedy = "whimbrel router run";
+    let uplink = match Uplink::find(None) {
+        Ok(uplink) => uplink,
+        Err(error) => {
+            return Finding::warn(WHAT, error.to_string(), "NDN_CLIENT_TRANSPORT=unix:///run/nfd/nfd.sock");
+        }
+    };
+    let connected = match &uplink {
+        Uplink::Unix(path) => UnixStream::connect(path).map(drop),
+        Uplink::Tcp(address) => TcpStream::connect_timeout(address, Duration::from_secs(2)).map(drop),
+        // Datagrams tell nothing before they are answered.
+        Uplink::Udp(_) => return Finding::ok(WHAT, format!("programs will ask {uplink}")),
+    };
+    match connected {
+        Ok(()) => Finding::ok(WHAT, format!("one listens on {uplink}, where programs look")),
+        Err(error) => Finding::warn(WHAT, format!("none on {uplink}, where programs look: {error}"), remedy),
+    }
+}
+
+/// Ports that an NDN router takes unless its configuration names others.
+fn ndn_ports() -> Finding {
+    const WHAT: &str = "NDN ports";
+    let udp = UdpSocket::bind(("0.0.0.0", NDN_PORT)).err().map(|error| (format!("UDP {NDN_PORT}"), error));
+    let tcp = [NDN_PORT, NDN_WEBSOCKET_PORT]
+        .map(|port| TcpListener::bind(("0.0.0.0", port)).err().map(|error| (format!("TCP {port}"), error)));
+    let taken: Vec<String> = udp
+        .into_iter()
+        .chain(tcp.into_iter().flatten())
+        .map(|(port, error)| format!("{port}: {error}"))
+        .collect();
+    if taken.is_empty() {
+        return Finding::ok(WHAT, format!("UDP and TCP {NDN_PORT} and TCP {NDN_WEBSOCKET_PORT} are free"));
+    }
+    Finding::warn(
+        WHAT,
+        format!("{} (by a router that runs, perhaps)", taken.join(", ")),
+        "for a second router: whimbrel router run --ndn-listen 0.0.0.0:6364 --ndn-websocket 0.0.0.0:9697",
     )
 }
 

@@ -7,7 +7,7 @@ use core::time::Duration;
 use whimbrel_core::{Medium, PortInfo, PortKind};
 use whimbrel_forwarder::mgmt::{self, LinkCounters, RequestId};
 use whimbrel_forwarder::{FaceFlags, FaceId, FaceSpec, FaceUri, LinkType, Persistency, Scope};
-use whimbrel_link::ndnlp::{FrameKind, LinkService, LinkServiceConfig, Reliability};
+use whimbrel_link::ndnlp::{FrameKind, LinkDrops, LinkService, LinkServiceConfig, LinkStats, Reliability};
 
 /// Smallest payload of an Ethernet frame, octets: what is shorter is padded.
 const ETHERNET_SMALLEST: usize = 46;
@@ -227,6 +227,39 @@ pub fn counters(link: &LinkService) -> LinkCounters {
         in_bytes: stats.bytes_received,
         out_packets: stats.frames_sent,
         out_bytes: stats.bytes_sent,
-        details: Vec::new(),
+        details: details(stats),
     }
+}
+
+fn details(stats: &LinkStats) -> Vec<(&'static str, u64)> {
+    let mut details = vec![
+        ("retransmissions", stats.retransmissions),
+        ("spurious", stats.spurious),
+        ("losses", stats.losses),
+        ("timeouts", stats.timeouts),
+        ("recovered", stats.recovered),
+        ("given_up", stats.given_up),
+        ("duplicates", stats.duplicates),
+        ("marks", stats.marks),
+        ("loss_per_million", (stats.loss * 1e6) as u64),
+        ("rtt_us", stats.rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX))),
+    ];
+    details.extend(by_reason(&stats.drops));
+    details
+}
+
+/// What a link dropped, by the reasons' names in metrics.
+pub(super) fn by_reason(drops: &LinkDrops) -> [(&'static str, u64); 10] {
+    [
+        ("malformed", drops.malformed),
+        ("queue-full", drops.queue_full),
+        ("too-big", drops.too_big),
+        ("bad-fragment", drops.bad_fragment),
+        ("duplicate-fragment", drops.duplicate_fragment),
+        ("reassembly-timeout", drops.reassembly_timeout),
+        ("reassembly-full", drops.reassembly_full),
+        ("no-session", drops.no_session),
+        ("false-acks", drops.false_acks),
+        ("acks-overflow", drops.acks_overflow),
+    ]
 }

@@ -15,9 +15,9 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 use whimbrel_forwarder::{FaceCounters, ForwarderCounters, Scope};
 use whimbrel_io::LoopHandle;
-use whimbrel_link::ndnlp::{LinkDrops, LinkStats};
+use whimbrel_link::ndnlp::LinkStats;
 
-use super::NdnRouter;
+use super::{NdnRouter, faces};
 use crate::run::StartError;
 
 /// How long a busy router may take to count itself.
@@ -219,7 +219,7 @@ impl Snapshot {
             family.counters(name, help, self.each(move |face| count(&face.link)))?;
         }
         let drops = self.faces.iter().flat_map(|face| {
-            by_reason(&face.link.drops).into_iter().map(move |(reason, value)| {
+            faces::by_reason(&face.link.drops).into_iter().map(move |(reason, value)| {
                 let mut labels = face.labels();
                 labels.push(("reason", reason));
                 (labels, value)
@@ -246,21 +246,6 @@ impl FaceSnapshot {
     fn labels(&self) -> Labels<'_> {
         self.labels.iter().map(|(name, value)| (*name, value.as_str())).collect()
     }
-}
-
-fn by_reason(drops: &LinkDrops) -> [(&'static str, u64); 10] {
-    [
-        ("malformed", drops.malformed),
-        ("queue-full", drops.queue_full),
-        ("too-big", drops.too_big),
-        ("bad-fragment", drops.bad_fragment),
-        ("duplicate-fragment", drops.duplicate_fragment),
-        ("reassembly-timeout", drops.reassembly_timeout),
-        ("reassembly-full", drops.reassembly_full),
-        ("no-session", drops.no_session),
-        ("false-acks", drops.false_acks),
-        ("acks-overflow", drops.acks_overflow),
-    ]
 }
 
 /// The text that Prometheus reads.
