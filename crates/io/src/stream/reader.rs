@@ -99,18 +99,6 @@ impl FrameReader {
         outcome
     }
 
-    /// The next whole frame, without its prefix if it has one.
-    #[cfg(test)]
-    pub(super) fn next_frame(&mut self) -> Result<Option<&[u8]>, Refused> {
-        let Some(Announced { skip, whole }) = self.announced()? else { return Ok(None) };
-        let (begin, end) = (self.start + skip, self.start + whole);
-        if end > self.end {
-            return Ok(None);
-        }
-        self.start = end;
-        Ok(self.buffer.get(begin..end))
-    }
-
     /// True if the stream stopped in the middle of a frame.
     pub(super) fn is_partial(&self) -> bool {
         self.start != self.end
@@ -170,6 +158,23 @@ mod tests {
 
     const MAX: usize = 300_000;
 
+    /// What is whole, and what is wrong with what follows.
+    fn frames_of(reader: &mut FrameReader) -> (Vec<Vec<u8>>, Option<Refused>) {
+        let mut all = Vec::new();
+        loop {
+            let mut frames = Frames::new();
+            let outcome = reader.next_frames(&mut frames);
+            assert!(frames.len() <= FRAMES_AT_ONCE);
+            assert_eq!(outcome == Ok(true), frames.len() == FRAMES_AT_ONCE);
+            all.extend(frames.iter().map(|frame| frame.to_vec()));
+            match outcome {
+                Ok(true) => {}
+                Ok(false) => return (all, None),
+                Err(refused) => return (all, Some(refused)),
+            }
+        }
+    }
+
     /// Feeds `stream` in pieces of the given sizes, round and round.
     fn read_all(framing: Framing, stream: &[u8], pieces: &[usize]) -> Result<Vec<Vec<u8>>, Refused> {
         let mut reader = FrameReader::new(framing, MAX);
@@ -181,8 +186,10 @@ mod tests {
             space[..count].copy_from_slice(&stream[at..at + count]);
             reader.filled(count);
             at += count;
-            while let Some(frame) = reader.next_frame()? {
-                frames.push(frame.to_vec());
+            let (whole, refused) = frames_of(&mut reader);
+            frames.extend(whole);
+            if let Some(refused) = refused {
+                return Err(refused);
             }
             assert!(reader.buffer.len() <= PREFIX + MAX, "memory stays within one frame");
             if at == stream.len() {
@@ -267,18 +274,17 @@ mod tests {
                 space[..count].copy_from_slice(&bytes[at..at + count]);
                 reader.filled(count);
                 at += count;
-                loop {
-                    match reader.next_frame() {
-                        Ok(Some(frame)) => prop_assert!(frame.len() <= 64),
-                        Ok(None) => break,
-                        Err(Refused::Oversize(size)) => {
-                            prop_assert!(size > 64);
-                            break 'stream;
-                        }
-                        Err(Refused::BadType(kind)) => {
-                            prop_assert!(framing == Framing::Tlv && !(1..=0xffff_ffff).contains(&kind));
-                            break 'stream;
-                        }
+                let (frames, refused) = frames_of(&mut reader);
+                prop_assert!(frames.iter().all(|frame| frame.len() <= 64));
+                match refused {
+                    None => {}
+                    Some(Refused::Oversize(size)) => {
+                        prop_assert!(size > 64);
+                        break 'stream;
+                    }
+                    Some(Refused::BadType(kind)) => {
+                        prop_assert!(framing == Framing::Tlv && !(1..=0xffff_ffff).contains(&kind));
+                        break 'stream;
                     }
                 }
                 prop_assert!(reader.buffer.len() <= SMALL);
@@ -292,7 +298,7 @@ mod tests {
         let prefix = 1_000_000_000u32.to_be_bytes();
         reader.space()[..PREFIX].copy_from_slice(&prefix);
         reader.filled(PREFIX);
-        assert_eq!(reader.next_frame(), Ok(None));
+        assert_eq!(frames_of(&mut reader), (vec![], None));
         assert!(!reader.space().is_empty());
         assert!(reader.buffer.len() <= 2 * SMALL);
     }
@@ -304,8 +310,8 @@ mod tests {
         for (at, octet) in head.iter().enumerate() {
             reader.space()[0] = *octet;
             reader.filled(1);
-            let expected = if at + 1 < head.len() { Ok(None) } else { Err(Refused::Oversize(u64::MAX)) };
-            assert_eq!(reader.next_frame(), expected);
+            let expected = (at + 1 == head.len()).then_some(Refused::Oversize(u64::MAX));
+            assert_eq!(frames_of(&mut reader), (vec![], expected));
         }
         assert!(reader.buffer.len() <= SMALL);
     }
@@ -325,7 +331,7 @@ mod tests {
         }
         reader.deflate();
         assert!(reader.buffer.len() > SMALL, "a frame that was not taken yet is kept");
-        assert_eq!(reader.next_frame(), Ok(Some(&frame[..])));
+        assert_eq!(frames_of(&mut reader), (vec![frame], None));
         assert!(reader.is_inflated());
         reader.deflate();
         assert!(reader.buffer.is_empty() && !reader.space().is_empty());
