@@ -48,6 +48,13 @@ impl Router {
         self.counters()["drops"][reason].as_u64().unwrap()
     }
 
+    /// The largest count of that name on any face's link.
+    fn on_a_link(&self, count: &str) -> u64 {
+        let status = self.json(&["status", "--faces"]);
+        let links = status["links"].as_array().unwrap();
+        links.iter().filter_map(|link| link["link"][count].as_u64()).max().unwrap()
+    }
+
     fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -143,6 +150,7 @@ fn fragments_that_never_complete_are_forgotten() {
         lp::encode(&mut frame, &link, &LpHeader::default(), Some(&piece));
         let _ = neighbour.send(&frame);
     }
+    await_that("they are counted", || router.on_a_link("reassembly-full") >= 1_000);
     router.serves_others("among-fragments");
     let grown = router.memory().saturating_sub(before);
     assert!(grown < SLACK, "{grown} bytes more of {} sent", 40_000 * 1_300);
@@ -160,6 +168,7 @@ fn acknowledgements_of_frames_that_were_never_sent_change_nothing() {
         lp::encode(&mut frame, &tx(number), &LpHeader::default(), None);
         let _ = neighbour.send(&frame);
     }
+    await_that("they are counted", || router.on_a_link("false-acks") >= 1_000);
     let _serve = router.serve("/answered", b"still", &[]);
     // The same neighbour is served.
     let mut frame = Vec::new();

@@ -17,7 +17,7 @@ use crate::side::{Frames, MachineSide};
 use crate::transport::{Outgoing, PREFIX, Progress};
 
 /// Reads per round, so that one busy peer does not keep the others waiting; and so that what it sent is handed on while it
-/// still sends: where a peer's whole window came in one round, it and its receivers worked by turns instead of at once.
+/// still sends: where a peer's whole window comes in one round, it and its receivers work by turns instead of at once.
 const READS_PER_ROUND: usize = 2;
 /// Frames per call of `writev`.
 const FRAMES_PER_WRITE: usize = 64;

@@ -465,7 +465,7 @@ impl Machine for NdnRouter {
         let Some(face) = self.ports.get(&port).copied() else { return };
         let mut batch: SmallVec<[(FaceId, LpPacket<'_>); PACKETS_AT_ONCE]> = SmallVec::new();
         for frame in frames {
-            let Some(attached) = self.faces.get_mut(&face) else { return };
+            let Some(attached) = self.faces.get_mut(&face) else { break };
             let plain = if attached.answers_in_kind && speaks_of_reliability(frame) {
                 None
             } else {
