@@ -14,13 +14,6 @@ use bytes::Bytes;
 #[derive(Clone, PartialEq, Eq)]
 pub struct SharedPacket(Arc<[u8]>);
 
-impl SharedPacket {
-    /// True if nobody else holds it.
-    pub fn is_unique(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
-    }
-}
-
 impl Deref for SharedPacket {
     type Target = [u8];
 

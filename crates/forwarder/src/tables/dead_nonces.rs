@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use crate::tables::prefetch;
-
 use whimbrel_core::Time;
+
+use crate::tables::prefetch;
 
 /// Nonces whose hashes agree in what chooses the bucket share one cache line.
 const BUCKET: usize = 8;

@@ -45,7 +45,7 @@ impl Entry {
 pub(crate) struct OutQueue {
     entries: VecDeque<Entry>,
     // Sent before all others. Bounded by the frames that are outstanding.
-    urgent: VecDeque<Resend>,
+    urgent: VecDeque<Box<Resend>>,
     bytes: usize,
     most_packets: usize,
     most_bytes: usize,
@@ -76,16 +76,17 @@ impl OutQueue {
     /// A piece to be sent again, before all others or after them.
     pub(crate) fn push_resend(&mut self, resend: Resend, urgent: bool) {
         self.bytes += resend.piece.len as usize;
+        let resend = Box::new(resend);
         if urgent {
             self.urgent.push_back(resend);
         } else {
-            self.entries.push_back(Entry::Resend(Box::new(resend)));
+            self.entries.push_back(Entry::Resend(resend));
         }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Entry> {
         let entry = match self.urgent.pop_front() {
-            Some(resend) => Entry::Resend(Box::new(resend)),
+            Some(resend) => Entry::Resend(resend),
             None => self.entries.pop_front()?,
         };
         self.bytes -= entry.len();
