@@ -15,13 +15,19 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn check(manifest: &[u8]) {
-    let Ok(folder) = Folder::decode(manifest) else { return };
+    let Ok(folder) = Folder::decode(manifest) else {
+        return;
+    };
     assert_eq!(folder.encode(), manifest, "two encodings of one folder");
     assert_eq!(Folder::new(folder.entries().to_vec()).as_ref(), Ok(&folder));
     folder.total_len();
     for entry in folder.entries() {
         let path: &Path = entry.path.as_ref();
-        assert!(path.components().all(|part| matches!(part, Component::Normal(_))), "{path:?}");
+        assert!(
+            path.components()
+                .all(|part| matches!(part, Component::Normal(_))),
+            "{path:?}"
+        );
         assert_eq!(folder.get(&entry.path), Some(entry));
     }
 }

@@ -16,7 +16,10 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(assembly.encode(), record, "two encodings of one download");
         assert_eq!(assembly.is_complete(), assembly.missing().next().is_none());
         assert!(assembly.verified_bytes() <= *assembly.proven_len().end());
-        let chunks: Vec<u64> = assembly.missing_chunks(ChunkSize::DEFAULT).take(100).collect();
+        let chunks: Vec<u64> = assembly
+            .missing_chunks(ChunkSize::DEFAULT)
+            .take(100)
+            .collect();
         assert!(chunks.is_sorted());
         assembly.note_delivered(u64::MAX);
         assert!(assembly.deliverable().is_empty());

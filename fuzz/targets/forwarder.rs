@@ -1,7 +1,7 @@
 //! A live forwarder with arbitrary packets, faces that come and go, and steps of time.
 //!
-//! The input is a list of steps; the first octet of each says what it is. Packets are arbitrary, or whole ones made of a
-//! few short names, so that Interests, Data and Nacks meet each other.
+//! The input is a list of steps; the first octet of each says what it is. Packets are arbitrary, or
+//! whole ones made of a few short names, so that Interests, Data and Nacks meet each other.
 #![no_main]
 
 use core::time::Duration;
@@ -15,7 +15,8 @@ use whimbrel_forwarder::{
 };
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{
-    CachePolicy, Component, Data, DataRef, DigestSigner, Interest, LpHeader, LpPacket, NackReason, Name,
+    CachePolicy, Component, Data, DataRef, DigestSigner, Interest, LpHeader, LpPacket, NackReason,
+    Name,
 };
 
 struct World {
@@ -37,9 +38,16 @@ fn name(octet: u8) -> Name {
 
 impl World {
     fn add_face(&mut self, kind: u8) {
-        let link_type =
-            [LinkType::PointToPoint, LinkType::MultiAccess, LinkType::AdHoc][usize::from(kind >> 1) % 3];
-        let mut spec = if kind & 1 == 0 { FaceSpec::new("a", "b") } else { FaceSpec::local("a", "b") };
+        let link_type = [
+            LinkType::PointToPoint,
+            LinkType::MultiAccess,
+            LinkType::AdHoc,
+        ][usize::from(kind >> 1) % 3];
+        let mut spec = if kind & 1 == 0 {
+            FaceSpec::new("a", "b")
+        } else {
+            FaceSpec::local("a", "b")
+        };
         spec.link_type = link_type;
         spec.flags.local_fields = kind & 64 != 0;
         let id = self.forwarder.add_face(self.now, spec);
@@ -51,14 +59,20 @@ impl World {
     }
 
     fn face(&self, octet: u8) -> FaceId {
-        self.faces.get(usize::from(octet) % 9).copied().unwrap_or(FaceId(u64::from(octet)))
+        self.faces
+            .get(usize::from(octet) % 9)
+            .copied()
+            .unwrap_or(FaceId(u64::from(octet)))
     }
 
     fn receive(&mut self, from: FaceId, frame: &[u8]) {
-        let Ok(lp) = LpPacket::decode(frame, true) else { return };
+        let Ok(lp) = LpPacket::decode(frame, true) else {
+            return;
+        };
         if frame.len() % 4 == 0 {
             // Twice in one batch: the second meets what the first has done.
-            self.forwarder.handle_packets(self.now, &[(from, lp), (from, lp)]);
+            self.forwarder
+                .handle_packets(self.now, &[(from, lp), (from, lp)]);
         } else {
             self.forwarder.handle_packet(self.now, from, &lp);
         }
@@ -84,14 +98,17 @@ impl World {
         interest.can_be_prefix = selectors & 1 != 0;
         interest.must_be_fresh = selectors & 2 != 0;
         interest.nonce = (selectors & 4 == 0).then_some([selectors & 0x70; 4]);
-        interest.lifetime = (selectors & 8 != 0).then_some(Duration::from_millis(u64::from(selectors) * 40));
+        interest.lifetime =
+            (selectors & 8 != 0).then_some(Duration::from_millis(u64::from(selectors) * 40));
         interest.hop_limit = (selectors & 16 != 0).then_some(selectors >> 5);
         if selectors & 32 != 0 {
             interest.forwarding_hint = vec![name(selectors), name(named.rotate_left(3))];
         }
         if selectors & 0xc0 == 0xc0 {
             let packet = World::data(named, selectors & 3);
-            let digest = DataRef::decode(&packet).map(|data| data.implicit_digest()).unwrap_or_default();
+            let digest = DataRef::decode(&packet)
+                .map(|data| data.implicit_digest())
+                .unwrap_or_default();
             let digest = Component::new(1, digest.to_vec());
             interest.name = interest.name.child(digest.as_ref());
         }
@@ -119,18 +136,33 @@ impl World {
             10 => self.forwarder.remove_face(self.now, face),
             11 => self.forwarder.set_face_up(self.now, face, b & 1 == 0),
             12 | 13 => {
-                let _ = self.forwarder.fib_mut().add_next_hop(name(b).as_ref(), face, u64::from(c));
+                let _ = self
+                    .forwarder
+                    .fib_mut()
+                    .add_next_hop(name(b).as_ref(), face, u64::from(c));
             }
             14 => {
                 let strategies = StrategyChoice::available();
                 let strategy = &strategies[usize::from(c) % strategies.len()];
                 let prefix = if b & 1 == 0 { Name::root() } else { name(b) };
-                let _ = self.forwarder.strategies_mut().set(prefix.as_ref(), strategy.as_ref());
+                let _ = self
+                    .forwarder
+                    .strategies_mut()
+                    .set(prefix.as_ref(), strategy.as_ref());
             }
             _ => match b % 4 {
-                0 => drop(self.forwarder.cs_mut().erase(name(c).as_ref(), usize::from(a))),
-                1 => self.forwarder.cs_mut().set_capacity(usize::from(c) * 64, usize::from(a)),
-                2 => self.forwarder.handle_delay(self.now, Duration::from_millis(u64::from(c))),
+                0 => drop(
+                    self.forwarder
+                        .cs_mut()
+                        .erase(name(c).as_ref(), usize::from(a)),
+                ),
+                1 => self
+                    .forwarder
+                    .cs_mut()
+                    .set_capacity(usize::from(c) * 64, usize::from(a)),
+                2 => self
+                    .forwarder
+                    .handle_delay(self.now, Duration::from_millis(u64::from(c))),
                 _ => {
                     if let Some(packet) = self.sent.get(usize::from(c)).cloned() {
                         self.forwarder.handle_dropped(self.now, face, &packet);
@@ -143,25 +175,41 @@ impl World {
     fn settle(&mut self) {
         self.forwarder.handle_timeout(self.now);
         while let Some((face, out)) = self.forwarder.poll_send() {
-            assert!(self.forwarder.face(face).is_some(), "a packet for a face that is not there");
+            assert!(
+                self.forwarder.face(face).is_some(),
+                "a packet for a face that is not there"
+            );
             self.sent.push(out.packet.into());
         }
         let old = self.sent.len().saturating_sub(64);
         self.sent.drain(..old);
         assert!(
-            self.forwarder.pit().len() <= 32 && self.forwarder.cs().bytes() <= self.forwarder.cs().capacity()
+            self.forwarder.pit().len() <= 32
+                && self.forwarder.cs().bytes() <= self.forwarder.cs().capacity()
         );
         assert!(self.forwarder.dead_nonces_len() <= 32);
     }
 }
 
 fn config(octet: u8) -> ForwarderConfig {
-    let policy = if octet & 1 == 0 { CsPolicy::Lru } else { CsPolicy::S3Fifo };
-    let unsolicited = if octet & 2 == 0 { UnsolicitedPolicy::Drop } else { UnsolicitedPolicy::AdmitAll };
+    let policy = if octet & 1 == 0 {
+        CsPolicy::Lru
+    } else {
+        CsPolicy::S3Fifo
+    };
+    let unsolicited = if octet & 2 == 0 {
+        UnsolicitedPolicy::Drop
+    } else {
+        UnsolicitedPolicy::AdmitAll
+    };
     ForwarderConfig {
         pit_capacity: 32,
         dead_nonce_capacity: 32,
-        content_store: CsConfig { capacity: 4096, max_packets: 16, policy },
+        content_store: CsConfig {
+            capacity: 4096,
+            max_packets: 16,
+            policy,
+        },
         unsolicited,
         producer_regions: vec![name(octet)],
         default_hop_limit: (octet & 4 != 0).then_some(3),
@@ -172,9 +220,16 @@ fn config(octet: u8) -> ForwarderConfig {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some((first, mut rest)) = data.split_first() else { return };
+    let Some((first, mut rest)) = data.split_first() else {
+        return;
+    };
     let forwarder = Forwarder::new(config(*first), WallClock::default(), SeededRng::new(1));
-    let mut world = World { forwarder, now: Time::from_secs(1), faces: Vec::new(), sent: Vec::new() };
+    let mut world = World {
+        forwarder,
+        now: Time::from_secs(1),
+        faces: Vec::new(),
+        sent: Vec::new(),
+    };
     (0..4).for_each(|kind| world.add_face(kind * 3));
     while let [code, a, b, c, after @ ..] = rest {
         rest = after;
@@ -195,5 +250,10 @@ fuzz_target!(|data: &[u8]| {
     world.now += Duration::from_secs(10);
     world.settle();
     assert!(world.forwarder.pit().is_empty() && world.forwarder.dead_nonces_len() == 0);
-    assert!(world.forwarder.faces().all(|face| face.pending_records() == 0));
+    assert!(
+        world
+            .forwarder
+            .faces()
+            .all(|face| face.pending_records() == 0)
+    );
 });

@@ -1,7 +1,9 @@
-//! A live hop and a neighbour that says whatever the input says, in well-sealed frames of the hop's own session.
+//! A live hop and a neighbour that says whatever the input says, in well-sealed frames of the hop's
+//! own session.
 //!
-//! The input is a list of steps: an octet that chooses, then what the step needs. Frames are bodies without session tag and
-//! CRC: those are put right, or no frame would come further than the first check.
+//! The input is a list of steps: an octet that chooses, then what the step needs. Frames are bodies
+//! without session tag and CRC: those are put right, or no frame would come further than the first
+//! check.
 #![no_main]
 
 use core::time::Duration;
@@ -91,7 +93,9 @@ impl Neighbour {
     fn wait(&mut self, time: Duration) {
         let end = self.now + time;
         for _ in 0..1_000 {
-            let Some(due) = self.hop.poll_timeout().filter(|due| due.at <= end) else { break };
+            let Some(due) = self.hop.poll_timeout().filter(|due| due.at <= end) else {
+                break;
+            };
             self.now = self.now.max(due.at);
             self.hop.handle_timeout(self.now, &mut self.budget);
             self.drain();
@@ -104,7 +108,9 @@ impl Neighbour {
         for round in 0.. {
             assert!(round < 20_000, "sending never ends");
             buffer.clear();
-            let Some((size, segment)) = self.hop.poll_transmit(self.now, 64, &mut buffer) else { break };
+            let Some((size, segment)) = self.hop.poll_transmit(self.now, 64, &mut buffer) else {
+                break;
+            };
             let first = &buffer[..segment.unwrap_or(size).min(size)];
             if first[0] & 15 == 0 {
                 (self.token, self.nonce) = (u32_at(first, 8), u32_at(first, 12));
@@ -116,7 +122,9 @@ impl Neighbour {
                 HopEvent::Delivered { tag } => {
                     assert!(self.sent.remove(&tag), "delivered twice, or never sent")
                 }
-                HopEvent::TooLarge { tag, .. } => assert!(self.sent.remove(&tag), "given back twice"),
+                HopEvent::TooLarge { tag, .. } => {
+                    assert!(self.sent.remove(&tag), "given back twice")
+                }
                 HopEvent::Up { .. } | HopEvent::Unresponsive | HopEvent::Responsive => {}
             }
         }
@@ -131,7 +139,12 @@ impl Neighbour {
             5 => {
                 let len = usize::from(argument) * 700 + 1;
                 self.sent.insert(self.next_tag);
-                self.hop.send(self.now, self.next_tag, Bytes::from(vec![argument; len]), Bytes::new());
+                self.hop.send(
+                    self.now,
+                    self.next_tag,
+                    Bytes::from(vec![argument; len]),
+                    Bytes::new(),
+                );
                 self.next_tag += 1;
             }
             6 => {
@@ -154,12 +167,22 @@ impl Neighbour {
 fuzz_target!(|data: &[u8]| {
     let (mut neighbour, mut data) = (Neighbour::new(), data);
     while let [kind, argument, rest @ ..] = data {
-        let len = if kind % 8 < 4 { usize::from(*argument).min(rest.len()) } else { 0 };
+        let len = if kind % 8 < 4 {
+            usize::from(*argument).min(rest.len())
+        } else {
+            0
+        };
         let (body, rest) = rest.split_at(len);
         data = rest;
         neighbour.step(*kind, *argument, body);
     }
-    let Neighbour { hop, mut budget, held, now, .. } = neighbour;
+    let Neighbour {
+        hop,
+        mut budget,
+        held,
+        now,
+        ..
+    } = neighbour;
     hop.close(now, &mut budget);
     budget.release(held);
     assert_eq!(budget.used(), 0, "room is neither lost nor released twice");

@@ -12,7 +12,11 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(chunk) = Chunk::decode(&bytes) {
         let (head, body) = chunk.clone().into_pieces();
         let again = Chunk::decode(&[head, body].concat().into());
-        assert_eq!(again, Ok(chunk), "a chunk that was read is written as another one");
+        assert_eq!(
+            again,
+            Ok(chunk),
+            "a chunk that was read is written as another one"
+        );
     }
     let _ = Control::decode(&bytes);
     let _ = Echo::decode(&bytes);

@@ -5,13 +5,14 @@ use libfuzzer_sys::fuzz_target;
 use whimbrel_keychain::text;
 use whimbrel_ndn_packet::certificate::identity_of_key;
 use whimbrel_ndn_packet::{
-    Certificate, ContentType, Data, DigestSigner, PrivateKey, PublicKey, SafeBag, Signer, ValidityPeriod,
-    Verifier,
+    Certificate, ContentType, Data, DigestSigner, PrivateKey, PublicKey, SafeBag, Signer,
+    ValidityPeriod, Verifier,
 };
 
 fuzz_target!(|data: &[u8]| {
     check_certificate(data);
-    // The same octets as the key within a certificate that is right otherwise, and as the extensions of one.
+    // The same octets as the key within a certificate that is right otherwise, and as the
+    // extensions of one.
     check_certificate(&certificate(data, None));
     check_certificate(&certificate(KEY, Some(data)));
     if let Ok(key) = PublicKey::from_spki(data) {
@@ -42,15 +43,33 @@ fn certificate(content: &[u8], extensions: Option<&[u8]>) -> Vec<u8> {
     info.extensions = extensions.unwrap_or(&period).to_vec().into();
     let name = "/a/KEY/k/i/v=1".parse().expect("a name");
     let freshness = core::time::Duration::from_secs(1);
-    let data = Data { content_type: ContentType::Key, freshness, ..Data::new(name, content.to_vec()) };
+    let data = Data {
+        content_type: ContentType::Key,
+        freshness,
+        ..Data::new(name, content.to_vec())
+    };
     data.encode_with_info(&DigestSigner, &info)
 }
 
 fn check_certificate(wire: &[u8]) {
-    let Ok(certificate) = Certificate::decode(wire.to_vec().into()) else { return };
+    let Ok(certificate) = Certificate::decode(wire.to_vec().into()) else {
+        return;
+    };
     let identity = identity_of_key(certificate.key_name().as_ref());
     assert_eq!(identity, Some(certificate.identity().as_ref()));
-    assert!(certificate.key_name().as_ref().is_prefix_of(certificate.name().as_ref()));
-    let _ = (certificate.description(), certificate.version(), certificate.is_self_signed());
-    let _ = (certificate.verify(certificate.public_key()), certificate.is_valid_at(1));
+    assert!(
+        certificate
+            .key_name()
+            .as_ref()
+            .is_prefix_of(certificate.name().as_ref())
+    );
+    let _ = (
+        certificate.description(),
+        certificate.version(),
+        certificate.is_self_signed(),
+    );
+    let _ = (
+        certificate.verify(certificate.public_key()),
+        certificate.is_valid_at(1),
+    );
 }

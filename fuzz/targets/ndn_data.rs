@@ -1,4 +1,5 @@
-//! Data as anybody may send them: no panic, and what is read means the same when it is written again.
+//! Data as anybody may send them: no panic, and what is read means the same when it is written
+//! again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -16,7 +17,9 @@ fn check(wire: &[u8]) {
         let lifetime = announcement.lifetime(Some(1_700_000_000));
         assert!(lifetime.is_none_or(|lifetime| lifetime <= announcement.expiration));
     }
-    let Ok(view) = DataRef::decode(wire) else { return };
+    let Ok(view) = DataRef::decode(wire) else {
+        return;
+    };
     let _ = view.verify(&DigestSigner);
     assert_eq!(view.full_name().len(), view.name.len() + 1);
     let again = Data {
@@ -32,6 +35,9 @@ fn check(wire: &[u8]) {
         (read.name, read.content, read.final_block_id),
         (view.name, view.content, view.final_block_id)
     );
-    assert_eq!((read.content_type, read.freshness), (view.content_type, view.freshness));
+    assert_eq!(
+        (read.content_type, read.freshness),
+        (view.content_type, view.freshness)
+    );
     assert_eq!(read.verify(&DigestSigner), Ok(()));
 }

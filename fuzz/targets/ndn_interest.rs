@@ -1,4 +1,5 @@
-//! Interests as anybody may send them: no panic, and what is read means the same when it is written again.
+//! Interests as anybody may send them: no panic, and what is read means the same when it is written
+//! again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,9 +14,20 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn check(wire: &[u8]) {
-    let Ok(view) = InterestRef::decode(wire) else { return };
-    let _ = (view.parameters_digest_is_valid(), view.verify(&DigestSigner));
-    assert!(view.signed_portions().iter().map(|portion| portion.len()).sum::<usize>() <= wire.len());
+    let Ok(view) = InterestRef::decode(wire) else {
+        return;
+    };
+    let _ = (
+        view.parameters_digest_is_valid(),
+        view.verify(&DigestSigner),
+    );
+    assert!(
+        view.signed_portions()
+            .iter()
+            .map(|portion| portion.len())
+            .sum::<usize>()
+            <= wire.len()
+    );
     let with_nonce = view.with_nonce([1, 2, 3, 4]);
     let changed = InterestRef::decode(&with_nonce).expect("it stays an Interest");
     assert_eq!(
@@ -36,6 +48,9 @@ fn check(wire: &[u8]) {
     let encoded = again.encode();
     let read = InterestRef::decode(&encoded).expect("what was read can be written");
     assert_eq!(read.delegations().count(), view.delegations().count());
-    assert_eq!((read.nonce, read.hop_limit, read.parameters), (view.nonce, view.hop_limit, view.parameters));
+    assert_eq!(
+        (read.nonce, read.hop_limit, read.parameters),
+        (view.nonce, view.hop_limit, view.parameters)
+    );
     assert!(read.parameters_digest_is_valid());
 }

@@ -18,7 +18,10 @@ fuzz_target!(|data: &[u8]| {
 
 fn check(name: &Name) {
     assert_eq!(name.to_string().parse().as_ref(), Ok(name));
-    assert_eq!(name.as_ref().numbered().to_string().parse().as_ref(), Ok(name));
+    assert_eq!(
+        name.as_ref().numbered().to_string().parse().as_ref(),
+        Ok(name)
+    );
     let count = name.len();
     for at in 0..=count {
         let (prefix, suffix) = (name.as_ref().prefix(at), name.as_ref().suffix(at));
@@ -26,5 +29,9 @@ fn check(name: &Name) {
         assert!(prefix <= name.as_ref() && prefix.is_prefix_of(name.as_ref()));
         assert_eq!(prefix.to_name().join(suffix), *name);
     }
-    let _ = (name.as_ref().version(), name.as_ref().segment(), name.as_ref().metadata_of());
+    let _ = (
+        name.as_ref().version(),
+        name.as_ref().segment(),
+        name.as_ref().metadata_of(),
+    );
 }

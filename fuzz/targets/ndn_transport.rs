@@ -1,7 +1,8 @@
 //! Applications behind their faces, and a forwarder that says whatever the input says.
 //!
-//! The input is a list of steps: an octet that chooses the step and whom it is for, then what the step needs. Frames are
-//! the input's own octets, or well-formed answers to what an application has sent, with octets of the input in them.
+//! The input is a list of steps: an octet that chooses the step and whom it is for, then what the
+//! step needs. Frames are the input's own octets, or well-formed answers to what an application has
+//! sent, with octets of the input in them.
 #![no_main]
 
 use core::time::Duration;
@@ -19,9 +20,9 @@ use whimbrel_transport::register::{ControlResponse, Registrar, RouteParameters};
 use whimbrel_transport::serve::SegmentResponder;
 use whimbrel_transport::traffic::{Append, TrafficPattern};
 use whimbrel_transport::{
-    AppFace, BytesSource, CbrConfig, CbrConsumer, Delivery, Discovery, FetchOptions, Fetcher, Gaps, Peek,
-    PeekOptions, Ping, PingOptions, ProducerOptions, RegisterOptions, Service, TrafficClient, TrafficOptions,
-    Verify,
+    AppFace, BytesSource, CbrConfig, CbrConsumer, Delivery, Discovery, FetchOptions, Fetcher, Gaps,
+    Peek, PeekOptions, Ping, PingOptions, ProducerOptions, RegisterOptions, Service, TrafficClient,
+    TrafficOptions, Verify,
 };
 
 const PORT: PortId = PortId(1);
@@ -61,7 +62,11 @@ struct Peer<M> {
 
 impl<M: Machine> Peer<M> {
     fn new(machine: M) -> Box<Peer<M>> {
-        let mut peer = Peer { machine, sent: Vec::new(), up: false };
+        let mut peer = Peer {
+            machine,
+            sent: Vec::new(),
+            up: false,
+        };
         peer.port(Time::ZERO, true);
         Box::new(peer)
     }
@@ -69,9 +74,27 @@ impl<M: Machine> Peer<M> {
     fn port(&mut self, now: Time, up: bool) {
         self.up = up;
         let label = String::new();
-        let medium = Medium::Unix { path: None, descriptor: 0, accepted: false };
-        let info = PortInfo { peer: label.clone(), label, kind: PortKind::Local, mtu: 8800, medium };
-        self.machine.handle_port(now, PORT, if up { PortEvent::Up(info) } else { PortEvent::Down });
+        let medium = Medium::Unix {
+            path: None,
+            descriptor: 0,
+            accepted: false,
+        };
+        let info = PortInfo {
+            peer: label.clone(),
+            label,
+            kind: PortKind::Local,
+            mtu: 8800,
+            medium,
+        };
+        self.machine.handle_port(
+            now,
+            PORT,
+            if up {
+                PortEvent::Up(info)
+            } else {
+                PortEvent::Down
+            },
+        );
         self.drain(now);
     }
 
@@ -112,12 +135,22 @@ impl<M: Machine> Peer<M> {
         let mut header = LpHeader::default();
         let packet = match kind % 8 {
             0 => {
-                header.nack = Some(NackReason::from_code([0, 50, 100, 150][usize::from(kind / 8) % 4]));
+                header.nack = Some(NackReason::from_code(
+                    [0, 50, 100, 150][usize::from(kind / 8) % 4],
+                ));
                 wire.clone()
             }
             1 => {
-                let code = if kind & 8 == 0 { 200 } else { 400 + u64::from(kind) };
-                let content = ControlResponse { code, text: String::from("text") }.encode();
+                let code = if kind & 8 == 0 {
+                    200
+                } else {
+                    400 + u64::from(kind)
+                };
+                let content = ControlResponse {
+                    code,
+                    text: String::from("text"),
+                }
+                .encode();
                 Data::new(interest.name.to_name(), content).encode(&DigestSigner)
             }
             2 => {
@@ -125,11 +158,17 @@ impl<M: Machine> Peer<M> {
                 let data_name = interest.name.to_name().child(version.as_ref());
                 let data_name = data_name.child(Component::segment(0).as_ref());
                 let mut content = Vec::new();
-                name("/file").child(version.as_ref()).as_ref().encode(&mut content);
+                name("/file")
+                    .child(version.as_ref())
+                    .as_ref()
+                    .encode(&mut content);
                 Data::new(data_name, content).encode(&DigestSigner)
             }
-            3 => Data::new(interest.name.to_name().child_generic(input.take(3)), input.take(20).to_vec())
-                .encode(&DigestSigner),
+            3 => Data::new(
+                interest.name.to_name().child_generic(input.take(3)),
+                input.take(20).to_vec(),
+            )
+            .encode(&DigestSigner),
             _ => {
                 let last = match kind % 8 {
                     4 => None,
@@ -163,7 +202,8 @@ impl<M: Machine> Live for Peer<M> {
                 let len = usize::from(input.octet().unwrap_or(0)) % 40;
                 let suffix = input.take(len);
                 let flags = input.octet().unwrap_or(0);
-                let base = ["/file", "/file/v=1", "/file/32=metadata", "/other"][usize::from(flags) % 4];
+                let base =
+                    ["/file", "/file/v=1", "/file/32=metadata", "/other"][usize::from(flags) % 4];
                 let name = match whimbrel_ndn_packet::NameRef::from_value(suffix) {
                     Ok(suffix) => name(base).join(suffix),
                     Err(_) => name(base).child_generic(suffix),
@@ -192,15 +232,28 @@ impl<M: Machine> Live for Peer<M> {
             self.machine.handle_timeout(now);
             self.drain(now);
             let again = self.machine.poll_timeout();
-            assert!(again.is_none_or(|again| again.at > now), "{again:?} at {now}: time stands still");
+            assert!(
+                again.is_none_or(|again| again.at > now),
+                "{again:?} at {now}: time stands still"
+            );
         }
     }
 }
 
 fn fetcher(options: FetchOptions) -> Box<dyn Live> {
-    let options =
-        FetchOptions { most_segments: 50, most_bytes: 5_000, log_window: true, log_rtt: true, ..options };
-    Peer::new(AppFace::new(Fetcher::new(name("/file"), options, SeededRng::new(1), Time::ZERO)))
+    let options = FetchOptions {
+        most_segments: 50,
+        most_bytes: 5_000,
+        log_window: true,
+        log_rtt: true,
+        ..options
+    };
+    Peer::new(AppFace::new(Fetcher::new(
+        name("/file"),
+        options,
+        SeededRng::new(1),
+        Time::ZERO,
+    )))
 }
 
 fn applications() -> Vec<Box<dyn Live>> {
@@ -208,11 +261,21 @@ fn applications() -> Vec<Box<dyn Live>> {
     let clock = WallClock::new(1_700_000_000_000);
     let source = BytesSource::new(Bytes::from(vec![7; 2_000]), 100);
     let signer = Arc::new(DigestSigner);
-    let options = ProducerOptions { cache_bytes: 1_000, ..ProducerOptions::new(clock, Time::ZERO) };
+    let options = ProducerOptions {
+        cache_bytes: 1_000,
+        ..ProducerOptions::new(clock, Time::ZERO)
+    };
     let responder = SegmentResponder::new(name("/file/v=1"), source, signer, options);
     let route = RouteParameters::new(name("/file"));
-    let producer = Service::new(responder, Registrar::new(RegisterOptions::new(clock), [route]), rng());
-    let ping = PingOptions { interval: Duration::from_millis(10), ..PingOptions::new(name("/file")) };
+    let producer = Service::new(
+        responder,
+        Registrar::new(RegisterOptions::new(clock), [route]),
+        rng(),
+    );
+    let ping = PingOptions {
+        interval: Duration::from_millis(10),
+        ..PingOptions::new(name("/file"))
+    };
     let pattern = TrafficPattern {
         append: Append::SequenceNumber(0),
         can_be_prefix: true,
@@ -225,7 +288,10 @@ fn applications() -> Vec<Box<dyn Live>> {
         count: None,
         log: true,
     };
-    let peek = PeekOptions { can_be_prefix: true, ..PeekOptions::default() };
+    let peek = PeekOptions {
+        can_be_prefix: true,
+        ..PeekOptions::default()
+    };
     vec![
         fetcher(FetchOptions::default()),
         fetcher(FetchOptions {
@@ -234,12 +300,24 @@ fn applications() -> Vec<Box<dyn Live>> {
             verify: Verify::Digest,
             ..FetchOptions::default()
         }),
-        fetcher(FetchOptions { discovery: Discovery::None, retries: Some(1), ..FetchOptions::default() }),
+        fetcher(FetchOptions {
+            discovery: Discovery::None,
+            retries: Some(1),
+            ..FetchOptions::default()
+        }),
         Peer::new(AppFace::new(producer)),
         Peer::new(AppFace::new(Ping::new(ping, rng()))),
         Peer::new(AppFace::new(TrafficClient::new(traffic, rng()))),
-        Peer::new(AppFace::new(Peek::new(name("/file"), peek, rng(), Time::ZERO))),
-        Peer::new(AppFace::new(CbrConsumer::new(CbrConfig::belrp(name("/file")), rng()))),
+        Peer::new(AppFace::new(Peek::new(
+            name("/file"),
+            peek,
+            rng(),
+            Time::ZERO,
+        ))),
+        Peer::new(AppFace::new(CbrConsumer::new(
+            CbrConfig::belrp(name("/file")),
+            rng(),
+        ))),
     ]
 }
 

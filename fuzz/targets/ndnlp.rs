@@ -1,4 +1,5 @@
-//! Two live link services, and between them somebody who drops, repeats, delays, damages and invents frames.
+//! Two live link services, and between them somebody who drops, repeats, delays, damages and
+//! invents frames.
 //!
 //! The input is a list of steps: an octet that chooses, then what the step needs.
 #![no_main]
@@ -24,7 +25,9 @@ struct Pair {
 fn reliability(choice: u8) -> Reliability {
     match choice % 6 {
         0 => Reliability::Off,
-        1 => Reliability::Paper { max_retransmissions: choice / 6 },
+        1 => Reliability::Paper {
+            max_retransmissions: choice / 6,
+        },
         2 => Reliability::Ndnlpv2,
         3 | 4 => Reliability::Adaptive,
         _ => Reliability::Auto,
@@ -69,7 +72,9 @@ impl Pair {
             for turn in 0.. {
                 assert!(turn < 5_000, "it sends without end");
                 buffer.clear();
-                let Some(written) = self.ends[end].poll_transmit(self.now, 4, &mut buffer) else { break };
+                let Some(written) = self.ends[end].poll_transmit(self.now, 4, &mut buffer) else {
+                    break;
+                };
                 assert!(written.size == buffer.len() && written.size > 0);
                 for frame in buffer.chunks(written.segment_size.unwrap_or(written.size)) {
                     assert!(frame.len() <= self.mtu[end]);
@@ -81,14 +86,17 @@ impl Pair {
             while self.ends[end].poll_event().is_some() {}
             let stats = self.ends[end].stats();
             assert!(
-                stats.outstanding <= 2 * MOST_OUTSTANDING && stats.queue_packets <= 32 + 2 * MOST_OUTSTANDING
+                stats.outstanding <= 2 * MOST_OUTSTANDING
+                    && stats.queue_packets <= 32 + 2 * MOST_OUTSTANDING
             );
         }
     }
 }
 
 fuzz_target!(|input: &[u8]| {
-    let Some((&[a, b], mut rest)) = input.split_first_chunk::<2>() else { return };
+    let Some((&[a, b], mut rest)) = input.split_first_chunk::<2>() else {
+        return;
+    };
     let padded = input.len() % 2 == 0;
     let mut pair = Pair {
         ends: [service(a, padded, 1), service(b, padded, 2)],
@@ -139,7 +147,8 @@ fuzz_target!(|input: &[u8]| {
                 pair.deliver(end, frame);
             }
             9 => {
-                pair.now += Duration::from_millis(u64::from(value) * if step > 128 { 200 } else { 1 });
+                pair.now +=
+                    Duration::from_millis(u64::from(value) * if step > 128 { 200 } else { 1 });
                 for end in &mut pair.ends {
                     end.handle_timeout(pair.now);
                 }

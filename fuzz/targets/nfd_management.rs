@@ -5,8 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use whimbrel_core::{SeededRng, Time, WallClock};
 use whimbrel_forwarder::mgmt::client::{DatasetFetch, decode_items, response};
 use whimbrel_forwarder::mgmt::{
-    ChannelStatus, ControlParameters, ControlResponse, CsInfo, FaceEventNotification, FaceQueryFilter,
-    FaceStatus, FibEntry, ForwarderStatus, LinkCounters, RibEntry, StrategyChoice,
+    ChannelStatus, ControlParameters, ControlResponse, CsInfo, FaceEventNotification,
+    FaceQueryFilter, FaceStatus, FibEntry, ForwarderStatus, LinkCounters, RibEntry, StrategyChoice,
 };
 use whimbrel_forwarder::{FaceSpec, FaceUri, Forwarder, ForwarderConfig};
 use whimbrel_ndn_packet::{Component, DigestSigner, Interest, LpPacket, Name, Signer};
@@ -24,7 +24,10 @@ fn formats(data: &[u8]) {
     }
     if let Ok(read) = ControlResponse::decode(data) {
         let _ = (read.parameters(), read.to_string());
-        assert_eq!(ControlResponse::decode(&read.encode()).map(|again| again.body), Ok(read.body));
+        assert_eq!(
+            ControlResponse::decode(&read.encode()).map(|again| again.body),
+            Ok(read.body)
+        );
     }
     if let Ok(read) = ForwarderStatus::decode(data) {
         assert_eq!(ForwarderStatus::decode(&read.encode()), Ok(read));
@@ -44,8 +47,18 @@ fn formats(data: &[u8]) {
             }
         )* };
     }
-    items!(FaceStatus, ChannelStatus, FibEntry, RibEntry, StrategyChoice, CsInfo);
-    if let Some(uri) = core::str::from_utf8(data).ok().and_then(|text| text.parse::<FaceUri>().ok()) {
+    items!(
+        FaceStatus,
+        ChannelStatus,
+        FibEntry,
+        RibEntry,
+        StrategyChoice,
+        CsInfo
+    );
+    if let Some(uri) = core::str::from_utf8(data)
+        .ok()
+        .and_then(|text| text.parse::<FaceUri>().ok())
+    {
         assert_eq!(uri.to_string().parse(), Ok(uri));
     }
 }
@@ -54,7 +67,11 @@ fn formats(data: &[u8]) {
 fn answers(data: &[u8]) {
     let _ = response(data);
     let mut fetch = DatasetFetch::new("/localhost/nfd/faces/list".parse().unwrap_or_default());
-    let _ = (fetch.poll_request([1; 4]), fetch.handle_data(data), fetch.poll_request([2; 4]));
+    let _ = (
+        fetch.poll_request([1; 4]),
+        fetch.handle_data(data),
+        fetch.poll_request([2; 4]),
+    );
 }
 
 /// The data are components under the prefix of management: a selector, a length, octets, and so on.
@@ -81,16 +98,25 @@ fn commands(data: &[u8]) {
         "query",
         "events",
     ];
-    let mut router = Forwarder::new(ForwarderConfig::default(), WallClock::new(0), SeededRng::new(1));
+    let mut router = Forwarder::new(
+        ForwarderConfig::default(),
+        WallClock::new(0),
+        SeededRng::new(1),
+    );
     let now = Time::from_secs(1);
     let program = router.add_face(now, FaceSpec::local("fd://3", "unix:///run/nfd/nfd.sock"));
     let mut rest = data;
     for number in 0u8..8 {
-        let mut name = Name::root().child_generic(b"localhost").child_generic(b"nfd");
+        let mut name = Name::root()
+            .child_generic(b"localhost")
+            .child_generic(b"nfd");
         while let [selector, after @ ..] = rest {
             rest = after;
             let octets = |rest: &mut &[u8]| {
-                let len = rest.first().map_or(0, |len| usize::from(*len)).min(rest.len().saturating_sub(1));
+                let len = rest
+                    .first()
+                    .map_or(0, |len| usize::from(*len))
+                    .min(rest.len().saturating_sub(1));
                 let taken = rest.get(1..=len).unwrap_or_default().to_vec();
                 *rest = rest.get(len + 1..).unwrap_or_default();
                 taken
@@ -99,7 +125,11 @@ fn commands(data: &[u8]) {
                 word @ 0..=19 => name.child_generic(WORDS[usize::from(word)].as_bytes()),
                 20 => {
                     let mut parameters = vec![];
-                    whimbrel_ndn_packet::tlv::write_element(&mut parameters, 104, &octets(&mut rest));
+                    whimbrel_ndn_packet::tlv::write_element(
+                        &mut parameters,
+                        104,
+                        &octets(&mut rest),
+                    );
                     name.child_generic(&parameters)
                 }
                 21 => name.child(Component::version(u64::from(number)).as_ref()),

@@ -1,4 +1,5 @@
-//! A live router and a live host that a hostile neighbour, a hostile name server and a hostile program talk to.
+//! A live router and a live host that a hostile neighbour, a hostile name server and a hostile
+//! program talk to.
 //!
 //! The input is a list of frames: port u8, length u16, bytes; between two frames 10 ms pass.
 #![no_main]
@@ -6,7 +7,9 @@
 use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use whimbrel_core::{Machine, Medium, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock};
+use whimbrel_core::{
+    Machine, Medium, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock,
+};
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
@@ -16,7 +19,13 @@ fn drive(machine: &mut impl Machine, mut data: &[u8]) {
     let kinds = [PortKind::Neighbour, PortKind::Caller, PortKind::Local];
     for (port, kind) in kinds.into_iter().enumerate() {
         let label = String::from(["n", "gnrs", "local"][port]);
-        let info = PortInfo { label, kind, mtu: 1472, peer: String::new(), medium: Medium::default() };
+        let info = PortInfo {
+            label,
+            kind,
+            mtu: 1472,
+            peer: String::new(),
+            medium: Medium::default(),
+        };
         machine.handle_port(Time::ZERO, PortId(port as u32), PortEvent::Up(info));
     }
     let (mut now, mut buffer) = (Time::ZERO, Vec::new());
@@ -41,7 +50,11 @@ fuzz_target!(|data: &[u8]| {
         wall: WallClock::new(1_767_225_600_000),
         hop: HopConfig::new(guid, 1472),
         buffer_packets: 1024,
-        store: StoreLimits { total: 1 << 20, per_flow: 1 << 19, lifetime: Duration::from_secs(60) },
+        store: StoreLimits {
+            total: 1 << 20,
+            per_flow: 1 << 19,
+            lifetime: Duration::from_secs(60),
+        },
         routes: Vec::new(),
         default_route: None,
         name_servers: vec![String::from("gnrs")],

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::BenchError;
 
-/// Where utime, stime, cutime and cstime stand behind the command's name in /proc/PID/stat (proc_pid_stat(5)).
+/// Where utime, stime, cutime and cstime stand behind the command's name in /proc/PID/stat
+/// (proc_pid_stat(5)).
 const OWN: [usize; 2] = [11, 12];
 const CHILDREN: [usize; 2] = [13, 14];
 
@@ -18,16 +19,26 @@ pub(crate) fn of_ended_children() -> Result<Duration, BenchError> {
     sum("self", CHILDREN)
 }
 
-/// Processor time that the whole machine has spent on anything so far, all its cores together; what a hypervisor
-/// gave to others is counted too.
+/// Processor time that the whole machine has spent on anything so far, all its cores together; what
+/// a hypervisor gave to others is counted too.
 pub(crate) fn of_machine() -> Result<Duration, BenchError> {
     let path = "/proc/stat";
     let text = std::fs::read_to_string(path).map_err(BenchError::system(format!("read {path}")))?;
-    let first = text.lines().next().unwrap_or_default().split_whitespace().skip(1).take(8);
+    let first = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .take(8);
     let numbers: Vec<u64> = first.filter_map(|number| number.parse().ok()).collect();
     // user, nice, system, idle, iowait, irq, softirq, steal (proc_stat(5)).
-    let busy: u64 =
-        numbers.iter().enumerate().filter(|(index, _)| !matches!(index, 3 | 4)).map(|(_, n)| n).sum();
+    let busy: u64 = numbers
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !matches!(index, 3 | 4))
+        .map(|(_, n)| n)
+        .sum();
     Ok(from_ticks(busy))
 }
 
@@ -37,7 +48,8 @@ fn from_ticks(ticks: u64) -> Duration {
 
 fn sum(process: &str, fields: [usize; 2]) -> Result<Duration, BenchError> {
     let path = format!("/proc/{process}/stat");
-    let text = std::fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
+    let text =
+        std::fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
     let ticks = ticks(&text, fields).ok_or_else(|| {
         BenchError::system(format!("understand {path}"))(std::io::ErrorKind::InvalidData.into())
     })?;
@@ -47,7 +59,10 @@ fn sum(process: &str, fields: [usize; 2]) -> Result<Duration, BenchError> {
 fn ticks(stat: &str, fields: [usize; 2]) -> Option<u64> {
     // The command's name is in parentheses and may hold anything, parentheses too.
     let numbers: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    fields.iter().map(|field| numbers.get(*field)?.parse::<u64>().ok()).sum()
+    fields
+        .iter()
+        .map(|field| numbers.get(*field)?.parse::<u64>().ok())
+        .sum()
 }
 
 #[cfg(test)]

@@ -42,7 +42,9 @@ pub enum BenchError {
     #[error("in the simulator, {0}")]
     Simulated(String),
     /// The program was built without what the part needs.
-    #[error("this program was built without quinn; build it with `--features peers` to compare with it")]
+    #[error(
+        "this program was built without quinn; build it with `--features peers` to compare with it"
+    )]
     NoPeers,
     /// A system call failed.
     #[error("cannot {action}: {source}")]

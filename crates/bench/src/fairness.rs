@@ -23,7 +23,10 @@ const QUICK_MEASURED: Duration = Duration::from_secs(5);
 /// The shared link and the hosts at its ends.
 const BOTTLENECK: &str = "bottleneck";
 /// The hosts of the two pairs: who serves, who fetches, and their links to the bottleneck's ends.
-const PAIRS: [[&str; 4]; 2] = [["S0", "C0", "S0-near", "far-C0"], ["S1", "C1", "S1-near", "far-C1"]];
+const PAIRS: [[&str; 4]; 2] = [
+    ["S0", "C0", "S0-near", "far-C0"],
+    ["S1", "C1", "S1-near", "far-C1"],
+];
 
 /// Whom one Whimbrel transfer competes with.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,12 +63,18 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
                 }
                 let what = format!("buffer {buffer_bdp} BDP, beside {}", rival.name());
                 bench.measure(&format!("{what}, {}", backend.name()), |options, _| {
-                    let measured = if options.quick { QUICK_MEASURED } else { MEASURED };
+                    let measured = if options.quick {
+                        QUICK_MEASURED
+                    } else {
+                        MEASURED
+                    };
                     let shares = match backend {
                         Backend::Sim => simulate(options, *rival, buffer_bdp, measured)?,
                         Backend::Netns => share(options, *rival, buffer_bdp, measured)?,
                     };
-                    Ok(vec![row(backend, what, *rival, buffer_bdp, measured, shares)])
+                    Ok(vec![row(
+                        backend, what, *rival, buffer_bdp, measured, shares,
+                    )])
                 });
             }
         }
@@ -116,7 +125,11 @@ fn simulate(
     buffer_bdp: f64,
     measured: Duration,
 ) -> Result<[u64; 2], BenchError> {
-    let other = if rival == Rival::Itself { Contender::Whimbrel } else { Contender::Tcp };
+    let other = if rival == Rival::Itself {
+        Contender::Whimbrel
+    } else {
+        Contender::Tcp
+    };
     let contenders = [Contender::Whimbrel, other];
     let (link, len) = (bottleneck(buffer_bdp), enough(measured));
     let shares = simulated_shares(&link, &contenders, len, WARM_UP, measured, options.seed)?;
@@ -151,11 +164,19 @@ fn share(
         let [server, client, _, down] = PAIRS[pair];
         let own = folder.path().join(format!("pair-{pair}"));
         std::fs::create_dir(&own).map_err(BenchError::system(format!("make {}", own.display())))?;
-        let programs = Programs { program: &options.program, folder: &own };
+        let programs = Programs {
+            program: &options.program,
+            folder: &own,
+        };
         let address = topology.address_of(client, down)?;
         let hosts = (topology.host(server)?, topology.host(client)?);
-        let mut ready = programs.whimbrel(hosts.0, hosts.1, address, &file, &own.join("arrived"))?;
-        ready.fetch.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut ready =
+            programs.whimbrel(hosts.0, hosts.1, address, &file, &own.join("arrived"))?;
+        ready
+            .fetch
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         Ok(ready)
     };
     let mut pairs = vec![whimbrel(0)?];
@@ -185,7 +206,11 @@ fn beside_tcp(
     let (server, client) = (topology.host(server)?, topology.host(client)?);
     // A little longer than what is measured, so that it runs to the end of it.
     let patience = WARM_UP + measured + Duration::from_secs(2);
-    let baseline = TcpBaseline { congestion, patience, ..TcpBaseline::default() };
+    let baseline = TcpBaseline {
+        congestion,
+        patience,
+        ..TcpBaseline::default()
+    };
     std::thread::scope(|scope| {
         let transfer = scope.spawn(|| baseline.fetch(server, address, client, file, &mut ()));
         let counted = count(topology, measured);

@@ -15,7 +15,8 @@ use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 const RTTS_MS: [u64; 3] = [10, 50, 100];
 /// Loss on the last hop, each way.
 const LOSS: f64 = 0.01;
-/// Bytes of the file: long enough that the start does not show. A transfer in namespaces takes as long as it takes.
+/// Bytes of the file: long enough that the start does not show. A transfer in namespaces takes as
+/// long as it takes.
 const SIMULATED_BYTES: u64 = 400_000_000;
 const NAMESPACE_BYTES: u64 = 40_000_000;
 const QUICK_BYTES: u64 = 8_000_000;
@@ -40,8 +41,8 @@ impl Mover {
     }
 }
 
-/// Goodputs of transfers that were made, by back end, mover, round trip and whether the last hop loses: both parts
-/// ask for Whimbrel's lossless one.
+/// Goodputs of transfers that were made, by back end, mover, round trip and whether the last hop
+/// loses: both parts ask for Whimbrel's lossless one.
 #[derive(Default)]
 pub(crate) struct Goodputs {
     known: BTreeMap<(&'static str, Mover, u64, bool), f64>,
@@ -76,10 +77,17 @@ impl Goodputs {
 }
 
 fn testbed(rtt_ms: u64, lossy: bool) -> Fig7 {
-    let wifi = preset("wifi-80211g-54").map(|preset| preset.downlink).unwrap_or_default();
-    // smoltcp needs a queue of at least its receive buffer of 2 MB (`whimbrel_sim::tcp`); as the study mftp-fig8.
+    let wifi = preset("wifi-80211g-54")
+        .map(|preset| preset.downlink)
+        .unwrap_or_default();
+    // smoltcp needs a queue of at least its receive buffer of 2 MB (`whimbrel_sim::tcp`); as the
+    // study mftp-fig8.
     let wifi = wifi.with_queue(whimbrel_sim::link::QueueLimit::Packets(2_000));
-    let loss = if lossy { Loss::Independent(LOSS) } else { Loss::None };
+    let loss = if lossy {
+        Loss::Independent(LOSS)
+    } else {
+        Loss::None
+    };
     Fig7::new(Duration::from_millis(rtt_ms), wifi.with_loss(loss))
 }
 
@@ -89,8 +97,11 @@ fn transfer(
     mover: Mover,
     fig7: &Fig7,
 ) -> Result<TransferRecord, BenchError> {
-    let (simulated, namespaces) =
-        if options.quick { (QUICK_BYTES, QUICK_BYTES) } else { (SIMULATED_BYTES, NAMESPACE_BYTES) };
+    let (simulated, namespaces) = if options.quick {
+        (QUICK_BYTES, QUICK_BYTES)
+    } else {
+        (SIMULATED_BYTES, NAMESPACE_BYTES)
+    };
     let seed = options.seed;
     if backend == Backend::Sim {
         return Ok(match mover {
@@ -137,7 +148,10 @@ pub(crate) fn lossless(bench: &mut Bench<'_>, goodputs: &mut Goodputs) {
     for backend in bench.options.backends.clone() {
         let rivals: &[(Mover, Option<Target>)] = match backend {
             Backend::Sim => &[(Mover::SimulatedCubic, Some(Target::AtLeast(1.0)))],
-            Backend::Netns => &[(Mover::Cubic, Some(Target::AtLeast(1.0))), (Mover::Bbr, None)],
+            Backend::Netns => &[
+                (Mover::Cubic, Some(Target::AtLeast(1.0))),
+                (Mover::Bbr, None),
+            ],
         };
         for rtt_ms in RTTS_MS {
             for (rival, target) in rivals.iter().copied() {

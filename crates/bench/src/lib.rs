@@ -1,5 +1,5 @@
-//! What Whimbrel asks of itself in speed, measured as ratios in one run: the machine is noisy, and only what was
-//! measured beside each other can be compared.
+//! What Whimbrel asks of itself in speed, measured as ratios in one run: the machine is noisy, and
+//! only what was measured beside each other can be compared.
 //!
 //! | module | part | compares |
 //! |---|---|---|
@@ -11,7 +11,8 @@
 //! | `memory` | `memory` | a router's resident memory under a flood with its formula's bound |
 //! | [`ndn`] | `ndn` | an NDN router between two programs with a bare relay; its pipeline, and a file over two routers, with what is wanted |
 //!
-//! Protocols are measured as they are: nothing here sets a parameter of theirs that a user would not have.
+//! Protocols are measured as they are: nothing here sets a parameter of theirs that a user would
+//! not have.
 #![allow(
     clippy::disallowed_methods,
     reason = "a bench measures real processes, so it owns clocks; it holds no protocol"
@@ -94,7 +95,9 @@ impl Part {
             Part::Loss => "goodput with 1 % loss on the last hop, over the lossless one",
             Part::Lossless => "Whimbrel's goodput over TCP's on the same lossless path",
             Part::Outage => "from the link's return until the transfer moves, over RTT + 100 ms",
-            Part::Peer => "a file from one node to another over a clean veth pair, over quinn's rate",
+            Part::Peer => {
+                "a file from one node to another over a clean veth pair, over quinn's rate"
+            }
             Part::Fairness => "shares of one bottleneck of 20 Mbit/s and RTT 50 ms",
             Part::Simulator => "packet events a second on one core, over a million",
             Part::Memory => "a router's memory under a flood, over what its configuration allows",
@@ -107,7 +110,9 @@ impl Part {
     /// Whether it takes hosts as network namespaces, and so what they take, with these back ends.
     pub fn needs_namespaces(self, backends: &[Backend]) -> bool {
         match self {
-            Part::Loss | Part::Lossless | Part::Outage | Part::Fairness => backends.contains(&Backend::Netns),
+            Part::Loss | Part::Lossless | Part::Outage | Part::Fairness => {
+                backends.contains(&Backend::Netns)
+            }
             Part::Peer => true,
             Part::Simulator | Part::Memory | Part::Ndn => false,
         }
@@ -137,8 +142,8 @@ pub(crate) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures one thing; if that fails the others are measured all the same. `measure` may tell more of what it
-    /// does.
+    /// Measures one thing; if that fails the others are measured all the same. `measure` may tell
+    /// more of what it does.
     pub(crate) fn measure(
         &mut self,
         what: &str,
@@ -154,16 +159,30 @@ impl Bench<'_> {
     /// One thing could not be measured.
     pub(crate) fn fault(&mut self, what: &str, error: &BenchError) {
         let (what, error) = (what.to_owned(), error.to_string());
-        self.faults.push(Fault { part: self.part, what, error });
+        self.faults.push(Fault {
+            part: self.part,
+            what,
+            error,
+        });
     }
 }
 
 /// Measures `parts`, telling `progress` what is being measured.
-pub fn run(parts: &[Part], options: &BenchOptions, progress: &mut dyn FnMut(Part, &str)) -> BenchReport {
+pub fn run(
+    parts: &[Part],
+    options: &BenchOptions,
+    progress: &mut dyn FnMut(Part, &str),
+) -> BenchReport {
     let (mut rows, mut faults) = (Vec::new(), Vec::new());
     let mut goodputs = goodput::Goodputs::default();
     for part in parts {
-        let mut bench = Bench { options, part: *part, progress, rows: &mut rows, faults: &mut faults };
+        let mut bench = Bench {
+            options,
+            part: *part,
+            progress,
+            rows: &mut rows,
+            faults: &mut faults,
+        };
         match part {
             Part::Loss => goodput::loss(&mut bench, &mut goodputs),
             Part::Lossless => goodput::lossless(&mut bench, &mut goodputs),
@@ -175,5 +194,11 @@ pub fn run(parts: &[Part], options: &BenchOptions, progress: &mut dyn FnMut(Part
             Part::Ndn => ndn::run(&mut bench),
         }
     }
-    BenchReport { machine: Machine::here(), quick: options.quick, seed: options.seed, rows, faults }
+    BenchReport {
+        machine: Machine::here(),
+        quick: options.quick,
+        seed: options.seed,
+        rows,
+        faults,
+    }
 }

@@ -25,13 +25,18 @@ impl Machine {
         let system = rustix::system::uname();
         let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let processor = cpuinfo
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let memory = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+        let memory = meminfo
+            .lines()
+            .find_map(|line| line.strip_prefix("MemTotal:"));
         let kibibytes = memory.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
         Machine {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            processor: processor.map_or_else(|| text(system.machine()), |(_, name)| name.to_owned()),
+            processor: processor
+                .map_or_else(|| text(system.machine()), |(_, name)| name.to_owned()),
             memory_bytes: kibibytes.unwrap_or(0) << 10,
             kernel: format!("{} {}", text(system.sysname()), text(system.release())),
             version: env!("CARGO_PKG_VERSION"),
@@ -41,7 +46,11 @@ impl Machine {
 
     /// One line for people.
     pub fn line(&self) -> String {
-        let speed = if self.optimised { "" } else { "; A DEBUG BUILD: its speed says nothing" };
+        let speed = if self.optimised {
+            ""
+        } else {
+            "; A DEBUG BUILD: its speed says nothing"
+        };
         format!(
             "{} cores ({}), {} GiB, {}, whimbrel {}{speed}",
             self.cores,

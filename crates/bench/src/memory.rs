@@ -1,8 +1,9 @@
 //! A router's resident memory while its neighbours send more than it can pass on.
 //!
-//! A real daemon on this machine's loopback, and neighbours of our own that mean it ill: some send whole chunks to
-//! where no route leads, some never send the end of a chunk. What the protocol's state machine counts of itself is
-//! held to the same formula by `crates/mobilityfirst/tests/memory.rs`.
+//! A real daemon on this machine's loopback, and neighbours of our own that mean it ill: some send
+//! whole chunks to where no route leads, some never send the end of a chunk. What the protocol's
+//! state machine counts of itself is held to the same formula by
+//! `crates/mobilityfirst/tests/memory.rs`.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
@@ -45,7 +46,11 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
         let folder = tempfile::tempdir().map_err(BenchError::system("make a temporary folder"))?;
         let router = RunningRouter::start(options, folder.path())?;
         let idle = router.peak_bytes()?;
-        let duration = if options.quick { QUICK_DURATION } else { DURATION };
+        let duration = if options.quick {
+            QUICK_DURATION
+        } else {
+            DURATION
+        };
         let offered = flood(router.address, duration, options.seed)?;
         let peak = router.peak_bytes()?;
         let bound = bound();
@@ -54,7 +59,10 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
             backend: None,
             what: format!("{NEIGHBOURS} hostile neighbours, {} s", duration.as_secs()),
             ours: Quantity::Bytes(peak as f64),
-            peer: Some((String::from("allowed"), Quantity::Bytes((idle + bound) as f64))),
+            peer: Some((
+                String::from("allowed"),
+                Quantity::Bytes((idle + bound) as f64),
+            )),
             target: Some(Target::AtMost(1.0)),
             note: None,
             details: json!({
@@ -84,7 +92,11 @@ fn bound() -> u64 {
         wall: WallClock::new(0),
         hop,
         buffer_packets: BUFFER_PACKETS,
-        store: StoreLimits { total: STORED_BYTES, per_flow: FLOW_BYTES, lifetime: Duration::from_secs(3600) },
+        store: StoreLimits {
+            total: STORED_BYTES,
+            per_flow: FLOW_BYTES,
+            lifetime: Duration::from_secs(3600),
+        },
         routes: Vec::new(),
         default_route: None,
         name_servers: Vec::new(),
@@ -107,24 +119,49 @@ impl RunningRouter {
              max_chunks_in_flight = {CHUNKS_IN_FLIGHT}\n\n[storage]\ntotal = \"{STORED_BYTES} B\"\n\
              per_flow = \"{FLOW_BYTES} B\"\n"
         );
-        std::fs::write(&file, text).map_err(BenchError::system(format!("write {}", file.display())))?;
+        std::fs::write(&file, text)
+            .map_err(BenchError::system(format!("write {}", file.display())))?;
         let mut command = Command::new(&options.program);
-        command.args(["router", "run", "--json", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
-        command.arg("--key").arg(folder.join("key")).arg("--socket").arg(folder.join("socket"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(BenchError::system("start a router"))?;
+        command
+            .args([
+                "router",
+                "run",
+                "--json",
+                "--listen",
+                "127.0.0.1:0",
+                "--config",
+            ])
+            .arg(&file);
+        command
+            .arg("--key")
+            .arg(folder.join("key"))
+            .arg("--socket")
+            .arg(folder.join("socket"));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = command
+            .spawn()
+            .map_err(BenchError::system("start a router"))?;
         let mut line = String::new();
         if let Some(output) = child.stdout.take() {
             // Empty if it ends at once; the message then says so.
             let _ = BufReader::new(output).read_line(&mut line);
         }
         let opened: Value = serde_json::from_str(&line).unwrap_or_default();
-        match opened["links"]["listen-0"].as_str().and_then(|address| address.parse().ok()) {
+        match opened["links"]["listen-0"]
+            .as_str()
+            .and_then(|address| address.parse().ok())
+        {
             Some(address) => Ok(RunningRouter { child, address }),
             None => {
                 let _ = child.kill();
                 let _ = child.wait();
-                Err(BenchError::Side { what: String::from("the router did not start"), said: line })
+                Err(BenchError::Side {
+                    what: String::from("the router did not start"),
+                    said: line,
+                })
             }
         }
     }
@@ -132,7 +169,8 @@ impl RunningRouter {
     /// The most memory that it had resident so far.
     fn peak_bytes(&self) -> Result<u64, BenchError> {
         let path = format!("/proc/{}/status", self.child.id());
-        let text = std::fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
+        let text =
+            std::fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
         let missing = || std::io::Error::other("it says nothing of VmHWM: the router has ended");
@@ -164,7 +202,8 @@ struct Neighbour {
 /// Answers with the bytes that the neighbours sent.
 fn flood(router: SocketAddr, duration: Duration, seed: u64) -> Result<u64, BenchError> {
     let payload = Bytes::from(vec![7; CHUNK_BYTES]);
-    let neighbours = (0..NEIGHBOURS).map(|number| Neighbour::new(number, router, seed, payload.clone()));
+    let neighbours =
+        (0..NEIGHBOURS).map(|number| Neighbour::new(number, router, seed, payload.clone()));
     let mut neighbours = neighbours.collect::<Result<Vec<_>, _>>()?;
     let start = Instant::now();
     while start.elapsed() < duration {
@@ -177,11 +216,19 @@ fn flood(router: SocketAddr, duration: Duration, seed: u64) -> Result<u64, Bench
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    Ok(neighbours.iter().map(|neighbour| neighbour.hop.stats().bytes_sent).sum())
+    Ok(neighbours
+        .iter()
+        .map(|neighbour| neighbour.hop.stats().bytes_sent)
+        .sum())
 }
 
 impl Neighbour {
-    fn new(number: usize, router: SocketAddr, seed: u64, payload: Bytes) -> Result<Neighbour, BenchError> {
+    fn new(
+        number: usize,
+        router: SocketAddr,
+        seed: u64,
+        payload: Bytes,
+    ) -> Result<Neighbour, BenchError> {
         let socket = UdpSocket::bind("127.0.0.1:0").and_then(|socket| {
             socket.connect(router)?;
             socket.set_nonblocking(true)?;
@@ -208,7 +255,11 @@ impl Neighbour {
             busy = true;
             self.hop.handle_frame(now, &frame[..size], &mut self.budget);
         }
-        if self.hop.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
+        if self
+            .hop
+            .poll_timeout()
+            .is_some_and(|deadline| deadline.at <= now)
+        {
             self.hop.handle_timeout(now, &mut self.budget);
         }
         while let Some(event) = self.hop.poll_event() {
@@ -248,6 +299,12 @@ impl Neighbour {
             Guid(destination),
         );
         header.destination_address = Guid([200; 32]);
-        Chunk { header, message: Message { head: Bytes::new(), body: self.payload.clone() } }
+        Chunk {
+            header,
+            message: Message {
+                head: Bytes::new(),
+                body: self.payload.clone(),
+            },
+        }
     }
 }

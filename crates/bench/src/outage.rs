@@ -1,9 +1,10 @@
 //! How soon a transfer moves again after its last hop was out.
 //!
-//! Two moments count, both from the link's return: when the first payload crosses the last hop, and when the
-//! client's host has a whole chunk more. The second one holds also what the link needs to carry the rest of the
-//! chunk that was broken off: up to 0.3 s for a chunk of a mebibyte over this WiFi. So the target is that of the first one,
-//! "the transfer moves again", and the second one is there for who waits for whole chunks.
+//! Two moments count, both from the link's return: when the first payload crosses the last hop, and
+//! when the client's host has a whole chunk more. The second one holds also what the link needs to
+//! carry the rest of the chunk that was broken off: up to 0.3 s for a chunk of a mebibyte over this
+//! WiFi. So the target is that of the first one, "the transfer moves again", and the second one is
+//! there for who waits for whole chunks.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,8 @@ use serde_json::{Value, json};
 use whimbrel_core::Time;
 use whimbrel_lab::study::Backend;
 use whimbrel_lab::{
-    Fig7, Fig7Daemons, RepeatingContent, SimulatedFig7, SimulatedFig7Options, Topology, TransferObserver,
+    Fig7, Fig7Daemons, RepeatingContent, SimulatedFig7, SimulatedFig7Options, Topology,
+    TransferObserver,
 };
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::local_client::{LocalClient, LocalError};
@@ -29,16 +31,18 @@ const OUTAGES_S: [u64; 2] = [1, 10];
 const ALLOWANCE: Duration = Duration::from_millis(100);
 /// From the request to the outage: the transfer has found its rate by then.
 const BEFORE: Duration = Duration::from_secs(3);
-/// Each run's outage begins so much later than that of the run before, so that it hits chunks, probes and rounds at
-/// different places: a prime number of milliseconds.
+/// Each run's outage begins so much later than that of the run before, so that it hits chunks,
+/// probes and rounds at different places: a prime number of milliseconds.
 const SHIFT: Duration = Duration::from_millis(37);
 /// Bytes of the file: more than the WiFi carries before the outage and for some seconds after it.
 const FILE_BYTES: u64 = 24_000_000;
 /// After this long without anything the transfer does not move again.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Frames of Hop that are larger than this hold payload: the others are at most a few hundred bytes.
+/// Frames of Hop that are larger than this hold payload: the others are at most a few hundred
+/// bytes.
 const PAYLOAD_FRAME: u64 = 1_000;
-/// How often the client's host is asked how it is: the resolution of what is measured in namespaces.
+/// How often the client's host is asked how it is: the resolution of what is measured in
+/// namespaces.
 const LOOK_INTERVAL: Duration = Duration::from_millis(3);
 
 /// Times from the link's return.
@@ -60,7 +64,11 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
                     let runs = runs(options, backend, outage_s);
                     let mut moves = Vec::new();
                     for run in 0..runs {
-                        tell(&format!("{what}, {}, run {} of {runs}", backend.name(), run + 1));
+                        tell(&format!(
+                            "{what}, {}, run {} of {runs}",
+                            backend.name(),
+                            run + 1
+                        ));
                         let scenario = Scenario::new(rtt_ms, outage_s, run);
                         moves.push(match backend {
                             Backend::Sim => scenario.simulate(options.seed)?,
@@ -112,7 +120,11 @@ fn rows(backend: Backend, what: &str, rtt_ms: u64, moves: &[Moves]) -> Vec<Row> 
             Some(Target::AtMost(1.0)),
             moves.iter().map(|run| run.first_payload).collect(),
         ),
-        row(format!("{what}: a whole chunk"), None, moves.iter().map(|run| run.first_chunk).collect()),
+        row(
+            format!("{what}: a whole chunk"),
+            None,
+            moves.iter().map(|run| run.first_chunk).collect(),
+        ),
     ]
 }
 
@@ -139,15 +151,30 @@ impl Scenario {
 
     /// The testbed with an outage whose schedule counts from `request_at`.
     fn testbed(&self, request_at: Duration) -> Fig7 {
-        let wifi = preset("wifi-80211g-54").map(|preset| preset.downlink).unwrap_or_default();
-        let outage = Outage::Once { start: request_at + self.begins, duration: self.lasts };
-        Fig7::new(self.rtt, LinkSpec { outages: vec![outage], ..wifi })
+        let wifi = preset("wifi-80211g-54")
+            .map(|preset| preset.downlink)
+            .unwrap_or_default();
+        let outage = Outage::Once {
+            start: request_at + self.begins,
+            duration: self.lasts,
+        };
+        Fig7::new(
+            self.rtt,
+            LinkSpec {
+                outages: vec![outage],
+                ..wifi
+            },
+        )
     }
 
     fn simulate(&self, seed: u64) -> Result<Moves, BenchError> {
         // The hosts attach and the content is announced before.
         let request_at = Duration::from_secs(2);
-        let mut world = SimulatedFig7::new(&self.testbed(request_at), SimulatedFig7Options::default(), seed);
+        let mut world = SimulatedFig7::new(
+            &self.testbed(request_at),
+            SimulatedFig7Options::default(),
+            seed,
+        );
         let content = RepeatingContent::new(FILE_BYTES, 1);
         let name = content.name();
         world.publish(content);
@@ -162,7 +189,12 @@ impl Scenario {
             )));
         }
         let last_hop = world.links[2];
-        let carried = |world: &SimulatedFig7| world.sim.link_stats(last_hop, Direction::AToB).delivered_bytes;
+        let carried = |world: &SimulatedFig7| {
+            world
+                .sim
+                .link_stats(last_hop, Direction::AToB)
+                .delivered_bytes
+        };
         let (mut bytes, mut first_payload) = (carried(&world), None);
         while world.received(transfer) == before && world.sim.now() < returns + PATIENCE {
             world.step();
@@ -173,9 +205,10 @@ impl Scenario {
             bytes = now;
         }
         match first_payload {
-            Some(first_payload) if world.received(transfer) > before => {
-                Ok(Moves { first_payload, first_chunk: world.sim.now().since(returns) })
-            }
+            Some(first_payload) if world.received(transfer) > before => Ok(Moves {
+                first_payload,
+                first_chunk: world.sim.now().since(returns),
+            }),
             _ => Err(unmoved(before)),
         }
     }
@@ -194,9 +227,17 @@ impl Scenario {
         let (started, ended) = (OnceLock::new(), AtomicBool::new(false));
         let looks = std::thread::scope(|scope| {
             let watching = scope.spawn(|| watch(host, &ended));
-            let mut schedule = Schedule { topology: &topology, started: &started };
+            let mut schedule = Schedule {
+                topology: &topology,
+                started: &started,
+            };
             let patience = self.begins + self.lasts + PATIENCE;
-            let fetched = daemons.fetch(&name, &folder.path().join("arrived"), patience, &mut schedule);
+            let fetched = daemons.fetch(
+                &name,
+                &folder.path().join("arrived"),
+                patience,
+                &mut schedule,
+            );
             ended.store(true, Ordering::Relaxed);
             let looks = watching.join().unwrap_or_default();
             fetched.map(|_| looks)
@@ -207,7 +248,11 @@ impl Scenario {
 }
 
 fn unmoved(bytes: u64) -> BenchError {
-    BenchError::Unfinished { side: String::from("Whimbrel"), bytes, patience_s: PATIENCE.as_secs() }
+    BenchError::Unfinished {
+        side: String::from("Whimbrel"),
+        bytes,
+        patience_s: PATIENCE.as_secs(),
+    }
 }
 
 /// Starts the outage's schedule with the request.
@@ -265,7 +310,9 @@ fn answer(host: &mut LocalClient, asked: u32) -> Result<Option<String>, LocalErr
     let until = Instant::now() + ANSWER_PATIENCE;
     while let Some(left) = until.checked_duration_since(Instant::now()) {
         match host.receive(left)? {
-            Some(LocalEvent::Status { request, json }) if request == asked => return Ok(Some(json)),
+            Some(LocalEvent::Status { request, json }) if request == asked => {
+                return Ok(Some(json));
+            }
             Some(_) => {}
             None => break,
         }
@@ -277,8 +324,17 @@ fn look(status: &str) -> Option<Look> {
     let at = Instant::now();
     let status: Value = serde_json::from_str(status).ok()?;
     let links = status["links"].as_array()?;
-    let sum = |key: &str| links.iter().map(|link| link["hop"][key].as_u64()).sum::<Option<u64>>();
-    Some(Look { at, frames: sum("data_received")?, bytes: sum("chunk_bytes_received")? })
+    let sum = |key: &str| {
+        links
+            .iter()
+            .map(|link| link["hop"][key].as_u64())
+            .sum::<Option<u64>>()
+    };
+    Some(Look {
+        at,
+        frames: sum("data_received")?,
+        bytes: sum("chunk_bytes_received")?,
+    })
 }
 
 fn evaluate(looks: &[Look], returns: Instant) -> Result<Moves, BenchError> {
@@ -286,7 +342,10 @@ fn evaluate(looks: &[Look], returns: Instant) -> Result<Moves, BenchError> {
     let (before, after) = looks.split_at(split);
     let out = before.last().ok_or_else(|| unmoved(0))?;
     let moved = |grown: &dyn Fn(&Look) -> bool| {
-        let look = after.iter().find(|look| grown(look)).ok_or_else(|| unmoved(out.bytes))?;
+        let look = after
+            .iter()
+            .find(|look| grown(look))
+            .ok_or_else(|| unmoved(out.bytes))?;
         Ok::<_, BenchError>(look.at - returns)
     };
     Ok(Moves {
@@ -302,12 +361,25 @@ mod tests {
     #[test]
     fn what_came_before_the_return_does_not_count() {
         let start = Instant::now();
-        let look = |ms, frames, bytes| Look { at: start + Duration::from_millis(ms), frames, bytes };
-        let looks = [look(0, 1, 0), look(10, 5, 7), look(90, 5, 7), look(130, 6, 7), look(300, 9, 8)];
+        let look = |ms, frames, bytes| Look {
+            at: start + Duration::from_millis(ms),
+            frames,
+            bytes,
+        };
+        let looks = [
+            look(0, 1, 0),
+            look(10, 5, 7),
+            look(90, 5, 7),
+            look(130, 6, 7),
+            look(300, 9, 8),
+        ];
         let moves = evaluate(&looks, start + Duration::from_millis(100)).unwrap();
         assert_eq!(moves.first_payload, Duration::from_millis(30));
         assert_eq!(moves.first_chunk, Duration::from_millis(200));
         assert!(evaluate(&looks[..3], start + Duration::from_millis(100)).is_err());
-        assert!(evaluate(&looks, start).is_err(), "nothing is known of the time before");
+        assert!(
+            evaluate(&looks, start).is_err(),
+            "nothing is known of the time before"
+        );
     }
 }

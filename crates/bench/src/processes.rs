@@ -44,13 +44,19 @@ impl Programs<'_> {
         let (process, line) = self.await_line(serving, &serve, &[file], "\"listening\"")?;
         let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
         let mut fetch = Command::new(self.program);
-        fetch.args(["get", "--json", "--from", &at, "-o"]).arg(output);
+        fetch
+            .args(["get", "--json", "--from", &at, "-o"])
+            .arg(output);
         fetch.arg(line["names"][0].as_str().unwrap_or_default());
-        Ok(Ready { servers: vec![("serve", process)], fetch })
+        Ok(Ready {
+            servers: vec![("serve", process)],
+            fetch,
+        })
     }
 
-    /// The fewest processes that move a file over a router: a name server and a router on the fetching
-    /// side, which is reached at `address`, the serving program on the other one, and the fetching program.
+    /// The fewest processes that move a file over a router: a name server and a router on the
+    /// fetching side, which is reached at `address`, the serving program on the other one, and the
+    /// fetching program.
     pub(crate) fn whimbrel(
         &self,
         serving: &Namespace,
@@ -59,26 +65,51 @@ impl Programs<'_> {
         file: &Path,
         output: &Path,
     ) -> Result<Ready, BenchError> {
-        let (router, names) = (format!("{address}:{ROUTER_PORT}"), format!("{address}:{NAME_SERVER_PORT}"));
+        let (router, names) = (
+            format!("{address}:{ROUTER_PORT}"),
+            format!("{address}:{NAME_SERVER_PORT}"),
+        );
         let mut servers = Vec::new();
-        let gnrs = ["gnrs", "serve", "--json", "--store", "memory", "--listen", &names];
-        servers.push(("name server", self.await_line(fetching, &gnrs, &[], "links")?.0));
-        let run = ["router", "run", "--json", "--listen", &router, "--name-server", &names, "--key"];
-        let (key, socket) = (self.folder.join("router.pem"), self.folder.join("router.sock"));
+        let gnrs = [
+            "gnrs", "serve", "--json", "--store", "memory", "--listen", &names,
+        ];
+        servers.push((
+            "name server",
+            self.await_line(fetching, &gnrs, &[], "links")?.0,
+        ));
+        let run = [
+            "router",
+            "run",
+            "--json",
+            "--listen",
+            &router,
+            "--name-server",
+            &names,
+            "--key",
+        ];
+        let (key, socket) = (
+            self.folder.join("router.pem"),
+            self.folder.join("router.sock"),
+        );
         let run_paths = [key.as_path(), Path::new("--socket"), &socket];
-        servers.push(("router", self.await_line(fetching, &run, &run_paths, "links")?.0));
+        servers.push((
+            "router",
+            self.await_line(fetching, &run, &run_paths, "links")?.0,
+        ));
         let serve = ["serve", "--json", "--no-cache", "--router", &router];
         let (process, line) = self.await_line(serving, &serve, &[file], "\"Registered\"")?;
         servers.push(("serve", process));
         let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
         let mut fetch = Command::new(self.program);
-        fetch.args(["get", "--json", "--router", &router, "-o"]).arg(output);
+        fetch
+            .args(["get", "--json", "--router", &router, "-o"])
+            .arg(output);
         fetch.arg(line["name"].as_str().unwrap_or_default());
         Ok(Ready { servers, fetch })
     }
 
-    /// Starts this program on a host and waits for a line that holds `word`. What it says on standard error is
-    /// kept in a file that is named after it.
+    /// Starts this program on a host and waits for a line that holds `word`. What it says on
+    /// standard error is kept in a file that is named after it.
     pub(crate) fn await_line(
         &self,
         host: &Namespace,
@@ -86,16 +117,33 @@ impl Programs<'_> {
         paths: &[&Path],
         word: &str,
     ) -> Result<(Process, String), BenchError> {
-        let name = arguments.iter().take(2).copied().collect::<Vec<_>>().join("-");
+        let name = arguments
+            .iter()
+            .take(2)
+            .copied()
+            .collect::<Vec<_>>()
+            .join("-");
         let said = self.folder.join(format!("{name}.log"));
-        let log = File::create(&said).map_err(BenchError::system(format!("write {}", said.display())))?;
+        let log =
+            File::create(&said).map_err(BenchError::system(format!("write {}", said.display())))?;
         let mut command = Command::new(self.program);
-        command.args(arguments).args(paths).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+        command
+            .args(arguments)
+            .args(paths)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log);
         let mut process = host.spawn(command)?;
-        match process.take_stdout().and_then(|output| line_with(output, word)) {
+        match process
+            .take_stdout()
+            .and_then(|output| line_with(output, word))
+        {
             Some(line) => Ok((process, line)),
             None => Err(BenchError::Side {
-                what: format!("'whimbrel {name}' was not ready within {} s", SETTLING.as_secs()),
+                what: format!(
+                    "'whimbrel {name}' was not ready within {} s",
+                    SETTLING.as_secs()
+                ),
                 said: last_words(&said),
             }),
         }

@@ -131,7 +131,10 @@ impl Row {
         row.insert("part".into(), json!(self.part));
         row.insert("backend".into(), json!(self.backend));
         row.insert("what".into(), json!(self.what));
-        row.insert(format!("ours_{}", self.ours.unit()), json!(self.ours.value()));
+        row.insert(
+            format!("ours_{}", self.ours.unit()),
+            json!(self.ours.value()),
+        );
         if let Some((name, quantity)) = &self.peer {
             row.insert("peer".into(), json!(name));
             row.insert(format!("peer_{}", quantity.unit()), json!(quantity.value()));
@@ -178,7 +181,10 @@ pub struct BenchReport {
 impl BenchReport {
     /// Targets that were missed.
     pub fn missed(&self) -> usize {
-        self.rows.iter().filter(|row| row.met() == Some(false)).count()
+        self.rows
+            .iter()
+            .filter(|row| row.met() == Some(false))
+            .count()
     }
 
     /// As JSON; each key of a number says its unit.
@@ -202,7 +208,10 @@ impl BenchReport {
         let cells: Vec<[String; 7]> = self.rows.iter().map(cells).collect();
         let heads = ["", "on", "ours", "peer", "ratio", "target", "met"].map(String::from);
         let width = |column: usize| {
-            let lengths = cells.iter().chain([&heads]).map(|row| row[column].chars().count());
+            let lengths = cells
+                .iter()
+                .chain([&heads])
+                .map(|row| row[column].chars().count());
             lengths.max().unwrap_or(0)
         };
         let widths: [usize; 7] = std::array::from_fn(width);
@@ -215,28 +224,41 @@ impl BenchReport {
                 text += &format!("\n{}: {}\n", row.part.name(), row.part.title());
             }
             text += &line(row, &widths);
-            let note = index.checked_sub(1).and_then(|index| self.rows.get(index)?.note.as_deref());
+            let note = index
+                .checked_sub(1)
+                .and_then(|index| self.rows.get(index)?.note.as_deref());
             if let Some(note) = note {
                 text += &format!("      ({note})\n");
             }
         }
         for fault in &self.faults {
-            text += &format!("\nNOT MEASURED: {}, {}: {}\n", fault.part.name(), fault.what, fault.error);
+            text += &format!(
+                "\nNOT MEASURED: {}, {}: {}\n",
+                fault.part.name(),
+                fault.what,
+                fault.error
+            );
         }
         text
     }
 }
 
 fn cells(row: &Row) -> [String; 7] {
-    let peer = row.peer.as_ref().map(|(name, quantity)| format!("{} {name}", quantity.text()));
+    let peer = row
+        .peer
+        .as_ref()
+        .map(|(name, quantity)| format!("{} {name}", quantity.text()));
     [
         format!("  {}", row.what),
         row.backend.map_or("", Backend::name).to_owned(),
         row.ours.text(),
         peer.unwrap_or_default(),
-        row.ratio().map_or_else(|| String::from("-"), |ratio| format!("{ratio:.3}")),
+        row.ratio()
+            .map_or_else(|| String::from("-"), |ratio| format!("{ratio:.3}")),
         row.target.map_or_else(String::new, Target::text),
-        row.met().map_or("", |met| if met { "yes" } else { "NO" }).to_owned(),
+        row.met()
+            .map_or("", |met| if met { "yes" } else { "NO" })
+            .to_owned(),
     ]
 }
 
@@ -246,7 +268,11 @@ fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
     for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
         let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
         let left = matches!(column, 0 | 1 | 3 | 6);
-        let (before, after) = if left { ("", padding.as_str()) } else { (padding.as_str(), "") };
+        let (before, after) = if left {
+            ("", padding.as_str())
+        } else {
+            (padding.as_str(), "")
+        };
         text += &format!("{before}{cell}{after}  ");
     }
     format!("{}\n", text.trim_end())
@@ -271,19 +297,42 @@ mod tests {
 
     #[test]
     fn a_target_is_met_at_its_bound_and_never_by_what_is_no_number() {
-        assert_eq!(row(95.0, Some(100.0), Some(Target::AtLeast(0.95))).met(), Some(true));
-        assert_eq!(row(94.9, Some(100.0), Some(Target::AtLeast(0.95))).met(), Some(false));
-        assert_eq!(row(1.0, Some(1.0), Some(Target::AtMost(1.0))).met(), Some(true));
-        assert_eq!(row(0.0, Some(0.0), Some(Target::AtMost(1.0))).met(), Some(false));
-        assert_eq!(row(1.0, None, Some(Target::AtLeast(0.0))).met(), Some(false));
+        assert_eq!(
+            row(95.0, Some(100.0), Some(Target::AtLeast(0.95))).met(),
+            Some(true)
+        );
+        assert_eq!(
+            row(94.9, Some(100.0), Some(Target::AtLeast(0.95))).met(),
+            Some(false)
+        );
+        assert_eq!(
+            row(1.0, Some(1.0), Some(Target::AtMost(1.0))).met(),
+            Some(true)
+        );
+        assert_eq!(
+            row(0.0, Some(0.0), Some(Target::AtMost(1.0))).met(),
+            Some(false)
+        );
+        assert_eq!(
+            row(1.0, None, Some(Target::AtLeast(0.0))).met(),
+            Some(false)
+        );
         assert_eq!(row(1.0, Some(2.0), None).met(), None);
     }
 
     #[test]
     fn keys_say_the_unit_and_a_miss_is_counted() {
-        let rows = vec![row(1e6, Some(4e6), Some(Target::AtLeast(0.95))), row(1.0, None, None)];
-        let report =
-            BenchReport { machine: Machine::here(), quick: false, seed: 1, rows, faults: Vec::new() };
+        let rows = vec![
+            row(1e6, Some(4e6), Some(Target::AtLeast(0.95))),
+            row(1.0, None, None),
+        ];
+        let report = BenchReport {
+            machine: Machine::here(),
+            quick: false,
+            seed: 1,
+            rows,
+            faults: Vec::new(),
+        };
         let json = report.json();
         assert_eq!(json["missed"], 1);
         assert_eq!(json["rows"][0]["ours_bit_per_s"], 1e6);
@@ -291,6 +340,9 @@ mod tests {
         assert_eq!(json["rows"][0]["ratio"], 0.25);
         assert_eq!(json["rows"][0]["backend"], "sim");
         let table = report.table();
-        assert!(table.contains("0.250") && table.contains(">= 0.95") && table.contains("NO"), "{table}");
+        assert!(
+            table.contains("0.250") && table.contains(">= 0.95") && table.contains("NO"),
+            "{table}"
+        );
     }
 }

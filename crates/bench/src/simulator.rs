@@ -42,16 +42,22 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
     }
 }
 
-/// Frames for each second of one core's time, and for each second that passed: on a busy machine a core does other
-/// things too.
+/// Frames for each second of one core's time, and for each second that passed: on a busy machine a
+/// core does other things too.
 fn round(frames: u64, hash: bool) -> (f64, f64) {
     let (cpu, wall) = (thread_time(), Instant::now());
     let delivered = bounce(frames, hash) as f64;
-    (delivered / (thread_time() - cpu).as_secs_f64(), delivered / wall.elapsed().as_secs_f64())
+    (
+        delivered / (thread_time() - cpu).as_secs_f64(),
+        delivered / wall.elapsed().as_secs_f64(),
+    )
 }
 
 /// Processor time of this thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
 }

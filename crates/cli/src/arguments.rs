@@ -79,7 +79,9 @@ pub(crate) enum Command {
     /// Say what this machine can and cannot do, and what mends it
     Doctor(doctor::Doctor),
     /// Fetch one file over one bad path by the kernel's TCP and by Whimbrel, side by side
-    #[command(after_help = "Example:\n  whimbrel demo --file film.mkv --rtt 100ms --loss 2% --outage 20s")]
+    #[command(
+        after_help = "Example:\n  whimbrel demo --file film.mkv --rtt 100ms --loss 2% --outage 20s"
+    )]
     Demo(demo::Demo),
     /// Draw a paper's figures again, ours beside the paper's
     #[command(subcommand)]
@@ -93,7 +95,12 @@ pub(crate) enum Command {
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct HostAccess {
     /// The socket of the host daemon (`whimbrel host run`)
-    #[arg(long, env = "WHIMBREL_SOCKET", value_name = "PATH", conflicts_with = "router")]
+    #[arg(
+        long,
+        env = "WHIMBREL_SOCKET",
+        value_name = "PATH",
+        conflicts_with = "router"
+    )]
     pub(crate) socket: Option<PathBuf>,
     /// Do without a daemon: be a host in this process, attached to the router at this address
     #[arg(long, value_name = "HOST:PORT")]

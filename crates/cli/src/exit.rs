@@ -36,7 +36,8 @@ pub(crate) const NDN_HELP: &str = "Exit codes:\n  \
     7    what came is not signed as it should be\n  \
     130  interrupted";
 
-/// Shown below the help of `face`, `route`, `strategy`, `cs` and `status`. 0 to 7 are those of `nfdc`.
+/// Shown below the help of `face`, `route`, `strategy`, `cs` and `status`. 0 to 7 are those of
+/// `nfdc`.
 pub(crate) const MANAGEMENT_HELP: &str = "Exit codes:\n  \
     0    done\n  \
     1    any other failure\n  \
@@ -48,7 +49,8 @@ pub(crate) const MANAGEMENT_HELP: &str = "Exit codes:\n  \
     7    there is no such strategy\n  \
     8    no forwarder answers";
 
-/// Why the process ends. Several reasons share a number where commands have numbers of their own that users know.
+/// Why the process ends. Several reasons share a number where commands have numbers of their own
+/// that users know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
     /// As asked.
@@ -130,7 +132,10 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Display) -> Failure {
-        Failure { exit, message: message.to_string() }
+        Failure {
+            exit,
+            message: message.to_string(),
+        }
     }
 
     pub(crate) fn tell(&self) {
@@ -192,12 +197,15 @@ impl From<StartError> for Failure {
             StartError::Config(error) => error.into(),
             StartError::Key(error) => error.into(),
             StartError::Socket(error) => error.into(),
-            StartError::NameStore { source: whimbrel_gnrs::StoreError::InUse, .. } => {
-                Failure::new(Exit::InUse, error)
-            }
+            StartError::NameStore {
+                source: whimbrel_gnrs::StoreError::InUse,
+                ..
+            } => Failure::new(Exit::InUse, error),
             StartError::Address(_) => Failure::new(Exit::Usage, error),
             StartError::Folder { .. } => Failure::new(Exit::Write, error),
-            StartError::NameStore { .. } | StartError::System { .. } => Failure::new(Exit::Other, error),
+            StartError::NameStore { .. } | StartError::System { .. } => {
+                Failure::new(Exit::Other, error)
+            }
         }
     }
 }
@@ -205,7 +213,9 @@ impl From<StartError> for Failure {
 impl From<LocalError> for Failure {
     fn from(error: LocalError) -> Failure {
         let exit = match error {
-            LocalError::Nobody(_) | LocalError::NotPermitted(_) | LocalError::Closed => Exit::NoDaemon,
+            LocalError::Nobody(_) | LocalError::NotPermitted(_) | LocalError::Closed => {
+                Exit::NoDaemon
+            }
             LocalError::Protocol(_) | LocalError::Io(_) => Exit::Other,
         };
         Failure::new(exit, error)
@@ -215,12 +225,22 @@ impl From<LocalError> for Failure {
 impl From<FetchError> for Failure {
     fn from(error: FetchError) -> Failure {
         let exit = match &error {
-            FetchError::Failed { reason: FailReason::NoSuchName, .. } => Exit::NoSuchName,
-            FetchError::Failed { reason: FailReason::NotServed, .. } => Exit::NotServed,
-            FetchError::Failed { .. } | FetchError::BadFolder(_) | FetchError::TooLong { .. } => Exit::Other,
+            FetchError::Failed {
+                reason: FailReason::NoSuchName,
+                ..
+            } => Exit::NoSuchName,
+            FetchError::Failed {
+                reason: FailReason::NotServed,
+                ..
+            } => Exit::NotServed,
+            FetchError::Failed { .. } | FetchError::BadFolder(_) | FetchError::TooLong { .. } => {
+                Exit::Other
+            }
             FetchError::FolderToStream => Exit::Usage,
             FetchError::InUse(_) => Exit::InUse,
-            FetchError::InTheWay(_) | FetchError::Disk { .. } | FetchError::Stream(_) => Exit::Write,
+            FetchError::InTheWay(_) | FetchError::Disk { .. } | FetchError::Stream(_) => {
+                Exit::Write
+            }
             FetchError::Host(_) => Exit::NoDaemon,
             FetchError::TimedOut(_) => Exit::TimedOut,
             FetchError::Interrupted => Exit::Interrupted,

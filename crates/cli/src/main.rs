@@ -1,8 +1,19 @@
-//! The `whimbrel` command. Thin: arguments in, exit code out; everything else lives in the libraries.
+//! The `whimbrel` command. Thin: arguments in, exit code out; everything else lives in the
+//! libraries.
 #![forbid(unsafe_code)]
-#![allow(clippy::disallowed_methods, reason = "a program around the machines owns clocks and threads")]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is what a command is for")]
-#![allow(rustdoc::broken_intra_doc_links, reason = "help texts are for terminals: brackets mean optional")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a program around the machines owns clocks and threads"
+)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "this is what a command is for"
+)]
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "help texts are for terminals: brackets mean optional"
+)]
 
 mod arguments;
 mod command;

@@ -1,5 +1,9 @@
-//! `whimbrel bench`: its help, its refusals and its JSON. What it measures is not asserted: speed belongs to a machine.
-#![allow(clippy::disallowed_methods, reason = "a test of real programs in real time")]
+//! `whimbrel bench`: its help, its refusals and its JSON. What it measures is not asserted: speed
+//! belongs to a machine.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test of real programs in real time"
+)]
 
 mod support;
 
@@ -26,8 +30,14 @@ fn help_has_an_example_all_parts_and_the_exit_codes() {
     for word in words {
         assert!(out.contains(word), "{word}: {out}");
     }
-    assert!(out.contains("could not be measured") && !out.contains("peer-server"), "{out}");
-    assert!(!out.contains("ndn-relay") && !out.contains("ndn-producer"), "{out}");
+    assert!(
+        out.contains("could not be measured") && !out.contains("peer-server"),
+        "{out}"
+    );
+    assert!(
+        !out.contains("ndn-relay") && !out.contains("ndn-producer"),
+        "{out}"
+    );
 }
 
 #[test]
@@ -51,8 +61,11 @@ fn an_output_folder_that_cannot_be_made_is_exit_code_6() {
     let file = folder.path().join("file");
     std::fs::write(&file, "x").unwrap();
     let mut command = whimbrel();
-    let (code, _, err) =
-        finished(command.args(["bench", "simulator", "--quick", "-o"]).arg(file.join("out")));
+    let (code, _, err) = finished(
+        command
+            .args(["bench", "simulator", "--quick", "-o"])
+            .arg(file.join("out")),
+    );
     assert_eq!(code, 6, "{err}");
 }
 
@@ -60,41 +73,92 @@ fn an_output_folder_that_cannot_be_made_is_exit_code_6() {
 fn a_run_in_the_simulator_gives_json_with_units_machine_and_targets() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = whimbrel();
-    command.args(["bench", "simulator", "outage", "--backend", "sim", "--quick", "--json", "-o"]);
+    command.args([
+        "bench",
+        "simulator",
+        "outage",
+        "--backend",
+        "sim",
+        "--quick",
+        "--json",
+        "-o",
+    ]);
     let (code, out, err) = finished(command.arg(folder.path()));
     assert_eq!(code, 0, "{err}");
     let report: Value = serde_json::from_str(&out).unwrap();
     let kept = std::fs::read_to_string(folder.path().join("bench.json")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), report);
-    assert!(report["machine"]["cores"].as_u64().is_some_and(|cores| cores > 0));
-    assert!(report["machine"]["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("Linux")));
+    assert!(
+        report["machine"]["cores"]
+            .as_u64()
+            .is_some_and(|cores| cores > 0)
+    );
+    assert!(
+        report["machine"]["kernel"]
+            .as_str()
+            .is_some_and(|kernel| kernel.starts_with("Linux"))
+    );
     assert_eq!(report["faults"].as_array().map(Vec::len), Some(0), "{out}");
     let rows = report["rows"].as_array().unwrap();
     let of = |part: &str| rows.iter().find(|row| row["part"] == part).unwrap();
-    assert!(of("simulator")["ours_events_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
+    assert!(
+        of("simulator")["ours_events_per_s"]
+            .as_f64()
+            .is_some_and(|rate| rate > 0.0)
+    );
     assert_eq!(of("simulator")["target_at_least"], 1.0);
-    assert!(of("outage")["ours_ns"].as_f64().is_some_and(|time| time > 0.0));
+    assert!(
+        of("outage")["ours_ns"]
+            .as_f64()
+            .is_some_and(|time| time > 0.0)
+    );
     assert_eq!(of("outage")["target_at_most"], 1.0);
 }
 
 #[test]
 fn a_file_moves_between_the_ends_that_whimbrel_is_compared_with() {
     let folder = tempfile::tempdir().unwrap();
-    let (file, certificate) = (folder.path().join("file"), folder.path().join("certificate"));
+    let (file, certificate) = (
+        folder.path().join("file"),
+        folder.path().join("certificate"),
+    );
     let content: Vec<u8> = (0..3_000_000u32).map(|index| (index % 251) as u8).collect();
     std::fs::write(&file, &content).unwrap();
-    let carriers: &[&str] = if cfg!(feature = "peers") { &["tcp", "quic"] } else { &["tcp"] };
+    let carriers: &[&str] = if cfg!(feature = "peers") {
+        &["tcp", "quic"]
+    } else {
+        &["tcp"]
+    };
     for carrier in carriers {
-        let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let port = std::net::UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let arrived = folder.path().join(carrier);
         let end = |end: &str, file: &std::path::Path| {
             let mut command = whimbrel();
-            command.args(["bench", end, "--carrier", carrier, "--mtu", "1500", "--address"]);
-            command.arg(port.to_string()).arg("--certificate").arg(&certificate).arg("--file").arg(file);
+            command.args([
+                "bench",
+                end,
+                "--carrier",
+                carrier,
+                "--mtu",
+                "1500",
+                "--address",
+            ]);
+            command
+                .arg(port.to_string())
+                .arg("--certificate")
+                .arg(&certificate)
+                .arg("--file")
+                .arg(file);
             command
         };
         let server = support::Running::start(&mut end("peer-server", &file));
-        assert_eq!(server.lines.recv_timeout(support::PATIENCE).unwrap(), "listening");
+        assert_eq!(
+            server.lines.recv_timeout(support::PATIENCE).unwrap(),
+            "listening"
+        );
         let (code, _, err) = finished(&mut end("peer-client", &arrived));
         assert_eq!(code, 0, "{carrier}: {err}");
         assert!(std::fs::read(&arrived).unwrap() == content, "{carrier}");
@@ -105,29 +169,66 @@ fn a_file_moves_between_the_ends_that_whimbrel_is_compared_with() {
 fn named_data_is_measured_over_a_router_and_over_a_relay_and_nothing_is_lost() {
     let (_, out, err) = finished(whimbrel().args(["bench", "ndn", "--quick", "--json"]));
     let report: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(report["faults"].as_array().map(Vec::len), Some(0), "{out} {err}");
+    assert_eq!(
+        report["faults"].as_array().map(Vec::len),
+        Some(0),
+        "{out} {err}"
+    );
     let rows = report["rows"].as_array().unwrap();
-    let of = |what: &str| rows.iter().find(|row| row["what"].as_str().unwrap().contains(what)).unwrap();
+    let of = |what: &str| {
+        rows.iter()
+            .find(|row| row["what"].as_str().unwrap().contains(what))
+            .unwrap()
+    };
     for size in ["1000", "8000"] {
         let row = of(size);
-        assert!(row["ours_exchanges_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
+        assert!(
+            row["ours_exchanges_per_s"]
+                .as_f64()
+                .is_some_and(|rate| rate > 0.0),
+            "{row}"
+        );
         assert_eq!(row["target_at_least"], 0.5);
         for run in row["details"]["runs"].as_array().unwrap() {
-            assert!(run["exchanges"].as_u64().is_some_and(|count| count > 0), "{run}");
-            assert_eq!((run["lost"].as_u64(), run["nacks"].as_u64()), (Some(0), Some(0)), "{run}");
+            assert!(
+                run["exchanges"].as_u64().is_some_and(|count| count > 0),
+                "{run}"
+            );
+            assert_eq!(
+                (run["lost"].as_u64(), run["nacks"].as_u64()),
+                (Some(0), Some(0)),
+                "{run}"
+            );
         }
     }
-    assert!(of("pipeline")["ours_exchanges_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
-    assert!(of("get over two routers")["ours_bit_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
+    assert!(
+        of("pipeline")["ours_exchanges_per_s"]
+            .as_f64()
+            .is_some_and(|rate| rate > 0.0)
+    );
+    assert!(
+        of("get over two routers")["ours_bit_per_s"]
+            .as_f64()
+            .is_some_and(|rate| rate > 0.0)
+    );
 }
 
 #[test]
 fn a_short_soak_says_what_it_saw_and_gives_a_verdict() {
-    let (code, out, err) = finished(whimbrel().args(["bench", "ndn-soak", "--minutes", "0.05", "--json"]));
+    let (code, out, err) =
+        finished(whimbrel().args(["bench", "ndn-soak", "--minutes", "0.05", "--json"]));
     let report: Value = serde_json::from_str(&out).unwrap();
-    assert!(report["sent"].as_u64().is_some_and(|sent| sent > 0), "{out} {err}");
+    assert!(
+        report["sent"].as_u64().is_some_and(|sent| sent > 0),
+        "{out} {err}"
+    );
     assert_eq!(report["lost"], 0);
-    assert!(report["samples_bytes"].as_array().is_some_and(|samples| samples.len() >= 3), "{out}");
+    assert!(
+        report["samples_bytes"]
+            .as_array()
+            .is_some_and(|samples| samples.len() >= 3),
+        "{out}"
+    );
     let passed = report["memory_holds"] == true && report["complete"] == true;
     assert_eq!(code, if passed { 0 } else { 10 });
 }

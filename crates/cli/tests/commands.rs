@@ -1,5 +1,8 @@
 //! What needs no network: configuration, keys, refusals and their exit codes, help.
-#![allow(clippy::disallowed_methods, reason = "a test of real programs in real time")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test of real programs in real time"
+)]
 
 mod support;
 
@@ -13,10 +16,17 @@ fn an_unknown_key_names_its_line_and_the_known_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("router.toml");
     fs::write(&file, "[router]\n\n[hop]\nbufer_packets = 9\n").unwrap();
-    for command in [&["config", "check"][..], &["router", "run", "--config"], &["host", "run", "--config"]] {
+    for command in [
+        &["config", "check"][..],
+        &["router", "run", "--config"],
+        &["host", "run", "--config"],
+    ] {
         let (code, _, err) = finished(whimbrel().args(command).arg(&file));
         assert_eq!(code, 2, "{err}");
-        assert!(err.contains("router.toml:4:1") && err.contains("'buffer_packets'"), "{err}");
+        assert!(
+            err.contains("router.toml:4:1") && err.contains("'buffer_packets'"),
+            "{err}"
+        );
     }
 }
 
@@ -47,7 +57,8 @@ fn a_port_in_use_is_exit_code_8_with_the_port_and_what_to_do() {
             .arg("--socket")
             .arg(&socket),
     );
-    let gnrs = finished(whimbrel().args(["gnrs", "serve", "--store", "memory", "--listen", &address]));
+    let gnrs =
+        finished(whimbrel().args(["gnrs", "serve", "--store", "memory", "--listen", &address]));
     for (code, _, err) in [router, gnrs] {
         assert_eq!(code, 8, "{err}");
         assert!(err.contains(&port) && err.contains("in use"), "{err}");
@@ -60,7 +71,10 @@ fn a_socket_or_a_store_in_use_is_exit_code_8() {
     let host = || {
         let mut command = whimbrel();
         command.args(["host", "run", "--json", "--router", "127.0.0.1:9", "--key"]);
-        command.arg(folder.path().join("key")).arg("--socket").arg(folder.path().join("socket"));
+        command
+            .arg(folder.path().join("key"))
+            .arg("--socket")
+            .arg(folder.path().join("socket"));
         command
     };
     let first = Running::start(&mut host());
@@ -69,7 +83,14 @@ fn a_socket_or_a_store_in_use_is_exit_code_8() {
     assert_eq!(code, 8, "{err}");
     let gnrs = || {
         let mut command = whimbrel();
-        command.args(["gnrs", "serve", "--json", "--listen", "127.0.0.1:0", "--store"]);
+        command.args([
+            "gnrs",
+            "serve",
+            "--json",
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+        ]);
         command.arg(folder.path().join("names"));
         command
     };
@@ -88,17 +109,33 @@ fn without_a_host_the_message_says_both_ways_to_one() {
     let file = folder.path().join("file");
     fs::write(&file, "x").unwrap();
     let get = finished(
-        whimbrel().args(["get", &name, "--socket"]).arg(&socket).arg("-o").arg(folder.path().join("out")),
+        whimbrel()
+            .args(["get", &name, "--socket"])
+            .arg(&socket)
+            .arg("-o")
+            .arg(folder.path().join("out")),
     );
-    let serve = finished(whimbrel().args(["serve", "--no-cache", "--socket"]).arg(&socket).arg(&file));
+    let serve = finished(
+        whimbrel()
+            .args(["serve", "--no-cache", "--socket"])
+            .arg(&socket)
+            .arg(&file),
+    );
     let ping = finished(whimbrel().args(["ping", &name, "--socket"]).arg(&socket));
     for (code, _, err) in [get, serve, ping] {
         assert_eq!(code, 5, "{err}");
-        assert!(err.contains("whimbrel host run") && err.contains("--router"), "{err}");
+        assert!(
+            err.contains("whimbrel host run") && err.contains("--router"),
+            "{err}"
+        );
     }
     let status = finished(whimbrel().args(["host", "status", "--socket"]).arg(&socket));
     assert_eq!(status.0, 5, "{}", status.2);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        1,
+        "nothing is left behind"
+    );
 }
 
 #[test]
@@ -114,7 +151,10 @@ fn wrong_arguments_are_exit_code_2() {
     for case in cases {
         let (code, _, err) = finished(whimbrel().args(case));
         assert_eq!(code, 2, "{case:?}: {err}");
-        assert!(!err.is_empty() && !err.contains("panicked"), "{case:?}: {err}");
+        assert!(
+            !err.is_empty() && !err.contains("panicked"),
+            "{case:?}: {err}"
+        );
     }
 }
 
@@ -124,7 +164,15 @@ fn a_silent_network_is_exit_code_7_after_the_timeout() {
     let dead = format!("127.0.0.1:{}", support::free_port());
     let (code, _, err) = finished(
         whimbrel()
-            .args(["get", &"ab".repeat(32), "--router", &dead, "--timeout", "700 ms", "-o"])
+            .args([
+                "get",
+                &"ab".repeat(32),
+                "--router",
+                &dead,
+                "--timeout",
+                "700 ms",
+                "-o",
+            ])
             .arg(folder.path().join("out")),
     );
     assert_eq!(code, 7, "{err}");
@@ -163,7 +211,11 @@ fn names_are_what_b3sum_prints() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("some file");
     fs::write(&file, b"hello").unwrap();
-    let (code, out, err) = finished(whimbrel().args(["serve", "--print-names", "--no-cache"]).arg(&file));
+    let (code, out, err) = finished(
+        whimbrel()
+            .args(["serve", "--print-names", "--no-cache"])
+            .arg(&file),
+    );
     assert_eq!(code, 0, "{err}");
     assert_eq!(out, format!("{}  {}\n", name_of(b"hello"), file.display()));
 }
@@ -175,12 +227,19 @@ fn the_doctor_says_of_each_thing_whether_it_works() {
         serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
     assert!(findings.len() >= 12);
     for what in ["NDN forwarder", "NDN ports"] {
-        assert!(findings.iter().any(|finding| finding["what"] == what), "{what}");
+        assert!(
+            findings.iter().any(|finding| finding["what"] == what),
+            "{what}"
+        );
     }
     let failed = findings.iter().any(|finding| finding["verdict"] == "fail");
     assert_eq!(code, i32::from(failed));
     for finding in &findings {
-        assert_eq!(finding["verdict"] == "ok", finding.get("remedy").is_none(), "{finding}");
+        assert_eq!(
+            finding["verdict"] == "ok",
+            finding.get("remedy").is_none(),
+            "{finding}"
+        );
     }
 }
 
@@ -221,9 +280,15 @@ fn every_command_has_help_with_an_example_and_get_lists_the_exit_codes() {
     for command in commands {
         let (code, out, _) = finished(whimbrel().args(command.split(' ')).arg("--help"));
         assert_eq!(code, 0, "{command}");
-        assert!(out.contains("Example:") || out.contains("Examples:"), "{command}: {out}");
+        assert!(
+            out.contains("Example:") || out.contains("Examples:"),
+            "{command}: {out}"
+        );
         assert!(!out.contains('\u{1b}'), "{command}: colours in a pipe");
     }
     let (_, out, _) = finished(whimbrel().args(["get", "--help"]));
-    assert!(out.contains("no host or router daemon") && out.contains("130"), "{out}");
+    assert!(
+        out.contains("no host or router daemon") && out.contains("130"),
+        "{out}"
+    );
 }

@@ -1,6 +1,10 @@
-//! An NDN router among clients and neighbours that break the rules: its memory stays within what its configuration says, what
-//! it drops is counted, and others are served.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail the test")]
+//! An NDN router among clients and neighbours that break the rules: its memory stays within what
+//! its configuration says, what it drops is counted, and others are served.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of a test fail the test"
+)]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
 mod support;
@@ -21,7 +25,11 @@ use whimbrel_ndn_packet::{Data, DigestSigner, Interest, LpHeader, Name};
 const SLACK: u64 = 24 << 20;
 
 fn interest(name: &str, nonce: u32) -> Vec<u8> {
-    Interest { nonce: Some(nonce.to_be_bytes()), ..Interest::new(name.parse::<Name>().unwrap()) }.encode()
+    Interest {
+        nonce: Some(nonce.to_be_bytes()),
+        ..Interest::new(name.parse::<Name>().unwrap())
+    }
+    .encode()
 }
 
 fn data(name: &str, len: usize) -> Vec<u8> {
@@ -36,7 +44,9 @@ impl Router {
     /// A neighbour's socket, connected to the router's.
     fn neighbour(&self) -> UdpSocket {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(self.opened["udp"][0].as_str().unwrap()).unwrap();
+        socket
+            .connect(self.opened["udp"][0].as_str().unwrap())
+            .unwrap();
         socket
     }
 
@@ -52,13 +62,25 @@ impl Router {
     fn on_a_link(&self, count: &str) -> u64 {
         let status = self.json(&["status", "--faces"]);
         let links = status["links"].as_array().unwrap();
-        links.iter().filter_map(|link| link["link"][count].as_u64()).max().unwrap()
+        links
+            .iter()
+            .filter_map(|link| link["link"][count].as_u64())
+            .max()
+            .unwrap()
     }
 
     fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmRSS:"))
+            .unwrap();
+        line.split_whitespace()
+            .nth(1)
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+            * 1024
     }
 
     /// Others are served: a file of some segments goes through.
@@ -80,7 +102,9 @@ fn a_program_that_never_reads_costs_nobody_anything() {
     assert!(!name.is_empty());
     let before = router.memory();
     let mut silent = router.program();
-    silent.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+    silent
+        .set_write_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
     // 80 MB of answers for who reads none: as long as the router takes the questions.
     let asked = (0..10_000).take_while(|number| {
         let packet = Interest {
@@ -92,7 +116,9 @@ fn a_program_that_never_reads_costs_nobody_anything() {
     });
     assert!(asked.count() > 5_000, "questions were taken");
     let answers = || router.counters()["out"]["data"].as_u64().unwrap();
-    await_that("they are answered, as far as that goes", || answers() > 5_000);
+    await_that("they are answered, as far as that goes", || {
+        answers() > 5_000
+    });
     router.serves_others("while-one-does-not-read");
     let grown = router.memory().saturating_sub(before);
     assert!(grown < SLACK, "{grown} bytes more");
@@ -108,9 +134,13 @@ fn a_flood_of_interests_evicts_the_least_useful_and_is_counted() {
     let before = router.memory();
     let mut flooding = router.program();
     for number in 0..50_000u32 {
-        flooding.write_all(&interest(&format!("/void/{number}"), number)).unwrap();
+        flooding
+            .write_all(&interest(&format!("/void/{number}"), number))
+            .unwrap();
     }
-    await_that("the flood is through", || router.counters()["in"]["interests"].as_u64().unwrap() >= 50_000);
+    await_that("the flood is through", || {
+        router.counters()["in"]["interests"].as_u64().unwrap() >= 50_000
+    });
     let counters = router.counters();
     assert!(counters["pit"].as_u64().unwrap() <= 1000, "{counters}");
     assert!(router.drops("pit-evicted") >= 40_000, "{counters}");
@@ -126,10 +156,14 @@ fn data_that_nobody_asked_for_is_not_kept() {
     let mut program = router.program();
     let neighbour = router.neighbour();
     for number in 0..20_000 {
-        program.write_all(&data(&format!("/unasked/{number}"), 4_000)).unwrap();
+        program
+            .write_all(&data(&format!("/unasked/{number}"), 4_000))
+            .unwrap();
         let _ = neighbour.send(&data(&format!("/unasked/by-udp/{number}"), 1_000));
     }
-    await_that("the flood is through", || router.drops("unsolicited") >= 20_000);
+    await_that("the flood is through", || {
+        router.drops("unsolicited") >= 20_000
+    });
     assert_eq!(router.counters()["cs"]["entries"], 0);
     let grown = router.memory().saturating_sub(before);
     assert!(grown < SLACK, "{grown} bytes more");
@@ -146,36 +180,63 @@ fn fragments_that_never_complete_are_forgotten() {
     let piece = noise(1_300, 5);
     for number in 0..40_000u64 {
         let mut frame = Vec::new();
-        let link = LinkFields { sequence: Some(number * 8), fragment: Some((0, 6)), ..LinkFields::default() };
+        let link = LinkFields {
+            sequence: Some(number * 8),
+            fragment: Some((0, 6)),
+            ..LinkFields::default()
+        };
         lp::encode(&mut frame, &link, &LpHeader::default(), Some(&piece));
         let _ = neighbour.send(&frame);
     }
-    await_that("they are counted", || router.on_a_link("reassembly-full") >= 1_000);
+    await_that("they are counted", || {
+        router.on_a_link("reassembly-full") >= 1_000
+    });
     router.serves_others("among-fragments");
     let grown = router.memory().saturating_sub(before);
-    assert!(grown < SLACK, "{grown} bytes more of {} sent", 40_000 * 1_300);
+    assert!(
+        grown < SLACK,
+        "{grown} bytes more of {} sent",
+        40_000 * 1_300
+    );
 }
 
 #[test]
 fn acknowledgements_of_frames_that_were_never_sent_change_nothing() {
     let router = Router::start();
     let neighbour = router.neighbour();
-    neighbour.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let acks: Vec<u64> = (0..100).map(|number| number * 0x0123_4567_89ab_cdef).collect();
-    let tx = |number| LinkFields { tx_sequence: Some(number), acks: &acks, ..LinkFields::default() };
+    neighbour
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let acks: Vec<u64> = (0..100)
+        .map(|number| number * 0x0123_4567_89ab_cdef)
+        .collect();
+    let tx = |number| LinkFields {
+        tx_sequence: Some(number),
+        acks: &acks,
+        ..LinkFields::default()
+    };
     for number in 0..2_000 {
         let mut frame = Vec::new();
         lp::encode(&mut frame, &tx(number), &LpHeader::default(), None);
         let _ = neighbour.send(&frame);
     }
-    await_that("they are counted", || router.on_a_link("false-acks") >= 1_000);
+    await_that("they are counted", || {
+        router.on_a_link("false-acks") >= 1_000
+    });
     let _serve = router.serve("/answered", b"still", &[]);
     // The same neighbour is served.
     let mut frame = Vec::new();
-    let mut question =
-        Interest { nonce: Some([1; 4]), ..Interest::new("/answered".parse::<Name>().unwrap()) };
+    let mut question = Interest {
+        nonce: Some([1; 4]),
+        ..Interest::new("/answered".parse::<Name>().unwrap())
+    };
     question.can_be_prefix = true;
-    lp::encode(&mut frame, &tx(5_000), &LpHeader::default(), Some(&question.encode()));
+    lp::encode(
+        &mut frame,
+        &tx(5_000),
+        &LpHeader::default(),
+        Some(&question.encode()),
+    );
     neighbour.send(&frame).unwrap();
     let mut buffer = [0; 9_000];
     let answered = (0..200).any(|_| {
@@ -188,21 +249,36 @@ fn acknowledgements_of_frames_that_were_never_sent_change_nothing() {
 #[test]
 fn what_is_no_packet_is_counted_and_a_stream_of_it_ended() {
     let router = Router::with(&["--metrics", "127.0.0.1:0"]);
-    let metrics = router.opened["metrics"].as_str().unwrap_or_default().to_owned();
+    let metrics = router.opened["metrics"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     let neighbour = router.neighbour();
     for seed in 0..2_000 {
         let _ = neighbour.send(&noise(200, seed));
     }
     // Type 0 is none: what follows cannot be found.
     let mut program = router.program();
-    program.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    program
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
     program.write_all(&[0, 5, 1, 2, 3, 4, 5]).unwrap();
-    assert_eq!(program.read(&mut [0; 16]).unwrap_or(0), 0, "the stream has ended");
+    assert_eq!(
+        program.read(&mut [0; 16]).unwrap_or(0),
+        0,
+        "the stream has ended"
+    );
     // A packet larger than any may be.
     let mut large = router.program();
-    large.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    large
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
     large.write_all(&[6, 254, 0, 1, 0, 0, 0]).unwrap();
-    assert_eq!(large.read(&mut [0; 16]).unwrap_or(0), 0, "the stream has ended");
+    assert_eq!(
+        large.read(&mut [0; 16]).unwrap_or(0),
+        0,
+        "the stream has ended"
+    );
     let page = || {
         let output = std::process::Command::new("curl")
             .args(["-sS", &format!("http://{metrics}/metrics")])
@@ -211,9 +287,15 @@ fn what_is_no_packet_is_counted_and_a_stream_of_it_ended() {
         String::from_utf8(output.stdout).unwrap()
     };
     await_that("what is malformed is counted", || {
-        let sum = |line: &str| line.rsplit(' ').next().and_then(|count| count.parse::<f64>().ok());
+        let sum = |line: &str| {
+            line.rsplit(' ')
+                .next()
+                .and_then(|count| count.parse::<f64>().ok())
+        };
         let lines = page();
-        let malformed = lines.lines().filter(|line| line.contains("malformed") && !line.starts_with('#'));
+        let malformed = lines
+            .lines()
+            .filter(|line| line.contains("malformed") && !line.starts_with('#'));
         malformed.filter_map(sum).sum::<f64>() >= 1_000.0
     });
     router.serves_others("among-noise");
@@ -224,7 +306,9 @@ fn only_who_signs_by_an_anchor_commands_a_router_that_asks_for_it() {
     let keys = tempfile::tempdir().unwrap();
     let key = |arguments: &[&str]| {
         let mut command = whimbrel();
-        command.env("WHIMBREL_KEYCHAIN", keys.path().join("chain")).args(arguments);
+        command
+            .env("WHIMBREL_KEYCHAIN", keys.path().join("chain"))
+            .args(arguments);
         let (code, out, errors) = finished(&mut command);
         assert_eq!(code, 0, "{arguments:?} {errors}");
         out
@@ -238,7 +322,16 @@ fn only_who_signs_by_an_anchor_commands_a_router_that_asks_for_it() {
     let chain = keys.path().join("chain");
     let chain = chain.to_str().unwrap();
     let add = |who: &str| {
-        let arguments = ["route", "add", "/by", "udp://127.0.0.1:9", "--signing", who, "--keychain", chain];
+        let arguments = [
+            "route",
+            "add",
+            "/by",
+            "udp://127.0.0.1:9",
+            "--signing",
+            who,
+            "--keychain",
+            chain,
+        ];
         finished(&mut router.command(&arguments))
     };
     for who in ["digest", "id:/stranger"] {
@@ -252,12 +345,9 @@ fn only_who_signs_by_an_anchor_commands_a_router_that_asks_for_it() {
     assert!(router.prints(&["route", "list"]).contains("/by"));
     // A program registers its name with the operator's key as well.
     let served = Running::start(
-        router.command(&["ndn", "serve", "/mine", anchor.to_str().unwrap(), "--json"]).args([
-            "--signing",
-            "id:/operator",
-            "--keychain",
-            chain,
-        ]),
+        router
+            .command(&["ndn", "serve", "/mine", anchor.to_str().unwrap(), "--json"])
+            .args(["--signing", "id:/operator", "--keychain", chain]),
     );
     served.await_json(|value| value["event"] == "registered");
 }

@@ -1,8 +1,13 @@
-//! One lossy link between two NDN routers, in the simulator and on real sockets in network namespaces: what the programs behind
-//! the routers lose without link reliability and with it.
+//! One lossy link between two NDN routers, in the simulator and on real sockets in network
+//! namespaces: what the programs behind the routers lose without link reliability and with it.
 //!
-//! Both ends take part where only the caller's end is configured: the router that is called answers in kind.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail the test")]
+//! Both ends take part where only the caller's end is configured: the router that is called answers
+//! in kind.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of a test fail the test"
+)]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
 mod support;
@@ -43,20 +48,31 @@ fn the_simulators_link_loses_what_it_must_and_repairs_nearly_all() {
     .unwrap();
     let results = folder.path().join("results");
     let mut command = whimbrel();
-    command.args(["study", "run", "belrp-hops", "--quiet", "--scenario"]).arg(&scenario);
+    command
+        .args(["study", "run", "belrp-hops", "--quiet", "--scenario"])
+        .arg(&scenario);
     let (code, _, errors) = finished(command.arg("--output").arg(&results));
     assert_eq!(code, 0, "{errors}");
     let asked_again = |variant: &str| {
         let table = results.join("belrp-hops/sim/consumer-retransmissions.csv");
         let table = fs::read_to_string(table).unwrap();
-        let rows = table.lines().map(|line| line.split(',').collect::<Vec<_>>()).collect::<Vec<_>>();
+        let rows = table
+            .lines()
+            .map(|line| line.split(',').collect::<Vec<_>>())
+            .collect::<Vec<_>>();
         let column = |name: &str| rows[0].iter().position(|known| *known == name).unwrap();
-        let row = rows.iter().find(|row| row[column("recovery on links")] == variant).unwrap();
+        let row = rows
+            .iter()
+            .find(|row| row[column("recovery on links")] == variant)
+            .unwrap();
         row[column("ours")].parse::<f64>().unwrap() / f64::from(EXCHANGES)
     };
     let (without, with) = (asked_again("end to end only"), asked_again("adaptive"));
     assert!(without > unrepaired() * 0.7, "{without}");
-    assert!(with < unrepaired() / 10.0, "{with} with recovery, {without} without");
+    assert!(
+        with < unrepaired() / 10.0,
+        "{with} with recovery, {without} without"
+    );
 }
 
 struct Node<'a> {
@@ -73,20 +89,33 @@ impl<'a> Node<'a> {
         fs::write(&file, format!("[ndn]\nmulticast = false\n{config}")).unwrap();
         let host = topology.host(name).unwrap();
         let mut command = whimbrel();
-        command.args(["router", "run", "--quiet", "--ndn", "--config"]).arg(&file);
+        command
+            .args(["router", "run", "--quiet", "--ndn", "--config"])
+            .arg(&file);
         command.arg("--ndn-socket").arg(folder.join("nfd.sock"));
         command.stdout(Stdio::null());
         let router = host.spawn(command).unwrap();
-        let node = Node { host, folder, _router: router };
-        await_that("the router answers", || node.folder.join("nfd.sock").exists());
+        let node = Node {
+            host,
+            folder,
+            _router: router,
+        };
+        await_that("the router answers", || {
+            node.folder.join("nfd.sock").exists()
+        });
         node
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = whimbrel();
         command.args(arguments);
-        command.env("NDN_CLIENT_TRANSPORT", format!("unix://{}", self.folder.join("nfd.sock").display()));
-        command.env("HOME", &self.folder).env_remove("WHIMBREL_KEYCHAIN");
+        command.env(
+            "NDN_CLIENT_TRANSPORT",
+            format!("unix://{}", self.folder.join("nfd.sock").display()),
+        );
+        command
+            .env("HOME", &self.folder)
+            .env_remove("WHIMBREL_KEYCHAIN");
         command
     }
 
@@ -100,10 +129,16 @@ impl<'a> Node<'a> {
 
 /// The share of exchanges that came to nothing, between programs that repeat nothing.
 fn lost_between_namespaces(reliability: &str) -> f64 {
-    let link =
-        LinkSpec { loss: Loss::Independent(LOSS), ..LinkSpec::new(10_000_000, Duration::from_millis(5)) };
-    let topology =
-        TopologyBuilder::new(1).host("a").host("b").link("ab", "a", "b", link.clone(), link).build().unwrap();
+    let link = LinkSpec {
+        loss: Loss::Independent(LOSS),
+        ..LinkSpec::new(10_000_000, Duration::from_millis(5))
+    };
+    let topology = TopologyBuilder::new(1)
+        .host("a")
+        .host("b")
+        .link("ab", "a", "b", link.clone(), link)
+        .build()
+        .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let b_address = topology.address_of("b", "ab").unwrap();
     let configured = format!(
@@ -111,7 +146,11 @@ fn lost_between_namespaces(reliability: &str) -> f64 {
     );
     let b = Node::start(&topology, "b", folder.path(), "");
     let a = Node::start(&topology, "a", folder.path(), &configured);
-    fs::write(b.folder.join("server.conf"), "Name=/far\nContentBytes=1024\n").unwrap();
+    fs::write(
+        b.folder.join("server.conf"),
+        "Name=/far\nContentBytes=1024\n",
+    )
+    .unwrap();
     fs::write(
         a.folder.join("client.conf"),
         "TrafficPercentage=100\nName=/far\nNameAppendSequenceNumber=0\nInterestLifetime=1000\n",
@@ -119,27 +158,54 @@ fn lost_between_namespaces(reliability: &str) -> f64 {
     .unwrap();
     let server = b.folder.join("server.conf");
     let _server = b.host.spawn({
-        let mut command = b.command(&["ndn", "traffic", "server", server.to_str().unwrap(), "--quiet"]);
+        let mut command = b.command(&[
+            "ndn",
+            "traffic",
+            "server",
+            server.to_str().unwrap(),
+            "--quiet",
+        ]);
         command.stdout(Stdio::null());
         command
     });
-    await_that("the server has registered", || b.prints(&["route", "list"]).contains("/far"));
+    await_that("the server has registered", || {
+        b.prints(&["route", "list"]).contains("/far")
+    });
     let client = a.folder.join("client.conf");
     let count = EXCHANGES.to_string();
-    let mut command =
-        a.command(&["ndn", "traffic", "client", client.to_str().unwrap(), "--json", "--no-log"]);
+    let mut command = a.command(&[
+        "ndn",
+        "traffic",
+        "client",
+        client.to_str().unwrap(),
+        "--json",
+        "--no-log",
+    ]);
     let (_, out, errors) = finished(command.args(["--count", &count, "--interval", "3"]));
     let last: Value = serde_json::from_str(out.lines().last().expect(&errors)).unwrap();
     if reliability == "auto" {
         // Interests are recovered by the one, Data by the other.
         for (node, name) in [(&a, "a"), (&b, "b")] {
-            let status: Value = serde_json::from_str(&node.prints(&["status", "--faces", "--json"])).unwrap();
-            let links = status["links"].as_array().unwrap_or_else(|| panic!("{status}"));
-            let recovered = links.iter().filter_map(|link| link["link"]["recovered"].as_u64()).max();
-            assert!(recovered > Some(u64::from(EXCHANGES) / 50), "{name}: {links:?}");
+            let status: Value =
+                serde_json::from_str(&node.prints(&["status", "--faces", "--json"])).unwrap();
+            let links = status["links"]
+                .as_array()
+                .unwrap_or_else(|| panic!("{status}"));
+            let recovered = links
+                .iter()
+                .filter_map(|link| link["link"]["recovered"].as_u64())
+                .max();
+            assert!(
+                recovered > Some(u64::from(EXCHANGES) / 50),
+                "{name}: {links:?}"
+            );
         }
     }
-    let number = |key: &str| last[key].as_f64().unwrap_or_else(|| panic!("{key} in {last}"));
+    let number = |key: &str| {
+        last[key]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{key} in {last}"))
+    };
     assert!(number("sent") >= f64::from(EXCHANGES));
     1.0 - number("received") / number("sent")
 }
@@ -152,5 +218,8 @@ fn real_routers_lose_what_they_must_and_repair_nearly_all() {
     let without = lost_between_namespaces("off");
     assert!(without > unrepaired() * 0.7, "{without}");
     let with = lost_between_namespaces("auto");
-    assert!(with < unrepaired() / 10.0, "{with} with recovery, {without} without");
+    assert!(
+        with < unrepaired() / 10.0,
+        "{with} with recovery, {without} without"
+    );
 }

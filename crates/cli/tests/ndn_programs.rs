@@ -1,8 +1,14 @@
-//! `whimbrel router run` with programs of other NDN libraries, unchanged: python-ndn, NDNts, and Chromium with NDNts.
+//! `whimbrel router run` with programs of other NDN libraries, unchanged: python-ndn, NDNts, and
+//! Chromium with NDNts.
 //!
-//! `scripts/setup --check` installs them into target/interop; `scripts/test` names it in `WHIMBREL_INTEROP`, and then these
-//! tests fail without it. `interop/README.md` says what each program does and prints.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail the test")]
+//! `scripts/setup --check` installs them into target/interop; `scripts/test` names it in
+//! `WHIMBREL_INTEROP`, and then these tests fail without it. `interop/README.md` says what each
+//! program does and prints.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of a test fail the test"
+)]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
 mod support;
@@ -26,10 +32,16 @@ impl Interop {
         let named = std::env::var_os("WHIMBREL_INTEROP").map(PathBuf::from);
         let installed = named.clone().unwrap_or_else(|| root.join("target/interop"));
         if named.is_none() && !installed.join("ndnts/version").exists() {
-            eprintln!("skipped: there is no {}; scripts/setup --check installs it", installed.display());
+            eprintln!(
+                "skipped: there is no {}; scripts/setup --check installs it",
+                installed.display()
+            );
             return None;
         }
-        Some(Interop { sources: root.join("interop"), installed })
+        Some(Interop {
+            sources: root.join("interop"),
+            installed,
+        })
     }
 
     fn python(&self, program: &str) -> Command {
@@ -80,7 +92,10 @@ impl Router {
             .env("NDN_CLIENT_TRANSPORT", uplink)
             .env("NDNTS_UPLINK", uplink)
             .env("HOME", self.folder.path());
-        command.env("WHIMBREL_NDN_WS", format!("ws://{}", self.address("websocket")));
+        command.env(
+            "WHIMBREL_NDN_WS",
+            format!("ws://{}", self.address("websocket")),
+        );
         command.stdin(Stdio::null());
         command
     }
@@ -102,13 +117,18 @@ fn outcome(command: &mut Command, arguments: &[&str]) -> Value {
     let (code, out, errors) = finished(command.args(arguments));
     let last = out.lines().last().unwrap_or_default();
     let value: Value = serde_json::from_str(last).unwrap_or_default();
-    assert!(code == 0 && value["ok"] == true, "{command:?}\nexit {code}\n{out}\n{errors}");
+    assert!(
+        code == 0 && value["ok"] == true,
+        "{command:?}\nexit {code}\n{out}\n{errors}"
+    );
     value
 }
 
 #[test]
 fn consumers_of_either_library_reach_producers_of_either() {
-    let Some(interop) = Interop::find() else { return };
+    let Some(interop) = Interop::find() else {
+        return;
+    };
     let router = Router::start();
     for producer in LIBRARIES {
         let prefix = format!("/pair/{producer:?}");
@@ -117,10 +137,19 @@ fn consumers_of_either_library_reach_producers_of_either() {
         let (_serving, _) = router.start_program(interop.by(producer, "producer"), &serve);
         for consumer in LIBRARIES {
             let name = format!("{prefix}/for/{consumer:?}");
-            let got = router.outcome(interop.by(consumer, "consumer"), &[&name, "--verify", "digest"]);
+            let got = router.outcome(
+                interop.by(consumer, "consumer"),
+                &[&name, "--verify", "digest"],
+            );
             assert_eq!(got["content"], content, "{producer:?} to {consumer:?}");
             let longer = format!("{prefix}/with/{consumer:?}");
-            let arguments = [longer.as_str(), "--parameters", "question", "--lifetime", "2000"];
+            let arguments = [
+                longer.as_str(),
+                "--parameters",
+                "question",
+                "--lifetime",
+                "2000",
+            ];
             router.outcome(interop.by(consumer, "consumer"), &arguments);
         }
     }
@@ -128,10 +157,14 @@ fn consumers_of_either_library_reach_producers_of_either() {
 
 #[test]
 fn every_transport_takes_them() {
-    let Some(interop) = Interop::find() else { return };
+    let Some(interop) = Interop::find() else {
+        return;
+    };
     let router = Router::start();
-    let (_serving, _) =
-        router.start_program(interop.python("producer"), &["/everywhere", "--content", "here"]);
+    let (_serving, _) = router.start_program(
+        interop.python("producer"),
+        &["/everywhere", "--content", "here"],
+    );
     let uplinks = [
         format!("tcp://{}", router.address("tcp")),
         format!("udp://{}", router.address("udp")),
@@ -144,15 +177,20 @@ fn every_transport_takes_them() {
             }
             let mut consumer = router.told(interop.by(library, "consumer"), uplink);
             let name = format!("/everywhere/{library:?}/{}", &uplink[..3]);
-            assert_eq!(outcome(&mut consumer, &[&name])["content"], "here", "{library:?} by {uplink}");
+            assert_eq!(
+                outcome(&mut consumer, &[&name])["content"],
+                "here",
+                "{library:?} by {uplink}"
+            );
         }
     }
     for uplink in &uplinks {
         for library in LIBRARIES {
-            // UDP is not local, as with NFD: python-ndn asks under /localhost all the same, NDNts under /localhop, where a
-            // stranger's commands must be signed. By WebSocket it may: browsers do.
-            let refused =
-                uplink.starts_with("udp") || (library == Library::Python && uplink.starts_with("ws"));
+            // UDP is not local, as with NFD: python-ndn asks under /localhost all the same, NDNts
+            // under /localhop, where a stranger's commands must be signed. By WebSocket it may:
+            // browsers do.
+            let refused = uplink.starts_with("udp")
+                || (library == Library::Python && uplink.starts_with("ws"));
             if refused {
                 continue;
             }
@@ -168,7 +206,9 @@ fn every_transport_takes_them() {
 
 #[test]
 fn segmented_files_go_both_ways_between_the_libraries() {
-    let Some(interop) = Interop::find() else { return };
+    let Some(interop) = Interop::find() else {
+        return;
+    };
     let router = Router::start();
     for producer in LIBRARIES {
         let name = format!("/files/{producer:?}");
@@ -184,7 +224,9 @@ fn segmented_files_go_both_ways_between_the_libraries() {
 
 #[test]
 fn commands_signed_in_every_way_register_and_are_obeyed() {
-    let Some(interop) = Interop::find() else { return };
+    let Some(interop) = Interop::find() else {
+        return;
+    };
     let router = Router::start();
     let ways: [(Library, &[&str]); 5] = [
         (Library::Python, &["--command-sign", "digest"]),
@@ -205,7 +247,9 @@ fn commands_signed_in_every_way_register_and_are_obeyed() {
 
 #[test]
 fn management_answers_both_libraries() {
-    let Some(interop) = Interop::find() else { return };
+    let Some(interop) = Interop::find() else {
+        return;
+    };
     let router = Router::start();
     for library in LIBRARIES {
         router.outcome(interop.by(library, "manage"), &["status"]);
@@ -217,7 +261,9 @@ fn management_answers_both_libraries() {
 
 #[test]
 fn the_programs_that_python_ndn_brings_work() {
-    let Some(interop) = Interop::find() else { return };
+    let Some(interop) = Interop::find() else {
+        return;
+    };
     let router = Router::start();
     let run = |program: &str, arguments: &[&str]| {
         let mut command = router.told(interop.python_own(program), &router.unix());
@@ -234,7 +280,10 @@ fn the_programs_that_python_ndn_brings_work() {
     assert!(run("pynfdc", &["face"]).contains("udp4://127.0.0.1:7"));
     assert!(run("pynfdc", &["route"]).contains("/localhost/nfd"));
     assert!(run("pynfdc", &["strategy"]).contains("/localhost/nfd/strategy/best-route"));
-    run("pynfdc", &["ss", "/group", "/localhost/nfd/strategy/multicast"]);
+    run(
+        "pynfdc",
+        &["ss", "/group", "/localhost/nfd/strategy/multicast"],
+    );
     assert!(run("pynfdc", &["strategy"]).contains("/localhost/nfd/strategy/multicast"));
 
     let file = router.folder.path().join("file");
@@ -246,7 +295,10 @@ fn the_programs_that_python_ndn_brings_work() {
     let copy = router.folder.path().join("copy");
     let caught = (0..20).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(250));
-        run("pyndntools", &["catchunks", "-o", copy.to_str().unwrap(), "/own/file"]);
+        run(
+            "pyndntools",
+            &["catchunks", "-o", copy.to_str().unwrap(), "/own/file"],
+        );
         std::fs::read(&copy).is_ok_and(|read| read == content)
     });
     assert!(caught, "catchunks never got what putchunks serves");
@@ -254,10 +306,15 @@ fn the_programs_that_python_ndn_brings_work() {
 
 #[test]
 fn what_nobody_serves_is_refused_and_hints_are_followed() {
-    let Some(interop) = Interop::find() else { return };
+    let Some(interop) = Interop::find() else {
+        return;
+    };
     let router = Router::start();
     for library in LIBRARIES {
-        router.outcome(interop.by(library, "consumer"), &["/nobody/there", "--expect", "nack"]);
+        router.outcome(
+            interop.by(library, "consumer"),
+            &["/nobody/there", "--expect", "nack"],
+        );
         let hinted = format!("/region/{library:?}");
         let (_serving, _) = router.start_program(
             interop.by(library, "producer"),
@@ -274,16 +331,27 @@ fn what_nobody_serves_is_refused_and_hints_are_followed() {
 
 #[test]
 fn pit_tokens_of_every_length_come_back() {
-    let Some(interop) = Interop::find() else { return };
+    let Some(interop) = Interop::find() else {
+        return;
+    };
     let router = Router::start();
-    let (_serving, _) = router.start_program(interop.ndnts("producer"), &["/tokens", "--content", "x"]);
-    router.outcome(interop.python("pit_token"), &["/tokens/data", "--expect", "data"]);
-    router.outcome(interop.python("pit_token"), &["/no/such", "--expect", "nack"]);
+    let (_serving, _) =
+        router.start_program(interop.ndnts("producer"), &["/tokens", "--content", "x"]);
+    router.outcome(
+        interop.python("pit_token"),
+        &["/tokens/data", "--expect", "data"],
+    );
+    router.outcome(
+        interop.python("pit_token"),
+        &["/no/such", "--expect", "nack"],
+    );
 }
 
 #[test]
 fn groups_synchronise_over_multicast() {
-    let Some(interop) = Interop::find() else { return };
+    let Some(interop) = Interop::find() else {
+        return;
+    };
     let router = Router::start();
     for library in LIBRARIES {
         let group = format!("/group/{library:?}");
@@ -300,21 +368,34 @@ fn groups_synchronise_over_multicast() {
 
 #[test]
 fn a_browser_serves_and_fetches() {
-    let Some(interop) = Interop::find() else { return };
+    let Some(interop) = Interop::find() else {
+        return;
+    };
     let router = Router::start();
-    let (_serving, ready) = router.start_program(interop.python("put"), &["/to/browser", "--size", "200000"]);
+    let (_serving, ready) =
+        router.start_program(interop.python("put"), &["/to/browser", "--size", "200000"]);
     let sha256 = ready["sha256"].as_str().unwrap();
-    router.outcome(interop.ndnts("browser"), &["--get", "/to/browser", "--sha256", sha256]);
-    let (_browser, ready) =
-        router.start_program(interop.ndnts("browser"), &["--serve", "/from/browser", "--size", "200000"]);
+    router.outcome(
+        interop.ndnts("browser"),
+        &["--get", "/to/browser", "--sha256", sha256],
+    );
+    let (_browser, ready) = router.start_program(
+        interop.ndnts("browser"),
+        &["--serve", "/from/browser", "--size", "200000"],
+    );
     let sha256 = ready["sha256"].as_str().unwrap();
-    router.outcome(interop.python("get"), &["/from/browser", "--sha256", sha256]);
+    router.outcome(
+        interop.python("get"),
+        &["/from/browser", "--sha256", sha256],
+    );
 }
 
 /// In a namespace of its own: the socket and ports of NFD are the machine's.
 #[test]
 fn without_any_configuration_it_is_where_programs_look_for_nfd() {
-    let Some(interop) = Interop::find() else { return };
+    let Some(interop) = Interop::find() else {
+        return;
+    };
     let home = tempfile::tempdir().unwrap();
     let script = r#"
         set -e
@@ -333,21 +414,32 @@ fn without_any_configuration_it_is_where_programs_look_for_nfd() {
     "#;
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount", "--net", "bash", "-c", script]);
-    command.env_remove("NDN_CLIENT_TRANSPORT").env_remove("NDNTS_UPLINK").env("HOME", home.path());
-    command.env("WHIMBREL", env!("CARGO_BIN_EXE_whimbrel")).env("SOURCES", &interop.sources);
+    command
+        .env_remove("NDN_CLIENT_TRANSPORT")
+        .env_remove("NDNTS_UPLINK")
+        .env("HOME", home.path());
+    command
+        .env("WHIMBREL", env!("CARGO_BIN_EXE_whimbrel"))
+        .env("SOURCES", &interop.sources);
     command.env("PYTHON", interop.installed.join("python/bin/python"));
     command.env("NODE", interop.installed.join("node"));
     let (code, out, errors) = finished(&mut command);
     assert_eq!(code, 0, "{out}\n{errors}");
     assert_eq!(out.matches("from python").count(), 3, "{out}\n{errors}");
-    assert!(out.contains("/run/nfd/nfd.sock") && out.contains(":6363") && out.contains(":9696"), "{out}");
+    assert!(
+        out.contains("/run/nfd/nfd.sock") && out.contains(":6363") && out.contains(":9696"),
+        "{out}"
+    );
 }
 
 #[test]
 fn what_routers_send_each_other_is_well_formed_to_tshark_and_python_ndn() {
-    let Some(interop) = Interop::find() else { return };
+    let Some(interop) = Interop::find() else {
+        return;
+    };
     let home = tempfile::tempdir().unwrap();
-    // A file larger than a datagram may be here, so that there are fragments; numbered frames and Acks of NDNLPv2.
+    // A file larger than a datagram may be here, so that there are fragments; numbered frames and
+    // Acks of NDNLPv2.
     let script = r#"
         set -e
         trap 'kill $(jobs -p)' EXIT
@@ -379,15 +471,28 @@ fn what_routers_send_each_other_is_well_formed_to_tshark_and_python_ndn() {
     "#;
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--net", "bash", "-c", script]);
-    command.env_remove("NDN_CLIENT_TRANSPORT").env("HOME", home.path());
-    command.env("WHIMBREL", env!("CARGO_BIN_EXE_whimbrel")).env("SOURCES", &interop.sources);
+    command
+        .env_remove("NDN_CLIENT_TRANSPORT")
+        .env("HOME", home.path());
+    command
+        .env("WHIMBREL", env!("CARGO_BIN_EXE_whimbrel"))
+        .env("SOURCES", &interop.sources);
     command.env("PYTHON", interop.installed.join("python/bin/python"));
     let (code, out, errors) = finished(&mut command);
     assert_eq!(code, 0, "{out}\n{errors}");
-    let counts = out.lines().find(|line| line.starts_with("packets")).unwrap_or_default();
+    let counts = out
+        .lines()
+        .find(|line| line.starts_with("packets"))
+        .unwrap_or_default();
     let count = |what: &str| -> u32 {
-        let mut words = counts.split_whitespace().skip_while(|word| *word != what).skip(1);
-        words.next().and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{what} in {counts:?}"))
+        let mut words = counts
+            .split_whitespace()
+            .skip_while(|word| *word != what)
+            .skip(1);
+        words
+            .next()
+            .and_then(|count| count.parse().ok())
+            .unwrap_or_else(|| panic!("{what} in {counts:?}"))
     };
     assert_eq!((count("malformed"), count("unknown")), (0, 0), "{counts}");
     for seen in ["packets", "fragments", "acks", "numbered", "nacks"] {

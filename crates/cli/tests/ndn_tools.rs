@@ -1,5 +1,9 @@
 //! The tools of the NDN plane as users run them: real processes with a real router between them.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of a test fail the test"
+)]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
 mod support;
@@ -13,28 +17,57 @@ use support::ndn::Router;
 use support::{Running, finished, noise, whimbrel};
 
 fn with_input(mut command: Command, input: &[u8]) -> (i32, Vec<u8>, String) {
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
     let output = child.wait_with_output().unwrap();
-    (output.status.code().unwrap_or(-1), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
+    (
+        output.status.code().unwrap_or(-1),
+        output.stdout,
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 #[test]
 fn peek_gets_what_poke_offers() {
     let router = Router::start();
-    let poke = router.producer(&["ndn", "poke", "/poke/hello", "--content", "hello", "-F", "-x", "1000"]);
+    let poke = router.producer(&[
+        "ndn",
+        "poke",
+        "/poke/hello",
+        "--content",
+        "hello",
+        "-F",
+        "-x",
+        "1000",
+    ]);
     let data = router.json(&["ndn", "peek", "/poke/hello", "-P"]);
-    assert_eq!((data["name"].as_str(), data["content"].as_str()), (Some("/poke/hello"), Some("hello")));
     assert_eq!(
-        (data["freshness_ms"].as_f64(), data["final_block_id"].as_str()),
+        (data["name"].as_str(), data["content"].as_str()),
+        (Some("/poke/hello"), Some("hello"))
+    );
+    assert_eq!(
+        (
+            data["freshness_ms"].as_f64(),
+            data["final_block_id"].as_str()
+        ),
         (Some(1000.0), Some("hello"))
     );
     poke.await_json(|value| value["event"] == "sent");
     // The router keeps it: nobody offers it any more.
-    assert_eq!(router.prints(&["ndn", "peek", "-p", "/poke/hello"]), "hello");
+    assert_eq!(
+        router.prints(&["ndn", "peek", "-p", "/poke/hello"]),
+        "hello"
+    );
     let packet = finished(&mut router.command(&["ndn", "peek", "/poke/hello"])).1;
-    assert!(packet.starts_with('\u{6}') && packet.contains("hello"), "the whole packet: {packet:?}");
+    assert!(
+        packet.starts_with('\u{6}') && packet.contains("hello"),
+        "the whole packet: {packet:?}"
+    );
 }
 
 #[test]
@@ -45,7 +78,14 @@ fn a_peek_that_nobody_answers_says_why_by_its_code() {
     // Registered, but it answers none.
     let rules = router.path("silent.conf");
     fs::write(&rules, "Name=/silent\n").unwrap();
-    let _silent = router.producer(&["ndn", "traffic", "server", rules.to_str().unwrap(), "-c", "0"]);
+    let _silent = router.producer(&[
+        "ndn",
+        "traffic",
+        "server",
+        rules.to_str().unwrap(),
+        "-c",
+        "0",
+    ]);
     let (code, errors) = router.fails(&["ndn", "peek", "/silent", "-A", "question", "-w", "200"]);
     assert!(code == 3 && errors.contains("no answer"), "{code} {errors}");
     let (code, errors) = router.fails(&["ndn", "get", "/silent", "--timeout", "200"]);
@@ -57,8 +97,14 @@ fn a_peek_that_nobody_answers_says_why_by_its_code() {
 #[test]
 fn a_poke_that_nobody_asks_for_ends_in_time() {
     let router = Router::start();
-    let (code, _, errors) = with_input(router.command(&["ndn", "poke", "/unasked", "-w", "300"]), b"content");
-    assert!(code == 3 && errors.contains("nobody asked"), "{code} {errors}");
+    let (code, _, errors) = with_input(
+        router.command(&["ndn", "poke", "/unasked", "-w", "300"]),
+        b"content",
+    );
+    assert!(
+        code == 3 && errors.contains("nobody asked"),
+        "{code} {errors}"
+    );
     let (code, _, errors) = with_input(router.command(&["ndn", "poke", "/unasked"]), &[0; 9000]);
     assert!(code == 2 && errors.contains("ndn serve"), "{code} {errors}");
 }
@@ -67,11 +113,28 @@ fn a_poke_that_nobody_asks_for_ends_in_time() {
 fn pings_are_answered_counted_and_summarised() {
     let router = Router::start();
     let mut server = router.producer(&["ndn", "pingserver", "/ping/here", "-p", "3", "-s", "100"]);
-    let out = router.prints(&["ndn", "ping", "/ping/here", "-c", "3", "-i", "10", "-n", "7", "-t"]);
+    let out = router.prints(&[
+        "ndn",
+        "ping",
+        "/ping/here",
+        "-c",
+        "3",
+        "-i",
+        "10",
+        "-n",
+        "7",
+        "-t",
+    ]);
     for number in 7..10 {
-        assert!(out.contains(&format!("content from /ping/here: seq={number} time=")), "{out}");
+        assert!(
+            out.contains(&format!("content from /ping/here: seq={number} time=")),
+            "{out}"
+        );
     }
-    assert!(out.contains("3 packets transmitted, 3 received, 0 nacked, 0.00 % lost"), "{out}");
+    assert!(
+        out.contains("3 packets transmitted, 3 received, 0 nacked, 0.00 % lost"),
+        "{out}"
+    );
     assert!(out.contains("rtt min/avg/max/mdev = "), "{out}");
     server.await_json(|value| value["event"] == "ping" && value["seq"] == "9");
     server.await_json(|value| value["event"] == "summary" && value["answered"] == 3);
@@ -108,7 +171,11 @@ fn what_is_served_is_got_in_order_by_every_window_and_every_way() {
         &["--transport", &router.udp()],
     ] {
         fs::write(&target, b"old").unwrap();
-        let arguments = [&["ndn", "get", "/big/file", "-o", target.to_str().unwrap()], more].concat();
+        let arguments = [
+            &["ndn", "get", "/big/file", "-o", target.to_str().unwrap()],
+            more,
+        ]
+        .concat();
         let done = router.json(&arguments);
         assert_eq!(
             (done["event"].as_str(), done["stats"]["bytes"].as_u64()),
@@ -123,7 +190,13 @@ fn what_is_served_is_got_in_order_by_every_window_and_every_way() {
     router.prints(&["ndn", "get", "/big/file", "-o", link.to_str().unwrap()]);
     assert!(link.is_symlink() && fs::read(&target).unwrap() == content);
     let pipe = router.path("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     let reader = std::thread::spawn({
         let pipe = pipe.clone();
         move || fs::read(pipe).unwrap()
@@ -131,10 +204,20 @@ fn what_is_served_is_got_in_order_by_every_window_and_every_way() {
     router.prints(&["ndn", "get", "/big/file", "-o", pipe.to_str().unwrap()]);
     assert!(reader.join().unwrap() == content && !pipe.is_file());
     let (code, out, errors) = with_input(router.command(&["ndn", "get", "/big/file"]), b"");
-    assert!(code == 0 && out == content && errors.contains("3000001 bytes, 376 segments"), "{code} {errors}");
+    assert!(
+        code == 0 && out == content && errors.contains("3000001 bytes, 376 segments"),
+        "{code} {errors}"
+    );
     let leftovers: Vec<_> = fs::read_dir(router.folder.path())
         .unwrap()
-        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".part"))
+        .filter(|entry| {
+            entry
+                .as_ref()
+                .unwrap()
+                .file_name()
+                .to_string_lossy()
+                .ends_with(".part")
+        })
         .collect();
     assert!(leftovers.is_empty());
 }
@@ -145,12 +228,34 @@ fn get_writes_the_logs_that_ndnget_writes() {
     let _serve = router.serve("/logged", &noise(400_000, 3), &[]);
     let (windows, times, got) = (router.path("cwnd"), router.path("rtt"), router.path("got"));
     let [window_log, rtt_log, got] = [&windows, &times, &got].map(|path| path.to_str().unwrap());
-    router.prints(&["ndn", "get", "/logged", "--log-cwnd", window_log, "--log-rtt", rtt_log, "-o", got]);
+    router.prints(&[
+        "ndn",
+        "get",
+        "/logged",
+        "--log-cwnd",
+        window_log,
+        "--log-rtt",
+        rtt_log,
+        "-o",
+        got,
+    ]);
     let windows = fs::read_to_string(windows).unwrap();
-    assert!(windows.starts_with("time\tcwndsize\n") && windows.lines().count() > 10, "{windows}");
+    assert!(
+        windows.starts_with("time\tcwndsize\n") && windows.lines().count() > 10,
+        "{windows}"
+    );
     let times = fs::read_to_string(times).unwrap();
-    assert!(times.starts_with("segment\trtt\trttvar\tsrtt\trto\n"), "{times}");
-    assert!(times.lines().skip(1).all(|line| line.split('\t').count() == 5) && times.lines().count() > 10);
+    assert!(
+        times.starts_with("segment\trtt\trttvar\tsrtt\trto\n"),
+        "{times}"
+    );
+    assert!(
+        times
+            .lines()
+            .skip(1)
+            .all(|line| line.split('\t').count() == 5)
+            && times.lines().count() > 10
+    );
 }
 
 #[test]
@@ -199,16 +304,37 @@ fn a_get_that_fails_says_why_and_leaves_the_old_file_alone() {
     fs::write(&target, b"old").unwrap();
     let path = target.to_str().unwrap();
     let (code, errors) = router.fails(&["ndn", "get", "/nobody", "-o", path]);
-    assert!(code == 4 && errors.contains("is it served"), "{code} {errors}");
+    assert!(
+        code == 4 && errors.contains("is it served"),
+        "{code} {errors}"
+    );
     let _serve = router.serve("/digest", b"content", &["--signing", "hmac:00112233"]);
-    let (code, errors) =
-        router.fails(&["ndn", "get", "/digest", "-o", path, "--verify", "digest", "-r", "0"]);
+    let (code, errors) = router.fails(&[
+        "ndn", "get", "/digest", "-o", path, "--verify", "digest", "-r", "0",
+    ]);
     assert!(code == 7 || code == 1, "{code} {errors}");
-    let (code, errors) =
-        router.fails(&["ndn", "get", "/digest", "-o", path, "--verify", "hmac:0011223344", "-r", "0"]);
+    let (code, errors) = router.fails(&[
+        "ndn",
+        "get",
+        "/digest",
+        "-o",
+        path,
+        "--verify",
+        "hmac:0011223344",
+        "-r",
+        "0",
+    ]);
     assert!(code == 7 || code == 1, "{code} {errors}");
     assert_eq!(fs::read(&target).unwrap(), b"old");
-    router.prints(&["ndn", "get", "/digest", "-o", path, "--verify", "hmac:00112233"]);
+    router.prints(&[
+        "ndn",
+        "get",
+        "/digest",
+        "-o",
+        path,
+        "--verify",
+        "hmac:00112233",
+    ]);
     assert_eq!(fs::read(&target).unwrap(), b"content");
     let (code, _) = router.fails(&["ndn", "get", "/digest", "-o", "/nonexistent/folder/file"]);
     assert_eq!(code, 6);
@@ -240,15 +366,28 @@ fn content_signed_by_a_key_is_believed_by_its_anchor_only() {
     ]);
     router.prints(&["key", "cert", "install", issued, "--default"]);
     let text = router.prints(&["key", "cert", "show", "--text", "--file", issued]);
-    assert!(text.contains("identity: /site/alice") && text.contains("fullname: Alice"), "{text}");
+    assert!(
+        text.contains("identity: /site/alice") && text.contains("fullname: Alice"),
+        "{text}"
+    );
     let anchor = anchor.to_str().unwrap();
-    for (name, by) in [("/site/own", "id:/site"), ("/site/alice/notes", "id:/site/alice")] {
+    for (name, by) in [
+        ("/site/own", "id:/site"),
+        ("/site/alice/notes", "id:/site/alice"),
+    ] {
         let _serve = router.serve(name, b"believe me", &["--signing", by]);
-        assert_eq!(router.prints(&["ndn", "get", name, "--anchor", anchor]), "believe me", "{name}");
+        assert_eq!(
+            router.prints(&["ndn", "get", name, "--anchor", anchor]),
+            "believe me",
+            "{name}"
+        );
     }
     let _serve = router.serve("/elsewhere", b"do not", &["--signing", "id:/site"]);
     let (code, errors) = router.fails(&["ndn", "get", "/elsewhere", "--anchor", anchor]);
-    assert!(code == 7 && errors.contains("may not sign"), "{code} {errors}");
+    assert!(
+        code == 7 && errors.contains("may not sign"),
+        "{code} {errors}"
+    );
     let _digest = router.serve("/site/digest", b"do not", &["--signing", "digest"]);
     let (code, errors) = router.fails(&["ndn", "get", "/site/digest", "--anchor", anchor]);
     assert!(code == 7, "{code} {errors}");
@@ -258,32 +397,81 @@ fn content_signed_by_a_key_is_believed_by_its_anchor_only() {
 fn faces_are_created_listed_changed_and_destroyed() {
     let router = Router::start();
     let uri = "udp4://127.0.0.1:9";
-    let made = router.prints(&["face", "create", "remote", "udp://127.0.0.1:9", "persistency", "permanent"]);
+    let made = router.prints(&[
+        "face",
+        "create",
+        "remote",
+        "udp://127.0.0.1:9",
+        "persistency",
+        "permanent",
+    ]);
     assert!(made.starts_with("face-created id="), "{made}");
-    assert!(made.contains(&format!("remote={uri}")) && made.contains("persistency=permanent"), "{made}");
+    assert!(
+        made.contains(&format!("remote={uri}")) && made.contains("persistency=permanent"),
+        "{made}"
+    );
     let list = router.prints(&["face", "list", "remote", "udp://127.0.0.1:9"]);
-    assert!(list.contains(uri) && list.contains("permanent point-to-point"), "{list}");
-    assert!(router.prints(&["face", "create", uri]).starts_with("face-exists"));
+    assert!(
+        list.contains(uri) && list.contains("permanent point-to-point"),
+        "{list}"
+    );
+    assert!(
+        router
+            .prints(&["face", "create", uri])
+            .starts_with("face-exists")
+    );
     let updated = router.json(&["face", "update", uri, "reliability", "on", "--mtu", "1200"]);
     assert_eq!(updated["event"], "face-updated");
     let shown = router.json(&["face", "show", uri]);
-    assert!(shown["flags"].as_array().unwrap().contains(&"lp-reliability".into()), "{shown}");
+    assert!(
+        shown["flags"]
+            .as_array()
+            .unwrap()
+            .contains(&"lp-reliability".into()),
+        "{shown}"
+    );
     assert_eq!(shown["mtu"], 1200, "{shown}");
     let again = router.prints(&["face", "create", uri, "--reliability", "off"]);
-    assert!(again.starts_with("face-updated") && again.contains("reliability=off"), "{again}");
+    assert!(
+        again.starts_with("face-updated") && again.contains("reliability=off"),
+        "{again}"
+    );
     let all = router.json(&["face", "list"]);
-    assert!(all.as_array().unwrap().iter().any(|face| face["remote"] == uri));
-    assert!(router.prints(&["face", "destroy", uri]).starts_with("face-destroyed id="));
+    assert!(
+        all.as_array()
+            .unwrap()
+            .iter()
+            .any(|face| face["remote"] == uri)
+    );
+    assert!(
+        router
+            .prints(&["face", "destroy", uri])
+            .starts_with("face-destroyed id=")
+    );
     assert_eq!(router.fails(&["face", "show", uri]).0, 3);
 }
 
 #[test]
 fn routes_to_a_face_uri_make_the_face() {
     let router = Router::start();
-    let made = router.prints(&["route", "add", "/far", "udp://127.0.0.1:9", "cost", "7", "capture"]);
-    assert!(made.starts_with("route-add-accepted prefix=/far nexthop="), "{made}");
+    let made = router.prints(&[
+        "route",
+        "add",
+        "/far",
+        "udp://127.0.0.1:9",
+        "cost",
+        "7",
+        "capture",
+    ]);
+    assert!(
+        made.starts_with("route-add-accepted prefix=/far nexthop="),
+        "{made}"
+    );
     let shown = router.prints(&["route", "show", "prefix", "/far"]);
-    assert!(shown.contains("origin=static cost=7 flags=child-inherit|capture expires=never"), "{shown}");
+    assert!(
+        shown.contains("origin=static cost=7 flags=child-inherit|capture expires=never"),
+        "{shown}"
+    );
     router.prints(&[
         "route",
         "add",
@@ -322,14 +510,27 @@ fn strategies_are_set_shown_and_unset() {
         "{set}"
     );
     let shown = router.prints(&["strategy", "show", "/video/1"]);
-    assert!(shown.starts_with("prefix=/video strategy=/localhost/nfd/strategy/multicast"), "{shown}");
+    assert!(
+        shown.starts_with("prefix=/video strategy=/localhost/nfd/strategy/multicast"),
+        "{shown}"
+    );
     let list = router.json(&["strategy", "list"]);
     assert_eq!(list.as_array().unwrap().len(), 2, "{list}");
-    assert!(router.json(&["strategy", "list", "--available"])["available"].as_array().unwrap().len() > 2);
+    assert!(
+        router.json(&["strategy", "list", "--available"])["available"]
+            .as_array()
+            .unwrap()
+            .len()
+            > 2
+    );
     assert_eq!(router.fails(&["strategy", "set", "/video", "no-such"]).0, 7);
     assert_eq!(router.fails(&["strategy", "unset", "/"]).0, 2);
     router.prints(&["strategy", "unset", "/video"]);
-    assert!(router.prints(&["strategy", "show", "/video/1"]).starts_with("prefix=/ "));
+    assert!(
+        router
+            .prints(&["strategy", "show", "/video/1"])
+            .starts_with("prefix=/ ")
+    );
 }
 
 #[test]
@@ -358,11 +559,24 @@ fn the_content_store_is_looked_at_configured_and_emptied() {
 fn status_tells_of_the_forwarder_and_its_faces() {
     let router = Router::start();
     let text = router.prints(&["status"]);
-    assert!(text.contains("version: ") && text.contains("up for: 0 d 00:0"), "{text}");
+    assert!(
+        text.contains("version: ") && text.contains("up for: 0 d 00:0"),
+        "{text}"
+    );
     let status = router.json(&["status", "--faces"]);
-    assert!(status["general"]["version"].as_str().unwrap().to_lowercase().contains("whimbrel"), "{status}");
+    assert!(
+        status["general"]["version"]
+            .as_str()
+            .unwrap()
+            .to_lowercase()
+            .contains("whimbrel"),
+        "{status}"
+    );
     assert!(status["counters"]["drops"].is_object(), "{status}");
-    assert!(!status["faces"].as_array().unwrap().is_empty() && status["links"].is_array(), "{status}");
+    assert!(
+        !status["faces"].as_array().unwrap().is_empty() && status["links"].is_array(),
+        "{status}"
+    );
 }
 
 #[test]
@@ -371,8 +585,28 @@ fn management_has_the_exit_codes_of_nfdc() {
     for (code, arguments) in [
         (2, &["face", "create"][..]),
         (2, &["face", "create", "nonsense"]),
-        (2, &["face", "create", "udp://127.0.0.1:9", "persistency", "sometimes"]),
-        (2, &["face", "create", "udp://127.0.0.1:9", "colour", "red", "and", "more"]),
+        (
+            2,
+            &[
+                "face",
+                "create",
+                "udp://127.0.0.1:9",
+                "persistency",
+                "sometimes",
+            ],
+        ),
+        (
+            2,
+            &[
+                "face",
+                "create",
+                "udp://127.0.0.1:9",
+                "colour",
+                "red",
+                "and",
+                "more",
+            ],
+        ),
         (2, &["face", "update", "300"]),
         (3, &["face", "show", "65000"]),
         (3, &["face", "destroy", "udp://127.0.0.1:9"]),
@@ -389,7 +623,10 @@ fn management_has_the_exit_codes_of_nfdc() {
     ] {
         let (found, errors) = router.fails(arguments);
         assert_eq!(found, code, "{arguments:?}: {errors}");
-        assert!(errors.contains("whimbrel: ") || errors.contains("error: "), "{errors}");
+        assert!(
+            errors.contains("whimbrel: ") || errors.contains("error: "),
+            "{errors}"
+        );
     }
 }
 
@@ -406,16 +643,28 @@ fn a_forwarder_that_is_not_there_is_named_with_what_to_do() {
     ] {
         for transport in [socket.as_str(), "tcp://127.0.0.1:1"] {
             let mut command = whimbrel();
-            command.env("HOME", folder.path()).args(arguments).args(["--transport", transport]);
+            command
+                .env("HOME", folder.path())
+                .args(arguments)
+                .args(["--transport", transport]);
             let (found, _, errors) = finished(&mut command);
             assert_eq!(found, code, "{arguments:?} {transport}: {errors}");
-            assert!(errors.contains("no forwarder answers on") && errors.contains("router run"), "{errors}");
+            assert!(
+                errors.contains("no forwarder answers on") && errors.contains("router run"),
+                "{errors}"
+            );
         }
     }
     let mut command = whimbrel();
-    let (code, _, errors) =
-        finished(command.env("NDN_CLIENT_TRANSPORT", "carrier-pigeon://x").args(["ndn", "peek", "/a"]));
-    assert!(code == 2 && errors.contains("NDN_CLIENT_TRANSPORT says"), "{code} {errors}");
+    let (code, _, errors) = finished(
+        command
+            .env("NDN_CLIENT_TRANSPORT", "carrier-pigeon://x")
+            .args(["ndn", "peek", "/a"]),
+    );
+    assert!(
+        code == 2 && errors.contains("NDN_CLIENT_TRANSPORT says"),
+        "{code} {errors}"
+    );
 }
 
 #[test]
@@ -475,21 +724,48 @@ fn keys_survive_a_journey_in_a_safe_bag() {
     let (passphrase, wrong) = (passphrase.to_str().unwrap(), wrong.to_str().unwrap());
     for typ in ["ecdsa", "rsa", "ed25519"] {
         let identity = format!("/journey/{typ}");
-        let key = router.json(&["key", "gen", &identity, "--type", typ])["key"].as_str().unwrap().to_owned();
+        let key = router.json(&["key", "gen", &identity, "--type", typ])["key"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         let bag = router.path(&format!("{typ}.safebag"));
         let bag = bag.to_str().unwrap();
-        router.prints(&["key", "export", &identity, "-o", bag, "--passphrase-file", passphrase]);
+        router.prints(&[
+            "key",
+            "export",
+            &identity,
+            "-o",
+            bag,
+            "--passphrase-file",
+            passphrase,
+        ]);
         let elsewhere = router.path(&format!("{typ}-elsewhere"));
         let elsewhere = elsewhere.to_str().unwrap();
-        let import = |phrase| ["key", "import", bag, "--passphrase-file", phrase, "--keychain", elsewhere];
+        let import = |phrase| {
+            [
+                "key",
+                "import",
+                bag,
+                "--passphrase-file",
+                phrase,
+                "--keychain",
+                elsewhere,
+            ]
+        };
         let (code, errors) = router.fails(&import(wrong));
-        assert!(code == 2 && errors.contains("passphrase"), "{code} {errors}");
+        assert!(
+            code == 2 && errors.contains("passphrase"),
+            "{code} {errors}"
+        );
         assert_eq!(router.prints(&import(passphrase)).trim(), key);
         let there = router.json(&["key", "show", &identity, "--keychain", elsewhere]);
         assert_eq!(there, router.json(&["key", "show", &identity]));
     }
     let listed = router.prints(&["key", "list"]);
-    assert!(listed.contains("* /journey/ecdsa\n  * /journey/ecdsa/KEY/"), "{listed}");
+    assert!(
+        listed.contains("* /journey/ecdsa\n  * /journey/ecdsa/KEY/"),
+        "{listed}"
+    );
     assert!(listed.contains("  /journey/rsa\n"), "{listed}");
     router.prints(&["key", "default", "/journey/rsa"]);
     assert!(router.prints(&["key", "list"]).contains("* /journey/rsa\n"));
@@ -515,15 +791,39 @@ fn generated_traffic_is_answered_by_rules() {
     .unwrap();
     let server = router.producer(&["ndn", "traffic", "server", server.to_str().unwrap()]);
     server.await_json(|value| value["event"] == "registered");
-    let arguments = ["ndn", "traffic", "client", client.to_str().unwrap(), "-c", "50", "-i", "1", "--json"];
+    let arguments = [
+        "ndn",
+        "traffic",
+        "client",
+        client.to_str().unwrap(),
+        "-c",
+        "50",
+        "-i",
+        "1",
+        "--json",
+    ];
     let out = router.prints(&arguments);
     let summaries: Vec<Value> = out
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
         .filter(|line| line["event"] == "summary")
         .collect();
-    let sum = |key: &str| summaries.iter().map(|line| line[key].as_u64().unwrap()).sum::<u64>();
-    assert_eq!((summaries.len(), sum("sent"), sum("received"), sum("inconsistent")), (2, 50, 50, 0), "{out}");
+    let sum = |key: &str| {
+        summaries
+            .iter()
+            .map(|line| line[key].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!(
+        (
+            summaries.len(),
+            sum("sent"),
+            sum("received"),
+            sum("inconsistent")
+        ),
+        (2, 50, 50, 0),
+        "{out}"
+    );
 }
 
 #[test]
@@ -533,11 +833,20 @@ fn a_server_finds_its_forwarder_again() {
     router.process.kill();
     let config = router.path("router.toml");
     let mut command = whimbrel();
-    command.args(["router", "run", "--json", "--config"]).arg(&config);
+    command
+        .args(["router", "run", "--json", "--config"])
+        .arg(&config);
     command.arg("--ndn-socket").arg(router.path("nfd.sock"));
-    command.args(["--ndn-listen", "127.0.0.1:0", "--ndn-websocket", "127.0.0.1:0"]);
+    command.args([
+        "--ndn-listen",
+        "127.0.0.1:0",
+        "--ndn-websocket",
+        "127.0.0.1:0",
+    ]);
     router.process = Running::start(&mut command);
-    router.process.await_json(|value| value.get("ndn").is_some());
+    router
+        .process
+        .await_json(|value| value.get("ndn").is_some());
     serve.await_json(|value| value["event"] == "registered");
     assert_eq!(router.prints(&["ndn", "get", "/again"]), "still here");
 }
@@ -545,13 +854,21 @@ fn a_server_finds_its_forwarder_again() {
 #[test]
 fn every_command_shows_an_example() {
     let groups: [(&[&str], &[&str]); 7] = [
-        (&["ndn"], &["get", "serve", "peek", "poke", "ping", "pingserver"]),
+        (
+            &["ndn"],
+            &["get", "serve", "peek", "poke", "ping", "pingserver"],
+        ),
         (&["ndn", "traffic"], &["client", "server"]),
         (&["face"], &["list", "show", "create", "update", "destroy"]),
         (&["route"], &["list", "show", "add", "remove"]),
         (&["strategy"], &["list", "show", "set", "unset"]),
         (&["cs"], &["info", "config", "erase"]),
-        (&["key"], &["gen", "list", "show", "default", "delete", "export", "import", "sign-req"]),
+        (
+            &["key"],
+            &[
+                "gen", "list", "show", "default", "delete", "export", "import", "sign-req",
+            ],
+        ),
     ];
     for (group, commands) in groups {
         for command in commands {

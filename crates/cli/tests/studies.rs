@@ -1,5 +1,8 @@
 //! `study run` and `study report` as a user calls them.
-#![allow(clippy::disallowed_methods, reason = "a test of real programs in real time")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test of real programs in real time"
+)]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod support;
@@ -19,7 +22,10 @@ fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let scenario = folder.join("scenario.toml");
     fs::write(&scenario, SCENARIO).unwrap();
     let mut command = whimbrel();
-    command.args(["study", "run", "mftp-fig10", "--scenario"]).arg(&scenario).args(arguments);
+    command
+        .args(["study", "run", "mftp-fig10", "--scenario"])
+        .arg(&scenario)
+        .args(arguments);
     finished(command.arg("-o").arg(folder.join("results")))
 }
 
@@ -30,14 +36,21 @@ fn a_report_is_made_anew_from_what_runs_left() {
     assert_eq!(code, 0, "{err}");
     let results = folder.path().join("results");
     let page = results.join("mftp-fig10.html");
-    assert!(text.trim_end().ends_with(&page.display().to_string()), "{text}");
+    assert!(
+        text.trim_end().ends_with(&page.display().to_string()),
+        "{text}"
+    );
     for written in [&page, &results.join("index.html")] {
         fs::remove_file(written).unwrap();
     }
     let (code, text, err) = finished(whimbrel().args(["study", "report", "-o"]).arg(&results));
     assert_eq!(code, 0, "{err}");
     assert_eq!(text.lines().count(), 2, "a page and the index: {text}");
-    assert!(fs::read_to_string(&page).unwrap().contains("--seed 1 --runs 2 --scenario scenario.toml"));
+    assert!(
+        fs::read_to_string(&page)
+            .unwrap()
+            .contains("--seed 1 --runs 2 --scenario scenario.toml")
+    );
     assert!(results.join("index.html").exists());
 }
 
@@ -49,7 +62,11 @@ fn a_report_of_nothing_says_what_makes_something() {
         assert_eq!(code, 2);
         assert!(err.contains("whimbrel study run"), "{err}");
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        0,
+        "nothing is left behind"
+    );
 }
 
 #[test]
@@ -62,7 +79,11 @@ fn every_approach_runs_in_namespaces() {
     assert_eq!(code, 0, "{err}");
     let place = folder.path().join("results/mftp-fig10/netns");
     let times = fs::read_to_string(place.join("response-times.csv")).unwrap();
-    assert_eq!(times.lines().filter(|line| line.ends_with(",yes")).count(), 3, "{times}");
+    assert_eq!(
+        times.lines().filter(|line| line.ends_with(",yes")).count(),
+        3,
+        "{times}"
+    );
     assert_eq!(fs::read_dir(place.join("flent")).unwrap().count(), 3);
 }
 

@@ -1,7 +1,11 @@
-//! A transfer over the seed's Fig. 7 with real programs, while everything on its way is killed in turn.
+//! A transfer over the seed's Fig. 7 with real programs, while everything on its way is killed in
+//! turn.
 //!
 //! Needs network namespaces; where there are none it says so and does nothing.
-#![allow(clippy::disallowed_methods, reason = "a test of real programs in real time")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test of real programs in real time"
+)]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::io::Write;
@@ -34,7 +38,12 @@ fn make_file(path: &Path, len: u64) {
 }
 
 fn same(a: &Path, b: &Path) -> bool {
-    Command::new("cmp").arg(a).arg(b).status().unwrap().success()
+    Command::new("cmp")
+        .arg(a)
+        .arg(b)
+        .status()
+        .unwrap()
+        .success()
 }
 
 /// Bytes of a fetch that are on disk, by the client's own word: what it would not ask for again.
@@ -43,7 +52,9 @@ fn arrived(log: &Path) -> u64 {
     let last = text.lines().rev().find_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
         // The last word is the outcome.
-        line["progress"]["bytes"].as_u64().or(line["fetched"]["length"].as_u64())
+        line["progress"]["bytes"]
+            .as_u64()
+            .or(line["fetched"]["length"].as_u64())
     });
     last.unwrap_or(0)
 }
@@ -62,9 +73,24 @@ impl Client<'_> {
     fn start(&self) -> std::process::Child {
         let log = std::fs::File::create(self.folder.join("get.log")).unwrap();
         let mut command = Command::new(PROGRAM);
-        command.args(["get", "--json", self.name, "--nack-timeout", "2 s", "--socket"]);
-        command.arg(&self.socket).arg("-o").arg(self.folder.join("arrived"));
-        command.stdin(Stdio::null()).stdout(log).stderr(Stdio::null()).spawn().unwrap()
+        command.args([
+            "get",
+            "--json",
+            self.name,
+            "--nack-timeout",
+            "2 s",
+            "--socket",
+        ]);
+        command
+            .arg(&self.socket)
+            .arg("-o")
+            .arg(self.folder.join("arrived"));
+        command
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
     }
 
     fn arrived(&self) -> u64 {
@@ -84,7 +110,11 @@ impl Client<'_> {
     }
 
     fn check_patience(&self) {
-        assert!(self.started.elapsed() < self.patience, "stuck at {} bytes", self.arrived());
+        assert!(
+            self.started.elapsed() < self.patience,
+            "stuck at {} bytes",
+            self.arrived()
+        );
     }
 
     fn say(&self, what: &str) {
@@ -96,7 +126,8 @@ impl Client<'_> {
     }
 }
 
-/// Kills router N2, router N3 and the client, and takes the last hop and the link between the routers away for a while.
+/// Kills router N2, router N3 and the client, and takes the last hop and the link between the
+/// routers away for a while.
 fn survive(scenario: &Scenario) {
     if !lab_available() {
         return;
@@ -104,9 +135,13 @@ fn survive(scenario: &Scenario) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     make_file(&file, scenario.file_len);
-    let last_hop =
-        LinkSpec { loss: Loss::Independent(0.03), ..LinkSpec::new(scenario.rate, Duration::from_millis(1)) };
-    let topology = Fig7::new(Duration::from_millis(20), last_hop).build(5).unwrap();
+    let last_hop = LinkSpec {
+        loss: Loss::Independent(0.03),
+        ..LinkSpec::new(scenario.rate, Duration::from_millis(1))
+    };
+    let topology = Fig7::new(Duration::from_millis(20), last_hop)
+        .build(5)
+        .unwrap();
     let mut daemons = Fig7Daemons::start(Path::new(PROGRAM), &topology, folder.path()).unwrap();
     let name = daemons.serve(&file).unwrap();
     let (started, patience) = (Instant::now(), scenario.patience);
@@ -147,7 +182,10 @@ fn survive(scenario: &Scenario) {
     }
     client.say("the client has ended");
     assert!(get.wait().unwrap().success());
-    assert!(same(&file, &folder.join("arrived")), "what arrived is not what was sent");
+    assert!(
+        same(&file, &folder.join("arrived")),
+        "what arrived is not what was sent"
+    );
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! Files across two routers, with real processes on real sockets, and what `kill -9` does to them.
-#![allow(clippy::disallowed_methods, reason = "a test of real programs in real time")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test of real programs in real time"
+)]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod support;
@@ -38,7 +41,10 @@ fn twenty_megabytes_cross_two_routers_byte_for_byte() {
     let target = network.path("copy");
     let mut get = Running::start(&mut network.get(&names[0], &target));
     let fetched = outcome(&mut get);
-    assert_eq!((&fetched["length"], &fetched["received"]), (&20_000_000.into(), &20_000_000.into()));
+    assert_eq!(
+        (&fetched["length"], &fetched["received"]),
+        (&20_000_000.into(), &20_000_000.into())
+    );
     same(&target, &bytes);
     // In order to a pipe, and under its own name into a folder.
     let output = network.get(&names[0], Path::new("-")).output().unwrap();
@@ -56,21 +62,32 @@ fn two_hosts_need_neither_router_nor_name_service() {
     let folder = tempfile::tempdir().unwrap();
     let contents = [noise(9 * MIB + 77, 11), noise(3 * MIB, 12)];
     let sources = ["film.mkv", "notes"].map(|name| folder.path().join(name));
-    sources.iter().zip(&contents).for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
+    sources
+        .iter()
+        .zip(&contents)
+        .for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
     let serve = ["serve", "--json", "--no-cache", "--listen", "127.0.0.1:0"];
     let serving = Running::start(whimbrel().args(serve).args(&sources));
     let line = serving.await_json(|line| line["event"] == "listening");
     let address = line["address"].as_str().unwrap().to_owned();
     let get = |bytes: &[u8], target: &Path| {
         let mut command = whimbrel();
-        command.args(["get", &name_of(bytes), "--json", "--from", &address, "-o"]).arg(target);
+        command
+            .args(["get", &name_of(bytes), "--json", "--from", &address, "-o"])
+            .arg(target);
         Running::start(&mut command)
     };
     // Two clients at a time: each is sent to over its own link.
     let targets = ["first", "second"].map(|name| folder.path().join(name));
-    let mut gets = [get(&contents[0], &targets[0]), get(&contents[1], &targets[1])];
+    let mut gets = [
+        get(&contents[0], &targets[0]),
+        get(&contents[1], &targets[1]),
+    ];
     gets.iter_mut().for_each(|get| drop(outcome(get)));
-    targets.iter().zip(&contents).for_each(|(path, bytes)| same(path, bytes));
+    targets
+        .iter()
+        .zip(&contents)
+        .for_each(|(path, bytes)| same(path, bytes));
     let mut unknown = get(b"served by nobody", &folder.path().join("none"));
     let line = unknown.await_json(|line| line["event"] == "failed");
     assert_eq!(unknown.exit_code(), 4, "{line}");
@@ -84,14 +101,23 @@ fn a_router_alone_knows_what_its_hosts_serve() {
     fs::write(&source, &bytes).unwrap();
     let at = format!("127.0.0.1:{}", support::free_port());
     let mut router = whimbrel();
-    router.args(["router", "run", "--json", "--listen", &at, "--key"]).arg(folder.path().join("key"));
+    router
+        .args(["router", "run", "--json", "--listen", &at, "--key"])
+        .arg(folder.path().join("key"));
     let router = Running::start(router.arg("--socket").arg(folder.path().join("socket")));
     router.await_json(|line| line.get("guid").is_some());
-    let serving =
-        Running::start(whimbrel().args(["serve", "--json", "--no-cache", "--router", &at]).arg(&source));
+    let serving = Running::start(
+        whimbrel()
+            .args(["serve", "--json", "--no-cache", "--router", &at])
+            .arg(&source),
+    );
     serving.await_json(|line| line["event"] == "announced" && line["outcome"] == "Registered");
     let get = |name: &str, target: &Path| {
-        finished(whimbrel().args(["get", name, "--router", &at, "--timeout", "60 s", "-o"]).arg(target))
+        finished(
+            whimbrel()
+                .args(["get", name, "--router", &at, "--timeout", "60 s", "-o"])
+                .arg(target),
+        )
     };
     let target = folder.path().join("copy");
     let (code, _, err) = get(&name_of(&bytes), &target);
@@ -140,7 +166,10 @@ fn a_get_that_was_killed_fetches_only_what_is_missing() {
     assert!(!target.exists());
     let mut again = Running::start(&mut network.get(&names[0], &target));
     let fetched = outcome(&mut again);
-    let (resumed, received) = (fetched["resumed"].as_u64().unwrap(), fetched["received"].as_u64().unwrap());
+    let (resumed, received) = (
+        fetched["resumed"].as_u64().unwrap(),
+        fetched["received"].as_u64().unwrap(),
+    );
     assert_eq!(resumed + received, bytes.len() as u64);
     // A record is kept each second, in which some 5 MB come.
     assert!(resumed > 0, "{fetched}");
@@ -158,11 +187,20 @@ fn interrupting_a_get_keeps_what_has_come_and_says_so() {
     let mut get = network.get_until(&names[0], &target, bytes.len(), 0.3);
     get.signal("INT");
     let line = get.await_json(|line| line["event"] == "failed");
-    assert!(line["error"].as_str().unwrap().contains("goes on from there"), "{line}");
+    assert!(
+        line["error"]
+            .as_str()
+            .unwrap()
+            .contains("goes on from there"),
+        "{line}"
+    );
     assert_eq!(get.exit_code(), 130);
     let mut again = Running::start(&mut network.get(&names[0], &target));
     let fetched = outcome(&mut again);
-    assert!(fetched["resumed"].as_u64().unwrap() as f64 >= bytes.len() as f64 * 0.3, "{fetched}");
+    assert!(
+        fetched["resumed"].as_u64().unwrap() as f64 >= bytes.len() as f64 * 0.3,
+        "{fetched}"
+    );
     same(&target, &bytes);
 }
 
@@ -177,7 +215,8 @@ fn routers_killed_on_the_way_delay_a_transfer_and_nothing_else() {
     let mut get = network.get_until(&names[0], &target, bytes.len(), 0.2);
     network.routers[1].as_mut().unwrap().kill();
     network.start_router(1);
-    let share = |line: &serde_json::Value| line["progress"]["bytes"].as_u64().unwrap_or(0) > 8 * MIB as u64;
+    let share =
+        |line: &serde_json::Value| line["progress"]["bytes"].as_u64().unwrap_or(0) > 8 * MIB as u64;
     let line = get.await_json(|line| share(line) || line["event"] == "done");
     if line["event"] != "done" {
         network.routers[0].as_mut().unwrap().kill();
@@ -199,7 +238,8 @@ fn hosts_killed_on_the_way_are_waited_for() {
     network.hosts[0].as_mut().unwrap().kill();
     get.await_json(|line| line["progress"]["state"] == "no-host");
     network.start_host(0);
-    let far = |line: &serde_json::Value| line["progress"]["bytes"].as_u64().unwrap_or(0) > 8 * MIB as u64;
+    let far =
+        |line: &serde_json::Value| line["progress"]["bytes"].as_u64().unwrap_or(0) > 8 * MIB as u64;
     let line = get.await_json(|line| far(line) || line["event"] == "done");
     if line["event"] != "done" {
         network.hosts[1].as_mut().unwrap().kill();
@@ -263,13 +303,22 @@ fn two_commands_are_enough_beside_a_router_and_a_name_server() {
     let source = network.path("data");
     fs::write(&source, &bytes).unwrap();
     let at = |index: usize| format!("127.0.0.1:{}", network.ports[1 + index]);
-    let serving =
-        Running::start(whimbrel().args(["serve", "--json", "--no-cache", "--router", &at(1)]).arg(&source));
+    let serving = Running::start(
+        whimbrel()
+            .args(["serve", "--json", "--no-cache", "--router", &at(1)])
+            .arg(&source),
+    );
     let registered = |line: &serde_json::Value| line["outcome"] == "Registered";
-    let name = serving.await_json(registered)["name"].as_str().unwrap().to_owned();
+    let name = serving.await_json(registered)["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let target = network.path("copy");
-    let (code, _, err) =
-        finished(whimbrel().args(["get", &name, "--router", &at(0), "--timeout", "60 s", "-o"]).arg(&target));
+    let (code, _, err) = finished(
+        whimbrel()
+            .args(["get", &name, "--router", &at(0), "--timeout", "60 s", "-o"])
+            .arg(&target),
+    );
     assert_eq!(code, 0, "{err}");
     same(&target, &bytes);
 }
@@ -304,18 +353,31 @@ fn the_name_service_tells_where_a_host_is() {
     let network = Network::start(None);
     let server = format!("127.0.0.1:{}", network.ports[0]);
     let host = network.guid_of("host-1");
-    let lookup =
-        |name: &str| finished(whimbrel().args(["gnrs", "lookup", "--json", "--server", &server, name]));
+    let lookup = |name: &str| {
+        finished(whimbrel().args(["gnrs", "lookup", "--json", "--server", &server, name]))
+    };
     let (code, out, err) = lookup(&host);
     assert_eq!(code, 0, "{err}");
     let found: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(found["binding"]["addresses"][0]["na"], network.guid_of("router-1"));
+    assert_eq!(
+        found["binding"]["addresses"][0]["na"],
+        network.guid_of("router-1")
+    );
     let (code, _, err) = lookup(&"ef".repeat(32));
     assert_eq!(code, 3, "{err}");
-    let watch = Running::start(whimbrel().args(["gnrs", "watch", "--json", "--server", &server, &host]));
+    let watch =
+        Running::start(whimbrel().args(["gnrs", "watch", "--json", "--server", &server, &host]));
     watch.await_json(|line| line["binding"]["signer"] == host.as_str());
     let nobody = format!("127.0.0.1:{}", support::free_port());
-    let silent = ["gnrs", "lookup", "--timeout", "500 ms", "--server", &nobody, &host];
+    let silent = [
+        "gnrs",
+        "lookup",
+        "--timeout",
+        "500 ms",
+        "--server",
+        &nobody,
+        &host,
+    ];
     assert_eq!(finished(whimbrel().args(silent)).0, 7);
 }
 
@@ -337,7 +399,15 @@ fn a_full_disk_is_exit_code_6_and_with_more_room_it_goes_on() {
         cmp "$1/copy" "$5" && echo same
     "#;
     let mut command = std::process::Command::new("unshare");
-    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
+    command.args([
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        script,
+        "sh",
+    ]);
     command
         .arg(&disk)
         .arg(env!("CARGO_BIN_EXE_whimbrel"))
@@ -347,12 +417,24 @@ fn a_full_disk_is_exit_code_6_and_with_more_room_it_goes_on() {
     let Ok(output) = command.output() else {
         return eprintln!("SKIPPED: there is no `unshare` to make a small disk with");
     };
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     if output.status.code() == Some(99) || err.contains("unshare:") {
         return eprintln!("SKIPPED: no small disk can be made here: {err}");
     }
     assert!(out.contains("first 6"), "{out}{err}");
-    assert!(err.contains("cannot write") && err.contains("goes on from there"), "{err}");
-    assert!(out.contains("second 0") && out.contains("same"), "{out}{err}");
-    assert!(!out.contains("\"resumed\":0,"), "what had come was lost: {out}");
+    assert!(
+        err.contains("cannot write") && err.contains("goes on from there"),
+        "{err}"
+    );
+    assert!(
+        out.contains("second 0") && out.contains("same"),
+        "{out}{err}"
+    );
+    assert!(
+        !out.contains("\"resumed\":0,"),
+        "what had come was lost: {out}"
+    );
 }

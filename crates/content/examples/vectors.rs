@@ -1,7 +1,12 @@
 //! Prints `docs/protocols/vectors/content.txt`: `cargo run -p whimbrel-content --example vectors`.
-#![allow(clippy::unwrap_used, reason = "what is computed here is right or the vectors are not to be had")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "what is computed here is right or the vectors are not to be had"
+)]
 
-use whimbrel_content::{Assembly, ChunkSize, ChunkTree, Entry, Folder, Offer, RelativePath, proven_length};
+use whimbrel_content::{
+    Assembly, ChunkSize, ChunkTree, Entry, Folder, Offer, RelativePath, proven_length,
+};
 use whimbrel_core::Guid;
 
 const KIB: u64 = 1024;
@@ -21,7 +26,18 @@ fn main() {
     );
     println!("# Printed by: cargo run -p whimbrel-content --example vectors");
     println!("# A content's name is its BLAKE3 hash, whatever the chunk size.");
-    for len in [0, 1, 1023, 1024, 1025, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, 192 * KIB, 1024 * KIB + 1] {
+    for len in [
+        0,
+        1,
+        1023,
+        1024,
+        1025,
+        64 * KIB - 1,
+        64 * KIB,
+        64 * KIB + 1,
+        192 * KIB,
+        1024 * KIB + 1,
+    ] {
         println!("name len={len} root={}", tree(len).root());
     }
     println!("# least and most are the lengths that the chunk, once verified, leaves possible.");
@@ -51,14 +67,25 @@ fn main() {
         content: Guid(*blake3::hash(&content(length)).as_bytes()),
         executable,
     };
-    let files =
-        vec![entry("notes.txt", 1025, false), entry("bin/run", 1, true), entry("bin-old/é", 0, false)];
+    let files = vec![
+        entry("notes.txt", 1025, false),
+        entry("bin/run", 1, true),
+        entry("bin-old/é", 0, false),
+    ];
     for files in [Vec::new(), files] {
         let manifest = Folder::new(files).unwrap().encode();
-        println!("folder name={} manifest={}", blake3::hash(&manifest), hex::encode(manifest));
+        println!(
+            "folder name={} manifest={}",
+            blake3::hash(&manifest),
+            hex::encode(manifest)
+        );
     }
     println!("# A provider's cache of the hashes of 192 KiB in groups of 64 KiB.");
-    println!("tree len={} record={}", 192 * KIB, hex::encode(tree(192 * KIB).encode()));
+    println!(
+        "tree len={} record={}",
+        192 * KIB,
+        hex::encode(tree(192 * KIB).encode())
+    );
     println!(
         "# A download of 448 KiB less 9 bytes, limit 1 GiB, in chunks of 64 KiB: have is what is verified, delivered how much was read."
     );
@@ -80,7 +107,13 @@ fn assembly(len: u64, have: &[u64], delivered: u64) -> Assembly {
         let range = ChunkSize::MIN.range(index, len).unwrap();
         let data = &bytes[range.start as usize..range.end as usize];
         let proof = tree.proof(index, ChunkSize::MIN).unwrap();
-        let offer = Offer { chunk_size: ChunkSize::MIN, index, claimed_len: len, data, proof: &proof };
+        let offer = Offer {
+            chunk_size: ChunkSize::MIN,
+            index,
+            claimed_len: len,
+            data,
+            proof: &proof,
+        };
         assembly.commit(assembly.check(&offer).unwrap());
     }
     assembly.note_delivered(delivered);

@@ -4,9 +4,11 @@ use core::ops::Range;
 
 /// A power of two from 64 KiB to 4 MiB.
 ///
-/// Provider and receiver may choose another one for each request: the name of the content does not depend
-/// on it (it would in a plain list of chunk hashes).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+/// Provider and receiver may choose another one for each request: the name of the content does not
+/// depend on it (it would in a plain list of chunk hashes).
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize,
+)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct ChunkSize {
     log2: u8,
@@ -30,12 +32,18 @@ impl ChunkSize {
         if !bytes.is_power_of_two() || bytes < Self::MIN.bytes() || bytes > Self::MAX.bytes() {
             return Err(InvalidChunkSize(bytes));
         }
-        Ok(ChunkSize { log2: bytes.trailing_zeros() as u8 })
+        Ok(ChunkSize {
+            log2: bytes.trailing_zeros() as u8,
+        })
     }
 
     /// The chunk size whose wire form is `code`; `None` outside 16..=22.
     pub const fn from_code(code: u8) -> Option<ChunkSize> {
-        if code < Self::MIN.log2 || code > Self::MAX.log2 { None } else { Some(ChunkSize { log2: code }) }
+        if code < Self::MIN.log2 || code > Self::MAX.log2 {
+            None
+        } else {
+            Some(ChunkSize { log2: code })
+        }
     }
 
     /// The wire form: the base-two logarithm of the size, 16..=22.
@@ -53,9 +61,14 @@ impl ChunkSize {
         (Self::MIN.log2..=Self::MAX.log2).map(|log2| ChunkSize { log2 })
     }
 
-    /// How many chunks a content of `content_len` bytes has. At least 1: empty content is one empty chunk.
+    /// How many chunks a content of `content_len` bytes has. At least 1: empty content is one empty
+    /// chunk.
     pub const fn count(self, content_len: u64) -> u64 {
-        if content_len == 0 { 1 } else { content_len.div_ceil(self.bytes()) }
+        if content_len == 0 {
+            1
+        } else {
+            content_len.div_ceil(self.bytes())
+        }
     }
 
     /// The bytes of chunk `index` in a content of `content_len` bytes; `None` past the last chunk.
@@ -104,7 +117,16 @@ mod tests {
 
     #[test]
     fn only_powers_of_two_within_the_bounds_are_chunk_sizes() {
-        for bytes in [0, 1, 1 << 15, (1 << 16) + 1, 3 << 16, 1 << 23, 1 << 63, u64::MAX] {
+        for bytes in [
+            0,
+            1,
+            1 << 15,
+            (1 << 16) + 1,
+            3 << 16,
+            1 << 23,
+            1 << 63,
+            u64::MAX,
+        ] {
             assert_eq!(ChunkSize::from_bytes(bytes), Err(InvalidChunkSize(bytes)));
         }
         for size in ChunkSize::all() {
@@ -112,20 +134,34 @@ mod tests {
             assert_eq!(ChunkSize::from_code(size.code()), Some(size));
         }
         assert_eq!(ChunkSize::all().count(), 7);
-        assert_eq!((ChunkSize::from_code(15), ChunkSize::from_code(23)), (None, None));
+        assert_eq!(
+            (ChunkSize::from_code(15), ChunkSize::from_code(23)),
+            (None, None)
+        );
     }
 
     #[test]
     fn chunks_cover_the_content_without_gap_or_overlap() {
         for size in ChunkSize::all() {
-            for len in [0, 1, size.bytes() - 1, size.bytes(), size.bytes() + 1, 5 * size.bytes(), u64::MAX] {
+            for len in [
+                0,
+                1,
+                size.bytes() - 1,
+                size.bytes(),
+                size.bytes() + 1,
+                5 * size.bytes(),
+                u64::MAX,
+            ] {
                 let last = size.last_index(len);
                 assert_eq!(size.range(last + 1, len), None);
                 assert_eq!(size.range(u64::MAX, len), None);
                 assert_eq!(size.range(last, len).unwrap().end, len);
                 assert_eq!(size.range(0, len).unwrap().start, 0);
                 if last > 0 {
-                    assert_eq!(size.range(last - 1, len).unwrap().end, size.range(last, len).unwrap().start);
+                    assert_eq!(
+                        size.range(last - 1, len).unwrap().end,
+                        size.range(last, len).unwrap().start
+                    );
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! A folder as one content object: the manifest that lists its files.
 //!
-//! The manifest is content like any other, so one name stands for a whole folder and each file in it is
-//! verified on its own. There is one encoding for each folder, and only that one decodes: the same files
-//! have the same name wherever they are published.
+//! The manifest is content like any other, so one name stands for a whole folder and each file in
+//! it is verified on its own. There is one encoding for each folder, and only that one decodes: the
+//! same files have the same name wherever they are published.
 
 use whimbrel_core::Guid;
 
@@ -101,14 +101,19 @@ impl Folder {
             if before > after {
                 return Err(FolderError::OutOfOrder(after.clone()));
             }
-            // What lies below a path follows it directly, so that neighbours are all that must be compared.
+            // What lies below a path follows it directly, so that neighbours are all that must be
+            // compared.
             if before.is_above(after) {
                 return Err(FolderError::FileAndFolder(before.clone(), after.clone()));
             }
         }
         let lengths = self.entries.iter().map(|entry| entry.length);
         let total = lengths.fold(0u64, u64::saturating_add);
-        if total > MAX_CONTENT_LEN { Err(FolderError::TooLong) } else { Ok(()) }
+        if total > MAX_CONTENT_LEN {
+            Err(FolderError::TooLong)
+        } else {
+            Ok(())
+        }
     }
 
     /// The files, in the order of their paths.
@@ -129,7 +134,8 @@ impl Folder {
 
     /// Whether a content that begins with `beginning` is to be read as a manifest.
     ///
-    /// An ordinary file can be made to begin so; decoding it then either fails or gives what it lists.
+    /// An ordinary file can be made to begin so; decoding it then either fails or gives what it
+    /// lists.
     pub fn begins_like_manifest(beginning: &[u8]) -> bool {
         beginning.starts_with(&MAGIC)
     }
@@ -137,7 +143,11 @@ impl Folder {
     /// How many bytes [`Folder::encode`] gives.
     pub fn encoded_len(&self) -> usize {
         HEADER_LEN
-            + self.entries.iter().map(|entry| ENTRY_OVERHEAD + entry.path.as_str().len()).sum::<usize>()
+            + self
+                .entries
+                .iter()
+                .map(|entry| ENTRY_OVERHEAD + entry.path.as_str().len())
+                .sum::<usize>()
     }
 
     /// The manifest (content.md section 3).
@@ -157,12 +167,15 @@ impl Folder {
         manifest
     }
 
-    /// Reads a manifest, and only the one encoding that [`Folder::encode`] gives. Memory follows `manifest`.
+    /// Reads a manifest, and only the one encoding that [`Folder::encode`] gives. Memory follows
+    /// `manifest`.
     pub fn decode(manifest: &[u8]) -> Result<Folder, FolderError> {
         if manifest.len() > MAX_MANIFEST_LEN {
             return Err(FolderError::TooLarge);
         }
-        let mut rest = manifest.strip_prefix(&MAGIC).ok_or(FolderError::NotAFolder)?;
+        let mut rest = manifest
+            .strip_prefix(&MAGIC)
+            .ok_or(FolderError::NotAFolder)?;
         let [version] = take(&mut rest)?;
         if version != VERSION {
             return Err(FolderError::UnknownVersion(version));
@@ -199,7 +212,12 @@ fn take_entry(rest: &mut &[u8]) -> Result<Entry, FolderError> {
     }
     let length = u64::from_be_bytes(take(rest)?);
     let content = Guid(take(rest)?);
-    Ok(Entry { path, length, content, executable: flags & EXECUTABLE != 0 })
+    Ok(Entry {
+        path,
+        length,
+        content,
+        executable: flags & EXECUTABLE != 0,
+    })
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], FolderError> {

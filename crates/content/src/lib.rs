@@ -1,7 +1,8 @@
 //! Content objects named by their BLAKE3 root and verified chunk by chunk.
 //!
-//! The one invariant: **bytes are believed only with a proof that leads to the name.** A provider can refuse
-//! service, but cannot make a receiver accept a wrong byte, a byte at a wrong offset or a wrong length.
+//! The one invariant: **bytes are believed only with a proof that leads to the name.** A provider
+//! can refuse service, but cannot make a receiver accept a wrong byte, a byte at a wrong offset or
+//! a wrong length.
 //!
 //! | module | holds | text it follows |
 //! |---|---|---|
@@ -35,6 +36,6 @@ pub use range_set::RangeSet;
 pub use record::RecordError;
 pub use tree::{ChunkTree, HashError, ProofError};
 
-/// The longest content, in bytes: 1 EiB. Every offset and every sum of offsets in this crate then fits a `u64`,
-/// and no proof has more than [`proof::MAX_SIBLINGS`] hashes.
+/// The longest content, in bytes: 1 EiB. Every offset and every sum of offsets in this crate then
+/// fits a `u64`, and no proof has more than [`proof::MAX_SIBLINGS`] hashes.
 pub const MAX_CONTENT_LEN: u64 = 1 << 60;

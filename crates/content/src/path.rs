@@ -10,9 +10,10 @@ pub const MAX_COMPONENT_LEN: usize = 255;
 
 /// A path of `/`-separated components below some folder, in UTF-8.
 ///
-/// Joined to a folder it names something inside that folder: it is not absolute and has no empty, `.` or `..`
-/// component and no NUL. It may have control characters, as files may: quote it before showing it on a terminal.
-/// Symbolic links on the receiver's disk are the business of who opens the file.
+/// Joined to a folder it names something inside that folder: it is not absolute and has no empty,
+/// `.` or `..` component and no NUL. It may have control characters, as files may: quote it before
+/// showing it on a terminal. Symbolic links on the receiver's disk are the business of who opens
+/// the file.
 #[derive(Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RelativePath(String);
@@ -91,7 +92,10 @@ impl RelativePath {
 
     /// Whether `other` lies below this path, so that this one cannot be a file beside it.
     pub fn is_above(&self, other: &RelativePath) -> bool {
-        other.0.strip_prefix(self.0.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        other
+            .0
+            .strip_prefix(self.0.as_str())
+            .is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
@@ -146,7 +150,10 @@ mod tests {
         let refused = |path: &str| RelativePath::new(path).unwrap_err();
         let own = |path: &str| path.to_string();
         assert_eq!(refused(""), PathError::Empty);
-        assert_eq!(refused("/etc/passwd"), PathError::Absolute(own("/etc/passwd")));
+        assert_eq!(
+            refused("/etc/passwd"),
+            PathError::Absolute(own("/etc/passwd"))
+        );
         assert_eq!(refused(".."), PathError::Parent(own("..")));
         assert_eq!(refused("a/../../b"), PathError::Parent(own("a/../../b")));
         assert_eq!(refused("./a"), PathError::Current(own("./a")));

@@ -1,18 +1,22 @@
 //! A receiver's account of one content: what is verified, how long it is, what to ask for next.
 //!
-//! Sans-IO, in two steps, so that what is recorded was stored before: [`Assembly::check`] verifies an offered
-//! chunk, the caller writes its bytes, [`Assembly::commit`] takes them into account. A record
-//! ([`Assembly::encode`]) kept now and then is all that a download needs to go on after `kill -9`: chunks
-//! committed after the last record are fetched again, none is believed that was not written.
+//! Sans-IO, in two steps, so that what is recorded was stored before: [`Assembly::check`] verifies
+//! an offered chunk, the caller writes its bytes, [`Assembly::commit`] takes them into account. A
+//! record ([`Assembly::encode`]) kept now and then is all that a download needs to go on after
+//! `kill -9`: chunks committed after the last record are fetched again, none is believed that was
+//! not written.
 //!
-//! Providers claim a length with each chunk. A claim is used to plan requests, never believed: the length is
-//! confirmed by the last chunk alone, and what was verified under another claim stays (see [`crate::proof`]).
+//! Providers claim a length with each chunk. A claim is used to plan requests, never believed: the
+//! length is confirmed by the last chunk alone, and what was verified under another claim stays
+//! (see [`crate::proof`]).
 
 use core::ops::{Range, RangeInclusive};
 
 use whimbrel_core::Guid;
 
-use crate::{ChunkSize, MAX_CONTENT_LEN, Proof, RangeSet, VerifyError, proven_length, verify_chunk};
+use crate::{
+    ChunkSize, MAX_CONTENT_LEN, Proof, RangeSet, VerifyError, proven_length, verify_chunk,
+};
 
 /// The most lengths remembered as claimed and not yet refuted.
 pub const MAX_CLAIMS: usize = 8;
@@ -32,7 +36,8 @@ pub struct Offer<'a> {
     pub proof: &'a Proof,
 }
 
-/// Why an offered chunk is not taken. All but [`Refusal::Duplicate`] say that the provider is at fault.
+/// Why an offered chunk is not taken. All but [`Refusal::Duplicate`] say that the provider is at
+/// fault.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// It is longer than this receiver wants to take.
@@ -86,8 +91,8 @@ pub(crate) struct Claim {
 
 /// What a receiver has of one content. See the module's text.
 ///
-/// Memory: one range for each run of verified bytes, hence at most one for each two chunks received, and
-/// [`MAX_CLAIMS`] claims.
+/// Memory: one range for each run of verified bytes, hence at most one for each two chunks
+/// received, and [`MAX_CLAIMS`] claims.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assembly {
     pub(crate) root: Guid,
@@ -99,7 +104,8 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Nothing yet of the content `root`, of which at most `limit` bytes are taken (and [`MAX_CONTENT_LEN`]).
+    /// Nothing yet of the content `root`, of which at most `limit` bytes are taken (and
+    /// [`MAX_CONTENT_LEN`]).
     pub fn new(root: Guid, limit: u64) -> Assembly {
         let limit = limit.min(MAX_CONTENT_LEN);
         let is_empty = root.0 == *blake3::hash(&[]).as_bytes();
@@ -122,21 +128,43 @@ impl Assembly {
     ///
     /// What the sizes and earlier proofs rule out is refused before anything is hashed.
     pub fn check(&self, offer: &Offer<'_>) -> Result<Verified, Refusal> {
-        let Offer { chunk_size, index, claimed_len: claimed, data, proof } = *offer;
+        let Offer {
+            chunk_size,
+            index,
+            claimed_len: claimed,
+            data,
+            proof,
+        } = *offer;
         if claimed > self.limit {
-            return Err(Refusal::AboveLimit { claimed, limit: self.limit });
+            return Err(Refusal::AboveLimit {
+                claimed,
+                limit: self.limit,
+            });
         }
         if !self.proven_len.contains(&claimed) {
-            return Err(Refusal::FalseLength { claimed, proven: self.proven_len.clone() });
+            return Err(Refusal::FalseLength {
+                claimed,
+                proven: self.proven_len.clone(),
+            });
         }
-        let no_such_chunk = VerifyError::NoSuchChunk { index, count: chunk_size.count(claimed) };
-        let range = chunk_size.range(index, claimed).ok_or(no_such_chunk.clone())?;
+        let no_such_chunk = VerifyError::NoSuchChunk {
+            index,
+            count: chunk_size.count(claimed),
+        };
+        let range = chunk_size
+            .range(index, claimed)
+            .ok_or(no_such_chunk.clone())?;
         if self.verified.contains(&range) {
             return Err(Refusal::Duplicate);
         }
         verify_chunk(self.root, claimed, chunk_size, index, data, proof)?;
         let proven_len = proven_length(claimed, chunk_size, index).ok_or(no_such_chunk)?;
-        Ok(Verified { root: self.root, range, claimed_len: claimed, proven_len })
+        Ok(Verified {
+            root: self.root,
+            range,
+            claimed_len: claimed,
+            proven_len,
+        })
     }
 
     /// Takes a verified chunk into account, now that its bytes are stored.
@@ -193,30 +221,39 @@ impl Assembly {
         self.proven_len.clone()
     }
 
-    /// The length to plan and show progress with: the confirmed one, else the claim that brought the most bytes.
+    /// The length to plan and show progress with: the confirmed one, else the claim that brought
+    /// the most bytes.
     pub fn expected_len(&self) -> Option<u64> {
         self.confirmed_len().or_else(|| {
             // Of equals the first one claimed: a liar gains nothing by claiming after another.
-            self.claims.iter().rev().max_by_key(|claim| claim.weight).map(|claim| claim.len)
+            self.claims
+                .iter()
+                .rev()
+                .max_by_key(|claim| claim.weight)
+                .map(|claim| claim.len)
         })
     }
 
-    /// Every claimed length that is still possible. Asking for the last chunk of each confirms the true one.
+    /// Every claimed length that is still possible. Asking for the last chunk of each confirms the
+    /// true one.
     pub fn claimed_lens(&self) -> impl Iterator<Item = u64> {
         self.claims.iter().map(|claim| claim.len)
     }
 
-    /// Up to where it makes sense to ask: the expected length, or what is proven to exist if none is claimed.
+    /// Up to where it makes sense to ask: the expected length, or what is proven to exist if none
+    /// is claimed.
     fn horizon(&self) -> u64 {
         self.expected_len().unwrap_or(*self.proven_len.start())
     }
 
-    /// The missing byte ranges below the expected length, in order. Never empty before [`Assembly::is_complete`].
+    /// The missing byte ranges below the expected length, in order. Never empty before
+    /// [`Assembly::is_complete`].
     pub fn missing(&self) -> impl Iterator<Item = Range<u64>> {
         self.verified.gaps(self.horizon())
     }
 
-    /// The chunks of `chunk_size` of which anything is missing, in order. Never empty before [`Assembly::is_complete`].
+    /// The chunks of `chunk_size` of which anything is missing, in order. Never empty before
+    /// [`Assembly::is_complete`].
     pub fn missing_chunks(&self, chunk_size: ChunkSize) -> impl Iterator<Item = u64> {
         let mut next = 0;
         self.missing().flat_map(move |gap| {
@@ -238,7 +275,8 @@ impl Assembly {
 
     /// True once the length is confirmed and every byte below it is there.
     pub fn is_complete(&self) -> bool {
-        self.confirmed_len().is_some_and(|len| self.verified.contains(&(0..len)))
+        self.confirmed_len()
+            .is_some_and(|len| self.verified.contains(&(0..len)))
     }
 
     /// The bytes that a reader in order can be given next; empty if the next byte is missing.
@@ -246,7 +284,8 @@ impl Assembly {
         self.delivered..self.verified.end_of_run(self.delivered)
     }
 
-    /// The reader in order has been given everything below `offset`. Never goes back, nor past what is there.
+    /// The reader in order has been given everything below `offset`. Never goes back, nor past what
+    /// is there.
     pub fn note_delivered(&mut self, offset: u64) {
         self.delivered = offset.clamp(self.delivered, self.deliverable().end);
     }

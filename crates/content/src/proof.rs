@@ -1,29 +1,36 @@
 //! The proof that a chunk belongs to a name, and what it proves.
 //!
-//! A content's name is the root of its BLAKE3 tree (BLAKE3 paper section 2.1): leaves of 1024 bytes, each of
-//! them hashed **together with its position**, joined by parents. A chunk of a power-of-two size at a multiple
-//! of that size is a whole subtree, so the hashes of the subtrees beside its path to the root prove it.
+//! A content's name is the root of its BLAKE3 tree (BLAKE3 paper section 2.1): leaves of 1024
+//! bytes, each of them hashed **together with its position**, joined by parents. A chunk of a
+//! power-of-two size at a multiple of that size is a whole subtree, so the hashes of the subtrees
+//! beside its path to the root prove it.
 //!
-//! With `L` the true length and `C` the chunk size, [`verify_chunk`] answering `Ok` proves, unless BLAKE3 is broken:
+//! With `L` the true length and `C` the chunk size, [`verify_chunk`] answering `Ok` proves, unless
+//! BLAKE3 is broken:
 //!
-//! * **The bytes, at their offset, whatever length was claimed.** Each leaf's hash covers its position, and a
-//!   path to the root exists only for the true leaves. So a chunk kept under a wrong claim stays good.
-//! * **The length, if and only if it was the last chunk of the claimed length.** The last chunk lies to the
-//!   right at every step of its path, and only the true end of the content does.
-//! * **Bounds of the length, otherwise.** The highest step at which the path lies to the left has a full subtree
-//!   of known size there and at least one byte, at most as much again, beside it: [`proven_length`].
+//! * **The bytes, at their offset, whatever length was claimed.** Each leaf's hash covers its
+//!   position, and a path to the root exists only for the true leaves. So a chunk kept under a
+//!   wrong claim stays good.
+//! * **The length, if and only if it was the last chunk of the claimed length.** The last chunk
+//!   lies to the right at every step of its path, and only the true end of the content does.
+//! * **Bounds of the length, otherwise.** The highest step at which the path lies to the left has a
+//!   full subtree of known size there and at least one byte, at most as much again, beside it:
+//!   [`proven_length`].
 //!
 //! It does not prove who sent the chunk, nor that the rest of the content can be had from anyone.
 
 use core::ops::RangeInclusive;
 
 use blake3::Hasher;
-use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
 use whimbrel_core::Guid;
 
 use crate::{ChunkSize, MAX_CONTENT_LEN};
 
-/// The most hashes in a proof: the height of the tree of [`MAX_CONTENT_LEN`] over the smallest chunks.
+/// The most hashes in a proof: the height of the tree of [`MAX_CONTENT_LEN`] over the smallest
+/// chunks.
 pub const MAX_SIBLINGS: usize = 44;
 
 /// The hashes of the subtrees beside a chunk's path, from the chunk up to the root.
@@ -51,7 +58,8 @@ impl Proof {
         Proof { siblings }
     }
 
-    /// How many hashes it has: at most [`MAX_SIBLINGS`], and none where the content is a single chunk.
+    /// How many hashes it has: at most [`MAX_SIBLINGS`], and none where the content is a single
+    /// chunk.
     pub fn len(&self) -> usize {
         self.siblings.len()
     }
@@ -69,7 +77,9 @@ impl Proof {
     /// Appends the wire form: the count in one byte, then the hashes (content.md section 2).
     pub fn encode(&self, buffer: &mut Vec<u8>) {
         buffer.push(self.siblings.len() as u8);
-        self.siblings.iter().for_each(|sibling| buffer.extend_from_slice(sibling));
+        self.siblings
+            .iter()
+            .for_each(|sibling| buffer.extend_from_slice(sibling));
     }
 
     /// Reads a proof from the beginning of `bytes` and answers with what follows it.
@@ -78,9 +88,15 @@ impl Proof {
         if usize::from(count) > MAX_SIBLINGS {
             return Err(DecodeProofError::TooManySiblings(count));
         }
-        let (hashes, rest) =
-            bytes.split_at_checked(usize::from(count) * 32).ok_or(DecodeProofError::Truncated)?;
-        Ok((Proof { siblings: hashes.as_chunks::<32>().0.to_vec() }, rest))
+        let (hashes, rest) = bytes
+            .split_at_checked(usize::from(count) * 32)
+            .ok_or(DecodeProofError::Truncated)?;
+        Ok((
+            Proof {
+                siblings: hashes.as_chunks::<32>().0.to_vec(),
+            },
+            rest,
+        ))
     }
 }
 
@@ -121,8 +137,9 @@ pub enum VerifyError {
 
 /// Checks one chunk against the name it is said to belong to.
 ///
-/// `content_len` is a claim; the module's text says what of it an `Ok` proves. Costs one pass over `data` and at
-/// most [`MAX_SIBLINGS`] compressions; nothing is hashed if the sizes already disagree.
+/// `content_len` is a claim; the module's text says what of it an `Ok` proves. Costs one pass over
+/// `data` and at most [`MAX_SIBLINGS`] compressions; nothing is hashed if the sizes already
+/// disagree.
 pub fn verify_chunk(
     root: Guid,
     content_len: u64,
@@ -135,7 +152,9 @@ pub fn verify_chunk(
         return Err(VerifyError::ContentTooLong(content_len));
     }
     let count = chunk_size.count(content_len);
-    let range = chunk_size.range(index, content_len).ok_or(VerifyError::NoSuchChunk { index, count })?;
+    let range = chunk_size
+        .range(index, content_len)
+        .ok_or(VerifyError::NoSuchChunk { index, count })?;
     let (expected, actual) = (range.end - range.start, data.len() as u64);
     if expected != actual {
         return Err(VerifyError::WrongSize { expected, actual });
@@ -151,14 +170,22 @@ pub fn verify_chunk(
     }
 }
 
-/// The true lengths that agree with a verified chunk `index`, given that it verified under `content_len`.
+/// The true lengths that agree with a verified chunk `index`, given that it verified under
+/// `content_len`.
 ///
 /// One value for the last chunk; for any other at most a doubling from its first value to its last.
 /// `None` if a content of `content_len` has no such chunk, or if that is above [`MAX_CONTENT_LEN`].
-pub fn proven_length(content_len: u64, chunk_size: ChunkSize, index: u64) -> Option<RangeInclusive<u64>> {
-    chunk_size.range(index, content_len).filter(|_| content_len <= MAX_CONTENT_LEN)?;
-    let topmost_left =
-        Path::new(index, chunk_size.count(content_len)).filter(|step| step.node_is_left).last();
+pub fn proven_length(
+    content_len: u64,
+    chunk_size: ChunkSize,
+    index: u64,
+) -> Option<RangeInclusive<u64>> {
+    chunk_size
+        .range(index, content_len)
+        .filter(|_| content_len <= MAX_CONTENT_LEN)?;
+    let topmost_left = Path::new(index, chunk_size.count(content_len))
+        .filter(|step| step.node_is_left)
+        .last();
     let Some(step) = topmost_left else {
         return Some(content_len..=content_len);
     };
@@ -172,18 +199,30 @@ fn root_over(offset: u64, data: &[u8], mut path: Path, siblings: &[ChainingValue
     let Some((topmost, lower)) = siblings.split_last() else {
         return *blake3::hash(data).as_bytes();
     };
-    let mut node = Hasher::new().set_input_offset(offset).update(data).finalize_non_root();
+    let mut node = Hasher::new()
+        .set_input_offset(offset)
+        .update(data)
+        .finalize_non_root();
     // The siblings come first in this zip: it then stops without having taken the topmost step.
     for (sibling, step) in lower.iter().zip(path.by_ref()) {
-        let (left, right) = if step.node_is_left { (&node, sibling) } else { (sibling, &node) };
+        let (left, right) = if step.node_is_left {
+            (&node, sibling)
+        } else {
+            (sibling, &node)
+        };
         node = merge_subtrees_non_root(left, right, Mode::Hash);
     }
     let node_is_left = path.next().is_some_and(|step| step.node_is_left);
-    let (left, right) = if node_is_left { (&node, topmost) } else { (topmost, &node) };
+    let (left, right) = if node_is_left {
+        (&node, topmost)
+    } else {
+        (topmost, &node)
+    };
     *merge_subtrees_root(left, right, Mode::Hash).as_bytes()
 }
 
-/// The steps from a chunk to the root at which a sibling joins. A node without a sibling rises as it is.
+/// The steps from a chunk to the root at which a sibling joins. A node without a sibling rises as
+/// it is.
 #[derive(Clone)]
 pub(crate) struct Path {
     index: u64,
@@ -203,7 +242,11 @@ pub(crate) struct Step {
 impl Path {
     /// The path of chunk `index` among `count`; `index < count`.
     pub(crate) fn new(index: u64, count: u64) -> Path {
-        Path { index, width: count, level: 0 }
+        Path {
+            index,
+            width: count,
+            level: 0,
+        }
     }
 }
 
@@ -234,8 +277,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Sides of the path from the root down, straight from BLAKE3's rule that the left subtree is the largest
-    /// power of two below the whole.
+    /// Sides of the path from the root down, straight from BLAKE3's rule that the left subtree is
+    /// the largest power of two below the whole.
     fn sides_from_the_rule(offset: u64, len: u64, chunk: u64) -> Vec<bool> {
         if len <= chunk {
             return Vec::new();
@@ -252,7 +295,9 @@ mod tests {
     }
 
     fn sides(index: u64, count: u64) -> Vec<bool> {
-        Path::new(index, count).map(|step| step.node_is_left).collect()
+        Path::new(index, count)
+            .map(|step| step.node_is_left)
+            .collect()
     }
 
     #[test]
@@ -312,7 +357,10 @@ mod tests {
     #[test]
     fn a_proof_taller_than_any_tree_is_refused() {
         let bytes = vec![45; 1 + 45 * 32];
-        assert_eq!(Proof::decode(&bytes), Err(DecodeProofError::TooManySiblings(45)));
+        assert_eq!(
+            Proof::decode(&bytes),
+            Err(DecodeProofError::TooManySiblings(45))
+        );
         assert_eq!(Proof::decode(&[1; 32]), Err(DecodeProofError::Truncated));
         assert_eq!(Proof::decode(&[]), Err(DecodeProofError::Truncated));
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 /// Disjoint ranges with gaps between them, in order.
 ///
-/// Memory follows the number of ranges, not the offsets: a download in order is one range, however long.
+/// Memory follows the number of ranges, not the offsets: a download in order is one range, however
+/// long.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RangeSet {
     /// Start to end, exclusive.
@@ -41,9 +42,13 @@ impl RangeSet {
         range.is_empty() || self.end_of_run(range.start) >= range.end
     }
 
-    /// The end of the run of offsets that begins at `start`; `start` itself if it is not in the set.
+    /// The end of the run of offsets that begins at `start`; `start` itself if it is not in the
+    /// set.
     pub fn end_of_run(&self, start: u64) -> u64 {
-        self.ranges.range(..=start).next_back().map_or(start, |(_, &end)| end.max(start))
+        self.ranges
+            .range(..=start)
+            .next_back()
+            .map_or(start, |(_, &end)| end.max(start))
     }
 
     /// The ranges, in order.
@@ -55,7 +60,10 @@ impl RangeSet {
     pub fn gaps(&self, limit: u64) -> impl Iterator<Item = Range<u64>> {
         let starts = core::iter::once(0).chain(self.ranges.values().copied());
         let ends = self.ranges.keys().copied().chain(core::iter::once(limit));
-        starts.zip(ends).map(move |(start, end)| start..end.min(limit)).filter(|gap| !gap.is_empty())
+        starts
+            .zip(ends)
+            .map(move |(start, end)| start..end.min(limit))
+            .filter(|gap| !gap.is_empty())
     }
 
     /// How many ranges there are.

@@ -1,6 +1,7 @@
 //! Records on the local disk: a kind, a version and a checksum around a body.
 //!
-//! The checksum finds torn writes and rot, not malice: who can write the file can write the checksum too.
+//! The checksum finds torn writes and rot, not malice: who can write the file can write the
+//! checksum too.
 
 /// Why bytes are no record of the kind asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -42,17 +43,24 @@ impl Kind {
 
     /// The body of `record`.
     pub(crate) fn open<'a>(&self, record: &'a [u8]) -> Result<Body<'a>, RecordError> {
-        let after_magic = record.strip_prefix(&self.magic).ok_or(RecordError::WrongKind(self.name))?;
+        let after_magic = record
+            .strip_prefix(&self.magic)
+            .ok_or(RecordError::WrongKind(self.name))?;
         match after_magic.first() {
             Some(version) if *version == self.version => {}
             Some(version) => return Err(RecordError::UnknownVersion(*version)),
             None => return Err(RecordError::Damaged),
         }
-        let (covered, checksum) = record.split_last_chunk::<CHECKSUM_LEN>().ok_or(RecordError::Damaged)?;
+        let (covered, checksum) = record
+            .split_last_chunk::<CHECKSUM_LEN>()
+            .ok_or(RecordError::Damaged)?;
         if blake3::hash(covered) != *checksum {
             return Err(RecordError::Damaged);
         }
-        covered.get(self.magic.len() + 1..).map(Body).ok_or(RecordError::Damaged)
+        covered
+            .get(self.magic.len() + 1..)
+            .map(Body)
+            .ok_or(RecordError::Damaged)
     }
 }
 
@@ -61,7 +69,10 @@ pub(crate) struct Body<'a>(&'a [u8]);
 
 impl<'a> Body<'a> {
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], RecordError> {
-        let (array, rest) = self.0.split_first_chunk().ok_or(RecordError::Contradiction("it ends early"))?;
+        let (array, rest) = self
+            .0
+            .split_first_chunk()
+            .ok_or(RecordError::Contradiction("it ends early"))?;
         self.0 = rest;
         Ok(*array)
     }

@@ -3,19 +3,25 @@
 use std::io::{self, Read};
 
 use blake3::Hasher;
-use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
 use whimbrel_core::Guid;
 
 use crate::proof::Path;
 use crate::record::Kind;
 use crate::{ChunkSize, MAX_CONTENT_LEN, Proof, RecordError};
 
-const CACHE: Kind = Kind { magic: *b"WHBTREE", version: 1, name: "cache of a content's hashes" };
+const CACHE: Kind = Kind {
+    magic: *b"WHBTREE",
+    version: 1,
+    name: "cache of a content's hashes",
+};
 
 /// The BLAKE3 tree of one content, cut off at groups of one chunk size.
 ///
-/// Proves chunks of the group's size and of every larger one. Holds 64 bytes for each group: 64 KiB of memory
-/// for each GiB of content at the default of 1 MiB.
+/// Proves chunks of the group's size and of every larger one. Holds 64 bytes for each group: 64 KiB
+/// of memory for each GiB of content at the default of 1 MiB.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ChunkTree {
     root: Guid,
@@ -27,7 +33,13 @@ pub struct ChunkTree {
 
 impl core::fmt::Debug for ChunkTree {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "ChunkTree({}, {} bytes in groups of {})", self.root, self.content_len, self.group.bytes())
+        write!(
+            f,
+            "ChunkTree({}, {} bytes in groups of {})",
+            self.root,
+            self.content_len,
+            self.group.bytes()
+        )
     }
 }
 
@@ -68,8 +80,8 @@ pub enum ProofError {
 impl ChunkTree {
     /// Reads `reader` to its end and keeps the hash of each group of `group` bytes.
     ///
-    /// `progress` is told the number of bytes hashed so far, after each group. The memory taken is one group's
-    /// bytes and what [`ChunkTree`] says.
+    /// `progress` is told the number of bytes hashed so far, after each group. The memory taken is
+    /// one group's bytes and what [`ChunkTree`] says.
     pub fn from_reader(
         mut reader: impl Read,
         group: ChunkSize,
@@ -86,7 +98,9 @@ impl ChunkTree {
                 break;
             }
             let mut hasher = Hasher::new();
-            hasher.set_input_offset(content_len).update(&buffer[..filled]);
+            hasher
+                .set_input_offset(content_len)
+                .update(&buffer[..filled]);
             if content_len == 0 {
                 root = *hasher.finalize().as_bytes();
             }
@@ -102,7 +116,12 @@ impl ChunkTree {
         }
         let levels = levels_over(groups);
         let root = root_of(&levels).unwrap_or(root);
-        Ok(ChunkTree { root: Guid(root), content_len, group, levels })
+        Ok(ChunkTree {
+            root: Guid(root),
+            content_len,
+            group,
+            levels,
+        })
     }
 
     /// The content's name: what `b3sum` prints for the same bytes.
@@ -123,7 +142,10 @@ impl ChunkTree {
     /// The proof of chunk `index` in units of `chunk_size`, which is the group's size or larger.
     pub fn proof(&self, index: u64, chunk_size: ChunkSize) -> Result<Proof, ProofError> {
         if chunk_size < self.group {
-            return Err(ProofError::ChunkTooSmall { asked: chunk_size.bytes(), group: self.group.bytes() });
+            return Err(ProofError::ChunkTooSmall {
+                asked: chunk_size.bytes(),
+                group: self.group.bytes(),
+            });
         }
         let count = chunk_size.count(self.content_len);
         if index >= count {
@@ -140,7 +162,8 @@ impl ChunkTree {
 
     /// The form for a cache on disk, 32 bytes for each group (content.md section 5).
     ///
-    /// It says nothing about which file it belongs to: its keeper notes that (path, length, time of change).
+    /// It says nothing about which file it belongs to: its keeper notes that (path, length, time of
+    /// change).
     pub fn encode(&self) -> Vec<u8> {
         CACHE.seal(|body| {
             body.push(self.group.code());
@@ -154,7 +177,8 @@ impl ChunkTree {
 
     /// Reads what [`ChunkTree::encode`] wrote. Takes memory in proportion to `record`, never more.
     ///
-    /// Hashes that do not lead to the root are refused: no proof of a tree that was read can be false.
+    /// Hashes that do not lead to the root are refused: no proof of a tree that was read can be
+    /// false.
     pub fn decode(record: &[u8]) -> Result<ChunkTree, RecordError> {
         let mut body = CACHE.open(record)?;
         let group = ChunkSize::from_code(body.u8()?)
@@ -165,15 +189,28 @@ impl ChunkTree {
         }
         let root = body.array()?;
         let groups: &[ChainingValue] = body.arrays()?;
-        let due = if group.count(content_len) == 1 { 0 } else { group.count(content_len) };
+        let due = if group.count(content_len) == 1 {
+            0
+        } else {
+            group.count(content_len)
+        };
         if groups.len() as u64 != due {
-            return Err(RecordError::Contradiction("hashes that do not fit the length"));
+            return Err(RecordError::Contradiction(
+                "hashes that do not fit the length",
+            ));
         }
         let levels = levels_over(groups.to_vec());
         if root_of(&levels).is_some_and(|computed| computed != root) {
-            return Err(RecordError::Contradiction("hashes that do not lead to the name"));
+            return Err(RecordError::Contradiction(
+                "hashes that do not lead to the name",
+            ));
         }
-        Ok(ChunkTree { root: Guid(root), content_len, group, levels })
+        Ok(ChunkTree {
+            root: Guid(root),
+            content_len,
+            group,
+            levels,
+        })
     }
 }
 

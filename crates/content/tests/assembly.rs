@@ -1,8 +1,13 @@
 //! A download among honest providers, liars, failing disks and kills.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 use proptest::prelude::*;
-use whimbrel_content::{Assembly, ChunkSize, ChunkTree, Offer, Proof, RecordError, Refusal, VerifyError};
+use whimbrel_content::{
+    Assembly, ChunkSize, ChunkTree, Offer, Proof, RecordError, Refusal, VerifyError,
+};
 use whimbrel_core::{Guid, SeededRng};
 
 const SMALL: u64 = 64 * 1024;
@@ -24,7 +29,8 @@ impl Provider {
         self.bytes.len() as u64
     }
 
-    /// Offers chunk `index` to `assembly` under the length `claimed_len`, after `spoil` had its way with it.
+    /// Offers chunk `index` to `assembly` under the length `claimed_len`, after `spoil` had its way
+    /// with it.
     fn offer(
         &self,
         assembly: &Assembly,
@@ -39,11 +45,19 @@ impl Provider {
         };
         spoil(&mut data);
         let proof = self.tree.proof(index, chunk_size).unwrap_or_default();
-        assembly.check(&Offer { chunk_size, index, claimed_len, data: &data, proof: &proof })
+        assembly.check(&Offer {
+            chunk_size,
+            index,
+            claimed_len,
+            data: &data,
+            proof: &proof,
+        })
     }
 
     fn give(&self, assembly: &mut Assembly, chunk_size: ChunkSize, index: u64) {
-        let verified = self.offer(assembly, chunk_size, index, self.len(), |_| {}).unwrap();
+        let verified = self
+            .offer(assembly, chunk_size, index, self.len(), |_| {})
+            .unwrap();
         assert!(assembly.commit(verified));
     }
 }
@@ -52,7 +66,10 @@ impl Provider {
 fn a_download_in_order_confirms_its_length_with_the_last_chunk() {
     let provider = Provider::new(3 * SMALL + 5);
     let mut assembly = Assembly::new(provider.tree.root(), 1 << 40);
-    assert_eq!((assembly.expected_len(), assembly.confirmed_len()), (None, None));
+    assert_eq!(
+        (assembly.expected_len(), assembly.confirmed_len()),
+        (None, None)
+    );
     for index in 0..4 {
         assert_eq!(assembly.missing_chunks(ChunkSize::MIN).next(), Some(index));
         assert_eq!(assembly.confirmed_len(), None);
@@ -84,22 +101,40 @@ fn a_liar_who_serves_true_chunks_under_a_false_length_costs_nothing() {
     let mut assembly = Assembly::new(provider.tree.root(), 1 << 40);
     // Six chunks in truth. Eight have the same path to chunk 0, sixteen have not.
     let lie = 8 * SMALL;
-    let verified = provider.offer(&assembly, ChunkSize::MIN, 0, lie, |_| {}).unwrap();
+    let verified = provider
+        .offer(&assembly, ChunkSize::MIN, 0, lie, |_| {})
+        .unwrap();
     assert!(assembly.commit(verified));
     assert_eq!(assembly.expected_len(), Some(lie));
     assert_eq!(assembly.proven_len(), 4 * SMALL + 1..=8 * SMALL);
     let wild = provider.offer(&assembly, ChunkSize::MIN, 1, 16 * SMALL, |_| {});
-    assert_eq!(wild, Err(Refusal::FalseLength { claimed: 16 * SMALL, proven: 4 * SMALL + 1..=8 * SMALL }));
+    assert_eq!(
+        wild,
+        Err(Refusal::FalseLength {
+            claimed: 16 * SMALL,
+            proven: 4 * SMALL + 1..=8 * SMALL
+        })
+    );
 
     provider.give(&mut assembly, ChunkSize::MIN, 1);
     provider.give(&mut assembly, ChunkSize::MIN, 2);
-    assert_eq!(assembly.expected_len(), Some(provider.len()), "the truth brought more bytes");
+    assert_eq!(
+        assembly.expected_len(),
+        Some(provider.len()),
+        "the truth brought more bytes"
+    );
     assert_eq!(assembly.claimed_lens().count(), 2);
 
     provider.give(&mut assembly, ChunkSize::MIN, 5);
     assert_eq!(assembly.confirmed_len(), Some(provider.len()));
-    assert!(assembly.verified().contains(&(0..SMALL)), "what came with the lie stays");
-    assert_eq!(assembly.missing().collect::<Vec<_>>(), vec![3 * SMALL..5 * SMALL]);
+    assert!(
+        assembly.verified().contains(&(0..SMALL)),
+        "what came with the lie stays"
+    );
+    assert_eq!(
+        assembly.missing().collect::<Vec<_>>(),
+        vec![3 * SMALL..5 * SMALL]
+    );
     let again = provider.offer(&assembly, ChunkSize::MIN, 3, lie, |_| {});
     assert!(matches!(again, Err(Refusal::FalseLength { .. })));
 }
@@ -117,7 +152,10 @@ fn a_withdrawn_claim_leaves_something_to_ask_for() {
     assert_eq!(assembly.expected_len(), Some(4 * SMALL));
     assembly.withdraw_claim(4 * SMALL);
     assert_eq!(assembly.expected_len(), None);
-    assert_eq!(assembly.missing_chunks(ChunkSize::MIN).collect::<Vec<_>>(), [2]);
+    assert_eq!(
+        assembly.missing_chunks(ChunkSize::MIN).collect::<Vec<_>>(),
+        [2]
+    );
 }
 
 #[test]
@@ -125,7 +163,13 @@ fn offers_above_the_limit_are_refused() {
     let provider = Provider::new(2 * SMALL);
     let assembly = Assembly::new(provider.tree.root(), 2 * SMALL - 1);
     let offer = provider.offer(&assembly, ChunkSize::MIN, 0, provider.len(), |_| {});
-    assert_eq!(offer, Err(Refusal::AboveLimit { claimed: 2 * SMALL, limit: 2 * SMALL - 1 }));
+    assert_eq!(
+        offer,
+        Err(Refusal::AboveLimit {
+            claimed: 2 * SMALL,
+            limit: 2 * SMALL - 1
+        })
+    );
     let unlimited = Assembly::new(provider.tree.root(), u64::MAX);
     let offer = provider.offer(&unlimited, ChunkSize::MIN, 0, u64::MAX, |_| {});
     assert!(matches!(offer, Err(Refusal::AboveLimit { .. })));
@@ -135,7 +179,9 @@ fn offers_above_the_limit_are_refused() {
 fn a_chunk_of_another_content_is_not_committed() {
     let (provider, other) = (Provider::new(SMALL + 1), Provider::new(SMALL + 2));
     let assembly = Assembly::new(provider.tree.root(), 1 << 40);
-    let verified = provider.offer(&assembly, ChunkSize::MIN, 0, provider.len(), |_| {}).unwrap();
+    let verified = provider
+        .offer(&assembly, ChunkSize::MIN, 0, provider.len(), |_| {})
+        .unwrap();
     let mut of_other = Assembly::new(other.tree.root(), 1 << 40);
     assert!(!of_other.commit(verified));
     assert_eq!(of_other.verified_bytes(), 0);
@@ -151,16 +197,35 @@ fn claims_are_bounded_in_number() {
             assert!(assembly.commit(verified));
         }
     }
-    assert_eq!(assembly.claimed_lens().count(), whimbrel_content::progress::MAX_CLAIMS);
+    assert_eq!(
+        assembly.claimed_lens().count(),
+        whimbrel_content::progress::MAX_CLAIMS
+    );
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    Honest { code: u8, position: u64, stored: bool },
-    Lie { code: u8, position: u64, claim: u64 },
-    Spoilt { code: u8, position: u64, place: u64 },
-    Deliver { offset: u64 },
-    Withdraw { position: u64 },
+    Honest {
+        code: u8,
+        position: u64,
+        stored: bool,
+    },
+    Lie {
+        code: u8,
+        position: u64,
+        claim: u64,
+    },
+    Spoilt {
+        code: u8,
+        position: u64,
+        place: u64,
+    },
+    Deliver {
+        offset: u64,
+    },
+    Withdraw {
+        position: u64,
+    },
     Record,
     Kill,
 }
@@ -258,8 +323,8 @@ proptest! {
             prop_assert_eq!(assembly.is_complete(), assembly.missing().next().is_none());
             prop_assert_eq!(assembly.is_complete(), assembly.missing_chunks(ChunkSize::DEFAULT).next().is_none());
         }
-        // An honest provider alone finishes it, asked for the first missing chunk each time. Where a lie is
-        // believed for planning, that chunk may not exist: its claim is then withdrawn.
+        // An honest provider alone finishes it, asked for the first missing chunk each time. Where
+        // a lie is believed for planning, that chunk may not exist: its claim is then withdrawn.
         let mut rounds = 0;
         let next = |assembly: &Assembly| assembly.missing_chunks(ChunkSize::MIN).next();
         while let Some(index) = next(&assembly) {
@@ -334,13 +399,39 @@ fn records_that_contradict_themselves_are_refused() {
         &[1 << 40, SMALL + 1, 2 * SMALL, 5, 0],
         &[1 << 40, SMALL + 1, 2 * SMALL, 0, SMALL + 1, 0, SMALL],
         &[1 << 40, SMALL + 1, 2 * SMALL, 0, 0, 0, 2 * SMALL],
-        &[1 << 40, 9 * SMALL, 9 * SMALL, 9 * SMALL, 0, SMALL, 2 * SMALL, 0, SMALL],
-        &[1 << 40, 9 * SMALL, 9 * SMALL, 9 * SMALL, 0, 0, SMALL, SMALL, 2 * SMALL],
+        &[
+            1 << 40,
+            9 * SMALL,
+            9 * SMALL,
+            9 * SMALL,
+            0,
+            SMALL,
+            2 * SMALL,
+            0,
+            SMALL,
+        ],
+        &[
+            1 << 40,
+            9 * SMALL,
+            9 * SMALL,
+            9 * SMALL,
+            0,
+            0,
+            SMALL,
+            SMALL,
+            2 * SMALL,
+        ],
         &[1 << 40, 9 * SMALL, 9 * SMALL, 9 * SMALL, 0, 1, SMALL],
     ] {
-        assert!(matches!(record(bad), Err(RecordError::Contradiction(_))), "{bad:?}");
+        assert!(
+            matches!(record(bad), Err(RecordError::Contradiction(_))),
+            "{bad:?}"
+        );
     }
-    assert_eq!(Assembly::decode(b"WHBPART\x02"), Err(RecordError::UnknownVersion(2)));
+    assert_eq!(
+        Assembly::decode(b"WHBPART\x02"),
+        Err(RecordError::UnknownVersion(2))
+    );
     assert_eq!(Assembly::decode(b"WHBPART"), Err(RecordError::Damaged));
 }
 
@@ -351,9 +442,18 @@ fn a_proof_for_the_wrong_chunk_size_is_refused() {
     let data = &provider.bytes[..2 * SMALL as usize];
     let chunk_size = ChunkSize::from_bytes(2 * SMALL).unwrap();
     let proof: Proof = provider.tree.proof(0, ChunkSize::MIN).unwrap();
-    let offer = Offer { chunk_size, index: 0, claimed_len: 4 * SMALL, data, proof: &proof };
+    let offer = Offer {
+        chunk_size,
+        index: 0,
+        claimed_len: 4 * SMALL,
+        data,
+        proof: &proof,
+    };
     assert!(matches!(
         assembly.check(&offer),
-        Err(Refusal::Unproven(VerifyError::WrongProofLength { expected: 1, actual: 2 }))
+        Err(Refusal::Unproven(VerifyError::WrongProofLength {
+            expected: 1,
+            actual: 2
+        }))
     ));
 }

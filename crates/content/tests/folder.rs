@@ -1,5 +1,8 @@
 //! Manifests: one encoding for each folder, and nothing else decodes.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 use proptest::prelude::*;
 use whimbrel_content::{Entry, Folder, FolderError, PathError, RelativePath};
@@ -10,23 +13,43 @@ fn path(text: &str) -> RelativePath {
 }
 
 fn entry(text: &str, length: u64) -> Entry {
-    Entry { path: path(text), length, content: Guid([length as u8; 32]), executable: length % 2 == 1 }
+    Entry {
+        path: path(text),
+        length,
+        content: Guid([length as u8; 32]),
+        executable: length % 2 == 1,
+    }
 }
 
 #[test]
 fn a_folder_lists_its_files_in_the_order_of_their_components() {
-    let folder =
-        Folder::new(vec![entry("b", 1), entry("a/c", 2), entry("a.txt", 3), entry("a/b/d", 4)]).unwrap();
-    let paths: Vec<_> = folder.entries().iter().map(|entry| entry.path.as_str()).collect();
+    let folder = Folder::new(vec![
+        entry("b", 1),
+        entry("a/c", 2),
+        entry("a.txt", 3),
+        entry("a/b/d", 4),
+    ])
+    .unwrap();
+    let paths: Vec<_> = folder
+        .entries()
+        .iter()
+        .map(|entry| entry.path.as_str())
+        .collect();
     assert_eq!(paths, ["a/b/d", "a/c", "a.txt", "b"]);
     assert_eq!(folder.total_len(), 10);
-    assert_eq!(folder.get(&path("a.txt")).map(|entry| entry.length), Some(3));
+    assert_eq!(
+        folder.get(&path("a.txt")).map(|entry| entry.length),
+        Some(3)
+    );
     assert_eq!(folder.get(&path("a")), None);
 }
 
 #[test]
 fn a_path_twice_or_as_file_and_folder_is_refused() {
-    assert_eq!(Folder::new(vec![entry("a", 1), entry("a", 2)]), Err(FolderError::DuplicatePath(path("a"))));
+    assert_eq!(
+        Folder::new(vec![entry("a", 1), entry("a", 2)]),
+        Err(FolderError::DuplicatePath(path("a")))
+    );
     assert_eq!(
         Folder::new(vec![entry("a/b/c", 1), entry("a.x", 1), entry("a", 2)]),
         Err(FolderError::FileAndFolder(path("a"), path("a/b/c")))
@@ -35,8 +58,14 @@ fn a_path_twice_or_as_file_and_folder_is_refused() {
 
 #[test]
 fn lengths_that_no_content_can_have_are_refused() {
-    assert_eq!(Folder::new(vec![entry("a", u64::MAX), entry("b", u64::MAX)]), Err(FolderError::TooLong));
-    assert_eq!(Folder::new(vec![entry("a", (1 << 60) + 1)]), Err(FolderError::TooLong));
+    assert_eq!(
+        Folder::new(vec![entry("a", u64::MAX), entry("b", u64::MAX)]),
+        Err(FolderError::TooLong)
+    );
+    assert_eq!(
+        Folder::new(vec![entry("a", (1 << 60) + 1)]),
+        Err(FolderError::TooLong)
+    );
 }
 
 /// A manifest of hand-made entries, each (path, flags).
@@ -60,13 +89,25 @@ fn hostile_manifests_are_refused_with_their_reason() {
     assert_eq!(one(b"/a"), PathError::Absolute("/a".into()).into());
     assert_eq!(one(b"a/../b"), PathError::Parent("a/../b".into()).into());
     assert_eq!(one(b"a\0"), PathError::Nul("a\0".into()).into());
-    assert_eq!(one(b"a//b"), PathError::EmptyComponent("a//b".into()).into());
+    assert_eq!(
+        one(b"a//b"),
+        PathError::EmptyComponent("a//b".into()).into()
+    );
     assert_eq!(one(b""), PathError::Empty.into());
     assert_eq!(one(b"\xff"), PathError::NotUtf8.into());
     assert_eq!(one(&[b'a'; 4096]), PathError::TooLong(4096).into());
-    assert_eq!(refused(&manifest(1, &[(b"a", 2)])), FolderError::UnknownFlags(2));
-    assert_eq!(refused(&manifest(2, &[(b"b", 0), (b"a", 0)])), FolderError::OutOfOrder(path("a")));
-    assert_eq!(refused(&manifest(2, &[(b"a", 0), (b"a", 1)])), FolderError::DuplicatePath(path("a")));
+    assert_eq!(
+        refused(&manifest(1, &[(b"a", 2)])),
+        FolderError::UnknownFlags(2)
+    );
+    assert_eq!(
+        refused(&manifest(2, &[(b"b", 0), (b"a", 0)])),
+        FolderError::OutOfOrder(path("a"))
+    );
+    assert_eq!(
+        refused(&manifest(2, &[(b"a", 0), (b"a", 1)])),
+        FolderError::DuplicatePath(path("a"))
+    );
     assert_eq!(
         refused(&manifest(2, &[(b"a", 0), (b"a/b", 0)])),
         FolderError::FileAndFolder(path("a"), path("a/b"))
@@ -74,9 +115,15 @@ fn hostile_manifests_are_refused_with_their_reason() {
     assert_eq!(refused(&manifest(2, &[(b"a", 0)])), FolderError::Truncated);
     assert_eq!(refused(&manifest(u32::MAX, &[])), FolderError::TooLarge);
     assert_eq!(refused(&manifest(1 << 20, &[])), FolderError::Truncated);
-    assert_eq!(refused(&manifest(0, &[(b"a", 0)])), FolderError::TrailingBytes(44));
+    assert_eq!(
+        refused(&manifest(0, &[(b"a", 0)])),
+        FolderError::TrailingBytes(44)
+    );
     assert_eq!(refused(b"hello"), FolderError::NotAFolder);
-    assert_eq!(refused(b"\x89WHBDIR\n\x02\0\0\0\0"), FolderError::UnknownVersion(2));
+    assert_eq!(
+        refused(b"\x89WHBDIR\n\x02\0\0\0\0"),
+        FolderError::UnknownVersion(2)
+    );
     assert_eq!(Folder::decode(&manifest(0, &[])), Ok(Folder::default()));
 }
 

@@ -1,9 +1,15 @@
-//! The vectors of docs/protocols/vectors/content.txt, read as any other implementation would read them.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+//! The vectors of docs/protocols/vectors/content.txt, read as any other implementation would read
+//! them.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 use std::collections::BTreeMap;
 
-use whimbrel_content::{Assembly, ChunkSize, ChunkTree, Folder, Offer, Proof, proven_length, verify_chunk};
+use whimbrel_content::{
+    Assembly, ChunkSize, ChunkTree, Folder, Offer, Proof, proven_length, verify_chunk,
+};
 use whimbrel_core::Guid;
 
 const VECTORS: &str = include_str!("../../../docs/protocols/vectors/content.txt");
@@ -14,7 +20,9 @@ struct Vector {
 
 impl Vector {
     fn text(&self, key: &str) -> &'static str {
-        self.fields.get(key).unwrap_or_else(|| panic!("no {key} in {:?}", self.fields))
+        self.fields
+            .get(key)
+            .unwrap_or_else(|| panic!("no {key} in {:?}", self.fields))
     }
     fn number(&self, key: &str) -> u64 {
         self.text(key).parse().unwrap()
@@ -32,7 +40,10 @@ fn vectors(kind: &str) -> Vec<Vector> {
     let found: Vec<Vector> = lines
         .filter_map(|line| line.strip_prefix(kind)?.strip_prefix(' '))
         .map(|fields| Vector {
-            fields: fields.split(' ').map(|field| field.split_once('=').unwrap()).collect(),
+            fields: fields
+                .split(' ')
+                .map(|field| field.split_once('=').unwrap())
+                .collect(),
         })
         .collect();
     assert!(!found.is_empty(), "no vectors of kind {kind}");
@@ -51,7 +62,13 @@ fn tree(len: u64) -> ChunkTree {
 fn every_line_is_of_a_kind_that_is_tested() {
     let kinds = ["name", "proof", "folder", "tree", "download"];
     let tested: usize = kinds.iter().map(|kind| vectors(kind).len()).sum();
-    assert_eq!(tested, VECTORS.lines().filter(|line| !line.starts_with('#')).count());
+    assert_eq!(
+        tested,
+        VECTORS
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .count()
+    );
 }
 
 #[test]
@@ -84,7 +101,10 @@ fn folders_are_as_published() {
     let mut files = 0;
     for vector in vectors("folder") {
         let manifest = vector.bytes("manifest");
-        assert_eq!(Guid(*blake3::hash(&manifest).as_bytes()), vector.guid("name"));
+        assert_eq!(
+            Guid(*blake3::hash(&manifest).as_bytes()),
+            vector.guid("name")
+        );
         let folder = Folder::decode(&manifest).unwrap();
         assert_eq!(folder.encode(), manifest);
         for entry in folder.entries() {
@@ -100,7 +120,10 @@ fn folders_are_as_published() {
 fn tree_records_are_as_published() {
     for vector in vectors("tree") {
         let expected = tree(vector.number("len"));
-        assert_eq!(ChunkTree::decode(&vector.bytes("record")), Ok(expected.clone()));
+        assert_eq!(
+            ChunkTree::decode(&vector.bytes("record")),
+            Ok(expected.clone())
+        );
         assert_eq!(expected.encode(), vector.bytes("record"));
     }
 }
@@ -111,11 +134,21 @@ fn download_records_are_as_published() {
     let (bytes, tree) = (content(len), tree(len));
     for vector in vectors("download") {
         let mut assembly = Assembly::new(tree.root(), 1 << 30);
-        for index in vector.text("have").split(',').filter_map(|index| index.parse().ok()) {
+        for index in vector
+            .text("have")
+            .split(',')
+            .filter_map(|index| index.parse().ok())
+        {
             let range = ChunkSize::MIN.range(index, len).unwrap();
             let data = &bytes[range.start as usize..range.end as usize];
             let proof = tree.proof(index, ChunkSize::MIN).unwrap();
-            let offer = Offer { chunk_size: ChunkSize::MIN, index, claimed_len: len, data, proof: &proof };
+            let offer = Offer {
+                chunk_size: ChunkSize::MIN,
+                index,
+                claimed_len: len,
+                data,
+                proof: &proof,
+            };
             assert!(assembly.commit(assembly.check(&offer).unwrap()));
         }
         assembly.note_delivered(vector.number("delivered"));

@@ -1,16 +1,25 @@
 //! What a chunk's proof proves, and that nothing else passes for one.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
-use blake3::hazmat::{HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
+use blake3::hazmat::{
+    HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
+};
 use proptest::prelude::*;
-use whimbrel_content::{ChunkSize, ChunkTree, Proof, RecordError, VerifyError, proven_length, verify_chunk};
+use whimbrel_content::{
+    ChunkSize, ChunkTree, Proof, RecordError, VerifyError, proven_length, verify_chunk,
+};
 use whimbrel_core::{Guid, SeededRng};
 
 const KIB: u64 = 1024;
 
 fn content(len: u64, seed: u64) -> Vec<u8> {
     let mut rng = SeededRng::new(seed);
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| rng.next_word().to_le_bytes()).collect();
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8))
+        .flat_map(|_| rng.next_word().to_le_bytes())
+        .collect();
     bytes.truncate(len as usize);
     bytes
 }
@@ -24,7 +33,8 @@ fn chunk(bytes: &[u8], size: ChunkSize, index: u64) -> &[u8] {
     &bytes[range.start as usize..range.end as usize]
 }
 
-/// The siblings beside a chunk, from the chunk up, by the recursion of the BLAKE3 paper; and the node's hash.
+/// The siblings beside a chunk, from the chunk up, by the recursion of the BLAKE3 paper; and the
+/// node's hash.
 fn reference_proof(
     bytes: &[u8],
     offset: u64,
@@ -86,11 +96,24 @@ fn the_name_is_the_blake3_hash_at_every_edge_length_and_every_chunk_verifies() {
             for size in ChunkSize::all().filter(|size| *size >= group) {
                 // Every chunk of the small contents; first, last and middle of the large ones.
                 let count = size.count(len);
-                for index in (0..count).filter(|index| count < 9 || [0, count / 2, count - 1].contains(index))
+                for index in (0..count)
+                    .filter(|index| count < 9 || [0, count / 2, count - 1].contains(index))
                 {
                     let proof = tree.proof(index, size).unwrap();
-                    let verdict = verify_chunk(expected, len, size, index, chunk(bytes, size, index), &proof);
-                    assert_eq!(verdict, Ok(()), "{len} bytes, chunk {index} of {}", size.bytes());
+                    let verdict = verify_chunk(
+                        expected,
+                        len,
+                        size,
+                        index,
+                        chunk(bytes, size, index),
+                        &proof,
+                    );
+                    assert_eq!(
+                        verdict,
+                        Ok(()),
+                        "{len} bytes, chunk {index} of {}",
+                        size.bytes()
+                    );
                 }
             }
         }
@@ -100,7 +123,14 @@ fn the_name_is_the_blake3_hash_at_every_edge_length_and_every_chunk_verifies() {
 #[test]
 fn proofs_are_those_of_the_blake3_papers_recursion() {
     let all = content(1100 * KIB, 2);
-    for len in [130 * KIB, 192 * KIB, 192 * KIB + 1, 700 * KIB + 3, 1024 * KIB, 1100 * KIB] {
+    for len in [
+        130 * KIB,
+        192 * KIB,
+        192 * KIB + 1,
+        700 * KIB + 3,
+        1024 * KIB,
+        1100 * KIB,
+    ] {
         let bytes = &all[..len as usize];
         let tree = tree(bytes, ChunkSize::MIN);
         for size in [ChunkSize::MIN, ChunkSize::from_bytes(128 * KIB).unwrap()] {
@@ -111,7 +141,12 @@ fn proofs_are_those_of_the_blake3_papers_recursion() {
                 expected.extend(siblings.concat());
                 let mut encoded = Vec::new();
                 tree.proof(index, size).unwrap().encode(&mut encoded);
-                assert_eq!(encoded, expected, "{len} bytes, chunk {index} of {}", size.bytes());
+                assert_eq!(
+                    encoded,
+                    expected,
+                    "{len} bytes, chunk {index} of {}",
+                    size.bytes()
+                );
             }
         }
     }
@@ -122,7 +157,10 @@ fn two_groups_join_to_the_root() {
     let bytes = content(100 * KIB, 3);
     let (left, right) = bytes.split_at(64 * KIB as usize);
     let left = blake3::Hasher::new().update(left).finalize_non_root();
-    let right = blake3::Hasher::new().set_input_offset(64 * KIB).update(right).finalize_non_root();
+    let right = blake3::Hasher::new()
+        .set_input_offset(64 * KIB)
+        .update(right)
+        .finalize_non_root();
     assert_eq!(
         tree(&bytes, ChunkSize::MIN).root().as_bytes(),
         merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
@@ -144,10 +182,15 @@ fn a_reader_that_stutters_or_fails_is_read_right() {
     }
     let bytes = content(300 * KIB + 5, 4);
     let mut seen = Vec::new();
-    let read =
-        ChunkTree::from_reader(Stuttering(&bytes, 0), ChunkSize::MIN, &mut |at| seen.push(at)).unwrap();
+    let read = ChunkTree::from_reader(Stuttering(&bytes, 0), ChunkSize::MIN, &mut |at| {
+        seen.push(at)
+    })
+    .unwrap();
     assert_eq!(read, tree(&bytes, ChunkSize::MIN));
-    assert_eq!(seen, [64 * KIB, 128 * KIB, 192 * KIB, 256 * KIB, 300 * KIB + 5]);
+    assert_eq!(
+        seen,
+        [64 * KIB, 128 * KIB, 192 * KIB, 256 * KIB, 300 * KIB + 5]
+    );
 
     struct Failing;
     impl std::io::Read for Failing {
@@ -170,21 +213,54 @@ fn proofs_of_smaller_chunks_and_past_the_end_are_refused() {
 #[test]
 fn claims_beyond_the_limit_and_impossible_indices_are_refused_without_hashing() {
     let verdict = |len, index, data: &[u8]| {
-        verify_chunk(Guid::NONE, len, ChunkSize::MIN, index, data, &Proof::default())
+        verify_chunk(
+            Guid::NONE,
+            len,
+            ChunkSize::MIN,
+            index,
+            data,
+            &Proof::default(),
+        )
     };
-    assert_eq!(verdict(u64::MAX, 0, &[]), Err(VerifyError::ContentTooLong(u64::MAX)));
-    assert_eq!(verdict(0, 1, &[]), Err(VerifyError::NoSuchChunk { index: 1, count: 1 }));
-    assert_eq!(verdict(9, u64::MAX, &[]), Err(VerifyError::NoSuchChunk { index: u64::MAX, count: 1 }));
-    assert_eq!(verdict(9, 0, &[0; 8]), Err(VerifyError::WrongSize { expected: 9, actual: 8 }));
-    assert_eq!(verdict(65537, 1, &[0]), Err(VerifyError::WrongProofLength { expected: 1, actual: 0 }));
+    assert_eq!(
+        verdict(u64::MAX, 0, &[]),
+        Err(VerifyError::ContentTooLong(u64::MAX))
+    );
+    assert_eq!(
+        verdict(0, 1, &[]),
+        Err(VerifyError::NoSuchChunk { index: 1, count: 1 })
+    );
+    assert_eq!(
+        verdict(9, u64::MAX, &[]),
+        Err(VerifyError::NoSuchChunk {
+            index: u64::MAX,
+            count: 1
+        })
+    );
+    assert_eq!(
+        verdict(9, 0, &[0; 8]),
+        Err(VerifyError::WrongSize {
+            expected: 9,
+            actual: 8
+        })
+    );
+    assert_eq!(
+        verdict(65537, 1, &[0]),
+        Err(VerifyError::WrongProofLength {
+            expected: 1,
+            actual: 0
+        })
+    );
 }
 
 /// A content of a few smallest chunks, a chunk size, and one of its chunks.
 fn sample() -> impl Strategy<Value = (Vec<u8>, ChunkSize, u64)> {
-    (1u64..700 * KIB, any::<u64>(), 16u8..=18, any::<u64>()).prop_map(|(len, seed, code, position)| {
-        let size = ChunkSize::from_code(code).unwrap();
-        (content(len, seed), size, position % size.count(len))
-    })
+    (1u64..700 * KIB, any::<u64>(), 16u8..=18, any::<u64>()).prop_map(
+        |(len, seed, code, position)| {
+            let size = ChunkSize::from_code(code).unwrap();
+            (content(len, seed), size, position % size.count(len))
+        },
+    )
 }
 
 proptest! {
@@ -237,7 +313,8 @@ proptest! {
         prop_assert_eq!(verdict, Err(VerifyError::WrongProofLength { expected: true_proof.len(), actual: hashes }));
     }
 
-    /// The liar has the whole content, so his proof is as good as it can be: the true hashes, as many as fit.
+    /// The liar has the whole content, so his proof is as good as it can be: the true hashes, as
+    /// many as fit.
     #[test]
     fn a_true_chunk_under_a_false_length_passes_only_where_the_proof_allows_that_length(
         (bytes, size, index) in sample(), claim in 0u64..1500 * KIB, near in -2i64..=2, how in 0u8..3,
@@ -324,6 +401,8 @@ fn a_cached_tree_whose_hashes_do_not_lead_to_its_name_is_refused_even_with_a_rig
     record[body_end..].copy_from_slice(checksum.as_bytes());
     assert_eq!(
         ChunkTree::decode(&record),
-        Err(RecordError::Contradiction("hashes that do not lead to the name"))
+        Err(RecordError::Contradiction(
+            "hashes that do not lead to the name"
+        ))
     );
 }

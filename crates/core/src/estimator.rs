@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use crate::Time;
 
-/// Smoothed round-trip time and retransmission time-out after RFC 6298, with bounds given by its owner.
+/// Smoothed round-trip time and retransmission time-out after RFC 6298, with bounds given by its
+/// owner.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
     smoothed: Option<Duration>,
@@ -51,7 +52,8 @@ impl RttEstimator {
         self.latest
     }
 
-    /// The retransmission time-out before any back-off: smoothed + 4 x variation, within the bounds.
+    /// The retransmission time-out before any back-off: smoothed + 4 x variation, within the
+    /// bounds.
     pub fn timeout(&self) -> Duration {
         let (min, max) = self.bounds;
         match self.smoothed {
@@ -62,7 +64,9 @@ impl RttEstimator {
 
     /// The time-out doubled `attempts` times, within the bounds.
     pub fn timeout_after(&self, attempts: u32) -> Duration {
-        self.timeout().saturating_mul(1 << attempts.min(16)).min(self.bounds.1)
+        self.timeout()
+            .saturating_mul(1 << attempts.min(16))
+            .min(self.bounds.1)
     }
 }
 
@@ -96,7 +100,8 @@ macro_rules! windowed_extreme {
                 self.window = window;
             }
 
-            /// The extreme of the samples in the window as of the last sample. The newest sample always counts.
+            /// The extreme of the samples in the window as of the last sample. The newest sample
+            /// always counts.
             pub fn get(&self) -> Option<T> {
                 self.candidates.front().map(|(_, value)| *value)
             }
@@ -138,8 +143,11 @@ mod tests {
 
     #[test]
     fn timeout_follows_rfc_6298() {
-        let mut rtt =
-            RttEstimator::new(Duration::from_secs(1), Duration::from_millis(1), Duration::from_secs(60));
+        let mut rtt = RttEstimator::new(
+            Duration::from_secs(1),
+            Duration::from_millis(1),
+            Duration::from_secs(60),
+        );
         assert_eq!(rtt.timeout(), Duration::from_secs(1));
         rtt.sample(Duration::from_millis(100));
         assert_eq!(rtt.timeout(), Duration::from_millis(300));

@@ -5,16 +5,17 @@ use core::str::FromStr;
 
 /// A globally unique identifier: 32 bytes that prove what they name.
 ///
-/// The hash of a public key for a host, a router, a group or a service; the root of a BLAKE3 tree for
-/// immutable content. Its text form is 64 lower-case hexadecimal digits, so that a content's name is what
-/// `b3sum` prints for the same bytes.
+/// The hash of a public key for a host, a router, a group or a service; the root of a BLAKE3 tree
+/// for immutable content. Its text form is 64 lower-case hexadecimal digits, so that a content's
+/// name is what `b3sum` prints for the same bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guid(pub [u8; 32]);
 
 impl Guid {
     /// Size on the wire, in bytes.
     pub const LEN: usize = 32;
-    /// All zero: in a header it means "none". No key and no content has it except by breaking the hash.
+    /// All zero: in a header it means "none". No key and no content has it except by breaking the
+    /// hash.
     pub const NONE: Guid = Guid([0; 32]);
 
     /// The bytes as they go on the wire.
@@ -32,7 +33,8 @@ impl Guid {
         *self == Guid::NONE
     }
 
-    /// The first eight hexadecimal digits, for logs and tables where a human compares a handful of names.
+    /// The first eight hexadecimal digits, for logs and tables where a human compares a handful of
+    /// names.
     pub fn short(&self) -> String {
         let mut text = self.to_string();
         text.truncate(8);
@@ -73,7 +75,9 @@ impl FromStr for Guid {
         }
         let mut bytes = [0; 32];
         for (index, character) in text.chars().enumerate() {
-            let digit = character.to_digit(16).ok_or(ParseGuidError::Digit(character))?;
+            let digit = character
+                .to_digit(16)
+                .ok_or(ParseGuidError::Digit(character))?;
             bytes[index / 2] = bytes[index / 2] << 4 | digit as u8;
         }
         Ok(Guid(bytes))
@@ -93,7 +97,8 @@ impl<'de> serde::Deserialize<'de> for Guid {
     }
 }
 
-/// One adjacency of a machine: a configured neighbour, a peer that called on a listener, or a local program.
+/// One adjacency of a machine: a configured neighbour, a peer that called on a listener, or a local
+/// program.
 ///
 /// The driver numbers ports and never gives a number to another port in the same run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -127,6 +132,9 @@ mod tests {
     #[test]
     fn refusals_say_what_is_wrong() {
         assert_eq!("abc".parse::<Guid>(), Err(ParseGuidError::Length(3)));
-        assert_eq!("z".repeat(64).parse::<Guid>(), Err(ParseGuidError::Digit('z')));
+        assert_eq!(
+            "z".repeat(64).parse::<Guid>(),
+            Err(ParseGuidError::Digit('z'))
+        );
     }
 }

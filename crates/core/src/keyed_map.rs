@@ -8,8 +8,8 @@ use crate::SeededRng;
 
 /// A hash map keyed by a secret, so that nobody can choose keys that collide.
 ///
-/// Never iterate over it where order could show: two runs with the same seed do agree, but another seed
-/// gives another order.
+/// Never iterate over it where order could show: two runs with the same seed do agree, but another
+/// seed gives another order.
 pub type KeyedMap<K, V> = hashbrown::HashMap<K, V, KeyedState>;
 
 /// An empty [`KeyedMap`] with a fresh secret from `rng`.
@@ -26,7 +26,9 @@ pub struct KeyedState {
 impl KeyedState {
     /// A fresh secret from `rng`, for hash tables other than [`KeyedMap`].
     pub fn new(rng: &mut SeededRng) -> KeyedState {
-        KeyedState { keys: (rng.next_word(), rng.next_word()) }
+        KeyedState {
+            keys: (rng.next_word(), rng.next_word()),
+        }
     }
 }
 
@@ -63,7 +65,10 @@ mod tests {
     #[test]
     fn maps_of_different_secrets_hash_differently() {
         let mut rng = SeededRng::new(1);
-        let (a, b) = (keyed_map::<u64, ()>(&mut rng), keyed_map::<u64, ()>(&mut rng));
+        let (a, b) = (
+            keyed_map::<u64, ()>(&mut rng),
+            keyed_map::<u64, ()>(&mut rng),
+        );
         assert_ne!(a.hasher().hash_one(1u64), b.hasher().hash_one(1u64));
         assert_eq!(a.hasher().hash_one(1u64), a.hasher().hash_one(1u64));
     }

@@ -1,9 +1,10 @@
-//! What every Whimbrel protocol shares: time, the machine contract, identifiers, timers, estimators and
-//! seeded randomness.
+//! What every Whimbrel protocol shares: time, the machine contract, identifiers, timers, estimators
+//! and seeded randomness.
 //!
-//! The one invariant of this workspace: **a protocol is a [`Machine`]**. It holds no socket, thread, clock
-//! or global randomness; time comes in as an argument, randomness from a [`SeededRng`] given at construction.
-//! The same machine therefore runs in the simulator (virtual time) and behind real sockets.
+//! The one invariant of this workspace: **a protocol is a [`Machine`]**. It holds no socket,
+//! thread, clock or global randomness; time comes in as an argument, randomness from a
+//! [`SeededRng`] given at construction. The same machine therefore runs in the simulator (virtual
+//! time) and behind real sockets.
 //!
 //! | module | holds |
 //! |---|---|
@@ -27,7 +28,9 @@ pub mod timer;
 pub use estimator::{RttEstimator, WindowedMax, WindowedMin};
 pub use id::{Guid, ParseGuidError, PortId};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
-pub use machine::{Deadline, Machine, Medium, PortEvent, PortInfo, PortKind, PortRequest, Transmit};
+pub use machine::{
+    Deadline, Machine, Medium, PortEvent, PortInfo, PortKind, PortRequest, Transmit,
+};
 pub use random::SeededRng;
 pub use time::{Time, WallClock};
 pub use timer::TimerQueue;

@@ -2,9 +2,10 @@
 //!
 //! A driver works in rounds:
 //!
-//! 1. hand in one or more inputs: [`Machine::handle_port`], [`Machine::handle_frame`], [`Machine::handle_timeout`];
-//! 2. drain [`Machine::poll_transmit`], [`Machine::poll_event`] and [`Machine::poll_port_request`] until each
-//!    answers `None`;
+//! 1. hand in one or more inputs: [`Machine::handle_port`], [`Machine::handle_frame`],
+//!    [`Machine::handle_timeout`];
+//! 2. drain [`Machine::poll_transmit`], [`Machine::poll_event`] and [`Machine::poll_port_request`]
+//!    until each answers `None`;
 //! 3. read [`Machine::poll_timeout`] and wait until then or until the next input.
 //!
 //! Several frames may be handed in before one drain: batches are where speed comes from.
@@ -24,26 +25,34 @@ pub trait Machine {
     /// A port came up, went down or changed.
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent);
 
-    /// One frame arrived on `port`. Bad frames are counted and dropped inside; they are no error to the driver.
+    /// One frame arrived on `port`. Bad frames are counted and dropped inside; they are no error to
+    /// the driver.
     fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]);
 
-    /// Frames that arrived together on `port`, none empty: the same as one after the other. For machines that gain by
-    /// knowing all of them before the first is worked on.
+    /// Frames that arrived together on `port`, none empty: the same as one after the other. For
+    /// machines that gain by knowing all of them before the first is worked on.
     fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
         for frame in frames {
             self.handle_frame(now, port, frame);
         }
     }
 
-    /// A deadline stated by [`Machine::poll_timeout`] has passed. Calling it early or twice does no harm.
+    /// A deadline stated by [`Machine::poll_timeout`] has passed. Calling it early or twice does no
+    /// harm.
     fn handle_timeout(&mut self, now: Time);
 
-    /// Appends the next frames to send to `buffer` and says what they are, or `None` if there is nothing to
-    /// send now. At most `max_segments` frames, all to one port, all of `segment_size` bytes but the last:
-    /// what the kernel's segmentation offload takes in one call.
+    /// Appends the next frames to send to `buffer` and says what they are, or `None` if there is
+    /// nothing to send now. At most `max_segments` frames, all to one port, all of `segment_size`
+    /// bytes but the last: what the kernel's segmentation offload takes in one call.
     ///
-    /// A port that has been reported [`PortEvent::Blocked`] gets nothing until [`PortEvent::Writable`].
-    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit>;
+    /// A port that has been reported [`PortEvent::Blocked`] gets nothing until
+    /// [`PortEvent::Writable`].
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit>;
 
     /// The next thing to tell the program around it.
     fn poll_event(&mut self) -> Option<Self::Event>;
@@ -53,7 +62,8 @@ pub trait Machine {
         None
     }
 
-    /// When [`Machine::handle_timeout`] wants to be called, and why; `None` if only input can change anything.
+    /// When [`Machine::handle_timeout`] wants to be called, and why; `None` if only input can
+    /// change anything.
     fn poll_timeout(&self) -> Option<Deadline>;
 }
 
@@ -64,8 +74,8 @@ pub struct Transmit {
     pub port: PortId,
     /// Bytes appended to the buffer.
     pub size: usize,
-    /// If set, the bytes are several frames of this size, the last one possibly shorter. If not, one frame; on a
-    /// stream of self-delimiting packets, one or more of them, whole.
+    /// If set, the bytes are several frames of this size, the last one possibly shorter. If not,
+    /// one frame; on a stream of self-delimiting packets, one or more of them, whole.
     pub segment_size: Option<usize>,
 }
 
@@ -110,7 +120,8 @@ impl Deadline {
 pub enum PortEvent {
     /// It exists from now on.
     Up(PortInfo),
-    /// It is gone: the local program left, the socket failed for good, or the peer was idle for too long.
+    /// It is gone: the local program left, the socket failed for good, or the peer was idle for too
+    /// long.
     Down,
     /// Its largest frame is now this many bytes (path MTU found or changed).
     Mtu(usize),
@@ -129,22 +140,25 @@ pub struct PortInfo {
     pub kind: PortKind,
     /// Largest frame, in bytes.
     pub mtu: usize,
-    /// The other end as a person would write it (an address and port number), for logs and tables only.
+    /// The other end as a person would write it (an address and port number), for logs and tables
+    /// only.
     pub peer: String,
-    /// What carries the frames, and the addresses of the two ends for whoever must write them in a form of its own.
+    /// What carries the frames, and the addresses of the two ends for whoever must write them in a
+    /// form of its own.
     pub medium: Medium,
 }
 
 /// What carries the frames of a port, and the addresses of its two ends.
 ///
-/// A listener's port ([`PortKind::Caller`], or `accepted`) has the address that was listened on as its local one.
+/// A listener's port ([`PortKind::Caller`], or `accepted`) has the address that was listened on as
+/// its local one.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Medium {
     /// Nothing that has addresses: a simulated link, a test.
     #[default]
     Unaddressed,
-    /// Datagrams to and from one peer. Where the socket is bound to all addresses, `local` is the one that the
-    /// kernel's routes choose towards the peer, or that the peer called.
+    /// Datagrams to and from one peer. Where the socket is bound to all addresses, `local` is the
+    /// one that the kernel's routes choose towards the peer, or that the peer called.
     Udp {
         /// This end.
         local: SocketAddr,
@@ -183,8 +197,9 @@ pub enum Medium {
         /// True if the other program called this one.
         accepted: bool,
     },
-    /// Ethernet frames to and from one station, or a group of them: the group bit (lowest bit of the first octet) of
-    /// `remote` tells. A frame shorter than 46 octets arrives with padding after it.
+    /// Ethernet frames to and from one station, or a group of them: the group bit (lowest bit of
+    /// the first octet) of `remote` tells. A frame shorter than 46 octets arrives with padding
+    /// after it.
     Ethernet {
         /// Name of the interface.
         interface: String,
@@ -205,13 +220,17 @@ impl Medium {
     pub fn is_shared(&self) -> bool {
         match self {
             Medium::UdpMulticast { .. } => true,
-            Medium::Ethernet { remote: [first, ..], .. } => first & 1 == 1,
+            Medium::Ethernet {
+                remote: [first, ..],
+                ..
+            } => first & 1 == 1,
             _ => false,
         }
     }
 
-    /// True for a stream of bytes. Where its framing is self-delimiting (as configured at its opening), one
-    /// [`Transmit`] may carry several whole packets of any size with `segment_size: None`.
+    /// True for a stream of bytes. Where its framing is self-delimiting (as configured at its
+    /// opening), one [`Transmit`] may carry several whole packets of any size with `segment_size:
+    /// None`.
     pub fn is_stream(&self) -> bool {
         matches!(self, Medium::Tcp { .. } | Medium::Unix { .. })
     }
@@ -241,10 +260,18 @@ mod tests {
 
     #[test]
     fn a_transmit_splits_into_its_frames() {
-        let transmit = Transmit { port: PortId(1), size: 7, segment_size: Some(3) };
+        let transmit = Transmit {
+            port: PortId(1),
+            size: 7,
+            segment_size: Some(3),
+        };
         let frames: Vec<&[u8]> = transmit.frames(b"abcdefg").collect();
         assert_eq!(frames, [&b"abc"[..], b"def", b"g"]);
-        let whole = Transmit { port: PortId(1), size: 7, segment_size: None };
+        let whole = Transmit {
+            port: PortId(1),
+            size: 7,
+            segment_size: None,
+        };
         assert_eq!(whole.frames(b"abcdefg").count(), 1);
     }
 
@@ -256,10 +283,20 @@ mod tests {
             remote: [1, 0, 0x5e, 0, 0x17, 0xaa],
         };
         assert!(group.is_shared() && !group.is_stream());
-        let station =
-            Medium::Ethernet { interface: "e".into(), local: [2, 0, 0, 0, 0, 1], remote: [2, 0, 0, 0, 0, 2] };
+        let station = Medium::Ethernet {
+            interface: "e".into(),
+            local: [2, 0, 0, 0, 0, 1],
+            remote: [2, 0, 0, 0, 0, 2],
+        };
         assert!(!station.is_shared());
-        assert!(Medium::Unix { path: None, descriptor: 3, accepted: false }.is_stream());
+        assert!(
+            Medium::Unix {
+                path: None,
+                descriptor: 3,
+                accepted: false
+            }
+            .is_stream()
+        );
     }
 
     #[test]

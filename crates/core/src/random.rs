@@ -5,8 +5,8 @@ use core::convert::Infallible;
 use rand::{SeedableRng, TryRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A deterministic generator. Fast and well distributed; **not** for keys: those are made by the program
-/// around the machines, from the operating system.
+/// A deterministic generator. Fast and well distributed; **not** for keys: those are made by the
+/// program around the machines, from the operating system.
 #[derive(Clone, Debug)]
 pub struct SeededRng(Xoshiro256PlusPlus);
 
@@ -16,8 +16,8 @@ impl SeededRng {
         SeededRng(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// The generator for one purpose in a run: streams with different labels are independent, so that
-    /// drawing once more in one part of a scenario leaves every other part as it was.
+    /// The generator for one purpose in a run: streams with different labels are independent, so
+    /// that drawing once more in one part of a scenario leaves every other part as it was.
     pub fn stream(seed: u64, label: &str) -> SeededRng {
         use core::hash::Hasher;
         let mut hasher = siphasher::sip::SipHasher13::new_with_keys(seed, 0x5748_494d_4252_454c);
@@ -35,7 +35,8 @@ impl SeededRng {
         (self.next_word() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform in `0..bound`; 0 if `bound` is 0. The bias is below 2^-32 for the small bounds it is used with.
+    /// Uniform in `0..bound`; 0 if `bound` is 0. The bias is below 2^-32 for the small bounds it is
+    /// used with.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_word()) * u128::from(bound)) >> 64) as u64
     }

@@ -84,14 +84,19 @@ impl fmt::Debug for Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+        write!(
+            f,
+            "{}.{:09}s",
+            self.0 / 1_000_000_000,
+            self.0 % 1_000_000_000
+        )
     }
 }
 
 /// How a run's [`Time`] relates to Unix time.
 ///
-/// Signed records carry expiry in Unix time so that they mean the same on every machine; a machine that
-/// checks them is told once, at construction, what Unix time its origin was.
+/// Signed records carry expiry in Unix time so that they mean the same on every machine; a machine
+/// that checks them is told once, at construction, what Unix time its origin was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct WallClock {
     unix_millis_at_origin: u64,
@@ -100,12 +105,15 @@ pub struct WallClock {
 impl WallClock {
     /// A clock whose origin was `unix_millis` milliseconds after the Unix epoch.
     pub const fn new(unix_millis: u64) -> WallClock {
-        WallClock { unix_millis_at_origin: unix_millis }
+        WallClock {
+            unix_millis_at_origin: unix_millis,
+        }
     }
 
     /// Milliseconds since the Unix epoch at `now`.
     pub const fn unix_millis(self, now: Time) -> u64 {
-        self.unix_millis_at_origin.saturating_add(now.as_nanos() / 1_000_000)
+        self.unix_millis_at_origin
+            .saturating_add(now.as_nanos() / 1_000_000)
     }
 }
 

@@ -1,11 +1,12 @@
-//! Many deadlines of one machine, in one order that does not depend on anything but time and arrival.
+//! Many deadlines of one machine, in one order that does not depend on anything but time and
+//! arrival.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Time;
 
-/// At most one deadline per key. Setting, cancelling and taking are O(log n); deadlines at the same time
-/// come out in the order of their keys.
+/// At most one deadline per key. Setting, cancelling and taking are O(log n); deadlines at the same
+/// time come out in the order of their keys.
 #[derive(Clone, Debug)]
 pub struct TimerQueue<K> {
     due: BTreeSet<(Time, K)>,
@@ -14,7 +15,10 @@ pub struct TimerQueue<K> {
 
 impl<K> Default for TimerQueue<K> {
     fn default() -> Self {
-        TimerQueue { due: BTreeSet::new(), by_key: BTreeMap::new() }
+        TimerQueue {
+            due: BTreeSet::new(),
+            by_key: BTreeMap::new(),
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! Interest-Data exchanges a second of the forwarder alone, on one core, without sockets.
 //!
-//! An exchange is: an Interest comes in from a consumer's face, goes out to a producer's, a Data of 1,000 octets comes
-//! back and goes out to the consumer. A million FIB entries, names of 4 to 6 components, and 100,000 Interests
-//! pending all the time: each Data answers the Interest that came 100,000 Interests earlier. With a hit rate, that part of
-//! the Interests names Data that is in the content store, and ends there.
+//! An exchange is: an Interest comes in from a consumer's face, goes out to a producer's, a Data of
+//! 1,000 octets comes back and goes out to the consumer. A million FIB entries, names of 4 to 6
+//! components, and 100,000 Interests pending all the time: each Data answers the Interest that came
+//! 100,000 Interests earlier. With a hit rate, that part of the Interests names Data that is in the
+//! content store, and ends there.
 //!
-//! Time is the thread's processor time. `cargo bench -p whimbrel-forwarder` prints one line for each case; arguments choose cases by a part of their names.
+//! Time is the thread's processor time. `cargo bench -p whimbrel-forwarder` prints one line for
+//! each case; arguments choose cases by a part of their names.
 
 use std::hint::black_box;
 
@@ -26,13 +28,19 @@ struct Scale {
     pending: u64,
 }
 
-const FULL: Scale = Scale { prefixes: 1_000_000, pending: 100_000 };
+const FULL: Scale = Scale {
+    prefixes: 1_000_000,
+    pending: 100_000,
+};
 /// All tables fit in the processor's caches: what is left is what the instructions take.
-const SMALL: Scale = Scale { prefixes: 1_000, pending: 100 };
+const SMALL: Scale = Scale {
+    prefixes: 1_000,
+    pending: 100,
+};
 const DATA_SIZE: usize = 1000;
 
-/// A packet with a place for a number in its name, and for an Interest in its nonce: writing one costs a few
-/// nanoseconds, as it does whoever receives it from a socket.
+/// A packet with a place for a number in its name, and for an Interest in its nonce: writing one
+/// costs a few nanoseconds, as it does whoever receives it from a socket.
 #[derive(Clone)]
 struct Template {
     wire: Vec<u8>,
@@ -41,9 +49,12 @@ struct Template {
     nonce_at: Option<usize>,
 }
 
-/// Names by how many components they have: `/site/PREFIX[/x[/y]]/OBJECT/seg`. The prefix has two components.
+/// Names by how many components they have: `/site/PREFIX[/x[/y]]/OBJECT/seg`. The prefix has two
+/// components.
 fn name(components: usize) -> Name {
-    let mut name = Name::root().child_generic(b"site").child_generic(b"PPPPPPPP");
+    let mut name = Name::root()
+        .child_generic(b"site")
+        .child_generic(b"PPPPPPPP");
     for middle in [&b"video"[..], b"v1"].iter().take(components - 4) {
         name = name.child_generic(middle);
     }
@@ -51,14 +62,21 @@ fn name(components: usize) -> Name {
 }
 
 fn find(wire: &[u8], what: &[u8]) -> usize {
-    wire.windows(what.len()).position(|window| window == what).expect("the template has it")
+    wire.windows(what.len())
+        .position(|window| window == what)
+        .expect("the template has it")
 }
 
 impl Template {
     fn new(wire: Vec<u8>) -> Template {
         let (prefix_at, object_at) = (find(&wire, b"PPPPPPPP"), find(&wire, b"OOOOOOOO"));
         let nonce_at = (wire[0] == 5).then(|| find(&wire, b"\x0a\x04NNNN") + 2);
-        Template { wire, prefix_at, object_at, nonce_at }
+        Template {
+            wire,
+            prefix_at,
+            object_at,
+            nonce_at,
+        }
     }
 
     fn interest(components: usize) -> Template {
@@ -125,7 +143,10 @@ impl Bench {
         let face = |forwarder: &mut Forwarder, number: usize| {
             forwarder.add_face(
                 Time::ZERO,
-                FaceSpec::new(format!("udp4://192.0.2.{number}:6363"), "udp4://192.0.2.1:6363"),
+                FaceSpec::new(
+                    format!("udp4://192.0.2.{number}:6363"),
+                    "udp4://192.0.2.1:6363",
+                ),
             )
         };
         let consumer = face(&mut forwarder, 2);
@@ -134,7 +155,10 @@ impl Bench {
         for prefix in 0..scale.prefixes {
             let name = site.child_generic(&prefix_component(prefix));
             let producer = producers[prefix as usize % producers.len()];
-            forwarder.fib_mut().add_next_hop(name.as_ref(), producer, 10).expect("short prefixes");
+            forwarder
+                .fib_mut()
+                .add_next_hop(name.as_ref(), producer, 10)
+                .expect("short prefixes");
         }
         Bench {
             scale,
@@ -152,7 +176,8 @@ impl Bench {
     fn interest(&mut self, number: u64) {
         let template = &mut self.interests[self.waiting.len()][number as usize % 3];
         template.number(number, prefix_of(number, self.scale));
-        self.waiting.push((self.consumer, true, number as usize % 3));
+        self.waiting
+            .push((self.consumer, true, number as usize % 3));
     }
 
     /// Puts a Data into the batch.
@@ -174,7 +199,11 @@ impl Bench {
             .iter()
             .enumerate()
             .map(|(place, (face, is_interest, kind))| {
-                let templates = if *is_interest { &self.interests } else { &self.data };
+                let templates = if *is_interest {
+                    &self.interests
+                } else {
+                    &self.data
+                };
                 let wire = &templates[place][*kind].wire;
                 (*face, LpPacket::decode(wire, false).expect("a packet"))
             })
@@ -182,7 +211,9 @@ impl Bench {
         match packets.as_slice() {
             packets if self.batch > 2 => self.forwarder.handle_packets(now, packets),
             packets => {
-                packets.iter().for_each(|(face, lp)| self.forwarder.handle_packet(now, *face, lp));
+                packets
+                    .iter()
+                    .for_each(|(face, lp)| self.forwarder.handle_packet(now, *face, lp));
             }
         }
         self.waiting.clear();
@@ -191,7 +222,8 @@ impl Bench {
         }
     }
 
-    /// Fills the PIT, then runs exchanges of which `hit_percent` end in the content store, and answers how many there were in a second.
+    /// Fills the PIT, then runs exchanges of which `hit_percent` end in the content store, and
+    /// answers how many there were in a second.
     fn run(&mut self, exchanges: u64, hit_percent: u64) -> f64 {
         let mut rng = SeededRng::new(2);
         let mut fresh = 0;
@@ -238,17 +270,65 @@ fn processor_time() -> f64 {
 }
 
 fn main() {
-    let wanted: Vec<String> =
-        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let cs = |capacity: usize, policy| CsConfig { capacity, policy, ..CsConfig::default() };
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    let cs = |capacity: usize, policy| CsConfig {
+        capacity,
+        policy,
+        ..CsConfig::default()
+    };
     const BEST_ROUTE: &str = "/localhost/nfd/strategy/best-route";
     let cases = [
-        ("no content store", FULL, BATCH, cs(0, CsPolicy::Lru), 0, BEST_ROUTE),
-        ("hits 0 %, 128 MiB S3-FIFO", FULL, BATCH, cs(128 << 20, CsPolicy::S3Fifo), 0, BEST_ROUTE),
-        ("hits 50 %, 128 MiB S3-FIFO", FULL, BATCH, cs(128 << 20, CsPolicy::S3Fifo), 50, BEST_ROUTE),
-        ("hits 0 %, 128 MiB LRU", FULL, BATCH, cs(128 << 20, CsPolicy::Lru), 0, BEST_ROUTE),
-        ("hits 50 %, 128 MiB LRU", FULL, BATCH, cs(128 << 20, CsPolicy::Lru), 50, BEST_ROUTE),
-        ("hits 0 %, 2 GiB S3-FIFO", FULL, BATCH, cs(2 << 30, CsPolicy::S3Fifo), 0, BEST_ROUTE),
+        (
+            "no content store",
+            FULL,
+            BATCH,
+            cs(0, CsPolicy::Lru),
+            0,
+            BEST_ROUTE,
+        ),
+        (
+            "hits 0 %, 128 MiB S3-FIFO",
+            FULL,
+            BATCH,
+            cs(128 << 20, CsPolicy::S3Fifo),
+            0,
+            BEST_ROUTE,
+        ),
+        (
+            "hits 50 %, 128 MiB S3-FIFO",
+            FULL,
+            BATCH,
+            cs(128 << 20, CsPolicy::S3Fifo),
+            50,
+            BEST_ROUTE,
+        ),
+        (
+            "hits 0 %, 128 MiB LRU",
+            FULL,
+            BATCH,
+            cs(128 << 20, CsPolicy::Lru),
+            0,
+            BEST_ROUTE,
+        ),
+        (
+            "hits 50 %, 128 MiB LRU",
+            FULL,
+            BATCH,
+            cs(128 << 20, CsPolicy::Lru),
+            50,
+            BEST_ROUTE,
+        ),
+        (
+            "hits 0 %, 2 GiB S3-FIFO",
+            FULL,
+            BATCH,
+            cs(2 << 30, CsPolicy::S3Fifo),
+            0,
+            BEST_ROUTE,
+        ),
         (
             "hits 0 %, 128 MiB S3-FIFO, asf",
             FULL,
@@ -257,11 +337,46 @@ fn main() {
             0,
             "/localhost/nfd/strategy/asf",
         ),
-        ("one by one, no content store", FULL, 2, cs(0, CsPolicy::Lru), 0, BEST_ROUTE),
-        ("one by one, 0 %, 128 MiB S3-FIFO", FULL, 2, cs(128 << 20, CsPolicy::S3Fifo), 0, BEST_ROUTE),
-        ("small tables, no content store", SMALL, BATCH, cs(0, CsPolicy::Lru), 0, BEST_ROUTE),
-        ("small tables, 1 MiB LRU", SMALL, BATCH, cs(1 << 20, CsPolicy::Lru), 0, BEST_ROUTE),
-        ("small tables, 1 MiB S3-FIFO", SMALL, BATCH, cs(1 << 20, CsPolicy::S3Fifo), 0, BEST_ROUTE),
+        (
+            "one by one, no content store",
+            FULL,
+            2,
+            cs(0, CsPolicy::Lru),
+            0,
+            BEST_ROUTE,
+        ),
+        (
+            "one by one, 0 %, 128 MiB S3-FIFO",
+            FULL,
+            2,
+            cs(128 << 20, CsPolicy::S3Fifo),
+            0,
+            BEST_ROUTE,
+        ),
+        (
+            "small tables, no content store",
+            SMALL,
+            BATCH,
+            cs(0, CsPolicy::Lru),
+            0,
+            BEST_ROUTE,
+        ),
+        (
+            "small tables, 1 MiB LRU",
+            SMALL,
+            BATCH,
+            cs(1 << 20, CsPolicy::Lru),
+            0,
+            BEST_ROUTE,
+        ),
+        (
+            "small tables, 1 MiB S3-FIFO",
+            SMALL,
+            BATCH,
+            cs(1 << 20, CsPolicy::S3Fifo),
+            0,
+            BEST_ROUTE,
+        ),
     ];
     println!(
         "1,000,000 FIB entries, 100,000 pending, Data of {DATA_SIZE} octets, {EXCHANGES} exchanges, {BATCH} packets together"
@@ -273,8 +388,16 @@ fn main() {
         let mut bench = Bench::new(scale, batch, content_store, strategy);
         let rate = bench.run(EXCHANGES, hit_percent);
         let counters = bench.forwarder.counters();
-        assert_eq!(counters.out_data, WARM_UP + EXCHANGES, "every exchange ends with a Data");
+        assert_eq!(
+            counters.out_data,
+            WARM_UP + EXCHANGES,
+            "every exchange ends with a Data"
+        );
         assert_eq!(bench.forwarder.pit().len() as u64, scale.pending);
-        println!("{label:34} {:7.0} exchanges/s   {:5.0} ns each", rate, 1e9 / rate);
+        println!(
+            "{label:34} {:7.0} exchanges/s   {:5.0} ns each",
+            rate,
+            1e9 / rate
+        );
     }
 }

@@ -19,18 +19,21 @@ pub struct ForwarderConfig {
     pub dead_nonce_lifetime: Duration,
     /// Most nonces remembered so (the power of two below it); the oldest give way.
     pub dead_nonce_capacity: usize,
-    /// Names of the producer regions that this node is in: an Interest whose forwarding hint names one of them has
-    /// arrived, and is forwarded by its own name.
+    /// Names of the producer regions that this node is in: an Interest whose forwarding hint names
+    /// one of them has arrived, and is forwarded by its own name.
     pub producer_regions: Vec<Name>,
     /// HopLimit given to Interests that have none; `None` leaves them without.
     pub default_hop_limit: Option<u8>,
-    /// How long a satisfied or rejected PIT entry stays, so that what comes late is still known (NFD today: zero).
+    /// How long a satisfied or rejected PIT entry stays, so that what comes late is still known
+    /// (NFD today: zero).
     pub straggler: Duration,
     /// Longest InterestLifetime that is honoured.
     pub max_interest_lifetime: Duration,
-    /// Which prefix has which strategy at the start. `/` must be among them, else it has best-route.
+    /// Which prefix has which strategy at the start. `/` must be among them, else it has
+    /// best-route.
     pub strategies: Vec<(Name, Name)>,
-    /// Most packets that wait for [`crate::Forwarder::poll_send`]; further ones are dropped and counted.
+    /// Most packets that wait for [`crate::Forwarder::poll_send`]; further ones are dropped and
+    /// counted.
     pub queue_capacity: usize,
     /// Delay in this process's own queue that is no congestion yet (CoDel's target).
     pub congestion_target: Duration,
@@ -77,7 +80,11 @@ pub struct CsConfig {
 
 impl Default for CsConfig {
     fn default() -> CsConfig {
-        CsConfig { capacity: 128 << 20, max_packets: usize::MAX, policy: CsPolicy::S3Fifo }
+        CsConfig {
+            capacity: 128 << 20,
+            max_packets: usize::MAX,
+            policy: CsPolicy::S3Fifo,
+        }
     }
 }
 
@@ -86,8 +93,9 @@ impl Default for CsConfig {
 pub enum CsPolicy {
     /// The one that was not asked for the longest time.
     Lru,
-    /// Data that is never asked for again passes through a small queue and leaves soon; what is asked for again stays
-    /// in a large one. A scan (one file fetched once) does not empty the store, and a hit moves nothing.
+    /// Data that is never asked for again passes through a small queue and leaves soon; what is
+    /// asked for again stays in a large one. A scan (one file fetched once) does not empty the
+    /// store, and a hit moves nothing.
     #[default]
     S3Fifo,
 }

@@ -1,8 +1,9 @@
 //! When the forwarder itself marks packets: its own queue is the bottleneck.
 //!
-//! A link marks by its own queue. When this process cannot keep up, packets wait before they get here, in the
-//! receive buffers of sockets, and no link's queue shows it. Whoever drives the forwarder knows how long a packet waited
-//! and says so; CoDel's control law decides which Data carries a mark to its consumer.
+//! A link marks by its own queue. When this process cannot keep up, packets wait before they get
+//! here, in the receive buffers of sockets, and no link's queue shows it. Whoever drives the
+//! forwarder knows how long a packet waited and says so; CoDel's control law decides which Data
+//! carries a mark to its consumer.
 
 use core::time::Duration;
 
@@ -24,7 +25,13 @@ pub struct CongestionMarker {
 impl CongestionMarker {
     /// A delay below `target` is fine; one that stays above it for `interval` is congestion.
     pub fn new(target: Duration, interval: Duration) -> CongestionMarker {
-        CongestionMarker { target, interval, above_until: None, next_mark: None, count: 0 }
+        CongestionMarker {
+            target,
+            interval,
+            above_until: None,
+            next_mark: None,
+            count: 0,
+        }
     }
 
     /// A packet waited so long before it got here.
@@ -44,7 +51,9 @@ impl CongestionMarker {
     /// True if the packet that is about to be sent has to be marked.
     #[inline]
     pub fn marks(&mut self, now: Time) -> bool {
-        let Some(at) = self.next_mark.filter(|at| *at <= now) else { return false };
+        let Some(at) = self.next_mark.filter(|at| *at <= now) else {
+            return false;
+        };
         self.count = self.count.saturating_add(1);
         self.next_mark = Some(at + self.interval.div_f64(f64::from(self.count).sqrt()));
         true
@@ -57,7 +66,8 @@ mod tests {
 
     #[test]
     fn a_lasting_delay_is_marked_ever_more_often_and_a_short_one_not_at_all() {
-        let mut marker = CongestionMarker::new(Duration::from_millis(5), Duration::from_millis(100));
+        let mut marker =
+            CongestionMarker::new(Duration::from_millis(5), Duration::from_millis(100));
         let run = |marker: &mut CongestionMarker, from: u64, to: u64, delay: u64| {
             let marks = (from..to).filter(|millis| {
                 let now = Time::from_millis(*millis);
@@ -69,7 +79,10 @@ mod tests {
         assert_eq!(run(&mut marker, 0, 99, 50), 0, "shorter than an interval");
         assert_eq!(run(&mut marker, 99, 100, 1), 0);
         assert_eq!(run(&mut marker, 100, 200, 50), 0);
-        let (first, second) = (run(&mut marker, 200, 700, 50), run(&mut marker, 700, 1200, 50));
+        let (first, second) = (
+            run(&mut marker, 200, 700, 50),
+            run(&mut marker, 700, 1200, 50),
+        );
         assert!(first >= 5 && second > first, "{first} {second}");
         assert_eq!(run(&mut marker, 1200, 1201, 1), 0);
         assert_eq!(run(&mut marker, 1201, 1300, 50), 0);

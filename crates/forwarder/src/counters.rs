@@ -119,7 +119,9 @@ impl ForwarderCounters {
 
     /// Every reason by name, with how many.
     pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        DropReason::ALL.iter().map(|reason| (reason.name(), self.dropped(*reason)))
+        DropReason::ALL
+            .iter()
+            .map(|reason| (reason.name(), self.dropped(*reason)))
     }
 }
 

@@ -112,7 +112,10 @@ impl FaceSpec {
 
     /// The same, to a program on this machine.
     pub fn local(remote_uri: impl Into<String>, local_uri: impl Into<String>) -> FaceSpec {
-        FaceSpec { scope: Scope::Local, ..FaceSpec::new(remote_uri, local_uri) }
+        FaceSpec {
+            scope: Scope::Local,
+            ..FaceSpec::new(remote_uri, local_uri)
+        }
     }
 }
 
@@ -189,7 +192,11 @@ pub(crate) struct FaceTable {
 
 impl FaceTable {
     pub(crate) fn new() -> FaceTable {
-        FaceTable { faces: Slab::new(), index: Index::new(), next: FaceId::FIRST.0 }
+        FaceTable {
+            faces: Slab::new(),
+            index: Index::new(),
+            next: FaceId::FIRST.0,
+        }
     }
 
     /// Adds a face under the next number that was never given.
@@ -202,8 +209,14 @@ impl FaceTable {
 
     /// Adds a face under one of the reserved numbers.
     pub(crate) fn add_reserved(&mut self, id: FaceId, spec: FaceSpec) {
-        let face =
-            Face { id, spec, up: true, counters: FaceCounters::default(), pit_records: 0, pit_in_records: 0 };
+        let face = Face {
+            id,
+            spec,
+            up: true,
+            counters: FaceCounters::default(),
+            pit_records: 0,
+            pit_in_records: 0,
+        };
         let slot = self.faces.insert(face);
         self.index.insert(spread(id), slot);
     }
@@ -215,7 +228,9 @@ impl FaceTable {
     }
 
     fn slot(&self, id: FaceId) -> Option<u32> {
-        self.index.find(spread(id), |slot| self.faces.get(slot).is_some_and(|face| face.id == id))
+        self.index.find(spread(id), |slot| {
+            self.faces.get(slot).is_some_and(|face| face.id == id)
+        })
     }
 
     #[inline]
@@ -237,8 +252,8 @@ impl FaceTable {
     }
 }
 
-/// Face numbers are given by this forwarder one after the other: nobody can choose ones that collide, so that one
-/// multiplication is enough.
+/// Face numbers are given by this forwarder one after the other: nobody can choose ones that
+/// collide, so that one multiplication is enough.
 const fn spread(id: FaceId) -> u64 {
     id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -250,7 +265,10 @@ mod tests {
     #[test]
     fn numbers_are_not_given_twice() {
         let mut faces = FaceTable::new();
-        let first = faces.add(FaceSpec::new("udp4://192.0.2.1:6363", "udp4://192.0.2.2:6363"));
+        let first = faces.add(FaceSpec::new(
+            "udp4://192.0.2.1:6363",
+            "udp4://192.0.2.2:6363",
+        ));
         assert_eq!(first, FaceId::FIRST);
         assert!(faces.remove(first).is_some());
         let second = faces.add(FaceSpec::local("fd://3", "unix:///run/nfd/nfd.sock"));

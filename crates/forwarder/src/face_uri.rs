@@ -60,7 +60,9 @@ pub enum FaceUriError {
     #[error("TCP cannot use the multicast address {0}")]
     Multicast(IpAddr),
     /// Not six pairs of hexadecimal digits.
-    #[error("'{0}' is no Ethernet address: six pairs of hexadecimal digits such as [01:00:5e:00:17:aa]")]
+    #[error(
+        "'{0}' is no Ethernet address: six pairs of hexadecimal digits such as [01:00:5e:00:17:aa]"
+    )]
     Ether(String),
 }
 
@@ -83,7 +85,11 @@ impl Endpoint {
 
 impl From<SocketAddr> for Endpoint {
     fn from(from: SocketAddr) -> Endpoint {
-        Endpoint { address: from.ip().to_canonical(), zone: None, port: from.port() }
+        Endpoint {
+            address: from.ip().to_canonical(),
+            zone: None,
+            port: from.port(),
+        }
     }
 }
 
@@ -210,25 +216,37 @@ impl FaceUri {
     /// The FaceUri for an address that the host name has; itself if it is canonical.
     pub fn resolved(&self, address: IpAddr) -> Result<FaceUri, FaceUriError> {
         match self {
-            FaceUri::Named { transport, family, port, .. } => {
-                parse::of_address(*transport, *family, address, None, *port)
-            }
+            FaceUri::Named {
+                transport,
+                family,
+                port,
+                ..
+            } => parse::of_address(*transport, *family, address, None, *port),
             canonical => Ok(canonical.clone()),
         }
     }
 
     /// What stands before `://`.
     pub fn scheme(&self) -> &'static str {
-        let digit = |endpoint: &Endpoint, four, six| if endpoint.digit() == '4' { four } else { six };
+        let digit =
+            |endpoint: &Endpoint, four, six| if endpoint.digit() == '4' { four } else { six };
         match self {
             FaceUri::Udp(endpoint) => digit(endpoint, "udp4", "udp6"),
             FaceUri::Tcp(endpoint) => digit(endpoint, "tcp4", "tcp6"),
-            FaceUri::Named { transport: HostTransport::Udp, family, .. } => match family {
+            FaceUri::Named {
+                transport: HostTransport::Udp,
+                family,
+                ..
+            } => match family {
                 AddressFamily::Any => "udp",
                 AddressFamily::V4 => "udp4",
                 AddressFamily::V6 => "udp6",
             },
-            FaceUri::Named { transport: HostTransport::Tcp, family, .. } => match family {
+            FaceUri::Named {
+                transport: HostTransport::Tcp,
+                family,
+                ..
+            } => match family {
                 AddressFamily::Any => "tcp",
                 AddressFamily::V4 => "tcp4",
                 AddressFamily::V6 => "tcp6",
@@ -251,20 +269,27 @@ impl FaceUri {
     /// True for an address that many listen to.
     pub fn is_multicast(&self) -> bool {
         match self {
-            FaceUri::Udp(endpoint) => endpoint.address.is_multicast() || is_broadcast(endpoint.address),
+            FaceUri::Udp(endpoint) => {
+                endpoint.address.is_multicast() || is_broadcast(endpoint.address)
+            }
             FaceUri::Ether(address) => address.first().is_some_and(|first| first & 1 == 1),
             _ => false,
         }
     }
 
-    /// The scope of a face with this at its other end: local where only programs of this machine can be there, as
-    /// NFD has it: Unix sockets, and TCP (with or without WebSocket) on the loopback address, but never UDP.
+    /// The scope of a face with this at its other end: local where only programs of this machine
+    /// can be there, as NFD has it: Unix sockets, and TCP (with or without WebSocket) on the
+    /// loopback address, but never UDP.
     pub fn scope(&self) -> Scope {
         let local = match self {
-            FaceUri::Unix(_) | FaceUri::Fd(_) | FaceUri::Internal | FaceUri::ContentStore | FaceUri::Null => {
-                true
+            FaceUri::Unix(_)
+            | FaceUri::Fd(_)
+            | FaceUri::Internal
+            | FaceUri::ContentStore
+            | FaceUri::Null => true,
+            FaceUri::Tcp(endpoint) | FaceUri::WebSocketClient(endpoint) => {
+                endpoint.address.is_loopback()
             }
-            FaceUri::Tcp(endpoint) | FaceUri::WebSocketClient(endpoint) => endpoint.address.is_loopback(),
             _ => false,
         };
         if local { Scope::Local } else { Scope::NonLocal }
@@ -279,19 +304,31 @@ impl fmt::Display for FaceUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme())?;
         match self {
-            FaceUri::Udp(endpoint) | FaceUri::Tcp(endpoint) | FaceUri::WebSocketClient(endpoint) => {
+            FaceUri::Udp(endpoint)
+            | FaceUri::Tcp(endpoint)
+            | FaceUri::WebSocketClient(endpoint) => {
                 write!(f, "{endpoint}")
             }
-            FaceUri::Named { host, port: None, .. } => f.write_str(host),
-            FaceUri::Named { host, port: Some(port), .. } => write!(f, "{host}:{port}"),
+            FaceUri::Named {
+                host, port: None, ..
+            } => f.write_str(host),
+            FaceUri::Named {
+                host,
+                port: Some(port),
+                ..
+            } => write!(f, "{host}:{port}"),
             FaceUri::Ether([a, b, c, d, e, g]) => {
                 write!(f, "[{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}]")
             }
             FaceUri::Dev(interface) => f.write_str(interface),
-            FaceUri::UdpDev { interface, port, .. } => write!(f, "{interface}:{port}"),
+            FaceUri::UdpDev {
+                interface, port, ..
+            } => write!(f, "{interface}:{port}"),
             FaceUri::Unix(path) => f.write_str(path),
             FaceUri::Fd(number) => write!(f, "{number}"),
-            FaceUri::WebSocket { host, port, path, .. } => write!(f, "{host}:{port}{path}"),
+            FaceUri::WebSocket {
+                host, port, path, ..
+            } => write!(f, "{host}:{port}{path}"),
             FaceUri::Internal | FaceUri::ContentStore | FaceUri::Null => Ok(()),
         }
     }

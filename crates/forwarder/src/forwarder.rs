@@ -64,15 +64,19 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// A forwarder with its internal face, whose prefix `/localhost/nfd` leads there, and nothing else. Strategies of
-    /// the configuration that there are none of are left out: check them with [`Forwarder::strategies_mut`].
+    /// A forwarder with its internal face, whose prefix `/localhost/nfd` leads there, and nothing
+    /// else. Strategies of the configuration that there are none of are left out: check them with
+    /// [`Forwarder::strategies_mut`].
     pub fn new(config: ForwarderConfig, wall: WallClock, rng: SeededRng) -> Forwarder {
         let management = config.management.clone();
         let mut engine = Engine::new(config, rng);
-        let internal =
-            FaceSpec { persistency: Persistency::Permanent, ..FaceSpec::local("internal://", "internal://") };
+        let internal = FaceSpec {
+            persistency: Persistency::Permanent,
+            ..FaceSpec::local("internal://", "internal://")
+        };
         engine.faces.add_reserved(FaceId::INTERNAL, internal);
-        let mut strategies = StrategyChoice::new(engine.hasher, engine.config.measurements_capacity);
+        let mut strategies =
+            StrategyChoice::new(engine.hasher, engine.config.measurements_capacity);
         for (prefix, strategy) in &engine.config.strategies {
             let _ = strategies.set(prefix.as_ref(), strategy.as_ref());
         }
@@ -108,10 +112,16 @@ impl Forwarder {
 
     /// A face came up or went down without going away.
     pub fn set_face_up(&mut self, _now: Time, face: FaceId, up: bool) {
-        let Some(found) = self.engine.faces.get_mut(face) else { return };
+        let Some(found) = self.engine.faces.get_mut(face) else {
+            return;
+        };
         if found.up != up {
             found.up = up;
-            self.happened(if up { FaceEvent::Up(face) } else { FaceEvent::Down(face) });
+            self.happened(if up {
+                FaceEvent::Up(face)
+            } else {
+                FaceEvent::Down(face)
+            });
         }
     }
 
@@ -142,13 +152,14 @@ impl Forwarder {
         self.incoming_packet(now, from, lp);
     }
 
-    /// Packets that came together, in order: the same as one after the other, and faster where tables are large.
+    /// Packets that came together, in order: the same as one after the other, and faster where
+    /// tables are large.
     pub fn handle_packets(&mut self, now: Time, packets: &[(FaceId, LpPacket<'_>)]) {
         self.incoming_packets(now, packets);
     }
 
-    /// Packets wait so long, as of now, before they are handed in: when that lasts, this process is the bottleneck, and
-    /// Data that it sends carries congestion marks.
+    /// Packets wait so long, as of now, before they are handed in: when that lasts, this process is
+    /// the bottleneck, and Data that it sends carries congestion marks.
     pub fn handle_delay(&mut self, now: Time, delay: Duration) {
         self.engine.marker.waited(now, delay);
     }
@@ -171,7 +182,11 @@ impl Forwarder {
 
     /// When [`Forwarder::handle_timeout`] wants to be called.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        let pending = self.engine.pit.next_due().map(|at| Deadline::new(at, "pending interests"));
+        let pending = self
+            .engine
+            .pit
+            .next_due()
+            .map(|at| Deadline::new(at, "pending interests"));
         Deadline::earlier(pending, self.management_deadline())
     }
 
@@ -245,7 +260,8 @@ impl Forwarder {
         self.engine.dead_nonces.len()
     }
 
-    /// The next thing that happened to a face. Bounded: of more than 1,024 that nobody took, the oldest are forgotten.
+    /// The next thing that happened to a face. Bounded: of more than 1,024 that nobody took, the
+    /// oldest are forgotten.
     pub(crate) fn poll_face_event(&mut self) -> Option<FaceEvent> {
         self.events.pop_front()
     }

@@ -1,7 +1,7 @@
 //! The NDN forwarding plane: tables, pipelines, strategies and NFD management.
 //!
-//! One [`Forwarder`] is one forwarder: packets that links delivered go in with the face they came by, packets to send
-//! come out with the face they go to. It holds no socket, thread or clock.
+//! One [`Forwarder`] is one forwarder: packets that links delivered go in with the face they came
+//! by, packets to send come out with the face they go to. It holds no socket, thread or clock.
 //!
 //! | module | holds |
 //! |---|---|
@@ -17,7 +17,8 @@
 //! | [`rib`] | [`rib::Rib`]: who announced which prefix where, and what the FIB makes of it |
 //! | [`face_uri`] | [`FaceUri`]: what is at one end of a face, as NFD writes it |
 //!
-//! What a pipeline does follows NFD's developer guide; where this forwarder differs, the place says so.
+//! What a pipeline does follows NFD's developer guide; where this forwarder differs, the place says
+//! so.
 #![forbid(unsafe_code)]
 
 pub mod config;

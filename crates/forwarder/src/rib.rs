@@ -1,10 +1,13 @@
-//! The routing information base: who announced which prefix at which face, and what the FIB makes of it.
+//! The routing information base: who announced which prefix at which face, and what the FIB makes
+//! of it.
 //!
-//! Every prefix with routes has an entry, and every entry a FIB entry. Its next hops are those of its own routes, and
-//! those that it inherits: a route flagged `CHILD_INHERIT` holds for longer prefixes too, unless a prefix between has
-//! a route flagged `CAPTURE`, or the same face comes with a nearer prefix (NFD Management, RIB: "Route inheritance").
+//! Every prefix with routes has an entry, and every entry a FIB entry. Its next hops are those of
+//! its own routes, and those that it inherits: a route flagged `CHILD_INHERIT` holds for longer
+//! prefixes too, unless a prefix between has a route flagged `CAPTURE`, or the same face comes with
+//! a nearer prefix (NFD Management, RIB: "Route inheritance").
 //!
-//! With `own(P)` the lowest cost by face of all routes of P, and `passing(P)` of those that are inherited:
+//! With `own(P)` the lowest cost by face of all routes of P, and `passing(P)` of those that are
+//! inherited:
 //!
 //! ```text
 //! hops(P)  = own(P)     over (if P captures: nothing, else heritage(parent of P))
@@ -70,7 +73,9 @@ pub enum RibError {
     #[error("the prefix has {0} components, a route has at most {MAX_DEPTH}")]
     TooDeep(usize),
     /// The face has as many routes as one may have.
-    #[error("face {0} already has {1} routes, the most that one face may have: unregister some first")]
+    #[error(
+        "face {0} already has {1} routes, the most that one face may have: unregister some first"
+    )]
     Face(FaceId, usize),
     /// There are as many routes as there may be.
     #[error("the router already has {0} routes, the most that it is configured for")]
@@ -88,7 +93,10 @@ pub struct RibLimits {
 
 impl Default for RibLimits {
     fn default() -> RibLimits {
-        RibLimits { routes: 1 << 20, routes_per_face: 1 << 17 }
+        RibLimits {
+            routes: 1 << 20,
+            routes_per_face: 1 << 17,
+        }
     }
 }
 
@@ -114,11 +122,13 @@ impl Entry {
     }
 
     fn hop(&self, face: FaceId, heritage: Option<u64>) -> Option<u64> {
-        self.lowest(face, |_| true).or(if self.captures() { None } else { heritage })
+        self.lowest(face, |_| true)
+            .or(if self.captures() { None } else { heritage })
     }
 
     fn heritage(&self, face: FaceId, above: Option<u64>) -> Option<u64> {
-        self.lowest(face, Route::passes).or(if self.captures() { None } else { above })
+        self.lowest(face, Route::passes)
+            .or(if self.captures() { None } else { above })
     }
 
     fn faces(&self) -> impl Iterator<Item = FaceId> {
@@ -163,7 +173,9 @@ impl Rib {
     }
 
     /// All prefixes in canonical order, with their routes.
-    pub fn entries(&self) -> impl Iterator<Item = (&Name, impl Iterator<Item = (RouteKey, Route)>)> {
+    pub fn entries(
+        &self,
+    ) -> impl Iterator<Item = (&Name, impl Iterator<Item = (RouteKey, Route)>)> {
         self.entries
             .iter()
             .map(|(name, entry)| (name, entry.routes.iter().map(|(key, route)| (*key, *route))))
@@ -180,11 +192,18 @@ impl Rib {
         if depth > MAX_DEPTH {
             return Err(RibError::TooDeep(depth));
         }
-        let old = self.entries.get(&prefix).and_then(|entry| entry.routes.get(&key)).copied();
+        let old = self
+            .entries
+            .get(&prefix)
+            .and_then(|entry| entry.routes.get(&key))
+            .copied();
         if old.is_none() {
             self.check_room(key.face)?;
             self.routes += 1;
-            self.by_face.entry(key.face).or_default().insert((prefix.clone(), key.origin));
+            self.by_face
+                .entry(key.face)
+                .or_default()
+                .insert((prefix.clone(), key.origin));
         }
         match route.expires.filter(|at| *at < Time::MAX) {
             Some(at) => self.timers.set((prefix.clone(), key), at),
@@ -211,13 +230,19 @@ impl Rib {
         }
         let of_face = self.by_face.get(&face).map_or(0, BTreeSet::len);
         let most = self.limits.routes_per_face;
-        if of_face >= most { Err(RibError::Face(face, most)) } else { Ok(()) }
+        if of_face >= most {
+            Err(RibError::Face(face, most))
+        } else {
+            Ok(())
+        }
     }
 
     /// Removes a route; false if it is not there.
     pub fn unregister(&mut self, prefix: &Name, key: RouteKey) -> bool {
         let above = self.heritage_above(prefix, key.face);
-        let Some(entry) = self.entries.get_mut(prefix) else { return false };
+        let Some(entry) = self.entries.get_mut(prefix) else {
+            return false;
+        };
         let before = (entry.heritage(key.face, above), entry.captures());
         if entry.routes.remove(&key).is_none() {
             return false;
@@ -226,8 +251,11 @@ impl Rib {
         if entry.routes.is_empty()
             && let Some(entry) = self.entries.remove(prefix)
         {
-            let gone =
-                entry.hops.keys().map(|face| FibUpdate { prefix: prefix.clone(), face: *face, cost: None });
+            let gone = entry.hops.keys().map(|face| FibUpdate {
+                prefix: prefix.clone(),
+                face: *face,
+                cost: None,
+            });
             self.updates.extend(gone);
         }
         self.routes -= 1;
@@ -244,7 +272,9 @@ impl Rib {
 
     /// Removes all routes of a face that is gone.
     pub fn remove_face(&mut self, face: FaceId) {
-        let Some(of_face) = self.by_face.get(&face).cloned() else { return };
+        let Some(of_face) = self.by_face.get(&face).cloned() else {
+            return;
+        };
         for (prefix, origin) in of_face {
             self.unregister(&prefix, RouteKey { face, origin });
         }
@@ -259,7 +289,9 @@ impl Rib {
 
     /// When the next route ends.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        self.timers.next().map(|(at, _)| Deadline::new(at, "route expires"))
+        self.timers
+            .next()
+            .map(|(at, _)| Deadline::new(at, "route expires"))
     }
 
     /// What is to change in the FIB since the last call, in the order in which it is to be done.
@@ -273,7 +305,8 @@ impl Rib {
     }
 
     fn heritage_above(&self, prefix: &Name, face: FaceId) -> Option<u64> {
-        self.ancestors(prefix).fold(None, |above, entry| entry.heritage(face, above))
+        self.ancestors(prefix)
+            .fold(None, |above, entry| entry.heritage(face, above))
     }
 
     /// Gives an entry that has just come about what it inherits at all faces.
@@ -285,8 +318,8 @@ impl Rib {
         }
     }
 
-    /// Works out what a change of a route means for its prefix and those under it, from what the prefix passed on
-    /// at the route's face and whether it captured, `before` and `after`.
+    /// Works out what a change of a route means for its prefix and those under it, from what the
+    /// prefix passed on at the route's face and whether it captured, `before` and `after`.
     fn follow_change(
         &mut self,
         prefix: &Name,
@@ -317,7 +350,10 @@ impl Rib {
             if !prefix.as_ref().is_prefix_of(name.as_ref()) {
                 break;
             }
-            while line.last().is_some_and(|(nearer, _)| !nearer.as_ref().is_prefix_of(name.as_ref())) {
+            while line
+                .last()
+                .is_some_and(|(nearer, _)| !nearer.as_ref().is_prefix_of(name.as_ref()))
+            {
                 line.pop();
             }
             let above = line.last().map_or(above, |(_, heritage)| *heritage);
@@ -333,14 +369,20 @@ impl Rib {
 
     /// Brings an entry's next hop at one face up to date.
     fn settle(&mut self, prefix: &Name, face: FaceId, above: Option<u64>) {
-        let Some(entry) = self.entries.get_mut(prefix) else { return };
+        let Some(entry) = self.entries.get_mut(prefix) else {
+            return;
+        };
         let cost = entry.hop(face, above);
         let old = match cost {
             Some(cost) => entry.hops.insert(face, cost),
             None => entry.hops.remove(&face),
         };
         if old != cost {
-            self.updates.push(FibUpdate { prefix: prefix.clone(), face, cost });
+            self.updates.push(FibUpdate {
+                prefix: prefix.clone(),
+                face,
+                cost,
+            });
         }
     }
 }

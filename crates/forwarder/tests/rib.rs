@@ -1,4 +1,5 @@
-//! What the FIB becomes from routes, against the protocol's own example and against a model that works it out anew.
+//! What the FIB becomes from routes, against the protocol's own example and against a model that
+//! works it out anew.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +18,18 @@ fn name(text: &str) -> Name {
 }
 
 fn key(face: u64) -> RouteKey {
-    RouteKey { face: FaceId(face), origin: RouteOrigin::APP }
+    RouteKey {
+        face: FaceId(face),
+        origin: RouteOrigin::APP,
+    }
 }
 
 fn route(cost: u64, flags: u64) -> Route {
-    Route { cost, flags, expires: None }
+    Route {
+        cost,
+        flags,
+        expires: None,
+    }
 }
 
 fn apply(rib: &mut Rib, fib: &mut Fib) {
@@ -29,9 +37,16 @@ fn apply(rib: &mut Rib, fib: &mut Fib) {
         let hops = fib.entry(update.prefix.clone()).or_default();
         match update.cost {
             Some(cost) => {
-                assert_ne!(hops.insert(update.face, cost), Some(cost), "an update that changes nothing")
+                assert_ne!(
+                    hops.insert(update.face, cost),
+                    Some(cost),
+                    "an update that changes nothing"
+                )
             }
-            None => assert!(hops.remove(&update.face).is_some(), "a removal of what is not there"),
+            None => assert!(
+                hops.remove(&update.face).is_some(),
+                "a removal of what is not there"
+            ),
         };
         if hops.is_empty() {
             fib.remove(&update.prefix);
@@ -40,7 +55,11 @@ fn apply(rib: &mut Rib, fib: &mut Fib) {
 }
 
 fn faces(fib: &Fib, prefix: &str) -> Vec<u64> {
-    fib.get(&name(prefix)).into_iter().flat_map(BTreeMap::keys).map(|face| face.0).collect()
+    fib.get(&name(prefix))
+        .into_iter()
+        .flat_map(BTreeMap::keys)
+        .map(|face| face.0)
+        .collect()
 }
 
 #[test]
@@ -55,11 +74,16 @@ fn the_example_of_the_protocol_comes_out_as_it_says() {
         ("/D", 5, both),
         ("/D", 6, ROUTE_CHILD_INHERIT),
     ] {
-        rib.register(name(prefix), key(face), route(0, flags)).unwrap();
+        rib.register(name(prefix), key(face), route(0, flags))
+            .unwrap();
     }
     apply(&mut rib, &mut fib);
     assert_eq!(faces(&fib, "/"), [1, 2]);
-    assert_eq!(faces(&fib, "/A"), [1, 3], "not face 2: its route is not inherited");
+    assert_eq!(
+        faces(&fib, "/A"),
+        [1, 3],
+        "not face 2: its route is not inherited"
+    );
     assert_eq!(faces(&fib, "/A/B/C"), [1, 3, 4]);
     assert_eq!(faces(&fib, "/D"), [5, 6], "not face 1: /D captures");
 }
@@ -67,10 +91,16 @@ fn the_example_of_the_protocol_comes_out_as_it_says() {
 #[test]
 fn of_several_routes_to_one_face_the_cheapest_counts_and_a_nearer_prefix_comes_first() {
     let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Fib::new());
-    let operator = RouteKey { face: FaceId(300), origin: RouteOrigin::STATIC };
-    rib.register(name("/a"), key(300), route(20, ROUTE_CHILD_INHERIT)).unwrap();
-    rib.register(name("/a"), operator, route(10, ROUTE_CHILD_INHERIT)).unwrap();
-    rib.register(name("/a/b"), key(300), route(50, ROUTE_CHILD_INHERIT)).unwrap();
+    let operator = RouteKey {
+        face: FaceId(300),
+        origin: RouteOrigin::STATIC,
+    };
+    rib.register(name("/a"), key(300), route(20, ROUTE_CHILD_INHERIT))
+        .unwrap();
+    rib.register(name("/a"), operator, route(10, ROUTE_CHILD_INHERIT))
+        .unwrap();
+    rib.register(name("/a/b"), key(300), route(50, ROUTE_CHILD_INHERIT))
+        .unwrap();
     apply(&mut rib, &mut fib);
     assert_eq!(fib[&name("/a")][&FaceId(300)], 10);
     assert_eq!(fib[&name("/a/b")][&FaceId(300)], 50);
@@ -83,7 +113,10 @@ fn of_several_routes_to_one_face_the_cheapest_counts_and_a_nearer_prefix_comes_f
 #[test]
 fn routes_end_with_their_time_and_a_new_registration_prolongs_them() {
     let (mut rib, mut fib) = (Rib::new(RibLimits::default()), Fib::new());
-    let until = |seconds| Route { expires: Some(Time::from_secs(seconds)), ..route(0, ROUTE_CHILD_INHERIT) };
+    let until = |seconds| Route {
+        expires: Some(Time::from_secs(seconds)),
+        ..route(0, ROUTE_CHILD_INHERIT)
+    };
     rib.register(name("/a"), key(300), until(10)).unwrap();
     rib.register(name("/b"), key(300), until(10)).unwrap();
     rib.register(name("/b"), key(300), until(20)).unwrap();
@@ -98,15 +131,26 @@ fn routes_end_with_their_time_and_a_new_registration_prolongs_them() {
 
 #[test]
 fn a_face_cannot_have_more_routes_than_allowed_but_others_still_can() {
-    let mut rib = Rib::new(RibLimits { routes: 6, routes_per_face: 4 });
+    let mut rib = Rib::new(RibLimits {
+        routes: 6,
+        routes_per_face: 4,
+    });
     for number in 0..4 {
-        rib.register(name(&format!("/{number}")), key(300), route(0, 0)).unwrap();
+        rib.register(name(&format!("/{number}")), key(300), route(0, 0))
+            .unwrap();
     }
-    assert_eq!(rib.register(name("/5"), key(300), route(0, 0)), Err(RibError::Face(FaceId(300), 4)));
-    rib.register(name("/0"), key(300), route(7, 0)).expect("a change is no new route");
+    assert_eq!(
+        rib.register(name("/5"), key(300), route(0, 0)),
+        Err(RibError::Face(FaceId(300), 4))
+    );
+    rib.register(name("/0"), key(300), route(7, 0))
+        .expect("a change is no new route");
     rib.register(name("/5"), key(301), route(0, 0)).unwrap();
     rib.register(name("/6"), key(301), route(0, 0)).unwrap();
-    assert_eq!(rib.register(name("/7"), key(301), route(0, 0)), Err(RibError::Routes(6)));
+    assert_eq!(
+        rib.register(name("/7"), key(301), route(0, 0)),
+        Err(RibError::Routes(6))
+    );
     rib.remove_face(FaceId(300));
     assert_eq!(rib.len(), 2);
     rib.register(name("/7"), key(301), route(0, 0)).unwrap();
@@ -122,7 +166,11 @@ fn worked_out_anew(routes: &BTreeMap<(Name, RouteKey), Route>) -> Fib {
             .map(|((_, key), route)| (key.face, *route))
             .collect::<Vec<_>>()
     };
-    let captures = |prefix: &Name| of(prefix).iter().any(|(_, route)| route.flags & ROUTE_CAPTURE != 0);
+    let captures = |prefix: &Name| {
+        of(prefix)
+            .iter()
+            .any(|(_, route)| route.flags & ROUTE_CAPTURE != 0)
+    };
     let mut fib = Fib::new();
     for prefix in prefixes {
         let mut hops: BTreeMap<FaceId, u64> = BTreeMap::new();
@@ -159,9 +207,17 @@ fn step() -> impl Strategy<Value = Step> {
     let prefix = prop::collection::vec(prop::sample::select(vec!["a", "b", "ab"]), 0..4)
         .prop_map(|parts| name(&format!("/{}", parts.join("/"))));
     let origin = prop::sample::select(vec![RouteOrigin::APP, RouteOrigin::STATIC]);
-    let key = (300u64..304, origin).prop_map(|(face, origin)| RouteKey { face: FaceId(face), origin });
-    let route = (0u64..4, 0u64..4, prop::option::weighted(0.2, 0u64..40))
-        .prop_map(|(cost, flags, expires)| Route { cost, flags, expires: expires.map(Time::from_secs) });
+    let key = (300u64..304, origin).prop_map(|(face, origin)| RouteKey {
+        face: FaceId(face),
+        origin,
+    });
+    let route = (0u64..4, 0u64..4, prop::option::weighted(0.2, 0u64..40)).prop_map(
+        |(cost, flags, expires)| Route {
+            cost,
+            flags,
+            expires: expires.map(Time::from_secs),
+        },
+    );
     prop_oneof![
         6 => (prefix.clone(), key.clone(), route).prop_map(|(name, key, route)| Step::Register(name, key, route)),
         3 => (prefix, key).prop_map(|(name, key)| Step::Unregister(name, key)),

@@ -1,6 +1,10 @@
-//! How many look-ups and updates a server does, without any network: `cargo bench -p whimbrel-gnrs`.
+//! How many look-ups and updates a server does, without any network: `cargo bench -p
+//! whimbrel-gnrs`.
 
-#![allow(missing_docs, reason = "criterion_group generates items without documentation")]
+#![allow(
+    missing_docs,
+    reason = "criterion_group generates items without documentation"
+)]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use whimbrel_core::{
@@ -8,11 +12,13 @@ use whimbrel_core::{
 };
 use whimbrel_gnrs::wire::{Frame, Message};
 use whimbrel_gnrs::{
-    Address, DiskStore, KeyPair, MemoryStore, Record, Server, ServerConfig, Statement, Store, StoreLimits,
+    Address, DiskStore, KeyPair, MemoryStore, Record, Server, ServerConfig, Statement, Store,
+    StoreLimits,
 };
 
 const EPOCH: u64 = 1_800_000_000_000;
-/// The first fit in a processor's cache, the second do not: there a look-up costs some ten reads of cold memory.
+/// The first fit in a processor's cache, the second do not: there a look-up costs some ten reads of
+/// cold memory.
 const NAMES: [u64; 2] = [1_000, 100_000];
 const BATCH: usize = 64;
 const CLIENT: PortId = PortId(1);
@@ -25,7 +31,8 @@ fn keys(number: u64) -> KeyPair {
 
 fn record(number: u64, version: u64) -> Record {
     let said = Statement::new(EPOCH, 3_600_000, vec![Address::new(Guid([1; 32]))]);
-    Record::binding(&keys(number), &Statement { version, ..said }).unwrap_or_else(|why| panic!("{why}"))
+    Record::binding(&keys(number), &Statement { version, ..said })
+        .unwrap_or_else(|why| panic!("{why}"))
 }
 
 fn encoded(cookie: u64, message: Message<'_>) -> Vec<u8> {
@@ -35,9 +42,20 @@ fn encoded(cookie: u64, message: Message<'_>) -> Vec<u8> {
 }
 
 fn server<S: Store>(store: S) -> Server<S> {
-    let mut server = Server::new(ServerConfig::default(), WallClock::new(EPOCH), [5; 32], store);
+    let mut server = Server::new(
+        ServerConfig::default(),
+        WallClock::new(EPOCH),
+        [5; 32],
+        store,
+    );
     let (label, peer) = (String::new(), String::new());
-    let info = PortInfo { label, kind: PortKind::Caller, mtu: 1500, peer, medium: Medium::Unaddressed };
+    let info = PortInfo {
+        label,
+        kind: PortKind::Caller,
+        mtu: 1500,
+        peer,
+        medium: Medium::Unaddressed,
+    };
     server.handle_port(Time::ZERO, CLIENT, PortEvent::Up(info));
     server
 }
@@ -67,7 +85,14 @@ fn lookups(criterion: &mut Criterion, count: u64) {
     server.handle_frame(
         Time::ZERO,
         CLIENT,
-        &encoded(0, Message::Lookup { guid: Guid([9; 32]), first: 0, padding: 0 }),
+        &encoded(
+            0,
+            Message::Lookup {
+                guid: Guid([9; 32]),
+                first: 0,
+                padding: 0,
+            },
+        ),
     );
     drain(&mut server, &mut buffer);
     let cookie = Frame::decode(&buffer).map_or(0, |frame| frame.cookie);
@@ -75,7 +100,14 @@ fn lookups(criterion: &mut Criterion, count: u64) {
     let requests: Vec<Vec<u8>> = (0..10_000)
         .map(|_| {
             let guid = names[rng.below(count) as usize];
-            encoded(cookie, Message::Lookup { guid, first: 0, padding: 0 })
+            encoded(
+                cookie,
+                Message::Lookup {
+                    guid,
+                    first: 0,
+                    padding: 0,
+                },
+            )
         })
         .collect();
     let mut group = criterion.benchmark_group("server");
@@ -122,8 +154,14 @@ fn updates<S: Store>(criterion: &mut Criterion, name: &str, store: S) {
 }
 
 fn all_updates(criterion: &mut Criterion) {
-    updates(criterion, "updates in memory, 64 a round", MemoryStore::new(StoreLimits::default()));
-    let Ok(folder) = tempfile::tempdir() else { return };
+    updates(
+        criterion,
+        "updates in memory, 64 a round",
+        MemoryStore::new(StoreLimits::default()),
+    );
+    let Ok(folder) = tempfile::tempdir() else {
+        return;
+    };
     match DiskStore::open(folder.path().join("names"), StoreLimits::default()) {
         Ok(store) => updates(criterion, "updates on disk, 64 a round", store),
         Err(why) => eprintln!("no disk: {why}"),

@@ -1,8 +1,8 @@
-//! The client: a component that hosts and routers embed, with the calls of a machine but not its trait, because it
-//! shares its owner's driver.
+//! The client: a component that hosts and routers embed, with the calls of a machine but not its
+//! trait, because it shares its owner's driver.
 //!
-//! It asks the most preferred server that answers, keeps answers for a short time, follows names that its owner
-//! watches, and believes nothing that the owner of a name has not signed.
+//! It asks the most preferred server that answers, keeps answers for a short time, follows names
+//! that its owner watches, and believes nothing that the owner of a name has not signed.
 
 mod answers;
 mod cache;
@@ -13,7 +13,9 @@ mod transmission;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use whimbrel_core::{Deadline, Guid, PortEvent, PortId, SeededRng, Time, TimerQueue, Transmit, WallClock};
+use whimbrel_core::{
+    Deadline, Guid, PortEvent, PortId, SeededRng, Time, TimerQueue, Transmit, WallClock,
+};
 
 use crate::outbox::Outbox;
 use crate::record::{Record, RecordKey};
@@ -33,8 +35,8 @@ pub enum Lookup {
     Resolved(Answer),
     /// Known not to exist; no event follows.
     NotFound,
-    /// A server is asked: [`ResolverEvent::Resolved`] or [`ResolverEvent::Unresolvable`] follows, one for all who
-    /// have asked for this name meanwhile.
+    /// A server is asked: [`ResolverEvent::Resolved`] or [`ResolverEvent::Unresolvable`] follows,
+    /// one for all who have asked for this name meanwhile.
     Pending,
     /// Too many requests are under way; no event follows.
     Busy,
@@ -96,7 +98,8 @@ pub enum Rejection {
     Server {
         /// Its reason.
         code: Code,
-        /// The version that it has; 0 if none or not known. If stale, sign again with a greater one.
+        /// The version that it has; 0 if none or not known. If stale, sign again with a greater
+        /// one.
         stored: u64,
     },
     /// No server answers.
@@ -155,8 +158,8 @@ enum Timer {
 }
 
 impl Resolver {
-    /// A resolver without servers. `clock` says what Unix time the driver's origin was; `rng` must be seeded from
-    /// the operating system where strangers can send to us.
+    /// A resolver without servers. `clock` says what Unix time the driver's origin was; `rng` must
+    /// be seeded from the operating system where strangers can send to us.
     pub fn new(config: ResolverConfig, clock: WallClock, rng: SeededRng) -> Resolver {
         Resolver {
             clock,
@@ -175,7 +178,8 @@ impl Resolver {
         }
     }
 
-    /// Adds the server at `port`, less preferred than those before it. It is used once the port is up.
+    /// Adds the server at `port`, less preferred than those before it. It is used once the port is
+    /// up.
     pub fn add_server(&mut self, port: PortId) {
         self.servers.add(port, self.config.rtt());
         self.outbox.add(port);
@@ -200,7 +204,11 @@ impl Resolver {
         }
         if let Some(answer) = self.cache.usable(now, self.clock.unix_millis(now), &guid) {
             self.counters.cache_hits += 1;
-            return if answer.is_empty() { Lookup::NotFound } else { Lookup::Resolved(answer) };
+            return if answer.is_empty() {
+                Lookup::NotFound
+            } else {
+                Lookup::Resolved(answer)
+            };
         }
         if self.exchanges.contains(Operation::Lookup(guid)) {
             self.counters.coalesced += 1;
@@ -214,38 +222,59 @@ impl Resolver {
         Lookup::Pending
     }
 
-    /// Forgets what is known of `guid`, so that the next look-up asks a server: for an address that turned out to be
-    /// out of date (seed 000, section 3.3, case ii).
+    /// Forgets what is known of `guid`, so that the next look-up asks a server: for an address that
+    /// turned out to be out of date (seed 000, section 3.3, case ii).
     pub fn forget(&mut self, guid: &Guid) {
         self.cache.forget(guid);
     }
 
-    /// Registers a record with every server that answers: [`ResolverEvent::Registered`] as soon as one has stored
-    /// it, [`ResolverEvent::Refused`] if none has. A newer record replaces one that is still on its way.
+    /// Registers a record with every server that answers: [`ResolverEvent::Registered`] as soon as
+    /// one has stored it, [`ResolverEvent::Refused`] if none has. A newer record replaces one that
+    /// is still on its way.
     pub fn insert(&mut self, now: Time, record: Record) {
         self.now = now;
         let key = record.filed_under();
-        if self.registrations.get(&key).is_some_and(|other| other.record.version() > record.version()) {
-            let code = Rejection::Server { code: Code::Stale, stored: 0 };
-            self.events.push_back(ResolverEvent::Refused { guid: key.subject, code });
+        if self
+            .registrations
+            .get(&key)
+            .is_some_and(|other| other.record.version() > record.version())
+        {
+            let code = Rejection::Server {
+                code: Code::Stale,
+                stored: 0,
+            };
+            self.events.push_back(ResolverEvent::Refused {
+                guid: key.subject,
+                code,
+            });
             return;
         }
         if let Some(old) = self.registrations.remove(&key) {
-            old.waiting.iter().for_each(|server| self.cancel(Operation::Insert(key, *server)));
+            old.waiting
+                .iter()
+                .for_each(|server| self.cancel(Operation::Insert(key, *server)));
         }
         if self.exchanges.len() + self.servers.len() > self.config.max_pending {
-            self.events.push_back(ResolverEvent::Refused { guid: key.subject, code: Rejection::Busy });
+            self.events.push_back(ResolverEvent::Refused {
+                guid: key.subject,
+                code: Rejection::Busy,
+            });
             return;
         }
         let answering = |index: &usize| {
-            self.servers.get(*index).is_some_and(|server| server.up && server.silent_since.is_none())
+            self.servers
+                .get(*index)
+                .is_some_and(|server| server.up && server.silent_since.is_none())
         };
         let mut waiting: BTreeSet<usize> = (0..self.servers.len()).filter(answering).collect();
         if waiting.is_empty() {
             waiting = (0..self.servers.len()).collect();
         }
         if waiting.is_empty() {
-            self.events.push_back(ResolverEvent::Refused { guid: key.subject, code: Rejection::Unreachable });
+            self.events.push_back(ResolverEvent::Refused {
+                guid: key.subject,
+                code: Rejection::Unreachable,
+            });
             return;
         }
         let registration = Registration {
@@ -260,8 +289,9 @@ impl Resolver {
         }
     }
 
-    /// Follows `guid` until [`Resolver::unwatch`], over lost frames, ends of leases, and restarts and changes of
-    /// server. [`ResolverEvent::Changed`] tells whatever is new, at the start too. False if there are too many watches.
+    /// Follows `guid` until [`Resolver::unwatch`], over lost frames, ends of leases, and restarts
+    /// and changes of server. [`ResolverEvent::Changed`] tells whatever is new, at the start too.
+    /// False if there are too many watches.
     #[must_use]
     pub fn watch(&mut self, now: Time, guid: Guid) -> bool {
         self.now = now;
@@ -272,7 +302,8 @@ impl Resolver {
             return false;
         }
         self.watches.insert(guid, Watch::default());
-        self.timers.set_earlier(Timer::CheckWatches, now + self.config.probe_interval());
+        self.timers
+            .set_earlier(Timer::CheckWatches, now + self.config.probe_interval());
         self.renew(now, guid);
         true
     }
@@ -280,7 +311,9 @@ impl Resolver {
     /// Ends [`Resolver::watch`].
     pub fn unwatch(&mut self, now: Time, guid: Guid) {
         self.now = now;
-        let Some(watch) = self.watches.remove(&guid) else { return };
+        let Some(watch) = self.watches.remove(&guid) else {
+            return;
+        };
         self.cancel(Operation::Watch(guid));
         self.timers.cancel(&Timer::Renew(guid));
         self.changed.remove(&guid);
@@ -304,7 +337,9 @@ impl Resolver {
     /// As [`whimbrel_core::Machine::handle_port`], for ports of servers.
     pub fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
         self.now = now;
-        let Some(index) = self.servers.index_of(port) else { return };
+        let Some(index) = self.servers.index_of(port) else {
+            return;
+        };
         match event {
             PortEvent::Up(_) => self.server_up(now, index),
             PortEvent::Down => self.server_down(now, index),

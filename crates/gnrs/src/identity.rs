@@ -1,7 +1,7 @@
 //! Keys and the names that they prove.
 //!
-//! A host, a router, a group or a service is named by the hash of its Ed25519 public key (DESIGN section 5), so
-//! a name needs no authority: who can sign with the key is who the name means.
+//! A host, a router, a group or a service is named by the hash of its Ed25519 public key (DESIGN
+//! section 5), so a name needs no authority: who can sign with the key is who the name means.
 
 use core::fmt;
 use core::str::FromStr;
@@ -12,11 +12,12 @@ use ed25519_dalek::{Signer, SigningKey, VerifyingKey};
 use whimbrel_core::Guid;
 use zeroize::{Zeroize, Zeroizing};
 
-/// BLAKE3 key-derivation context of a key's name. Content is named by plain BLAKE3, which never gives the same
-/// 32 bytes for any input, so no content can pass for a key or a key for content.
+/// BLAKE3 key-derivation context of a key's name. Content is named by plain BLAKE3, which never
+/// gives the same 32 bytes for any input, so no content can pass for a key or a key for content.
 const GUID_CONTEXT: &str = "whimbrel 2026 guid of an ed25519 public key";
 
-/// A secret key with its public half. Its memory is wiped when it is dropped, and [`fmt::Debug`] shows the name only.
+/// A secret key with its public half. Its memory is wiped when it is dropped, and [`fmt::Debug`]
+/// shows the name only.
 pub struct KeyPair(SigningKey);
 
 impl KeyPair {
@@ -25,7 +26,8 @@ impl KeyPair {
         KeyPair(SigningKey::from_bytes(secret))
     }
 
-    /// A new key pair from 32 bytes that the caller has just drawn from the operating system; they are wiped.
+    /// A new key pair from 32 bytes that the caller has just drawn from the operating system; they
+    /// are wiped.
     pub fn generate(fresh: &mut [u8; 32]) -> KeyPair {
         let pair = KeyPair::from_secret(fresh);
         fresh.zeroize();
@@ -42,25 +44,38 @@ impl KeyPair {
         self.public().guid()
     }
 
-    /// Signs `message` for one purpose. `context` is a fixed text per purpose: a signature made for one is worth
-    /// nothing for another.
+    /// Signs `message` for one purpose. `context` is a fixed text per purpose: a signature made for
+    /// one is worth nothing for another.
     pub fn sign(&self, context: &str, message: &[u8]) -> Signature {
-        Signature(self.0.sign(&blake3::derive_key(context, message)).to_bytes())
+        Signature(
+            self.0
+                .sign(&blake3::derive_key(context, message))
+                .to_bytes(),
+        )
     }
 
-    /// The key file's text: PKCS#8 version 1 in PEM ("BEGIN PRIVATE KEY"), which `openssl pkey` reads too.
+    /// The key file's text: PKCS#8 version 1 in PEM ("BEGIN PRIVATE KEY"), which `openssl pkey`
+    /// reads too.
     pub fn to_pem(&self) -> Result<Zeroizing<String>, KeyFileError> {
-        let bytes = KeypairBytes { secret_key: self.0.to_bytes(), public_key: None };
-        bytes.to_pkcs8_pem(LineEnding::LF).map_err(|_| KeyFileError::NotPkcs8)
+        let bytes = KeypairBytes {
+            secret_key: self.0.to_bytes(),
+            public_key: None,
+        };
+        bytes
+            .to_pkcs8_pem(LineEnding::LF)
+            .map_err(|_| KeyFileError::NotPkcs8)
     }
 
     /// Reads what [`KeyPair::to_pem`] or `openssl genpkey -algorithm ed25519` wrote.
     pub fn from_pem(text: &str) -> Result<KeyPair, KeyFileError> {
-        // A longer text cannot be one Ed25519 key; the bound keeps a wrong file from being parsed at length.
+        // A longer text cannot be one Ed25519 key; the bound keeps a wrong file from being parsed
+        // at length.
         if text.len() > MAX_PEM_LEN {
             return Err(KeyFileError::TooLong(text.len()));
         }
-        SigningKey::from_pkcs8_pem(text).map(KeyPair).map_err(|_| KeyFileError::NotPkcs8)
+        SigningKey::from_pkcs8_pem(text)
+            .map(KeyPair)
+            .map_err(|_| KeyFileError::NotPkcs8)
     }
 }
 
@@ -103,9 +118,15 @@ impl PublicKey {
         Guid(blake3::derive_key(GUID_CONTEXT, &self.0))
     }
 
-    /// Whether the holder of this key signed `message` for the purpose `context`. Weak keys and non-canonical
-    /// signatures are refused, so that nobody can make a second signature from a first.
-    pub fn verify(&self, context: &str, message: &[u8], signature: &Signature) -> Result<(), SignatureError> {
+    /// Whether the holder of this key signed `message` for the purpose `context`. Weak keys and
+    /// non-canonical signatures are refused, so that nobody can make a second signature from a
+    /// first.
+    pub fn verify(
+        &self,
+        context: &str,
+        message: &[u8],
+        signature: &Signature,
+    ) -> Result<(), SignatureError> {
         let key = VerifyingKey::from_bytes(&self.0).map_err(|_| SignatureError::BadKey)?;
         let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
         key.verify_strict(&blake3::derive_key(context, message), &signature)
@@ -204,8 +225,14 @@ mod tests {
         let pem = keys.to_pem().unwrap();
         assert!(pem.starts_with("-----BEGIN PRIVATE KEY-----\n"));
         assert_eq!(KeyPair::from_pem(&pem).unwrap().guid(), keys.guid());
-        assert_eq!(KeyPair::from_pem(&pem[1..]).unwrap_err(), KeyFileError::NotPkcs8);
-        assert_eq!(KeyPair::from_pem(&" ".repeat(5000)).unwrap_err(), KeyFileError::TooLong(5000));
+        assert_eq!(
+            KeyPair::from_pem(&pem[1..]).unwrap_err(),
+            KeyFileError::NotPkcs8
+        );
+        assert_eq!(
+            KeyPair::from_pem(&" ".repeat(5000)).unwrap_err(),
+            KeyFileError::TooLong(5000)
+        );
     }
 
     #[test]
@@ -223,7 +250,10 @@ mod tests {
         let mut fresh = [0xab; 32];
         let keys = KeyPair::generate(&mut fresh);
         assert_eq!(fresh, [0; 32]);
-        assert_eq!(format!("{keys:?}"), format!("KeyPair({})", keys.guid().short()));
+        assert_eq!(
+            format!("{keys:?}"),
+            format!("KeyPair({})", keys.guid().short())
+        );
     }
 
     #[test]

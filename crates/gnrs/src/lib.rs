@@ -1,8 +1,9 @@
-//! Global name resolution (GNRS): from a name that does not change to the network addresses that do.
+//! Global name resolution (GNRS): from a name that does not change to the network addresses that
+//! do.
 //!
-//! The one invariant: **a record is worth what its signature is worth**. Whoever carries, stores or caches a
-//! [`Record`] can check it; nobody but the owner of the key can change it, and an old one cannot come back.
-//! Names: DESIGN section 6; what a router does with them: seed 000, section 3.3.
+//! The one invariant: **a record is worth what its signature is worth**. Whoever carries, stores or
+//! caches a [`Record`] can check it; nobody but the owner of the key can change it, and an old one
+//! cannot come back. Names: DESIGN section 6; what a router does with them: seed 000, section 3.3.
 #![forbid(unsafe_code)]
 
 pub mod client;
@@ -18,8 +19,8 @@ pub use client::{
 };
 pub use identity::{KeyFileError, KeyPair, PublicKey, Signature, SignatureError};
 pub use record::{
-    Address, DecodeError, Kind, MAX_ADDRESSES, Record, RecordKey, RecordView, Statement, StatementError,
-    VerifyError,
+    Address, DecodeError, Kind, MAX_ADDRESSES, Record, RecordKey, RecordView, Statement,
+    StatementError, VerifyError,
 };
 pub use server::{Server, ServerConfig, ServerCounters, ServerEvent};
 pub use store::{DiskStore, MemoryStore, Store, StoreError, StoreLimits};

@@ -23,7 +23,11 @@ struct Queue {
 
 impl Outbox {
     pub(crate) fn new(capacity: usize) -> Outbox {
-        Outbox { capacity, queues: BTreeMap::new(), ready: VecDeque::new() }
+        Outbox {
+            capacity,
+            queues: BTreeMap::new(),
+            ready: VecDeque::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, port: PortId) {
@@ -43,8 +47,8 @@ impl Outbox {
         }
     }
 
-    /// Queues a frame; false if the port is unknown or has too many already: then the frame is lost, as on any
-    /// datagram path, and whoever asked asks again.
+    /// Queues a frame; false if the port is unknown or has too many already: then the frame is
+    /// lost, as on any datagram path, and whoever asked asks again.
     pub(crate) fn push(&mut self, port: PortId, frame: Vec<u8>) -> bool {
         match self.queues.get_mut(&port) {
             Some(queue) if queue.frames.len() < self.capacity => queue.frames.push_back(frame),
@@ -55,7 +59,9 @@ impl Outbox {
     }
 
     fn update_ready(&mut self, port: PortId) {
-        let Some(queue) = self.queues.get_mut(&port) else { return };
+        let Some(queue) = self.queues.get_mut(&port) else {
+            return;
+        };
         let ready = !queue.blocked && !queue.frames.is_empty();
         if ready && !queue.ready {
             self.ready.push_back(port);
@@ -66,7 +72,11 @@ impl Outbox {
     }
 
     /// As [`whimbrel_core::Machine::poll_transmit`]: frames of equal size for one port go together.
-    pub(crate) fn poll_transmit(&mut self, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    pub(crate) fn poll_transmit(
+        &mut self,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         let port = self.ready.pop_front()?;
         let queue = self.queues.get_mut(&port)?;
         let first = queue.frames.pop_front()?;
@@ -75,10 +85,16 @@ impl Outbox {
         let mut segments = 1;
         while segments < max_segments {
             // Only the last segment may be shorter.
-            if queue.frames.front().is_none_or(|next| next.len() > first.len()) {
+            if queue
+                .frames
+                .front()
+                .is_none_or(|next| next.len() > first.len())
+            {
                 break;
             }
-            let Some(next) = queue.frames.pop_front() else { break };
+            let Some(next) = queue.frames.pop_front() else {
+                break;
+            };
             buffer.extend_from_slice(&next);
             size += next.len();
             segments += 1;
@@ -88,7 +104,11 @@ impl Outbox {
         }
         queue.ready = false;
         self.update_ready(port);
-        Some(Transmit { port, size, segment_size: (segments > 1).then_some(first.len()) })
+        Some(Transmit {
+            port,
+            size,
+            segment_size: (segments > 1).then_some(first.len()),
+        })
     }
 }
 

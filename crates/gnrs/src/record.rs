@@ -1,8 +1,9 @@
 //! Signed records: what the owner of a key says about where a name is.
 //!
-//! Two kinds share one layout (`docs/protocols/gnrs.md`): the **binding** of a name that is a key's hash, and a
-//! **provider announcement**, by which somebody says that content can be had from its addresses. The record is its
-//! canonical encoding: it is checked, stored and sent on as the very bytes that were signed.
+//! Two kinds share one layout (`docs/protocols/gnrs.md`): the **binding** of a name that is a key's
+//! hash, and a **provider announcement**, by which somebody says that content can be had from its
+//! addresses. The record is its canonical encoding: it is checked, stored and sent on as the very
+//! bytes that were signed.
 
 use core::fmt;
 
@@ -11,9 +12,11 @@ use whimbrel_core::Guid;
 
 use crate::identity::{KeyPair, PublicKey, Signature, SignatureError};
 
-/// Most addresses in one record (the released MobilityFirst router keeps 10 too: research notes, section 4.3).
+/// Most addresses in one record (the released MobilityFirst router keeps 10 too: research notes,
+/// section 4.3).
 pub const MAX_ADDRESSES: usize = 10;
-/// Longest time from issue to expiry, in milliseconds: 30 days. It bounds how long a removed record is remembered.
+/// Longest time from issue to expiry, in milliseconds: 30 days. It bounds how long a removed record
+/// is remembered.
 pub const MAX_LIFETIME_MS: u64 = 30 * 24 * 3600 * 1000;
 /// How far ahead of ours the issuer's clock may be, in milliseconds.
 pub const MAX_CLOCK_SKEW_MS: u64 = 5 * 60 * 1000;
@@ -24,8 +27,10 @@ const ADDRESS_LEN: usize = 35;
 const FLAG_REMOVED: u8 = 1;
 
 /// Shortest and longest encoding, in bytes.
-pub const RECORD_LEN: (usize, usize) =
-    (FIXED_LEN + Signature::LEN, FIXED_LEN + MAX_ADDRESSES * ADDRESS_LEN + Signature::LEN);
+pub const RECORD_LEN: (usize, usize) = (
+    FIXED_LEN + Signature::LEN,
+    FIXED_LEN + MAX_ADDRESSES * ADDRESS_LEN + Signature::LEN,
+);
 
 /// What a record speaks of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
@@ -50,7 +55,11 @@ pub struct Address {
 impl Address {
     /// An address of preference 0 and weight 1.
     pub const fn new(na: Guid) -> Address {
-        Address { na, preference: 0, weight: 1 }
+        Address {
+            na,
+            preference: 0,
+            weight: 1,
+        }
     }
 }
 
@@ -61,7 +70,8 @@ pub struct Statement {
     pub version: u64,
     /// When it was made, Unix time in milliseconds.
     pub issued_ms: u64,
-    /// From when it no longer counts, Unix time in milliseconds; at most [`MAX_LIFETIME_MS`] after the issue.
+    /// From when it no longer counts, Unix time in milliseconds; at most [`MAX_LIFETIME_MS`] after
+    /// the issue.
     pub expires_ms: u64,
     /// At most [`MAX_ADDRESSES`]; none means "disconnected".
     pub addresses: Vec<Address>,
@@ -70,7 +80,8 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// A statement made at `now_ms` (Unix time in milliseconds) for `lifetime_ms`, with the conventional version.
+    /// A statement made at `now_ms` (Unix time in milliseconds) for `lifetime_ms`, with the
+    /// conventional version.
     pub fn new(now_ms: u64, lifetime_ms: u64, addresses: Vec<Address>) -> Statement {
         Statement {
             version: now_ms.saturating_mul(1000),
@@ -83,7 +94,10 @@ impl Statement {
 
     /// A removal made at `now_ms`. It should live as long as any record that it takes back.
     pub fn removal(now_ms: u64, lifetime_ms: u64) -> Statement {
-        Statement { removed: true, ..Statement::new(now_ms, lifetime_ms, Vec::new()) }
+        Statement {
+            removed: true,
+            ..Statement::new(now_ms, lifetime_ms, Vec::new())
+        }
     }
 }
 
@@ -99,7 +113,10 @@ pub struct RecordKey {
 impl RecordKey {
     /// Where the binding of `guid` is filed.
     pub const fn binding(guid: Guid) -> RecordKey {
-        RecordKey { subject: guid, provider: Guid::NONE }
+        RecordKey {
+            subject: guid,
+            provider: Guid::NONE,
+        }
     }
 }
 
@@ -117,7 +134,11 @@ impl Record {
     }
 
     /// Signs that the holder of `keys` provides `content`.
-    pub fn provider(keys: &KeyPair, content: Guid, statement: &Statement) -> Result<Record, StatementError> {
+    pub fn provider(
+        keys: &KeyPair,
+        content: Guid,
+        statement: &Statement,
+    ) -> Result<Record, StatementError> {
         Record::signed(Kind::Provider, content, keys, statement)
     }
 
@@ -129,14 +150,21 @@ impl Record {
     ) -> Result<Record, StatementError> {
         let count = statement.addresses.len();
         if count > MAX_ADDRESSES {
-            return Err(StatementError::Invalid(DecodeError::TooManyAddresses(count)));
+            return Err(StatementError::Invalid(DecodeError::TooManyAddresses(
+                count,
+            )));
         }
         let mut bytes = Vec::with_capacity(FIXED_LEN + count * ADDRESS_LEN + Signature::LEN);
         let kind = match kind {
             Kind::Binding => 1,
             Kind::Provider => 2,
         };
-        bytes.extend([kind, if statement.removed { FLAG_REMOVED } else { 0 }, count as u8, 0]);
+        bytes.extend([
+            kind,
+            if statement.removed { FLAG_REMOVED } else { 0 },
+            count as u8,
+            0,
+        ]);
         bytes.extend(subject.0);
         bytes.extend(keys.public().0);
         for number in [statement.version, statement.issued_ms, statement.expires_ms] {
@@ -156,7 +184,11 @@ impl Record {
 impl<'a> RecordView<'a> {
     /// Takes one record off the front of `bytes`; also gives what follows it.
     pub fn split(bytes: &'a [u8]) -> Result<(RecordView<'a>, &'a [u8]), DecodeError> {
-        let count = usize::from(*bytes.get(2).ok_or(DecodeError::Length { len: bytes.len() })?);
+        let count = usize::from(
+            *bytes
+                .get(2)
+                .ok_or(DecodeError::Length { len: bytes.len() })?,
+        );
         if count > MAX_ADDRESSES {
             return Err(DecodeError::TooManyAddresses(count));
         }
@@ -207,7 +239,11 @@ impl<B: AsRef<[u8]>> Record<B> {
 
     /// What it speaks of.
     pub fn kind(&self) -> Kind {
-        if self.array::<1>(0) == [1] { Kind::Binding } else { Kind::Provider }
+        if self.array::<1>(0) == [1] {
+            Kind::Binding
+        } else {
+            Kind::Provider
+        }
     }
 
     /// True if it takes the subject out of the directory.
@@ -237,7 +273,10 @@ impl<B: AsRef<[u8]>> Record<B> {
     pub fn filed_under(&self) -> RecordKey {
         match self.kind() {
             Kind::Binding => RecordKey::binding(self.subject()),
-            Kind::Provider => RecordKey { subject: self.subject(), provider: self.key().guid() },
+            Kind::Provider => RecordKey {
+                subject: self.subject(),
+                provider: self.key().guid(),
+            },
         }
     }
 
@@ -268,7 +307,11 @@ impl<B: AsRef<[u8]>> Record<B> {
         list.as_chunks::<ADDRESS_LEN>().0.iter().map(|entry| {
             let (na, rest) = entry.split_at(Guid::LEN);
             let na = Guid::from_slice(na).unwrap_or(Guid::NONE);
-            Address { na, preference: rest[0], weight: u16::from_be_bytes([rest[1], rest[2]]) }
+            Address {
+                na,
+                preference: rest[0],
+                weight: u16::from_be_bytes([rest[1], rest[2]]),
+            }
         })
     }
 
@@ -286,11 +329,16 @@ impl<B: AsRef<[u8]>> Record<B> {
         }
         let raw = self.as_bytes();
         let (said, signature) = raw.split_at(raw.len().saturating_sub(Signature::LEN));
-        let signature = Signature(signature.try_into().map_err(|_| VerifyError::BadSignature)?);
-        key.verify(CONTEXT, said, &signature).map_err(|fault| match fault {
-            SignatureError::BadKey => VerifyError::BadKey,
-            SignatureError::BadSignature => VerifyError::BadSignature,
-        })
+        let signature = Signature(
+            signature
+                .try_into()
+                .map_err(|_| VerifyError::BadSignature)?,
+        );
+        key.verify(CONTEXT, said, &signature)
+            .map_err(|fault| match fault {
+                SignatureError::BadKey => VerifyError::BadKey,
+                SignatureError::BadSignature => VerifyError::BadSignature,
+            })
     }
 
     /// A copy that owns its bytes.
@@ -300,7 +348,10 @@ impl<B: AsRef<[u8]>> Record<B> {
 
     // `parse` has checked the length, so the zeros are never seen.
     fn array<const N: usize>(&self, at: usize) -> [u8; N] {
-        self.as_bytes().get(at..at + N).and_then(|field| field.try_into().ok()).unwrap_or([0; N])
+        self.as_bytes()
+            .get(at..at + N)
+            .and_then(|field| field.try_into().ok())
+            .unwrap_or([0; N])
     }
 }
 
@@ -385,14 +436,24 @@ mod tests {
     fn statement() -> impl Strategy<Value = Statement> {
         let address = (any::<[u8; 32]>(), any::<u8>(), any::<u16>())
             .prop_filter("a name", |(na, ..)| *na != [0; 32])
-            .prop_map(|(na, preference, weight)| Address { na: Guid(na), preference, weight });
+            .prop_map(|(na, preference, weight)| Address {
+                na: Guid(na),
+                preference,
+                weight,
+            });
         let addresses = prop::collection::vec(address, 0..=MAX_ADDRESSES);
         (any::<u64>(), 1..=MAX_LIFETIME_MS, addresses, any::<bool>()).prop_map(
             |(version, life, mut addresses, removed)| {
                 if removed {
                     addresses.clear();
                 }
-                Statement { version, issued_ms: NOW, expires_ms: NOW + life, addresses, removed }
+                Statement {
+                    version,
+                    issued_ms: NOW,
+                    expires_ms: NOW + life,
+                    addresses,
+                    removed,
+                }
             },
         )
     }
@@ -448,7 +509,10 @@ mod tests {
 
     #[test]
     fn a_record_cannot_be_made_for_the_name_of_another_key() {
-        let (mine, theirs) = (KeyPair::from_secret(&[1; 32]), KeyPair::from_secret(&[2; 32]));
+        let (mine, theirs) = (
+            KeyPair::from_secret(&[1; 32]),
+            KeyPair::from_secret(&[2; 32]),
+        );
         let record = Record::signed(Kind::Binding, theirs.guid(), &mine, &said(vec![])).unwrap();
         assert_eq!(record.verify(NOW), Err(VerifyError::WrongKey));
     }
@@ -459,7 +523,10 @@ mod tests {
         assert_eq!(record.verify(NOW + 59_999), Ok(()));
         assert_eq!(record.verify(NOW + 60_000), Err(VerifyError::Expired));
         assert_eq!(record.verify(NOW - MAX_CLOCK_SKEW_MS), Ok(()));
-        assert_eq!(record.verify(NOW - MAX_CLOCK_SKEW_MS - 1), Err(VerifyError::FromTheFuture));
+        assert_eq!(
+            record.verify(NOW - MAX_CLOCK_SKEW_MS - 1),
+            Err(VerifyError::FromTheFuture)
+        );
     }
 
     #[test]
@@ -470,15 +537,33 @@ mod tests {
             Ok(record) => panic!("{record:?}"),
         };
         let address = Address::new(keys.guid());
-        assert_eq!(refused(said(vec![address; 11])), DecodeError::TooManyAddresses(11));
-        assert_eq!(refused(said(vec![Address::new(Guid::NONE)])), DecodeError::NoName);
         assert_eq!(
-            refused(Statement { removed: true, ..said(vec![address]) }),
+            refused(said(vec![address; 11])),
+            DecodeError::TooManyAddresses(11)
+        );
+        assert_eq!(
+            refused(said(vec![Address::new(Guid::NONE)])),
+            DecodeError::NoName
+        );
+        assert_eq!(
+            refused(Statement {
+                removed: true,
+                ..said(vec![address])
+            }),
             DecodeError::RemovedWithAddresses
         );
-        assert_eq!(refused(Statement { expires_ms: NOW, ..said(vec![]) }), DecodeError::Lifetime);
         assert_eq!(
-            refused(Statement { expires_ms: NOW + MAX_LIFETIME_MS + 1, ..said(vec![]) }),
+            refused(Statement {
+                expires_ms: NOW,
+                ..said(vec![])
+            }),
+            DecodeError::Lifetime
+        );
+        assert_eq!(
+            refused(Statement {
+                expires_ms: NOW + MAX_LIFETIME_MS + 1,
+                ..said(vec![])
+            }),
             DecodeError::Lifetime
         );
     }

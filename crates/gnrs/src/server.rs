@@ -1,8 +1,8 @@
 //! The server: a [`Machine`] whose ports are its clients.
 //!
-//! Updates that arrive in one round of the driver are stored in one transaction, which is complete before the first
-//! of them is acknowledged or pushed. Nothing longer than its request goes to a source that has not shown, by the
-//! cookie of its port, that it receives at its address.
+//! Updates that arrive in one round of the driver are stored in one transaction, which is complete
+//! before the first of them is acknowledged or pushed. Nothing longer than its request goes to a
+//! source that has not shown, by the cookie of its port, that it receives at its address.
 
 mod config;
 mod pushes;
@@ -83,8 +83,8 @@ enum Timer {
 }
 
 impl<S: Store> Server<S> {
-    /// A server. `secret` are 32 fresh bytes from the operating system: cookies are made with it. `clock` says
-    /// what Unix time the driver's origin was.
+    /// A server. `secret` are 32 fresh bytes from the operating system: cookies are made with it.
+    /// `clock` says what Unix time the driver's origin was.
     pub fn new(config: ServerConfig, clock: WallClock, secret: [u8; 32], store: S) -> Server<S> {
         let mut timers = TimerQueue::new();
         timers.set(Timer::Expiry, Time::ZERO + config.expiry_interval());
@@ -124,7 +124,8 @@ impl<S: Store> Server<S> {
         self.clock.unix_millis(now)
     }
 
-    /// Made with a keyed hash, not drawn from a generator: who has seen some cookies cannot guess another.
+    /// Made with a keyed hash, not drawn from a generator: who has seen some cookies cannot guess
+    /// another.
     fn cookie_of(&self, port: PortId) -> u64 {
         let hash = blake3::keyed_hash(&self.secret.0, &port.0.to_be_bytes());
         let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
@@ -133,9 +134,17 @@ impl<S: Store> Server<S> {
     }
 
     fn send(&mut self, port: PortId, id: u64, code: Code, message: Message<'_>) {
-        let Some(cookie) = self.ports.get(&port).map(|state| state.cookie) else { return };
+        let Some(cookie) = self.ports.get(&port).map(|state| state.cookie) else {
+            return;
+        };
         let mut bytes = Vec::new();
-        Frame { id, cookie, code, message }.encode(&mut bytes);
+        Frame {
+            id,
+            cookie,
+            code,
+            message,
+        }
+        .encode(&mut bytes);
         self.queue(port, bytes);
     }
 
@@ -155,8 +164,11 @@ impl<S: Store> Server<S> {
             WireError::Checksum => self.counters.damaged_frames += 1,
             _ => self.counters.malformed_frames += 1,
         }
-        let code =
-            if matches!(fault, WireError::Version(_)) { Code::UnknownVersion } else { Code::Malformed };
+        let code = if matches!(fault, WireError::Version(_)) {
+            Code::UnknownVersion
+        } else {
+            Code::Malformed
+        };
         if let Some(id) = refusable_id(bytes) {
             self.refuse(port, id, code);
         }
@@ -167,11 +179,12 @@ impl<S: Store> Server<S> {
         self.page.clear();
         let (mut index, mut more) = (0, false);
         let page = &mut self.page;
-        self.store.visit(guid, self.clock.unix_millis(now), &mut |record| {
-            more = index >= u32::from(first) && !page.push(record);
-            index += 1;
-            !more
-        });
+        self.store
+            .visit(guid, self.clock.unix_millis(now), &mut |record| {
+                more = index >= u32::from(first) && !page.push(record);
+                index += 1;
+                !more
+            });
         more
     }
 
@@ -185,14 +198,29 @@ impl<S: Store> Server<S> {
         first: u16,
     ) {
         self.counters.lookups += 1;
-        let Some(cookie) = self.ports.get(&port).map(|state| state.cookie) else { return };
+        let Some(cookie) = self.ports.get(&port).map(|state| state.cookie) else {
+            return;
+        };
         let more = self.collect_page(now, &guid, first);
         let records = self.page.list();
-        let code = if records.is_empty() && first == 0 { Code::NotFound } else { Code::Ok };
-        let page = Page { first, more, records };
+        let code = if records.is_empty() && first == 0 {
+            Code::NotFound
+        } else {
+            Code::Ok
+        };
+        let page = Page {
+            first,
+            more,
+            records,
+        };
         let mut bytes = Vec::new();
-        Frame { id: request.id, cookie, code, message: Message::LookupAnswer { guid, page } }
-            .encode(&mut bytes);
+        Frame {
+            id: request.id,
+            cookie,
+            code,
+            message: Message::LookupAnswer { guid, page },
+        }
+        .encode(&mut bytes);
         if request.cookie != cookie && bytes.len() > request_len {
             self.refuse(port, request.id, Code::NeedCookie);
             return;
@@ -205,21 +233,28 @@ impl<S: Store> Server<S> {
 
     fn insert(&mut self, now: Time, port: PortId, id: u64, record: RecordView<'_>) {
         let now_ms = self.now_ms(now);
-        let refusal = self.known_outcome(now_ms, &record).or_else(|| match record.verify(now_ms) {
-            Ok(()) => None,
-            Err(fault) => Some((code_of(fault), 0)),
-        });
+        let refusal = self
+            .known_outcome(now_ms, &record)
+            .or_else(|| match record.verify(now_ms) {
+                Ok(()) => None,
+                Err(fault) => Some((code_of(fault), 0)),
+            });
         if let Some((code, version)) = refusal {
             self.answer_insert(port, id, record.subject(), code, version);
             return;
         }
-        self.updates.push(Update { port, id, record: record.to_owned() });
+        self.updates.push(Update {
+            port,
+            id,
+            record: record.to_owned(),
+        });
         if self.updates.len() >= self.config.max_batch {
             self.commit(now);
         }
     }
 
-    /// What needs no signature check: an old record is refused and a repeated one is welcome whoever sent it.
+    /// What needs no signature check: an old record is refused and a repeated one is welcome
+    /// whoever sent it.
     fn known_outcome(&self, now_ms: u64, record: &RecordView<'_>) -> Option<(Code, u64)> {
         if record.is_expired(now_ms) {
             return Some((Code::Expired, 0));
@@ -272,7 +307,12 @@ impl<S: Store> Server<S> {
         let (code, version) = match result {
             Some(Ok(Outcome::Stored)) => {
                 self.counters.updates_stored += 1;
-                self.send(update.port, update.id, Code::Ok, Message::InsertAnswer { guid, version });
+                self.send(
+                    update.port,
+                    update.id,
+                    Code::Ok,
+                    Message::InsertAnswer { guid, version },
+                );
                 return true;
             }
             Some(Ok(Outcome::Unchanged)) => (Code::Ok, version),
@@ -288,17 +328,22 @@ impl<S: Store> Server<S> {
     fn report_store(&mut self, fault: Option<&StoreError>) {
         if fault.is_some() != self.store_failed {
             self.store_failed = fault.is_some();
-            let event = fault.cloned().map_or(ServerEvent::StoreRecovered, ServerEvent::StoreFailed);
+            let event = fault
+                .cloned()
+                .map_or(ServerEvent::StoreRecovered, ServerEvent::StoreFailed);
             self.events.push_back(event);
         }
     }
 
     fn expire(&mut self, now: Time) {
-        let result = self.store.remove_expired(self.now_ms(now), self.config.expiry_budget);
+        let result = self
+            .store
+            .remove_expired(self.now_ms(now), self.config.expiry_budget);
         self.report_store(result.as_ref().err());
         let removed = result.unwrap_or(0);
         self.counters.records_forgotten += removed as u64;
-        self.timers.set(Timer::Expiry, now + self.config.expiry_interval());
+        self.timers
+            .set(Timer::Expiry, now + self.config.expiry_interval());
     }
 }
 
@@ -347,12 +392,18 @@ impl<S: Store> Machine for Server<S> {
         };
         let validated = frame.cookie == cookie;
         match frame.message {
-            Message::Lookup { guid, first, .. } => self.lookup(now, port, &frame, bytes.len(), guid, first),
+            Message::Lookup { guid, first, .. } => {
+                self.lookup(now, port, &frame, bytes.len(), guid, first)
+            }
             Message::Insert { record } => self.insert(now, port, frame.id, record),
-            Message::Watch { .. } | Message::Unwatch { .. } | Message::PushAck { .. } if !validated => {
+            Message::Watch { .. } | Message::Unwatch { .. } | Message::PushAck { .. }
+                if !validated =>
+            {
                 self.refuse(port, frame.id, Code::NeedCookie);
             }
-            Message::Watch { guid, lease_secs } => self.watch(now, port, frame.id, guid, lease_secs),
+            Message::Watch { guid, lease_secs } => {
+                self.watch(now, port, frame.id, guid, lease_secs)
+            }
             Message::Unwatch { guid } => {
                 self.unwatch(guid, port);
                 self.send(port, frame.id, Code::Ok, Message::UnwatchAnswer { guid });
@@ -380,7 +431,12 @@ impl<S: Store> Machine for Server<S> {
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.commit(now);
         self.outbox.poll_transmit(max_segments, buffer)
     }

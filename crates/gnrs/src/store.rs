@@ -1,8 +1,9 @@
 //! Where a server keeps records.
 //!
-//! A store compares and sets by version: an older record never replaces a newer one. What it has seen of a subject
-//! it remembers until **every** record that it ever took for it has expired, even when a newer one with a shorter
-//! life has expired before: otherwise the older one could be replayed.
+//! A store compares and sets by version: an older record never replaces a newer one. What it has
+//! seen of a subject it remembers until **every** record that it ever took for it has expired, even
+//! when a newer one with a shorter life has expired before: otherwise the older one could be
+//! replayed.
 
 mod disk;
 mod memory;
@@ -22,13 +23,18 @@ pub struct StoreLimits {
     pub max_records: usize,
     /// Most bytes of memory, by the formula of [`MemoryStore::bytes_of`].
     pub max_bytes: usize,
-    /// Most providers of one content. Above it the one that expires first goes, if it expires before the new one.
+    /// Most providers of one content. Above it the one that expires first goes, if it expires
+    /// before the new one.
     pub max_providers: usize,
 }
 
 impl Default for StoreLimits {
     fn default() -> Self {
-        StoreLimits { max_records: 1_000_000, max_bytes: 1 << 30, max_providers: 64 }
+        StoreLimits {
+            max_records: 1_000_000,
+            max_bytes: 1 << 30,
+            max_providers: 64,
+        }
     }
 }
 
@@ -88,12 +94,13 @@ pub trait Store {
     /// The newest record filed under `key`, even if it has expired or is a removal.
     fn get(&self, key: &RecordKey) -> Option<Record>;
 
-    /// Shows the unexpired records of `subject`, removals too, the binding first, then by provider, until `visit`
-    /// answers false.
+    /// Shows the unexpired records of `subject`, removals too, the binding first, then by provider,
+    /// until `visit` answers false.
     fn visit(&self, subject: &Guid, now_ms: u64, visit: &mut dyn FnMut(&Record) -> bool);
 
-    /// Takes records in order, all in one transaction: when this returns `Ok`, what was stored survives a crash;
-    /// when it returns an error, nothing of the batch was stored. One result per record.
+    /// Takes records in order, all in one transaction: when this returns `Ok`, what was stored
+    /// survives a crash; when it returns an error, nothing of the batch was stored. One result per
+    /// record.
     fn apply(&mut self, now_ms: u64, batch: &[Record]) -> Result<Vec<PutResult>, StoreError>;
 
     /// Forgets at most `budget` records whose time is over; answers how many.
@@ -113,7 +120,10 @@ pub trait Store {
     /// Takes one record.
     fn put(&mut self, now_ms: u64, record: Record) -> Result<PutResult, StoreError> {
         let results = self.apply(now_ms, &[record])?;
-        results.first().copied().ok_or_else(|| StoreError::Io("the store gave no result".into()))
+        results
+            .first()
+            .copied()
+            .ok_or_else(|| StoreError::Io("the store gave no result".into()))
     }
 
     /// The providers of `content` that are neither expired nor removed.

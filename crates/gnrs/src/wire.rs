@@ -1,8 +1,8 @@
 //! The look-up protocol: one message per datagram, at most [`MAX_FRAME`] bytes.
 //!
-//! Layout and rules are in `docs/protocols/gnrs.md`, examples in `docs/protocols/vectors/gnrs.txt`, which a test
-//! parses. Every frame ends with a CRC-32C, because the checksum of the datagram below is optional (UDP over
-//! IPv4), absent (other carriers) or, at 16 bits, too short for bad links.
+//! Layout and rules are in `docs/protocols/gnrs.md`, examples in `docs/protocols/vectors/gnrs.txt`,
+//! which a test parses. Every frame ends with a CRC-32C, because the checksum of the datagram below
+//! is optional (UDP over IPv4), absent (other carriers) or, at 16 bits, too short for bad links.
 
 use core::fmt;
 
@@ -16,13 +16,15 @@ pub const MAX_FRAME: usize = 1200;
 pub const MIN_FRAME: usize = HEADER_LEN + CHECKSUM_LEN;
 /// The one version there is.
 pub const VERSION: u8 = 1;
-/// To this length a look-up without a cookie is padded, in bytes: what fits in it is answered without a challenge.
+/// To this length a look-up without a cookie is padded, in bytes: what fits in it is answered
+/// without a challenge.
 pub const PADDED_LOOKUP: usize = 512;
 
 const HEADER_LEN: usize = 20;
 const CHECKSUM_LEN: usize = 4;
 const FLAG_MORE: u8 = 1;
-/// Room for records in the tightest answer, that to a watch: name, lease, index and count go before them.
+/// Room for records in the tightest answer, that to a watch: name, lease, index and count go before
+/// them.
 const MAX_RECORDS_LEN: usize = MAX_FRAME - MIN_FRAME - Guid::LEN - 4 - 2 - 1;
 
 /// What became of a request.
@@ -106,7 +108,8 @@ pub enum Message<'a> {
         /// Zero bytes that follow, so that the answer need not be longer than the request.
         padding: usize,
     },
-    /// Client to server: file this record. An update is a newer version, a removal a record that says so.
+    /// Client to server: file this record. An update is a newer version, a removal a record that
+    /// says so.
     Insert {
         /// The record.
         record: RecordView<'a>,
@@ -223,7 +226,8 @@ pub struct RecordBuffer {
 impl RecordBuffer {
     /// Adds a record; false if the answer has no room for it.
     pub fn push<B: AsRef<[u8]>>(&mut self, record: &Record<B>) -> bool {
-        let fits = self.bytes.len() + record.as_bytes().len() <= MAX_RECORDS_LEN && self.count < u8::MAX;
+        let fits =
+            self.bytes.len() + record.as_bytes().len() <= MAX_RECORDS_LEN && self.count < u8::MAX;
         if fits {
             self.bytes.extend_from_slice(record.as_bytes());
             self.count += 1;
@@ -233,7 +237,10 @@ impl RecordBuffer {
 
     /// What has been collected.
     pub fn list(&self) -> RecordList<'_> {
-        RecordList { count: self.count, bytes: &self.bytes }
+        RecordList {
+            count: self.count,
+            bytes: &self.bytes,
+        }
     }
 
     /// Starts anew.
@@ -284,18 +291,25 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// The id of an undamaged frame that asks something but cannot be read otherwise, so that it can be refused.
-/// Answers have none: nobody answers an answer.
+/// The id of an undamaged frame that asks something but cannot be read otherwise, so that it can be
+/// refused. Answers have none: nobody answers an answer.
 pub fn refusable_id(bytes: &[u8]) -> Option<u64> {
     let (said, sum) = bytes.split_last_chunk::<CHECKSUM_LEN>()?;
-    let asks = said.len() >= HEADER_LEN && *said.get(1)? < 0x80 && checksum(said).to_be_bytes() == *sum;
-    asks.then(|| Body(&said[4..]).number::<8>().map(u64::from_be_bytes))?.ok()
+    let asks =
+        said.len() >= HEADER_LEN && *said.get(1)? < 0x80 && checksum(said).to_be_bytes() == *sum;
+    asks.then(|| Body(&said[4..]).number::<8>().map(u64::from_be_bytes))?
+        .ok()
 }
 
 impl<'a> Frame<'a> {
     /// A request.
     pub fn request(id: u64, cookie: u64, message: Message<'a>) -> Frame<'a> {
-        Frame { id, cookie, code: Code::Ok, message }
+        Frame {
+            id,
+            cookie,
+            code: Code::Ok,
+            message,
+        }
     }
 
     /// Reads one frame.
@@ -303,7 +317,9 @@ impl<'a> Frame<'a> {
         if !(MIN_FRAME..=MAX_FRAME).contains(&bytes.len()) {
             return Err(WireError::Length(bytes.len()));
         }
-        let (said, sum) = bytes.split_last_chunk().ok_or(WireError::Length(bytes.len()))?;
+        let (said, sum) = bytes
+            .split_last_chunk()
+            .ok_or(WireError::Length(bytes.len()))?;
         if checksum(said) != u32::from_be_bytes(*sum) {
             return Err(WireError::Checksum);
         }
@@ -319,7 +335,10 @@ impl<'a> Frame<'a> {
         if flags & !FLAG_MORE != 0 || (flags != 0 && !paged) {
             return Err(WireError::Unknown);
         }
-        let may_fail = matches!(kind, kind::LOOKUP_ANSWER..=kind::WATCH_ANSWER | kind::REFUSED);
+        let may_fail = matches!(
+            kind,
+            kind::LOOKUP_ANSWER..=kind::WATCH_ANSWER | kind::REFUSED
+        );
         if code != Code::Ok && !may_fail {
             return Err(WireError::Unknown);
         }
@@ -327,7 +346,12 @@ impl<'a> Frame<'a> {
         if !body.0.is_empty() {
             return Err(WireError::Body);
         }
-        Ok(Frame { id, cookie, code, message })
+        Ok(Frame {
+            id,
+            cookie,
+            code,
+            message,
+        })
     }
 
     /// Appends the frame to `out`.
@@ -335,7 +359,12 @@ impl<'a> Frame<'a> {
         let start = out.len();
         let (kind, more) = self.message.kind();
         out.reserve(MIN_FRAME + self.message.body_bound());
-        out.extend([VERSION, kind, self.code as u8, if more { FLAG_MORE } else { 0 }]);
+        out.extend([
+            VERSION,
+            kind,
+            self.code as u8,
+            if more { FLAG_MORE } else { 0 },
+        ]);
         out.extend(self.id.to_be_bytes());
         out.extend(self.cookie.to_be_bytes());
         self.message.encode_body(out);
@@ -382,7 +411,11 @@ impl Message<'_> {
 
     fn encode_body(&self, out: &mut Vec<u8>) {
         match self {
-            Message::Lookup { guid, first, padding } => {
+            Message::Lookup {
+                guid,
+                first,
+                padding,
+            } => {
                 out.extend(guid.0);
                 out.extend(first.to_be_bytes());
                 out.resize(out.len() + padding, 0);
@@ -392,7 +425,9 @@ impl Message<'_> {
                 out.extend(guid.0);
                 out.extend(lease_secs.to_be_bytes());
             }
-            Message::Unwatch { guid } | Message::PushAck { guid } | Message::UnwatchAnswer { guid } => {
+            Message::Unwatch { guid }
+            | Message::PushAck { guid }
+            | Message::UnwatchAnswer { guid } => {
                 out.extend(guid.0);
             }
             Message::LookupAnswer { guid, page } => {
@@ -403,7 +438,11 @@ impl Message<'_> {
                 out.extend(guid.0);
                 out.extend(version.to_be_bytes());
             }
-            Message::WatchAnswer { guid, lease_secs, page } => {
+            Message::WatchAnswer {
+                guid,
+                lease_secs,
+                page,
+            } => {
                 out.extend(guid.0);
                 out.extend(lease_secs.to_be_bytes());
                 page.encode(out);
@@ -451,11 +490,18 @@ impl<'a> Body<'a> {
         for _ in 0..count {
             self.0 = RecordView::split(self.0)?.1;
         }
-        Ok(RecordList { count, bytes: &bytes[..bytes.len() - self.0.len()] })
+        Ok(RecordList {
+            count,
+            bytes: &bytes[..bytes.len() - self.0.len()],
+        })
     }
 
     fn page(&mut self, more: bool) -> Result<Page<'a>, WireError> {
-        Ok(Page { first: u16::from_be_bytes(self.number()?), more, records: self.records()? })
+        Ok(Page {
+            first: u16::from_be_bytes(self.number()?),
+            more,
+            records: self.records()?,
+        })
     }
 
     fn message(&mut self, kind: u8, more: bool) -> Result<Message<'a>, WireError> {
@@ -466,29 +512,41 @@ impl<'a> Body<'a> {
                 if padding.iter().any(|byte| *byte != 0) {
                     return Err(WireError::Body);
                 }
-                Message::Lookup { guid, first, padding: padding.len() }
+                Message::Lookup {
+                    guid,
+                    first,
+                    padding: padding.len(),
+                }
             }
             kind::INSERT => {
                 let (record, rest) = RecordView::split(self.0)?;
                 self.0 = rest;
                 Message::Insert { record }
             }
-            kind::WATCH => {
-                Message::Watch { guid: self.guid()?, lease_secs: u32::from_be_bytes(self.number()?) }
-            }
+            kind::WATCH => Message::Watch {
+                guid: self.guid()?,
+                lease_secs: u32::from_be_bytes(self.number()?),
+            },
             kind::UNWATCH => Message::Unwatch { guid: self.guid()? },
             kind::PUSH_ACK => Message::PushAck { guid: self.guid()? },
-            kind::LOOKUP_ANSWER => Message::LookupAnswer { guid: self.guid()?, page: self.page(more)? },
-            kind::INSERT_ANSWER => {
-                Message::InsertAnswer { guid: self.guid()?, version: u64::from_be_bytes(self.number()?) }
-            }
+            kind::LOOKUP_ANSWER => Message::LookupAnswer {
+                guid: self.guid()?,
+                page: self.page(more)?,
+            },
+            kind::INSERT_ANSWER => Message::InsertAnswer {
+                guid: self.guid()?,
+                version: u64::from_be_bytes(self.number()?),
+            },
             kind::WATCH_ANSWER => Message::WatchAnswer {
                 guid: self.guid()?,
                 lease_secs: u32::from_be_bytes(self.number()?),
                 page: self.page(more)?,
             },
             kind::UNWATCH_ANSWER => Message::UnwatchAnswer { guid: self.guid()? },
-            kind::PUSH => Message::Push { guid: self.guid()?, records: self.records()? },
+            kind::PUSH => Message::Push {
+                guid: self.guid()?,
+                records: self.records()?,
+            },
             kind::REFUSED => Message::Refused,
             _ => return Err(WireError::Unknown),
         })
@@ -511,18 +569,42 @@ mod tests {
     }
 
     fn message(choice: u8, guid: Guid, number: u32, list: RecordList<'_>) -> Message<'_> {
-        let page = Page { first: number as u16, more: number & 1 == 1, records: list };
+        let page = Page {
+            first: number as u16,
+            more: number & 1 == 1,
+            records: list,
+        };
         match choice {
-            0 => Message::Lookup { guid, first: number as u16, padding: number as usize % 1000 },
-            1 => Message::Watch { guid, lease_secs: number },
+            0 => Message::Lookup {
+                guid,
+                first: number as u16,
+                padding: number as usize % 1000,
+            },
+            1 => Message::Watch {
+                guid,
+                lease_secs: number,
+            },
             2 => Message::Unwatch { guid },
             3 => Message::PushAck { guid },
             4 => Message::LookupAnswer { guid, page },
-            5 => Message::InsertAnswer { guid, version: u64::from(number) << 30 },
-            6 => Message::WatchAnswer { guid, lease_secs: number, page },
+            5 => Message::InsertAnswer {
+                guid,
+                version: u64::from(number) << 30,
+            },
+            6 => Message::WatchAnswer {
+                guid,
+                lease_secs: number,
+                page,
+            },
             7 => Message::UnwatchAnswer { guid },
-            8 => Message::Push { guid, records: list },
-            9 => list.iter().next().map_or(Message::Refused, |record| Message::Insert { record }),
+            8 => Message::Push {
+                guid,
+                records: list,
+            },
+            9 => list
+                .iter()
+                .next()
+                .map_or(Message::Refused, |record| Message::Insert { record }),
             _ => Message::Refused,
         }
     }
@@ -576,7 +658,14 @@ mod tests {
     #[test]
     fn only_requests_can_be_refused() {
         let mut request = Vec::new();
-        Frame::request(9, 0, Message::Unwatch { guid: Guid([1; 32]) }).encode(&mut request);
+        Frame::request(
+            9,
+            0,
+            Message::Unwatch {
+                guid: Guid([1; 32]),
+            },
+        )
+        .encode(&mut request);
         assert_eq!(refusable_id(&request), Some(9));
         let mut answer = Vec::new();
         Frame::request(9, 0, Message::Refused).encode(&mut answer);

@@ -11,7 +11,8 @@ use support::{Network, Pair, binding, keys, port_of, router, said};
 use whimbrel_core::{Guid, Machine, PortEvent};
 use whimbrel_gnrs::wire::{Code, Frame, Message};
 use whimbrel_gnrs::{
-    Answer, Failure, Lookup, Record, RecordKey, Rejection, ResolverConfig, ResolverEvent, Statement, Store,
+    Answer, Failure, Lookup, Record, RecordKey, Rejection, ResolverConfig, ResolverEvent,
+    Statement, Store,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -41,13 +42,31 @@ fn what_is_registered_is_found_in_one_round_trip_each() {
     let record = binding(1, 5, HOUR_MS, vec![router(9)]);
     pair.client.insert(pair.now, record.clone());
     pair.drive(Duration::from_millis(20));
-    assert_eq!(pair.take_events(), [ResolverEvent::Registered { guid: keys(1).guid(), version: 5 }]);
+    assert_eq!(
+        pair.take_events(),
+        [ResolverEvent::Registered {
+            guid: keys(1).guid(),
+            version: 5
+        }]
+    );
 
-    assert_eq!(pair.client.lookup(pair.now, keys(1).guid()), Lookup::Pending);
+    assert_eq!(
+        pair.client.lookup(pair.now, keys(1).guid()),
+        Lookup::Pending
+    );
     pair.drive(Duration::from_millis(20));
-    let answer = Answer { binding: Some(record), providers: vec![] };
+    let answer = Answer {
+        binding: Some(record),
+        providers: vec![],
+    };
     let guid = keys(1).guid();
-    assert_eq!(pair.take_events(), [ResolverEvent::Resolved { guid, answer: answer.clone() }]);
+    assert_eq!(
+        pair.take_events(),
+        [ResolverEvent::Resolved {
+            guid,
+            answer: answer.clone()
+        }]
+    );
     assert_eq!(pair.client.lookup(pair.now, guid), Lookup::Resolved(answer));
 }
 
@@ -55,7 +74,10 @@ fn what_is_registered_is_found_in_one_round_trip_each() {
 fn the_first_look_up_needs_no_challenge() {
     let mut pair = Pair::new(1, Network::GOOD, 1);
     pair.store(0, &binding(1, 5, HOUR_MS, vec![router(9), router(8)]));
-    assert_eq!(pair.client.lookup(pair.now, keys(1).guid()), Lookup::Pending);
+    assert_eq!(
+        pair.client.lookup(pair.now, keys(1).guid()),
+        Lookup::Pending
+    );
     pair.drive(Duration::from_millis(20));
     assert!(resolved(&pair.take_events(), keys(1).guid()).is_some());
 }
@@ -64,27 +86,58 @@ fn the_first_look_up_needs_no_challenge() {
 fn look_ups_of_one_name_share_one_request_and_one_event() {
     let mut pair = Pair::new(1, Network::GOOD, 1);
     for _ in 0..5 {
-        assert_eq!(pair.client.lookup(pair.now, keys(1).guid()), Lookup::Pending);
+        assert_eq!(
+            pair.client.lookup(pair.now, keys(1).guid()),
+            Lookup::Pending
+        );
     }
     pair.drive(SECOND / 10);
     let why = Failure::NotFound;
-    assert_eq!(pair.take_events(), [ResolverEvent::Unresolvable { guid: keys(1).guid(), why }]);
+    assert_eq!(
+        pair.take_events(),
+        [ResolverEvent::Unresolvable {
+            guid: keys(1).guid(),
+            why
+        }]
+    );
     assert_eq!(pair.client.counters().frames_sent, 1);
-    assert_eq!(pair.client.lookup(pair.now, keys(1).guid()), Lookup::NotFound);
+    assert_eq!(
+        pair.client.lookup(pair.now, keys(1).guid()),
+        Lookup::NotFound
+    );
     pair.drive(SECOND);
-    assert_eq!(pair.client.lookup(pair.now, keys(1).guid()), Lookup::Pending);
+    assert_eq!(
+        pair.client.lookup(pair.now, keys(1).guid()),
+        Lookup::Pending
+    );
 }
 
 #[test]
 fn without_a_server_a_look_up_ends_as_unreachable() {
-    let mut pair = Pair::new(1, Network { loss: 1.0, ..Network::GOOD }, 2);
-    assert_eq!(pair.client.lookup(pair.now, keys(1).guid()), Lookup::Pending);
+    let mut pair = Pair::new(
+        1,
+        Network {
+            loss: 1.0,
+            ..Network::GOOD
+        },
+        2,
+    );
+    assert_eq!(
+        pair.client.lookup(pair.now, keys(1).guid()),
+        Lookup::Pending
+    );
     pair.client.insert(pair.now, binding(1, 5, HOUR_MS, vec![]));
     pair.drive(SECOND * 11);
     let guid = keys(1).guid();
     let events = pair.take_events();
-    assert!(events.contains(&ResolverEvent::Unresolvable { guid, why: Failure::Unreachable }));
-    assert!(events.contains(&ResolverEvent::Refused { guid, code: Rejection::Unreachable }));
+    assert!(events.contains(&ResolverEvent::Unresolvable {
+        guid,
+        why: Failure::Unreachable
+    }));
+    assert!(events.contains(&ResolverEvent::Refused {
+        guid,
+        code: Rejection::Unreachable
+    }));
     assert_eq!(events.len(), 2);
 }
 
@@ -97,8 +150,14 @@ fn a_watched_name_that_changes_is_known_half_a_round_trip_later() {
     assert_eq!(pair.take_events(), []);
     pair.store(0, &binding(1, 7, HOUR_MS, vec![router(3)]));
     pair.drive(Duration::from_millis(10));
-    assert_eq!(version_of(last_change(&pair.take_events()).unwrap()), Some(7));
-    assert!(matches!(pair.client.lookup(pair.now, guid), Lookup::Resolved(_)));
+    assert_eq!(
+        version_of(last_change(&pair.take_events()).unwrap()),
+        Some(7)
+    );
+    assert!(matches!(
+        pair.client.lookup(pair.now, guid),
+        Lookup::Resolved(_)
+    ));
 
     pair.client.unwatch(pair.now, guid);
     pair.drive(SECOND);
@@ -116,13 +175,19 @@ fn a_removed_name_is_not_found_and_its_watchers_learn_of_it() {
     pair.store(0, &old);
     assert!(pair.client.watch(pair.now, guid));
     pair.drive(SECOND);
-    let removal = Statement { removed: true, ..said(2, HOUR_MS, vec![]) };
+    let removal = Statement {
+        removed: true,
+        ..said(2, HOUR_MS, vec![])
+    };
     pair.store(0, &Record::binding(&keys(1), &removal).unwrap());
     pair.store(0, &old);
     pair.drive(SECOND);
     assert!(last_change(&pair.take_events()).unwrap().is_empty());
     assert_eq!(pair.client.lookup(pair.now, guid), Lookup::NotFound);
-    assert_eq!(pair.servers[0].server.counters().refused_with(Code::Stale), 1);
+    assert_eq!(
+        pair.servers[0].server.counters().refused_with(Code::Stale),
+        1
+    );
 }
 
 #[test]
@@ -134,11 +199,17 @@ fn watches_survive_a_restart_of_the_server_that_nobody_announced() {
     pair.restart_server(0);
     pair.store(0, &binding(1, 7, HOUR_MS, vec![]));
     pair.drive(SECOND * 3);
-    assert_eq!(version_of(last_change(&pair.take_events()).unwrap()), Some(7));
+    assert_eq!(
+        version_of(last_change(&pair.take_events()).unwrap()),
+        Some(7)
+    );
     assert_eq!(pair.client.counters().server_restarts, 1);
     pair.store(0, &binding(1, 8, HOUR_MS, vec![]));
     pair.drive(Duration::from_millis(10));
-    assert_eq!(version_of(last_change(&pair.take_events()).unwrap()), Some(8));
+    assert_eq!(
+        version_of(last_change(&pair.take_events()).unwrap()),
+        Some(8)
+    );
 }
 
 #[test]
@@ -154,25 +225,40 @@ fn a_dead_server_is_replaced_and_taken_back_when_it_returns() {
     pair.servers[0].alive = false;
     assert_eq!(pair.client.lookup(pair.now, b), Lookup::Pending);
     pair.drive(SECOND * 3);
-    assert!(resolved(&pair.take_events(), b).is_some(), "the second server has it");
+    assert!(
+        resolved(&pair.take_events(), b).is_some(),
+        "the second server has it"
+    );
     pair.store(1, &binding(1, 3, HOUR_MS, vec![]));
     pair.drive(SECOND / 10);
-    assert_eq!(version_of(last_change(&pair.take_events()).unwrap()), Some(3), "the watch has moved");
+    assert_eq!(
+        version_of(last_change(&pair.take_events()).unwrap()),
+        Some(3),
+        "the watch has moved"
+    );
 
     pair.servers[0].alive = true;
     pair.drive(SECOND * 5);
     pair.store(0, &binding(1, 4, HOUR_MS, vec![]));
     pair.drive(SECOND / 10);
-    assert_eq!(version_of(last_change(&pair.take_events()).unwrap()), Some(4), "and has moved back");
+    assert_eq!(
+        version_of(last_change(&pair.take_events()).unwrap()),
+        Some(4),
+        "and has moved back"
+    );
 }
 
 #[test]
 fn a_port_that_goes_down_sends_its_requests_elsewhere_at_once() {
     let mut pair = Pair::new(1, Network::GOOD, 2);
     pair.store(1, &binding(1, 1, HOUR_MS, vec![]));
-    assert_eq!(pair.client.lookup(pair.now, keys(1).guid()), Lookup::Pending);
+    assert_eq!(
+        pair.client.lookup(pair.now, keys(1).guid()),
+        Lookup::Pending
+    );
     pair.drain();
-    pair.client.handle_port(pair.now, port_of(0), PortEvent::Down);
+    pair.client
+        .handle_port(pair.now, port_of(0), PortEvent::Down);
     pair.drive(Duration::from_millis(20));
     assert!(resolved(&pair.take_events(), keys(1).guid()).is_some());
 }
@@ -183,9 +269,19 @@ fn a_record_is_registered_with_every_server_that_answers() {
     pair.servers[1].alive = false;
     pair.client.insert(pair.now, binding(1, 5, HOUR_MS, vec![]));
     pair.drive(SECOND * 12);
-    let held: Vec<usize> = pair.servers.iter().map(|node| node.server.store().len()).collect();
+    let held: Vec<usize> = pair
+        .servers
+        .iter()
+        .map(|node| node.server.store().len())
+        .collect();
     assert_eq!(held, [1, 0, 1]);
-    assert_eq!(pair.take_events(), [ResolverEvent::Registered { guid: keys(1).guid(), version: 5 }]);
+    assert_eq!(
+        pair.take_events(),
+        [ResolverEvent::Registered {
+            guid: keys(1).guid(),
+            version: 5
+        }]
+    );
 }
 
 #[test]
@@ -194,8 +290,17 @@ fn a_stale_registration_is_refused_with_the_version_that_counts() {
     pair.store(0, &binding(1, 9, HOUR_MS, vec![]));
     pair.client.insert(pair.now, binding(1, 5, HOUR_MS, vec![]));
     pair.drive(SECOND);
-    let code = Rejection::Server { code: Code::Stale, stored: 9 };
-    assert_eq!(pair.take_events(), [ResolverEvent::Refused { guid: keys(1).guid(), code }]);
+    let code = Rejection::Server {
+        code: Code::Stale,
+        stored: 9,
+    };
+    assert_eq!(
+        pair.take_events(),
+        [ResolverEvent::Refused {
+            guid: keys(1).guid(),
+            code
+        }]
+    );
 }
 
 #[test]
@@ -218,12 +323,21 @@ fn a_watch_of_many_providers_starts_with_all_of_them() {
     let mut pair = Pair::new(1, Network::GOOD, 1);
     let content = Guid([7; 32]);
     for seed in 0..40 {
-        pair.store(0, &Record::provider(&keys(seed), content, &said(1, HOUR_MS, vec![])).unwrap());
+        pair.store(
+            0,
+            &Record::provider(&keys(seed), content, &said(1, HOUR_MS, vec![])).unwrap(),
+        );
     }
     assert!(pair.client.watch(pair.now, content));
     pair.drive(SECOND * 2);
-    assert_eq!(last_change(&pair.take_events()).unwrap().providers.len(), 40);
-    let removal = Statement { removed: true, ..said(2, HOUR_MS, vec![]) };
+    assert_eq!(
+        last_change(&pair.take_events()).unwrap().providers.len(),
+        40
+    );
+    let removal = Statement {
+        removed: true,
+        ..said(2, HOUR_MS, vec![])
+    };
     pair.store(0, &Record::provider(&keys(5), content, &removal).unwrap());
     pair.drive(SECOND);
     let events = pair.take_events();
@@ -247,13 +361,20 @@ fn a_forged_answer_is_counted_and_another_server_is_asked() {
     lie[100] ^= 1;
     let mut list = whimbrel_gnrs::wire::RecordBuffer::default();
     assert!(list.push(&Record::parse(&lie[..]).unwrap()));
-    let page = whimbrel_gnrs::wire::Page { first: 0, more: false, records: list.list() };
+    let page = whimbrel_gnrs::wire::Page {
+        first: 0,
+        more: false,
+        records: list.list(),
+    };
     let mut bytes = Vec::new();
     Frame::request(id, 1, Message::LookupAnswer { guid, page }).encode(&mut bytes);
     pair.client.handle_frame(pair.now, port_of(0), &bytes);
     pair.drive(Duration::from_millis(20));
     assert_eq!(pair.client.counters().forged_answers, 1);
-    assert_eq!(resolved(&pair.take_events(), guid).unwrap().binding, Some(good));
+    assert_eq!(
+        resolved(&pair.take_events(), guid).unwrap().binding,
+        Some(good)
+    );
 }
 
 #[test]
@@ -263,17 +384,30 @@ fn a_binding_that_has_expired_is_asked_for_again() {
     pair.store(0, &binding(1, 5, 1500, vec![]));
     assert_eq!(pair.client.lookup(pair.now, guid), Lookup::Pending);
     pair.drive(SECOND);
-    assert!(matches!(pair.client.lookup(pair.now, guid), Lookup::Resolved(_)));
+    assert!(matches!(
+        pair.client.lookup(pair.now, guid),
+        Lookup::Resolved(_)
+    ));
     pair.drive(SECOND);
     pair.take_events();
     assert_eq!(pair.client.lookup(pair.now, guid), Lookup::Pending);
     pair.drive(SECOND);
-    assert_eq!(pair.take_events(), [ResolverEvent::Unresolvable { guid, why: Failure::NotFound }]);
+    assert_eq!(
+        pair.take_events(),
+        [ResolverEvent::Unresolvable {
+            guid,
+            why: Failure::NotFound
+        }]
+    );
 }
 
 #[test]
 fn too_many_requests_are_refused_at_once() {
-    let config = ResolverConfig { max_pending: 2, max_watches: 1, ..ResolverConfig::default() };
+    let config = ResolverConfig {
+        max_pending: 2,
+        max_watches: 1,
+        ..ResolverConfig::default()
+    };
     let mut pair = Pair::with_config(1, Network::GOOD, 1, config);
     assert_eq!(pair.client.lookup(pair.now, Guid([1; 32])), Lookup::Pending);
     assert_eq!(pair.client.lookup(pair.now, Guid([2; 32])), Lookup::Pending);
@@ -283,9 +417,19 @@ fn too_many_requests_are_refused_at_once() {
     assert!(!pair.client.watch(pair.now, Guid([5; 32])));
     let guid = keys(1).guid();
     pair.drive(Duration::from_millis(5));
-    assert_eq!(pair.take_events(), [ResolverEvent::Refused { guid, code: Rejection::Busy }]);
+    assert_eq!(
+        pair.take_events(),
+        [ResolverEvent::Refused {
+            guid,
+            code: Rejection::Busy
+        }]
+    );
     pair.drive(SECOND * 2);
-    assert_eq!(pair.servers[0].server.watch_count(), 1, "the watch found room later");
+    assert_eq!(
+        pair.servers[0].server.watch_count(),
+        1,
+        "the watch found room later"
+    );
 }
 
 /// One thing that a user of the directory does.
@@ -321,9 +465,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is asked, in whatever order, over a network that loses, duplicates, damages and reorders, with
-    /// restarts and replays: each look-up ends, a watch ends up knowing the newest version, and the store only ever
-    /// moves forward.
+    /// Whatever is asked, in whatever order, over a network that loses, duplicates, damages and
+    /// reorders, with restarts and replays: each look-up ends, a watch ends up knowing the newest
+    /// version, and the store only ever moves forward.
     #[test]
     fn every_look_up_ends_and_watches_converge(seed: u64, acts in acts()) {
         let mut pair = Pair::new(seed, Network::BAD, 1);
@@ -388,7 +532,8 @@ proptest! {
         prop_assert_eq!(pair.client.counters().forged_answers, 0);
     }
 
-    /// A push that is late never takes the place of a newer one, and the last change that was told is the newest.
+    /// A push that is late never takes the place of a newer one, and the last change that was told
+    /// is the newest.
     #[test]
     fn the_last_change_told_is_the_newest(seed: u64, waits in prop::collection::vec(0u64..400, 1..12)) {
         let mut pair = Pair::new(seed, Network::BAD, 1);

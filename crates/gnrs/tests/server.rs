@@ -12,8 +12,8 @@ use whimbrel_core::{Guid, Machine, PortEvent, PortId, Time, WallClock};
 use whimbrel_gnrs::store::PutResult;
 use whimbrel_gnrs::wire::{Code, Frame, MAX_FRAME, MIN_FRAME, Message};
 use whimbrel_gnrs::{
-    MemoryStore, Record, RecordKey, Server, ServerConfig, ServerEvent, Statement, Store, StoreError,
-    StoreLimits,
+    MemoryStore, Record, RecordKey, Server, ServerConfig, ServerEvent, Statement, Store,
+    StoreError, StoreLimits,
 };
 
 const CLIENT: PortId = PortId(1);
@@ -26,14 +26,21 @@ fn server_over<S: Store>(config: ServerConfig, store: S) -> Server<S> {
 }
 
 fn server() -> Server<MemoryStore> {
-    server_over(ServerConfig::default(), MemoryStore::new(StoreLimits::default()))
+    server_over(
+        ServerConfig::default(),
+        MemoryStore::new(StoreLimits::default()),
+    )
 }
 
 fn drain<S: Store>(server: &mut Server<S>, now: Time) -> Vec<(PortId, Vec<u8>)> {
     let mut sent = Vec::new();
     let mut buffer = Vec::new();
     while let Some(transmit) = server.poll_transmit(now, 8, &mut buffer) {
-        sent.extend(transmit.frames(&buffer).map(|frame| (transmit.port, frame.to_vec())));
+        sent.extend(
+            transmit
+                .frames(&buffer)
+                .map(|frame| (transmit.port, frame.to_vec())),
+        );
         buffer.clear();
     }
     sent
@@ -54,12 +61,24 @@ fn ask<S: Store>(server: &mut Server<S>, port: PortId, bytes: &[u8]) -> Vec<u8> 
 }
 
 fn insert<S: Store>(server: &mut Server<S>, record: &[u8]) -> Code {
-    let request = encoded(0, Message::Insert { record: Record::parse(record).unwrap() });
+    let request = encoded(
+        0,
+        Message::Insert {
+            record: Record::parse(record).unwrap(),
+        },
+    );
     Frame::decode(&ask(server, CLIENT, &request)).unwrap().code
 }
 
 fn cookie<S: Store>(server: &mut Server<S>, port: PortId) -> u64 {
-    let request = encoded(0, Message::Lookup { guid: Guid([9; 32]), first: 0, padding: 0 });
+    let request = encoded(
+        0,
+        Message::Lookup {
+            guid: Guid([9; 32]),
+            first: 0,
+            padding: 0,
+        },
+    );
     Frame::decode(&ask(server, port, &request)).unwrap().cookie
 }
 
@@ -71,7 +90,11 @@ fn forged_replayed_and_stale_updates_change_nothing_and_are_counted_by_reason() 
     assert_eq!(insert(&mut server, first.as_bytes()), Code::Ok);
     assert_eq!(insert(&mut server, second.as_bytes()), Code::Ok);
     assert_eq!(insert(&mut server, second.as_bytes()), Code::Ok, "repeated");
-    assert_eq!(insert(&mut server, first.as_bytes()), Code::Stale, "replayed");
+    assert_eq!(
+        insert(&mut server, first.as_bytes()),
+        Code::Stale,
+        "replayed"
+    );
 
     let mut forged = binding(1, 3, HOUR_MS, vec![router(3)]).as_bytes().to_vec();
     *forged.last_mut().unwrap() ^= 1;
@@ -79,21 +102,49 @@ fn forged_replayed_and_stale_updates_change_nothing_and_are_counted_by_reason() 
     let mut stolen = binding(2, 9, HOUR_MS, vec![]).as_bytes().to_vec();
     stolen[4..36].copy_from_slice(&keys(1).guid().0);
     assert_eq!(insert(&mut server, &stolen), Code::WrongKey);
-    assert_eq!(insert(&mut server, binding(1, 2, HOUR_MS, vec![]).as_bytes()), Code::Conflict);
-    let future =
-        Statement { issued_ms: EPOCH + HOUR_MS, expires_ms: EPOCH + 2 * HOUR_MS, ..said(4, 1, vec![]) };
     assert_eq!(
-        insert(&mut server, Record::binding(&keys(1), &future).unwrap().as_bytes()),
+        insert(&mut server, binding(1, 2, HOUR_MS, vec![]).as_bytes()),
+        Code::Conflict
+    );
+    let future = Statement {
+        issued_ms: EPOCH + HOUR_MS,
+        expires_ms: EPOCH + 2 * HOUR_MS,
+        ..said(4, 1, vec![])
+    };
+    assert_eq!(
+        insert(
+            &mut server,
+            Record::binding(&keys(1), &future).unwrap().as_bytes()
+        ),
         Code::FromTheFuture
     );
-    let past = Statement { issued_ms: EPOCH - HOUR_MS, expires_ms: EPOCH, ..said(4, 1, vec![]) };
-    assert_eq!(insert(&mut server, Record::binding(&keys(1), &past).unwrap().as_bytes()), Code::Expired);
+    let past = Statement {
+        issued_ms: EPOCH - HOUR_MS,
+        expires_ms: EPOCH,
+        ..said(4, 1, vec![])
+    };
+    assert_eq!(
+        insert(
+            &mut server,
+            Record::binding(&keys(1), &past).unwrap().as_bytes()
+        ),
+        Code::Expired
+    );
 
-    assert_eq!(server.store().get(&RecordKey::binding(keys(1).guid())), Some(second));
+    assert_eq!(
+        server.store().get(&RecordKey::binding(keys(1).guid())),
+        Some(second)
+    );
     assert_eq!(server.store().len(), 1);
     let refused = &server.counters().refused;
-    let reasons =
-        [Code::Stale, Code::Conflict, Code::BadSignature, Code::WrongKey, Code::Expired, Code::FromTheFuture];
+    let reasons = [
+        Code::Stale,
+        Code::Conflict,
+        Code::BadSignature,
+        Code::WrongKey,
+        Code::Expired,
+        Code::FromTheFuture,
+    ];
     assert_eq!(refused.keys().copied().collect::<Vec<_>>(), reasons);
     assert!(refused.values().all(|count| *count == 1));
 }
@@ -103,7 +154,12 @@ fn a_provider_changes_its_own_entry_only() {
     let mut server = server();
     let content = Guid([7; 32]);
     let of = |owner, version| {
-        Record::provider(&keys(owner), content, &said(version, HOUR_MS, vec![router(owner)])).unwrap()
+        Record::provider(
+            &keys(owner),
+            content,
+            &said(version, HOUR_MS, vec![router(owner)]),
+        )
+        .unwrap()
     };
     assert_eq!(insert(&mut server, of(1, 5).as_bytes()), Code::Ok);
     assert_eq!(insert(&mut server, of(2, 9).as_bytes()), Code::Ok);
@@ -117,9 +173,18 @@ fn updates_of_one_round_are_one_transaction() {
     let mut server = server();
     for owner in 0..10 {
         let record = binding(owner, 1, HOUR_MS, vec![]);
-        let request = encoded(0, Message::Insert { record: Record::parse(record.as_bytes()).unwrap() });
+        let request = encoded(
+            0,
+            Message::Insert {
+                record: Record::parse(record.as_bytes()).unwrap(),
+            },
+        );
         server.handle_frame(Time::ZERO, CLIENT, &request);
-        assert_eq!(server.store().len(), 0, "nothing is stored before the round ends");
+        assert_eq!(
+            server.store().len(),
+            0,
+            "nothing is stored before the round ends"
+        );
     }
     assert_eq!(drain(&mut server, Time::ZERO).len(), 10);
     assert_eq!((server.store().len(), server.counters().commits), (10, 1));
@@ -135,31 +200,68 @@ fn a_watch_needs_a_cookie_and_another_clients_cookie_is_none() {
     let theirs = cookie(&mut server, other);
     assert_ne!(mine, theirs);
     for wrong in [0, theirs] {
-        let answer = ask(&mut server, CLIENT, &encoded(wrong, Message::Watch { guid, lease_secs: 60 }));
+        let answer = ask(
+            &mut server,
+            CLIENT,
+            &encoded(
+                wrong,
+                Message::Watch {
+                    guid,
+                    lease_secs: 60,
+                },
+            ),
+        );
         let answer = Frame::decode(&answer).unwrap();
         assert_eq!((answer.code, answer.cookie), (Code::NeedCookie, mine));
     }
-    let answer = ask(&mut server, CLIENT, &encoded(mine, Message::Watch { guid, lease_secs: 60 }));
-    assert!(matches!(Frame::decode(&answer).unwrap().message, Message::WatchAnswer { lease_secs: 60, .. }));
+    let answer = ask(
+        &mut server,
+        CLIENT,
+        &encoded(
+            mine,
+            Message::Watch {
+                guid,
+                lease_secs: 60,
+            },
+        ),
+    );
+    assert!(matches!(
+        Frame::decode(&answer).unwrap().message,
+        Message::WatchAnswer { lease_secs: 60, .. }
+    ));
 }
 
 #[test]
 fn a_long_answer_needs_a_cookie() {
     let mut server = server();
     for owner in 0..9 {
-        let record = Record::provider(&keys(owner), Guid([7; 32]), &said(1, HOUR_MS, vec![])).unwrap();
+        let record =
+            Record::provider(&keys(owner), Guid([7; 32]), &said(1, HOUR_MS, vec![])).unwrap();
         insert(&mut server, record.as_bytes());
     }
-    let lookup = |padding| Message::Lookup { guid: Guid([7; 32]), first: 0, padding };
+    let lookup = |padding| Message::Lookup {
+        guid: Guid([7; 32]),
+        first: 0,
+        padding,
+    };
     assert_eq!(
-        Frame::decode(&ask(&mut server, CLIENT, &encoded(0, lookup(0)))).unwrap().code,
+        Frame::decode(&ask(&mut server, CLIENT, &encoded(0, lookup(0))))
+            .unwrap()
+            .code,
         Code::NeedCookie
     );
     let padded = encoded(0, lookup(MAX_FRAME - MIN_FRAME - 34));
-    assert_eq!(Frame::decode(&ask(&mut server, CLIENT, &padded)).unwrap().code, Code::Ok);
+    assert_eq!(
+        Frame::decode(&ask(&mut server, CLIENT, &padded))
+            .unwrap()
+            .code,
+        Code::Ok
+    );
     let cookie = cookie(&mut server, CLIENT);
     let answer = ask(&mut server, CLIENT, &encoded(cookie, lookup(0)));
-    let Message::LookupAnswer { page, .. } = Frame::decode(&answer).unwrap().message else { panic!() };
+    let Message::LookupAnswer { page, .. } = Frame::decode(&answer).unwrap().message else {
+        panic!()
+    };
     assert!(page.more && page.records.len() < 9);
 }
 
@@ -168,7 +270,17 @@ fn an_unanswered_push_is_repeated_with_growing_pauses_and_then_given_up() {
     let mut server = server();
     let cookie = cookie(&mut server, CLIENT);
     let guid = keys(1).guid();
-    ask(&mut server, CLIENT, &encoded(cookie, Message::Watch { guid, lease_secs: 300 }));
+    ask(
+        &mut server,
+        CLIENT,
+        &encoded(
+            cookie,
+            Message::Watch {
+                guid,
+                lease_secs: 300,
+            },
+        ),
+    );
     insert_and_count(&mut server, &binding(1, 1, HOUR_MS, vec![]), 2);
     let mut sent_at = vec![Time::ZERO];
     let mut now = Time::ZERO;
@@ -178,14 +290,22 @@ fn an_unanswered_push_is_repeated_with_growing_pauses_and_then_given_up() {
         sent_at.extend(drain(&mut server, now).iter().map(|_| now));
     }
     assert_eq!(sent_at.len(), 8);
-    let pauses: Vec<Duration> = sent_at.windows(2).map(|pair| pair[1].since(pair[0])).collect();
+    let pauses: Vec<Duration> = sent_at
+        .windows(2)
+        .map(|pair| pair[1].since(pair[0]))
+        .collect();
     assert!(pauses.is_sorted() && pauses[0] < pauses[6], "{pauses:?}");
     assert!(now < Time::from_secs(300));
     assert_eq!(server.watch_count(), 1, "the next change is pushed again");
 }
 
 fn insert_and_count(server: &mut Server<MemoryStore>, record: &Record, frames: usize) {
-    let request = encoded(0, Message::Insert { record: Record::parse(record.as_bytes()).unwrap() });
+    let request = encoded(
+        0,
+        Message::Insert {
+            record: Record::parse(record.as_bytes()).unwrap(),
+        },
+    );
     server.handle_frame(Time::ZERO, CLIENT, &request);
     assert_eq!(drain(server, Time::ZERO).len(), frames);
 }
@@ -195,13 +315,30 @@ fn an_acknowledged_push_is_not_repeated_and_leases_end() {
     let mut server = server();
     let cookie = cookie(&mut server, CLIENT);
     let guid = keys(1).guid();
-    ask(&mut server, CLIENT, &encoded(cookie, Message::Watch { guid, lease_secs: 60 }));
+    ask(
+        &mut server,
+        CLIENT,
+        &encoded(
+            cookie,
+            Message::Watch {
+                guid,
+                lease_secs: 60,
+            },
+        ),
+    );
     let record = binding(1, 1, HOUR_MS, vec![]);
-    let request = encoded(0, Message::Insert { record: Record::parse(record.as_bytes()).unwrap() });
+    let request = encoded(
+        0,
+        Message::Insert {
+            record: Record::parse(record.as_bytes()).unwrap(),
+        },
+    );
     server.handle_frame(Time::ZERO, CLIENT, &request);
     let sent = drain(&mut server, Time::ZERO);
     let mut push = sent.iter().map(|(_, bytes)| Frame::decode(bytes).unwrap());
-    let push = push.rfind(|frame| matches!(frame.message, Message::Push { .. })).unwrap();
+    let push = push
+        .rfind(|frame| matches!(frame.message, Message::Push { .. }))
+        .unwrap();
     let mut ack = Vec::new();
     Frame::request(push.id, cookie, Message::PushAck { guid }).encode(&mut ack);
     server.handle_frame(Time::from_millis(1), CLIENT, &ack);
@@ -216,17 +353,41 @@ fn an_acknowledged_push_is_not_repeated_and_leases_end() {
 
 #[test]
 fn watches_are_bounded_and_go_with_their_port() {
-    let config = ServerConfig { max_watches: 3, max_watches_per_port: 2, ..ServerConfig::default() };
+    let config = ServerConfig {
+        max_watches: 3,
+        max_watches_per_port: 2,
+        ..ServerConfig::default()
+    };
     let mut server = server_over(config, MemoryStore::new(StoreLimits::default()));
     server.handle_port(Time::ZERO, PortId(2), up());
     let mut codes = Vec::new();
     for (port, name) in [(1, 1), (1, 2), (1, 3), (1, 1), (2, 1), (2, 2)] {
         let cookie = cookie(&mut server, PortId(port));
-        let request = encoded(cookie, Message::Watch { guid: Guid([name; 32]), lease_secs: 9 });
-        codes.push(Frame::decode(&ask(&mut server, PortId(port), &request)).unwrap().code);
+        let request = encoded(
+            cookie,
+            Message::Watch {
+                guid: Guid([name; 32]),
+                lease_secs: 9,
+            },
+        );
+        codes.push(
+            Frame::decode(&ask(&mut server, PortId(port), &request))
+                .unwrap()
+                .code,
+        );
     }
     use Code::{NotFound, TooManyWatches};
-    assert_eq!(codes, [NotFound, NotFound, TooManyWatches, NotFound, NotFound, TooManyWatches]);
+    assert_eq!(
+        codes,
+        [
+            NotFound,
+            NotFound,
+            TooManyWatches,
+            NotFound,
+            NotFound,
+            TooManyWatches
+        ]
+    );
     server.handle_port(Time::ZERO, PortId(1), PortEvent::Down);
     assert_eq!(server.watch_count(), 1);
 }
@@ -264,11 +425,17 @@ impl Store for FullDisk {
 
 #[test]
 fn an_update_that_cannot_be_written_is_refused_and_the_server_lives() {
-    let store = FullDisk { memory: MemoryStore::new(StoreLimits::default()), full: true };
+    let store = FullDisk {
+        memory: MemoryStore::new(StoreLimits::default()),
+        full: true,
+    };
     let mut server = server_over(ServerConfig::default(), store);
     let record = binding(1, 1, HOUR_MS, vec![]);
     assert_eq!(insert(&mut server, record.as_bytes()), Code::StoreFailed);
-    assert_eq!(server.poll_event(), Some(ServerEvent::StoreFailed(StoreError::Io("disk full".into()))));
+    assert_eq!(
+        server.poll_event(),
+        Some(ServerEvent::StoreFailed(StoreError::Io("disk full".into())))
+    );
     assert_eq!(insert(&mut server, record.as_bytes()), Code::Ok);
     assert_eq!(server.poll_event(), Some(ServerEvent::StoreRecovered));
     assert_eq!(server.poll_event(), None);
@@ -276,10 +443,20 @@ fn an_update_that_cannot_be_written_is_refused_and_the_server_lives() {
 
 #[test]
 fn a_blocked_client_gets_nothing_and_costs_a_bounded_queue() {
-    let config = ServerConfig { max_queued_per_port: 4, ..ServerConfig::default() };
+    let config = ServerConfig {
+        max_queued_per_port: 4,
+        ..ServerConfig::default()
+    };
     let mut server = server_over(config, MemoryStore::new(StoreLimits::default()));
     server.handle_port(Time::ZERO, CLIENT, PortEvent::Blocked);
-    let request = encoded(0, Message::Lookup { guid: Guid([9; 32]), first: 0, padding: 0 });
+    let request = encoded(
+        0,
+        Message::Lookup {
+            guid: Guid([9; 32]),
+            first: 0,
+            padding: 0,
+        },
+    );
     for _ in 0..10 {
         server.handle_frame(Time::ZERO, CLIENT, &request);
     }
@@ -290,20 +467,37 @@ fn a_blocked_client_gets_nothing_and_costs_a_bounded_queue() {
 }
 
 fn message() -> impl Strategy<Value = Vec<u8>> {
-    let name = prop_oneof![Just(Guid([7; 32])), Just(keys(1).guid()), any::<[u8; 32]>().prop_map(Guid)];
-    (0u8..6, name, any::<u16>(), 0usize..600, 0u8..5).prop_map(|(kind, guid, first, padding, owner)| {
-        let record =
-            Record::provider(&keys(owner), Guid([7; 32]), &said(first.into(), HOUR_MS, vec![])).unwrap();
-        let record = Record::parse(record.as_bytes()).unwrap();
-        let message = match kind {
-            0 | 1 => Message::Lookup { guid, first: first % 4, padding },
-            2 => Message::Watch { guid, lease_secs: first.into() },
-            3 => Message::Unwatch { guid },
-            4 => Message::PushAck { guid },
-            _ => Message::Insert { record },
-        };
-        encoded(0, message)
-    })
+    let name = prop_oneof![
+        Just(Guid([7; 32])),
+        Just(keys(1).guid()),
+        any::<[u8; 32]>().prop_map(Guid)
+    ];
+    (0u8..6, name, any::<u16>(), 0usize..600, 0u8..5).prop_map(
+        |(kind, guid, first, padding, owner)| {
+            let record = Record::provider(
+                &keys(owner),
+                Guid([7; 32]),
+                &said(first.into(), HOUR_MS, vec![]),
+            )
+            .unwrap();
+            let record = Record::parse(record.as_bytes()).unwrap();
+            let message = match kind {
+                0 | 1 => Message::Lookup {
+                    guid,
+                    first: first % 4,
+                    padding,
+                },
+                2 => Message::Watch {
+                    guid,
+                    lease_secs: first.into(),
+                },
+                3 => Message::Unwatch { guid },
+                4 => Message::PushAck { guid },
+                _ => Message::Insert { record },
+            };
+            encoded(0, message)
+        },
+    )
 }
 
 proptest! {

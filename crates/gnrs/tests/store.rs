@@ -14,11 +14,16 @@ use support::{EPOCH, binding, keys, router, said};
 use whimbrel_core::Guid;
 use whimbrel_gnrs::store::{Outcome, PutResult, Refusal};
 use whimbrel_gnrs::{
-    DiskStore, Kind, MAX_ADDRESSES, MemoryStore, Record, RecordKey, Statement, Store, StoreError, StoreLimits,
+    DiskStore, Kind, MAX_ADDRESSES, MemoryStore, Record, RecordKey, Statement, Store, StoreError,
+    StoreLimits,
 };
 
 const CONTENT: Guid = Guid([0xcc; 32]);
-const LIMITS: StoreLimits = StoreLimits { max_records: 5, max_bytes: 2_400, max_providers: 3 };
+const LIMITS: StoreLimits = StoreLimits {
+    max_records: 5,
+    max_bytes: 2_400,
+    max_providers: 3,
+};
 
 /// Everything in one list, searched from end to end.
 #[derive(Clone, Default)]
@@ -28,16 +33,25 @@ struct Model {
 
 impl Model {
     fn bytes(&self) -> usize {
-        self.entries.iter().map(|(record, _)| MemoryStore::bytes_of(record)).sum()
+        self.entries
+            .iter()
+            .map(|(record, _)| MemoryStore::bytes_of(record))
+            .sum()
     }
 
     fn put(&mut self, now_ms: u64, record: &Record) -> PutResult {
         let key = record.filed_under();
         let mut keep_until = record.expires_ms();
         let mut without = self.clone();
-        without.entries.retain(|(other, _)| other.filed_under() != key);
+        without
+            .entries
+            .retain(|(other, _)| other.filed_under() != key);
         let mut victim = None;
-        if let Some((old, until)) = self.entries.iter().find(|(old, _)| old.filed_under() == key) {
+        if let Some((old, until)) = self
+            .entries
+            .iter()
+            .find(|(old, _)| old.filed_under() == key)
+        {
             let stored = old.version();
             match record.version().cmp(&stored) {
                 std::cmp::Ordering::Less => return Err(Refusal::Stale { stored }),
@@ -50,10 +64,18 @@ impl Model {
                 other.kind() == Kind::Provider && other.subject() == record.subject()
             };
             if self.entries.iter().filter(same).count() >= LIMITS.max_providers {
-                match self.entries.iter().filter(same).map(|(r, _)| (r.expires_ms(), r.filed_under())).min() {
+                match self
+                    .entries
+                    .iter()
+                    .filter(same)
+                    .map(|(r, _)| (r.expires_ms(), r.filed_under()))
+                    .min()
+                {
                     Some((expires, soonest)) if expires < record.expires_ms() => {
                         victim = Some(soonest);
-                        without.entries.retain(|(other, _)| other.filed_under() != soonest);
+                        without
+                            .entries
+                            .retain(|(other, _)| other.filed_under() != soonest);
                     }
                     _ => return Err(Refusal::Full),
                 }
@@ -71,16 +93,25 @@ impl Model {
                 return Err(Refusal::Full);
             }
             // All that has expired goes, but for what the record replaces.
-            let kept = |until: u64, other: RecordKey| until > now_ms || Some(other) == victim || other == key;
-            self.entries.retain(|(other, until)| kept(*until, other.filed_under()));
-            without.entries.retain(|(other, until)| kept(*until, other.filed_under()));
+            let kept = |until: u64, other: RecordKey| {
+                until > now_ms || Some(other) == victim || other == key
+            };
+            self.entries
+                .retain(|(other, until)| kept(*until, other.filed_under()));
+            without
+                .entries
+                .retain(|(other, until)| kept(*until, other.filed_under()));
         }
         *self = without;
         Ok(Outcome::Stored)
     }
 
     fn visible(&self, now_ms: u64, subject: Guid) -> Vec<Record> {
-        let mut found: Vec<Record> = self.entries.iter().map(|(record, _)| record.clone()).collect();
+        let mut found: Vec<Record> = self
+            .entries
+            .iter()
+            .map(|(record, _)| record.clone())
+            .collect();
         found.retain(|record| record.subject() == subject && !record.is_expired(now_ms));
         found.sort_by_key(Record::filed_under);
         found
@@ -119,8 +150,11 @@ impl Disk {
 
     fn open(&self) -> Result<DiskStore, StoreError> {
         let disk = self.clone();
-        let opener =
-            move || Database::builder().set_check_integrity_on_open(true).create_with_backend(disk.clone());
+        let opener = move || {
+            Database::builder()
+                .set_check_integrity_on_open(true)
+                .create_with_backend(disk.clone())
+        };
         DiskStore::open_with(Box::new(opener), LIMITS)
     }
 
@@ -142,7 +176,10 @@ impl StorageBackend for Disk {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let state = self.0.lock().unwrap();
         let from = offset as usize;
-        let bytes = state.bytes.get(from..from + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let bytes = state
+            .bytes
+            .get(from..from + out.len())
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
         out.copy_from_slice(bytes);
         Ok(())
     }
@@ -156,7 +193,9 @@ impl StorageBackend for Disk {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.writing(|state| state.bytes[offset as usize..offset as usize + data.len()].copy_from_slice(data))
+        self.writing(|state| {
+            state.bytes[offset as usize..offset as usize + data.len()].copy_from_slice(data)
+        })
     }
 }
 
@@ -171,10 +210,24 @@ enum Step {
 }
 
 fn record() -> impl Strategy<Value = Record> {
-    let parts = (0u8..5, any::<bool>(), 1u64..6, 1u64..400, 0..=MAX_ADDRESSES, any::<bool>());
+    let parts = (
+        0u8..5,
+        any::<bool>(),
+        1u64..6,
+        1u64..400,
+        0..=MAX_ADDRESSES,
+        any::<bool>(),
+    );
     parts.prop_map(|(owner, content, version, life, count, removed)| {
-        let addresses = if removed { vec![] } else { vec![router(1); count] };
-        let statement = Statement { removed, ..said(version, life, addresses) };
+        let addresses = if removed {
+            vec![]
+        } else {
+            vec![router(1); count]
+        };
+        let statement = Statement {
+            removed,
+            ..said(version, life, addresses)
+        };
         if content {
             Record::provider(&keys(owner), CONTENT, &statement).unwrap()
         } else {
@@ -231,8 +284,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// The disk store does what the memory store does, but for the batches that it says it could not write; and a
-    /// restart or a crash at any moment loses nothing that it has taken.
+    /// The disk store does what the memory store does, but for the batches that it says it could
+    /// not write; and a restart or a crash at any moment loses nothing that it has taken.
     #[test]
     fn the_disk_store_keeps_what_it_has_taken(steps in steps()) {
         let disk = Disk::default();
@@ -254,7 +307,8 @@ proptest! {
                     }
                 }
                 Step::Wait(millis) => now_ms += millis,
-                // Not part of this test: what is forgotten may come back in a crash, as something expired.
+                // Not part of this test: what is forgotten may come back in a crash, as something
+                // expired.
                 Step::Expire(_) => {}
                 Step::Restart | Step::Crash if broken => {}
                 Step::Restart => {
@@ -287,10 +341,16 @@ fn an_old_record_cannot_come_back_after_a_newer_one_has_expired() {
     let mut store = MemoryStore::new(StoreLimits::default());
     let old = binding(1, 1, 10_000, vec![router(1)]);
     assert_eq!(store.put(EPOCH, old.clone()), Ok(Ok(Outcome::Stored)));
-    assert_eq!(store.put(EPOCH, binding(1, 2, 1_000, vec![])), Ok(Ok(Outcome::Stored)));
+    assert_eq!(
+        store.put(EPOCH, binding(1, 2, 1_000, vec![])),
+        Ok(Ok(Outcome::Stored))
+    );
     assert_eq!(store.remove_expired(EPOCH + 5_000, 100), Ok(0));
     assert_eq!(visible(&store, EPOCH + 5_000, keys(1).guid()), []);
-    assert_eq!(store.put(EPOCH + 5_000, old), Ok(Err(Refusal::Stale { stored: 2 })));
+    assert_eq!(
+        store.put(EPOCH + 5_000, old),
+        Ok(Err(Refusal::Stale { stored: 2 }))
+    );
     assert_eq!(store.remove_expired(EPOCH + 10_000, 100), Ok(1));
 }
 
@@ -298,11 +358,21 @@ fn an_old_record_cannot_come_back_after_a_newer_one_has_expired() {
 fn providers_are_listed_without_the_removed_and_the_expired() {
     let mut store = MemoryStore::new(StoreLimits::default());
     let announce = |owner, life, removed| {
-        let statement = Statement { removed, ..said(1, life, vec![]) };
+        let statement = Statement {
+            removed,
+            ..said(1, life, vec![])
+        };
         Record::provider(&keys(owner), CONTENT, &statement).unwrap()
     };
-    let batch = [announce(1, 9_000, false), announce(2, 9_000, true), announce(3, 10, false)];
-    assert_eq!(store.apply(EPOCH, &batch).unwrap(), [Ok(Outcome::Stored); 3]);
+    let batch = [
+        announce(1, 9_000, false),
+        announce(2, 9_000, true),
+        announce(3, 10, false),
+    ];
+    assert_eq!(
+        store.apply(EPOCH, &batch).unwrap(),
+        [Ok(Outcome::Stored); 3]
+    );
     assert_eq!(store.providers(&CONTENT, EPOCH + 20), [batch[0].clone()]);
 }
 
@@ -313,7 +383,10 @@ fn a_store_file_has_one_user_and_outlives_it() {
     let mut store = DiskStore::open(&path, StoreLimits::default()).unwrap();
     let record = binding(1, 1, 10_000, vec![router(1)]);
     assert_eq!(store.put(EPOCH, record.clone()), Ok(Ok(Outcome::Stored)));
-    assert_eq!(DiskStore::open(&path, StoreLimits::default()).unwrap_err(), StoreError::InUse);
+    assert_eq!(
+        DiskStore::open(&path, StoreLimits::default()).unwrap_err(),
+        StoreError::InUse
+    );
     drop(store);
     let store = DiskStore::open(&path, StoreLimits::default()).unwrap();
     assert_eq!(store.get(&record.filed_under()), Some(record));
@@ -324,16 +397,26 @@ fn what_is_no_store_is_refused_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("names");
     fs::write(&path, b"a shopping list, of more than a few bytes").unwrap();
-    assert!(matches!(DiskStore::open(&path, StoreLimits::default()), Err(StoreError::Corrupted(_))));
-    assert_eq!(fs::read(&path).unwrap(), b"a shopping list, of more than a few bytes");
+    assert!(matches!(
+        DiskStore::open(&path, StoreLimits::default()),
+        Err(StoreError::Corrupted(_))
+    ));
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        b"a shopping list, of more than a few bytes"
+    );
     let missing = folder.path().join("no/such/folder");
-    assert!(matches!(DiskStore::open(missing, StoreLimits::default()), Err(StoreError::Io(_))));
+    assert!(matches!(
+        DiskStore::open(missing, StoreLimits::default()),
+        Err(StoreError::Io(_))
+    ));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// A damaged file is refused, or the damage was where nothing is kept; a record is never read wrong.
+    /// A damaged file is refused, or the damage was where nothing is kept; a record is never read
+    /// wrong.
     #[test]
     fn a_damaged_file_is_noticed(at: prop::sample::Index, with in 1u8.., cut: bool) {
         let disk = Disk::default();

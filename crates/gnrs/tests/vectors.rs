@@ -14,11 +14,28 @@ use whimbrel_gnrs::{Address, Record, RecordView, Statement};
 
 /// Name, frame and meaning of each example, as the file has them.
 fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
-    let address = |na, preference, weight| Address { na: Guid([na; 32]), preference, weight };
-    let host = binding(1, 1_800_000_000_000_000, 60_000, vec![address(0x11, 0, 1), address(0x12, 1, 500)]);
-    let gone = Record::binding(&keys(2), &Statement { removed: true, ..said(2, 60_000, vec![]) }).unwrap();
+    let address = |na, preference, weight| Address {
+        na: Guid([na; 32]),
+        preference,
+        weight,
+    };
+    let host = binding(
+        1,
+        1_800_000_000_000_000,
+        60_000,
+        vec![address(0x11, 0, 1), address(0x12, 1, 500)],
+    );
+    let gone = Record::binding(
+        &keys(2),
+        &Statement {
+            removed: true,
+            ..said(2, 60_000, vec![])
+        },
+    )
+    .unwrap();
     let content = Guid([0xcc; 32]);
-    let provider = Record::provider(&keys(3), content, &said(3, 60_000, vec![router(0x13)])).unwrap();
+    let provider =
+        Record::provider(&keys(3), content, &said(3, 60_000, vec![router(0x13)])).unwrap();
     let guid = keys(1).guid();
     let mut one = RecordBuffer::default();
     one.push(&host);
@@ -28,23 +45,84 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
     let (host, gone): (&'static Record, &'static Record) =
         (Box::leak(Box::new(host)), Box::leak(Box::new(gone)));
     let cookie = 0x1122_3344_5566_7788;
-    let frame = |id, cookie, code, message| Frame { id, cookie, code, message };
-    let page = |first, more, records| Page { first, more, records };
+    let frame = |id, cookie, code, message| Frame {
+        id,
+        cookie,
+        code,
+        message,
+    };
+    let page = |first, more, records| Page {
+        first,
+        more,
+        records,
+    };
     let none = RecordBuffer::default();
     let frames = [
-        ("look-up-padded", frame(1, 0, Code::Ok, Message::Lookup { guid, first: 0, padding: 16 })),
+        (
+            "look-up-padded",
+            frame(
+                1,
+                0,
+                Code::Ok,
+                Message::Lookup {
+                    guid,
+                    first: 0,
+                    padding: 16,
+                },
+            ),
+        ),
         (
             "look-up-continued",
-            frame(2, cookie, Code::Ok, Message::Lookup { guid: content, first: 5, padding: 0 }),
+            frame(
+                2,
+                cookie,
+                Code::Ok,
+                Message::Lookup {
+                    guid: content,
+                    first: 5,
+                    padding: 0,
+                },
+            ),
         ),
-        ("insert-binding", frame(3, 0, Code::Ok, Message::Insert { record: view(host) })),
-        ("insert-removal", frame(4, cookie, Code::Ok, Message::Insert { record: view(gone) })),
-        ("watch", frame(5, cookie, Code::Ok, Message::Watch { guid, lease_secs: 30 })),
-        ("unwatch", frame(6, cookie, Code::Ok, Message::Unwatch { guid })),
-        ("push-ack", frame(7, cookie, Code::Ok, Message::PushAck { guid })),
+        (
+            "insert-binding",
+            frame(3, 0, Code::Ok, Message::Insert { record: view(host) }),
+        ),
+        (
+            "insert-removal",
+            frame(4, cookie, Code::Ok, Message::Insert { record: view(gone) }),
+        ),
+        (
+            "watch",
+            frame(
+                5,
+                cookie,
+                Code::Ok,
+                Message::Watch {
+                    guid,
+                    lease_secs: 30,
+                },
+            ),
+        ),
+        (
+            "unwatch",
+            frame(6, cookie, Code::Ok, Message::Unwatch { guid }),
+        ),
+        (
+            "push-ack",
+            frame(7, cookie, Code::Ok, Message::PushAck { guid }),
+        ),
         (
             "look-up-answer",
-            frame(1, cookie, Code::Ok, Message::LookupAnswer { guid, page: page(0, false, one.list()) }),
+            frame(
+                1,
+                cookie,
+                Code::Ok,
+                Message::LookupAnswer {
+                    guid,
+                    page: page(0, false, one.list()),
+                },
+            ),
         ),
         (
             "look-up-answer-truncated",
@@ -52,7 +130,10 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
                 2,
                 cookie,
                 Code::Ok,
-                Message::LookupAnswer { guid: content, page: page(5, true, other.list()) },
+                Message::LookupAnswer {
+                    guid: content,
+                    page: page(5, true, other.list()),
+                },
             ),
         ),
         (
@@ -61,26 +142,66 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
                 1,
                 cookie,
                 Code::NotFound,
-                Message::LookupAnswer { guid, page: page(0, false, none.list()) },
+                Message::LookupAnswer {
+                    guid,
+                    page: page(0, false, none.list()),
+                },
             ),
         ),
         (
             "insert-answer",
-            frame(3, cookie, Code::Ok, Message::InsertAnswer { guid, version: 1_800_000_000_000_000 }),
+            frame(
+                3,
+                cookie,
+                Code::Ok,
+                Message::InsertAnswer {
+                    guid,
+                    version: 1_800_000_000_000_000,
+                },
+            ),
         ),
-        ("insert-answer-stale", frame(4, cookie, Code::Stale, Message::InsertAnswer { guid, version: 9 })),
+        (
+            "insert-answer-stale",
+            frame(
+                4,
+                cookie,
+                Code::Stale,
+                Message::InsertAnswer { guid, version: 9 },
+            ),
+        ),
         (
             "watch-answer",
             frame(
                 5,
                 cookie,
                 Code::Ok,
-                Message::WatchAnswer { guid, lease_secs: 30, page: page(0, false, one.list()) },
+                Message::WatchAnswer {
+                    guid,
+                    lease_secs: 30,
+                    page: page(0, false, one.list()),
+                },
             ),
         ),
-        ("unwatch-answer", frame(6, cookie, Code::Ok, Message::UnwatchAnswer { guid })),
-        ("push", frame(7, cookie, Code::Ok, Message::Push { guid, records: one.list() })),
-        ("refused-need-cookie", frame(5, cookie, Code::NeedCookie, Message::Refused)),
+        (
+            "unwatch-answer",
+            frame(6, cookie, Code::Ok, Message::UnwatchAnswer { guid }),
+        ),
+        (
+            "push",
+            frame(
+                7,
+                cookie,
+                Code::Ok,
+                Message::Push {
+                    guid,
+                    records: one.list(),
+                },
+            ),
+        ),
+        (
+            "refused-need-cookie",
+            frame(5, cookie, Code::NeedCookie, Message::Refused),
+        ),
     ];
     frames
         .iter()
@@ -93,11 +214,18 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
 }
 
 fn meaning(frame: &Frame<'_>) -> String {
-    let mut text = format!("id={} cookie={:#x} code={:?} ", frame.id, frame.cookie, frame.code);
+    let mut text = format!(
+        "id={} cookie={:#x} code={:?} ",
+        frame.id, frame.cookie, frame.code
+    );
     let page_text = |page: &Page<'_>| format!("first={} more={}", page.first, page.more);
     let mut list = Vec::new();
     let told = match &frame.message {
-        Message::Lookup { guid, first, padding } => {
+        Message::Lookup {
+            guid,
+            first,
+            padding,
+        } => {
             format!("LOOKUP guid={guid} first={first} padding={padding}")
         }
         Message::Insert { record } => {
@@ -111,10 +239,19 @@ fn meaning(frame: &Frame<'_>) -> String {
             list.extend(page.records.iter());
             format!("LOOKUP-ANSWER guid={guid} {}", page_text(page))
         }
-        Message::InsertAnswer { guid, version } => format!("INSERT-ANSWER guid={guid} version={version}"),
-        Message::WatchAnswer { guid, lease_secs, page } => {
+        Message::InsertAnswer { guid, version } => {
+            format!("INSERT-ANSWER guid={guid} version={version}")
+        }
+        Message::WatchAnswer {
+            guid,
+            lease_secs,
+            page,
+        } => {
             list.extend(page.records.iter());
-            format!("WATCH-ANSWER guid={guid} lease={lease_secs} {}", page_text(page))
+            format!(
+                "WATCH-ANSWER guid={guid} lease={lease_secs} {}",
+                page_text(page)
+            )
         }
         Message::UnwatchAnswer { guid } => format!("UNWATCH-ANSWER guid={guid}"),
         Message::Push { guid, records } => {
@@ -132,9 +269,18 @@ fn describe(record: &RecordView<'_>, text: &mut String) {
     let (kind, removed) = (record.kind(), record.is_removal());
     let (subject, key, version) = (record.subject(), record.key(), record.version());
     let (issued, expires) = (record.issued_ms(), record.expires_ms());
-    write!(text, " record={kind:?} removed={removed} subject={subject} key={key} version={version}").unwrap();
+    write!(
+        text,
+        " record={kind:?} removed={removed} subject={subject} key={key} version={version}"
+    )
+    .unwrap();
     write!(text, " issued={issued} expires={expires} addresses=").unwrap();
-    for Address { na, preference, weight } in record.addresses() {
+    for Address {
+        na,
+        preference,
+        weight,
+    } in record.addresses()
+    {
         write!(text, "{na}/{preference}/{weight},").unwrap();
     }
 }
@@ -147,10 +293,16 @@ fn vector_file() -> std::path::PathBuf {
 fn the_examples_in_the_documentation_are_read_and_written_alike() {
     let text = std::fs::read_to_string(vector_file()).unwrap();
     let mut found = Vec::new();
-    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
     for example in lines.chunks(3) {
-        let [name, frame, means] = example else { panic!("three lines each: {example:?}") };
-        let field = |line: &'_ str, label: &str| line.strip_prefix(label).unwrap().trim().to_string();
+        let [name, frame, means] = example else {
+            panic!("three lines each: {example:?}")
+        };
+        let field =
+            |line: &'_ str, label: &str| line.strip_prefix(label).unwrap().trim().to_string();
         let bytes = hex::decode(field(frame, "frame:")).unwrap();
         let decoded = Frame::decode(&bytes).unwrap();
         assert_eq!(meaning(&decoded), field(means, "means:"));
@@ -159,16 +311,21 @@ fn the_examples_in_the_documentation_are_read_and_written_alike() {
         assert_eq!(again, bytes);
         found.push((field(name, "name:"), bytes, field(means, "means:")));
     }
-    let expected: Vec<_> =
-        examples().into_iter().map(|(name, bytes, means)| (name.to_string(), bytes, means)).collect();
+    let expected: Vec<_> = examples()
+        .into_iter()
+        .map(|(name, bytes, means)| (name.to_string(), bytes, means))
+        .collect();
     assert_eq!(found, expected);
     assert!(found.iter().all(|(_, bytes, _)| {
-        let Message::Insert { record } = Frame::decode(bytes).unwrap().message else { return true };
+        let Message::Insert { record } = Frame::decode(bytes).unwrap().message else {
+            return true;
+        };
         record.verify(EPOCH) == Ok(())
     }));
 }
 
-/// `cargo test -p whimbrel-gnrs --test vectors -- --ignored` writes the file anew after a change of the format.
+/// `cargo test -p whimbrel-gnrs --test vectors -- --ignored` writes the file anew after a change of
+/// the format.
 #[test]
 #[ignore = "writes the file that the other test reads"]
 fn write_the_examples() {
@@ -177,7 +334,12 @@ fn write_the_examples() {
          # Keys have 32 equal secret bytes: 01... signs the binding, 02... the removal, 03... the provider record.\n",
     );
     for (name, bytes, means) in examples() {
-        write!(text, "\nname: {name}\nframe: {}\nmeans: {means}\n", hex::encode(bytes)).unwrap();
+        write!(
+            text,
+            "\nname: {name}\nframe: {}\nmeans: {means}\n",
+            hex::encode(bytes)
+        )
+        .unwrap();
     }
     std::fs::write(vector_file(), text).unwrap();
 }

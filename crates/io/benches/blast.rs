@@ -1,8 +1,10 @@
-//! How much one loop moves to another on this machine, and what a gigabyte costs: `cargo bench -p whimbrel-io`.
+//! How much one loop moves to another on this machine, and what a gigabyte costs: `cargo bench -p
+//! whimbrel-io`.
 //!
-//! A sender keeps a window of frames in flight, a receiver acknowledges every 32nd frame. Each runs on a thread of its
-//! own; the processor time is that of the thread, the kernel's part included (on loopback the sender's thread also
-//! does most of the receiving kernel's work). The figures hold for this machine and moment; compare only within a run.
+//! A sender keeps a window of frames in flight, a receiver acknowledges every 32nd frame. Each runs
+//! on a thread of its own; the processor time is that of the thread, the kernel's part included (on
+//! loopback the sender's thread also does most of the receiving kernel's work). The figures hold
+//! for this machine and moment; compare only within a run.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::error::Error;
@@ -53,27 +55,39 @@ impl Machine for Sender {
             self.last_ack = now;
         }
     }
-    fn poll_transmit(&mut self, _: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        _: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         // More than 64 KiB in one transmit gains nothing: no call carries more.
         let max_segments = max_segments.min((65_536 / self.frame.len()).max(1));
         let free = (self.acknowledged + self.window).saturating_sub(self.sent);
-        let count = free.min(max_segments as u64).min(self.total.saturating_sub(self.sent));
+        let count = free
+            .min(max_segments as u64)
+            .min(self.total.saturating_sub(self.sent));
         // A call for a few frames costs as much as one for many.
-        let worth_it =
-            count >= self.window.div_ceil(2).min(max_segments as u64) || self.sent + count == self.total;
+        let worth_it = count >= self.window.div_ceil(2).min(max_segments as u64)
+            || self.sent + count == self.total;
         if self.blocked || count == 0 || !worth_it {
             return None;
         }
         let size = self.frame.len() * count as usize;
         (0..count).for_each(|_| buffer.extend_from_slice(&self.frame));
         self.sent += count;
-        Some(Transmit { port: self.port, size, segment_size: (count > 1).then_some(self.frame.len()) })
+        Some(Transmit {
+            port: self.port,
+            size,
+            segment_size: (count > 1).then_some(self.frame.len()),
+        })
     }
     fn poll_event(&mut self) -> Option<()> {
         (self.acknowledged >= self.total && !std::mem::replace(&mut self.done, true)).then_some(())
     }
     fn poll_timeout(&self) -> Option<Deadline> {
-        (self.acknowledged < self.sent).then(|| Deadline::new(self.last_ack + GIVE_UP, "acknowledgement"))
+        (self.acknowledged < self.sent)
+            .then(|| Deadline::new(self.last_ack + GIVE_UP, "acknowledgement"))
     }
 }
 
@@ -100,7 +114,11 @@ impl Machine for Receiver {
         let port = self.port.filter(|_| due)?;
         self.acknowledged = self.frames;
         buffer.extend_from_slice(&self.frames.to_be_bytes());
-        Some(Transmit { port, size: 8, segment_size: None })
+        Some(Transmit {
+            port,
+            size: 8,
+            segment_size: None,
+        })
     }
     fn poll_event(&mut self) -> Option<()> {
         None
@@ -123,8 +141,12 @@ fn run<M: Machine>(
     let before = clock_gettime(ClockId::ThreadCPUTime);
     event_loop.run(on_event)?;
     let after = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = (after.tv_sec - before.tv_sec) as f64 + (after.tv_nsec - before.tv_nsec) as f64 / 1e9;
-    Ok(Cost { seconds, snapshot: event_loop.snapshot() })
+    let seconds =
+        (after.tv_sec - before.tv_sec) as f64 + (after.tv_nsec - before.tv_nsec) as f64 / 1e9;
+    Ok(Cost {
+        seconds,
+        snapshot: event_loop.snapshot(),
+    })
 }
 
 fn measure(
@@ -134,8 +156,16 @@ fn measure(
     receiver: impl FnOnce(&mut EventLoop<Receiver>) + Send + 'static,
 ) -> Result<(), Box<dyn Error>> {
     let frame = sender.machine().frame.len() as u64;
-    let every = if sender.machine().window < 64 { 1 } else { ACK_EVERY };
-    let machine = Receiver { acknowledge_every: every, total: bytes / frame, ..Receiver::default() };
+    let every = if sender.machine().window < 64 {
+        1
+    } else {
+        ACK_EVERY
+    };
+    let machine = Receiver {
+        acknowledge_every: every,
+        total: bytes / frame,
+        ..Receiver::default()
+    };
     let (handle_out, handle_in) = std::sync::mpsc::channel::<LoopHandle<Receiver>>();
     let receiving = thread::spawn(move || {
         let mut event_loop = EventLoop::new(Clock::start(), machine)?;
@@ -168,7 +198,11 @@ fn measure(
     Ok(())
 }
 
-fn sender(frame: usize, bytes: u64, window_bytes: usize) -> Result<EventLoop<Sender>, whimbrel_io::IoError> {
+fn sender(
+    frame: usize,
+    bytes: u64,
+    window_bytes: usize,
+) -> Result<EventLoop<Sender>, whimbrel_io::IoError> {
     EventLoop::new(
         Clock::start(),
         Sender {
@@ -189,12 +223,20 @@ fn sender(frame: usize, bytes: u64, window_bytes: usize) -> Result<EventLoop<Sen
 fn udp(name: &str, path_mtu: usize, offload: bool, bytes: u64) -> Result<(), Box<dyn Error>> {
     let loopback = "127.0.0.1:0".parse()?;
     let mut sending = sender(path_mtu - 28, bytes, 1 << 20)?;
-    // The receiver's socket is found by binding a port here and giving it up for the receiver's thread.
+    // The receiver's socket is found by binding a port here and giving it up for the receiver's
+    // thread.
     let free = std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
-    let config = UdpConfig { path_mtu, segmentation_offload: offload, ..UdpConfig::new("blast", loopback) };
+    let config = UdpConfig {
+        path_mtu,
+        segmentation_offload: offload,
+        ..UdpConfig::new("blast", loopback)
+    };
     sending.add_udp(config.neighbour("receiver", free))?;
     measure(name, bytes, sending, move |receiving| {
-        let config = UdpConfig { path_mtu, ..UdpConfig::new("blast", free) };
+        let config = UdpConfig {
+            path_mtu,
+            ..UdpConfig::new("blast", free)
+        };
         if let Err(error) = receiving.add_udp(config.listen(CallerLimits::default())) {
             eprintln!("{error}");
         }
@@ -206,7 +248,9 @@ fn unix(name: &str, frame: usize, bytes: u64) -> Result<(), Box<dyn Error>> {
     let mut sending = sender(frame, bytes, 4 << 20)?;
     sending.add_unix_stream("local", "receiver", here, StreamLimits::default())?;
     measure(name, bytes, sending, move |receiving| {
-        if let Err(error) = receiving.add_unix_stream("local", "sender", there, StreamLimits::default()) {
+        if let Err(error) =
+            receiving.add_unix_stream("local", "sender", there, StreamLimits::default())
+        {
             eprintln!("{error}");
         }
     })
@@ -214,8 +258,11 @@ fn unix(name: &str, frame: usize, bytes: u64) -> Result<(), Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     // `cargo test --benches` asks for a trial only.
-    let bytes =
-        if std::env::args().any(|argument| argument == "--bench") { 2_000_000_000 } else { 20_000_000 };
+    let bytes = if std::env::args().any(|argument| argument == "--bench") {
+        2_000_000_000
+    } else {
+        20_000_000
+    };
     udp("UDP 1472 byte frames", 1500, true, bytes)?;
     udp("UDP 1472 byte frames, no offload", 1500, false, bytes)?;
     udp("UDP 8972 byte frames", 9000, true, bytes)?;

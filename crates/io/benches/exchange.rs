@@ -1,11 +1,12 @@
-//! Interest and Data between two programs through one thread, over Unix sockets: `cargo bench -p whimbrel-io --bench
-//! exchange`.
+//! Interest and Data between two programs through one thread, over Unix sockets: `cargo bench -p
+//! whimbrel-io --bench exchange`.
 //!
-//! A consumer keeps a window of 40 byte packets in flight, a producer answers each with one of about 1000 bytes; both
-//! are plain threads that read and write in large pieces. Between them is, by turns, a bare relay (a thread that reads
-//! from one and writes to the other, without looking at the bytes) and one event loop with a machine that hands each
-//! packet on, parsed by the loop's framing. `per core second` divides by the processor time of the thread between,
-//! the kernel's part included, so that it says the same on a busy machine. Compare only within a run.
+//! A consumer keeps a window of 40 byte packets in flight, a producer answers each with one of
+//! about 1000 bytes; both are plain threads that read and write in large pieces. Between them is,
+//! by turns, a bare relay (a thread that reads from one and writes to the other, without looking at
+//! the bytes) and one event loop with a machine that hands each packet on, parsed by the loop's
+//! framing. `per core second` divides by the processor time of the thread between, the kernel's
+//! part included, so that it says the same on a busy machine. Compare only within a run.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::error::Error;
@@ -42,7 +43,8 @@ fn block(kind: u8, size: usize) -> Vec<u8> {
 struct Relay {
     queued: [Vec<u8>; 2],
     blocked: [bool; 2],
-    /// Whether each packet is a transmit of its own, as with a machine that knows nothing of streams.
+    /// Whether each packet is a transmit of its own, as with a machine that knows nothing of
+    /// streams.
     one_by_one: bool,
     /// Whether it names a deadline that never comes, so that each wait has a limit.
     has_deadline: bool,
@@ -77,13 +79,18 @@ impl Machine for Relay {
             buffer.append(queued);
             buffer.len()
         };
-        Some(Transmit { port: PortId(port as u32), size, segment_size: None })
+        Some(Transmit {
+            port: PortId(port as u32),
+            size,
+            segment_size: None,
+        })
     }
     fn poll_event(&mut self) -> Option<()> {
         std::mem::take(&mut self.over).then_some(())
     }
     fn poll_timeout(&self) -> Option<Deadline> {
-        self.has_deadline.then(|| Deadline::new(Time::from_secs(1_000_000), "never"))
+        self.has_deadline
+            .then(|| Deadline::new(Time::from_secs(1_000_000), "never"))
     }
 }
 
@@ -123,7 +130,10 @@ fn produce(mut stream: UnixStream) -> std::io::Result<()> {
 fn relay(a: UnixStream, b: UnixStream) -> std::io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
-        let mut ready = [PollFd::new(&a, PollFlags::IN), PollFd::new(&b, PollFlags::IN)];
+        let mut ready = [
+            PollFd::new(&a, PollFlags::IN),
+            PollFd::new(&b, PollFlags::IN),
+        ];
         poll(&mut ready, None)?;
         let [from_a, from_b] = ready.map(|one| !one.revents().is_empty());
         for (wanted, mut from, mut to) in [(from_a, &a, &b), (from_b, &b, &a)] {
@@ -146,7 +156,9 @@ fn measure(
     name: &str,
     total: usize,
     window: usize,
-    between: impl FnOnce(UnixStream, UnixStream) -> Result<String, Box<dyn Error + Send + Sync>> + Send + 'static,
+    between: impl FnOnce(UnixStream, UnixStream) -> Result<String, Box<dyn Error + Send + Sync>>
+    + Send
+    + 'static,
 ) -> Result<(), Box<dyn Error>> {
     let (consumer, left) = UnixStream::pair()?;
     let (right, producer) = UnixStream::pair()?;
@@ -161,8 +173,10 @@ fn measure(
     let start = Instant::now();
     consume(consumer, total, window)?;
     let elapsed = start.elapsed().as_secs_f64();
-    let (seconds, note) =
-        middle.join().map_err(|_| "the thread between panicked")?.map_err(|e| e.to_string())?;
+    let (seconds, note) = middle
+        .join()
+        .map_err(|_| "the thread between panicked")?
+        .map_err(|e| e.to_string())?;
     producing.join().map_err(|_| "the producer panicked")??;
     println!(
         "{name:<36} {:>9.0} exchanges/s  {:>9.0} per core second  {note}",
@@ -202,7 +216,11 @@ fn through_the_loop(
 
 fn main() -> Result<(), Box<dyn Error>> {
     // `cargo test --benches` asks for a trial only.
-    let total = if std::env::args().any(|argument| argument == "--bench") { 3_000_000 } else { 20_000 };
+    let total = if std::env::args().any(|argument| argument == "--bench") {
+        3_000_000
+    } else {
+        20_000
+    };
     let bare = |left, right| {
         relay(left, right)?;
         Ok(String::new())
@@ -213,12 +231,36 @@ fn main() -> Result<(), Box<dyn Error>> {
         "event loop, one packet per transmit",
         total,
         WINDOW,
-        Relay { one_by_one: true, ..Relay::default() },
+        Relay {
+            one_by_one: true,
+            ..Relay::default()
+        },
         0,
     )?;
-    through_the_loop("event loop, 400 idle connections", total, WINDOW, Relay::default(), 400)?;
+    through_the_loop(
+        "event loop, 400 idle connections",
+        total,
+        WINDOW,
+        Relay::default(),
+        400,
+    )?;
     measure("bare relay, one in flight", total / 20, 1, bare)?;
-    through_the_loop("event loop, one in flight", total / 20, 1, Relay::default(), 0)?;
-    let with_deadline = Relay { has_deadline: true, ..Relay::default() };
-    through_the_loop("event loop, one in flight, deadline", total / 20, 1, with_deadline, 0)
+    through_the_loop(
+        "event loop, one in flight",
+        total / 20,
+        1,
+        Relay::default(),
+        0,
+    )?;
+    let with_deadline = Relay {
+        has_deadline: true,
+        ..Relay::default()
+    };
+    through_the_loop(
+        "event loop, one in flight, deadline",
+        total / 20,
+        1,
+        with_deadline,
+        0,
+    )
 }

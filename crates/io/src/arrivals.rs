@@ -20,12 +20,16 @@ impl<M: Machine> EventLoop<M> {
         for _ in 0..ACCEPTS_PER_ROUND {
             let now = self.clock.now();
             let poller = &mut self.poller;
-            let Some(Transport::Listener(listener)) =
-                self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut())
+            let Some(Transport::Listener(listener)) = self
+                .slots
+                .get_mut(slot)
+                .and_then(|slot| slot.transport.as_mut())
             else {
                 return;
             };
-            let Some((stream, address)) = listener.accept(poller, now) else { return };
+            let Some((stream, address)) = listener.accept(poller, now) else {
+                return;
+            };
             let taken = listener.has_room() && {
                 let wanted = Wanted::of(listener);
                 self.take(wanted, stream, &address, token).is_ok()
@@ -44,27 +48,42 @@ impl<M: Machine> EventLoop<M> {
         listener: u64,
     ) -> Result<(), IoError> {
         let taken = match wanted {
-            Wanted::Unix { label, path, limits } => {
+            Wanted::Unix {
+                label,
+                path,
+                limits,
+            } => {
                 let peer = caller_of(&stream);
-                self.add_unix((label, peer, Some(path), Some(listener)), stream.into(), limits).map(|_| ())
+                self.add_unix(
+                    (label, peer, Some(path), Some(listener)),
+                    stream.into(),
+                    limits,
+                )
+                .map(|_| ())
             }
-            Wanted::Tcp { label, limits } => ends_of(&stream, address, label, listener).and_then(|ends| {
-                let _ = stream.set_tcp_nodelay(true);
-                let _ = stream.set_keepalive(true);
-                self.add_tcp(ends, stream.into(), limits)
-            }),
-            Wanted::WebSocket { label, limits } => {
+            Wanted::Tcp { label, limits } => {
                 ends_of(&stream, address, label, listener).and_then(|ends| {
                     let _ = stream.set_tcp_nodelay(true);
                     let _ = stream.set_keepalive(true);
-                    self.add_websocket(ends, stream.into(), limits)
+                    self.add_tcp(ends, stream.into(), limits)
                 })
             }
+            Wanted::WebSocket { label, limits } => ends_of(&stream, address, label, listener)
+                .and_then(|ends| {
+                    let _ = stream.set_tcp_nodelay(true);
+                    let _ = stream.set_keepalive(true);
+                    self.add_websocket(ends, stream.into(), limits)
+                }),
         };
         taken.inspect_err(|error| tracing::warn!(%error, "cannot take a connection"))
     }
 
-    fn add_tcp(&mut self, ends: Ends, stream: OwnedFd, limits: StreamLimits) -> Result<(), IoError> {
+    fn add_tcp(
+        &mut self,
+        ends: Ends,
+        stream: OwnedFd,
+        limits: StreamLimits,
+    ) -> Result<(), IoError> {
         let (label, address) = (ends.label.clone(), ends.remote);
         let (origin, info) = tcp_port(ends, limits);
         match self.add_stream(origin, info, stream, limits) {
@@ -78,48 +97,82 @@ impl<M: Machine> EventLoop<M> {
         }
     }
 
-    fn add_websocket(&mut self, ends: Ends, stream: OwnedFd, limits: WebSocketLimits) -> Result<(), IoError> {
+    fn add_websocket(
+        &mut self,
+        ends: Ends,
+        stream: OwnedFd,
+        limits: WebSocketLimits,
+    ) -> Result<(), IoError> {
         let (label, address) = (ends.label.clone(), ends.remote);
         let id = self.reserve();
         let now = self.clock.now();
-        let connection = WebSocketConnection::serve(stream, ends, id.slot as usize, id.token(), limits, now);
-        self.install(id, Transport::WebSocket(Box::new(connection))).map_err(|source| IoError::TcpSocket {
-            label,
-            address,
-            action: "watch",
-            source,
-        })
+        let connection =
+            WebSocketConnection::serve(stream, ends, id.slot as usize, id.token(), limits, now);
+        self.install(id, Transport::WebSocket(Box::new(connection)))
+            .map_err(|source| IoError::TcpSocket {
+                label,
+                address,
+                action: "watch",
+                source,
+            })
     }
 
     /// The socket of a connection that was asked for has something to say.
     pub(crate) fn arrive(&mut self, slot: usize, now: Time) {
-        let Some(Transport::Connecting(connecting)) = self.transport(slot) else { return };
+        let Some(Transport::Connecting(connecting)) = self.transport(slot) else {
+            return;
+        };
         let local = match connecting.arrival() {
             Arrival::NotYet => return,
             Arrival::Connected { local } => local,
             Arrival::Failed(failure) => return self.close_slot(slot, now, Some(failure)),
         };
-        let Some((generation, Some(Transport::Connecting(connecting)))) =
-            self.slots.get_mut(slot).map(|slot| (slot.generation, slot.transport.take()))
+        let Some((generation, Some(Transport::Connecting(connecting)))) = self
+            .slots
+            .get_mut(slot)
+            .map(|slot| (slot.generation, slot.transport.take()))
         else {
             return;
         };
         self.timers.cancel(&slot);
-        let id = TransportId { slot: slot as u32, generation };
-        self.poller.set_interest(connecting.socket.as_fd(), id.token(), true, false);
-        let Connecting { socket, label, address, becomes, .. } = *connecting;
-        let ends = Ends { label, kind: PortKind::Neighbour, local, remote: address, listener: None };
+        let id = TransportId {
+            slot: slot as u32,
+            generation,
+        };
+        self.poller
+            .set_interest(connecting.socket.as_fd(), id.token(), true, false);
+        let Connecting {
+            socket,
+            label,
+            address,
+            becomes,
+            ..
+        } = *connecting;
+        let ends = Ends {
+            label,
+            kind: PortKind::Neighbour,
+            local,
+            remote: address,
+            listener: None,
+        };
         let made = match becomes {
             Becomes::Stream(limits) => self.stream_of(id, ends, socket, limits, now),
-            Becomes::WebSocket { uri, limits } => {
-                WebSocketConnection::call(socket.into(), ends, slot, id.token(), (&uri, limits), now)
-                    .map(|connection| Transport::WebSocket(Box::new(connection)))
-            }
+            Becomes::WebSocket { uri, limits } => WebSocketConnection::call(
+                socket.into(),
+                ends,
+                slot,
+                id.token(),
+                (&uri, limits),
+                now,
+            )
+            .map(|connection| Transport::WebSocket(Box::new(connection))),
         };
         match made {
             Ok(transport) => {
                 let (side, poller) = (&mut self.side, &mut self.poller);
-                let Some(place) = self.slots.get_mut(slot) else { return };
+                let Some(place) = self.slots.get_mut(slot) else {
+                    return;
+                };
                 let progress = match place.transport.insert(transport) {
                     Transport::WebSocket(connection) => connection.begin(side, poller, now),
                     _ => Progress::Open,
@@ -147,7 +200,10 @@ impl<M: Machine> EventLoop<M> {
     ) -> Result<Transport, IoError> {
         let label = ends.label.clone();
         let (origin, info) = tcp_port(ends, limits);
-        let port = self.side.open(now, id.slot as usize, info).ok_or(IoError::OutOfPorts { label })?;
+        let port = self
+            .side
+            .open(now, id.slot as usize, info)
+            .ok_or(IoError::OutOfPorts { label })?;
         if let Some(port) = self.side.get_mut(port) {
             port.concatenates = limits.framing == Framing::Tlv;
         }
@@ -165,8 +221,11 @@ impl<M: Machine> EventLoop<M> {
         if !self.outcomes.contains_key(&slot) {
             return;
         }
-        let port = self.transport(slot).and_then(|transport| transport.ports().first().copied());
-        if let (Some(port), Some(outcome)) = (port, port.and_then(|_| self.outcomes.remove(&slot))) {
+        let port = self
+            .transport(slot)
+            .and_then(|transport| transport.ports().first().copied());
+        if let (Some(port), Some(outcome)) = (port, port.and_then(|_| self.outcomes.remove(&slot)))
+        {
             self.side.count_report();
             outcome(&mut self.side.machine, now, Ok(port));
         }
@@ -175,37 +234,84 @@ impl<M: Machine> EventLoop<M> {
 
 /// What a listener makes of those it accepts.
 enum Wanted {
-    Unix { label: String, path: std::path::PathBuf, limits: StreamLimits },
-    Tcp { label: String, limits: StreamLimits },
-    WebSocket { label: String, limits: WebSocketLimits },
+    Unix {
+        label: String,
+        path: std::path::PathBuf,
+        limits: StreamLimits,
+    },
+    Tcp {
+        label: String,
+        limits: StreamLimits,
+    },
+    WebSocket {
+        label: String,
+        limits: WebSocketLimits,
+    },
 }
 
 impl Wanted {
     fn of(listener: &Listener) -> Wanted {
         let label = listener.label.clone();
         match &listener.accepts {
-            Accepts::Unix { file, limits } => {
-                Wanted::Unix { label, path: file.path.clone(), limits: *limits }
-            }
-            Accepts::Tcp { limits, .. } => Wanted::Tcp { label, limits: *limits },
-            Accepts::WebSocket { limits, .. } => Wanted::WebSocket { label, limits: *limits },
+            Accepts::Unix { file, limits } => Wanted::Unix {
+                label,
+                path: file.path.clone(),
+                limits: *limits,
+            },
+            Accepts::Tcp { limits, .. } => Wanted::Tcp {
+                label,
+                limits: *limits,
+            },
+            Accepts::WebSocket { limits, .. } => Wanted::WebSocket {
+                label,
+                limits: *limits,
+            },
         }
     }
 }
 
 fn tcp_port(ends: Ends, limits: StreamLimits) -> (Origin, PortInfo) {
-    let Ends { label, kind, local, remote, listener } = ends;
+    let Ends {
+        label,
+        kind,
+        local,
+        remote,
+        listener,
+    } = ends;
     let peer = remote.to_string();
-    let origin = Origin { kind: "tcp", label: label.clone(), peer: peer.clone(), listener };
-    (origin, PortInfo { label, kind, mtu: limits.max_frame, peer, medium: Medium::Tcp { local, remote } })
+    let origin = Origin {
+        kind: "tcp",
+        label: label.clone(),
+        peer: peer.clone(),
+        listener,
+    };
+    (
+        origin,
+        PortInfo {
+            label,
+            kind,
+            mtu: limits.max_frame,
+            peer,
+            medium: Medium::Tcp { local, remote },
+        },
+    )
 }
 
-fn ends_of(stream: &Socket, address: &SockAddr, label: String, listener: u64) -> Result<Ends, IoError> {
+fn ends_of(
+    stream: &Socket,
+    address: &SockAddr,
+    label: String,
+    listener: u64,
+) -> Result<Ends, IoError> {
     let local = stream.local_addr().ok().as_ref().and_then(canonical_of);
     match (local, canonical_of(address)) {
-        (Some(local), Some(remote)) => {
-            Ok(Ends { label, kind: PortKind::Caller, local, remote, listener: Some(listener) })
-        }
+        (Some(local), Some(remote)) => Ok(Ends {
+            label,
+            kind: PortKind::Caller,
+            local,
+            remote,
+            listener: Some(listener),
+        }),
         _ => Err(IoError::ConnectAbandoned { label }),
     }
 }

@@ -19,9 +19,10 @@ use crate::transport::Transport;
 use crate::tun::TunPort;
 use crate::udp::UdpEndpoint;
 use crate::{
-    EthernetConfig, EthernetLink, EthernetNeighbour, EventLoop, IoError, Listening, Neighbour, StreamLimits,
-    TcpClientConfig, TcpListenerConfig, TransportId, TunDevice, UdpConfig, UdpLink, UdpMulticastConfig,
-    UdpMulticastLink, UnixListenerConfig, WebSocketClientConfig, WebSocketListenerConfig,
+    EthernetConfig, EthernetLink, EthernetNeighbour, EventLoop, IoError, Listening, Neighbour,
+    StreamLimits, TcpClientConfig, TcpListenerConfig, TransportId, TunDevice, UdpConfig, UdpLink,
+    UdpMulticastConfig, UdpMulticastLink, UnixListenerConfig, WebSocketClientConfig,
+    WebSocketListenerConfig,
 };
 
 impl<M: Machine> EventLoop<M> {
@@ -34,12 +35,13 @@ impl<M: Machine> EventLoop<M> {
             .inspect_err(|_| self.release(id))?;
         let local = endpoint.local();
         let (receive_buffer, send_buffer) = endpoint.kernel_buffers();
-        self.install(id, Transport::Udp(Box::new(endpoint))).map_err(|source| IoError::UdpSocket {
-            label,
-            address: bind,
-            action: "watch",
-            source,
-        })?;
+        self.install(id, Transport::Udp(Box::new(endpoint)))
+            .map_err(|source| IoError::UdpSocket {
+                label,
+                address: bind,
+                action: "watch",
+                source,
+            })?;
         let mut ports = Vec::new();
         for neighbour in neighbours {
             match self.add_neighbour(id, neighbour) {
@@ -51,27 +53,40 @@ impl<M: Machine> EventLoop<M> {
             }
         }
         tracing::info!(%local, receive_buffer, send_buffer, neighbours = ports.len(), "UDP link is up");
-        Ok(UdpLink { transport: id, local, ports, receive_buffer, send_buffer })
+        Ok(UdpLink {
+            transport: id,
+            local,
+            ports,
+            receive_buffer,
+            send_buffer,
+        })
     }
 
     /// Adds a neighbour to a UDP link. Had it called before, its caller port goes down first.
-    pub fn add_neighbour(&mut self, link: TransportId, neighbour: Neighbour) -> Result<PortId, IoError> {
+    pub fn add_neighbour(
+        &mut self,
+        link: TransportId,
+        neighbour: Neighbour,
+    ) -> Result<PortId, IoError> {
         self.undrained = true;
         let now = self.clock.now();
         match self.slots.get_mut(link.slot as usize) {
-            Some(Slot { generation, transport: Some(Transport::Udp(endpoint)) })
-                if *generation == link.generation =>
-            {
+            Some(Slot {
+                generation,
+                transport: Some(Transport::Udp(endpoint)),
+            }) if *generation == link.generation => {
                 endpoint.add_neighbour(&mut self.side, now, neighbour)
             }
             _ => Err(IoError::NoSuchLink),
         }
     }
 
-    /// Makes a caller permanent: from now on it neither expires nor has to make room for another, and its port stays
-    /// as it is. False if `port` is no caller of a UDP or Ethernet link.
+    /// Makes a caller permanent: from now on it neither expires nor has to make room for another,
+    /// and its port stays as it is. False if `port` is no caller of a UDP or Ethernet link.
     pub fn keep_caller(&mut self, port: PortId) -> bool {
-        let Some(slot) = self.side.get(port).map(|port| port.transport) else { return false };
+        let Some(slot) = self.side.get(port).map(|port| port.transport) else {
+            return false;
+        };
         match self.transport(slot) {
             Some(Transport::Udp(endpoint)) => endpoint.keep_caller(port),
             Some(Transport::Ethernet(endpoint)) => endpoint.keep_caller(port),
@@ -79,62 +94,81 @@ impl<M: Machine> EventLoop<M> {
         }
     }
 
-    /// Joins a UDP multicast group on one interface. Whatever anybody sends to the group arrives on the one port, and
-    /// what goes out on it reaches everybody else in the group; what this machine sends does not come back. To be
-    /// called in a thread of the interface's network namespace.
-    pub fn add_udp_multicast(&mut self, config: UdpMulticastConfig) -> Result<UdpMulticastLink, IoError> {
+    /// Joins a UDP multicast group on one interface. Whatever anybody sends to the group arrives on
+    /// the one port, and what goes out on it reaches everybody else in the group; what this machine
+    /// sends does not come back. To be called in a thread of the interface's network namespace.
+    pub fn add_udp_multicast(
+        &mut self,
+        config: UdpMulticastConfig,
+    ) -> Result<UdpMulticastLink, IoError> {
         let id = self.reserve();
         let (label, address) = (config.label.clone(), config.group);
         let endpoint = UdpEndpoint::join(config, id.slot as usize, id.token(), &mut self.rng)
             .inspect_err(|_| self.release(id))?;
         let local = endpoint.local();
-        self.install(id, Transport::Udp(Box::new(endpoint))).map_err(|source| IoError::UdpSocket {
-            label,
-            address,
-            action: "watch",
-            source,
-        })?;
+        self.install(id, Transport::Udp(Box::new(endpoint)))
+            .map_err(|source| IoError::UdpSocket {
+                label,
+                address,
+                action: "watch",
+                source,
+            })?;
         let now = self.clock.now();
         let opened = match self.slots.get_mut(id.slot as usize) {
-            Some(Slot { transport: Some(Transport::Udp(endpoint)), .. }) => {
-                endpoint.open_group(&mut self.side, now)
-            }
+            Some(Slot {
+                transport: Some(Transport::Udp(endpoint)),
+                ..
+            }) => endpoint.open_group(&mut self.side, now),
             _ => Err(IoError::NoSuchLink),
         };
         let port = opened.inspect_err(|_| self.close_transport(id))?;
         tracing::info!(%local, group = %address, "joined a multicast group");
-        Ok(UdpMulticastLink { transport: id, port, local })
+        Ok(UdpMulticastLink {
+            transport: id,
+            port,
+            local,
+        })
     }
 
-    /// Opens a packet socket on an interface; the group and the neighbours are up at once, callers come up when they
-    /// call. Needs the capability `CAP_NET_RAW`; to be called in a thread of the interface's network namespace.
+    /// Opens a packet socket on an interface; the group and the neighbours are up at once, callers
+    /// come up when they call. Needs the capability `CAP_NET_RAW`; to be called in a thread of the
+    /// interface's network namespace.
     pub fn add_ethernet(&mut self, mut config: EthernetConfig) -> Result<EthernetLink, IoError> {
         let id = self.reserve();
         let neighbours = std::mem::take(&mut config.neighbours);
         let interface = config.interface.name.clone();
-        let endpoint =
-            EthernetEndpoint::open(config, id.slot as usize, id.token()).inspect_err(|_| self.release(id))?;
+        let endpoint = EthernetEndpoint::open(config, id.slot as usize, id.token())
+            .inspect_err(|_| self.release(id))?;
         let local = endpoint.local();
-        self.install(id, Transport::Ethernet(Box::new(endpoint))).map_err(|source| IoError::Interface {
-            name: interface.clone(),
-            action: "watch a packet socket on",
-            source,
-        })?;
+        self.install(id, Transport::Ethernet(Box::new(endpoint)))
+            .map_err(|source| IoError::Interface {
+                name: interface.clone(),
+                action: "watch a packet socket on",
+                source,
+            })?;
         let now = self.clock.now();
         let ports = (|| {
             let group = match self.slots.get_mut(id.slot as usize) {
-                Some(Slot { transport: Some(Transport::Ethernet(endpoint)), .. }) => {
-                    endpoint.open_group(&mut self.side, now)?
-                }
+                Some(Slot {
+                    transport: Some(Transport::Ethernet(endpoint)),
+                    ..
+                }) => endpoint.open_group(&mut self.side, now)?,
                 _ => None,
             };
-            let ports = neighbours.into_iter().map(|neighbour| self.add_ethernet_neighbour(id, neighbour));
+            let ports = neighbours
+                .into_iter()
+                .map(|neighbour| self.add_ethernet_neighbour(id, neighbour));
             Ok((group, ports.collect::<Result<Vec<PortId>, IoError>>()?))
         })();
         match ports {
             Ok((group, ports)) => {
                 tracing::info!(%interface, neighbours = ports.len(), "Ethernet link is up");
-                Ok(EthernetLink { transport: id, local, group, ports })
+                Ok(EthernetLink {
+                    transport: id,
+                    local,
+                    group,
+                    ports,
+                })
             }
             Err(error) => {
                 self.close_transport(id);
@@ -152,9 +186,10 @@ impl<M: Machine> EventLoop<M> {
         self.undrained = true;
         let now = self.clock.now();
         match self.slots.get_mut(link.slot as usize) {
-            Some(Slot { generation, transport: Some(Transport::Ethernet(endpoint)) })
-                if *generation == link.generation =>
-            {
+            Some(Slot {
+                generation,
+                transport: Some(Transport::Ethernet(endpoint)),
+            }) if *generation == link.generation => {
                 endpoint.add_neighbour(&mut self.side, now, neighbour)
             }
             _ => Err(IoError::NoSuchLink),
@@ -162,17 +197,30 @@ impl<M: Machine> EventLoop<M> {
     }
 
     /// Listens for local programs on a socket file; each gets a port when it attaches.
-    pub fn add_unix_listener(&mut self, config: UnixListenerConfig) -> Result<TransportId, IoError> {
+    pub fn add_unix_listener(
+        &mut self,
+        config: UnixListenerConfig,
+    ) -> Result<TransportId, IoError> {
         let (socket, file) = SocketFile::listen(&config)?;
-        let accepts = Accepts::Unix { file, limits: config.limits };
+        let accepts = Accepts::Unix {
+            file,
+            limits: config.limits,
+        };
         let id = self.reserve();
-        let listener = Listener::new(socket, config.label, accepts, config.max_connections, id.token());
+        let listener = Listener::new(
+            socket,
+            config.label,
+            accepts,
+            config.max_connections,
+            id.token(),
+        );
         let path = config.path;
-        self.install(id, Transport::Listener(Box::new(listener))).map_err(|source| IoError::UnixSocket {
-            path: path.clone(),
-            action: "watch",
-            source,
-        })?;
+        self.install(id, Transport::Listener(Box::new(listener)))
+            .map_err(|source| IoError::UnixSocket {
+                path: path.clone(),
+                action: "watch",
+                source,
+            })?;
         tracing::info!(path = %path.display(), "listening for local programs");
         Ok(id)
     }
@@ -187,10 +235,15 @@ impl<M: Machine> EventLoop<M> {
         let path = path.as_ref();
         let stream = connect(path)?;
         let peer = path.display().to_string();
-        self.add_unix((label.into(), peer, Some(path.to_owned()), None), stream.into(), limits)
+        self.add_unix(
+            (label.into(), peer, Some(path.to_owned()), None),
+            stream.into(),
+            limits,
+        )
     }
 
-    /// Takes over a connected stream (of a socket pair, or handed over by a parent process); `peer` is for logs.
+    /// Takes over a connected stream (of a socket pair, or handed over by a parent process); `peer`
+    /// is for logs.
     pub fn add_unix_stream(
         &mut self,
         label: impl Into<String>,
@@ -198,10 +251,15 @@ impl<M: Machine> EventLoop<M> {
         stream: UnixStream,
         limits: StreamLimits,
     ) -> Result<PortId, IoError> {
-        self.add_unix((label.into(), peer.into(), None, None), stream.into(), limits)
+        self.add_unix(
+            (label.into(), peer.into(), None, None),
+            stream.into(),
+            limits,
+        )
     }
 
-    /// A Unix connection: its label, its peer for logs, the socket file and the token of its listener.
+    /// A Unix connection: its label, its peer for logs, the socket file and the token of its
+    /// listener.
     pub(crate) fn add_unix(
         &mut self,
         (label, peer, path, listener): (String, String, Option<PathBuf>, Option<u64>),
@@ -209,13 +267,33 @@ impl<M: Machine> EventLoop<M> {
         limits: StreamLimits,
     ) -> Result<PortId, IoError> {
         enlarge_buffers(&stream);
-        let medium = Medium::Unix { path, descriptor: stream.as_raw_fd(), accepted: listener.is_some() };
-        let origin = Origin { kind: "unix", label: label.clone(), peer: peer.clone(), listener };
+        let medium = Medium::Unix {
+            path,
+            descriptor: stream.as_raw_fd(),
+            accepted: listener.is_some(),
+        };
+        let origin = Origin {
+            kind: "unix",
+            label: label.clone(),
+            peer: peer.clone(),
+            listener,
+        };
         let path = peer.clone().into();
-        let info = PortInfo { label, kind: PortKind::Local, mtu: limits.max_frame, peer, medium };
-        self.add_stream(origin, info, stream, limits).map_err(|error| {
-            error.unwrap_or_else(|source| IoError::UnixSocket { path, action: "watch", source })
-        })
+        let info = PortInfo {
+            label,
+            kind: PortKind::Local,
+            mtu: limits.max_frame,
+            peer,
+            medium,
+        };
+        self.add_stream(origin, info, stream, limits)
+            .map_err(|error| {
+                error.unwrap_or_else(|source| IoError::UnixSocket {
+                    path,
+                    action: "watch",
+                    source,
+                })
+            })
     }
 
     /// Opens a port on a connected stream.
@@ -226,7 +304,8 @@ impl<M: Machine> EventLoop<M> {
         stream: OwnedFd,
         limits: StreamLimits,
     ) -> Result<PortId, Unattached> {
-        rustix::io::ioctl_fionbio(&stream, true).map_err(|error| Unattached::System(error.into()))?;
+        rustix::io::ioctl_fionbio(&stream, true)
+            .map_err(|error| Unattached::System(error.into()))?;
         let id = self.reserve();
         let port = self.open_port(id, info).map_err(Unattached::Loop)?;
         if let Some(port) = self.side.get_mut(port) {
@@ -240,14 +319,24 @@ impl<M: Machine> EventLoop<M> {
     /// Listens for TCP connections; each gets a port of the kind [`PortKind::Caller`].
     pub fn add_tcp_listener(&mut self, config: TcpListenerConfig) -> Result<Listening, IoError> {
         let (socket, local) = listen(&config.label, config.bind)?;
-        let accepts = Accepts::Tcp { local, limits: config.limits };
+        let accepts = Accepts::Tcp {
+            local,
+            limits: config.limits,
+        };
         self.add_listener(socket, local, config.label, accepts, config.max_connections)
     }
 
-    /// Listens for WebSocket connections; each gets a port of the kind [`PortKind::Caller`] after its handshake.
-    pub fn add_websocket_listener(&mut self, config: WebSocketListenerConfig) -> Result<Listening, IoError> {
+    /// Listens for WebSocket connections; each gets a port of the kind [`PortKind::Caller`] after
+    /// its handshake.
+    pub fn add_websocket_listener(
+        &mut self,
+        config: WebSocketListenerConfig,
+    ) -> Result<Listening, IoError> {
         let (socket, local) = listen(&config.label, config.bind)?;
-        let accepts = Accepts::WebSocket { local, limits: config.limits };
+        let accepts = Accepts::WebSocket {
+            local,
+            limits: config.limits,
+        };
         self.add_listener(socket, local, config.label, accepts, config.max_connections)
     }
 
@@ -261,21 +350,26 @@ impl<M: Machine> EventLoop<M> {
     ) -> Result<Listening, IoError> {
         let id = self.reserve();
         let listener = Listener::new(socket, label.clone(), accepts, max_connections, id.token());
-        self.install(id, Transport::Listener(Box::new(listener))).map_err(|source| IoError::TcpSocket {
-            label,
-            address: local,
-            action: "watch",
-            source,
-        })?;
+        self.install(id, Transport::Listener(Box::new(listener)))
+            .map_err(|source| IoError::TcpSocket {
+                label,
+                address: local,
+                action: "watch",
+                source,
+            })?;
         tracing::info!(%local, "listening");
-        Ok(Listening { transport: id, local })
+        Ok(Listening {
+            transport: id,
+            local,
+        })
     }
 
     /// Starts to connect to a TCP peer and returns at once.
     ///
-    /// Once the peer has answered, the port comes up ([`PortKind::Neighbour`]) and `outcome` is called with its
-    /// number; if it refuses, stays silent or cannot be reached, or if the transport is closed before, `outcome` is
-    /// called with the error. It is called exactly once, unless this call fails or the loop is dropped first.
+    /// Once the peer has answered, the port comes up ([`PortKind::Neighbour`]) and `outcome` is
+    /// called with its number; if it refuses, stays silent or cannot be reached, or if the
+    /// transport is closed before, `outcome` is called with the error. It is called exactly once,
+    /// unless this call fails or the loop is dropped first.
     pub fn add_tcp_client(
         &mut self,
         config: TcpClientConfig,
@@ -283,7 +377,8 @@ impl<M: Machine> EventLoop<M> {
     ) -> Result<TransportId, IoError> {
         let becomes = Becomes::Stream(config.limits);
         let now = self.clock.now();
-        let connecting = Connecting::start(config.label, config.address, becomes, now, config.timeout)?;
+        let connecting =
+            Connecting::start(config.label, config.address, becomes, now, config.timeout)?;
         self.add_connecting(connecting, outcome)
     }
 
@@ -295,7 +390,10 @@ impl<M: Machine> EventLoop<M> {
         outcome: impl FnOnce(&mut M, Time, Result<PortId, IoError>) + 'static,
     ) -> Result<TransportId, IoError> {
         let timeout = config.limits.handshake_timeout;
-        let becomes = Becomes::WebSocket { uri: config.uri, limits: config.limits };
+        let becomes = Becomes::WebSocket {
+            uri: config.uri,
+            limits: config.limits,
+        };
         let now = self.clock.now();
         let connecting = Connecting::start(config.label, config.address, becomes, now, timeout)?;
         self.add_connecting(connecting, outcome)
@@ -309,17 +407,30 @@ impl<M: Machine> EventLoop<M> {
         let (label, address) = (connecting.label.clone(), connecting.address);
         let id = self.reserve();
         self.install(id, Transport::Connecting(Box::new(connecting)))
-            .map_err(|source| IoError::TcpSocket { label, address, action: "watch", source })?;
-        if let Some(Slot { transport: Some(transport), .. }) = self.slots.get(id.slot as usize) {
+            .map_err(|source| IoError::TcpSocket {
+                label,
+                address,
+                action: "watch",
+                source,
+            })?;
+        if let Some(Slot {
+            transport: Some(transport),
+            ..
+        }) = self.slots.get(id.slot as usize)
+        {
             self.poller.set_interest(transport, id.token(), false, true);
         }
         self.outcomes.insert(id.slot as usize, Box::new(outcome));
         Ok(id)
     }
 
-    /// Makes a TUN device a port: each packet is a frame. Its MTU is read once, so set it before; to be called in a
-    /// thread of the device's network namespace.
-    pub fn add_tun(&mut self, label: impl Into<String>, device: TunDevice) -> Result<PortId, IoError> {
+    /// Makes a TUN device a port: each packet is a frame. Its MTU is read once, so set it before;
+    /// to be called in a thread of the device's network namespace.
+    pub fn add_tun(
+        &mut self,
+        label: impl Into<String>,
+        device: TunDevice,
+    ) -> Result<PortId, IoError> {
         let label = label.into();
         let (mtu, name) = (device.mtu()?, device.name().to_owned());
         let id = self.reserve();
@@ -328,12 +439,18 @@ impl<M: Machine> EventLoop<M> {
             kind: PortKind::Neighbour,
             mtu,
             peer: name.clone(),
-            medium: Medium::Tun { interface: name.clone() },
+            medium: Medium::Tun {
+                interface: name.clone(),
+            },
         };
         let port = self.open_port(id, info)?;
         let tun = TunPort::new(device, label, id.token(), port);
         let added = self.install(id, Transport::Tun(Box::new(tun)));
-        self.keep_if_added(port, added, |source| IoError::Tun { name, action: "watch", source })
+        self.keep_if_added(port, added, |source| IoError::Tun {
+            name,
+            action: "watch",
+            source,
+        })
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use whimbrel_core::{Time, WallClock};
 
-/// The monotonic clock of one process. Its origin is the moment it was started; copies share that origin, so
-/// that several loops of one process agree about [`Time`].
+/// The monotonic clock of one process. Its origin is the moment it was started; copies share that
+/// origin, so that several loops of one process agree about [`Time`].
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -16,8 +16,13 @@ impl Clock {
     /// A clock whose origin is now.
     pub fn start() -> Clock {
         let origin = Instant::now();
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { origin, wall: WallClock::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)) }
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Clock {
+            origin,
+            wall: WallClock::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)),
+        }
     }
 
     /// Time since the origin. Never goes back, whatever happens to the wall clock.

@@ -158,13 +158,16 @@ pub struct TransportCounters {
     pub refused: u64,
     /// Connections closed because a frame was announced that is beyond the limit.
     pub oversize_closed: u64,
-    /// Connections closed because the peer broke the rules of the framing (a bad TLV type, a WebSocket error).
+    /// Connections closed because the peer broke the rules of the framing (a bad TLV type, a
+    /// WebSocket error).
     pub malformed_closed: u64,
-    /// Connections closed because the peer did not answer in time (connecting, WebSocket handshake and ping).
+    /// Connections closed because the peer did not answer in time (connecting, WebSocket handshake
+    /// and ping).
     pub timed_out: u64,
     /// Messages ignored because they are of a kind that carries no frames (WebSocket text).
     pub ignored: u64,
-    /// Connections closed because the machine wrote on although the port was blocked, beyond the bound.
+    /// Connections closed because the machine wrote on although the port was blocked, beyond the
+    /// bound.
     pub overflow_closed: u64,
     /// Connections that ended in the middle of a frame.
     pub truncated: u64,
@@ -202,7 +205,8 @@ pub struct LoopCounters {
     pub control_calls: u64,
     /// Deadlines handed to the machine.
     pub timeouts: u64,
-    /// Deadlines that the machine left standing after they were handed to it; each costs a millisecond's pause.
+    /// Deadlines that the machine left standing after they were handed to it; each costs a
+    /// millisecond's pause.
     pub stalled_deadlines: u64,
     /// Transmits taken from the machine.
     pub transmits: u64,
@@ -238,8 +242,8 @@ pub struct PortSnapshot {
 pub struct TransportSnapshot {
     /// Name of the link, listener or socket.
     pub label: String,
-    /// `udp`, `udp-multicast`, `unix-listener`, `unix`, `tcp-listener`, `tcp`, `websocket-listener`, `websocket`,
-    /// `ethernet` or `tun`.
+    /// `udp`, `udp-multicast`, `unix-listener`, `unix`, `tcp-listener`, `tcp`,
+    /// `websocket-listener`, `websocket`, `ethernet` or `tun`.
     pub kind: &'static str,
     /// Local address, path or device.
     pub local: String,
@@ -277,7 +281,9 @@ impl Snapshot {
     /// All system calls that the loop made.
     pub fn system_calls(&self) -> u64 {
         let mut transports = self.closed_transports;
-        self.transports.iter().for_each(|transport| transports.add(&transport.counters));
+        self.transports
+            .iter()
+            .for_each(|transport| transports.add(&transport.counters));
         self.event_loop.wait_calls
             + self.event_loop.control_calls
             + transports.receive_calls

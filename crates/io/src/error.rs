@@ -1,4 +1,5 @@
-//! What can go wrong while transports are set up or the loop runs: what happened, to what, and what to do.
+//! What can go wrong while transports are set up or the loop runs: what happened, to what, and what
+//! to do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +7,8 @@ use std::path::PathBuf;
 
 /// Why a transport could not be opened, or why the loop could not go on.
 ///
-/// Faults of single packets and single connections are no errors: they are counted (see [`crate::Snapshot`]).
+/// Faults of single packets and single connections are no errors: they are counted (see
+/// [`crate::Snapshot`]).
 #[derive(Debug, thiserror::Error)]
 pub enum IoError {
     /// Another program has the port.
@@ -98,7 +100,9 @@ pub enum IoError {
         source: io::Error,
     },
     /// A peer cannot be reached, or refuses.
-    #[error("cannot connect '{label}' to {address}: {source}; check that a router listens there on TCP")]
+    #[error(
+        "cannot connect '{label}' to {address}: {source}; check that a router listens there on TCP"
+    )]
     ConnectFailed {
         /// The name in the configuration.
         label: String,
@@ -179,13 +183,17 @@ pub enum IoError {
         source: io::Error,
     },
     /// The kernel takes 1 to 15 bytes without '/' or white space.
-    #[error("'{name}' cannot name a network interface: 1 to 15 characters, no '/', ':' or white space")]
+    #[error(
+        "'{name}' cannot name a network interface: 1 to 15 characters, no '/', ':' or white space"
+    )]
     TunName {
         /// The name asked for.
         name: String,
     },
     /// The kernel has no TUN driver, or the container hides it.
-    #[error("there is no /dev/net/tun to create '{name}' with; `sudo modprobe tun` loads the driver")]
+    #[error(
+        "there is no /dev/net/tun to create '{name}' with; `sudo modprobe tun` loads the driver"
+    )]
     TunMissing {
         /// The name asked for.
         name: String,
@@ -218,7 +226,9 @@ pub enum IoError {
         source: io::Error,
     },
     /// There is no such interface.
-    #[error("this machine has no network interface '{name}'; `ip address` lists names and addresses")]
+    #[error(
+        "this machine has no network interface '{name}'; `ip address` lists names and addresses"
+    )]
     NoSuchInterface {
         /// The name or address asked for.
         name: String,
@@ -271,7 +281,9 @@ pub enum IoError {
         source: io::Error,
     },
     /// Four thousand million ports were opened in one run.
-    #[error("all port numbers of this run are used up, so '{label}' cannot be added; restart the program")]
+    #[error(
+        "all port numbers of this run are used up, so '{label}' cannot be added; restart the program"
+    )]
     OutOfPorts {
         /// What was to be added.
         label: String,
@@ -291,7 +303,9 @@ pub enum IoError {
     #[error("the event loop has ended and takes no more work")]
     LoopEnded,
     /// The loop does not keep up with what is posted to it.
-    #[error("the event loop has {waiting} posted tasks waiting and takes no more until it has caught up")]
+    #[error(
+        "the event loop has {waiting} posted tasks waiting and takes no more until it has caught up"
+    )]
     LoopBusy {
         /// How many wait.
         waiting: usize,

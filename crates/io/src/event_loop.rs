@@ -22,7 +22,8 @@ pub(crate) const SIGNAL_TOKEN: u64 = u64::MAX - 1;
 /// Room for one transmit of the usual size.
 const TRANSMIT_BUFFER: usize = 128 << 10;
 
-/// A place for a transport. Its generation tells late events of a closed transport from those of its successor.
+/// A place for a transport. Its generation tells late events of a closed transport from those of
+/// its successor.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
@@ -64,10 +65,14 @@ impl<M: Machine> EventLoop<M> {
         let failed = |action| move |source| IoError::Loop { action, source };
         let mut poller = Poller::new().map_err(failed("create its epoll set"))?;
         let mailbox = Mailbox::new().map_err(failed("create its wake-up"))?;
-        poller.add(&*mailbox, WAKE_TOKEN).map_err(failed("watch its wake-up"))?;
+        poller
+            .add(&*mailbox, WAKE_TOKEN)
+            .map_err(failed("watch its wake-up"))?;
         let mut seed = [0; 8];
-        getrandom(&mut seed, GetRandomFlags::empty())
-            .map_err(|source| IoError::Loop { action: "get random bytes", source: source.into() })?;
+        getrandom(&mut seed, GetRandomFlags::empty()).map_err(|source| IoError::Loop {
+            action: "get random bytes",
+            source: source.into(),
+        })?;
         Ok(EventLoop {
             clock,
             side: MachineSide::new(machine),
@@ -99,7 +104,8 @@ impl<M: Machine> EventLoop<M> {
         &self.side.machine
     }
 
-    /// The machine, to be changed while the loop is not running; it is drained at the start of the next round.
+    /// The machine, to be changed while the loop is not running; it is drained at the start of the
+    /// next round.
     pub fn machine_mut(&mut self) -> &mut M {
         self.undrained = true;
         &mut self.side.machine
@@ -110,12 +116,15 @@ impl<M: Machine> EventLoop<M> {
         LoopHandle(Arc::clone(&self.mailbox))
     }
 
-    /// Stops the loop at SIGINT (Ctrl-C) and SIGTERM as [`LoopHandle::stop`] does; a second signal ends the process
-    /// with exit code 130. Once registered, these signals do not end the process by themselves any more, also
-    /// after the loop is gone.
+    /// Stops the loop at SIGINT (Ctrl-C) and SIGTERM as [`LoopHandle::stop`] does; a second signal
+    /// ends the process with exit code 130. Once registered, these signals do not end the process
+    /// by themselves any more, also after the loop is gone.
     pub fn stop_on_signals(&mut self) -> Result<(), IoError> {
         if self.signals.is_none() {
-            let failed = |source| IoError::Loop { action: "catch signals", source };
+            let failed = |source| IoError::Loop {
+                action: "catch signals",
+                source,
+            };
             let signals = StopSignals::register().map_err(failed)?;
             self.poller.add(&signals, SIGNAL_TOKEN).map_err(failed)?;
             self.signals = Some(signals);
@@ -127,8 +136,14 @@ impl<M: Machine> EventLoop<M> {
     pub fn close_port(&mut self, port: PortId) {
         self.undrained = true;
         let now = self.clock.now();
-        let Some(slot) = self.side.get(port).map(|port| port.transport) else { return };
-        let Some(transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) else {
+        let Some(slot) = self.side.get(port).map(|port| port.transport) else {
+            return;
+        };
+        let Some(transport) = self
+            .slots
+            .get_mut(slot)
+            .and_then(|slot| slot.transport.as_mut())
+        else {
             return;
         };
         match transport.close_port(&mut self.side, &mut self.poller, now, port) {
@@ -140,7 +155,11 @@ impl<M: Machine> EventLoop<M> {
     /// Closes a transport and all its ports. Connections that a listener accepted live on.
     pub fn close_transport(&mut self, id: TransportId) {
         self.undrained = true;
-        if self.slots.get(id.slot as usize).is_some_and(|slot| slot.generation == id.generation) {
+        if self
+            .slots
+            .get(id.slot as usize)
+            .is_some_and(|slot| slot.generation == id.generation)
+        {
             self.close_slot(id.slot as usize, self.clock.now(), None);
         }
     }
@@ -161,8 +180,9 @@ impl<M: Machine> EventLoop<M> {
         }
     }
 
-    /// Runs until [`LoopHandle::stop`] or a signal asks it to end; then writes what still waits for a peer, for at
-    /// most `STOP_GRACE`. `on_event` gets what the machine tells the program, and may change the machine.
+    /// Runs until [`LoopHandle::stop`] or a signal asks it to end; then writes what still waits for
+    /// a peer, for at most `STOP_GRACE`. `on_event` gets what the machine tells the program, and
+    /// may change the machine.
     pub fn run(&mut self, mut on_event: impl FnMut(&mut M, Time, M::Event)) -> Result<(), IoError> {
         /// How long a stopping loop may wait for peers to take its last output.
         const STOP_GRACE: Duration = Duration::from_millis(500);
@@ -171,15 +191,17 @@ impl<M: Machine> EventLoop<M> {
             self.round(None, &mut on_event)?;
         }
         let until = self.clock.now() + STOP_GRACE;
-        while (self.undrained || self.transports().any(Transport::has_unsent)) && self.clock.now() < until {
+        while (self.undrained || self.transports().any(Transport::has_unsent))
+            && self.clock.now() < until
+        {
             self.round(Some(until.since(self.clock.now())), &mut on_event)?;
         }
         self.mailbox.clear_stop();
         Ok(())
     }
 
-    /// One round: waits for input or a deadline, for at most `max_wait`, handles what there is and drains the
-    /// machine. For tests, and for programs with a loop of their own.
+    /// One round: waits for input or a deadline, for at most `max_wait`, handles what there is and
+    /// drains the machine. For tests, and for programs with a loop of their own.
     pub fn step(
         &mut self,
         max_wait: Duration,
@@ -199,9 +221,14 @@ impl<M: Machine> EventLoop<M> {
         (slot.generation == id.generation && slot.transport.is_some()).then_some(id.slot as usize)
     }
 
-    /// Closes whatever is in a slot, with all its ports. `failure` is why, for whoever waits for a connection.
+    /// Closes whatever is in a slot, with all its ports. `failure` is why, for whoever waits for a
+    /// connection.
     pub(crate) fn close_slot(&mut self, slot: usize, now: Time, failure: Option<IoError>) {
-        let Some(mut transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.take()) else {
+        let Some(mut transport) = self
+            .slots
+            .get_mut(slot)
+            .and_then(|slot| slot.transport.take())
+        else {
             return;
         };
         self.poller.remove(&transport);
@@ -233,10 +260,14 @@ impl<M: Machine> EventLoop<M> {
         self.slots.get_mut(slot)?.transport.as_mut()
     }
 
-    /// Makes sure that the loop wakes up for the transport in `slot` in time. A deadline that moves back is left
-    /// where it is: waking once too early costs less than keeping account of every packet.
+    /// Makes sure that the loop wakes up for the transport in `slot` in time. A deadline that moves
+    /// back is left where it is: waking once too early costs less than keeping account of every
+    /// packet.
     pub(crate) fn arm(&mut self, slot: usize) {
-        if let Some(at) = self.transport(slot).and_then(|transport| transport.next_deadline()) {
+        if let Some(at) = self
+            .transport(slot)
+            .and_then(|transport| transport.next_deadline())
+        {
             self.timers.set_earlier(slot, at);
         }
     }
@@ -251,7 +282,10 @@ impl<M: Machine> EventLoop<M> {
             slot.generation = slot.generation.wrapping_add(1);
             slot.generation
         });
-        TransportId { slot: slot as u32, generation }
+        TransportId {
+            slot: slot as u32,
+            generation,
+        }
     }
 
     /// Gives back a place in which nothing was installed.
@@ -259,7 +293,8 @@ impl<M: Machine> EventLoop<M> {
         self.free_slots.push(id.slot as usize);
     }
 
-    /// Puts a transport into the place that was reserved for it; the place is free again if that fails.
+    /// Puts a transport into the place that was reserved for it; the place is free again if that
+    /// fails.
     pub(crate) fn install(&mut self, id: TransportId, transport: Transport) -> std::io::Result<()> {
         if let Err(error) = self.poller.add(&transport, id.token()) {
             self.release(id);
@@ -274,10 +309,12 @@ impl<M: Machine> EventLoop<M> {
 
     pub(crate) fn open_port(&mut self, id: TransportId, info: PortInfo) -> Result<PortId, IoError> {
         let label = info.label.clone();
-        self.side.open(self.clock.now(), id.slot as usize, info).ok_or_else(|| {
-            self.free_slots.push(id.slot as usize);
-            IoError::OutOfPorts { label }
-        })
+        self.side
+            .open(self.clock.now(), id.slot as usize, info)
+            .ok_or_else(|| {
+                self.free_slots.push(id.slot as usize);
+                IoError::OutOfPorts { label }
+            })
     }
 
     pub(crate) fn keep_if_added<E>(

@@ -96,19 +96,25 @@ impl<M: Machine> Clone for LoopHandle<M> {
 
 impl<M: Machine> fmt::Debug for LoopHandle<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoopHandle").field("stop_wanted", &self.0.stop_wanted()).finish_non_exhaustive()
+        f.debug_struct("LoopHandle")
+            .field("stop_wanted", &self.0.stop_wanted())
+            .finish_non_exhaustive()
     }
 }
 
 impl<M: Machine> LoopHandle<M> {
-    /// Runs `task` on the loop's thread with the machine and the current time; the machine is drained after it.
-    /// Tasks run in the order in which they were posted.
+    /// Runs `task` on the loop's thread with the machine and the current time; the machine is
+    /// drained after it. Tasks run in the order in which they were posted.
     pub fn post(&self, task: impl FnOnce(&mut M, Time) + Send + 'static) -> Result<(), IoError> {
         self.push(Task::Machine(Box::new(task)))
     }
 
-    /// Runs `task` on the loop's thread with the loop itself: to add and remove transports, to take a snapshot.
-    pub fn post_to_loop(&self, task: impl FnOnce(&mut EventLoop<M>) + Send + 'static) -> Result<(), IoError> {
+    /// Runs `task` on the loop's thread with the loop itself: to add and remove transports, to take
+    /// a snapshot.
+    pub fn post_to_loop(
+        &self,
+        task: impl FnOnce(&mut EventLoop<M>) + Send + 'static,
+    ) -> Result<(), IoError> {
         self.push(Task::EventLoop(Box::new(task)))
     }
 
@@ -123,7 +129,9 @@ impl<M: Machine> LoopHandle<M> {
             return Err(IoError::LoopEnded);
         }
         if tasks.len() >= MAX_WAITING {
-            return Err(IoError::LoopBusy { waiting: tasks.len() });
+            return Err(IoError::LoopBusy {
+                waiting: tasks.len(),
+            });
         }
         tasks.push(task);
         drop(tasks);

@@ -1,7 +1,8 @@
 //! The event loop that drives any [`whimbrel_core::Machine`] over real sockets (Linux).
 //!
-//! One thread reads a batch, runs the machine to completion and writes a batch: no await, no channel hop, no copy and
-//! no allocation per packet. The loop knows no protocol; it sees frames, ports, time and events.
+//! One thread reads a batch, runs the machine to completion and writes a batch: no await, no
+//! channel hop, no copy and no allocation per packet. The loop knows no protocol; it sees frames,
+//! ports, time and events.
 //!
 //! | module | holds |
 //! |---|---|
@@ -52,17 +53,23 @@
 //! | UDP, Ethernet, TUN, WebSocket, stream with length prefixes | `segment_size: None` | of one size: `Some(size)` |
 //! | stream of TLV packets (Unix, TCP) | `segment_size: None` | whole packets of any sizes: `None` |
 //!
-//! Packets for a stream are gathered during a round and leave in one write at its end, or whenever 64 KiB are
-//! together, so a machine that hands over one packet at a time costs a copy each, not a system call each.
+//! Packets for a stream are gathered during a round and leave in one write at its end, or whenever
+//! 64 KiB are together, so a machine that hands over one packet at a time costs a copy each, not a
+//! system call each.
 //!
-//! A datagram or frame that is too long for the way (`EMSGSIZE`, or an ICMP message) is counted, lowers the port's
-//! MTU, which is reported ([`whimbrel_core::PortEvent::Mtu`]), and never takes the port down.
+//! A datagram or frame that is too long for the way (`EMSGSIZE`, or an ICMP message) is counted,
+//! lowers the port's MTU, which is reported ([`whimbrel_core::PortEvent::Mtu`]), and never takes
+//! the port down.
 //!
-//! Memory that peers can make the loop hold is bounded: a UDP or Ethernet link holds one transmit and
-//! [`CallerLimits::max`] ports; a connection holds at most one frame being read ([`StreamLimits::max_frame`]) and
-//! [`StreamLimits::max_unsent`] bytes plus one transmit being written, and there are at most `max_connections` of them.
+//! Memory that peers can make the loop hold is bounded: a UDP or Ethernet link holds one transmit
+//! and [`CallerLimits::max`] ports; a connection holds at most one frame being read
+//! ([`StreamLimits::max_frame`]) and [`StreamLimits::max_unsent`] bytes plus one transmit being
+//! written, and there are at most `max_connections` of them.
 #![deny(unsafe_code)]
-#![allow(clippy::disallowed_methods, reason = "the driver owns the clock that machines must not read")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the driver owns the clock that machines must not read"
+)]
 
 mod arrivals;
 mod attach;

@@ -22,9 +22,18 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// What is accepted.
 #[derive(Debug)]
 pub(crate) enum Accepts {
-    Unix { file: SocketFile, limits: StreamLimits },
-    Tcp { local: SocketAddr, limits: StreamLimits },
-    WebSocket { local: SocketAddr, limits: WebSocketLimits },
+    Unix {
+        file: SocketFile,
+        limits: StreamLimits,
+    },
+    Tcp {
+        local: SocketAddr,
+        limits: StreamLimits,
+    },
+    WebSocket {
+        local: SocketAddr,
+        limits: WebSocketLimits,
+    },
 }
 
 /// See the module.
@@ -63,7 +72,8 @@ impl Listener {
         }
     }
 
-    /// The next peer that waits, or `None`. Where no more can be accepted for now, waiting for it pauses.
+    /// The next peer that waits, or `None`. Where no more can be accepted for now, waiting for it
+    /// pauses.
     pub(crate) fn accept(&mut self, poller: &mut Poller, now: Time) -> Option<(Socket, SockAddr)> {
         self.counters.receive_calls += 1;
         match self.socket.accept().and_then(|(socket, address)| {
@@ -91,7 +101,11 @@ impl Listener {
     /// Counts what became of an accepted stream.
     pub(crate) fn count(&mut self, taken: bool) {
         self.connections += usize::from(taken);
-        *if taken { &mut self.counters.accepted } else { &mut self.counters.refused } += 1;
+        *if taken {
+            &mut self.counters.accepted
+        } else {
+            &mut self.counters.refused
+        } += 1;
     }
 
     /// One of the connections is gone.

@@ -8,7 +8,8 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 
-/// At most so many ready descriptors are handled per round; the kernel hands out the others next time.
+/// At most so many ready descriptors are handled per round; the kernel hands out the others next
+/// time.
 const EVENTS_PER_ROUND: usize = 128;
 
 /// One ready descriptor.
@@ -23,8 +24,9 @@ pub(crate) struct Ready {
 
 /// A level-triggered epoll set.
 ///
-/// `epoll_wait` rounds up to milliseconds, far too coarse for pacing, and `epoll_pwait2` needs Linux 5.11. Where that
-/// is missing, a timed sleep is a `ppoll` on the set itself, followed by an `epoll_pwait` that does not wait.
+/// `epoll_wait` rounds up to milliseconds, far too coarse for pacing, and `epoll_pwait2` needs
+/// Linux 5.11. Where that is missing, a timed sleep is a `ppoll` on the set itself, followed by an
+/// `epoll_pwait` that does not wait.
 pub(crate) struct Poller {
     set: OwnedFd,
     events: Vec<epoll::Event>,
@@ -38,22 +40,41 @@ impl Poller {
     pub(crate) fn new() -> io::Result<Poller> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let events = Vec::with_capacity(EVENTS_PER_ROUND);
-        Ok(Poller { set, events, is_coarse: false, wait_calls: 0, control_calls: 0 })
+        Ok(Poller {
+            set,
+            events,
+            is_coarse: false,
+            wait_calls: 0,
+            control_calls: 0,
+        })
     }
 
     /// Watches `source` for input and errors.
     pub(crate) fn add(&mut self, source: impl AsFd, token: u64) -> io::Result<()> {
         self.control_calls += 1;
-        Ok(epoll::add(&self.set, source, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?)
+        Ok(epoll::add(
+            &self.set,
+            source,
+            epoll::EventData::new_u64(token),
+            epoll::EventFlags::IN,
+        )?)
     }
 
     /// Changes what is watched besides errors.
-    pub(crate) fn set_interest(&mut self, source: impl AsFd, token: u64, readable: bool, writable: bool) {
+    pub(crate) fn set_interest(
+        &mut self,
+        source: impl AsFd,
+        token: u64,
+        readable: bool,
+        writable: bool,
+    ) {
         let mut flags = epoll::EventFlags::empty();
         flags.set(epoll::EventFlags::IN, readable);
         flags.set(epoll::EventFlags::OUT, writable);
         self.control_calls += 1;
-        if let Err(error) = epoll::modify(&self.set, source, epoll::EventData::new_u64(token), flags) {
+        if let Err(error) =
+            epoll::modify(&self.set, source, epoll::EventData::new_u64(token), flags)
+        {
             tracing::error!(%error, token, "cannot change what is waited for");
         }
     }
@@ -68,7 +89,10 @@ impl Poller {
     /// Waits for at most `limit`, for ever if `None`. An interrupted wait finds nothing ready.
     pub(crate) fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
         self.events.clear();
-        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        const AT_ONCE: Timespec = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         let at_once = match limit {
             None => None,
             Some(Duration::ZERO) => Some(&AT_ONCE),
@@ -132,7 +156,10 @@ impl Poller {
 
 /// `epoll_pwait2`, which `rustix` offers only to programs that give up older kernels altogether.
 mod fine {
-    #![allow(unsafe_code, reason = "no crate at hand offers epoll_pwait2 with a fallback")]
+    #![allow(
+        unsafe_code,
+        reason = "no crate at hand offers epoll_pwait2 with a fallback"
+    )]
 
     use std::os::fd::{AsRawFd, OwnedFd};
     use std::time::Duration;
@@ -160,8 +187,9 @@ mod fine {
         };
         events.clear();
         let room = libc::c_int::try_from(events.capacity()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: the kernel writes at most `room` events, each of the size and layout of `struct epoll_event` (both
-        // crates declare the kernel's), to memory of that capacity; it reads the timeout, and no signal mask is given.
+        // SAFETY: the kernel writes at most `room` events, each of the size and layout of `struct
+        // epoll_event` (both crates declare the kernel's), to memory of that capacity; it reads the
+        // timeout, and no signal mask is given.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -195,7 +223,10 @@ mod tests {
     #[test]
     fn what_is_ready_is_found_by_fine_and_by_coarse_waits() {
         for is_coarse in [false, true] {
-            let mut poller = Poller { is_coarse, ..Poller::new().unwrap() };
+            let mut poller = Poller {
+                is_coarse,
+                ..Poller::new().unwrap()
+            };
             let (mut here, there) = UnixStream::pair().unwrap();
             poller.add(&there, 77).unwrap();
             poller.wait(Some(Duration::from_micros(300))).unwrap();

@@ -12,21 +12,22 @@ use crate::poller::Ready;
 use crate::transport::{Outgoing, PREFIX, Progress, Shared, Transport};
 use crate::{EventLoop, IoError};
 
-/// Frames of one transmit: 44 full Ethernet frames are what one call with segmentation offload can carry.
+/// Frames of one transmit: 44 full Ethernet frames are what one call with segmentation offload can
+/// carry.
 const MAX_SEGMENTS: usize = 44;
-/// What may be sent before the sockets are looked at again, in units of [`GATHERED_COST`]: 44 system calls with up
-/// to 2.8 MB, or about 2800 packets of 1000 bytes that are gathered.
+/// What may be sent before the sockets are looked at again, in units of [`GATHERED_COST`]: 44
+/// system calls with up to 2.8 MB, or about 2800 packets of 1000 bytes that are gathered.
 const BUDGET_PER_ROUND: usize = 44 * CALL_COST;
 /// Cost of a transmit that is a system call of its own.
 const CALL_COST: usize = 64;
 /// Bytes of gathered output that count as one unit.
 const GATHERED_COST: usize = 1024;
-/// Pause after the machine left a deadline standing that was handed to it: a fault of the machine that must not
-/// turn into a busy loop.
+/// Pause after the machine left a deadline standing that was handed to it: a fault of the machine
+/// that must not turn into a busy loop.
 const STALL_PAUSE: Duration = Duration::from_millis(1);
 
-/// Lets this thread's sleeps end when they should, rather than up to 50 microseconds later (prctl(2),
-/// PR_SET_TIMERSLACK): pacing depends on it.
+/// Lets this thread's sleeps end when they should, rather than up to 50 microseconds later
+/// (prctl(2), PR_SET_TIMERSLACK): pacing depends on it.
 pub(crate) fn sharpen_timers() {
     if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
         tracing::debug!(%error, "cannot sharpen timers");
@@ -41,7 +42,10 @@ impl<M: Machine> EventLoop<M> {
     ) -> Result<(), IoError> {
         self.counters.rounds += 1;
         let wait = self.time_to_wait(max_wait);
-        self.poller.wait(wait).map_err(|source| IoError::Loop { action: "wait for its sockets", source })?;
+        self.poller.wait(wait).map_err(|source| IoError::Loop {
+            action: "wait for its sockets",
+            source,
+        })?;
         let mut index = 0;
         while let Some(ready) = self.poller.ready(index) {
             index += 1;
@@ -70,7 +74,10 @@ impl<M: Machine> EventLoop<M> {
         let machine = self.side.machine.poll_timeout().map(|deadline| {
             if deadline.at <= now && self.handed_deadline == Some(deadline.at) {
                 if self.counters.stalled_deadlines == 0 {
-                    tracing::warn!(reason = deadline.reason, "the machine leaves a deadline standing");
+                    tracing::warn!(
+                        reason = deadline.reason,
+                        "the machine leaves a deadline standing"
+                    );
                 }
                 self.counters.stalled_deadlines += 1;
                 return STALL_PAUSE;
@@ -93,10 +100,16 @@ impl<M: Machine> EventLoop<M> {
 
     /// Reads from one ready transport, and writes what waited for it.
     fn serve(&mut self, ready: Ready) {
-        let Some(slot) = self.slot_of(ready.token) else { return };
+        let Some(slot) = self.slot_of(ready.token) else {
+            return;
+        };
         let now = self.clock.now();
         let (side, poller, buffers) = (&mut self.side, &mut self.poller, &mut self.receive_buffers);
-        let progress = match self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) {
+        let progress = match self
+            .slots
+            .get_mut(slot)
+            .and_then(|slot| slot.transport.as_mut())
+        {
             Some(Transport::Listener(_)) => {
                 self.accept(slot, ready.token);
                 Progress::Open
@@ -105,7 +118,15 @@ impl<M: Machine> EventLoop<M> {
                 self.arrive(slot, now);
                 return;
             }
-            Some(transport) => transport.serve(ready, Shared { side, poller, buffers, now }),
+            Some(transport) => transport.serve(
+                ready,
+                Shared {
+                    side,
+                    poller,
+                    buffers,
+                    now,
+                },
+            ),
             None => return,
         };
         self.settle(slot, now, progress);
@@ -125,8 +146,9 @@ impl<M: Machine> EventLoop<M> {
     fn hand_in_deadlines(&mut self) {
         let now = self.clock.now();
         if self.timers.next().is_some_and(|(at, _)| at <= now) {
-            let due: Vec<usize> =
-                std::iter::from_fn(|| self.timers.pop_due(now)).map(|(_, slot)| slot).collect();
+            let due: Vec<usize> = std::iter::from_fn(|| self.timers.pop_due(now))
+                .map(|(_, slot)| slot)
+                .collect();
             due.into_iter().for_each(|slot| self.expire(slot, now));
         }
         if let Some(Deadline { at, reason }) = self.side.machine.poll_timeout()
@@ -141,7 +163,11 @@ impl<M: Machine> EventLoop<M> {
 
     fn expire(&mut self, slot: usize, now: Time) {
         let (side, poller) = (&mut self.side, &mut self.poller);
-        let Some(transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) else {
+        let Some(transport) = self
+            .slots
+            .get_mut(slot)
+            .and_then(|slot| slot.transport.as_mut())
+        else {
             return;
         };
         if transport.next_deadline().is_none_or(|at| at > now) {
@@ -183,7 +209,8 @@ impl<M: Machine> EventLoop<M> {
                 self.undrained = true;
                 return;
             }
-            // What the program did to the machine, or what it was told of its ports, may have made new output.
+            // What the program did to the machine, or what it was told of its ports, may have made
+            // new output.
             self.undrained = false;
             if !again {
                 return;
@@ -195,24 +222,36 @@ impl<M: Machine> EventLoop<M> {
         self.transmit_buffer.clear();
         self.transmit_buffer.extend_from_slice(&[0; PREFIX]);
         let now = self.clock.now();
-        let transmit = self.side.machine.poll_transmit(now, MAX_SEGMENTS, &mut self.transmit_buffer)?;
+        let transmit =
+            self.side
+                .machine
+                .poll_transmit(now, MAX_SEGMENTS, &mut self.transmit_buffer)?;
         Some((now, transmit))
     }
 
     /// What it cost, at least one.
     fn transmit(&mut self, now: Time, transmit: Transmit) -> usize {
         self.counters.transmits += 1;
-        let out = Outgoing { transmit, buffer: &mut self.transmit_buffer };
+        let out = Outgoing {
+            transmit,
+            buffer: &mut self.transmit_buffer,
+        };
         let Some(port) = self.side.get_mut(transmit.port) else {
             self.counters.transmits_to_nowhere += 1;
             return CALL_COST;
         };
         if !port.concatenates && out.segment().min(out.frames().len()) > port.info.mtu {
-            port.counters.drops.count(DropReason::TooLarge, out.frame_count());
+            port.counters
+                .drops
+                .count(DropReason::TooLarge, out.frame_count());
             return CALL_COST;
         }
         let slot = port.transport;
-        let Some(transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) else {
+        let Some(transport) = self
+            .slots
+            .get_mut(slot)
+            .and_then(|slot| slot.transport.as_mut())
+        else {
             return CALL_COST;
         };
         let gathered_before = transport.gathers();
@@ -225,7 +264,11 @@ impl<M: Machine> EventLoop<M> {
         if progress == Progress::Ended || !gathers {
             self.settle(slot, now, progress);
         }
-        if gathers { 1 + size / GATHERED_COST } else { CALL_COST }
+        if gathers {
+            1 + size / GATHERED_COST
+        } else {
+            CALL_COST
+        }
     }
 
     /// Writes what streams have gathered.
@@ -237,7 +280,11 @@ impl<M: Machine> EventLoop<M> {
         let mut gathered = std::mem::take(&mut self.gathered);
         for slot in gathered.drain(..) {
             let (side, poller) = (&mut self.side, &mut self.poller);
-            if let Some(transport) = self.slots.get_mut(slot).and_then(|slot| slot.transport.as_mut()) {
+            if let Some(transport) = self
+                .slots
+                .get_mut(slot)
+                .and_then(|slot| slot.transport.as_mut())
+            {
                 let progress = transport.push(side, poller, now);
                 self.settle(slot, now, progress);
             }

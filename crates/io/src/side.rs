@@ -20,13 +20,14 @@ pub(crate) struct Port {
     /// Slot of the transport that carries it.
     pub(crate) transport: usize,
     pub(crate) blocked: bool,
-    /// One transmit may be several whole frames of any sizes, so that its size says nothing about them.
+    /// One transmit may be several whole frames of any sizes, so that its size says nothing about
+    /// them.
     pub(crate) concatenates: bool,
     pub(crate) counters: PortCounters,
 }
 
-/// A machine with the table of its ports. Every report to the machine goes through here, so that what the
-/// machine was told and what the driver believes cannot differ.
+/// A machine with the table of its ports. Every report to the machine goes through here, so that
+/// what the machine was told and what the driver believes cannot differ.
 #[derive(Debug)]
 pub(crate) struct MachineSide<M> {
     pub(crate) machine: M,
@@ -49,7 +50,9 @@ impl<M: Machine> Receiver<'_, M> {
     pub(crate) fn deliver(&mut self, now: Time, frames: &mut Frames<'_>) {
         let before = frames.len();
         frames.retain(|frame| !frame.is_empty());
-        self.counters.drops.count(DropReason::Empty, (before - frames.len()) as u64);
+        self.counters
+            .drops
+            .count(DropReason::Empty, (before - frames.len()) as u64);
         self.counters.received_frames += frames.len() as u64;
         self.counters.received_bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
         self.machine.handle_frames(now, self.id, frames);
@@ -67,7 +70,8 @@ impl<M: Machine> MachineSide<M> {
         }
     }
 
-    /// Opens a port; `None` once the numbers are used up, for a number is never given twice in a run.
+    /// Opens a port; `None` once the numbers are used up, for a number is never given twice in a
+    /// run.
     pub(crate) fn open(&mut self, now: Time, transport: usize, info: PortInfo) -> Option<PortId> {
         let number = self.next_port?;
         self.next_port = number.checked_add(1);
@@ -96,7 +100,8 @@ impl<M: Machine> MachineSide<M> {
         }
     }
 
-    /// A number that changes whenever the machine is told something besides frames: it may have an answer.
+    /// A number that changes whenever the machine is told something besides frames: it may have an
+    /// answer.
     pub(crate) fn reports(&self) -> u64 {
         self.reports
     }
@@ -124,12 +129,18 @@ impl<M: Machine> MachineSide<M> {
     /// To hand in many frames of one port, one by one.
     pub(crate) fn receiver(&mut self, id: PortId) -> Option<Receiver<'_, M>> {
         let counters = &mut self.ports.get_mut(&id)?.counters;
-        Some(Receiver { machine: &mut self.machine, id, counters })
+        Some(Receiver {
+            machine: &mut self.machine,
+            id,
+            counters,
+        })
     }
 
     /// Hands in frames that lie one after the other, each `stride` bytes but the last.
     pub(crate) fn deliver(&mut self, now: Time, id: PortId, frames: &[u8], stride: usize) {
-        let Some(port) = self.ports.get_mut(&id) else { return };
+        let Some(port) = self.ports.get_mut(&id) else {
+            return;
+        };
         if frames.is_empty() {
             port.counters.drops.count(DropReason::Empty, 1);
             return;
@@ -149,11 +160,17 @@ impl<M: Machine> MachineSide<M> {
 
     /// Reports a change between blocked and writable; repeats are not reported.
     pub(crate) fn set_blocked(&mut self, now: Time, id: PortId, blocked: bool) {
-        let Some(port) = self.ports.get_mut(&id) else { return };
+        let Some(port) = self.ports.get_mut(&id) else {
+            return;
+        };
         if port.blocked != blocked {
             port.blocked = blocked;
             port.counters.blocked_times += u64::from(blocked);
-            let event = if blocked { PortEvent::Blocked } else { PortEvent::Writable };
+            let event = if blocked {
+                PortEvent::Blocked
+            } else {
+                PortEvent::Writable
+            };
             self.reports += 1;
             self.machine.handle_port(now, id, event);
         }
@@ -161,7 +178,9 @@ impl<M: Machine> MachineSide<M> {
 
     /// Lowers the MTU of a port and reports it; a larger one is ignored.
     pub(crate) fn lower_mtu(&mut self, now: Time, id: PortId, mtu: usize) {
-        let Some(port) = self.ports.get_mut(&id) else { return };
+        let Some(port) = self.ports.get_mut(&id) else {
+            return;
+        };
         if mtu < port.info.mtu {
             tracing::info!(port = id.0, peer = %port.info.peer, from = port.info.mtu, to = mtu, "path MTU lowered");
             port.info.mtu = mtu;

@@ -12,8 +12,8 @@ use signal_hook::low_level;
 /// Exit code of a program that a second Ctrl-C ends, as a shell would report it.
 const EXIT_AFTER_SIGINT: i32 = 130;
 
-/// The end of a pipe into which the signal handlers write. The first signal asks to stop, a second one ends the
-/// process: somebody is impatient.
+/// The end of a pipe into which the signal handlers write. The first signal asks to stop, a second
+/// one ends the process: somebody is impatient.
 #[derive(Debug)]
 pub(crate) struct StopSignals {
     pipe: UnixStream,
@@ -24,7 +24,10 @@ impl StopSignals {
     pub(crate) fn register() -> io::Result<StopSignals> {
         let (pipe, write_end) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
-        let mut signals = StopSignals { pipe, registered: Vec::new() };
+        let mut signals = StopSignals {
+            pipe,
+            registered: Vec::new(),
+        };
         let asked_before = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             let asked_before = Arc::clone(&asked_before);

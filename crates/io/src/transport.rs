@@ -17,8 +17,8 @@ use crate::tun::TunPort;
 use crate::udp::{ReceiveBuffers, UdpEndpoint};
 use crate::websocket::WebSocketConnection;
 
-/// Room before the frames in the loop's transmit buffer, for a length prefix: a frame and its prefix then go to a
-/// stream in one piece, without a copy.
+/// Room before the frames in the loop's transmit buffer, for a length prefix: a frame and its
+/// prefix then go to a stream in one piece, without a copy.
 pub(crate) const PREFIX: usize = 4;
 
 /// Names one transport of one loop; never used again for another.
@@ -34,7 +34,10 @@ impl TransportId {
     }
 
     pub(crate) fn from_token(token: u64) -> TransportId {
-        TransportId { slot: token as u32, generation: (token >> 32) as u32 }
+        TransportId {
+            slot: token as u32,
+            generation: (token >> 32) as u32,
+        }
     }
 }
 
@@ -53,8 +56,8 @@ pub struct Listening {
     pub local: SocketAddr,
 }
 
-/// Frames that a machine wants sent. The buffer starts with [`PREFIX`] bytes of room; a transport that cannot send
-/// all may swap the buffer for one of its own.
+/// Frames that a machine wants sent. The buffer starts with [`PREFIX`] bytes of room; a transport
+/// that cannot send all may swap the buffer for one of its own.
 #[derive(Debug)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) transmit: Transmit,
@@ -72,7 +75,10 @@ impl Outgoing<'_> {
 
     /// Bytes of each frame but the last; at least one.
     pub(crate) fn segment(&self) -> usize {
-        self.transmit.segment_size.unwrap_or(self.transmit.size).max(1)
+        self.transmit
+            .segment_size
+            .unwrap_or(self.transmit.size)
+            .max(1)
     }
 
     pub(crate) fn frame_count(&self) -> u64 {
@@ -108,9 +114,15 @@ pub(crate) struct Shared<'a, M: Machine> {
 }
 
 impl Transport {
-    /// Reads what there is, and writes what waited. Listeners and connecting sockets are the loop's own business.
+    /// Reads what there is, and writes what waited. Listeners and connecting sockets are the loop's
+    /// own business.
     pub(crate) fn serve<M: Machine>(&mut self, ready: Ready, shared: Shared<'_, M>) -> Progress {
-        let Shared { side, poller, buffers, now } = shared;
+        let Shared {
+            side,
+            poller,
+            buffers,
+            now,
+        } = shared;
         // A hang-up is read as the end of a stream, after all that was sent before it.
         let readable = ready.readable || ready.error;
         match self {
@@ -127,7 +139,11 @@ impl Transport {
                 Progress::Open
             }
             Transport::Ethernet(endpoint) => {
-                let written = if ready.writable { endpoint.flush(side, poller, now) } else { Progress::Open };
+                let written = if ready.writable {
+                    endpoint.flush(side, poller, now)
+                } else {
+                    Progress::Open
+                };
                 if written == Progress::Open && readable {
                     endpoint.receive(side, now, buffers.bytes())
                 } else {
@@ -135,7 +151,11 @@ impl Transport {
                 }
             }
             Transport::Stream(connection) => {
-                let read = if readable { connection.receive(side, now) } else { Progress::Open };
+                let read = if readable {
+                    connection.receive(side, now)
+                } else {
+                    Progress::Open
+                };
                 if read == Progress::Open && ready.writable {
                     connection.flush(side, poller, now)
                 } else {
@@ -143,8 +163,11 @@ impl Transport {
                 }
             }
             Transport::WebSocket(connection) => {
-                let written =
-                    if ready.writable { connection.flush(side, poller, now) } else { Progress::Open };
+                let written = if ready.writable {
+                    connection.flush(side, poller, now)
+                } else {
+                    Progress::Open
+                };
                 if written == Progress::Open && readable {
                     connection.receive(side, poller, now, buffers.bytes())
                 } else {
@@ -155,7 +178,11 @@ impl Transport {
                 if ready.writable {
                     tun.flush(side, poller, now);
                 }
-                if readable { tun.receive(side, now) } else { Progress::Open }
+                if readable {
+                    tun.receive(side, now)
+                } else {
+                    Progress::Open
+                }
             }
             Transport::Listener(_) | Transport::Connecting(_) => Progress::Open,
         }

@@ -1,7 +1,7 @@
 //! TUN devices: whole IP packets to and from this machine's kernel.
 //!
-//! Created through one `ioctl` of `rustix`, which the loop needs anyway, rather than through a crate: those at hand
-//! bring a dozen more for what are five calls here.
+//! Created through one `ioctl` of `rustix`, which the loop needs anyway, rather than through a
+//! crate: those at hand bring a dozen more for what are five calls here.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -24,9 +24,11 @@ const PACKETS_PER_ROUND: usize = 64;
 /// The largest IP packet.
 const LARGEST_PACKET: usize = 65_535;
 
-/// A TUN device (layer 3, no packet information header, non-blocking). It vanishes when this is dropped.
+/// A TUN device (layer 3, no packet information header, non-blocking). It vanishes when this is
+/// dropped.
 ///
-/// It belongs to the network namespace of the thread that creates it, and stays usable from any other.
+/// It belongs to the network namespace of the thread that creates it, and stays usable from any
+/// other.
 #[derive(Debug)]
 pub struct TunDevice {
     fd: OwnedFd,
@@ -36,24 +38,32 @@ pub struct TunDevice {
 impl TunDevice {
     /// Creates the device; needs the capability `CAP_NET_ADMIN` in the thread's network namespace.
     pub fn create(name: &str) -> Result<TunDevice, IoError> {
-        let mut request =
-            ioctl::Request::for_interface(name).ok_or_else(|| IoError::TunName { name: name.to_owned() })?;
+        let mut request = ioctl::Request::for_interface(name).ok_or_else(|| IoError::TunName {
+            name: name.to_owned(),
+        })?;
         let fd: OwnedFd = OpenOptions::new()
             .read(true)
             .write(true)
             .custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32)
             .open("/dev/net/tun")
             .map_err(|source| match source.kind() {
-                io::ErrorKind::NotFound => IoError::TunMissing { name: name.to_owned() },
+                io::ErrorKind::NotFound => IoError::TunMissing {
+                    name: name.to_owned(),
+                },
                 _ => failed(name, "create", source),
             })?
             .into();
         request.set_flags(ioctl::IFF_TUN | ioctl::IFF_NO_PI);
         ioctl::create_tun(&fd, &mut request).map_err(|source| match source {
-            Errno::BUSY => IoError::TunInUse { name: name.to_owned() },
+            Errno::BUSY => IoError::TunInUse {
+                name: name.to_owned(),
+            },
             _ => failed(name, "create", source.into()),
         })?;
-        Ok(TunDevice { fd, name: name.to_owned() })
+        Ok(TunDevice {
+            fd,
+            name: name.to_owned(),
+        })
     }
 
     /// The interface's name.
@@ -61,21 +71,27 @@ impl TunDevice {
         &self.name
     }
 
-    /// Takes one packet that the kernel routed to the device; `WouldBlock` if there is none. A packet larger than
-    /// `buffer` is cut off.
+    /// Takes one packet that the kernel routed to the device; `WouldBlock` if there is none. A
+    /// packet larger than `buffer` is cut off.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut *buffer))?)
+        Ok(rustix::io::retry_on_intr(|| {
+            rustix::io::read(&self.fd, &mut *buffer)
+        })?)
     }
 
     /// Hands one packet to the kernel, as if it had arrived on the device.
     pub fn write(&self, packet: &[u8]) -> io::Result<usize> {
-        Ok(rustix::io::retry_on_intr(|| rustix::io::write(&self.fd, packet))?)
+        Ok(rustix::io::retry_on_intr(|| {
+            rustix::io::write(&self.fd, packet)
+        })?)
     }
 
-    /// Gives the device an address and its subnet, as `ip address add` does. To be called in a thread of the
-    /// device's network namespace.
+    /// Gives the device an address and its subnet, as `ip address add` does. To be called in a
+    /// thread of the device's network namespace.
     pub fn assign(&self, address: Ipv4Addr, prefix_length: u8) -> Result<(), IoError> {
-        let mask = u32::MAX.checked_shl(32 - u32::from(prefix_length.min(32))).unwrap_or(0);
+        let mask = u32::MAX
+            .checked_shl(32 - u32::from(prefix_length.min(32)))
+            .unwrap_or(0);
         self.configure("give an address to", |socket, request| {
             request.set_address(address);
             ioctl::set_address(socket, request)?;
@@ -117,11 +133,14 @@ impl TunDevice {
         action: &'static str,
         work: impl FnOnce(&OwnedFd, &mut ioctl::Request) -> Result<(), Errno>,
     ) -> Result<(), IoError> {
-        let mut request = ioctl::Request::for_interface(&self.name)
-            .ok_or_else(|| IoError::TunName { name: self.name.clone() })?;
+        let mut request =
+            ioctl::Request::for_interface(&self.name).ok_or_else(|| IoError::TunName {
+                name: self.name.clone(),
+            })?;
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)
             .map_err(|source| failed(&self.name, action, source))?;
-        work(&socket.into(), &mut request).map_err(|source| failed(&self.name, action, source.into()))
+        work(&socket.into(), &mut request)
+            .map_err(|source| failed(&self.name, action, source.into()))
     }
 }
 
@@ -129,7 +148,11 @@ fn failed(name: &str, action: &'static str, source: io::Error) -> IoError {
     let name = name.to_owned();
     match source.kind() {
         io::ErrorKind::PermissionDenied => IoError::TunNotPermitted { name, action },
-        _ => IoError::Tun { name, action, source },
+        _ => IoError::Tun {
+            name,
+            action,
+            source,
+        },
     }
 }
 
@@ -155,7 +178,15 @@ pub(crate) struct TunPort {
 impl TunPort {
     pub(crate) fn new(device: TunDevice, label: String, token: u64, port: PortId) -> TunPort {
         let buffer = vec![0; LARGEST_PACKET];
-        TunPort { device, label, token, port, buffer, unsent: None, counters: TransportCounters::default() }
+        TunPort {
+            device,
+            label,
+            token,
+            port,
+            buffer,
+            unsent: None,
+            counters: TransportCounters::default(),
+        }
     }
 
     pub(crate) fn port(&self) -> PortId {
@@ -167,9 +198,12 @@ impl TunPort {
         for _ in 0..PACKETS_PER_ROUND {
             self.counters.receive_calls += 1;
             match self.device.read(&mut self.buffer) {
-                Ok(count) => {
-                    side.deliver(now, self.port, self.buffer.get(..count).unwrap_or_default(), count)
-                }
+                Ok(count) => side.deliver(
+                    now,
+                    self.port,
+                    self.buffer.get(..count).unwrap_or_default(),
+                    count,
+                ),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Open,
                 Err(error) => {
                     self.counters.receive_errors += 1;
@@ -201,8 +235,15 @@ impl TunPort {
         }
     }
 
-    pub(crate) fn flush<M: Machine>(&mut self, side: &mut MachineSide<M>, poller: &mut Poller, now: Time) {
-        let Some((bytes, start, segment)) = self.unsent.take() else { return };
+    pub(crate) fn flush<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        poller: &mut Poller,
+        now: Time,
+    ) {
+        let Some((bytes, start, segment)) = self.unsent.take() else {
+            return;
+        };
         match self.write_frames(side, bytes.get(start..).unwrap_or_default(), segment) {
             Some(at) => self.unsent = Some((bytes, start + at, segment)),
             None => {

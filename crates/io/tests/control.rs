@@ -1,6 +1,9 @@
 //! Timers, posted work, counters and the end of a loop.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::disallowed_methods, reason = "tests of the driver have threads and clocks")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the driver have threads and clocks"
+)]
 
 mod support;
 
@@ -17,11 +20,16 @@ fn timers_fire_in_the_order_of_their_deadlines() {
     let mut a = script_loop();
     let now = a.clock().now();
     for timer in [5u32, 1, 4, 2, 3, 0] {
-        a.machine_mut().timers.set(timer, now + Duration::from_micros(u64::from(timer) * 1700));
+        a.machine_mut()
+            .timers
+            .set(timer, now + Duration::from_micros(u64::from(timer) * 1700));
     }
     until(&mut a, "six timers", |a| a.machine().fired.len() == 6);
     assert_eq!(a.machine().fired, [0, 1, 2, 3, 4, 5]);
-    assert!(a.clock().now() >= now + Duration::from_micros(8500), "none fires early");
+    assert!(
+        a.clock().now() >= now + Duration::from_micros(8500),
+        "none fires early"
+    );
     assert!(a.snapshot().event_loop.timeouts <= 6);
 }
 
@@ -29,7 +37,9 @@ fn timers_fire_in_the_order_of_their_deadlines() {
 fn waiting_for_a_timer_takes_few_rounds() {
     let mut a = script_loop();
     let now = a.clock().now();
-    a.machine_mut().timers.set(1, now + Duration::from_micros(20_500));
+    a.machine_mut()
+        .timers
+        .set(1, now + Duration::from_micros(20_500));
     while a.machine().fired.is_empty() {
         a.step(PATIENCE, |_, _, _| {}).unwrap();
     }
@@ -48,7 +58,11 @@ fn a_deadline_that_the_machine_leaves_standing_is_counted_and_no_busy_loop() {
     }
     let counters = a.snapshot().event_loop;
     assert!(counters.stalled_deadlines > 0);
-    assert!(counters.rounds < 60, "{} rounds in 30 ms: the loop spins", counters.rounds);
+    assert!(
+        counters.rounds < 60,
+        "{} rounds in 30 ms: the loop spins",
+        counters.rounds
+    );
 }
 
 #[test]
@@ -65,19 +79,28 @@ fn posted_work_runs_in_order_on_the_loop_s_thread_and_stop_ends_it() {
     });
     let handle = handle_in.recv_timeout(PATIENCE).unwrap();
     for number in 0..100 {
-        handle.post(move |script: &mut Script, _| script.events.push_back(number)).unwrap();
+        handle
+            .post(move |script: &mut Script, _| script.events.push_back(number))
+            .unwrap();
     }
     let (port_out, port_in) = mpsc::channel();
     handle
         .post_to_loop(move |a| {
             let config = UdpConfig::new("late", "127.0.0.1:0".parse().unwrap())
                 .neighbour("n", "127.0.0.1:9".parse().unwrap());
-            port_out.send(a.add_udp(config).map(|link| link.ports)).unwrap();
+            port_out
+                .send(a.add_udp(config).map(|link| link.ports))
+                .unwrap();
         })
         .unwrap();
-    assert_eq!(port_in.recv_timeout(PATIENCE).unwrap().unwrap(), [PortId(0)]);
+    assert_eq!(
+        port_in.recv_timeout(PATIENCE).unwrap().unwrap(),
+        [PortId(0)]
+    );
     handle.stop();
-    done_in.recv_timeout(PATIENCE).expect("the loop stops when asked to");
+    done_in
+        .recv_timeout(PATIENCE)
+        .expect("the loop stops when asked to");
     assert_eq!(running.join().unwrap(), (0..100).collect::<Vec<u32>>());
     let refused = handle.post(|_, _| {}).unwrap_err();
     assert!(matches!(refused, IoError::LoopEnded), "{refused}");
@@ -97,7 +120,11 @@ fn events_reach_the_program_which_may_answer_by_changing_the_machine() {
     })
     .unwrap();
     assert_eq!(seen, [1, 2, 3]);
-    assert_eq!(a.snapshot().event_loop.transmits_to_nowhere, 1, "sent in the same round, to no port");
+    assert_eq!(
+        a.snapshot().event_loop.transmits_to_nowhere,
+        1,
+        "sent in the same round, to no port"
+    );
 }
 
 #[test]
@@ -114,8 +141,8 @@ fn the_output_of_a_stopping_loop_still_goes_out() {
     let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut a = script_loop();
-    let config =
-        UdpConfig::new("wire", "127.0.0.1:0".parse().unwrap()).neighbour("r", receiver.local_addr().unwrap());
+    let config = UdpConfig::new("wire", "127.0.0.1:0".parse().unwrap())
+        .neighbour("r", receiver.local_addr().unwrap());
     let port = a.add_udp(config).unwrap().ports[0];
     a.machine_mut().send(port, vec![b"goodbye".to_vec()]);
     a.handle().stop();

@@ -1,6 +1,9 @@
 //! Unix stream sockets: framing, back-pressure, and the socket file.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::disallowed_methods, reason = "tests of the driver have threads and clocks")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the driver have threads and clocks"
+)]
 
 mod support;
 
@@ -39,7 +42,9 @@ fn attach(server: &mut EventLoop<Script>, path: &Path) -> (UnixStream, PortId) {
     let before = server.snapshot().ports.len();
     let stream = UnixStream::connect(path).unwrap();
     stream.set_nonblocking(true).unwrap();
-    until(server, "a port for the program", |server| server.snapshot().ports.len() > before);
+    until(server, "a port for the program", |server| {
+        server.snapshot().ports.len() > before
+    });
     (stream, PortId(server.snapshot().ports.last().unwrap().port))
 }
 
@@ -55,9 +60,11 @@ fn read_some(stream: &mut UnixStream, into: &mut Vec<u8>, limit: usize) {
 /// Rounds of the server until the program has been disconnected.
 fn until_disconnected(server: &mut EventLoop<Script>, stream: &mut UnixStream) {
     let mut byte = [0; 1];
-    until(server, "the end of the connection", |_| match stream.read(&mut byte) {
-        Ok(count) => count == 0,
-        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    until(server, "the end of the connection", |_| {
+        match stream.read(&mut byte) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        }
     });
 }
 
@@ -65,7 +72,12 @@ fn until_disconnected(server: &mut EventLoop<Script>, stream: &mut UnixStream) {
 fn a_frame_of_four_mebibytes_arrives_whole_from_pieces_of_any_size() {
     let (mut server, path, _directory) = server(|_| {});
     let (mut program, port) = attach(&mut server, &path);
-    let frames = [pattern(LARGE, 1), b"small".to_vec(), pattern(70_000, 2), pattern(LARGE, 3)];
+    let frames = [
+        pattern(LARGE, 1),
+        b"small".to_vec(),
+        pattern(70_000, 2),
+        pattern(LARGE, 3),
+    ];
     let stream: Vec<u8> = frames.iter().flat_map(|frame| framed(frame)).collect();
     let mut rest = &stream[..];
     let mut piece = 1;
@@ -82,9 +94,15 @@ fn a_frame_of_four_mebibytes_arrives_whole_from_pieces_of_any_size() {
         }
         server.machine().inbox.len() == frames.len()
     });
-    assert!(server.machine().frames_from(port) == frames, "intact and in order");
+    assert!(
+        server.machine().frames_from(port) == frames,
+        "intact and in order"
+    );
     let info = &server.machine().ports[&port];
-    assert_eq!((info.kind, info.label.as_str()), (PortKind::Local, "programs"));
+    assert_eq!(
+        (info.kind, info.label.as_str()),
+        (PortKind::Local, "programs")
+    );
     assert!(info.peer.starts_with("process "), "{}", info.peer);
 }
 
@@ -93,9 +111,14 @@ fn two_loops_exchange_frames_of_all_sizes_and_the_answers_come_back() {
     let (mut server, path, _directory) = server(|_| {});
     server.machine_mut().echo = true;
     let mut client = script_loop();
-    let port = client.add_unix_client("daemon", &path, StreamLimits::default()).unwrap();
+    let port = client
+        .add_unix_client("daemon", &path, StreamLimits::default())
+        .unwrap();
     let mut sent = Vec::new();
-    for (number, size) in [1, 100, 65_531, 65_532, 65_533, 1 << 20, LARGE, 3].into_iter().enumerate() {
+    for (number, size) in [1, 100, 65_531, 65_532, 65_533, 1 << 20, LARGE, 3]
+        .into_iter()
+        .enumerate()
+    {
         sent.push(pattern(size, number));
         client.machine_mut().send(port, vec![pattern(size, number)]);
     }
@@ -107,7 +130,10 @@ fn two_loops_exchange_frames_of_all_sizes_and_the_answers_come_back() {
     until_both(&mut client, &mut server, "all answers", |client, _| {
         client.machine().inbox.len() == sent.len()
     });
-    assert!(client.machine().frames_from(port) == sent, "every frame intact and in order");
+    assert!(
+        client.machine().frames_from(port) == sent,
+        "every frame intact and in order"
+    );
     assert!(server.snapshot().ports[0].counters.drops.total() == 0);
 }
 
@@ -120,8 +146,12 @@ fn a_program_that_does_not_read_blocks_itself_alone_and_loses_nothing() {
     for frame in &frames {
         server.machine_mut().send(slow_port, vec![frame.clone()]);
     }
-    until(&mut server, "the slow one to be blocked", |server| server.machine().blocked.contains(&slow_port));
-    server.machine_mut().send(quick_port, vec![b"still served".to_vec()]);
+    until(&mut server, "the slow one to be blocked", |server| {
+        server.machine().blocked.contains(&slow_port)
+    });
+    server
+        .machine_mut()
+        .send(quick_port, vec![b"still served".to_vec()]);
     let mut got = Vec::new();
     until(&mut server, "the other's frame", |_| {
         read_some(&mut quick, &mut got, 100);
@@ -130,7 +160,10 @@ fn a_program_that_does_not_read_blocks_itself_alone_and_loses_nothing() {
     assert_eq!(got, framed(b"still served"));
     assert!(!server.machine().blocked.contains(&quick_port));
     settle(&mut server);
-    assert!(server.machine().outbox.len() > 20, "what cannot be sent stays with the machine");
+    assert!(
+        server.machine().outbox.len() > 20,
+        "what cannot be sent stays with the machine"
+    );
 
     let expected: Vec<u8> = frames.iter().flat_map(|frame| framed(frame)).collect();
     let mut got = Vec::new();
@@ -146,7 +179,11 @@ fn a_program_that_does_not_read_blocks_itself_alone_and_loses_nothing() {
 
 #[test]
 fn a_machine_that_writes_on_although_blocked_is_buffered_to_a_bound_and_then_cut_off() {
-    let limits = StreamLimits { max_frame: 1000, max_unsent: 20_000, ..StreamLimits::default() };
+    let limits = StreamLimits {
+        max_frame: 1000,
+        max_unsent: 20_000,
+        ..StreamLimits::default()
+    };
     let (mut server, path, _directory) = server(|config| config.limits = limits);
     let (mut program, port) = attach(&mut server, &path);
     server.machine_mut().ignores_blocking = true;
@@ -154,7 +191,9 @@ fn a_machine_that_writes_on_although_blocked_is_buffered_to_a_bound_and_then_cut
     for number in 0..frames {
         server.machine_mut().send(port, vec![pattern(1000, number)]);
     }
-    until(&mut server, "the port to go down", |server| server.machine().down(port));
+    until(&mut server, "the port to go down", |server| {
+        server.machine().down(port)
+    });
     let mut got = Vec::new();
     let start = Instant::now();
     loop {
@@ -166,7 +205,9 @@ fn a_machine_that_writes_on_although_blocked_is_buffered_to_a_bound_and_then_cut
         }
         assert!(start.elapsed() < PATIENCE);
     }
-    let whole: Vec<u8> = (0..got.len().div_ceil(1004)).flat_map(|n| framed(&pattern(1000, n))).collect();
+    let whole: Vec<u8> = (0..got.len().div_ceil(1004))
+        .flat_map(|n| framed(&pattern(1000, n)))
+        .collect();
     assert!(whole.starts_with(&got), "what did arrive has no hole");
     assert!(got.len() < frames * 1004);
     let snapshot = server.snapshot();
@@ -182,7 +223,10 @@ fn a_length_beyond_the_limit_ends_the_connection_and_no_other() {
     bad.write_all(&framed(b"fine so far")).unwrap();
     bad.write_all(&1001u32.to_be_bytes()).unwrap();
     until_disconnected(&mut server, &mut bad);
-    assert_eq!(server.machine().frames_from(bad_port), [b"fine so far".to_vec()]);
+    assert_eq!(
+        server.machine().frames_from(bad_port),
+        [b"fine so far".to_vec()]
+    );
     assert!(server.machine().down(bad_port));
     assert_eq!(server.snapshot().closed_transports.oversize_closed, 1);
     good.write_all(&framed(&[7; 1000])).unwrap();
@@ -198,7 +242,9 @@ fn a_program_that_leaves_takes_its_port_down_and_half_a_frame_is_counted() {
     program.write_all(&framed(b"last words")).unwrap();
     program.write_all(&framed(b"cut off")[..6]).unwrap();
     drop(program);
-    until(&mut server, "the port to go down", |server| server.machine().down(port));
+    until(&mut server, "the port to go down", |server| {
+        server.machine().down(port)
+    });
     assert_eq!(server.machine().frames_from(port), [b"last words".to_vec()]);
     assert_eq!(server.snapshot().closed_transports.truncated, 1);
 }
@@ -209,8 +255,13 @@ fn what_was_sent_before_a_close_still_arrives() {
     let (mut program, port) = attach(&mut server, &path);
     let frame = pattern(LARGE, 9);
     server.machine_mut().send(port, vec![frame.clone()]);
-    server.machine_mut().requests.push_back(PortRequest::Close(port));
-    until(&mut server, "the port to go down", |server| server.machine().down(port));
+    server
+        .machine_mut()
+        .requests
+        .push_back(PortRequest::Close(port));
+    until(&mut server, "the port to go down", |server| {
+        server.machine().down(port)
+    });
     let expected = framed(&frame);
     let mut got = Vec::new();
     until(&mut server, "the whole frame", |_| {
@@ -219,7 +270,9 @@ fn what_was_sent_before_a_close_still_arrives() {
     });
     assert!(got == expected);
     until_disconnected(&mut server, &mut program);
-    until(&mut server, "the connection to be gone", |server| server.snapshot().transports.len() == 1);
+    until(&mut server, "the connection to be gone", |server| {
+        server.snapshot().transports.len() == 1
+    });
 }
 
 #[test]
@@ -231,7 +284,9 @@ fn programs_beyond_the_maximum_are_refused_and_room_is_made_by_leaving() {
     until_disconnected(&mut server, &mut second);
     assert_eq!(server.snapshot().transports[0].counters.refused, 1);
     drop(first);
-    until(&mut server, "the first to be gone", |server| server.machine().down(port));
+    until(&mut server, "the first to be gone", |server| {
+        server.machine().down(port)
+    });
     let (_third, third_port) = attach(&mut server, &path);
     assert_ne!(third_port, port, "a port number is never used again");
 }
@@ -244,17 +299,24 @@ fn a_stale_socket_file_is_replaced() {
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let mut server = script_loop();
-    server.add_unix_listener(UnixListenerConfig::new("programs", &path)).unwrap();
+    server
+        .add_unix_listener(UnixListenerConfig::new("programs", &path))
+        .unwrap();
     attach(&mut server, &path);
 }
 
 #[test]
 fn a_socket_on_which_somebody_answers_is_left_alone() {
     let (mut first, path, _directory) = server(|_| {});
-    let error = script_loop().add_unix_listener(UnixListenerConfig::new("second", &path)).unwrap_err();
+    let error = script_loop()
+        .add_unix_listener(UnixListenerConfig::new("second", &path))
+        .unwrap_err();
     assert!(matches!(&error, IoError::SocketPathInUse { .. }), "{error}");
     let text = error.to_string();
-    assert!(text.contains(&path.display().to_string()) && text.contains("ss -lxp"), "{text}");
+    assert!(
+        text.contains(&path.display().to_string()) && text.contains("ss -lxp"),
+        "{text}"
+    );
     attach(&mut first, &path);
 }
 
@@ -263,7 +325,9 @@ fn a_file_that_is_no_socket_is_never_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("thesis.txt");
     fs::write(&path, "ten years of work").unwrap();
-    let error = script_loop().add_unix_listener(UnixListenerConfig::new("programs", &path)).unwrap_err();
+    let error = script_loop()
+        .add_unix_listener(UnixListenerConfig::new("programs", &path))
+        .unwrap_err();
     assert!(matches!(&error, IoError::SocketPathTaken { .. }), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "ten years of work");
 }
@@ -293,7 +357,9 @@ fn the_socket_file_of_a_successor_is_not_removed() {
 fn attaching_where_nobody_listens_says_what_to_start() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nobody.sock");
-    let error = script_loop().add_unix_client("daemon", &path, StreamLimits::default()).unwrap_err();
+    let error = script_loop()
+        .add_unix_client("daemon", &path, StreamLimits::default())
+        .unwrap_err();
     assert!(matches!(&error, IoError::NobodyListens { .. }), "{error}");
     assert!(error.to_string().contains("whimbrel host run"), "{error}");
 }
@@ -314,7 +380,9 @@ fn memory_of_large_frames_is_given_back_without_disturbing_the_connection() {
         let start = Instant::now();
         server.step(Duration::from_secs(5), |_, _, _| {}).unwrap();
         while number == 0 && start.elapsed() < Duration::from_millis(1100) {
-            server.step(Duration::from_millis(100), |_, _, _| {}).unwrap();
+            server
+                .step(Duration::from_millis(100), |_, _, _| {})
+                .unwrap();
         }
     }
     assert!(server.machine().frames_from(port) == [pattern(LARGE, 0), pattern(LARGE, 1)]);

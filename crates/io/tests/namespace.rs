@@ -1,7 +1,11 @@
-//! What needs interfaces of its own: TUN devices, full send queues, links that become narrower. Each test makes a
-//! network namespace for its thread; without the privilege to do so it says that it was skipped.
+//! What needs interfaces of its own: TUN devices, full send queues, links that become narrower.
+//! Each test makes a network namespace for its thread; without the privilege to do so it says that
+//! it was skipped.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::disallowed_methods, reason = "tests of the driver have threads and clocks")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the driver have threads and clocks"
+)]
 #![allow(unsafe_code, reason = "moving a thread to a new network namespace")]
 
 #[path = "support/namespaces.rs"]
@@ -16,7 +20,9 @@ use std::time::Duration;
 use namespaces::{Wire, in_new_namespace, ip};
 use support::{PATIENCE, pattern, script_loop, settle, until};
 use whimbrel_core::{Medium, PortEvent, PortKind};
-use whimbrel_io::{CallerLimits, IoError, Neighbour, StreamLimits, TcpClientConfig, TunDevice, UdpConfig};
+use whimbrel_io::{
+    CallerLimits, IoError, Neighbour, StreamLimits, TcpClientConfig, TunDevice, UdpConfig,
+};
 
 fn tun(name: &str, mtu: u16) -> TunDevice {
     let tun = TunDevice::create(name).unwrap();
@@ -32,7 +38,9 @@ fn next_udp(tun: &TunDevice) -> Option<Vec<u8>> {
     let mut buffer = vec![0; 65_535];
     loop {
         match tun.read(&mut buffer) {
-            Ok(length) if buffer[0] == 0x45 && buffer[9] == 17 => return Some(buffer[..length].to_vec()),
+            Ok(length) if buffer[0] == 0x45 && buffer[9] == 17 => {
+                return Some(buffer[..length].to_vec());
+            }
             Ok(_) => {}
             Err(error) => {
                 assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
@@ -52,13 +60,21 @@ fn packets_pass_between_the_kernel_and_a_machine_through_a_tun_device() {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.send_to(b"out", "10.77.0.2:5000").unwrap();
         let is_ours = |packet: &Vec<u8>| packet[0] == 0x45 && packet.ends_with(b"out");
-        until(&mut a, "the packet", |a| a.machine().frames_from(port).iter().any(is_ours));
-        let mut packet = a.machine().frames_from(port).into_iter().find(is_ours).unwrap();
+        until(&mut a, "the packet", |a| {
+            a.machine().frames_from(port).iter().any(is_ours)
+        });
+        let mut packet = a
+            .machine()
+            .frames_from(port)
+            .into_iter()
+            .find(is_ours)
+            .unwrap();
         // Turned round, it is an answer; the checksums do not change with the order of addresses.
         packet[12..20].rotate_left(4);
         packet[20..24].rotate_left(2);
         a.machine_mut().send(port, vec![packet]);
-        a.machine_mut().send(port, vec![b"\xffno IP packet".to_vec()]);
+        a.machine_mut()
+            .send(port, vec![b"\xffno IP packet".to_vec()]);
         settle(&mut a);
         let mut buffer = [0; 10];
         assert_eq!(socket.recv(&mut buffer).unwrap(), 3);
@@ -80,15 +96,24 @@ fn the_mtu_of_a_neighbour_is_that_of_its_route_and_follows_it_down() {
         tun.set_mtu(1300).unwrap();
         // As one call with offload, then alone: the kernel refuses both.
         a.machine_mut().send(port, vec![vec![1; 1372]; 3]);
-        until(&mut a, "a lower MTU", |a| a.machine().ports[&port].mtu < 1372);
+        until(&mut a, "a lower MTU", |a| {
+            a.machine().ports[&port].mtu < 1372
+        });
         assert_eq!(a.machine().ports[&port].mtu, 1272);
         assert_eq!(a.snapshot().ports[0].counters.drops.path_too_narrow, 3);
         let before = a.snapshot().transports[0].counters.send_calls;
-        a.machine_mut().send(port, (0..30).map(|number| pattern(1272, number)).collect());
+        a.machine_mut()
+            .send(port, (0..30).map(|number| pattern(1272, number)).collect());
         settle(&mut a);
-        let arrived: Vec<Vec<u8>> =
-            std::iter::from_fn(|| next_udp(&tun)).map(|packet| packet[28..].to_vec()).collect();
-        assert_eq!(arrived, (0..30).map(|number| pattern(1272, number)).collect::<Vec<_>>());
+        let arrived: Vec<Vec<u8>> = std::iter::from_fn(|| next_udp(&tun))
+            .map(|packet| packet[28..].to_vec())
+            .collect();
+        assert_eq!(
+            arrived,
+            (0..30)
+                .map(|number| pattern(1272, number))
+                .collect::<Vec<_>>()
+        );
         let calls = a.snapshot().transports[0].counters.send_calls - before;
         assert_eq!(calls, 1, "segmentation offload is still in use");
     });
@@ -107,7 +132,9 @@ fn an_icmp_message_that_a_packet_was_too_big_lowers_the_mtu() {
         settle(&mut a);
         let packet = next_udp(&tun).expect("the large packet leaves this machine");
         tun.write(&fragmentation_needed(&packet, 1280)).unwrap();
-        until(&mut a, "a lower MTU", |a| a.machine().ports[&port].mtu == 1252);
+        until(&mut a, "a lower MTU", |a| {
+            a.machine().ports[&port].mtu == 1252
+        });
         assert!(a.machine().reports.contains(&(port, PortEvent::Mtu(1252))));
     });
 }
@@ -131,7 +158,10 @@ fn fragmentation_needed(packet: &[u8], mtu: u16) -> Vec<u8> {
 }
 
 fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let mut sum: u32 = bytes
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]))
+        .sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -155,18 +185,33 @@ fn a_full_send_queue_blocks_the_ports_and_all_that_waited_goes_out_afterwards() 
         let config = UdpConfig::new("wire", "10.77.0.1:0".parse().unwrap())
             .neighbour("far", "10.77.0.2:5000".parse().unwrap())
             .neighbour("other", "10.77.0.3:5000".parse().unwrap());
-        let ports = a.add_udp(UdpConfig { send_buffer: 1, ..config }).unwrap().ports;
-        // Nobody answers ARP for the peer, so the kernel holds packets until its buffer for this socket is full.
+        let ports = a
+            .add_udp(UdpConfig {
+                send_buffer: 1,
+                ..config
+            })
+            .unwrap()
+            .ports;
+        // Nobody answers ARP for the peer, so the kernel holds packets until its buffer for this
+        // socket is full.
         let frames: Vec<Vec<u8>> = (0..60).map(|number| pattern(1000, number)).collect();
         a.machine_mut().send(ports[0], frames.clone());
-        until(&mut a, "the ports to be blocked", |a| a.machine().blocked.len() == 2);
+        until(&mut a, "the ports to be blocked", |a| {
+            a.machine().blocked.len() == 2
+        });
         assert!(a.snapshot().transports[0].counters.would_block > 0);
         let waiting = a.snapshot().ports[0].counters.sent_frames;
         assert!(waiting < 60);
         // Once the kernel knows where the peer is, packets flow.
-        assert!(ip(&["neighbour replace 10.77.0.2 lladdr 02:00:00:00:00:02 dev v0"]));
-        until(&mut a, "the ports to be writable", |a| a.machine().blocked.is_empty());
-        until(&mut a, "all frames to be taken", |a| a.snapshot().ports[0].counters.sent_frames == 60);
+        assert!(ip(&[
+            "neighbour replace 10.77.0.2 lladdr 02:00:00:00:00:02 dev v0"
+        ]));
+        until(&mut a, "the ports to be writable", |a| {
+            a.machine().blocked.is_empty()
+        });
+        until(&mut a, "all frames to be taken", |a| {
+            a.snapshot().ports[0].counters.sent_frames == 60
+        });
         assert_eq!(a.snapshot().ports[0].counters.drops.total(), 0);
         for port in ports {
             assert!(a.machine().reports.contains(&(port, PortEvent::Blocked)));
@@ -209,10 +254,19 @@ fn a_tcp_peer_that_never_answers_is_given_up_in_time() {
         let seen = Rc::clone(&outcome);
         let config = TcpClientConfig {
             timeout: Duration::from_millis(50),
-            ..TcpClientConfig::new("uplink", "10.77.0.2:6363".parse().unwrap(), StreamLimits::tlv(8800))
+            ..TcpClientConfig::new(
+                "uplink",
+                "10.77.0.2:6363".parse().unwrap(),
+                StreamLimits::tlv(8800),
+            )
         };
-        a.add_tcp_client(config, move |_, _, result| *seen.borrow_mut() = Some(result)).unwrap();
-        until(&mut a, "the end of patience", |_| outcome.borrow().is_some());
+        a.add_tcp_client(config, move |_, _, result| {
+            *seen.borrow_mut() = Some(result)
+        })
+        .unwrap();
+        until(&mut a, "the end of patience", |_| {
+            outcome.borrow().is_some()
+        });
         let error = outcome.borrow_mut().take().unwrap().unwrap_err();
         assert!(matches!(&error, IoError::ConnectTimedOut { .. }), "{error}");
         assert!(a.snapshot().transports.is_empty());
@@ -222,7 +276,9 @@ fn a_tcp_peer_that_never_answers_is_given_up_in_time() {
 
 /// The addresses of a UDP port's two ends.
 fn ends(info: &whimbrel_core::PortInfo) -> (SocketAddr, SocketAddr) {
-    let Medium::Udp { local, remote } = info.medium else { panic!("{info:?}") };
+    let Medium::Udp { local, remote } = info.medium else {
+        panic!("{info:?}")
+    };
     (local, remote)
 }
 
@@ -231,10 +287,14 @@ fn one_udp_socket_serves_many_peers_and_knows_its_own_address_towards_each() {
     in_new_namespace(|| {
         let Some(wire) = Wire::lay() else { return };
         let mut a = script_loop();
-        let config = UdpConfig::new("wire", "[::]:6363".parse().unwrap()).listen(CallerLimits::default());
+        let config =
+            UdpConfig::new("wire", "[::]:6363".parse().unwrap()).listen(CallerLimits::default());
         let link = a.add_udp(config).unwrap();
         let add = |a: &mut whimbrel_io::EventLoop<support::Script>, address: &str| {
-            let neighbour = Neighbour { label: address.into(), address: address.parse().unwrap() };
+            let neighbour = Neighbour {
+                label: address.into(),
+                address: address.parse().unwrap(),
+            };
             a.add_neighbour(link.transport, neighbour).unwrap()
         };
         let here = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -245,7 +305,10 @@ fn one_udp_socket_serves_many_peers_and_knows_its_own_address_towards_each() {
         assert_eq!(ends(&ports[&near]).0, "127.0.0.1:6363".parse().unwrap());
         assert_eq!(
             ends(&ports[&far]),
-            ("10.77.0.1:6363".parse().unwrap(), "10.77.0.2:6363".parse().unwrap())
+            (
+                "10.77.0.1:6363".parse().unwrap(),
+                "10.77.0.2:6363".parse().unwrap()
+            )
         );
         assert_eq!(ends(&ports[&six]).0, "[::1]:6363".parse().unwrap());
 
@@ -255,19 +318,30 @@ fn one_udp_socket_serves_many_peers_and_knows_its_own_address_towards_each() {
         let caller = UdpSocket::bind("10.77.0.2:0").unwrap();
         caller.set_read_timeout(Some(PATIENCE)).unwrap();
         peer.send_to(b"neighbour", "10.77.0.1:6363").unwrap();
-        until(&mut a, "the frame", |a| a.machine().frames_from(far) == [b"neighbour".to_vec()]);
+        until(&mut a, "the frame", |a| {
+            a.machine().frames_from(far) == [b"neighbour".to_vec()]
+        });
         caller.send_to(b"caller", "10.77.0.1:6363").unwrap();
         until(&mut a, "the call", |a| a.machine().inbox.len() == 2);
         let called = a.machine().inbox[1].0;
         let info = a.machine().ports[&called].clone();
         assert_eq!(info.kind, PortKind::Caller);
-        assert_eq!(ends(&info), ("10.77.0.1:6363".parse().unwrap(), caller.local_addr().unwrap()));
+        assert_eq!(
+            ends(&info),
+            (
+                "10.77.0.1:6363".parse().unwrap(),
+                caller.local_addr().unwrap()
+            )
+        );
         for (port, socket) in [(far, &peer), (called, &caller)] {
             a.machine_mut().send(port, vec![b"to you".to_vec()]);
             settle(&mut a);
             let mut buffer = [0; 10];
             let (length, from) = socket.recv_from(&mut buffer).unwrap();
-            assert_eq!((&buffer[..length], from), (&b"to you"[..], "10.77.0.1:6363".parse().unwrap()));
+            assert_eq!(
+                (&buffer[..length], from),
+                (&b"to you"[..], "10.77.0.1:6363".parse().unwrap())
+            );
         }
     });
 }

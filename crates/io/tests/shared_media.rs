@@ -1,6 +1,10 @@
-//! UDP multicast and Ethernet, over a wire between two network namespaces; and the list of interfaces.
+//! UDP multicast and Ethernet, over a wire between two network namespaces; and the list of
+//! interfaces.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::disallowed_methods, reason = "tests of the driver have threads and clocks")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the driver have threads and clocks"
+)]
 #![allow(unsafe_code, reason = "moving a thread to a new network namespace")]
 
 #[path = "support/namespaces.rs"]
@@ -36,7 +40,10 @@ fn interfaces_are_listed_with_what_matters() {
         let Some(_wire) = Wire::lay() else { return };
         assert!(ip(&["link set e0 mtu 1400"]));
         let all = Interface::all().unwrap();
-        let names: Vec<&str> = all.iter().map(|interface| interface.name.as_str()).collect();
+        let names: Vec<&str> = all
+            .iter()
+            .map(|interface| interface.name.as_str())
+            .collect();
         assert!(names.contains(&"lo") && names.contains(&"e0"), "{names:?}");
         let wire = Interface::find("10.77.0.1").unwrap();
         assert_eq!((wire.name.as_str(), wire.mtu), ("e0", 1400));
@@ -60,21 +67,45 @@ fn a_multicast_group_reaches_the_others_on_the_wire_and_never_comes_back() {
         let info = &a.machine().ports[&port_a];
         assert_eq!((info.kind, info.mtu), (PortKind::Neighbour, 1472));
         assert!(info.medium.is_shared());
-        let Medium::UdpMulticast { interface, group, .. } = &info.medium else { panic!("{info:?}") };
-        assert_eq!((interface.as_str(), group.to_string().as_str()), ("e0", GROUP));
+        let Medium::UdpMulticast {
+            interface, group, ..
+        } = &info.medium
+        else {
+            panic!("{info:?}")
+        };
+        assert_eq!(
+            (interface.as_str(), group.to_string().as_str()),
+            ("e0", GROUP)
+        );
 
         let frames: Vec<Vec<u8>> = (0..30).map(|number| pattern(1000, number)).collect();
         a.machine_mut().send(port_a, frames.clone());
-        until_both(&mut a, &mut b, "the frames", |_, b| b.machine().inbox.len() == 30);
-        until(&mut c, "the frames of the other", |c| c.machine().inbox.len() == 30);
-        assert!(b.machine().frames_from(port_b) == frames && c.machine().frames_from(port_c) == frames);
+        until_both(&mut a, &mut b, "the frames", |_, b| {
+            b.machine().inbox.len() == 30
+        });
+        until(&mut c, "the frames of the other", |c| {
+            c.machine().inbox.len() == 30
+        });
+        assert!(
+            b.machine().frames_from(port_b) == frames && c.machine().frames_from(port_c) == frames
+        );
         b.machine_mut().send(port_b, vec![b"answer".to_vec()]);
-        until_both(&mut b, &mut a, "the answer", |_, a| a.machine().inbox.len() == 1);
+        until_both(&mut b, &mut a, "the answer", |_, a| {
+            a.machine().inbox.len() == 1
+        });
         settle(&mut a);
         settle(&mut b);
-        assert_eq!(a.machine().inbox, [(port_a, b"answer".to_vec())], "nothing of one's own");
+        assert_eq!(
+            a.machine().inbox,
+            [(port_a, b"answer".to_vec())],
+            "nothing of one's own"
+        );
         assert_eq!(b.machine().inbox.len(), 30);
-        assert_eq!(a.snapshot().ports.len(), 1, "senders get no ports of their own");
+        assert_eq!(
+            a.snapshot().ports.len(),
+            1,
+            "senders get no ports of their own"
+        );
     });
 }
 
@@ -94,13 +125,18 @@ fn only_what_is_sent_to_the_group_on_that_interface_arrives() {
         let socket = UdpSocket::bind("10.77.0.2:0").unwrap();
         // To this machine alone, to another group, and to the group.
         socket.send_to(b"unicast", "10.77.0.1:56363").unwrap();
-        socket.send_to(b"another group", "224.0.23.171:56363").unwrap();
+        socket
+            .send_to(b"another group", "224.0.23.171:56363")
+            .unwrap();
         socket.send_to(b"group", GROUP).unwrap();
         until(&mut a, "the frame", |a| !a.machine().inbox.is_empty());
         settle(&mut a);
         settle(&mut other);
         assert_eq!(a.machine().inbox, [(port, b"group".to_vec())]);
-        assert!(other.machine().inbox.is_empty(), "the other interface hears nothing");
+        assert!(
+            other.machine().inbox.is_empty(),
+            "the other interface hears nothing"
+        );
     });
 }
 
@@ -110,7 +146,9 @@ fn multicast_works_over_ipv6_link_local_addresses() {
         let Some(wire) = Wire::lay() else { return };
         // Without the wait for duplicates that interfaces do by default.
         let replace = |device: &str, address: &str| {
-            ip(&[&format!("address add {address}/64 dev {device} nodad scope link")])
+            ip(&[&format!(
+                "address add {address}/64 dev {device} nodad scope link"
+            )])
         };
         if !replace("e0", "fe80::1") {
             eprintln!("skipped: this system has no IPv6");
@@ -122,7 +160,9 @@ fn multicast_works_over_ipv6_link_local_addresses() {
         assert!(replace("e1", "fe80::2"));
         let (mut b, port_b, _) = join("e1", group);
         a.machine_mut().send(port_a, vec![b"hello".to_vec()]);
-        until_both(&mut a, &mut b, "the frame", |_, b| !b.machine().inbox.is_empty());
+        until_both(&mut a, &mut b, "the frame", |_, b| {
+            !b.machine().inbox.is_empty()
+        });
         assert_eq!(b.machine().inbox, [(port_b, b"hello".to_vec())]);
         assert_eq!(a.machine().ports[&port_a].mtu, 1452);
     });
@@ -135,7 +175,9 @@ fn a_group_too_long_for_its_interface_follows_the_mtu_down_and_closes_with_its_p
         let (mut a, port, _) = join("e0", GROUP);
         assert!(ip(&["link set e0 mtu 1300"]));
         a.machine_mut().send(port, vec![vec![1; 1472]; 3]);
-        until(&mut a, "a lower MTU", |a| a.machine().ports[&port].mtu == 1272);
+        until(&mut a, "a lower MTU", |a| {
+            a.machine().ports[&port].mtu == 1272
+        });
         assert_eq!(a.snapshot().ports[0].counters.drops.path_too_narrow, 3);
         a.close_port(port);
         assert!(a.machine().down(port) && a.snapshot().transports.is_empty());
@@ -155,7 +197,10 @@ fn an_address_that_is_no_group_or_an_interface_without_one_is_refused() {
             error
         };
         let error = refused("10.77.0.2:56363", "e0");
-        assert!(matches!(&error, IoError::UnsuitedForMulticast { .. }), "{error}");
+        assert!(
+            matches!(&error, IoError::UnsuitedForMulticast { .. }),
+            "{error}"
+        );
         assert!(ip(&["address flush dev e0"]));
         let error = refused(GROUP, "e0");
         assert!(error.to_string().contains("'e0'"), "{error}");
@@ -185,32 +230,59 @@ fn ethernet_frames_pass_between_stations_and_callers_get_ports() {
         assert_eq!((info.mtu, info.kind), (1500, PortKind::Neighbour));
         assert_eq!(
             info.medium,
-            Medium::Ethernet { interface: "e1".into(), local: link_b.local, remote: link_a.local }
+            Medium::Ethernet {
+                interface: "e1".into(),
+                local: link_b.local,
+                remote: link_a.local
+            }
         );
         let frames: Vec<Vec<u8>> = (0..50).map(|number| pattern(1500, number)).collect();
         b.machine_mut().send(to_a, frames.clone());
-        until_both(&mut b, &mut a, "the frames", |_, a| a.machine().inbox.len() == 50);
+        until_both(&mut b, &mut a, "the frames", |_, a| {
+            a.machine().inbox.len() == 50
+        });
         let caller = a.machine().inbox[0].0;
         assert!(a.machine().frames_from(caller) == frames);
         let info = &a.machine().ports[&caller];
         assert_eq!(info.kind, PortKind::Caller);
-        assert_eq!(info.peer, link_b.local.map(|octet| format!("{octet:02x}")).join(":"));
+        assert_eq!(
+            info.peer,
+            link_b.local.map(|octet| format!("{octet:02x}")).join(":")
+        );
         a.machine_mut().send(caller, vec![b"answer".to_vec()]);
-        until_both(&mut a, &mut b, "the answer", |_, b| !b.machine().inbox.is_empty());
+        until_both(&mut a, &mut b, "the answer", |_, b| {
+            !b.machine().inbox.is_empty()
+        });
         // Padding may follow a short frame.
         assert!(b.machine().inbox[0].1.starts_with(b"answer"));
         settle(&mut a);
-        assert_eq!(a.machine().inbox.len(), 50, "nothing of one's own comes back");
+        assert_eq!(
+            a.machine().inbox.len(),
+            50,
+            "nothing of one's own comes back"
+        );
 
         // A caller that is configured comes back as a neighbour; twice the same is refused.
-        let neighbour = EthernetNeighbour { label: "b".into(), address: link_b.local };
+        let neighbour = EthernetNeighbour {
+            label: "b".into(),
+            address: link_b.local,
+        };
         wire.enter(0);
-        let port = a.add_ethernet_neighbour(link_a.transport, neighbour.clone()).unwrap();
+        let port = a
+            .add_ethernet_neighbour(link_a.transport, neighbour.clone())
+            .unwrap();
         assert!(a.machine().down(caller));
-        let error = a.add_ethernet_neighbour(link_a.transport, neighbour).unwrap_err();
-        assert!(matches!(&error, IoError::DuplicateStation { .. }), "{error}");
+        let error = a
+            .add_ethernet_neighbour(link_a.transport, neighbour)
+            .unwrap_err();
+        assert!(
+            matches!(&error, IoError::DuplicateStation { .. }),
+            "{error}"
+        );
         b.machine_mut().send(to_a, vec![block(5, b"again")]);
-        until_both(&mut b, &mut a, "the frame", |_, a| a.machine().inbox.len() == 51);
+        until_both(&mut b, &mut a, "the frame", |_, a| {
+            a.machine().inbox.len() == 51
+        });
         assert_eq!(a.machine().inbox[50].0, port);
     });
 }
@@ -221,16 +293,21 @@ fn an_ethernet_group_has_a_port_of_its_own_beside_the_stations() {
         let Some(wire) = Wire::lay() else { return };
         let (mut a, link_a) = ethernet("e0", |config| config.group(ETHER_GROUP));
         wire.enter(1);
-        let (mut b, link_b) = ethernet("e1", |config| config.group(ETHER_GROUP).neighbour("a", link_a.local));
+        let (mut b, link_b) = ethernet("e1", |config| {
+            config.group(ETHER_GROUP).neighbour("a", link_a.local)
+        });
         let (group_a, group_b) = (link_a.group.unwrap(), link_b.group.unwrap());
         assert!(a.machine().ports[&group_a].medium.is_shared());
         a.machine_mut().send(group_a, vec![block(5, b"to all")]);
-        until_both(&mut a, &mut b, "the frame", |_, b| !b.machine().inbox.is_empty());
+        until_both(&mut a, &mut b, "the frame", |_, b| {
+            !b.machine().inbox.is_empty()
+        });
         assert_eq!(b.machine().inbox[0].0, group_b);
         settle(&mut a);
         assert!(a.machine().inbox.is_empty(), "nothing of one's own");
         // From a station that is no neighbour of the other, to it alone.
-        b.machine_mut().send(link_b.ports[0], vec![block(5, b"who am I")]);
+        b.machine_mut()
+            .send(link_b.ports[0], vec![block(5, b"who am I")]);
         until_both(&mut b, &mut a, "the frame to be refused", |_, a| {
             a.snapshot().transports[0].counters.strangers == 1
         });
@@ -242,12 +319,15 @@ fn an_ethernet_group_has_a_port_of_its_own_beside_the_stations() {
 fn frames_too_long_for_the_interface_lower_the_mtu_of_all_its_ports() {
     in_new_namespace(|| {
         let Some(_wire) = Wire::lay() else { return };
-        let (mut a, link) =
-            ethernet("e0", |config| config.group(ETHER_GROUP).neighbour("b", [2, 0, 0, 0, 0, 9]));
+        let (mut a, link) = ethernet("e0", |config| {
+            config.group(ETHER_GROUP).neighbour("b", [2, 0, 0, 0, 0, 9])
+        });
         assert!(ip(&["link set e0 mtu 1300"]));
         let group = link.group.unwrap();
         a.machine_mut().send(group, vec![vec![1; 1500]]);
-        until(&mut a, "a lower MTU", |a| a.machine().ports[&group].mtu == 1300);
+        until(&mut a, "a lower MTU", |a| {
+            a.machine().ports[&group].mtu == 1300
+        });
         assert_eq!(a.machine().ports[&link.ports[0]].mtu, 1300);
         assert!(!a.machine().down(group));
     });
@@ -262,10 +342,14 @@ fn an_interface_switched_off_keeps_its_ports_and_a_deleted_one_takes_them_down()
         assert!(ip(&["link set e0 down"]));
         settle(&mut a);
         a.machine_mut().send(group, vec![b"nowhere".to_vec()]);
-        until(&mut a, "the drop", |a| a.snapshot().ports[0].counters.drops.total() == 1);
+        until(&mut a, "the drop", |a| {
+            a.snapshot().ports[0].counters.drops.total() == 1
+        });
         assert!(ip(&["link set e0 up"]));
         a.machine_mut().send(group, vec![b"somewhere".to_vec()]);
-        until(&mut a, "the frame to go", |a| a.snapshot().ports[0].counters.sent_frames == 1);
+        until(&mut a, "the frame to go", |a| {
+            a.snapshot().ports[0].counters.sent_frames == 1
+        });
         assert!(ip(&["link delete e0"]));
         until(&mut a, "the port to go down", |a| a.machine().down(group));
         assert!(a.snapshot().transports.is_empty());

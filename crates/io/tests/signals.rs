@@ -1,4 +1,5 @@
-//! A signal asks the loop to stop. In a test binary of its own, for a signal reaches the whole process.
+//! A signal asks the loop to stop. In a test binary of its own, for a signal reaches the whole
+//! process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;

@@ -25,11 +25,23 @@ fn test_socket() -> UdpSocket {
 /// Two loops that are each other's neighbours, and the port of each.
 fn pair(offload: bool) -> (EventLoop<Script>, PortId, EventLoop<Script>, PortId) {
     let (mut a, mut b) = (script_loop(), script_loop());
-    let config = |bind| UdpConfig { segmentation_offload: offload, ..UdpConfig::new("wire", bind) };
+    let config = |bind| UdpConfig {
+        segmentation_offload: offload,
+        ..UdpConfig::new("wire", bind)
+    };
     let link_a = a.add_udp(config(any_port())).unwrap();
-    let link_b = b.add_udp(config(any_port()).neighbour("a", link_a.local)).unwrap();
-    let port_a =
-        a.add_neighbour(link_a.transport, Neighbour { label: "b".into(), address: link_b.local }).unwrap();
+    let link_b = b
+        .add_udp(config(any_port()).neighbour("a", link_a.local))
+        .unwrap();
+    let port_a = a
+        .add_neighbour(
+            link_a.transport,
+            Neighbour {
+                label: "b".into(),
+                address: link_b.local,
+            },
+        )
+        .unwrap();
     (a, port_a, b, link_b.ports[0])
 }
 
@@ -59,7 +71,11 @@ impl Machine for Pinger {
         self.send_at = now + Duration::from_millis(2);
         self.resent += 1;
         buffer.extend_from_slice(&self.next.to_be_bytes());
-        Some(Transmit { port: self.port, size: 4, segment_size: None })
+        Some(Transmit {
+            port: self.port,
+            size: 4,
+            segment_size: None,
+        })
     }
     fn poll_event(&mut self) -> Option<()> {
         None
@@ -89,7 +105,11 @@ impl Machine for LossyEcho {
     fn poll_transmit(&mut self, _: Time, _: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
         let (port, frame) = self.answers.pop()?;
         buffer.extend_from_slice(&frame);
-        Some(Transmit { port, size: frame.len(), segment_size: None })
+        Some(Transmit {
+            port,
+            size: frame.len(),
+            segment_size: None,
+        })
     }
     fn poll_event(&mut self) -> Option<()> {
         None
@@ -102,12 +122,24 @@ impl Machine for LossyEcho {
 #[test]
 fn a_ping_pong_that_loses_frames_and_sends_again_completes() {
     let mut echo = EventLoop::new(Clock::start(), LossyEcho::default()).unwrap();
-    let server = echo.add_udp(UdpConfig::new("server", any_port()).listen(CallerLimits::default())).unwrap();
-    let pinger = Pinger { port: PortId(0), next: 0, total: 100, send_at: Time::ZERO, resent: 0 };
+    let server = echo
+        .add_udp(UdpConfig::new("server", any_port()).listen(CallerLimits::default()))
+        .unwrap();
+    let pinger = Pinger {
+        port: PortId(0),
+        next: 0,
+        total: 100,
+        send_at: Time::ZERO,
+        resent: 0,
+    };
     let mut ping = EventLoop::new(Clock::start(), pinger).unwrap();
-    let client = ping.add_udp(UdpConfig::new("client", any_port()).neighbour("s", server.local)).unwrap();
+    let client = ping
+        .add_udp(UdpConfig::new("client", any_port()).neighbour("s", server.local))
+        .unwrap();
     assert_eq!(client.ports, [PortId(0)]);
-    until_both(&mut ping, &mut echo, "100 answers", |ping, _| ping.machine().next == 100);
+    until_both(&mut ping, &mut echo, "100 answers", |ping, _| {
+        ping.machine().next == 100
+    });
     assert!(ping.machine().resent > 100, "lost frames were sent again");
     assert_eq!(echo.snapshot().ports.len(), 1, "one caller, one port");
     assert_eq!(echo.snapshot().ports[0].kind, "caller");
@@ -115,7 +147,13 @@ fn a_ping_pong_that_loses_frames_and_sends_again_completes() {
 
 fn segments_arrive(offload: bool) -> whimbrel_io::Snapshot {
     let (mut a, port_a, mut b, port_b) = pair(offload);
-    let sizes = [(1200, 100, 1200), (1472, 44, 7), (1, 20, 1), (700, 1, 700), (1472, 3, 1471)];
+    let sizes = [
+        (1200, 100, 1200),
+        (1472, 44, 7),
+        (1, 20, 1),
+        (700, 1, 700),
+        (1472, 3, 1471),
+    ];
     let mut sent = Vec::new();
     for (size, count, last) in sizes {
         let mut frames: Vec<Vec<u8>> = (0..count).map(|n| pattern(size, n + sent.len())).collect();
@@ -123,11 +161,19 @@ fn segments_arrive(offload: bool) -> whimbrel_io::Snapshot {
         sent.extend(frames.clone());
         a.machine_mut().send(port_a, frames);
     }
-    until_both(&mut a, &mut b, "all segments", |_, b| b.machine().inbox.len() >= sent.len());
-    assert!(b.machine().frames_from(port_b) == sent, "every frame intact, in its size, in order");
+    until_both(&mut a, &mut b, "all segments", |_, b| {
+        b.machine().inbox.len() >= sent.len()
+    });
+    assert!(
+        b.machine().frames_from(port_b) == sent,
+        "every frame intact, in its size, in order"
+    );
     let (from, to) = (a.snapshot(), b.snapshot());
     assert_eq!(from.ports[0].counters.sent_frames, sent.len() as u64);
-    assert_eq!(from.ports[0].counters.sent_bytes, to.ports[0].counters.received_bytes);
+    assert_eq!(
+        from.ports[0].counters.sent_bytes,
+        to.ports[0].counters.received_bytes
+    );
     assert_eq!(to.ports[0].counters.received_frames, sent.len() as u64);
     from
 }
@@ -135,46 +181,82 @@ fn segments_arrive(offload: bool) -> whimbrel_io::Snapshot {
 #[test]
 fn offloaded_segments_arrive_intact_and_in_their_sizes() {
     let snapshot = segments_arrive(true);
-    assert!(snapshot.transports[0].counters.send_calls < 20, "many frames per call: {snapshot:?}");
+    assert!(
+        snapshot.transports[0].counters.send_calls < 20,
+        "many frames per call: {snapshot:?}"
+    );
 }
 
 #[test]
 fn without_offload_the_same_frames_arrive_one_call_each() {
     let snapshot = segments_arrive(false);
-    assert_eq!(snapshot.transports[0].counters.send_calls, snapshot.ports[0].counters.sent_frames);
+    assert_eq!(
+        snapshot.transports[0].counters.send_calls,
+        snapshot.ports[0].counters.sent_frames
+    );
 }
 
 #[test]
 fn a_full_table_closes_the_caller_idle_for_longest() {
     let mut server = script_loop();
-    let limits = CallerLimits { max: 2, idle: Some(PATIENCE * 2), evict_after: Duration::ZERO };
-    let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
+    let limits = CallerLimits {
+        max: 2,
+        idle: Some(PATIENCE * 2),
+        evict_after: Duration::ZERO,
+    };
+    let link = server
+        .add_udp(UdpConfig::new("server", any_port()).listen(limits))
+        .unwrap();
     let clients: Vec<UdpSocket> = (0..3).map(|_| test_socket()).collect();
     for (before, client) in [0, 1, 0, 2].into_iter().enumerate() {
         clients[client].send_to(b"hello", link.local).unwrap();
-        until(&mut server, "a frame", |server| server.machine().inbox.len() == before + 1);
+        until(&mut server, "a frame", |server| {
+            server.machine().inbox.len() == before + 1
+        });
     }
     let machine = server.machine();
-    let peers: Vec<String> = machine.ports.values().map(|info| info.peer.clone()).collect();
-    let expected: Vec<String> =
-        [0, 2].iter().map(|n: &usize| clients[*n].local_addr().unwrap().to_string()).collect();
+    let peers: Vec<String> = machine
+        .ports
+        .values()
+        .map(|info| info.peer.clone())
+        .collect();
+    let expected: Vec<String> = [0, 2]
+        .iter()
+        .map(|n: &usize| clients[*n].local_addr().unwrap().to_string())
+        .collect();
     assert_eq!(peers, expected, "the second had been idle for longest");
     assert!(machine.down(PortId(1)));
-    assert!(machine.ports.values().all(|info| info.kind == PortKind::Caller && info.label == "server"));
+    assert!(
+        machine
+            .ports
+            .values()
+            .all(|info| info.kind == PortKind::Caller && info.label == "server")
+    );
     let counters = server.snapshot().transports[0].counters;
-    assert_eq!((counters.accepted, counters.evicted, counters.refused), (3, 1, 0));
+    assert_eq!(
+        (counters.accepted, counters.evicted, counters.refused),
+        (3, 1, 0)
+    );
 }
 
 #[test]
 fn a_full_table_of_talking_callers_refuses_new_ones() {
     let mut server = script_loop();
-    let limits = CallerLimits { max: 2, idle: Some(PATIENCE * 2), evict_after: PATIENCE * 2 };
-    let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
+    let limits = CallerLimits {
+        max: 2,
+        idle: Some(PATIENCE * 2),
+        evict_after: PATIENCE * 2,
+    };
+    let link = server
+        .add_udp(UdpConfig::new("server", any_port()).listen(limits))
+        .unwrap();
     let clients: Vec<UdpSocket> = (0..3).map(|_| test_socket()).collect();
     for client in &clients {
         client.send_to(b"hello", link.local).unwrap();
     }
-    until(&mut server, "a refusal", |server| server.snapshot().transports[0].counters.refused == 1);
+    until(&mut server, "a refusal", |server| {
+        server.snapshot().transports[0].counters.refused == 1
+    });
     assert_eq!(server.machine().inbox.len(), 2);
     assert_eq!(server.machine().ports.len(), 2);
 }
@@ -182,14 +264,23 @@ fn a_full_table_of_talking_callers_refuses_new_ones() {
 #[test]
 fn an_idle_caller_goes_down_and_may_call_again() {
     let mut server = script_loop();
-    let limits = CallerLimits { idle: Some(Duration::from_millis(30)), ..CallerLimits::default() };
-    let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
+    let limits = CallerLimits {
+        idle: Some(Duration::from_millis(30)),
+        ..CallerLimits::default()
+    };
+    let link = server
+        .add_udp(UdpConfig::new("server", any_port()).listen(limits))
+        .unwrap();
     let client = test_socket();
     client.send_to(b"hello", link.local).unwrap();
-    until(&mut server, "its port to go down", |server| server.machine().down(PortId(0)));
+    until(&mut server, "its port to go down", |server| {
+        server.machine().down(PortId(0))
+    });
     assert_eq!(server.machine().inbox.len(), 1);
     client.send_to(b"again", link.local).unwrap();
-    until(&mut server, "another port", |server| server.machine().inbox.len() == 2);
+    until(&mut server, "another port", |server| {
+        server.machine().inbox.len() == 2
+    });
     assert_eq!(server.machine().inbox[1], (PortId(1), b"again".to_vec()));
     assert_eq!(server.snapshot().transports[0].counters.expired, 1);
 }
@@ -197,12 +288,20 @@ fn an_idle_caller_goes_down_and_may_call_again() {
 #[test]
 fn callers_that_never_expire_stay_until_the_machine_closes_them_and_kept_ones_make_no_room() {
     let mut server = script_loop();
-    let limits = CallerLimits { max: 2, idle: None, evict_after: Duration::ZERO };
-    let link = server.add_udp(UdpConfig::new("server", any_port()).listen(limits)).unwrap();
+    let limits = CallerLimits {
+        max: 2,
+        idle: None,
+        evict_after: Duration::ZERO,
+    };
+    let link = server
+        .add_udp(UdpConfig::new("server", any_port()).listen(limits))
+        .unwrap();
     let clients: Vec<UdpSocket> = (0..4).map(|_| test_socket()).collect();
     for (number, client) in clients.iter().enumerate() {
         client.send_to(b"hello", link.local).unwrap();
-        until(&mut server, "a frame", |server| server.machine().inbox.len() == number + 1);
+        until(&mut server, "a frame", |server| {
+            server.machine().inbox.len() == number + 1
+        });
         if number == 0 {
             assert!(server.keep_caller(PortId(0)));
             assert!(!server.keep_caller(PortId(0)), "it is none any more");
@@ -212,22 +311,37 @@ fn callers_that_never_expire_stay_until_the_machine_closes_them_and_kept_ones_ma
     let ports: Vec<PortId> = server.machine().ports.keys().copied().collect();
     assert_eq!(ports, [PortId(0), PortId(2), PortId(3)]);
     clients[0].send_to(b"again", link.local).unwrap();
-    until(&mut server, "a frame", |server| server.machine().inbox.len() == 5);
-    assert_eq!(server.machine().inbox[4].0, PortId(0), "its port is as it was");
-    server.machine_mut().requests.push_back(PortRequest::Close(PortId(2)));
-    until(&mut server, "its port to go down", |server| server.machine().down(PortId(2)));
+    until(&mut server, "a frame", |server| {
+        server.machine().inbox.len() == 5
+    });
+    assert_eq!(
+        server.machine().inbox[4].0,
+        PortId(0),
+        "its port is as it was"
+    );
+    server
+        .machine_mut()
+        .requests
+        .push_back(PortRequest::Close(PortId(2)));
+    until(&mut server, "its port to go down", |server| {
+        server.machine().down(PortId(2))
+    });
     assert_eq!(server.snapshot().transports[0].counters.expired, 0);
 }
 
 #[test]
 fn strangers_are_counted_where_nobody_listens_and_empty_datagrams_are_dropped() {
     let (mut a, port_a, mut b, _) = pair(true);
-    let at = b.snapshot().transports[0].local.parse::<SocketAddr>().unwrap();
+    let at = b.snapshot().transports[0]
+        .local
+        .parse::<SocketAddr>()
+        .unwrap();
     test_socket().send_to(b"who am I", at).unwrap();
     a.machine_mut().send(port_a, vec![vec![]]);
     until_both(&mut a, &mut b, "both counted", |_, b| {
         let snapshot = b.snapshot();
-        snapshot.transports[0].counters.strangers == 1 && snapshot.ports[0].counters.drops.empty == 1
+        snapshot.transports[0].counters.strangers == 1
+            && snapshot.ports[0].counters.drops.empty == 1
     });
     assert!(b.machine().inbox.is_empty());
 }
@@ -235,14 +349,25 @@ fn strangers_are_counted_where_nobody_listens_and_empty_datagrams_are_dropped() 
 #[test]
 fn a_closed_caller_gets_a_new_port_number_when_it_calls_again() {
     let mut server = script_loop();
-    let link = server.add_udp(UdpConfig::new("server", any_port()).listen(CallerLimits::default())).unwrap();
+    let link = server
+        .add_udp(UdpConfig::new("server", any_port()).listen(CallerLimits::default()))
+        .unwrap();
     let client = test_socket();
     client.send_to(b"1", link.local).unwrap();
-    until(&mut server, "a frame", |server| server.machine().inbox.len() == 1);
-    server.machine_mut().requests.push_back(PortRequest::Close(PortId(0)));
-    until(&mut server, "the port to close", |server| server.machine().down(PortId(0)));
+    until(&mut server, "a frame", |server| {
+        server.machine().inbox.len() == 1
+    });
+    server
+        .machine_mut()
+        .requests
+        .push_back(PortRequest::Close(PortId(0)));
+    until(&mut server, "the port to close", |server| {
+        server.machine().down(PortId(0))
+    });
     client.send_to(b"2", link.local).unwrap();
-    until(&mut server, "a frame", |server| server.machine().inbox.len() == 2);
+    until(&mut server, "a frame", |server| {
+        server.machine().inbox.len() == 2
+    });
     assert_eq!(server.machine().inbox[1].0, PortId(1));
     let total = server.snapshot().total();
     assert_eq!(total.received_frames, 2, "the closed port still counts");
@@ -251,34 +376,57 @@ fn a_closed_caller_gets_a_new_port_number_when_it_calls_again() {
 #[test]
 fn a_caller_that_is_configured_comes_back_as_a_neighbour_and_only_once() {
     let mut server = script_loop();
-    let link = server.add_udp(UdpConfig::new("server", any_port()).listen(CallerLimits::default())).unwrap();
+    let link = server
+        .add_udp(UdpConfig::new("server", any_port()).listen(CallerLimits::default()))
+        .unwrap();
     let client = test_socket();
     client.send_to(b"1", link.local).unwrap();
-    until(&mut server, "a frame", |server| server.machine().inbox.len() == 1);
-    let neighbour = Neighbour { label: "known".into(), address: client.local_addr().unwrap() };
-    let port = server.add_neighbour(link.transport, neighbour.clone()).unwrap();
+    until(&mut server, "a frame", |server| {
+        server.machine().inbox.len() == 1
+    });
+    let neighbour = Neighbour {
+        label: "known".into(),
+        address: client.local_addr().unwrap(),
+    };
+    let port = server
+        .add_neighbour(link.transport, neighbour.clone())
+        .unwrap();
     assert!(server.machine().down(PortId(0)));
     assert_eq!(server.machine().ports[&port].kind, PortKind::Neighbour);
     client.send_to(b"2", link.local).unwrap();
-    until(&mut server, "a frame", |server| server.machine().frames_from(port).len() == 1);
+    until(&mut server, "a frame", |server| {
+        server.machine().frames_from(port).len() == 1
+    });
     let twice = server.add_neighbour(link.transport, neighbour).unwrap_err();
-    assert!(matches!(&twice, IoError::DuplicateNeighbour { .. }), "{twice}");
+    assert!(
+        matches!(&twice, IoError::DuplicateNeighbour { .. }),
+        "{twice}"
+    );
 }
 
 #[test]
 fn frames_to_a_peer_that_is_not_there_are_no_fault_of_the_loop() {
     // An address that no other test uses, so that nobody takes the port meanwhile.
-    let gone = UdpSocket::bind("127.9.8.7:0").unwrap().local_addr().unwrap();
+    let gone = UdpSocket::bind("127.9.8.7:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let mut a = script_loop();
-    let link = a.add_udp(UdpConfig::new("wire", any_port()).neighbour("gone", gone)).unwrap();
+    let link = a
+        .add_udp(UdpConfig::new("wire", any_port()).neighbour("gone", gone))
+        .unwrap();
     for number in 0..50 {
-        a.machine_mut().send(link.ports[0], vec![pattern(100, number)]);
+        a.machine_mut()
+            .send(link.ports[0], vec![pattern(100, number)]);
         a.step(Duration::ZERO, |_, _, _| {}).unwrap();
     }
-    until(&mut a, "the ICMP answers", |a| a.snapshot().transports[0].counters.receive_errors > 0);
+    until(&mut a, "the ICMP answers", |a| {
+        a.snapshot().transports[0].counters.receive_errors > 0
+    });
     let socket = UdpSocket::bind(gone).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    a.machine_mut().send(link.ports[0], vec![b"there now".to_vec()]);
+    a.machine_mut()
+        .send(link.ports[0], vec![b"there now".to_vec()]);
     settle(&mut a);
     let mut buffer = [0; 100];
     let received = socket.recv(&mut buffer).unwrap();
@@ -288,10 +436,16 @@ fn frames_to_a_peer_that_is_not_there_are_no_fault_of_the_loop() {
 #[test]
 fn frames_beyond_the_mtu_are_dropped_and_counted() {
     let (mut a, port_a, mut b, port_b) = pair(true);
-    assert_eq!(a.machine().ports[&port_a].mtu, 1472, "1500 less the headers of IPv4 and UDP");
+    assert_eq!(
+        a.machine().ports[&port_a].mtu,
+        1472,
+        "1500 less the headers of IPv4 and UDP"
+    );
     a.machine_mut().send(port_a, vec![vec![1; 1473]]);
     a.machine_mut().send(port_a, vec![vec![2; 1472]]);
-    until_both(&mut a, &mut b, "the one that fits", |_, b| !b.machine().inbox.is_empty());
+    until_both(&mut a, &mut b, "the one that fits", |_, b| {
+        !b.machine().inbox.is_empty()
+    });
     assert_eq!(b.machine().inbox, [(port_b, vec![2; 1472])]);
     assert_eq!(a.snapshot().ports[0].counters.drops.too_large, 1);
 }
@@ -300,13 +454,16 @@ fn frames_beyond_the_mtu_are_dropped_and_counted() {
 fn answers_come_from_the_address_that_was_called() {
     let mut server = script_loop();
     server.machine_mut().echo = true;
-    let config = UdpConfig::new("all", "0.0.0.0:0".parse().unwrap()).listen(CallerLimits::default());
+    let config =
+        UdpConfig::new("all", "0.0.0.0:0".parse().unwrap()).listen(CallerLimits::default());
     let port = server.add_udp(config).unwrap().local.port();
     let client = test_socket();
     // A connected socket only takes datagrams from the very address that it called.
     client.connect(("127.0.0.2", port)).unwrap();
     client.send(b"hello").unwrap();
-    until(&mut server, "an answer", |server| server.snapshot().total().sent_frames == 1);
+    until(&mut server, "an answer", |server| {
+        server.snapshot().total().sent_frames == 1
+    });
     let mut buffer = [0; 10];
     assert_eq!(client.recv(&mut buffer).unwrap(), 5);
 }
@@ -320,11 +477,20 @@ fn a_socket_bound_to_all_of_ipv6_speaks_ipv4_and_shows_the_peer_plainly() {
     let client = test_socket();
     client.connect(("127.0.0.1", port)).unwrap();
     client.send(b"hello").unwrap();
-    until(&mut server, "an answer", |server| server.snapshot().total().sent_frames == 1);
+    until(&mut server, "an answer", |server| {
+        server.snapshot().total().sent_frames == 1
+    });
     let mut buffer = [0; 10];
     assert_eq!(client.recv(&mut buffer).unwrap(), 5);
-    assert_eq!(server.machine().ports[&PortId(0)].peer, client.local_addr().unwrap().to_string());
-    assert_eq!(server.machine().ports[&PortId(0)].mtu, 1472, "an IPv4 path, an IPv4 header");
+    assert_eq!(
+        server.machine().ports[&PortId(0)].peer,
+        client.local_addr().unwrap().to_string()
+    );
+    assert_eq!(
+        server.machine().ports[&PortId(0)].mtu,
+        1472,
+        "an IPv4 path, an IPv4 header"
+    );
 }
 
 #[test]
@@ -335,7 +501,12 @@ fn a_port_in_use_is_named_with_what_to_do() {
     let error = a.add_udp(UdpConfig::new("uplink", taken)).unwrap_err();
     assert!(matches!(&error, IoError::AddressInUse { .. }), "{error}");
     let text = error.to_string();
-    for part in [&format!("port {}", taken.port()), "uplink", "127.0.0.1", "ss -lunp"] {
+    for part in [
+        &format!("port {}", taken.port()),
+        "uplink",
+        "127.0.0.1",
+        "ss -lunp",
+    ] {
         assert!(text.contains(part), "'{part}' is missing in: {text}");
     }
     assert!(a.snapshot().transports.is_empty());
@@ -343,9 +514,14 @@ fn a_port_in_use_is_named_with_what_to_do() {
 
 #[test]
 fn an_address_of_another_machine_is_named_with_what_to_do() {
-    let error = script_loop().add_udp(UdpConfig::new("uplink", "192.0.2.1:0".parse().unwrap())).unwrap_err();
+    let error = script_loop()
+        .add_udp(UdpConfig::new("uplink", "192.0.2.1:0".parse().unwrap()))
+        .unwrap_err();
     assert!(matches!(&error, IoError::AddressNotHere { .. }), "{error}");
-    assert!(error.to_string().contains("192.0.2.1") && error.to_string().contains("ip address"), "{error}");
+    assert!(
+        error.to_string().contains("192.0.2.1") && error.to_string().contains("ip address"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -357,5 +533,8 @@ fn an_ipv6_neighbour_of_an_ipv4_socket_is_refused_and_nothing_stays_behind() {
     let error = a.add_udp(config).unwrap_err();
     assert!(matches!(&error, IoError::FamilyMismatch { .. }), "{error}");
     assert!(a.snapshot().transports.is_empty() && a.machine().ports.is_empty());
-    assert!(a.machine().down(PortId(0)), "the neighbour before it was up and went down");
+    assert!(
+        a.machine().down(PortId(0)),
+        "the neighbour before it was up and went down"
+    );
 }

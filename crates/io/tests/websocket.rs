@@ -1,6 +1,9 @@
 //! WebSocket: handshake, messages, pings, limits, rubbish.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::disallowed_methods, reason = "tests of the driver have threads and clocks")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the driver have threads and clocks"
+)]
 
 mod support;
 
@@ -13,7 +16,9 @@ use std::time::Duration;
 use support::{Script, block, pattern, script_loop, settle, until, until_both};
 use tungstenite::{HandshakeError, Message, WebSocket};
 use whimbrel_core::{Medium, PortId, PortKind, PortRequest};
-use whimbrel_io::{EventLoop, IoError, WebSocketClientConfig, WebSocketLimits, WebSocketListenerConfig};
+use whimbrel_io::{
+    EventLoop, IoError, WebSocketClientConfig, WebSocketLimits, WebSocketListenerConfig,
+};
 
 const MAX: usize = 8800;
 
@@ -37,11 +42,16 @@ fn call(client: &mut EventLoop<Script>, address: SocketAddr) -> Outcome {
         uri: format!("ws://{address}/"),
         limits: WebSocketLimits::new(MAX),
     };
-    client.add_websocket_client(config, move |_, _, result| *seen.borrow_mut() = Some(result)).unwrap();
+    client
+        .add_websocket_client(config, move |_, _, result| {
+            *seen.borrow_mut() = Some(result)
+        })
+        .unwrap();
     outcome
 }
 
-/// A client of another make than this crate's: `tungstenite` on a socket, as its own documentation has it.
+/// A client of another make than this crate's: `tungstenite` on a socket, as its own documentation
+/// has it.
 fn attach(server: &mut EventLoop<Script>, address: SocketAddr) -> WebSocket<TcpStream> {
     let stream = raw(address);
     let mut attempt = tungstenite::client(format!("ws://{address}/"), stream);
@@ -81,9 +91,11 @@ fn next(socket: &mut WebSocket<TcpStream>) -> Option<Message> {
 
 fn until_disconnected(server: &mut EventLoop<Script>, stream: &mut TcpStream) {
     let mut bytes = [0; 4096];
-    until(server, "the end of the connection", |_| match stream.read(&mut bytes) {
-        Ok(count) => count == 0,
-        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    until(server, "the end of the connection", |_| {
+        match stream.read(&mut bytes) {
+            Ok(count) => count == 0,
+            Err(error) => error.kind() != ErrorKind::WouldBlock,
+        }
     });
 }
 
@@ -91,22 +103,40 @@ fn until_disconnected(server: &mut EventLoop<Script>, stream: &mut TcpStream) {
 fn each_binary_message_is_one_frame_both_ways() {
     let (mut server, address) = server(|_| {});
     let mut program = attach(&mut server, address);
-    until(&mut server, "a port", |server| !server.machine().ports.is_empty());
+    until(&mut server, "a port", |server| {
+        !server.machine().ports.is_empty()
+    });
     let port = only_port(&server);
     let info = &server.machine().ports[&port];
-    assert_eq!((info.kind, info.mtu, info.label.as_str()), (PortKind::Caller, MAX, "browsers"));
-    let Medium::WebSocket { local, remote } = info.medium else { panic!("{info:?}") };
-    assert_eq!((local, remote), (address, program.get_ref().local_addr().unwrap()));
+    assert_eq!(
+        (info.kind, info.mtu, info.label.as_str()),
+        (PortKind::Caller, MAX, "browsers")
+    );
+    let Medium::WebSocket { local, remote } = info.medium else {
+        panic!("{info:?}")
+    };
+    assert_eq!(
+        (local, remote),
+        (address, program.get_ref().local_addr().unwrap())
+    );
 
-    let frames: Vec<Vec<u8>> = (1..200).map(|number| pattern(number * 44, number)).collect();
+    let frames: Vec<Vec<u8>> = (1..200)
+        .map(|number| pattern(number * 44, number))
+        .collect();
     for frame in &frames {
         program.send(Message::binary(frame.clone())).unwrap();
     }
-    until(&mut server, "all frames", |server| server.machine().inbox.len() == frames.len());
+    until(&mut server, "all frames", |server| {
+        server.machine().inbox.len() == frames.len()
+    });
     assert!(server.machine().frames_from(port) == frames);
-    frames.iter().for_each(|frame| server.machine_mut().send(port, vec![frame.clone()]));
+    frames
+        .iter()
+        .for_each(|frame| server.machine_mut().send(port, vec![frame.clone()]));
     // And one transmit of several frames.
-    server.machine_mut().send(port, vec![vec![1; 50], vec![2; 50], vec![3; 20]]);
+    server
+        .machine_mut()
+        .send(port, vec![vec![1; 50], vec![2; 50], vec![3; 20]]);
     let mut got = Vec::new();
     until(&mut server, "all answers", |_| {
         got.extend(next(&mut program).map(|message| message.into_data().to_vec()));
@@ -122,20 +152,33 @@ fn two_loops_connect_and_exchange_frames() {
     server.machine_mut().echo = true;
     let mut client = script_loop();
     let outcome = call(&mut client, address);
-    until_both(&mut client, &mut server, "the connection", |_, _| outcome.borrow().is_some());
+    until_both(&mut client, &mut server, "the connection", |_, _| {
+        outcome.borrow().is_some()
+    });
     let port = *outcome.borrow().as_ref().unwrap().as_ref().unwrap();
     assert_eq!(client.machine().ports[&port].kind, PortKind::Neighbour);
-    let packets: Vec<Vec<u8>> = (0..300).map(|number| block(6, &pattern(number * 29, number))).collect();
-    packets.iter().for_each(|packet| client.machine_mut().send(port, vec![packet.clone()]));
+    let packets: Vec<Vec<u8>> = (0..300)
+        .map(|number| block(6, &pattern(number * 29, number)))
+        .collect();
+    packets
+        .iter()
+        .for_each(|packet| client.machine_mut().send(port, vec![packet.clone()]));
     until_both(&mut client, &mut server, "all answers", |client, _| {
         client.machine().inbox.len() == packets.len()
     });
     assert!(client.machine().frames_from(port) == packets);
-    client.machine_mut().requests.push_back(PortRequest::Close(port));
+    client
+        .machine_mut()
+        .requests
+        .push_back(PortRequest::Close(port));
     until_both(&mut client, &mut server, "the end", |client, server| {
         client.snapshot().transports.is_empty() && server.snapshot().ports.is_empty()
     });
-    assert_eq!(server.snapshot().closed_transports.malformed_closed, 0, "a farewell is no fault");
+    assert_eq!(
+        server.snapshot().closed_transports.malformed_closed,
+        0,
+        "a farewell is no fault"
+    );
 }
 
 #[test]
@@ -144,7 +187,9 @@ fn text_is_counted_and_ignored() {
     let mut program = attach(&mut server, address);
     program.send(Message::text("hello")).unwrap();
     program.send(Message::binary(&b"frame"[..])).unwrap();
-    until(&mut server, "the frame", |server| server.machine().inbox.len() == 1);
+    until(&mut server, "the frame", |server| {
+        server.machine().inbox.len() == 1
+    });
     assert_eq!(server.machine().inbox[0].1, b"frame");
     assert_eq!(server.snapshot().transports[1].counters.ignored, 1);
 }
@@ -156,7 +201,9 @@ fn a_ping_is_answered_and_a_silent_peer_is_asked_and_then_given_up() {
         limits.pong_timeout = Duration::from_millis(60);
     });
     let mut program = attach(&mut server, address);
-    program.send(Message::Ping(b"there?".to_vec().into())).unwrap();
+    program
+        .send(Message::Ping(b"there?".to_vec().into()))
+        .unwrap();
     let mut asked = false;
     let mut answered = false;
     until(&mut server, "the answer and the question", |_| {
@@ -169,13 +216,16 @@ fn a_ping_is_answered_and_a_silent_peer_is_asked_and_then_given_up() {
     });
     // `next` has answered the question by itself; from now on nothing does.
     let port = only_port(&server);
-    until(&mut server, "the port to go down", |server| server.machine().down(port));
+    until(&mut server, "the port to go down", |server| {
+        server.machine().down(port)
+    });
     assert_eq!(server.snapshot().closed_transports.timed_out, 1);
 }
 
 #[test]
 fn a_handshake_that_never_ends_is_given_up_and_opens_no_port() {
-    let (mut server, address) = server(|limits| limits.handshake_timeout = Duration::from_millis(50));
+    let (mut server, address) =
+        server(|limits| limits.handshake_timeout = Duration::from_millis(50));
     let mut stream = raw(address);
     stream.write_all(b"GET / HTTP/1.1\r\nHost: ").unwrap();
     until_disconnected(&mut server, &mut stream);
@@ -201,20 +251,32 @@ fn rubbish_instead_of_a_handshake_ends_the_connection_and_no_other() {
     }
     assert_eq!(server.machine().ports.len(), 1);
     good.send(Message::binary(&b"still served"[..])).unwrap();
-    until(&mut server, "the frame", |server| server.machine().inbox.len() == 1);
+    until(&mut server, "the frame", |server| {
+        server.machine().inbox.len() == 1
+    });
 }
 
 #[test]
 fn rubbish_after_the_handshake_ends_the_connection() {
-    for rubbish in [&b"\xf2\x80\0\0\0\0"[..], b"\x82\x05hello", b"\x83\x80\0\0\0\0"] {
+    for rubbish in [
+        &b"\xf2\x80\0\0\0\0"[..],
+        b"\x82\x05hello",
+        b"\x83\x80\0\0\0\0",
+    ] {
         let (mut server, address) = server(|_| {});
         let mut program = attach(&mut server, address);
-        until(&mut server, "a port", |server| !server.machine().ports.is_empty());
+        until(&mut server, "a port", |server| {
+            !server.machine().ports.is_empty()
+        });
         let port = only_port(&server);
         program.get_mut().write_all(rubbish).unwrap();
         until_disconnected(&mut server, program.get_mut());
         assert!(server.machine().down(port) && server.machine().inbox.is_empty());
-        assert_eq!(server.snapshot().closed_transports.malformed_closed, 1, "{rubbish:?}");
+        assert_eq!(
+            server.snapshot().closed_transports.malformed_closed,
+            1,
+            "{rubbish:?}"
+        );
     }
 }
 
@@ -223,15 +285,22 @@ fn a_message_beyond_the_limit_ends_the_connection_before_it_is_read() {
     let (mut server, address) = server(|_| {});
     let mut program = attach(&mut server, address);
     program.send(Message::binary(vec![1; MAX])).unwrap();
-    until(&mut server, "the largest", |server| server.machine().inbox.len() == 1);
+    until(&mut server, "the largest", |server| {
+        server.machine().inbox.len() == 1
+    });
     // A binary message of 2^40 bytes, masked: its length alone is too much.
-    program.get_mut().write_all(&[0x82, 0xff, 0, 0, 1, 0, 0, 0, 0, 0, 9, 9, 9, 9]).unwrap();
+    program
+        .get_mut()
+        .write_all(&[0x82, 0xff, 0, 0, 1, 0, 0, 0, 0, 0, 9, 9, 9, 9])
+        .unwrap();
     until_disconnected(&mut server, program.get_mut());
     assert_eq!(server.snapshot().closed_transports.oversize_closed, 1);
 
     // Nor in fragments.
     let mut program = attach(&mut server, address);
-    until(&mut server, "a port", |server| !server.machine().ports.is_empty());
+    until(&mut server, "a port", |server| {
+        !server.machine().ports.is_empty()
+    });
     let fragment = |first: bool| {
         let mut bytes = vec![if first { 0x02 } else { 0x00 }, 0xfe, 0x20, 0, 0, 0, 0, 0];
         bytes.resize(8 + 0x2000, 7);
@@ -247,17 +316,30 @@ fn a_message_beyond_the_limit_ends_the_connection_before_it_is_read() {
 fn a_peer_that_never_reads_is_blocked_alone() {
     let (mut server, address) = server(|_| {});
     let mut slow = attach(&mut server, address);
-    until(&mut server, "a port", |server| !server.machine().ports.is_empty());
+    until(&mut server, "a port", |server| {
+        !server.machine().ports.is_empty()
+    });
     let slow_port = only_port(&server);
     let mut quick = attach(&mut server, address);
-    until(&mut server, "a port", |server| server.machine().ports.len() == 2);
+    until(&mut server, "a port", |server| {
+        server.machine().ports.len() == 2
+    });
     let quick_port = *server.machine().ports.keys().next_back().unwrap();
     let frames: Vec<Vec<u8>> = (0..4000).map(|number| pattern(8000, number)).collect();
-    frames.iter().for_each(|frame| server.machine_mut().send(slow_port, vec![frame.clone()]));
-    until(&mut server, "the slow one to be blocked", |server| server.machine().blocked.contains(&slow_port));
+    frames
+        .iter()
+        .for_each(|frame| server.machine_mut().send(slow_port, vec![frame.clone()]));
+    until(&mut server, "the slow one to be blocked", |server| {
+        server.machine().blocked.contains(&slow_port)
+    });
     settle(&mut server);
-    assert!(server.machine().outbox.len() > 100, "what cannot be sent stays with the machine");
-    server.machine_mut().send(quick_port, vec![b"still served".to_vec()]);
+    assert!(
+        server.machine().outbox.len() > 100,
+        "what cannot be sent stays with the machine"
+    );
+    server
+        .machine_mut()
+        .send(quick_port, vec![b"still served".to_vec()]);
     until(&mut server, "the other's frame", |_| {
         next(&mut quick).is_some_and(|message| message.into_data() == "still served")
     });
@@ -269,16 +351,22 @@ fn a_peer_that_never_reads_is_blocked_alone() {
         }
         got == frames.len()
     });
-    until(&mut server, "the slow one to be writable", |server| server.machine().blocked.is_empty());
+    until(&mut server, "the slow one to be writable", |server| {
+        server.machine().blocked.is_empty()
+    });
 }
 
 #[test]
 fn a_flood_of_pings_without_reading_costs_bounded_memory() {
     let (mut server, address) = server(|limits| limits.max_unsent = 50_000);
     let mut program = attach(&mut server, address);
-    until(&mut server, "a port", |server| !server.machine().ports.is_empty());
+    until(&mut server, "a port", |server| {
+        !server.machine().ports.is_empty()
+    });
     let port = only_port(&server);
-    let ping = [&[0x89, 0x80 | 125, 0, 0, 0, 0][..], &[1; 125]].concat().repeat(500);
+    let ping = [&[0x89, 0x80 | 125, 0, 0, 0, 0][..], &[1; 125]]
+        .concat()
+        .repeat(500);
     until(&mut server, "the port to go down", |server| {
         let _ = program.get_mut().write(&ping);
         server.machine().down(port)
@@ -295,7 +383,10 @@ fn a_server_that_speaks_no_websocket_is_reported() {
     stream.write_all(b"HTTP/1.1 404 Not Found\r\n\r\n").unwrap();
     until(&mut client, "the refusal", |_| outcome.borrow().is_some());
     let error = outcome.borrow_mut().take().unwrap().unwrap_err();
-    assert!(matches!(&error, IoError::WebSocketRefused { .. }), "{error}");
+    assert!(
+        matches!(&error, IoError::WebSocketRefused { .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains("404"), "{error}");
     settle(&mut client);
     assert!(client.snapshot().transports.is_empty() && client.machine().reports.is_empty());

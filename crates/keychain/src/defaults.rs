@@ -20,12 +20,17 @@ impl Defaults {
     pub(crate) fn parse(text: &str) -> Defaults {
         let mut defaults = Defaults::default();
         for line in text.lines() {
-            let Some((kind, uri)) = line.split_once(' ') else { continue };
-            let Ok(name) = uri.trim().parse::<Name>() else { continue };
+            let Some((kind, uri)) = line.split_once(' ') else {
+                continue;
+            };
+            let Ok(name) = uri.trim().parse::<Name>() else {
+                continue;
+            };
             match kind {
                 "identity" => defaults.identity = Some(name),
                 "key" => {
-                    if let Some(identity) = identity_of_key(name.as_ref()).map(|identity| identity.to_name())
+                    if let Some(identity) =
+                        identity_of_key(name.as_ref()).map(|identity| identity.to_name())
                     {
                         defaults.keys.insert(identity, name);
                     }
@@ -41,9 +46,15 @@ impl Defaults {
     }
 
     pub(crate) fn text(&self) -> String {
-        let identity = self.identity.iter().map(|name| format!("identity {name}\n"));
+        let identity = self
+            .identity
+            .iter()
+            .map(|name| format!("identity {name}\n"));
         let keys = self.keys.values().map(|name| format!("key {name}\n"));
-        let certificates = self.certificates.values().map(|name| format!("certificate {name}\n"));
+        let certificates = self
+            .certificates
+            .values()
+            .map(|name| format!("certificate {name}\n"));
         identity.chain(keys).chain(certificates).collect()
     }
 }
@@ -61,7 +72,10 @@ mod tests {
             certificates: BTreeMap::from([(name("/a/KEY/%00"), name("/a/KEY/%00/self/v=1"))]),
         };
         assert_eq!(Defaults::parse(&defaults.text()), defaults);
-        let further = format!("{}something new\nkey /no-key\n\nidentity\n", defaults.text());
+        let further = format!(
+            "{}something new\nkey /no-key\n\nidentity\n",
+            defaults.text()
+        );
         assert_eq!(Defaults::parse(&further), defaults);
     }
 }

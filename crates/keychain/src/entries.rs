@@ -13,13 +13,19 @@ use crate::error::KeychainError;
 use crate::{folder, text};
 
 pub(crate) fn disk(path: &Path, error: io::Error) -> KeychainError {
-    KeychainError::Disk { path: path.to_owned(), error }
+    KeychainError::Disk {
+        path: path.to_owned(),
+        error,
+    }
 }
 
 /// Names hold any octets and may be long: a digest stands for one in the name of its file.
 pub(crate) fn file_name(name: &Name, extension: &str) -> String {
     let digest = sha256(&[name.as_ref().value()]);
-    format!("{}.{extension}", hex::encode(digest.get(..16).unwrap_or_default()))
+    format!(
+        "{}.{extension}",
+        hex::encode(digest.get(..16).unwrap_or_default())
+    )
 }
 
 /// The name, for people and for us, then PEM, which OpenSSL reads: it skips what stands before.
@@ -32,13 +38,20 @@ pub(crate) fn key_text(name: &Name, key: &PrivateKey) -> Result<Zeroizing<String
 }
 
 pub(crate) fn read_key(path: &Path) -> Result<(Name, PrivateKey), KeychainError> {
-    let damaged = |why: String| KeychainError::Damaged { path: path.to_owned(), why };
+    let damaged = |why: String| KeychainError::Damaged {
+        path: path.to_owned(),
+        why,
+    };
     let content = folder::read(path).map_err(|error| disk(path, error))?;
-    let content = Zeroizing::new(content.ok_or_else(|| disk(path, io::ErrorKind::NotFound.into()))?);
+    let content =
+        Zeroizing::new(content.ok_or_else(|| disk(path, io::ErrorKind::NotFound.into()))?);
     let text = str::from_utf8(&content).map_err(|_| damaged("it is no text".to_owned()))?;
     let uri = text.lines().find_map(|line| line.strip_prefix("Name: "));
     let uri = uri.ok_or_else(|| damaged("it has no line with the name of the key".to_owned()))?;
-    let name: Name = uri.trim().parse().map_err(|error| damaged(format!("the name of the key: {error}")))?;
+    let name: Name = uri
+        .trim()
+        .parse()
+        .map_err(|error| damaged(format!("the name of the key: {error}")))?;
     if identity_of_key(name.as_ref()).is_none() {
         return Err(damaged(format!("{name} is not the name of a key")));
     }
@@ -49,7 +62,10 @@ pub(crate) fn read_key(path: &Path) -> Result<(Name, PrivateKey), KeychainError>
 }
 
 pub(crate) fn read_certificate(path: &Path) -> Result<Certificate, KeychainError> {
-    let damaged = |why: String| KeychainError::Damaged { path: path.to_owned(), why };
+    let damaged = |why: String| KeychainError::Damaged {
+        path: path.to_owned(),
+        why,
+    };
     let content = folder::read(path).map_err(|error| disk(path, error))?;
     let content = content.ok_or_else(|| disk(path, io::ErrorKind::NotFound.into()))?;
     let octets = text::decode(&content).map_err(|error| damaged(error.to_string()))?;

@@ -1,4 +1,5 @@
-//! The folder of a keychain: files that only their owner can read, each written as a whole or not at all.
+//! The folder of a keychain: files that only their owner can read, each written as a whole or not
+//! at all.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,13 +17,18 @@ pub(crate) fn create(folder: &Path) -> io::Result<()> {
 /// Keeps other processes from changing the folder until it is dropped.
 pub(crate) fn lock(folder: &Path) -> io::Result<File> {
     let path = folder.join("lock");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)?;
     file.lock()?;
     Ok(file)
 }
 
-/// Writes a file, in the place of what was there. Whoever reads it, even after a crash, finds the old content or the new one.
-/// To be called with the folder locked.
+/// Writes a file, in the place of what was there. Whoever reads it, even after a crash, finds the
+/// old content or the new one. To be called with the folder locked.
 pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let mut new = path.as_os_str().to_owned();
@@ -33,7 +39,11 @@ pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)?;
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&new, path)?;
@@ -57,7 +67,10 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let mut content = Vec::new();
     file.take(LONGEST_FILE + 1).read_to_end(&mut content)?;
     if content.len() as u64 > LONGEST_FILE {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 1 MiB"));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "it is longer than 1 MiB",
+        ));
     }
     Ok(Some(content))
 }

@@ -7,8 +7,8 @@
 //! | `defaults` | what was chosen among several: lines `identity ...`, `key ...`, `certificate ...` |
 //! | `lock` | held by who changes something |
 //!
-//! Several processes may use one keychain: each change is written as a whole or not at all, and seen by others when they open the
-//! keychain again.
+//! Several processes may use one keychain: each change is written as a whole or not at all, and
+//! seen by others when they open the keychain again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use rand_core::CryptoRng;
 use whimbrel_ndn_packet::certificate::{identity_of_key, key_name};
 use whimbrel_ndn_packet::{
-    Certificate, CertificateDraft, Component, KeySigner, KeyType, Name, PrivateKey, SafeBag, ValidityPeriod,
+    Certificate, CertificateDraft, Component, KeySigner, KeyType, Name, PrivateKey, SafeBag,
+    ValidityPeriod,
 };
 
 use crate::defaults::Defaults;
@@ -25,8 +26,8 @@ pub use crate::error::KeychainError;
 use crate::validator::Validator;
 use crate::{folder, text};
 
-/// For how long a new key's own certificate is valid: about 20 years, as with `ndnsec`. Who trusts a key decides so by
-/// its name; this certificate only carries it.
+/// For how long a new key's own certificate is valid: about 20 years, as with `ndnsec`. Who trusts
+/// a key decides so by its name; this certificate only carries it.
 const OWN_VALIDITY: u64 = 20 * 365 * 86_400;
 
 /// Which key signs.
@@ -43,7 +44,8 @@ pub enum SignBy {
     Certificate(Name),
 }
 
-/// A keychain. What is in the folder is read once, when it is opened; private keys are read when they are used.
+/// A keychain. What is in the folder is read once, when it is opened; private keys are read when
+/// they are used.
 #[derive(Debug)]
 pub struct Keychain {
     folder: PathBuf,
@@ -57,14 +59,21 @@ impl Keychain {
     /// Where a user's keychain is: `~/.whimbrel/keychain`.
     pub fn default_folder() -> Result<PathBuf, KeychainError> {
         let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
-        Ok(home.ok_or(KeychainError::NoHome)?.join(".whimbrel").join("keychain"))
+        Ok(home
+            .ok_or(KeychainError::NoHome)?
+            .join(".whimbrel")
+            .join("keychain"))
     }
 
-    /// Opens the keychain in a folder, which is made if it is missing. Files that cannot be read are left out and named by
-    /// [`Keychain::problems`].
+    /// Opens the keychain in a folder, which is made if it is missing. Files that cannot be read
+    /// are left out and named by [`Keychain::problems`].
     pub fn open(folder: impl Into<PathBuf>) -> Result<Keychain, KeychainError> {
         let folder = folder.into();
-        for part in [folder.clone(), folder.join("keys"), folder.join("certificates")] {
+        for part in [
+            folder.clone(),
+            folder.join("keys"),
+            folder.join("certificates"),
+        ] {
             folder::create(&part).map_err(|error| KeychainError::Disk { path: part, error })?;
         }
         let mut keychain = Keychain {
@@ -80,7 +89,9 @@ impl Keychain {
 
     fn load(&mut self) -> Result<(), KeychainError> {
         let keys = self.folder.join("keys");
-        for path in folder::files(&keys, "pem").map_err(|error| KeychainError::Disk { path: keys, error })? {
+        for path in folder::files(&keys, "pem")
+            .map_err(|error| KeychainError::Disk { path: keys, error })?
+        {
             match read_key(&path) {
                 Ok((name, _)) => {
                     self.keys.insert(name);
@@ -92,12 +103,15 @@ impl Keychain {
             }
         }
         let certificates = self.folder.join("certificates");
-        let paths = folder::files(&certificates, "cert")
-            .map_err(|error| KeychainError::Disk { path: certificates, error })?;
+        let paths = folder::files(&certificates, "cert").map_err(|error| KeychainError::Disk {
+            path: certificates,
+            error,
+        })?;
         for path in paths {
             match read_certificate(&path) {
                 Ok(certificate) => {
-                    self.certificates.insert(certificate.name().clone(), certificate);
+                    self.certificates
+                        .insert(certificate.name().clone(), certificate);
                 }
                 Err(problem) => self.problems.push(problem),
             }
@@ -124,8 +138,11 @@ impl Keychain {
 
     /// The identity that signs unless told otherwise: the chosen one, else the first.
     pub fn default_identity(&self) -> Option<Name> {
-        let chosen =
-            self.defaults.identity.clone().filter(|identity| self.keys_of(identity).next().is_some());
+        let chosen = self
+            .defaults
+            .identity
+            .clone()
+            .filter(|identity| self.keys_of(identity).next().is_some());
         chosen.or_else(|| self.identities().next())
     }
 
@@ -136,43 +153,58 @@ impl Keychain {
 
     /// The names of the keys of an identity.
     pub fn keys_of(&self, identity: &Name) -> impl Iterator<Item = &Name> {
-        self.keys.iter().filter(move |key| identity_of(key) == *identity)
+        self.keys
+            .iter()
+            .filter(move |key| identity_of(key) == *identity)
     }
 
     /// The key that signs for an identity: the chosen one, else the first.
     pub fn default_key(&self, identity: &Name) -> Option<&Name> {
-        let chosen = self.defaults.keys.get(identity).filter(|key| self.keys.contains(*key));
+        let chosen = self
+            .defaults
+            .keys
+            .get(identity)
+            .filter(|key| self.keys.contains(*key));
         chosen.or_else(|| self.keys_of(identity).next())
     }
 
-    /// All certificates, in canonical order of their names. They need not be of keys in the keychain: trust anchors and issuers'
-    /// certificates have their place here, too.
+    /// All certificates, in canonical order of their names. They need not be of keys in the
+    /// keychain: trust anchors and issuers' certificates have their place here, too.
     pub fn certificates(&self) -> impl Iterator<Item = &Certificate> {
         self.certificates.values()
     }
 
     /// The certificates of a key.
     pub fn certificates_of(&self, key: &Name) -> impl Iterator<Item = &Certificate> {
-        self.certificates.values().filter(move |certificate| certificate.key_name() == key)
+        self.certificates
+            .values()
+            .filter(move |certificate| certificate.key_name() == key)
     }
 
     /// The certificate of this name.
     pub fn certificate(&self, name: &Name) -> Result<&Certificate, KeychainError> {
-        self.certificates.get(name).ok_or_else(|| KeychainError::UnknownCertificate(name.clone()))
+        self.certificates
+            .get(name)
+            .ok_or_else(|| KeychainError::UnknownCertificate(name.clone()))
     }
 
-    /// The certificate by which a key is known: the chosen one, else the newest that somebody else issued, else the newest.
+    /// The certificate by which a key is known: the chosen one, else the newest that somebody else
+    /// issued, else the newest.
     pub fn default_certificate(&self, key: &Name) -> Option<&Certificate> {
-        let chosen = self.defaults.certificates.get(key).and_then(|name| self.certificates.get(name));
+        let chosen = self
+            .defaults
+            .certificates
+            .get(key)
+            .and_then(|name| self.certificates.get(name));
         chosen.or_else(|| {
             self.certificates_of(key)
                 .max_by_key(|certificate| (!certificate.is_self_signed(), certificate.version()))
         })
     }
 
-    /// Makes a key and its own certificate, and returns the name of the key. `unix_micros` is the present time: version of the
-    /// certificate, which is valid from then on. The first key of an identity and the first identity become the
-    /// defaults.
+    /// Makes a key and its own certificate, and returns the name of the key. `unix_micros` is the
+    /// present time: version of the certificate, which is valid from then on. The first key of an
+    /// identity and the first identity become the defaults.
     pub fn generate(
         &mut self,
         identity: &Name,
@@ -183,7 +215,12 @@ impl Keychain {
         let key = PrivateKey::generate(typ, rng)?;
         let name = key_name(identity, &key.public_key())?;
         let validity = ValidityPeriod::starting(unix_micros / 1_000_000, OWN_VALIDITY);
-        let draft = CertificateDraft::new(name.clone(), Component::generic("self"), unix_micros, validity);
+        let draft = CertificateDraft::new(
+            name.clone(),
+            Component::generic("self"),
+            unix_micros,
+            validity,
+        );
         let certificate = draft.self_sign(&key)?;
         self.add_key(&name, &key)?;
         self.add_certificate(certificate)?;
@@ -196,18 +233,28 @@ impl Keychain {
             identity_of_key(name.as_ref()).ok_or_else(|| KeychainError::NoKeyName(name.clone()))?;
         let _lock = self.lock()?;
         let path = self.key_path(name);
-        if folder::read(&path).map_err(|error| disk(&path, error))?.is_some() {
+        if folder::read(&path)
+            .map_err(|error| disk(&path, error))?
+            .is_some()
+        {
             let (_, other) = read_key(&path)?;
             if other.public_key() != key.public_key() {
-                return Err(KeychainError::Exists { what: "key", name: name.clone() });
+                return Err(KeychainError::Exists {
+                    what: "key",
+                    name: name.clone(),
+                });
             }
         }
-        folder::write(&path, key_text(name, key)?.as_bytes()).map_err(|error| disk(&path, error))?;
+        folder::write(&path, key_text(name, key)?.as_bytes())
+            .map_err(|error| disk(&path, error))?;
         // Noted down, so that a later key whose name comes first does not take its place.
         let mut defaults = self.read_defaults()?;
         let identity = identity.to_name();
         let first_of_all = defaults.identity.is_none() && self.keys.is_empty();
-        defaults.keys.entry(identity.clone()).or_insert_with(|| name.clone());
+        defaults
+            .keys
+            .entry(identity.clone())
+            .or_insert_with(|| name.clone());
         if first_of_all {
             defaults.identity = Some(identity);
         }
@@ -215,7 +262,8 @@ impl Keychain {
         self.write_defaults(defaults)
     }
 
-    /// Puts a certificate into the keychain: of a key in it, or of an issuer. The same again is no error.
+    /// Puts a certificate into the keychain: of a key in it, or of an issuer. The same again is no
+    /// error.
     pub fn add_certificate(&mut self, certificate: Certificate) -> Result<(), KeychainError> {
         let name = certificate.name().clone();
         if self.keys.contains(certificate.key_name())
@@ -226,7 +274,12 @@ impl Keychain {
         let _lock = self.lock()?;
         match self.certificates.get(&name) {
             Some(other) if *other == certificate => return Ok(()),
-            Some(_) => return Err(KeychainError::Exists { what: "certificate", name }),
+            Some(_) => {
+                return Err(KeychainError::Exists {
+                    what: "certificate",
+                    name,
+                });
+            }
             None => {}
         }
         let path = self.certificate_path(&name);
@@ -272,9 +325,13 @@ impl Keychain {
     /// Deletes a key and its certificates. What it signed stays signed.
     pub fn delete_key(&mut self, key: &Name) -> Result<(), KeychainError> {
         self.must_have(key)?;
-        let certificates: Vec<Name> =
-            self.certificates_of(key).map(|certificate| certificate.name().clone()).collect();
-        certificates.iter().try_for_each(|certificate| self.delete_certificate(certificate))?;
+        let certificates: Vec<Name> = self
+            .certificates_of(key)
+            .map(|certificate| certificate.name().clone())
+            .collect();
+        certificates
+            .iter()
+            .try_for_each(|certificate| self.delete_certificate(certificate))?;
         let path = self.key_path(key);
         let _lock = self.lock()?;
         folder::remove(&path).map_err(|error| disk(&path, error))?;
@@ -300,11 +357,15 @@ impl Keychain {
         if found == *name {
             Ok(key)
         } else {
-            Err(KeychainError::Damaged { path, why: format!("it holds the key {found}") })
+            Err(KeychainError::Damaged {
+                path,
+                why: format!("it holds the key {found}"),
+            })
         }
     }
 
-    /// Signs packets. Their key locator is the name of the key, or of the certificate if one was asked for.
+    /// Signs packets. Their key locator is the name of the key, or of the certificate if one was
+    /// asked for.
     pub fn signer(&self, by: &SignBy) -> Result<KeySigner, KeychainError> {
         let key = match by {
             SignBy::Default => {
@@ -356,7 +417,11 @@ impl Keychain {
     }
 
     fn must_have(&self, key: &Name) -> Result<(), KeychainError> {
-        if self.keys.contains(key) { Ok(()) } else { Err(KeychainError::UnknownKey(key.clone())) }
+        if self.keys.contains(key) {
+            Ok(())
+        } else {
+            Err(KeychainError::UnknownKey(key.clone()))
+        }
     }
 
     fn choose(&mut self, choice: impl FnOnce(&mut Defaults)) -> Result<(), KeychainError> {
@@ -373,7 +438,9 @@ impl Keychain {
     /// From the disk, where another process may have changed them.
     fn read_defaults(&self) -> Result<Defaults, KeychainError> {
         let path = self.folder.join("defaults");
-        let content = folder::read(&path).map_err(|error| disk(&path, error))?.unwrap_or_default();
+        let content = folder::read(&path)
+            .map_err(|error| disk(&path, error))?
+            .unwrap_or_default();
         Ok(Defaults::parse(&String::from_utf8_lossy(&content)))
     }
 
@@ -389,10 +456,14 @@ impl Keychain {
     }
 
     fn certificate_path(&self, name: &Name) -> PathBuf {
-        self.folder.join("certificates").join(file_name(name, "cert"))
+        self.folder
+            .join("certificates")
+            .join(file_name(name, "cert"))
     }
 }
 
 fn identity_of(key: &Name) -> Name {
-    identity_of_key(key.as_ref()).map(|identity| identity.to_name()).unwrap_or_default()
+    identity_of_key(key.as_ref())
+        .map(|identity| identity.to_name())
+        .unwrap_or_default()
 }

@@ -6,7 +6,8 @@
 //! | [`text`] | certificates and safe bags as files have them: base64 as `ndnsec` prints it, PEM, or plain octets |
 //! | [`validator`] | [`Validator`]: is a packet signed by a key that leads to a trust anchor? |
 //!
-//! Nothing here draws randomness or reads a clock: who generates or exports a key passes a generator, who validates passes the time.
+//! Nothing here draws randomness or reads a clock: who generates or exports a key passes a
+//! generator, who validates passes the time.
 #![forbid(unsafe_code)]
 
 mod defaults;

@@ -25,8 +25,8 @@ pub fn encode(octets: &[u8]) -> String {
     lines
 }
 
-/// The octets in a file: base64 with white space anywhere, PEM with any label and headers, or the packet itself, which begins with the
-/// type of a Data or of a safe bag.
+/// The octets in a file: base64 with white space anywhere, PEM with any label and headers, or the
+/// packet itself, which begins with the type of a Data or of a safe bag.
 pub fn decode(file: &[u8]) -> Result<Vec<u8>, NotEncoded> {
     if let Some(0x06 | 0x80) = file.first() {
         return Ok(file.to_vec());
@@ -35,8 +35,8 @@ pub fn decode(file: &[u8]) -> Result<Vec<u8>, NotEncoded> {
     Ok(base64(pem_body(text).unwrap_or(text))?.to_vec())
 }
 
-/// What stands between the lines `-----BEGIN x-----` and `-----END x-----`, without headers; `None` if there is no
-/// such block.
+/// What stands between the lines `-----BEGIN x-----` and `-----END x-----`, without headers; `None`
+/// if there is no such block.
 pub(crate) fn pem_body(text: &str) -> Option<&str> {
     let (_, after_begin) = text.split_once("-----BEGIN ")?;
     let (_, body) = after_begin.split_once("-----")?;
@@ -53,7 +53,9 @@ pub(crate) fn base64(text: &str) -> Result<Zeroizing<Vec<u8>>, NotEncoded> {
     if packed.is_empty() {
         return Err(NotEncoded);
     }
-    Base64::decode_vec(&packed).map(Zeroizing::new).map_err(|_| NotEncoded)
+    Base64::decode_vec(&packed)
+        .map(Zeroizing::new)
+        .map_err(|_| NotEncoded)
 }
 
 #[cfg(test)]
@@ -71,7 +73,9 @@ mod tests {
             format!("{plain}\n"),
             format!("  {}\r\n{}\n\n", &plain[..3], &plain[3..]),
             format!("-----BEGIN NDN CERT-----\n{plain}\n-----END NDN CERT-----\n"),
-            format!("-----BEGIN NDN CERT-----\nName: /a/KEY\nSigType: x\n\n{plain}\n-----END NDN CERT-----"),
+            format!(
+                "-----BEGIN NDN CERT-----\nName: /a/KEY\nSigType: x\n\n{plain}\n-----END NDN CERT-----"
+            ),
         ] {
             assert_eq!(decode(file.as_bytes()), Ok(packet.to_vec()), "{file}");
         }
@@ -80,9 +84,14 @@ mod tests {
 
     #[test]
     fn what_is_no_base64_is_refused() {
-        for file in
-            [&b""[..], b" \n", b"\xff\xfe", b"no certificate!", b"Bg=", b"-----BEGIN X-----\n-----END X-----"]
-        {
+        for file in [
+            &b""[..],
+            b" \n",
+            b"\xff\xfe",
+            b"no certificate!",
+            b"Bg=",
+            b"-----BEGIN X-----\n-----END X-----",
+        ] {
             assert_eq!(decode(file), Err(NotEncoded), "{file:?}");
         }
     }

@@ -1,16 +1,17 @@
 //! Is a packet signed by a key that leads to a trust anchor?
 //!
-//! The model is hierarchical: an identity speaks for the names below it, and signs the certificates of the identities below it.
-//! `/site` may vouch for `/site/alice`, who may sign `/site/alice/notes`, and nobody else may. A certificate that is not at hand
-//! is asked for ([`ValidationError::NeedsCertificate`]); who fetched it hands it in with [`Validator::add_certificate`] and tries
-//! again.
+//! The model is hierarchical: an identity speaks for the names below it, and signs the certificates
+//! of the identities below it. `/site` may vouch for `/site/alice`, who may sign
+//! `/site/alice/notes`, and nobody else may. A certificate that is not at hand is asked for
+//! ([`ValidationError::NeedsCertificate`]); who fetched it hands it in with
+//! [`Validator::add_certificate`] and tries again.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_ndn_packet::{
-    Certificate, CertificateError, DataRef, InterestRef, KeyLocator, Name, NameRef, SignatureInfoRef,
-    SignatureType, ValidityPeriod, Verifier, VerifyError,
+    Certificate, CertificateError, DataRef, InterestRef, KeyLocator, Name, NameRef,
+    SignatureInfoRef, SignatureType, ValidityPeriod, Verifier, VerifyError,
 };
 
 /// Certificates between a packet and an anchor.
@@ -25,14 +26,16 @@ const MOST_FETCHED: usize = 4096;
 pub enum Rule {
     /// The identity begins the packet's name.
     Hierarchical,
-    /// Nothing: every identity that leads to an anchor may sign it. For commands, whose names are all alike.
+    /// Nothing: every identity that leads to an anchor may sign it. For commands, whose names are
+    /// all alike.
     AnyTrusted,
 }
 
 /// Why a packet is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValidationError {
-    /// A certificate is missing. It is asked for with this name as a prefix and MustBeFresh, and handed in.
+    /// A certificate is missing. It is asked for with this name as a prefix and MustBeFresh, and
+    /// handed in.
     #[error("the certificate {0} is not at hand: fetch it, or install it as a trust anchor")]
     NeedsCertificate(Name),
     /// A certificate is missing that only its digest is known of.
@@ -80,7 +83,8 @@ struct Known {
     /// SHA-256 of its public key, by which key locators may name it.
     digest: Option<[u8; 32]>,
     is_anchor: bool,
-    /// When it leads to an anchor: no certificate on the way is expired then. Set once the chain has been verified.
+    /// When it leads to an anchor: no certificate on the way is expired then. Set once the chain
+    /// has been verified.
     trusted: Option<ValidityPeriod>,
 }
 
@@ -111,16 +115,23 @@ impl Validator {
 
     /// The names of the trust anchors.
     pub fn anchors(&self) -> impl Iterator<Item = &Name> {
-        self.known.iter().filter(|(_, known)| known.is_anchor).map(|(name, _)| name)
+        self.known
+            .iter()
+            .filter(|(_, known)| known.is_anchor)
+            .map(|(name, _)| name)
     }
 
-    /// Takes a certificate that may be on the way to an anchor: from a keychain, or fetched. It is not trusted before its chain
-    /// has been verified. Returns its name.
+    /// Takes a certificate that may be on the way to an anchor: from a keychain, or fetched. It is
+    /// not trusted before its chain has been verified. Returns its name.
     pub fn add_certificate(&mut self, wire: Bytes) -> Result<Name, CertificateError> {
         let certificate = Certificate::decode(wire)?;
         let name = certificate.name().clone();
         // A certificate that has been verified is not replaced by what somebody else sent.
-        if !self.known.get(&name).is_some_and(|known| known.is_anchor || known.trusted.is_some()) {
+        if !self
+            .known
+            .get(&name)
+            .is_some_and(|known| known.is_anchor || known.trusted.is_some())
+        {
             self.insert(certificate, false);
         }
         Ok(name)
@@ -130,7 +141,12 @@ impl Validator {
         let name = certificate.name().clone();
         let trusted = is_anchor.then_some(*certificate.validity());
         let digest = certificate.public_key().digest().ok();
-        let known = Known { certificate, digest, is_anchor, trusted };
+        let known = Known {
+            certificate,
+            digest,
+            is_anchor,
+            trusted,
+        };
         if self.known.insert(name.clone(), known).is_none() && !is_anchor {
             self.fetched.push_back(name);
         }
@@ -147,30 +163,41 @@ impl Validator {
         }
     }
 
-    /// Accepts a Data if it is signed as `rule` has it, at this second of Unix time. Returns the name of the key.
+    /// Accepts a Data if it is signed as `rule` has it, at this second of Unix time. Returns the
+    /// name of the key.
     pub fn validate_data(
         &mut self,
         data: &DataRef<'_>,
         rule: Rule,
         unix_seconds: u64,
     ) -> Result<Name, ValidationError> {
-        let signed = Signed { name: data.name, info: data.signature_info, rule };
+        let signed = Signed {
+            name: data.name,
+            info: data.signature_info,
+            rule,
+        };
         self.validate(&signed, unix_seconds, 0, &|key| data.verify(key))
     }
 
-    /// Accepts a signed Interest if it is signed as `rule` has it, at this second of Unix time. Returns the name of the key, with
-    /// which a `ReplayGuard` then keeps replays out.
+    /// Accepts a signed Interest if it is signed as `rule` has it, at this second of Unix time.
+    /// Returns the name of the key, with which a `ReplayGuard` then keeps replays out.
     pub fn validate_interest(
         &mut self,
         interest: &InterestRef<'_>,
         rule: Rule,
         unix_seconds: u64,
     ) -> Result<Name, ValidationError> {
-        let info = interest.signature_info.ok_or_else(|| ValidationError::Signature {
-            name: interest.name.to_name(),
-            error: VerifyError::Unsigned,
-        })?;
-        let signed = Signed { name: interest.name, info, rule };
+        let info = interest
+            .signature_info
+            .ok_or_else(|| ValidationError::Signature {
+                name: interest.name.to_name(),
+                error: VerifyError::Unsigned,
+            })?;
+        let signed = Signed {
+            name: interest.name,
+            info,
+            rule,
+        };
         self.validate(&signed, unix_seconds, 0, &|key| interest.verify(key))
     }
 
@@ -183,7 +210,9 @@ impl Validator {
     ) -> Result<Name, ValidationError> {
         let issuer = self.issuer(signed, now, depth, verify)?;
         let known = self.known.get(&issuer);
-        Ok(known.map(|known| known.certificate.key_name().clone()).unwrap_or_default())
+        Ok(known
+            .map(|known| known.certificate.key_name().clone())
+            .unwrap_or_default())
     }
 
     /// The name of the certificate whose key signed, which is trusted now.
@@ -195,10 +224,16 @@ impl Validator {
         verify: &dyn Fn(&dyn Verifier) -> Result<(), VerifyError>,
     ) -> Result<Name, ValidationError> {
         match signed.info.typ {
-            SignatureType::Sha256WithRsa | SignatureType::Sha256WithEcdsa | SignatureType::Ed25519 => {}
+            SignatureType::Sha256WithRsa
+            | SignatureType::Sha256WithEcdsa
+            | SignatureType::Ed25519 => {}
             typ => return Err(ValidationError::NoKey(typ)),
         }
-        let locator = signed.info.key_locator.map(KeyLocator::from).ok_or(ValidationError::NoLocator)?;
+        let locator = signed
+            .info
+            .key_locator
+            .map(KeyLocator::from)
+            .ok_or(ValidationError::NoLocator)?;
         let mut refusal = match &locator {
             KeyLocator::Name(name) => ValidationError::NeedsCertificate(name.clone()),
             KeyLocator::Digest(_) => ValidationError::UnknownDigest,
@@ -226,12 +261,20 @@ impl Validator {
             KeyLocator::Digest(digest) => self
                 .known
                 .iter()
-                .filter(|(_, known)| known.digest.is_some_and(|own| digest.as_ref() == own.as_slice()))
+                .filter(|(_, known)| {
+                    known
+                        .digest
+                        .is_some_and(|own| digest.as_ref() == own.as_slice())
+                })
                 .map(|(name, known)| (!known.is_anchor, name))
                 .collect(),
         };
         found.sort();
-        found.into_iter().take(MOST_CANDIDATES).map(|(_, name)| name.clone()).collect()
+        found
+            .into_iter()
+            .take(MOST_CANDIDATES)
+            .map(|(_, name)| name.clone())
+            .collect()
     }
 
     fn try_candidate(
@@ -252,8 +295,12 @@ impl Validator {
         if !known.certificate.is_valid_at(now) {
             return Err(ValidationError::Expired(candidate.clone()));
         }
-        // The signature before the chain: whoever sends rubbish is not worth fetching certificates for.
-        let wrong = |error| ValidationError::Signature { name: signed.name.to_name(), error };
+        // The signature before the chain: whoever sends rubbish is not worth fetching certificates
+        // for.
+        let wrong = |error| ValidationError::Signature {
+            name: signed.name.to_name(),
+            error,
+        };
         verify(known.certificate.public_key()).map_err(wrong)?;
         if known.trusted.is_some_and(|trusted| trusted.contains(now)) {
             return Ok(());
@@ -267,11 +314,19 @@ impl Validator {
             return Err(ValidationError::TooLong(name.clone()));
         }
         let missing = || ValidationError::NeedsCertificate(name.clone());
-        let certificate = self.known.get(name).ok_or_else(missing)?.certificate.clone();
+        let certificate = self
+            .known
+            .get(name)
+            .ok_or_else(missing)?
+            .certificate
+            .clone();
         if certificate.is_self_signed() {
             return Err(ValidationError::NotAnchored(name.clone()));
         }
-        let wrong = |error| ValidationError::Signature { name: name.clone(), error };
+        let wrong = |error| ValidationError::Signature {
+            name: name.clone(),
+            error,
+        };
         let data = DataRef::decode(certificate.wire()).map_err(|_| wrong(VerifyError::Invalid))?;
         // The issuer speaks for the identity that it certifies.
         let signed = Signed {
@@ -280,7 +335,10 @@ impl Validator {
             rule: Rule::Hierarchical,
         };
         let issuer = match self.issuer(&signed, now, depth + 1, &|key| certificate.verify(key)) {
-            Err(ValidationError::Signature { name: failed, error }) if failed == *certificate.identity() => {
+            Err(ValidationError::Signature {
+                name: failed,
+                error,
+            }) if failed == *certificate.identity() => {
                 // Forgotten, so that the true one can be fetched.
                 self.known.remove(name);
                 self.fetched.retain(|fetched| fetched != name);

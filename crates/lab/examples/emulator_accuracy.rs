@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use whimbrel_lab::{
-    CongestionControl, DirectionReport, HttpClient, TcpBaseline, Topology, TopologyBuilder, ensure_privileges,
+    CongestionControl, DirectionReport, HttpClient, TcpBaseline, Topology, TopologyBuilder,
+    ensure_privileges,
 };
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
 
@@ -29,17 +30,29 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (name, spec, told) in [
         ("veth, not emulated", None, 0.0),
         ("unlimited, no delay", Some(LinkSpec::default()), 0.0),
-        ("1 Gbit/s, 5 ms each way", Some(LinkSpec::new(1_000_000_000, Duration::from_millis(5))), 10.0013),
-        ("25 Mbit/s, 25 ms each way", Some(LinkSpec::new(25_000_000, delay)), 50.0486),
+        (
+            "1 Gbit/s, 5 ms each way",
+            Some(LinkSpec::new(1_000_000_000, Duration::from_millis(5))),
+            10.0013,
+        ),
+        (
+            "25 Mbit/s, 25 ms each way",
+            Some(LinkSpec::new(25_000_000, delay)),
+            50.0486,
+        ),
     ] {
         let topology = pair(spec)?;
         let target = topology.address_of("b", "ab")?;
-        let pings =
-            topology.host("a")?.ping(target, 300, Duration::from_millis(10), Duration::from_secs(1))?;
+        let pings = topology.host("a")?.ping(
+            target,
+            300,
+            Duration::from_millis(10),
+            Duration::from_secs(1),
+        )?;
         let reports = topology.link_reports()?;
-        let late = reports
-            .first()
-            .map_or(0, |link| link.forward.mean_lateness_nanos + link.backward.mean_lateness_nanos);
+        let late = reports.first().map_or(0, |link| {
+            link.forward.mean_lateness_nanos + link.backward.mean_lateness_nanos
+        });
         let ms = |seconds: Option<f64>| seconds.unwrap_or(f64::NAN) * 1e3;
         println!(
             "{name:<34} {told:>9.4} {:>9.4} {:>9.4} {:>9.4} {:>9.4} {:>9.4}",
@@ -52,17 +65,56 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     println!("\none TCP transfer, in Mbit/s of payload; lateness of the emulation in microseconds");
-    println!("{:<42} {:>9} {:>9} {:>8} {:>8} {:>8}", "link", "possible", "measured", "resent", "mean", "max");
+    println!(
+        "{:<42} {:>9} {:>9} {:>8} {:>8} {:>8}",
+        "link", "possible", "measured", "resent", "mean", "max"
+    );
     let limited = LinkSpec::new(25_000_000, delay).with_queue(queue);
     let gigabit = LinkSpec::new(1_000_000_000, Duration::ZERO).with_queue(queue);
     for (name, spec, rate, megabytes, congestion) in [
-        ("veth, not emulated", None, f64::NAN, 2000, CongestionControl::Cubic),
-        ("unlimited, no delay", Some(LinkSpec::default()), f64::NAN, 2000, CongestionControl::Cubic),
-        ("1 Gbit/s, no delay", Some(gigabit), 1000.0, 500, CongestionControl::Cubic),
-        ("25 Mbit/s, 25 ms each way, cubic", Some(limited.clone()), 25.0, 40, CongestionControl::Cubic),
-        ("25 Mbit/s, 25 ms each way, bbr", Some(limited), 25.0, 40, CongestionControl::Bbr),
+        (
+            "veth, not emulated",
+            None,
+            f64::NAN,
+            2000,
+            CongestionControl::Cubic,
+        ),
+        (
+            "unlimited, no delay",
+            Some(LinkSpec::default()),
+            f64::NAN,
+            2000,
+            CongestionControl::Cubic,
+        ),
+        (
+            "1 Gbit/s, no delay",
+            Some(gigabit),
+            1000.0,
+            500,
+            CongestionControl::Cubic,
+        ),
+        (
+            "25 Mbit/s, 25 ms each way, cubic",
+            Some(limited.clone()),
+            25.0,
+            40,
+            CongestionControl::Cubic,
+        ),
+        (
+            "25 Mbit/s, 25 ms each way, bbr",
+            Some(limited),
+            25.0,
+            40,
+            CongestionControl::Bbr,
+        ),
     ] {
-        transfer(name, spec, rate, &sparse_file(directory.path(), megabytes)?, congestion)?;
+        transfer(
+            name,
+            spec,
+            rate,
+            &sparse_file(directory.path(), megabytes)?,
+            congestion,
+        )?;
     }
     Ok(())
 }
@@ -75,13 +127,27 @@ fn transfer(
     congestion: CongestionControl,
 ) -> Result<(), Box<dyn Error>> {
     let topology = pair(spec)?;
-    let baseline = TcpBaseline { congestion, client: HttpClient::BuiltIn, ..TcpBaseline::default() };
+    let baseline = TcpBaseline {
+        congestion,
+        client: HttpClient::BuiltIn,
+        ..TcpBaseline::default()
+    };
     topology.arm(Instant::now())?;
     let address = topology.address_of("a", "ab")?;
-    let done = baseline.fetch(topology.host("a")?, address, topology.host("b")?, file, &mut ())?;
+    let done = baseline.fetch(
+        topology.host("a")?,
+        address,
+        topology.host("b")?,
+        file,
+        &mut (),
+    )?;
     // The last second of a transfer shows the rate without the slow start.
     let series = done.record.goodput_series(1.0);
-    let steady = series.iter().rev().nth(1).map_or(f64::NAN, |(_, rate)| rate / 1e6);
+    let steady = series
+        .iter()
+        .rev()
+        .nth(1)
+        .map_or(f64::NAN, |(_, rate)| rate / 1e6);
     let none = DirectionReport::default();
     let reports = topology.link_reports()?;
     let link = reports.first().map_or(&none, |link| &link.forward);

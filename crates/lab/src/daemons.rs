@@ -1,4 +1,5 @@
-//! Whimbrel's own programs on the hosts of a topology: the same binary and commands that a user runs.
+//! Whimbrel's own programs on the hosts of a topology: the same binary and commands that a user
+//! runs.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -17,8 +18,8 @@ const ROUTER_CONFIG: &str = "router.toml";
 /// How long daemons may take to find each other and attach.
 const SETTLING: Duration = Duration::from_secs(30);
 
-/// The daemons of the seed's Fig. 7: a name server beside the routers, routers on N2 and N3, hosts on N1 and N4, and a
-/// program on N1 that serves a file.
+/// The daemons of the seed's Fig. 7: a name server beside the routers, routers on N2 and N3, hosts
+/// on N1 and N4, and a program on N1 that serves a file.
 pub struct Fig7Daemons<'a> {
     program: PathBuf,
     folder: PathBuf,
@@ -85,9 +86,13 @@ struct GetFetched {
 }
 
 impl<'a> Fig7Daemons<'a> {
-    /// Starts all daemons with `program` and waits until both hosts are registered. Keys, sockets and logs are
-    /// kept in `folder`.
-    pub fn start(program: &Path, topology: &'a Topology, folder: &Path) -> Result<Fig7Daemons<'a>, LabError> {
+    /// Starts all daemons with `program` and waits until both hosts are registered. Keys, sockets
+    /// and logs are kept in `folder`.
+    pub fn start(
+        program: &Path,
+        topology: &'a Topology,
+        folder: &Path,
+    ) -> Result<Fig7Daemons<'a>, LabError> {
         Fig7Daemons::start_with(program, topology, folder, Fig7Settings::default())
     }
 
@@ -107,8 +112,13 @@ impl<'a> Fig7Daemons<'a> {
         };
         std::fs::write(daemons.path(ROUTER_CONFIG), &daemons.settings.router_config)
             .map_err(LabError::system("write the routers' configuration"))?;
-        let all =
-            [Daemon::NameServer, Daemon::Router(2), Daemon::Router(3), Daemon::Host(1), Daemon::Host(4)];
+        let all = [
+            Daemon::NameServer,
+            Daemon::Router(2),
+            Daemon::Router(3),
+            Daemon::Host(1),
+            Daemon::Host(4),
+        ];
         for daemon in all {
             daemons.run(daemon)?;
         }
@@ -141,10 +151,14 @@ impl<'a> Fig7Daemons<'a> {
             Daemon::Router(node) => self.router_command(node)?,
             Daemon::Host(node) => self.host_command(node)?,
         };
-        let log =
-            std::fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log")));
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.path(&format!("{name}.log")));
         let log = log.map_err(LabError::system(format!("open the log of {name}")))?;
-        let again = log.try_clone().map_err(LabError::system(format!("open the log of {name}")))?;
+        let again = log
+            .try_clone()
+            .map_err(LabError::system(format!("open the log of {name}")))?;
         command.stdout(log).stderr(again);
         let process = self.topology.host(&daemon.host())?.spawn(command)?;
         self.running.push((name, process));
@@ -155,8 +169,13 @@ impl<'a> Fig7Daemons<'a> {
         let listen = format!("0.0.0.0:{ROUTER_PORT}");
         let mut command = self.command(&["router", "run", "--listen", &listen, "--config"]);
         command.arg(self.path(ROUTER_CONFIG)).arg("--key");
-        command.arg(self.path(&format!("n{node}.pem"))).arg("--socket").arg(self.socket(node));
-        let names = self.topology.address_of(Fig7::NAME_SERVER, &Fig7::name_server_wire(node))?;
+        command
+            .arg(self.path(&format!("n{node}.pem")))
+            .arg("--socket")
+            .arg(self.socket(node));
+        let names = self
+            .topology
+            .address_of(Fig7::NAME_SERVER, &Fig7::name_server_wire(node))?;
         command.args(["--name-server", &format!("{names}:{NAME_SERVER_PORT}")]);
         if node == 3 {
             let n2 = self.topology.address_of("N2", Fig7::ROUTER_LINK)?;
@@ -166,11 +185,23 @@ impl<'a> Fig7Daemons<'a> {
     }
 
     fn host_command(&self, node: u8) -> Result<Command, LabError> {
-        let (router, link) = if node == 1 { ("N2", Fig7::SERVER_LINK) } else { ("N3", Fig7::LAST_HOP) };
+        let (router, link) = if node == 1 {
+            ("N2", Fig7::SERVER_LINK)
+        } else {
+            ("N3", Fig7::LAST_HOP)
+        };
         let address = self.topology.address_of(router, link)?;
-        let mut command =
-            self.command(&["host", "run", "--router", &format!("{address}:{ROUTER_PORT}"), "--key"]);
-        command.arg(self.path(&format!("n{node}.pem"))).arg("--socket").arg(self.socket(node));
+        let mut command = self.command(&[
+            "host",
+            "run",
+            "--router",
+            &format!("{address}:{ROUTER_PORT}"),
+            "--key",
+        ]);
+        command
+            .arg(self.path(&format!("n{node}.pem")))
+            .arg("--socket")
+            .arg(self.socket(node));
         Ok(command)
     }
 
@@ -204,12 +235,20 @@ impl<'a> Fig7Daemons<'a> {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        Err(LabError::daemon(&format!("n{node}"), "did not attach to its router", &self.folder))
+        Err(LabError::daemon(
+            &format!("n{node}"),
+            "did not attach to its router",
+            &self.folder,
+        ))
     }
 
     /// What the daemon of N`node` says of itself.
     pub fn status(&self, node: u8) -> Result<Value, LabError> {
-        let kind = if node == 2 || node == 3 { "router" } else { "host" };
+        let kind = if node == 2 || node == 3 {
+            "router"
+        } else {
+            "host"
+        };
         let mut command = self.command(&[kind, "status", "--json", "--socket"]);
         let output = command.arg(self.socket(node)).output();
         let output = output.map_err(LabError::system(format!("run {}", self.program.display())))?;
@@ -220,18 +259,29 @@ impl<'a> Fig7Daemons<'a> {
     /// Serves `file` from N1 and waits until the name service knows of it. Answers with its name.
     pub fn serve(&mut self, file: &Path) -> Result<String, LabError> {
         let mut command = self.command(&["serve", "--socket"]);
-        command.arg(self.socket(1)).arg(file).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .arg(self.socket(1))
+            .arg(file)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut process = self.topology.host("N1")?.spawn(command)?;
         let output = process.take_stdout();
         self.running.push((String::from("serve"), process));
-        let lines = output.map(BufReader::new).into_iter().flat_map(BufRead::lines);
+        let lines = output
+            .map(BufReader::new)
+            .into_iter()
+            .flat_map(BufRead::lines);
         for line in lines.map_while(Result::ok) {
             let mut words = line.split_whitespace();
             if let (Some(name), Some("announced")) = (words.next(), words.next()) {
                 return Ok(name.to_owned());
             }
         }
-        Err(LabError::daemon("serve", "ended before its file was announced", &self.folder))
+        Err(LabError::daemon(
+            "serve",
+            "ended before its file was announced",
+            &self.folder,
+        ))
     }
 
     /// Fetches a content to `output` with `whimbrel get` on N4.
@@ -243,7 +293,12 @@ impl<'a> Fig7Daemons<'a> {
         observer: &mut dyn TransferObserver,
     ) -> Result<TransferRecord, LabError> {
         let mut command = self.command(&["get", "--json", name, "--socket"]);
-        command.arg(self.socket(4)).arg("-o").arg(output).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .arg(self.socket(4))
+            .arg("-o")
+            .arg(output)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         if let Some(timeout) = self.settings.nack_timeout {
             command.args(["--nack-timeout", &format!("{} ms", timeout.as_millis())]);
         }
@@ -256,15 +311,21 @@ impl<'a> Fig7Daemons<'a> {
         if let Some(stdout) = process.take_stdout() {
             std::thread::spawn(move || {
                 let lines = BufReader::new(stdout).lines().map_while(Result::ok);
-                lines.map(|line| (Instant::now(), line)).try_for_each(|line| sender.send(line))
+                lines
+                    .map(|line| (Instant::now(), line))
+                    .try_for_each(|line| sender.send(line))
             });
         }
         let mut failure = None;
         let mut completed = false;
         // The channel closes when the program ends.
         while let Ok((at, line)) = lines.recv_timeout(patience.saturating_sub(started.elapsed())) {
-            let Ok(line) = serde_json::from_str::<GetLine>(&line) else { continue };
-            let progress = line.progress.map(|progress| progress.bytes.saturating_sub(progress.resumed));
+            let Ok(line) = serde_json::from_str::<GetLine>(&line) else {
+                continue;
+            };
+            let progress = line
+                .progress
+                .map(|progress| progress.bytes.saturating_sub(progress.resumed));
             // What came since the last line of progress is in the last line of all.
             if let Some(here) = line.fetched.map(|fetched| fetched.received).or(progress) {
                 // A line may speak of a state alone; only bytes end a stall.
@@ -284,19 +345,26 @@ impl<'a> Fig7Daemons<'a> {
             process.kill()?;
         }
         let mut record = meter.finish(Instant::now(), completed);
-        record.retransmitted_segments =
-            self.resent().zip(resent_before).map(|(after, before)| after - before);
+        record.retransmitted_segments = self
+            .resent()
+            .zip(resent_before)
+            .map(|(after, before)| after - before);
         Ok(record)
     }
 
     /// DATA frames that the daemons on the content's way have sent again.
     fn resent(&self) -> Option<u64> {
-        [1, 2, 3].into_iter().try_fold(0, |sum, node| Some(sum + frames_resent(&self.status(node).ok()?)?))
+        [1, 2, 3].into_iter().try_fold(0, |sum, node| {
+            Some(sum + frames_resent(&self.status(node).ok()?)?)
+        })
     }
 }
 
 /// DATA frames that a node has sent again, from what it says of itself.
 pub(crate) fn frames_resent(status: &Value) -> Option<u64> {
     let links = status["links"].as_array()?;
-    links.iter().map(|link| link["hop"]["data_resent"].as_u64()).sum()
+    links
+        .iter()
+        .map(|link| link["hop"]["data_resent"].as_u64())
+        .sum()
 }

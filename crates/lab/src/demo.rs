@@ -1,7 +1,8 @@
 //! The demonstration: one file, one bad path, kernel TCP beside Whimbrel.
 //!
-//! Two copies of the topology of seed `000_503ecb02b427ee24.txt` Fig. 7 run at the same time, with the same link
-//! model, the same seed and the same outage counted from each request, so that neither transfer disturbs the other.
+//! Two copies of the topology of seed `000_503ecb02b427ee24.txt` Fig. 7 run at the same time, with
+//! the same link model, the same seed and the same outage counted from each request, so that
+//! neither transfer disturbs the other.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ use whimbrel_sim::link::{LinkSpec, Loss, Outage, QueueLimit};
 use crate::daemons::Fig7Daemons;
 use crate::figure::{LineChart, Series};
 use crate::{
-    CongestionControl, Fig7, LabError, LinkReport, TcpBaseline, Topology, TransferObserver, TransferRecord,
+    CongestionControl, Fig7, LabError, LinkReport, TcpBaseline, Topology, TransferObserver,
+    TransferRecord,
 };
 
 /// What to show.
@@ -96,21 +98,34 @@ pub struct DemoReport {
 }
 
 impl DemoReport {
-    /// How many times as fast Whimbrel was; a lower bound if TCP was given up, `None` if Whimbrel was.
+    /// How many times as fast Whimbrel was; a lower bound if TCP was given up, `None` if Whimbrel
+    /// was.
     pub fn speedup(&self) -> Option<f64> {
-        self.whimbrel.record.completed.then(|| self.tcp.record.finished / self.whimbrel.record.finished)
+        self.whimbrel
+            .record
+            .completed
+            .then(|| self.tcp.record.finished / self.whimbrel.record.finished)
     }
 
     /// Goodput over time as SVG and PNG.
     pub fn draw(&self, stem: &Path) -> Result<(), LabError> {
         let line = |run: &DemoRun, label: &str| Series {
             label: label.to_owned(),
-            points: run.record.goodput_series(1.0).into_iter().map(|(at, rate)| (at, rate / 1e6)).collect(),
+            points: run
+                .record
+                .goodput_series(1.0)
+                .into_iter()
+                .map(|(at, rate)| (at, rate / 1e6))
+                .collect(),
             ..Series::default()
         };
         let options = &self.options;
         let start = options.outage_after.as_secs_f64();
-        let mut shaded = vec![(start, start + options.outage.as_secs_f64(), String::from("link out"))];
+        let mut shaded = vec![(
+            start,
+            start + options.outage.as_secs_f64(),
+            String::from("link out"),
+        )];
         shaded.retain(|(from, to, _)| to > from);
         let chart = LineChart {
             title: format!(
@@ -124,7 +139,10 @@ impl DemoReport {
             y_label: String::from("goodput, Mbit/s"),
             series: vec![
                 line(&self.whimbrel, "Whimbrel"),
-                line(&self.tcp, &format!("kernel TCP ({})", options.congestion.name())),
+                line(
+                    &self.tcp,
+                    &format!("kernel TCP ({})", options.congestion.name()),
+                ),
             ],
             shaded,
             ..LineChart::default()
@@ -158,10 +176,15 @@ pub fn run(
         }
     };
     let described = format!("read {}", file.display());
-    let file_len = std::fs::metadata(&file).map_err(LabError::system(described))?.len();
+    let file_len = std::fs::metadata(&file)
+        .map_err(LabError::system(described))?
+        .len();
     let hash = hash_of(&file)?;
     observer.preparing("building two networks");
-    let fig7 = Fig7 { last_hop: last_hop(options), ..Fig7::new(options.rtt, LinkSpec::default()) };
+    let fig7 = Fig7 {
+        last_hop: last_hop(options),
+        ..Fig7::new(options.rtt, LinkSpec::default())
+    };
     let (for_tcp, for_whimbrel) = (fig7.build(options.seed)?, fig7.build(options.seed)?);
     let mut daemons = Fig7Daemons::start(program, &for_whimbrel, folder)?;
     let name = daemons.serve(&file)?;
@@ -193,25 +216,52 @@ pub fn run(
             let (server, client) = (for_tcp.host("N1")?, for_tcp.host("N4")?);
             let transfer = baseline.fetch(server, address, client, &file, &mut watch(Side::Tcp))?;
             let intact = transfer.blake3 == hash;
-            Ok(DemoRun { side: Side::Tcp, record: transfer.record, links: for_tcp.link_reports()?, intact })
+            Ok(DemoRun {
+                side: Side::Tcp,
+                record: transfer.record,
+                links: for_tcp.link_reports()?,
+                intact,
+            })
         });
         let whimbrel = (|| -> Result<DemoRun, LabError> {
-            let record = daemons.fetch(&name, &arrived, options.patience, &mut watch(Side::Whimbrel))?;
+            let record = daemons.fetch(
+                &name,
+                &arrived,
+                options.patience,
+                &mut watch(Side::Whimbrel),
+            )?;
             let intact = record.completed && hash_of(&arrived)? == hash;
-            Ok(DemoRun { side: Side::Whimbrel, record, links: for_whimbrel.link_reports()?, intact })
+            Ok(DemoRun {
+                side: Side::Whimbrel,
+                record,
+                links: for_whimbrel.link_reports()?,
+                intact,
+            })
         })();
         (tcp.join(), whimbrel)
     });
     let tcp = tcp.map_err(|_| LabError::daemon("the TCP transfer", "panicked", folder))??;
-    Ok(DemoReport { options: options.clone(), file_len, tcp, whimbrel: whimbrel? })
+    Ok(DemoReport {
+        options: options.clone(),
+        file_len,
+        tcp,
+        whimbrel: whimbrel?,
+    })
 }
 
 fn last_hop(options: &DemoOptions) -> LinkSpec {
-    let outage = Outage::Once { start: options.outage_after, duration: options.outage };
+    let outage = Outage::Once {
+        start: options.outage_after,
+        duration: options.outage,
+    };
     LinkSpec {
         loss: Loss::Independent(options.loss),
         queue: QueueLimit::Packets(1000),
-        outages: if options.outage.is_zero() { Vec::new() } else { vec![outage] },
+        outages: if options.outage.is_zero() {
+            Vec::new()
+        } else {
+            vec![outage]
+        },
         ..LinkSpec::new(options.rate, Duration::from_millis(1))
     }
 }
@@ -238,18 +288,27 @@ impl TransferObserver for Watch<'_> {
 
 /// Writes a file of `len` random bytes (rounded down to a multiple of 8).
 pub fn make_file(path: &Path, len: u64, seed: u64) -> Result<(), LabError> {
-    let failed = |source| LabError::System { action: format!("write {}", path.display()), source };
+    let failed = |source| LabError::System {
+        action: format!("write {}", path.display()),
+        source,
+    };
     let mut rng = SeededRng::stream(seed, "demo file");
     let mut file = std::io::BufWriter::new(std::fs::File::create(path).map_err(failed)?);
     for _ in 0..len / 8 {
-        file.write_all(&rng.next_word().to_le_bytes()).map_err(failed)?;
+        file.write_all(&rng.next_word().to_le_bytes())
+            .map_err(failed)?;
     }
     file.flush().map_err(failed)
 }
 
 fn hash_of(path: &Path) -> Result<String, LabError> {
-    let failed = |source| LabError::System { action: format!("read {}", path.display()), source };
+    let failed = |source| LabError::System {
+        action: format!("read {}", path.display()),
+        source,
+    };
     let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(std::fs::File::open(path).map_err(failed)?).map_err(failed)?;
+    hasher
+        .update_reader(std::fs::File::open(path).map_err(failed)?)
+        .map_err(failed)?;
     Ok(hasher.finalize().to_hex().to_string())
 }

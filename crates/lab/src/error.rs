@@ -37,7 +37,8 @@ pub enum LabError {
     MissingProgram {
         /// The command.
         program: String,
-        /// The Debian package that has it; the program's own name where it is not one that the lab knows.
+        /// The Debian package that has it; the program's own name where it is not one that the lab
+        /// knows.
         package: String,
     },
     /// A program that the lab called failed.
@@ -91,7 +92,9 @@ pub enum LabError {
         reason: String,
     },
     /// A study that has no code for a back end.
-    #[error("the study {study} does not run on the back end '{backend}'; `--backend sim` runs every study")]
+    #[error(
+        "the study {study} does not run on the back end '{backend}'; `--backend sim` runs every study"
+    )]
     NotOnBackend {
         /// The study.
         study: &'static str,
@@ -129,11 +132,18 @@ pub enum LabError {
 
 impl LabError {
     pub(crate) fn daemon(name: &str, what: &str, logs: &Path) -> LabError {
-        LabError::Daemon { name: name.to_owned(), what: what.to_owned(), logs: logs.display().to_string() }
+        LabError::Daemon {
+            name: name.to_owned(),
+            what: what.to_owned(),
+            logs: logs.display().to_string(),
+        }
     }
 
     pub(crate) fn figure(path: &str, reason: &str) -> LabError {
-        LabError::Figure { path: path.to_owned(), reason: reason.to_owned() }
+        LabError::Figure {
+            path: path.to_owned(),
+            reason: reason.to_owned(),
+        }
     }
 
     pub(crate) fn system(action: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
@@ -145,12 +155,18 @@ impl LabError {
 /// The error of a program that could not be started, told apart from one that is not there at all.
 pub(crate) fn spawn_error(program: &str, source: io::Error) -> LabError {
     if source.kind() != io::ErrorKind::NotFound {
-        return LabError::System { action: format!("start '{program}'"), source };
+        return LabError::System {
+            action: format!("start '{program}'"),
+            source,
+        };
     }
     let package = match program {
         "ip" | "tc" => "iproute2",
         "cat" => "coreutils",
         other => other,
     };
-    LabError::MissingProgram { program: program.to_owned(), package: package.to_owned() }
+    LabError::MissingProgram {
+        program: program.to_owned(),
+        package: package.to_owned(),
+    }
 }

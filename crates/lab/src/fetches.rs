@@ -1,5 +1,5 @@
-//! One file over Fig. 7, fetched by Whimbrel or by TCP, in virtual time or in namespaces: what the bench measures. The
-//! studies' transfers ([`crate::study`]) also have a moment and a schedule.
+//! One file over Fig. 7, fetched by Whimbrel or by TCP, in virtual time or in namespaces: what the
+//! bench measures. The studies' transfers ([`crate::study`]) also have a moment and a schedule.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,7 +22,9 @@ pub fn whimbrel_in_simulator(fig7: &Fig7, len: u64, seed: u64) -> Result<Transfe
     let name = content.name();
     world.publish(content);
     let transfer = world.get(name);
-    world.finish(transfer, SIMULATED_LIMIT).map_err(|reason| LabError::Simulated(format!("{reason:?}")))
+    world
+        .finish(transfer, SIMULATED_LIMIT)
+        .map_err(|reason| LabError::Simulated(format!("{reason:?}")))
 }
 
 /// The same by smoltcp's Cubic.
@@ -53,7 +55,17 @@ pub fn tcp_in_namespaces(
 ) -> Result<TransferRecord, LabError> {
     let topology = fig7.build(seed)?;
     let address = topology.address_of("N1", Fig7::SERVER_LINK)?;
-    let baseline = TcpBaseline { congestion, patience: PATIENCE, ..TcpBaseline::default() };
-    let fetched = baseline.fetch(topology.host("N1")?, address, topology.host("N4")?, file, &mut ())?;
+    let baseline = TcpBaseline {
+        congestion,
+        patience: PATIENCE,
+        ..TcpBaseline::default()
+    };
+    let fetched = baseline.fetch(
+        topology.host("N1")?,
+        address,
+        topology.host("N4")?,
+        file,
+        &mut (),
+    )?;
     Ok(fetched.record)
 }

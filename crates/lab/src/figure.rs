@@ -1,6 +1,7 @@
 //! Pictures: the same drawing as SVG and as PNG.
 //!
-//! The font comes with the program (crate `dejavu`), so that a picture looks the same on a machine without fonts.
+//! The font comes with the program (crate `dejavu`), so that a picture looks the same on a machine
+//! without fonts.
 
 use std::path::Path;
 use std::sync::Once;
@@ -71,8 +72,10 @@ impl LineChart {
             move |reason: String| LabError::figure(&path, &reason)
         };
         let caption = Some(self.title.as_str());
-        self.draw(SVGBackend::new(&svg, SIZE).into_drawing_area(), caption).map_err(failed(&svg))?;
-        self.draw(BitMapBackend::new(&png, SIZE).into_drawing_area(), caption).map_err(failed(&png))
+        self.draw(SVGBackend::new(&svg, SIZE).into_drawing_area(), caption)
+            .map_err(failed(&svg))?;
+        self.draw(BitMapBackend::new(&png, SIZE).into_drawing_area(), caption)
+            .map_err(failed(&png))
     }
 
     /// The picture as SVG text without its title, for a page that has its own.
@@ -80,14 +83,19 @@ impl LineChart {
         use_bundled_font();
         let mut text = String::new();
         let area = SVGBackend::with_string(&mut text, INLINE_SIZE).into_drawing_area();
-        self.draw(area, None).map_err(|reason| LabError::figure(&self.title, &reason))?;
+        self.draw(area, None)
+            .map_err(|reason| LabError::figure(&self.title, &reason))?;
         Ok(text)
     }
 
     /// Points that can be drawn, the upper ends of error bars too: a mean of nothing is none.
     fn points(&self) -> impl Iterator<Item = (f64, f64)> {
         let points = self.series.iter().flat_map(|series| {
-            let ends = series.points.iter().zip(&series.bars).map(|(point, bar)| (point.0, bar.1));
+            let ends = series
+                .points
+                .iter()
+                .zip(&series.bars)
+                .map(|(point, bar)| (point.0, bar.1));
             series.points.iter().copied().chain(ends)
         });
         points.filter(|(x, y)| x.is_finite() && y.is_finite())
@@ -114,11 +122,16 @@ impl LineChart {
         let (right, top) = self.corner();
         area.fill(&WHITE).map_err(said)?;
         let mut builder = ChartBuilder::on(&area);
-        builder.margin(14).x_label_area_size(44).y_label_area_size(64);
+        builder
+            .margin(14)
+            .x_label_area_size(44)
+            .y_label_area_size(64);
         if let Some(caption) = caption {
             builder.caption(caption, ("sans-serif", 20));
         }
-        let mut chart = builder.build_cartesian_2d(left..right, bottom..top).map_err(said)?;
+        let mut chart = builder
+            .build_cartesian_2d(left..right, bottom..top)
+            .map_err(said)?;
         chart
             .configure_mesh()
             .x_desc(&self.x_label)
@@ -151,7 +164,11 @@ impl LineChart {
         for (from, to, what) in &self.shaded {
             let grey = RGBColor(120, 120, 120).mix(0.18).filled();
             let span = Rectangle::new([(*from, self.origin.1), (to.min(right), top)], grey);
-            let text = Text::new(what.clone(), (*from, top * 0.97), ("sans-serif", 14).into_font());
+            let text = Text::new(
+                what.clone(),
+                (*from, top * 0.97),
+                ("sans-serif", 14).into_font(),
+            );
             chart.draw_series([span])?;
             chart.draw_series([text])?;
         }
@@ -165,12 +182,22 @@ impl LineChart {
         for (index, (series, colour)) in self.series.iter().zip(COLOURS).enumerate() {
             // Earlier lines are wider, so that one that lies upon another hides it only in part.
             let width = 2 + (self.series.len() - 1 - index) as u32;
-            let points = series.points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite());
+            let points = series
+                .points
+                .iter()
+                .copied()
+                .filter(|(x, y)| x.is_finite() && y.is_finite());
             chart
                 .draw_series(LineSeries::new(points, colour.stroke_width(width)))?
                 .label(&series.label)
-                .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 22, y)], colour.stroke_width(3)));
-            let bars = series.points.iter().zip(&series.bars).filter(|(point, _)| point.0.is_finite());
+                .legend(move |(x, y)| {
+                    PathElement::new(vec![(x, y), (x + 22, y)], colour.stroke_width(3))
+                });
+            let bars = series
+                .points
+                .iter()
+                .zip(&series.bars)
+                .filter(|(point, _)| point.0.is_finite());
             let bars = bars.filter(|(_, (low, high))| low.is_finite() && high.is_finite());
             chart.draw_series(bars.map(|((x, _), (low, high))| {
                 let low = low.max(self.origin.1);
@@ -182,7 +209,9 @@ impl LineChart {
 
     /// Where the legend covers least of the lines.
     fn emptiest_place(&self, right: f64, top: f64) -> SeriesLabelPosition {
-        use SeriesLabelPosition::{LowerLeft, LowerRight, MiddleLeft, MiddleRight, UpperLeft, UpperRight};
+        use SeriesLabelPosition::{
+            LowerLeft, LowerRight, MiddleLeft, MiddleRight, UpperLeft, UpperRight,
+        };
         // With the lower left corner of each, as shares of width and height.
         let (high, middle, beside) = (1.0 - LEGEND.1, (1.0 - LEGEND.1) / 2.0, 1.0 - LEGEND.0);
         let places = [
@@ -194,7 +223,8 @@ impl LineChart {
             (MiddleLeft, 0.0, middle),
         ];
         let covered = |left: f64, bottom: f64| {
-            let within = |share: f64, start: f64, size: f64| (start..=start + size).contains(&share);
+            let within =
+                |share: f64, start: f64, size: f64| (start..=start + size).contains(&share);
             let (x0, y0) = self.origin;
             let hit = |(x, y): &(f64, f64)| {
                 within((x - x0) / (right - x0), left, LEGEND.0)
@@ -202,7 +232,9 @@ impl LineChart {
             };
             self.series.iter().flat_map(dense).filter(hit).count()
         };
-        let best = places.into_iter().min_by_key(|(_, left, bottom)| covered(*left, *bottom));
+        let best = places
+            .into_iter()
+            .min_by_key(|(_, left, bottom)| covered(*left, *bottom));
         best.map_or(UpperRight, |(place, ..)| place)
     }
 }
@@ -251,7 +283,15 @@ mod tests {
             origin: (0.0, 0.0),
         };
         chart.write(&stem).unwrap();
-        assert!(std::fs::read_to_string(stem.with_extension("svg")).unwrap().contains("Whimbrel"));
-        assert!(std::fs::read(stem.with_extension("png")).unwrap().starts_with(b"\x89PNG"));
+        assert!(
+            std::fs::read_to_string(stem.with_extension("svg"))
+                .unwrap()
+                .contains("Whimbrel")
+        );
+        assert!(
+            std::fs::read(stem.with_extension("png"))
+                .unwrap()
+                .starts_with(b"\x89PNG")
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! The netns lab: hosts as network namespaces, and between them the simulator's link model in real time.
+//! The netns lab: hosts as network namespaces, and between them the simulator's link model in real
+//! time.
 //!
-//! The one invariant: **nothing of a lab has a name outside of the process that made it.** Namespaces, TUN
-//! devices and processes hang on file descriptors, so the kernel removes them however the process ends.
+//! The one invariant: **nothing of a lab has a name outside of the process that made it.**
+//! Namespaces, TUN devices and processes hang on file descriptors, so the kernel removes them
+//! however the process ends.
 //!
 //! | module | holds |
 //! |---|---|

@@ -12,29 +12,43 @@ use crate::{LabError, tun};
 pub enum Privileges {
     /// It already was: root, or with the capability CAP_SYS_ADMIN.
     Administrator,
-    /// It now runs in a user namespace of its own, where it is root over what it creates and nothing else.
+    /// It now runs in a user namespace of its own, where it is root over what it creates and
+    /// nothing else.
     UserNamespace,
 }
 
-/// Makes sure that this process may create hosts, entering an unprivileged user namespace if it must.
+/// Makes sure that this process may create hosts, entering an unprivileged user namespace if it
+/// must.
 ///
-/// Call it first in `main`: the kernel lets only a process with a single thread enter a user namespace.
-/// In one, the process appears as uid 0; the files that it makes still belong to the user who started it.
+/// Call it first in `main`: the kernel lets only a process with a single thread enter a user
+/// namespace. In one, the process appears as uid 0; the files that it makes still belong to the
+/// user who started it.
 pub fn ensure_privileges() -> Result<Privileges, LabError> {
     match try_network_namespace() {
         Ok(()) => return Ok(Privileges::Administrator),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-        Err(source) => return Err(LabError::NotPermitted { advice: advice(&source), source }),
+        Err(source) => {
+            return Err(LabError::NotPermitted {
+                advice: advice(&source),
+                source,
+            });
+        }
     }
     enter_user_namespace()?;
     try_network_namespace()
-        .map_err(|source| LabError::NotPermitted { advice: advice(&source), source })
+        .map_err(|source| LabError::NotPermitted {
+            advice: advice(&source),
+            source,
+        })
         .map(|()| Privileges::UserNamespace)
 }
 
 /// Whether hosts with emulated links can be made by this process as it is now, and if not, why.
 pub fn check_lab() -> Result<(), LabError> {
-    try_network_namespace().map_err(|source| LabError::NotPermitted { advice: advice(&source), source })?;
+    try_network_namespace().map_err(|source| LabError::NotPermitted {
+        advice: advice(&source),
+        source,
+    })?;
     crate::Namespace::new("check")?.enter(|| tun::open_device().map(drop))?
 }
 
@@ -51,15 +65,23 @@ pub fn lab_available() -> bool {
 
 /// Tries on a thread of its own, so that nothing of this process changes.
 fn try_network_namespace() -> io::Result<()> {
-    let attempt = std::thread::Builder::new().name("privileges".to_owned()).spawn(|| {
-        // SAFETY: without UnshareFlags::FILES the thread keeps the descriptor table that it shares with all others.
-        unsafe { unshare_unsafe(UnshareFlags::NEWNET | UnshareFlags::NEWPID) }.map_err(io::Error::from)
-    })?;
-    attempt.join().unwrap_or_else(|_| Err(io::Error::other("the attempt panicked")))
+    let attempt = std::thread::Builder::new()
+        .name("privileges".to_owned())
+        .spawn(|| {
+            // SAFETY: without UnshareFlags::FILES the thread keeps the descriptor table that it
+            // shares with all others.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET | UnshareFlags::NEWPID) }
+                .map_err(io::Error::from)
+        })?;
+    attempt
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("the attempt panicked")))
 }
 
 fn enter_user_namespace() -> Result<(), LabError> {
-    let threads = std::fs::read_dir("/proc/self/task").map(Iterator::count).unwrap_or(1);
+    let threads = std::fs::read_dir("/proc/self/task")
+        .map(Iterator::count)
+        .unwrap_or(1);
     if threads > 1 {
         return Err(LabError::AlreadyThreaded { threads });
     }
@@ -67,13 +89,18 @@ fn enter_user_namespace() -> Result<(), LabError> {
     // SAFETY: without UnshareFlags::FILES the descriptor table stays as it is.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }.map_err(|error| {
         let source = io::Error::from(error);
-        LabError::NotPermitted { advice: advice(&source), source }
+        LabError::NotPermitted {
+            advice: advice(&source),
+            source,
+        }
     })?;
     let map = |file: &str, text: &str| {
-        std::fs::write(format!("/proc/self/{file}"), text)
-            .map_err(LabError::system(format!("write /proc/self/{file} of the new user namespace")))
+        std::fs::write(format!("/proc/self/{file}"), text).map_err(LabError::system(format!(
+            "write /proc/self/{file} of the new user namespace"
+        )))
     };
-    // An unprivileged process may map its own group only after it has given up setgroups (user_namespaces(7)).
+    // An unprivileged process may map its own group only after it has given up setgroups
+    // (user_namespaces(7)).
     map("setgroups", "deny")?;
     map("uid_map", &format!("0 {uid} 1"))?;
     map("gid_map", &format!("0 {gid} 1"))
@@ -81,10 +108,16 @@ fn enter_user_namespace() -> Result<(), LabError> {
 
 /// What to do about a refusal, from the settings with which kernels and distributions refuse.
 pub(crate) fn advice(refusal: &io::Error) -> String {
-    let setting = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
+    let setting = |path: &str| {
+        std::fs::read_to_string(path)
+            .map(|text| text.trim().to_owned())
+            .ok()
+    };
     let as_root = "or run it as root";
     if setting("/proc/sys/user/max_user_namespaces").as_deref() == Some("0") {
-        return format!("allow user namespaces with 'sysctl -w user.max_user_namespaces=10000' {as_root}");
+        return format!(
+            "allow user namespaces with 'sysctl -w user.max_user_namespaces=10000' {as_root}"
+        );
     }
     if setting("/proc/sys/user/max_net_namespaces").as_deref() == Some("0") {
         return "allow them with 'sysctl -w user.max_net_namespaces=10000'".to_owned();
@@ -93,7 +126,9 @@ pub(crate) fn advice(refusal: &io::Error) -> String {
         return format!("allow it with 'sysctl -w kernel.unprivileged_userns_clone=1' {as_root}");
     }
     if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
-        return format!("allow it with 'sysctl -w kernel.apparmor_restrict_unprivileged_userns=0' {as_root}");
+        return format!(
+            "allow it with 'sysctl -w kernel.apparmor_restrict_unprivileged_userns=0' {as_root}"
+        );
     }
     if refusal.raw_os_error() == Some(libc::EINVAL) {
         return "this kernel was built without namespaces (CONFIG_NET_NS, CONFIG_PID_NS, CONFIG_USER_NS)"

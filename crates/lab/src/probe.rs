@@ -47,7 +47,11 @@ impl PingReport {
     /// The standard deviation of the round trips, in seconds.
     pub fn deviation(&self) -> Option<f64> {
         let mean = self.mean()?;
-        let squares: f64 = self.round_trips.iter().map(|rtt| (rtt - mean).powi(2)).sum();
+        let squares: f64 = self
+            .round_trips
+            .iter()
+            .map(|rtt| (rtt - mean).powi(2))
+            .sum();
         Some((squares / self.round_trips.len() as f64).sqrt())
     }
 }
@@ -86,7 +90,10 @@ pub(crate) fn ping(
 
 fn unreachable(error: &io::Error) -> bool {
     use io::ErrorKind::{HostUnreachable, NetworkDown, NetworkUnreachable};
-    matches!(error.kind(), HostUnreachable | NetworkDown | NetworkUnreachable)
+    matches!(
+        error.kind(),
+        HostUnreachable | NetworkDown | NetworkUnreachable
+    )
 }
 
 fn await_reply(
@@ -99,7 +106,9 @@ fn await_reply(
     while wait_readable(socket, deadline)? {
         let length = match socket.read(&mut packet) {
             Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock || unreachable(&error) => continue,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock || unreachable(&error) => {
+                continue;
+            }
             Err(error) => return Err(error),
         };
         if is_reply(&packet[..length], identifier, sequence) {
@@ -121,8 +130,13 @@ fn echo_request(identifier: u16, sequence: u16) -> Vec<u8> {
 
 /// Whether an IPv4 packet is the answer to that request.
 fn is_reply(packet: &[u8], identifier: u16, sequence: u16) -> bool {
-    let header = packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
-    let Some(message) = packet.get(header..).filter(|message| message.len() >= ICMP_HEADER) else {
+    let header = packet
+        .first()
+        .map_or(0, |first| usize::from(first & 0x0f) * 4);
+    let Some(message) = packet
+        .get(header..)
+        .filter(|message| message.len() >= ICMP_HEADER)
+    else {
         return false;
     };
     message[0] == ECHO_REPLY
@@ -133,7 +147,9 @@ fn is_reply(packet: &[u8], identifier: u16, sequence: u16) -> bool {
 
 /// The Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let words = bytes
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

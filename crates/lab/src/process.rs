@@ -10,7 +10,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::{LabError, Namespace};
 
-/// A program in a host. Dropping it kills its process group and waits for it; its host lives until then.
+/// A program in a host. Dropping it kills its process group and waits for it; its host lives until
+/// then.
 #[derive(Debug)]
 pub struct Process {
     program: String,
@@ -21,7 +22,12 @@ pub struct Process {
 
 impl Process {
     pub(crate) fn new(program: String, child: Child, namespace: Namespace) -> Process {
-        Process { program, child, status: None, namespace }
+        Process {
+            program,
+            child,
+            status: None,
+            namespace,
+        }
     }
 
     /// The process number as the lab sees it; the program itself sees another one.
@@ -84,7 +90,8 @@ impl Process {
         if self.try_wait()?.is_some() {
             return Ok(());
         }
-        // The process is not reaped yet, so its number, which is also its group's, cannot be another's.
+        // The process is not reaped yet, so its number, which is also its group's, cannot be
+        // another's.
         kill_process_group(self.pid(), signal).map_err(|error| self.failed("signal")(error.into()))
     }
 
@@ -104,9 +111,13 @@ impl Process {
     }
 
     /// Writes `input` (no more than a pipe holds), then collects everything until the program ends.
-    pub(crate) fn finish_with_input(mut self, input: &[u8]) -> io::Result<(ExitStatus, String, String)> {
+    pub(crate) fn finish_with_input(
+        mut self,
+        input: &[u8],
+    ) -> io::Result<(ExitStatus, String, String)> {
         if let Some(mut stdin) = self.take_stdin() {
-            // A program that does not read its input has closed the pipe; its status tells whether that was right.
+            // A program that does not read its input has closed the pipe; its status tells whether
+            // that was right.
             match stdin.write_all(input) {
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
                 _ => {}
@@ -116,7 +127,9 @@ impl Process {
         let stderr = std::thread::scope(|scope| {
             let errors = scope.spawn(|| read_all(stderr));
             let output = read_all(stdout);
-            let errors = errors.join().unwrap_or_else(|_| Err(io::Error::other("the reader panicked")));
+            let errors = errors
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("the reader panicked")));
             Ok::<_, io::Error>((output?, errors?))
         })?;
         let status = self.child.wait()?;
@@ -129,7 +142,11 @@ impl Process {
     }
 
     fn failed(&self, action: &str) -> impl FnOnce(io::Error) -> LabError + use<> {
-        LabError::system(format!("{action} '{}' in host '{}'", self.program, self.namespace.name()))
+        LabError::system(format!(
+            "{action} '{}' in host '{}'",
+            self.program,
+            self.namespace.name()
+        ))
     }
 }
 
@@ -149,11 +166,15 @@ fn read_all(stream: Option<impl Read>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Waits until `file` can be read (or has ended), or until `deadline`; false if the deadline came first.
+/// Waits until `file` can be read (or has ended), or until `deadline`; false if the deadline came
+/// first.
 pub(crate) fn wait_readable(file: &impl AsFd, deadline: Instant) -> io::Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+        let timeout = Timespec::try_from(left).unwrap_or(Timespec {
+            tv_sec: i64::MAX,
+            tv_nsec: 0,
+        });
         match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&timeout)) {
             Ok(ready) => return Ok(ready > 0),
             Err(rustix::io::Errno::INTR) => {}

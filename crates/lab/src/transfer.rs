@@ -20,7 +20,8 @@ pub struct TransferRecord {
     pub samples: Vec<(f64, u64)>,
     /// The longest time in which nothing arrived, the wait for the first byte included.
     pub longest_stall: f64,
-    /// Segments (or packets of the protocol at hand) that were sent again; `None` if nobody counted.
+    /// Segments (or packets of the protocol at hand) that were sent again; `None` if nobody
+    /// counted.
     pub retransmitted_segments: Option<u64>,
     /// Bytes of these; `None` if nobody counted.
     pub retransmitted_bytes: Option<u64>,
@@ -31,18 +32,24 @@ pub struct TransferRecord {
 impl TransferRecord {
     /// Bits per second over the whole transfer; 0 if it took no time.
     pub fn goodput(&self) -> f64 {
-        if self.finished > 0.0 { self.bytes as f64 * 8.0 / self.finished } else { 0.0 }
+        if self.finished > 0.0 {
+            self.bytes as f64 * 8.0 / self.finished
+        } else {
+            0.0
+        }
     }
 
-    /// Bits per second in each interval of `width` seconds (at least one sample long), as (end, rate). What is left at
-    /// the end has an interval of its own if it is at least half as long; else it belongs to the one before, because
-    /// a chunk that arrives in the last milliseconds would look like a burst.
+    /// Bits per second in each interval of `width` seconds (at least one sample long), as (end,
+    /// rate). What is left at the end has an interval of its own if it is at least half as long;
+    /// else it belongs to the one before, because a chunk that arrives in the last milliseconds
+    /// would look like a burst.
     pub fn goodput_series(&self, width: f64) -> Vec<(f64, f64)> {
         let mut series = Vec::new();
         let (mut before, mut from) = ((0.0, 0), (0.0, 0));
         for (index, &(at, bytes)) in self.samples.iter().enumerate() {
             let last = index + 1 == self.samples.len();
-            // Half a sample of tolerance, so that rounding never makes an interval one sample too long.
+            // Half a sample of tolerance, so that rounding never makes an interval one sample too
+            // long.
             let full = at - from.0 >= width - SAMPLE_INTERVAL.as_secs_f64() / 2.0;
             if last && at - from.0 < width / 2.0 && series.pop().is_some() {
                 from = before;
@@ -56,7 +63,8 @@ impl TransferRecord {
     }
 }
 
-/// Told about a transfer while it runs, for schedules that begin with the request and for progress bars.
+/// Told about a transfer while it runs, for schedules that begin with the request and for progress
+/// bars.
 pub trait TransferObserver {
     /// The request is about to be made: the moment that every time of the record counts from.
     fn started(&mut self, _at: Instant) {}
@@ -82,7 +90,9 @@ pub struct TransferMeter {
 impl TransferMeter {
     /// Of a transfer whose request is made at `started`, which is about now.
     pub fn new(started: Instant) -> TransferMeter {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         TransferMeter {
             started,
             started_unix_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX),
@@ -112,9 +122,14 @@ impl TransferMeter {
         now.saturating_duration_since(self.started)
     }
 
-    /// The record. A transfer that `completed` ended with its last byte; another one ends now, at `at`.
+    /// The record. A transfer that `completed` ended with its last byte; another one ends now, at
+    /// `at`.
     pub fn finish(mut self, at: Instant, completed: bool) -> TransferRecord {
-        let finished = if completed { self.last_arrival } else { self.elapsed(at) };
+        let finished = if completed {
+            self.last_arrival
+        } else {
+            self.elapsed(at)
+        };
         self.sample_before(finished);
         self.end_stall(finished);
         self.samples.push((finished.as_secs_f64(), self.bytes));
@@ -142,7 +157,9 @@ impl TransferMeter {
     }
 
     fn end_stall(&mut self, elapsed: Duration) {
-        self.longest_stall = self.longest_stall.max(elapsed.saturating_sub(self.last_arrival));
+        self.longest_stall = self
+            .longest_stall
+            .max(elapsed.saturating_sub(self.last_arrival));
     }
 }
 
@@ -155,15 +172,30 @@ mod tests {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let mut meter = TransferMeter::new(start);
-        arrivals.iter().for_each(|(ms, bytes)| meter.arrived(at(*ms), *bytes));
+        arrivals
+            .iter()
+            .for_each(|(ms, bytes)| meter.arrived(at(*ms), *bytes));
         meter.finish(at(end.unwrap_or(0)), end.is_none())
     }
 
     #[test]
     fn samples_say_what_had_arrived_by_then() {
         let record = record(&[(50, 10), (150, 20), (420, 5)], None);
-        assert_eq!(record.samples, [(0.0, 0), (0.1, 10), (0.2, 30), (0.3, 30), (0.4, 30), (0.42, 35)]);
-        assert_eq!((record.bytes, record.finished, record.longest_stall), (35, 0.42, 0.27));
+        assert_eq!(
+            record.samples,
+            [
+                (0.0, 0),
+                (0.1, 10),
+                (0.2, 30),
+                (0.3, 30),
+                (0.4, 30),
+                (0.42, 35)
+            ]
+        );
+        assert_eq!(
+            (record.bytes, record.finished, record.longest_stall),
+            (35, 0.42, 0.27)
+        );
         assert_eq!(record.goodput(), 35.0 * 8.0 / 0.42);
     }
 
@@ -180,8 +212,14 @@ mod tests {
         let record = record(&[(50, 100), (450, 100), (750, 100)], None);
         let series = record.goodput_series(0.5);
         assert_eq!(series.len(), 2);
-        assert!((series[0].0 - 0.5).abs() < 1e-9 && (series[0].1 - 3200.0).abs() < 1e-6, "{series:?}");
-        assert!((series[1].0 - 0.75).abs() < 1e-9 && (series[1].1 - 3200.0).abs() < 1e-6, "{series:?}");
+        assert!(
+            (series[0].0 - 0.5).abs() < 1e-9 && (series[0].1 - 3200.0).abs() < 1e-6,
+            "{series:?}"
+        );
+        assert!(
+            (series[1].0 - 0.75).abs() < 1e-9 && (series[1].1 - 3200.0).abs() < 1e-6,
+            "{series:?}"
+        );
     }
 
     #[test]

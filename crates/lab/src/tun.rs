@@ -15,9 +15,9 @@ const DEVICE: &str = "/dev/net/tun";
 
 /// A TUN device. It exists in its host for as long as this value lives.
 ///
-/// It is opened without the virtio header, so the kernel cuts what it sends into packets of the device's
-/// MTU before this process sees them: no segmentation or receive offload, as in the testbed of seed
-/// `000_503ecb02b427ee24.txt` section 5.
+/// It is opened without the virtio header, so the kernel cuts what it sends into packets of the
+/// device's MTU before this process sees them: no segmentation or receive offload, as in the
+/// testbed of seed `000_503ecb02b427ee24.txt` section 5.
 #[derive(Debug)]
 pub struct Tun {
     device: OwnedFd,
@@ -27,13 +27,19 @@ impl Tun {
     /// Creates the device `name` (at most 15 bytes) in `host`; it has no address and is down.
     pub fn create(host: &Namespace, name: &str) -> Result<Tun, LabError> {
         if name.len() >= libc::IFNAMSIZ {
-            return Err(LabError::BadTopology(format!("the interface name '{name}' is too long")));
+            return Err(LabError::BadTopology(format!(
+                "the interface name '{name}' is too long"
+            )));
         }
         // A device belongs to the network namespace of the thread that opened it.
         let device = host.enter(open_device)??;
-        attach(&device, name)
-            .map_err(LabError::system(format!("create the TUN device '{name}' in host '{}'", host.name())))?;
-        Ok(Tun { device: device.into() })
+        attach(&device, name).map_err(LabError::system(format!(
+            "create the TUN device '{name}' in host '{}'",
+            host.name()
+        )))?;
+        Ok(Tun {
+            device: device.into(),
+        })
     }
 
     /// Reads one packet; `Ok(None)` when there is none now.
@@ -59,16 +65,21 @@ impl AsFd for Tun {
 }
 
 pub(crate) fn open_device() -> Result<File, LabError> {
-    OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(DEVICE).map_err(|source| {
-        let advice = match source.kind() {
-            io::ErrorKind::NotFound => "load the module with 'modprobe tun' as root",
-            io::ErrorKind::PermissionDenied => {
-                "run it as root, or let users open it with 'chmod 0666 /dev/net/tun'"
-            }
-            _ => "see whether the module 'tun' is loaded",
-        };
-        LabError::NoTun { source, advice }
-    })
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(DEVICE)
+        .map_err(|source| {
+            let advice = match source.kind() {
+                io::ErrorKind::NotFound => "load the module with 'modprobe tun' as root",
+                io::ErrorKind::PermissionDenied => {
+                    "run it as root, or let users open it with 'chmod 0666 /dev/net/tun'"
+                }
+                _ => "see whether the module 'tun' is loaded",
+            };
+            LabError::NoTun { source, advice }
+        })
 }
 
 fn attach(device: &File, name: &str) -> io::Result<()> {
@@ -80,7 +91,8 @@ fn attach(device: &File, name: &str) -> io::Result<()> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`; that its number says `int` is historical.
+    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`; that its number says `int` is
+    // historical.
     unsafe { ioctl(device, Updater::<TUNSETIFF, libc::ifreq>::new(&mut request)) }?;
     Ok(())
 }

@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use whimbrel_core::{
-    Deadline, Guid, Machine, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time, Transmit,
-    WallClock,
+    Deadline, Guid, Machine, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time,
+    Transmit, WallClock,
 };
 use whimbrel_gnrs::KeyPair;
 use whimbrel_lab::simulated::RepeatingContent;
@@ -29,9 +29,10 @@ impl Machine for OneOf {
 
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
         let event = match event {
-            PortEvent::Up(info) if self.is_called => {
-                PortEvent::Up(PortInfo { kind: PortKind::Caller, ..info })
-            }
+            PortEvent::Up(info) if self.is_called => PortEvent::Up(PortInfo {
+                kind: PortKind::Caller,
+                ..info
+            }),
             other => other,
         };
         self.host.handle_port(now, port, event);
@@ -42,7 +43,12 @@ impl Machine for OneOf {
     fn handle_timeout(&mut self, now: Time) {
         self.host.handle_timeout(now);
     }
-    fn poll_transmit(&mut self, now: Time, segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.host.poll_transmit(now, segments, buffer)
     }
     fn poll_event(&mut self) -> Option<HostEvent> {
@@ -64,7 +70,10 @@ fn keys(of: u8) -> KeyPair {
 fn host(of: u8, named: Guid, is_called: bool) -> OneOf {
     let mut config = HostConfig::new(keys(of), ORIGIN);
     config.hop.local = named;
-    OneOf { host: Host::new(config, SeededRng::new(u64::from(of))), is_called }
+    OneOf {
+        host: Host::new(config, SeededRng::new(u64::from(of))),
+        is_called,
+    }
 }
 
 struct World {
@@ -93,11 +102,15 @@ impl World {
 
     fn connect(&mut self, caller: NodeId) -> LinkId {
         let link = DuplexLink::symmetric(LinkSpec::new(100_000_000, Duration::from_millis(1)));
-        self.sim.connect(self.server, caller, &link).expect("a link").link
+        self.sim
+            .connect(self.server, caller, &link)
+            .expect("a link")
+            .link
     }
 
     fn request(&mut self, node: NodeId, request: LocalRequest) {
-        self.sim.with_node(node, |machine, now| machine.host.request(now, APP, request));
+        self.sim
+            .with_node(node, |machine, now| machine.host.request(now, APP, request));
     }
 
     fn run_until(&mut self, end: Time) {
@@ -105,13 +118,23 @@ impl World {
         while self.sim.now() < end && self.sim.step() {
             while let Some(occurrence) = self.sim.poll_event() {
                 match occurrence.event.event {
-                    LocalEvent::Read { read, index, chunk_log2, .. } => {
+                    LocalEvent::Read {
+                        read,
+                        index,
+                        chunk_log2,
+                        ..
+                    } => {
                         let chunk = self.content.read(index, chunk_log2);
                         self.request(self.server, LocalRequest::ReadDone { read, chunk });
                     }
                     LocalEvent::Chunk(chunk) => {
                         self.fetched += chunk.data.len() as u64;
-                        self.request(self.client, LocalRequest::Consumed { request: chunk.request });
+                        self.request(
+                            self.client,
+                            LocalRequest::Consumed {
+                                request: chunk.request,
+                            },
+                        );
                     }
                     LocalEvent::Complete { .. } => self.finished = true,
                     _ => {}
@@ -149,7 +172,9 @@ impl World {
 fn who_calls_under_the_name_of_another_caller_gets_nothing_of_the_others_data() {
     for impostor_first in [true, false] {
         let mut world = World::new();
-        let impostor = world.sim.add_node("impostor", host(3, keys(2).guid(), false));
+        let impostor = world
+            .sim
+            .add_node("impostor", host(3, keys(2).guid(), false));
         let (its_link, client) = (impostor, world.client);
         let link = if impostor_first {
             let link = world.connect(its_link);
@@ -167,6 +192,9 @@ fn who_calls_under_the_name_of_another_caller_gets_nothing_of_the_others_data() 
         assert!(world.finished, "impostor first: {impostor_first}");
         assert_eq!(world.fetched, world.content.len());
         let leaked = world.sim.link_stats(link, Direction::AToB).delivered_bytes;
-        assert!(leaked < 20_000, "{leaked} bytes went to the impostor, who asked for nothing");
+        assert!(
+            leaked < 20_000,
+            "{leaked} bytes went to the impostor, who asked for nothing"
+        );
     }
 }

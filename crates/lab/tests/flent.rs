@@ -1,7 +1,7 @@
 //! The real flent reads and draws what a study leaves.
 //!
-//! `scripts/setup --check` installs it into target/flent; `scripts/test` names it in `WHIMBREL_FLENT`, and then the test
-//! fails without it.
+//! `scripts/setup --check` installs it into target/flent; `scripts/test` names it in
+//! `WHIMBREL_FLENT`, and then the test fails without it.
 #![allow(clippy::disallowed_methods, reason = "a test of a real program")]
 
 use std::ffi::OsStr;
@@ -39,26 +39,50 @@ fn flent_reads_and_draws_a_study() {
         jobs: Some(1),
         program: "whimbrel".into(),
     };
-    let result = Study::find("mftp-fig8").unwrap().run(&options, &mut |_, _, _| {}).unwrap();
+    let result = Study::find("mftp-fig8")
+        .unwrap()
+        .run(&options, &mut |_, _, _| {})
+        .unwrap();
     let written = write_result(&result, folder.path()).unwrap();
-    let files =
-        ["mftp", "tcp"].map(|name| written.join(format!("flent/rtt-10ms-loss-0-{name}-run-1.flent.gz")));
+    let files = ["mftp", "tcp"]
+        .map(|name| written.join(format!("flent/rtt-10ms-loss-0-{name}-run-1.flent.gz")));
     let run = |arguments: &[&OsStr]| {
         // Its own settings folder, so that no user's matter.
-        let output =
-            Command::new(&flent).env("HOME", folder.path()).args(arguments).args(&files).output().unwrap();
+        let output = Command::new(&flent)
+            .env("HOME", folder.path())
+            .args(arguments)
+            .args(&files)
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && !said.contains("ERROR") && !said.contains("WARNING"), "{said}");
+        assert!(
+            output.status.success() && !said.contains("ERROR") && !said.contains("WARNING"),
+            "{said}"
+        );
         String::from_utf8(output.stdout).unwrap()
     };
 
     let summary = run(&["-f", "summary"].map(OsStr::new));
-    assert!(summary.contains("Title: 'MFTP, RTT 10 ms, loss 0 %'"), "{summary}");
-    assert!(summary.contains("Title: 'TCP, RTT 10 ms, loss 0 %'"), "{summary}");
+    assert!(
+        summary.contains("Title: 'MFTP, RTT 10 ms, loss 0 %'"),
+        "{summary}"
+    );
+    assert!(
+        summary.contains("Title: 'TCP, RTT 10 ms, loss 0 %'"),
+        "{summary}"
+    );
     let series = summary.lines().filter(|line| line.contains("TCP download"));
-    assert!(series.clone().count() == 2 && series.clone().all(|line| line.contains("Mbits/s")), "{summary}");
+    assert!(
+        series.clone().count() == 2 && series.clone().all(|line| line.contains("Mbits/s")),
+        "{summary}"
+    );
 
     let picture = folder.path().join("goodput.png");
-    run(&["-p".as_ref(), "download".as_ref(), "-o".as_ref(), picture.as_os_str()]);
+    run(&[
+        "-p".as_ref(),
+        "download".as_ref(),
+        "-o".as_ref(),
+        picture.as_os_str(),
+    ]);
     assert!(fs::read(picture).unwrap().starts_with(b"\x89PNG"));
 }

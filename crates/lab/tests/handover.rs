@@ -1,6 +1,7 @@
 //! A client that moves from one access router to another in the middle of a transfer.
 //!
-//! N1 - N2 - two access routers, A and B; the client has a link to each, of which one at a time works.
+//! N1 - N2 - two access routers, A and B; the client has a link to each, of which one at a time
+//! works.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -42,18 +43,29 @@ fn host(number: u8) -> Node<MemoryStore> {
     Node::Host(Box::new(Host::new(config, SeededRng::new(number.into()))))
 }
 
-fn router(number: u8, default_route: Option<NextHop>, storage_timer: Duration) -> Node<MemoryStore> {
+fn router(
+    number: u8,
+    default_route: Option<NextHop>,
+    storage_timer: Duration,
+) -> Node<MemoryStore> {
     let guid = keys(number).guid();
     let config = RouterConfig {
         guid,
         wall: WALL,
         hop: HopConfig::new(guid, 1472),
         buffer_packets: 16_384,
-        store: StoreLimits { total: 1 << 30, per_flow: 1 << 28, lifetime: Duration::from_secs(3600) },
+        store: StoreLimits {
+            total: 1 << 30,
+            per_flow: 1 << 28,
+            lifetime: Duration::from_secs(3600),
+        },
         routes: Vec::new(),
         default_route,
         name_servers: vec![String::from("gnrs")],
-        proxy: ProxyPolicy { storage_timer, ..ProxyPolicy::default() },
+        proxy: ProxyPolicy {
+            storage_timer,
+            ..ProxyPolicy::default()
+        },
     };
     Node::Router(Box::new(Router::new(config, SeededRng::new(number.into()))))
 }
@@ -73,7 +85,8 @@ impl World {
         let names = sim.add_node("gnrs", Node::NameServer(Box::new(names)));
         let wire = DuplexLink::symmetric(LinkSpec::new(1_000_000_000, Duration::from_millis(1)));
         for node in [core, access[0], access[1]] {
-            sim.connect(node, names, &wire.clone().with_labels("gnrs", "router")).expect("a link");
+            sim.connect(node, names, &wire.clone().with_labels("gnrs", "router"))
+                .expect("a link");
         }
         sim.connect(server, core, &wire).expect("a link");
         access.iter().for_each(|node| {
@@ -83,8 +96,16 @@ impl World {
         let radio = access.map(|node| sim.connect(node, client, &air).expect("a link").link);
         sim.partition(radio[1]);
         let content = RepeatingContent::new(LEN, 1);
-        let mut world =
-            World { sim, server, client, access, radio, content, arrived: BTreeSet::new(), complete: false };
+        let mut world = World {
+            sim,
+            server,
+            client,
+            access,
+            radio,
+            content,
+            arrived: BTreeSet::new(),
+            complete: false,
+        };
         world.run(Duration::from_secs(1));
         let publish = Publish {
             content: world.content.name(),
@@ -129,14 +150,25 @@ impl World {
 
     fn pump(&mut self) {
         while let Some(occurrence) = self.sim.poll_event() {
-            let NodeEvent::Host(HostEvent { event, .. }) = occurrence.event else { continue };
+            let NodeEvent::Host(HostEvent { event, .. }) = occurrence.event else {
+                continue;
+            };
             match event {
-                LocalEvent::Read { read, index, chunk_log2, .. } => {
+                LocalEvent::Read {
+                    read,
+                    index,
+                    chunk_log2,
+                    ..
+                } => {
                     let chunk = self.content.read(index, chunk_log2);
                     self.tell(self.server, LocalRequest::ReadDone { read, chunk });
                 }
                 LocalEvent::Chunk(chunk) => {
-                    assert!(self.arrived.insert(chunk.index), "chunk {} was handed over twice", chunk.index);
+                    assert!(
+                        self.arrived.insert(chunk.index),
+                        "chunk {} was handed over twice",
+                        chunk.index
+                    );
                     self.tell(self.client, LocalRequest::Consumed { request: 1 });
                 }
                 LocalEvent::Complete { .. } => self.complete = true,
@@ -146,13 +178,16 @@ impl World {
     }
 
     fn router_status(&mut self, node: NodeId) -> RouterStatus {
-        self.sim.with_node(node, |machine, now| machine.router().expect("a router").status(now))
+        self.sim.with_node(node, |machine, now| {
+            machine.router().expect("a router").status(now)
+        })
     }
 }
 
 #[test]
 fn what_the_old_router_stores_follows_the_client_as_soon_as_its_binding_changes() {
-    // With a storage timer of an hour, nothing but the pushed binding can set the stored chunks free.
+    // With a storage timer of an hour, nothing but the pushed binding can set the stored chunks
+    // free.
     let mut world = World::new(Duration::from_secs(3600));
     world.get();
     world.run(Duration::from_millis(1500));
@@ -163,10 +198,18 @@ fn what_the_old_router_stores_follows_the_client_as_soon_as_its_binding_changes(
     let stuck = world.arrived.len();
     let old_router = world.access[0];
     let stored = world.router_status(old_router);
-    assert!(stored.stored_chunks > 0, "the old router stores nothing: {:?}", stored.counters);
+    assert!(
+        stored.stored_chunks > 0,
+        "the old router stores nothing: {:?}",
+        stored.counters
+    );
     world.sim.repair(world.radio[1]);
     world.run(Duration::from_secs(20));
-    assert!(world.complete, "{stuck} chunks before the move, {} after it", world.arrived.len());
+    assert!(
+        world.complete,
+        "{stuck} chunks before the move, {} after it",
+        world.arrived.len()
+    );
     let after = world.router_status(old_router);
     assert_eq!(after.stored_chunks, 0);
     assert!(after.counters.bindings_pushed > 0);
@@ -182,7 +225,14 @@ fn a_client_that_never_returns_costs_no_more_than_the_storage() {
     world.run(Duration::from_secs(120));
     let old_router = world.access[0];
     let status = world.router_status(old_router);
-    assert!(status.stored_bytes.0 <= LEN + (1 << 20), "{}", status.stored_bytes.0);
-    assert_eq!(status.buffer_packets.0, 0, "stored chunks must not fill the back-pressure buffer");
+    assert!(
+        status.stored_bytes.0 <= LEN + (1 << 20),
+        "{}",
+        status.stored_bytes.0
+    );
+    assert_eq!(
+        status.buffer_packets.0, 0,
+        "stored chunks must not fill the back-pressure buffer"
+    );
     assert!(!world.complete);
 }

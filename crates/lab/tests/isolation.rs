@@ -1,7 +1,7 @@
 //! What becomes of a lab whose process is killed, and of a lab without root.
 //!
-//! Runs itself again as another process for each case. It has no test harness, because a process can enter a
-//! user namespace only while it has one thread.
+//! Runs itself again as another process for each case. It has no test harness, because a process
+//! can enter a user namespace only while it has one thread.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -53,10 +53,15 @@ fn passed(what: &str) {
 
 /// A lab with programs in it that does nothing more.
 fn victim() {
-    let topology = Fig7::new(Duration::from_millis(2), LinkSpec::default()).build(1).unwrap();
+    let topology = Fig7::new(Duration::from_millis(2), LinkSpec::default())
+        .build(1)
+        .unwrap();
     let host = topology.host("N3").unwrap();
     let mut command = Command::new("sh");
-    command.args(["-c", "setsid sleep 5000 & setsid sh -c 'sleep 5001' & sleep 5002; true"]);
+    command.args([
+        "-c",
+        "setsid sleep 5000 & setsid sh -c 'sleep 5001' & sleep 5002; true",
+    ]);
     let _process = host.spawn(command).unwrap();
     let namespaces: Vec<String> = topology
         .host_names()
@@ -79,14 +84,22 @@ fn victim() {
 fn nothing_outlives(signal: Signal) {
     // Whoever runs this in the background of a shell has SIGINT ignored, and children inherit that.
     let mut lab = Command::new("env");
-    lab.arg("--default-signal=INT,TERM").arg(std::env::current_exe().unwrap()).arg(VICTIM);
+    lab.arg("--default-signal=INT,TERM")
+        .arg(std::env::current_exe().unwrap())
+        .arg(VICTIM);
     let mut lab = lab.stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
-    BufReader::new(lab.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(lab.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
     let namespaces: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     assert_eq!(namespaces.len(), 5, "{line}");
-    // The shell, two `sleep`, one more shell or what it became, and the first process of each of five hosts.
-    assert!(processes_in(&namespaces) >= 9, "the programs of the lab run");
+    // The shell, two `sleep`, one more shell or what it became, and the first process of each of
+    // five hosts.
+    assert!(
+        processes_in(&namespaces) >= 9,
+        "the programs of the lab run"
+    );
     kill_process(Pid::from_child(&lab), signal).unwrap();
     let status = lab.wait().unwrap();
     assert_eq!(status.signal(), Some(signal.as_raw()));
@@ -95,7 +108,9 @@ fn nothing_outlives(signal: Signal) {
         assert!(Instant::now() < deadline, "programs outlive their lab");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let named = std::fs::read_dir("/var/run/netns").map(Iterator::count).unwrap_or(0);
+    let named = std::fs::read_dir("/var/run/netns")
+        .map(Iterator::count)
+        .unwrap_or(0);
     assert_eq!(named, 0, "a lab gives no namespace a name");
     let devices = std::fs::read_to_string("/proc/self/net/dev").unwrap();
     assert!(!devices.contains("link0"), "{devices}");
@@ -107,7 +122,11 @@ fn processes_in(namespaces: &[String]) -> usize {
         std::fs::read_link(process.join("ns/net"))
             .is_ok_and(|namespace| namespaces.contains(&namespace.display().to_string()))
     };
-    std::fs::read_dir("/proc").unwrap().flatten().filter(|entry| inside(&entry.path())).count()
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| inside(&entry.path()))
+        .count()
 }
 
 /// As an ordinary user, with a TUN device that such users may open, as most distributions have it.
@@ -119,21 +138,34 @@ fn without_root() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     for (case, what) in [
-        (UNPRIVILEGED, "a user without root builds a lab in a user namespace"),
-        (THREADED, "a process with several threads is told why it cannot have one"),
+        (
+            UNPRIVILEGED,
+            "a user without root builds a lab in a user namespace",
+        ),
+        (
+            THREADED,
+            "a process with several threads is told why it cannot have one",
+        ),
     ] {
         let mut command = if rustix::process::geteuid().is_root() {
             let mut command = Command::new("unshare");
             let script = "{ [ -e \"$1/tun\" ] || mknod -m 0666 \"$1/tun\" c 10 200; } && mount --bind \"$1/tun\" /dev/net/tun && \
                           exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$1/isolation\" \"$2\"";
-            command.args(["--mount", "sh", "-c", script, "sh"]).arg(directory.path());
+            command
+                .args(["--mount", "sh", "-c", script, "sh"])
+                .arg(directory.path());
             command
         } else {
             Command::new(&program)
         };
         let mut child = command.arg(case).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
         let status = child.wait().unwrap();
         eprint!("{said}");
         if status.code() == Some(NOT_PERMITTED) {
@@ -158,7 +190,10 @@ fn unprivileged() {
         Err(error) => panic!("{error}"),
     };
     assert_eq!(privileges, Privileges::UserNamespace);
-    let delay = LinkSpec { delay: Duration::from_millis(2), ..LinkSpec::default() };
+    let delay = LinkSpec {
+        delay: Duration::from_millis(2),
+        ..LinkSpec::default()
+    };
     let built = TopologyBuilder::new(1)
         .host("a")
         .host("b")
@@ -174,10 +209,18 @@ fn unprivileged() {
         built => built.unwrap(),
     };
     let target = topology.address_of("c", "bc").unwrap();
-    let report = topology.host("a").unwrap().ping(target, 3, Duration::ZERO, PATIENCE).unwrap();
+    let report = topology
+        .host("a")
+        .unwrap()
+        .ping(target, 3, Duration::ZERO, PATIENCE)
+        .unwrap();
     assert_eq!(report.received(), 3);
     assert!(report.min().unwrap() >= 0.004, "{report:?}");
-    let user = topology.host("a").unwrap().run("cat", &["/proc/sys/net/ipv4/ip_forward"]).unwrap();
+    let user = topology
+        .host("a")
+        .unwrap()
+        .run("cat", &["/proc/sys/net/ipv4/ip_forward"])
+        .unwrap();
     assert_eq!(user.trim(), "1");
 }
 
@@ -185,8 +228,14 @@ fn threaded() {
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || held.recv());
     let refused = ensure_privileges().unwrap_err();
-    assert!(matches!(refused, LabError::AlreadyThreaded { threads: 2 }), "{refused}");
-    assert!(refused.to_string().contains("before any thread"), "{refused}");
+    assert!(
+        matches!(refused, LabError::AlreadyThreaded { threads: 2 }),
+        "{refused}"
+    );
+    assert!(
+        refused.to_string().contains("before any thread"),
+        "{refused}"
+    );
     drop(hold);
     let _ = thread.join();
 }

@@ -1,4 +1,5 @@
-//! The seed's testbed in virtual time: every transfer here moves real bytes through the machines that ship.
+//! The seed's testbed in virtual time: every transfer here moves real bytes through the machines
+//! that ship.
 
 use core::time::Duration;
 
@@ -11,7 +12,10 @@ use whimbrel_sim::link::{LinkSpec, Loss, Outage};
 const MIB: u64 = 1 << 20;
 
 fn wifi() -> LinkSpec {
-    LinkSpec { delay: Duration::from_millis(1), ..LinkSpec::new(25_000_000, Duration::from_millis(1)) }
+    LinkSpec {
+        delay: Duration::from_millis(1),
+        ..LinkSpec::new(25_000_000, Duration::from_millis(1))
+    }
 }
 
 fn world(rtt_ms: u64, last_hop: LinkSpec, seed: u64) -> SimulatedFig7 {
@@ -26,7 +30,11 @@ fn fetch(world: &mut SimulatedFig7, len: u64) -> TransferRecord {
     let transfer = world.get(name);
     let limit = world.sim.now() + Duration::from_secs(600);
     let record = world.finish(transfer, limit).expect("a transfer");
-    assert!(record.completed, "only {} of {len} bytes arrived", record.bytes);
+    assert!(
+        record.completed,
+        "only {} of {len} bytes arrived",
+        record.bytes
+    );
     assert_eq!(record.bytes, len);
     record
 }
@@ -35,7 +43,11 @@ fn fetch(world: &mut SimulatedFig7, len: u64) -> TransferRecord {
 fn a_content_crosses_two_routers() {
     let mut world = world(50, wifi(), 1);
     let record = fetch(&mut world, 10 * MIB);
-    println!("{:.3} s, {:.2} Mbit/s", record.finished, record.goodput() / 1e6);
+    println!(
+        "{:.3} s, {:.2} Mbit/s",
+        record.finished,
+        record.goodput() / 1e6
+    );
     assert!(record.goodput() > 18e6, "{}", record.goodput());
 }
 
@@ -47,12 +59,16 @@ fn a_small_content_and_an_empty_one_arrive() {
     }
 }
 
-/// One chunk over hops that know nothing of their paths yet: what each millisecond of round trip costs.
+/// One chunk over hops that know nothing of their paths yet: what each millisecond of round trip
+/// costs.
 #[test]
 fn a_first_chunk_pays_for_few_round_trips() {
     let took = |rtt_ms| fetch(&mut world(rtt_ms, wifi(), 1), MIB).finished;
     let (near, far) = (took(10), took(110));
-    println!("1 MiB: RTT 10 ms {near:.3} s, RTT 110 ms {far:.3} s: {:.1} round trips", (far - near) / 0.1);
+    println!(
+        "1 MiB: RTT 10 ms {near:.3} s, RTT 110 ms {far:.3} s: {:.1} round trips",
+        (far - near) / 0.1
+    );
     assert!((far - near) / 0.1 < 6.0, "{near} s, {far} s");
 }
 
@@ -60,7 +76,10 @@ fn a_first_chunk_pays_for_few_round_trips() {
 fn loss_on_the_last_hop_hardly_matters() {
     for rtt in [10, 50, 100] {
         let clean = fetch(&mut world(rtt, wifi(), 3), 30 * MIB).goodput();
-        let lossy_hop = LinkSpec { loss: Loss::Independent(0.01), ..wifi() };
+        let lossy_hop = LinkSpec {
+            loss: Loss::Independent(0.01),
+            ..wifi()
+        };
         let lossy = fetch(&mut world(rtt, lossy_hop, 3), 30 * MIB).goodput();
         println!(
             "RTT {rtt}: {:.2} Mbit/s, with 1 % loss {:.2} ({:.1} %)",
@@ -82,25 +101,60 @@ fn an_unknown_name_fails_at_once() {
 
 #[test]
 fn an_outage_costs_hardly_more_than_its_length() {
-    let outage = Outage::Once { start: Duration::from_secs(5), duration: Duration::from_secs(10) };
-    let mut world = world(50, LinkSpec { outages: vec![outage], ..wifi() }, 5);
+    let outage = Outage::Once {
+        start: Duration::from_secs(5),
+        duration: Duration::from_secs(10),
+    };
+    let mut world = world(
+        50,
+        LinkSpec {
+            outages: vec![outage],
+            ..wifi()
+        },
+        5,
+    );
     let record = fetch(&mut world, 20 * MIB);
-    println!("{:.3} s, longest stall {:.3} s", record.finished, record.longest_stall);
-    assert!(record.longest_stall < 10.0 + 0.15 + 1.0, "{}", record.longest_stall);
+    println!(
+        "{:.3} s, longest stall {:.3} s",
+        record.finished, record.longest_stall
+    );
+    assert!(
+        record.longest_stall < 10.0 + 0.15 + 1.0,
+        "{}",
+        record.longest_stall
+    );
 }
 
-/// A flow that fills its storage during an outage: the source pauses, and goes on before the storage has run dry.
+/// A flow that fills its storage during an outage: the source pauses, and goes on before the
+/// storage has run dry.
 #[test]
 fn a_source_that_was_told_to_stop_is_told_to_go_on() {
-    let outage = Outage::Once { start: Duration::from_secs(3), duration: Duration::from_secs(20) };
-    let store = StoreLimits { total: 1 << 30, per_flow: 16 << 20, lifetime: Duration::from_secs(3600) };
-    let options = SimulatedFig7Options { store, ..SimulatedFig7Options::default() };
+    let outage = Outage::Once {
+        start: Duration::from_secs(3),
+        duration: Duration::from_secs(20),
+    };
+    let store = StoreLimits {
+        total: 1 << 30,
+        per_flow: 16 << 20,
+        lifetime: Duration::from_secs(3600),
+    };
+    let options = SimulatedFig7Options {
+        store,
+        ..SimulatedFig7Options::default()
+    };
     let [record, undisturbed] = [vec![outage], Vec::new()].map(|outages| {
         let fig7 = Fig7::new(Duration::from_millis(50), LinkSpec { outages, ..wifi() });
         fetch(&mut SimulatedFig7::new(&fig7, options.clone(), 7), 80 * MIB)
     });
-    println!("{:.3} s, without an outage {:.3} s", record.finished, undisturbed.finished);
-    assert!(record.finished < undisturbed.finished + 20.0 + 1.5, "{} s", record.finished);
+    println!(
+        "{:.3} s, without an outage {:.3} s",
+        record.finished, undisturbed.finished
+    );
+    assert!(
+        record.finished < undisturbed.finished + 20.0 + 1.5,
+        "{} s",
+        record.finished
+    );
 }
 
 #[test]
@@ -117,17 +171,33 @@ fn routers_and_the_server_may_be_killed_at_any_time() {
         world.restart(victim);
         let limit = world.sim.now() + Duration::from_secs(300);
         let record = world.finish(transfer, limit).expect("a transfer");
-        assert!(record.completed, "N{victim} killed: only {} bytes arrived", record.bytes);
-        println!("N{victim} killed: {:.3} s, longest stall {:.3} s", record.finished, record.longest_stall);
-        // Virtual time, so this repeats: without Lost and Resend the receiver's timer (5 s) would find out.
-        assert!(record.longest_stall < 2.0, "N{victim} killed: a stall of {} s", record.longest_stall);
+        assert!(
+            record.completed,
+            "N{victim} killed: only {} bytes arrived",
+            record.bytes
+        );
+        println!(
+            "N{victim} killed: {:.3} s, longest stall {:.3} s",
+            record.finished, record.longest_stall
+        );
+        // Virtual time, so this repeats: without Lost and Resend the receiver's timer (5 s) would
+        // find out.
+        assert!(
+            record.longest_stall < 2.0,
+            "N{victim} killed: a stall of {} s",
+            record.longest_stall
+        );
     }
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let hash = |seed| {
-        let lossy = LinkSpec { loss: Loss::Independent(0.02), jitter: Duration::from_micros(300), ..wifi() };
+        let lossy = LinkSpec {
+            loss: Loss::Independent(0.02),
+            jitter: Duration::from_micros(300),
+            ..wifi()
+        };
         let mut world = world(20, lossy, seed);
         world.sim.enable_trace_hash();
         fetch(&mut world, 3 * MIB);

@@ -5,16 +5,18 @@
 use std::fs;
 use std::path::Path;
 
-use whimbrel_lab::study::{Backend, STUDIES, Study, StudyOptions, StudyResult, write_pages, write_result};
+use whimbrel_lab::study::{
+    Backend, STUDIES, Study, StudyOptions, StudyResult, write_pages, write_result,
+};
 
-const LAST_HOP: &str = "rate = \"54 Mbit/s\"\ndelay = \"1 us\"\nqueue = \"2000 packets\"\noverhead = 1156\n";
+const LAST_HOP: &str =
+    "rate = \"54 Mbit/s\"\ndelay = \"1 us\"\nqueue = \"2000 packets\"\noverhead = 1156\n";
 
 /// A small one of the studies of recovery on links.
 fn belrp_scenario(study: &str) -> String {
     let consumer = "[consumer]\ninterests = 120\ngaps = \"exponential\"\nlifetime = \"600 ms\"\npayload = 1024\n\
          variation_factor = 8.0\ninitial_timeout = \"20 ms\"\nmin_timeout = \"20 ms\"\ncheck = \"5 ms\"\n";
-    let common =
-        "runs = 1\nlimit = \"60 s\"\nvariants = [\"paper-3\", \"paper-1\", \"none\", \"adaptive\"]\n";
+    let common = "runs = 1\nlimit = \"60 s\"\nvariants = [\"paper-3\", \"paper-1\", \"none\", \"adaptive\"]\n";
     let link = "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"80 packets\"\noverhead = 2\n";
     match study {
         "belrp-linear" => format!(
@@ -22,7 +24,9 @@ fn belrp_scenario(study: &str) -> String {
              {consumer}[link]\n{link}"
         ),
         "belrp-hops" => {
-            format!("{common}hops = [1, 2]\nlosses_percent = [5.0]\nrate = 900.0\n{consumer}[link]\n{link}")
+            format!(
+                "{common}hops = [1, 2]\nlosses_percent = [5.0]\nrate = 900.0\n{consumer}[link]\n{link}"
+            )
         }
         _ => format!(
             "{common}losses_percent = [2.0, 5.0]\nobserved = [\"A\", \"B\"]\ndelay = \"5 ms\"\n\
@@ -44,7 +48,11 @@ fn scenario(study: &str) -> String {
              [last_hop]\n{LAST_HOP}[instantaneous]\nrtt_ms = 50\nloss_percent = 1.0\n"
         );
     }
-    let rivals = if study == "mftp-fig9" { "tcp" } else { "receiver-driven" };
+    let rivals = if study == "mftp-fig9" {
+        "tcp"
+    } else {
+        "receiver-driven"
+    };
     format!(
         "file = \"300 kB\"\nrtt_ms = 50\non_s = 1\noff_s = [10, 30]\nruns = 2\nruns_netns = 1\n\
          rivals = [\"network-proactive\", \"{rivals}\"]\nnack_timers_ms = [500]\n\
@@ -64,10 +72,19 @@ fn run(study: &Study, folder: &Path) -> StudyResult {
         program: "whimbrel".into(),
     };
     let mut reports = Vec::new();
-    let result = study.run(&options, &mut |done, all, _| reports.push((done, all))).unwrap();
+    let result = study
+        .run(&options, &mut |done, all, _| reports.push((done, all)))
+        .unwrap();
     let all = reports[0].1;
-    assert!(all > 0 && (result.transfers.is_empty() || result.transfers.len() == all), "{}", study.name);
-    assert_eq!(reports, (0..=all).map(|done| (done, all)).collect::<Vec<_>>());
+    assert!(
+        all > 0 && (result.transfers.is_empty() || result.transfers.len() == all),
+        "{}",
+        study.name
+    );
+    assert_eq!(
+        reports,
+        (0..=all).map(|done| (done, all)).collect::<Vec<_>>()
+    );
     result
 }
 
@@ -77,7 +94,14 @@ fn pages_show_both_back_ends_beside_the_paper() {
     let root = folder.path().join("results");
     for study in &STUDIES {
         let simulated = run(study, folder.path());
-        assert!(simulated.transfers.iter().all(|transfer| transfer.record.completed), "{}", study.name);
+        assert!(
+            simulated
+                .transfers
+                .iter()
+                .all(|transfer| transfer.record.completed),
+            "{}",
+            study.name
+        );
         assert!(!simulated.comparisons.is_empty() && !simulated.charts.is_empty());
         write_result(&simulated, &root).unwrap();
         if !study.runs_on(Backend::Netns) {
@@ -97,22 +121,38 @@ fn pages_show_both_back_ends_beside_the_paper() {
     for ((name, path), study) in pages.studies.iter().zip(&STUDIES) {
         let page = fs::read_to_string(path).unwrap();
         for column in ["The paper", "Simulator", "Why they differ"] {
-            assert!(page.contains(&format!("role=\"columnheader\">{column}")), "{name}: {column}");
+            assert!(
+                page.contains(&format!("role=\"columnheader\">{column}")),
+                "{name}: {column}"
+            );
         }
         let in_namespaces = study.runs_on(Backend::Netns);
-        assert_eq!(page.contains("role=\"columnheader\">Namespaces"), in_namespaces, "{name}");
+        assert_eq!(
+            page.contains("role=\"columnheader\">Namespaces"),
+            in_namespaces,
+            "{name}"
+        );
         assert_eq!(page.contains("Linux 0.0"), in_namespaces, "{name}");
         assert_eq!(page.contains("flent"), in_namespaces, "{name}");
-        assert!(!page.contains("not run yet") && !page.contains("not measured"), "{name}");
+        assert!(
+            !page.contains("not run yet") && !page.contains("not measured"),
+            "{name}"
+        );
         assert!(page.contains("--backend sim --seed 1"), "{name}");
-        assert!(page.contains("<svg role=\"img\" aria-label=\"") && page.contains(study.title), "{name}");
+        assert!(
+            page.contains("<svg role=\"img\" aria-label=\"") && page.contains(study.title),
+            "{name}"
+        );
         for remote in ["src=", "href=\"http", "url(", "@import", "<script"] {
             assert!(!page.contains(remote), "{name} has {remote}");
         }
         assert!(index.contains(&format!("href=\"{name}.html\"")));
     }
     let fig9 = fs::read_to_string(root.join("mftp-fig9.html")).unwrap();
-    assert!(fig9.contains("one &amp; only") && !fig9.contains("one & only"), "text is escaped");
+    assert!(
+        fig9.contains("one &amp; only") && !fig9.contains("one & only"),
+        "text is escaped"
+    );
 }
 
 #[test]
@@ -123,8 +163,15 @@ fn a_page_says_what_has_not_been_run() {
     let pages = write_pages(folder.path()).unwrap();
     assert_eq!(pages.studies.len(), 1);
     let page = fs::read_to_string(&pages.studies[0].1).unwrap();
-    assert!(page.contains("whimbrel study run mftp-fig10 --backend netns"), "how to fill the column");
-    assert!(fs::read_to_string(&pages.index).unwrap().contains("whimbrel study run mftp-fig8 --backend sim"));
+    assert!(
+        page.contains("whimbrel study run mftp-fig10 --backend netns"),
+        "how to fill the column"
+    );
+    assert!(
+        fs::read_to_string(&pages.index)
+            .unwrap()
+            .contains("whimbrel study run mftp-fig8 --backend sim")
+    );
 }
 
 #[test]
@@ -151,7 +198,10 @@ fn a_result_of_another_version_says_so() {
     fs::create_dir_all(&place).unwrap();
     fs::write(place.join("result.json"), "{}").unwrap();
     let error = write_pages(folder.path()).unwrap_err().to_string();
-    assert!(error.contains("result.json") && error.contains("run the study again"), "{error}");
+    assert!(
+        error.contains("result.json") && error.contains("run the study again"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -160,13 +210,18 @@ fn the_studies_of_recovery_on_links_leave_the_same_files_each_time() {
     for name in ["belrp-linear", "belrp-hops", "belrp-abilene"] {
         let study = Study::find(name).unwrap();
         let [first, second] = ["a", "b"].map(|root| {
-            let written = write_result(&run(study, folder.path()), &folder.path().join(root)).unwrap();
+            let written =
+                write_result(&run(study, folder.path()), &folder.path().join(root)).unwrap();
             ["result.json", "trace-hashes.csv", "traffic.csv"]
                 .map(|file| fs::read(written.join(file)).unwrap())
         });
         assert!(first == second, "{name}");
         let hashes = String::from_utf8(first[1].clone()).unwrap();
-        assert_eq!(hashes.lines().count(), 1 + 2 * 4, "a hash of each kind of run: {hashes}");
+        assert_eq!(
+            hashes.lines().count(),
+            1 + 2 * 4,
+            "a hash of each kind of run: {hashes}"
+        );
     }
 }
 
@@ -181,6 +236,9 @@ fn a_study_without_namespaces_says_what_to_do() {
         jobs: None,
         program: "whimbrel".into(),
     };
-    let error = study.run(&options, &mut |_, _, _| {}).unwrap_err().to_string();
+    let error = study
+        .run(&options, &mut |_, _, _| {})
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("--backend sim"), "{error}");
 }

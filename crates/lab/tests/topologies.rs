@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use whimbrel_lab::{
-    CongestionControl, DirectionReport, Fig7, HttpClient, LabError, LinkReport, Namespace, Scheduling,
-    TcpBaseline, Topology, TopologyBuilder, TransferObserver, lab_available,
+    CongestionControl, DirectionReport, Fig7, HttpClient, LabError, LinkReport, Namespace,
+    Scheduling, TcpBaseline, Topology, TopologyBuilder, TransferObserver, lab_available,
 };
 use whimbrel_sim::link::{LinkSpec, Loss, Outage, QueueLimit};
 
@@ -22,7 +22,10 @@ fn millis(n: u64) -> Duration {
 }
 
 fn delayed(delay: Duration) -> LinkSpec {
-    LinkSpec { delay, ..LinkSpec::default() }
+    LinkSpec {
+        delay,
+        ..LinkSpec::default()
+    }
 }
 
 fn file_of(bytes: usize, directory: &tempfile::TempDir) -> (PathBuf, String) {
@@ -36,12 +39,20 @@ fn file_of(bytes: usize, directory: &tempfile::TempDir) -> (PathBuf, String) {
         })
         .collect();
     let path = directory.path().join("content");
-    std::fs::File::create(&path).unwrap().write_all(&contents).unwrap();
+    std::fs::File::create(&path)
+        .unwrap()
+        .write_all(&contents)
+        .unwrap();
     (path, blake3::hash(&contents).to_hex().to_string())
 }
 
 fn pair(seed: u64, forward: LinkSpec, backward: LinkSpec) -> Topology {
-    TopologyBuilder::new(seed).host("a").host("b").link("ab", "a", "b", forward, backward).build().unwrap()
+    TopologyBuilder::new(seed)
+        .host("a")
+        .host("b")
+        .link("ab", "a", "b", forward, backward)
+        .build()
+        .unwrap()
 }
 
 fn adds_up(report: &DirectionReport) {
@@ -56,7 +67,10 @@ fn adds_up(report: &DirectionReport) {
 fn settled(topology: &Topology) -> Vec<LinkReport> {
     loop {
         let reports = topology.link_reports().unwrap();
-        if reports.iter().all(|link| link.forward.under_way == 0 && link.backward.under_way == 0) {
+        if reports
+            .iter()
+            .all(|link| link.forward.under_way == 0 && link.backward.under_way == 0)
+        {
             return reports;
         }
         std::thread::sleep(millis(10));
@@ -71,8 +85,15 @@ fn a_ping_crosses_the_topology_of_figure_7_and_takes_at_least_the_configured_tim
     let fig7 = Fig7::new(millis(20), delayed(millis(3)));
     let topology = fig7.build(1).unwrap();
     let server = topology.address_towards("N1", "N4").unwrap();
-    assert_eq!(server, topology.address_of("N1", Fig7::SERVER_LINK).unwrap());
-    let report = topology.host("N4").unwrap().ping(server, 5, millis(10), PATIENCE).unwrap();
+    assert_eq!(
+        server,
+        topology.address_of("N1", Fig7::SERVER_LINK).unwrap()
+    );
+    let report = topology
+        .host("N4")
+        .unwrap()
+        .ping(server, 5, millis(10), PATIENCE)
+        .unwrap();
     assert_eq!(report.received(), 5);
     assert!(report.min().unwrap() >= 0.026, "{report:?}");
     let reports = settled(&topology);
@@ -80,7 +101,10 @@ fn a_ping_crosses_the_topology_of_figure_7_and_takes_at_least_the_configured_tim
     for link in &reports {
         adds_up(&link.forward);
         adds_up(&link.backward);
-        assert!(link.forward.delivered >= 5 && link.backward.delivered >= 5, "{link:?}");
+        assert!(
+            link.forward.delivered >= 5 && link.backward.delivered >= 5,
+            "{link:?}"
+        );
     }
 }
 
@@ -94,7 +118,10 @@ fn both_directions_keep_their_own_delay_and_order() {
     let address = topology.address_of("b", "ab").unwrap();
     let receiver = b.enter(|| UdpSocket::bind((address, 0))).unwrap().unwrap();
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();
-    let sender = a.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))).unwrap().unwrap();
+    let sender = a
+        .enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))
+        .unwrap()
+        .unwrap();
     sender.connect(receiver.local_addr().unwrap()).unwrap();
     let sent = Instant::now();
     for number in 0u32..50 {
@@ -118,8 +145,15 @@ fn an_outage_loses_packets_and_its_end_lets_them_through_again() {
         return;
     }
     let topology = pair(3, LinkSpec::default(), LinkSpec::default());
-    let (a, target) = (topology.host("a").unwrap(), topology.address_of("b", "ab").unwrap());
-    let ping = |count, patience| a.ping(target, count, millis(1), patience).unwrap().received();
+    let (a, target) = (
+        topology.host("a").unwrap(),
+        topology.address_of("b", "ab").unwrap(),
+    );
+    let ping = |count, patience| {
+        a.ping(target, count, millis(1), patience)
+            .unwrap()
+            .received()
+    };
     assert_eq!(ping(3, PATIENCE), 3);
     topology.set_outage("ab", true).unwrap();
     assert_eq!(ping(3, millis(50)), 0);
@@ -135,18 +169,42 @@ fn a_schedule_begins_when_it_is_armed_and_at_no_other_time() {
     if !lab_available() {
         return;
     }
-    let forever = Outage::Once { start: Duration::ZERO, duration: Duration::from_secs(3600) };
-    let spec = LinkSpec { outages: vec![forever], ..LinkSpec::default() };
+    let forever = Outage::Once {
+        start: Duration::ZERO,
+        duration: Duration::from_secs(3600),
+    };
+    let spec = LinkSpec {
+        outages: vec![forever],
+        ..LinkSpec::default()
+    };
     let topology = pair(4, spec, LinkSpec::default());
-    let (a, target) = (topology.host("a").unwrap(), topology.address_of("b", "ab").unwrap());
-    assert_eq!(a.ping(target, 2, millis(1), PATIENCE).unwrap().received(), 2);
+    let (a, target) = (
+        topology.host("a").unwrap(),
+        topology.address_of("b", "ab").unwrap(),
+    );
+    assert_eq!(
+        a.ping(target, 2, millis(1), PATIENCE).unwrap().received(),
+        2
+    );
     topology.arm(Instant::now()).unwrap();
-    assert_eq!(a.ping(target, 2, millis(1), millis(50)).unwrap().received(), 0);
+    assert_eq!(
+        a.ping(target, 2, millis(1), millis(50)).unwrap().received(),
+        0
+    );
     topology.set_spec("ab", "a", &LinkSpec::default()).unwrap();
-    assert_eq!(a.ping(target, 2, millis(1), PATIENCE).unwrap().received(), 2);
+    assert_eq!(
+        a.ping(target, 2, millis(1), PATIENCE).unwrap().received(),
+        2
+    );
     let report = &settled(&topology)[0];
-    assert_eq!((report.forward.dropped_outage, report.forward.delivered), (2, 2));
-    assert_eq!(report.backward.delivered, 2, "counters start with the arming");
+    assert_eq!(
+        (report.forward.dropped_outage, report.forward.delivered),
+        (2, 2)
+    );
+    assert_eq!(
+        report.backward.delivered, 2,
+        "counters start with the arming"
+    );
 }
 
 #[test]
@@ -160,9 +218,14 @@ fn the_same_seed_loses_the_same_packets() {
         let address = topology.address_of("b", "ab").unwrap();
         let (a, b) = (topology.host("a").unwrap(), topology.host("b").unwrap());
         let receiver = b.enter(|| UdpSocket::bind((address, 0))).unwrap().unwrap();
-        let sender = a.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))).unwrap().unwrap();
+        let sender = a
+            .enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))
+            .unwrap()
+            .unwrap();
         (0u8..100).for_each(|number| {
-            sender.send_to(&[number], receiver.local_addr().unwrap()).unwrap();
+            sender
+                .send_to(&[number], receiver.local_addr().unwrap())
+                .unwrap();
         });
         while topology.link_reports().unwrap()[0].forward.offered < 100 {
             std::thread::sleep(millis(5));
@@ -170,13 +233,18 @@ fn the_same_seed_loses_the_same_packets() {
         let delivered = settled(topology)[0].forward.delivered;
         receiver.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut buffer = [0];
-        (0..delivered).map(|_| receiver.recv(&mut buffer).map(|_| buffer[0]).unwrap()).collect::<Vec<u8>>()
+        (0..delivered)
+            .map(|_| receiver.recv(&mut buffer).map(|_| buffer[0]).unwrap())
+            .collect::<Vec<u8>>()
     };
     let topology = pair(5, lossy.clone(), LinkSpec::default());
     let first = arrivals(&topology);
     assert!(first.len() > 40 && first.len() < 95, "{first:?}");
     assert_eq!(arrivals(&topology), first);
-    assert_eq!(arrivals(&pair(5, lossy.clone(), LinkSpec::default())), first);
+    assert_eq!(
+        arrivals(&pair(5, lossy.clone(), LinkSpec::default())),
+        first
+    );
     assert_ne!(arrivals(&pair(6, lossy, LinkSpec::default())), first);
 }
 
@@ -207,31 +275,59 @@ fn kernel_tcp_carries_a_file_across_lossy_figure_7_byte_by_byte() {
         .with_queue(QueueLimit::Bytes(256 * 1024));
     let topology = Fig7::new(millis(10), last_hop).build(7).unwrap();
     let address = topology.address_of("N1", Fig7::SERVER_LINK).unwrap();
-    let curl = Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok();
-    let clients = [Some(HttpClient::BuiltIn), curl.then_some(HttpClient::Curl), Some(HttpClient::Any)];
+    let curl = Command::new("curl")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_ok();
+    let clients = [
+        Some(HttpClient::BuiltIn),
+        curl.then_some(HttpClient::Curl),
+        Some(HttpClient::Any),
+    ];
     for (client, congestion) in clients.into_iter().flatten().zip([
         CongestionControl::Reno,
         CongestionControl::Cubic,
         CongestionControl::Cubic,
     ]) {
         topology.arm(Instant::now()).unwrap();
-        let baseline = TcpBaseline { client, congestion, ..TcpBaseline::default() };
+        let baseline = TcpBaseline {
+            client,
+            congestion,
+            ..TcpBaseline::default()
+        };
         let mut watched = Watched::default();
         let (server, receiver) = (topology.host("N1").unwrap(), topology.host("N4").unwrap());
-        let transfer = baseline.fetch(server, address, receiver, &file, &mut watched).unwrap();
+        let transfer = baseline
+            .fetch(server, address, receiver, &file, &mut watched)
+            .unwrap();
         assert_eq!(transfer.blake3, hash);
         assert!(transfer.record.completed);
         assert_eq!((watched.started, watched.bytes), (1, 2_000_000));
         // 54 Mbit/s cannot carry it faster.
-        assert!(transfer.record.finished >= 2_000_000.0 * 8.0 / 54e6, "{:?}", transfer.record.finished);
+        assert!(
+            transfer.record.finished >= 2_000_000.0 * 8.0 / 54e6,
+            "{:?}",
+            transfer.record.finished
+        );
         assert_eq!(transfer.sender.connections, 1);
-        assert!(transfer.sender.min_rtt_micros >= 12_000, "{:?}", transfer.sender);
+        assert!(
+            transfer.sender.min_rtt_micros >= 12_000,
+            "{:?}",
+            transfer.sender
+        );
         let reports = settled(&topology);
         let hop = &reports[2].forward;
         adds_up(hop);
-        assert!(hop.dropped_loss > 0 && hop.delivered_bytes > 2_000_000, "{hop:?}");
+        assert!(
+            hop.dropped_loss > 0 && hop.delivered_bytes > 2_000_000,
+            "{hop:?}"
+        );
         let lost = hop.dropped_loss + hop.dropped_queue;
-        assert!(transfer.record.retransmitted_segments.unwrap() > 0, "{lost} were lost");
+        assert!(
+            transfer.record.retransmitted_segments.unwrap() > 0,
+            "{lost} were lost"
+        );
     }
 }
 
@@ -244,14 +340,23 @@ fn a_transfer_that_can_never_finish_is_given_up_and_recorded() {
     let (file, _) = file_of(100_000, &directory);
     let topology = pair(8, LinkSpec::default(), LinkSpec::default());
     topology.set_outage("ab", true).unwrap();
-    let baseline =
-        TcpBaseline { patience: millis(300), client: HttpClient::BuiltIn, ..TcpBaseline::default() };
+    let baseline = TcpBaseline {
+        patience: millis(300),
+        client: HttpClient::BuiltIn,
+        ..TcpBaseline::default()
+    };
     let address = topology.address_of("a", "ab").unwrap();
     let (server, client) = (topology.host("a").unwrap(), topology.host("b").unwrap());
-    let record = baseline.fetch(server, address, client, &file, &mut ()).unwrap().record;
+    let record = baseline
+        .fetch(server, address, client, &file, &mut ())
+        .unwrap()
+        .record;
     assert!(!record.completed);
     assert_eq!(record.bytes, 0);
-    assert!(record.longest_stall >= 0.29 && record.finished >= 0.29, "{record:?}");
+    assert!(
+        record.longest_stall >= 0.29 && record.finished >= 0.29,
+        "{record:?}"
+    );
 }
 
 #[test]
@@ -259,20 +364,34 @@ fn bbr_can_be_chosen_where_the_kernel_has_it() {
     if !lab_available() {
         return;
     }
-    let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    let available =
+        std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     if !available.contains("bbr") {
         eprintln!("SKIPPED: this kernel has no bbr");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
     let (file, hash) = file_of(300_000, &directory);
-    let topology = TopologyBuilder::new(9).host("a").host("b").veth("ab", "a", "b").build().unwrap();
-    let baseline = TcpBaseline { congestion: CongestionControl::Bbr, ..TcpBaseline::default() };
+    let topology = TopologyBuilder::new(9)
+        .host("a")
+        .host("b")
+        .veth("ab", "a", "b")
+        .build()
+        .unwrap();
+    let baseline = TcpBaseline {
+        congestion: CongestionControl::Bbr,
+        ..TcpBaseline::default()
+    };
     let address = topology.address_of("a", "ab").unwrap();
     let (server, client) = (topology.host("a").unwrap(), topology.host("b").unwrap());
-    let transfer = baseline.fetch(server, address, client, &file, &mut ()).unwrap();
+    let transfer = baseline
+        .fetch(server, address, client, &file, &mut ())
+        .unwrap();
     assert_eq!(transfer.blake3, hash);
-    assert!(topology.link_reports().unwrap().is_empty(), "a veth pair is not emulated");
+    assert!(
+        topology.link_reports().unwrap().is_empty(),
+        "a veth pair is not emulated"
+    );
     assert!(topology.set_outage("ab", true).is_err());
 }
 
@@ -281,11 +400,17 @@ fn corrupted_packets_reach_the_kernel_or_are_counted_as_refused() {
     if !lab_available() {
         return;
     }
-    let corrupting = LinkSpec { corrupt: 1.0, ..LinkSpec::default() };
+    let corrupting = LinkSpec {
+        corrupt: 1.0,
+        ..LinkSpec::default()
+    };
     let topology = pair(10, corrupting, LinkSpec::default());
     let target = topology.address_of("b", "ab").unwrap();
     let a = topology.host("a").unwrap();
-    let sender = a.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))).unwrap().unwrap();
+    let sender = a
+        .enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))
+        .unwrap()
+        .unwrap();
     for _ in 0..1000 {
         sender.send_to(b"x", (target, 9)).unwrap();
     }
@@ -297,7 +422,12 @@ fn corrupted_packets_reach_the_kernel_or_are_counted_as_refused() {
     // Three of the 232 bits of such a packet make its version neither 4 nor 6.
     assert!(forward.refused > 0 && forward.refused < 100, "{forward:?}");
     topology.set_spec("ab", "a", &LinkSpec::default()).unwrap();
-    assert_eq!(a.ping(target, 1, Duration::ZERO, PATIENCE).unwrap().received(), 1);
+    assert_eq!(
+        a.ping(target, 1, Duration::ZERO, PATIENCE)
+            .unwrap()
+            .received(),
+        1
+    );
 }
 
 #[test]
@@ -307,22 +437,52 @@ fn settings_interfaces_and_processes_belong_to_one_host_alone() {
     }
     let (a, b) = (Namespace::new("a").unwrap(), Namespace::new("b").unwrap());
     let outside = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap();
-    a.set_sysctl("net.ipv4.tcp_rmem", "4096 50000 60000").unwrap();
+    a.set_sysctl("net.ipv4.tcp_rmem", "4096 50000 60000")
+        .unwrap();
     assert_eq!(a.sysctl("net.ipv4.tcp_rmem").unwrap(), "4096\t50000\t60000");
     assert_ne!(b.sysctl("net.ipv4.tcp_rmem").unwrap(), "4096\t50000\t60000");
-    assert_eq!(std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap(), outside);
-    assert_eq!(a.run("cat", &["/proc/sys/net/ipv4/tcp_rmem"]).unwrap().trim(), "4096\t50000\t60000");
+    assert_eq!(
+        std::fs::read_to_string("/proc/sys/net/ipv4/tcp_rmem").unwrap(),
+        outside
+    );
+    assert_eq!(
+        a.run("cat", &["/proc/sys/net/ipv4/tcp_rmem"])
+            .unwrap()
+            .trim(),
+        "4096\t50000\t60000"
+    );
     let devices = a.run("cat", &["/proc/self/net/dev"]).unwrap();
-    let interfaces: Vec<_> = devices.lines().skip(2).filter_map(|line| line.split(':').next()).collect();
-    assert!(interfaces.iter().any(|name| name.trim() == "lo"), "{devices}");
+    let interfaces: Vec<_> = devices
+        .lines()
+        .skip(2)
+        .filter_map(|line| line.split(':').next())
+        .collect();
+    assert!(
+        interfaces.iter().any(|name| name.trim() == "lo"),
+        "{devices}"
+    );
     assert!(!devices.contains("eth0"), "{devices}");
-    assert_eq!(a.ping(Ipv4Addr::LOCALHOST, 1, millis(1), PATIENCE).unwrap().received(), 1);
-    let thread = a.spawn_thread("inside", || std::fs::read_link("/proc/thread-self/ns/net").unwrap());
+    assert_eq!(
+        a.ping(Ipv4Addr::LOCALHOST, 1, millis(1), PATIENCE)
+            .unwrap()
+            .received(),
+        1
+    );
+    let thread = a.spawn_thread("inside", || {
+        std::fs::read_link("/proc/thread-self/ns/net").unwrap()
+    });
     let here = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
     let inside = thread.unwrap().join().unwrap();
     assert_ne!(inside, here);
-    assert_eq!(a.enter(|| std::fs::read_link("/proc/thread-self/ns/net").unwrap()).unwrap(), inside);
-    assert_eq!(std::fs::read_link("/proc/thread-self/ns/net").unwrap(), here);
+    assert_eq!(
+        a.enter(|| std::fs::read_link("/proc/thread-self/ns/net").unwrap())
+            .unwrap(),
+        inside
+    );
+    assert_eq!(
+        std::fs::read_link("/proc/thread-self/ns/net").unwrap(),
+        here
+    );
 }
 
 #[test]
@@ -331,18 +491,29 @@ fn errors_say_what_failed_and_what_is_missing() {
         return;
     }
     let host = Namespace::new("a").unwrap();
-    let error = host.run("ip", &["link", "set", "nothing", "up"]).unwrap_err();
+    let error = host
+        .run("ip", &["link", "set", "nothing", "up"])
+        .unwrap_err();
     assert!(matches!(error, LabError::CommandFailed { .. }));
     let text = error.to_string();
-    assert!(text.contains("ip link set nothing up") && text.contains("Cannot find device"), "{text}");
-    let error = host.spawn(Command::new("whimbrel-no-such-program")).unwrap_err();
+    assert!(
+        text.contains("ip link set nothing up") && text.contains("Cannot find device"),
+        "{text}"
+    );
+    let error = host
+        .spawn(Command::new("whimbrel-no-such-program"))
+        .unwrap_err();
     assert!(matches!(error, LabError::MissingProgram { .. }), "{error}");
     assert!(host.set_sysctl("net.ipv4.no_such_setting", "1").is_err());
     host.shut_down();
     let error = host.spawn(Command::new("true")).unwrap_err();
     assert!(error.to_string().contains("shut down"), "{error}");
     let zero = LinkSpec::new(0, Duration::ZERO);
-    let built = TopologyBuilder::new(1).host("a").host("b").link("ab", "a", "b", zero.clone(), zero).build();
+    let built = TopologyBuilder::new(1)
+        .host("a")
+        .host("b")
+        .link("ab", "a", "b", zero.clone(), zero)
+        .build();
     assert!(matches!(built, Err(LabError::BadTopology(_))));
 }
 
@@ -364,7 +535,9 @@ fn programs_can_be_waited_for_signalled_and_ended() {
     let mut process = sleeper();
     assert_eq!(process.kill().unwrap().code(), None);
     let mut stubborn = Command::new("sh");
-    stubborn.args(["-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]).stdout(Stdio::piped());
+    stubborn
+        .args(["-c", "trap '' TERM; echo ready; while :; do sleep 1; done"])
+        .stdout(Stdio::piped());
     let mut process = host.spawn(stubborn).unwrap();
     let mut ready = [0; 5];
     std::io::Read::read_exact(&mut process.take_stdout().unwrap(), &mut ready).unwrap();
@@ -382,31 +555,56 @@ fn dropping_a_topology_leaves_no_process_no_namespace_and_no_device() {
     let host = topology.host("N2").unwrap().clone();
     let mut command = Command::new("sh");
     // A grandchild that has left its group and its parent.
-    command.args(["-c", "setsid sleep 4242 & echo $!; sleep 4242"]).stdout(Stdio::piped());
+    command
+        .args(["-c", "setsid sleep 4242 & echo $!; sleep 4242"])
+        .stdout(Stdio::piped());
     let mut process = host.spawn(command).unwrap();
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(process.take_stdout().unwrap()), &mut line)
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(process.take_stdout().unwrap()),
+        &mut line,
+    )
+    .unwrap();
+    let inside = host
+        .enter(|| std::fs::read_link("/proc/thread-self/ns/net").unwrap())
         .unwrap();
-    let inside = host.enter(|| std::fs::read_link("/proc/thread-self/ns/net").unwrap()).unwrap();
-    assert!(processes_in(&inside) >= 3, "the first process, the shell and its children");
+    assert!(
+        processes_in(&inside) >= 3,
+        "the first process, the shell and its children"
+    );
     let scheduling = topology.link_reports().unwrap()[0].scheduling;
     eprintln!("the emulator runs as {scheduling:?}");
-    assert!(matches!(scheduling, Scheduling::RealTime | Scheduling::Raised | Scheduling::Ordinary));
+    assert!(matches!(
+        scheduling,
+        Scheduling::RealTime | Scheduling::Raised | Scheduling::Ordinary
+    ));
     drop(topology);
-    assert!(process.wait().unwrap().code().is_none(), "killed with its host");
+    assert!(
+        process.wait().unwrap().code().is_none(),
+        "killed with its host"
+    );
     drop(process);
     drop(host);
     assert_eq!(processes_in(&inside), 0);
     let held = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
-    assert!(held.filter_map(|fd| std::fs::read_link(fd.path()).ok()).all(|target| target != inside));
-    // The namespace is gone, and with it all its devices: they cannot be anywhere else, and are not here.
+    assert!(
+        held.filter_map(|fd| std::fs::read_link(fd.path()).ok())
+            .all(|target| target != inside)
+    );
+    // The namespace is gone, and with it all its devices: they cannot be anywhere else, and are not
+    // here.
     let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
-    assert!(!devices.contains("link0") && !devices.contains("link1"), "{devices}");
+    assert!(
+        !devices.contains("link0") && !devices.contains("link1"),
+        "{devices}"
+    );
 }
 
 fn processes_in(namespace: &std::path::Path) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
-        .filter(|entry| std::fs::read_link(entry.path().join("ns/net")).is_ok_and(|ns| ns == namespace))
+        .filter(|entry| {
+            std::fs::read_link(entry.path().join("ns/net")).is_ok_and(|ns| ns == namespace)
+        })
         .count()
 }

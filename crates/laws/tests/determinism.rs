@@ -1,4 +1,5 @@
-//! Protocol crates read no clock and have no way around the lint that says so (DESIGN laws 1 and 5).
+//! Protocol crates read no clock and have no way around the lint that says so (DESIGN laws 1 and
+//! 5).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,8 @@ const BANNED_METHODS: &[&str] = &[
 ];
 const BANNED_TYPES: &[&str] = &["std::collections::HashMap", "std::collections::HashSet"];
 
-/// Words that no protocol's source has: lints switched off, and doors to the world that need no dependency.
+/// Words that no protocol's source has: lints switched off, and doors to the world that need no
+/// dependency.
 const BANNED_WORDS: &[&str] = &[
     "clippy::disallowed",
     "clippy::all",
@@ -37,12 +39,16 @@ fn workspace() -> PathBuf {
 }
 
 fn toml_file(path: &Path) -> toml::Table {
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    let text =
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.parse()
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn source_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
         if path.is_dir() {
             source_files(&path, found);
@@ -56,23 +62,42 @@ fn source_files(folder: &Path, found: &mut Vec<PathBuf>) {
 fn clippy_still_bans_the_clock_threads_global_randomness_and_hash_order() {
     let clippy = toml_file(&workspace().join("clippy.toml"));
     let listed = |key: &str| -> Vec<String> {
-        let entries = clippy.get(key).and_then(toml::Value::as_array).cloned().unwrap_or_default();
-        let path = |entry: &toml::Value| entry.get("path").unwrap_or(entry).as_str().map(str::to_owned);
+        let entries = clippy
+            .get(key)
+            .and_then(toml::Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        let path = |entry: &toml::Value| {
+            entry
+                .get("path")
+                .unwrap_or(entry)
+                .as_str()
+                .map(str::to_owned)
+        };
         entries.iter().filter_map(path).collect()
     };
     let (methods, types) = (listed("disallowed-methods"), listed("disallowed-types"));
     for method in BANNED_METHODS {
-        assert!(methods.iter().any(|path| path == method), "clippy.toml no longer bans {method}");
+        assert!(
+            methods.iter().any(|path| path == method),
+            "clippy.toml no longer bans {method}"
+        );
     }
     for kind in BANNED_TYPES {
-        assert!(types.iter().any(|path| path == kind), "clippy.toml no longer bans {kind}");
+        assert!(
+            types.iter().any(|path| path == kind),
+            "clippy.toml no longer bans {kind}"
+        );
     }
 }
 
 #[test]
 fn no_protocol_crate_has_a_way_around_the_ban() {
     let lints = toml_file(&workspace().join("Cargo.toml"))["workspace"]["lints"].to_string();
-    assert!(!lints.contains("disallowed"), "the workspace's lints switch the ban off");
+    assert!(
+        !lints.contains("disallowed"),
+        "the workspace's lints switch the ban off"
+    );
     let mut faults = Vec::new();
     let mut files = Vec::new();
     for protocol in PROTOCOLS {
@@ -84,7 +109,10 @@ fn no_protocol_crate_has_a_way_around_the_ban() {
             }
         }
         let manifest = toml_file(&folder.join("Cargo.toml"));
-        if manifest.get("lints").and_then(|lints| lints.get("workspace")) != Some(&toml::Value::Boolean(true))
+        if manifest
+            .get("lints")
+            .and_then(|lints| lints.get("workspace"))
+            != Some(&toml::Value::Boolean(true))
         {
             faults.push(format!("{protocol} does not take the workspace's lints"));
         }
@@ -93,7 +121,8 @@ fn no_protocol_crate_has_a_way_around_the_ban() {
         assert!(files.len() > before, "{protocol} has no source");
     }
     for file in &files {
-        let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let text =
+            fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         for word in BANNED_WORDS.iter().filter(|word| text.contains(**word)) {
             faults.push(format!("{} has {word}", file.display()));
         }

@@ -1,4 +1,5 @@
-//! Crates depend downwards only (DESIGN law 4), and no protocol crate comes near a socket or a runtime (law 1).
+//! Crates depend downwards only (DESIGN law 4), and no protocol crate comes near a socket or a
+//! runtime (law 1).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,11 @@ const fn layer(
     may_use: &'static [&'static str],
     tests_may_use: &'static [&'static str],
 ) -> Layer {
-    Layer { name, may_use, tests_may_use }
+    Layer {
+        name,
+        may_use,
+        tests_may_use,
+    }
 }
 
 const EVERYTHING: &[&str] = &[
@@ -50,7 +55,11 @@ const LAYERS: &[Layer] = &[
     layer("transport", &["core", "ndn-packet"], &["sim"]),
     layer("keychain", &["core", "ndn-packet"], &[]),
     layer("gnrs", &["core"], &["sim"]),
-    layer("mobilityfirst", &["core", "link", "gnrs", "content"], &["sim"]),
+    layer(
+        "mobilityfirst",
+        &["core", "link", "gnrs", "content"],
+        &["sim"],
+    ),
     layer(
         "node",
         &[
@@ -111,8 +120,17 @@ const LAYERS: &[Layer] = &[
 ];
 
 /// State machines without socket, thread, clock or runtime: DESIGN law 1.
-const PROTOCOLS: &[&str] =
-    &["core", "content", "ndn-packet", "link", "forwarder", "transport", "gnrs", "mobilityfirst", "sim"];
+const PROTOCOLS: &[&str] = &[
+    "core",
+    "content",
+    "ndn-packet",
+    "link",
+    "forwarder",
+    "transport",
+    "gnrs",
+    "mobilityfirst",
+    "sim",
+];
 
 /// Doors to sockets, event loops and runtimes that no protocol crate may depend on directly.
 const DOORS: &[&str] = &[
@@ -148,7 +166,11 @@ fn metadata() -> Metadata {
 
 /// The short name of a crate of this workspace, `None` for a crate from elsewhere.
 fn short_name(package: &str) -> Option<&str> {
-    if package == "whimbrel" { Some("cli") } else { package.strip_prefix("whimbrel-") }
+    if package == "whimbrel" {
+        Some("cli")
+    } else {
+        package.strip_prefix("whimbrel-")
+    }
 }
 
 fn crates(metadata: &Metadata) -> BTreeMap<&str, &Package> {
@@ -156,8 +178,12 @@ fn crates(metadata: &Metadata) -> BTreeMap<&str, &Package> {
     packages
         .into_iter()
         .map(|package| {
-            let name = short_name(&package.name)
-                .unwrap_or_else(|| panic!("{} should be called whimbrel-{}", package.name, package.name));
+            let name = short_name(&package.name).unwrap_or_else(|| {
+                panic!(
+                    "{} should be called whimbrel-{}",
+                    package.name, package.name
+                )
+            });
             (name, package)
         })
         .collect()
@@ -175,7 +201,10 @@ fn every_crate_has_a_row_in_the_table_and_every_row_a_crate() {
          with the crates that it may use, and to the table of ARCHITECTURE.md"
     );
     let gone: Vec<_> = rows.difference(&crates).collect();
-    assert!(gone.is_empty(), "{gone:?} is in LAYERS but not in the workspace: take its row out");
+    assert!(
+        gone.is_empty(),
+        "{gone:?} is in LAYERS but not in the workspace: take its row out"
+    );
 }
 
 #[test]
@@ -183,7 +212,11 @@ fn the_table_has_no_way_up() {
     for (row, layer) in LAYERS.iter().enumerate() {
         let above: BTreeSet<&str> = LAYERS[..row].iter().map(|layer| layer.name).collect();
         for used in layer.may_use.iter().chain(layer.tests_may_use) {
-            assert!(above.contains(used), "{} may use {used}, whose row is not above its own", layer.name);
+            assert!(
+                above.contains(used),
+                "{} may use {used}, whose row is not above its own",
+                layer.name
+            );
         }
     }
 }
@@ -194,17 +227,27 @@ fn crates_use_only_what_their_row_allows() {
     let crates = crates(&metadata);
     let mut faults = Vec::new();
     for layer in LAYERS {
-        for dependency in crates.get(layer.name).into_iter().flat_map(|package| &package.dependencies) {
-            let Some(used) = short_name(&dependency.name) else { continue };
+        for dependency in crates
+            .get(layer.name)
+            .into_iter()
+            .flat_map(|package| &package.dependencies)
+        {
+            let Some(used) = short_name(&dependency.name) else {
+                continue;
+            };
             let in_tests = dependency.kind == DependencyKind::Development;
-            let allowed = layer.may_use.contains(&used) || (in_tests && layer.tests_may_use.contains(&used));
+            let allowed =
+                layer.may_use.contains(&used) || (in_tests && layer.tests_may_use.contains(&used));
             if !allowed {
                 let whose = if in_tests { "tests of " } else { "" };
                 faults.push(format!("{whose}{} must not use {used}", layer.name));
             }
         }
     }
-    assert!(faults.is_empty(), "{faults:#?}\nThe table is LAYERS in crates/laws/tests/layers.rs.");
+    assert!(
+        faults.is_empty(),
+        "{faults:#?}\nThe table is LAYERS in crates/laws/tests/layers.rs."
+    );
 }
 
 #[test]
@@ -213,13 +256,23 @@ fn protocol_crates_have_no_door_to_sockets_or_runtimes() {
     let crates = crates(&metadata);
     let mut faults = Vec::new();
     for protocol in PROTOCOLS {
-        for dependency in crates.get(protocol).into_iter().flat_map(|package| &package.dependencies) {
+        for dependency in crates
+            .get(protocol)
+            .into_iter()
+            .flat_map(|package| &package.dependencies)
+        {
             let in_tests = dependency.kind == DependencyKind::Development;
             if !in_tests && DOORS.contains(&dependency.name.as_str()) {
                 faults.push(format!("{protocol} depends on {}", dependency.name));
             }
         }
     }
-    assert!(faults.is_empty(), "a protocol is a state machine; drivers live in io: {faults:#?}");
-    assert!(PROTOCOLS.iter().all(|name| crates.contains_key(name)), "PROTOCOLS names a crate that is gone");
+    assert!(
+        faults.is_empty(),
+        "a protocol is a state machine; drivers live in io: {faults:#?}"
+    );
+    assert!(
+        PROTOCOLS.iter().all(|name| crates.contains_key(name)),
+        "PROTOCOLS names a crate that is gone"
+    );
 }

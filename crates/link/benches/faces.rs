@@ -1,5 +1,5 @@
-//! How much of one core the NDN link service needs for a frame: Data one way and Interests the other between two services in
-//! one thread, without a link and without loss.
+//! How much of one core the NDN link service needs for a frame: Data one way and Interests the
+//! other between two services in one thread, without a link and without loss.
 
 #![allow(clippy::disallowed_methods, reason = "a bench looks at the clock")]
 
@@ -21,7 +21,9 @@ fn carry(now: Time, from: &mut LinkService, to: &mut LinkService, buffer: &mut V
     let mut packets = 0;
     loop {
         buffer.clear();
-        let Some(written) = from.poll_transmit(now, 44, buffer) else { return packets };
+        let Some(written) = from.poll_transmit(now, 44, buffer) else {
+            return packets;
+        };
         for frame in buffer.chunks(written.segment_size.unwrap_or(written.size)) {
             to.handle_frame(now, frame, &mut |_| packets += 1);
         }
@@ -33,7 +35,12 @@ fn bench(c: &mut Criterion) {
     group.measurement_time(Duration::from_secs(3));
     for (label, reliability) in [
         ("off", Reliability::Off),
-        ("paper", Reliability::Paper { max_retransmissions: 3 }),
+        (
+            "paper",
+            Reliability::Paper {
+                max_retransmissions: 3,
+            },
+        ),
         ("ndnlpv2", Reliability::Ndnlpv2),
         ("adaptive", Reliability::Adaptive),
     ] {
@@ -42,7 +49,10 @@ fn bench(c: &mut Criterion) {
             group.throughput(Throughput::Elements(1));
             group.bench_function(format!("{label}, Data of {size} bytes"), |b| {
                 b.iter_custom(|rounds| {
-                    let config = LinkServiceConfig { reliability, ..LinkServiceConfig::datagram(1452) };
+                    let config = LinkServiceConfig {
+                        reliability,
+                        ..LinkServiceConfig::datagram(1452)
+                    };
                     let [mut a, mut b] =
                         [1, 2].map(|seed| LinkService::new(config.clone(), SeededRng::new(seed)));
                     let mut buffer = Vec::new();

@@ -1,4 +1,5 @@
-//! How much of one core two hops need for their data path: chunks between two hops in one thread, without a link.
+//! How much of one core two hops need for their data path: chunks between two hops in one thread,
+//! without a link.
 
 #![allow(clippy::disallowed_methods, reason = "a bench looks at the clock")]
 
@@ -16,9 +17,16 @@ struct Side {
 }
 
 fn side(name: u8, mtu: usize) -> Side {
-    let config = HopConfig { pacing: Pacing::Unpaced, ..HopConfig::new(Guid([name; 32]), mtu) };
+    let config = HopConfig {
+        pacing: Pacing::Unpaced,
+        ..HopConfig::new(Guid([name; 32]), mtu)
+    };
     let hop = Hop::new(config, SeededRng::new(u64::from(name)), Time::ZERO);
-    Side { hop, budget: PacketBudget::new(16_384), delivered: 0 }
+    Side {
+        hop,
+        budget: PacketBudget::new(16_384),
+        delivered: 0,
+    }
 }
 
 /// Moves all frames that `from` has to `to`; true if there were any.
@@ -26,7 +34,9 @@ fn carry(now: Time, from: &mut Side, to: &mut Side, buffer: &mut Vec<u8>) -> boo
     let mut any = false;
     loop {
         buffer.clear();
-        let Some((size, segment)) = from.hop.poll_transmit(now, 64, buffer) else { break };
+        let Some((size, segment)) = from.hop.poll_transmit(now, 64, buffer) else {
+            break;
+        };
         any = true;
         for frame in buffer[..size].chunks(segment.unwrap_or(size)) {
             to.hop.handle_frame(now, frame, &mut to.budget);

@@ -15,7 +15,10 @@ use whimbrel_ndn_packet::{Interest, LpPacket, Name};
 const DELAY: Duration = Duration::from_millis(5);
 
 fn config(reliability: Reliability) -> LinkServiceConfig {
-    LinkServiceConfig { reliability, ..LinkServiceConfig::datagram(1400) }
+    LinkServiceConfig {
+        reliability,
+        ..LinkServiceConfig::datagram(1400)
+    }
 }
 
 /// Two ends that have agreed; nothing is on its way.
@@ -35,7 +38,11 @@ fn agreed() -> Faces {
 }
 
 fn tags(faces: &Faces, end: usize) -> Vec<u64> {
-    faces.ends[end].received.iter().map(|(_, packet, _)| faces::tag(packet)).collect()
+    faces.ends[end]
+        .received
+        .iter()
+        .map(|(_, packet, _)| faces::tag(packet))
+        .collect()
 }
 
 #[test]
@@ -45,15 +52,23 @@ fn a_peer_that_does_not_know_the_announcement_gets_packets_that_it_understands()
     for second in 0..60 {
         service.send(Time::from_secs(second), packet(false, 7, 28), None);
         let mut frame = Vec::new();
-        service.poll_transmit(Time::from_secs(second), 1, &mut frame).unwrap();
+        service
+            .poll_transmit(Time::from_secs(second), 1, &mut frame)
+            .unwrap();
         // What ndn-cxx does: fields in increasing order, unknown ones only if they may be ignored.
         let lp = LpPacket::decode(&frame, false).unwrap();
         assert_eq!(lp.fragment, Some(&packet(false, 7, 28)[..]));
         announced += u32::from(frame[0] == 0x64);
         service.handle_frame(Time::from_secs(second), &packet(true, 7, 100), &mut |_| {});
     }
-    assert!((6..20).contains(&announced), "every 10 s in the end: {announced}");
-    assert_eq!((service.stats().mode, service.stats().outstanding), (Mode::None, 0));
+    assert!(
+        (6..20).contains(&announced),
+        "every 10 s in the end: {announced}"
+    );
+    assert_eq!(
+        (service.stats().mode, service.stats().outstanding),
+        (Mode::None, 0)
+    );
 }
 
 #[test]
@@ -80,7 +95,10 @@ fn the_last_frame_of_a_burst_is_not_left_to_the_consumer() {
     assert!(faces.run_for(1000));
     assert_eq!(tags(&faces, 1), [0, 1, 2]);
     let (at, ..) = faces.ends[1].received[2];
-    assert!(at.since(start) < Duration::from_millis(60), "well below any consumer's time-out: {at}");
+    assert!(
+        at.since(start) < Duration::from_millis(60),
+        "well below any consumer's time-out: {at}"
+    );
     assert_eq!(faces.ends[0].service.stats().recovered, 1);
 }
 
@@ -110,7 +128,10 @@ fn with_traffic_both_ways_and_no_loss_reports_take_half_an_octet_of_a_frame() {
     faces.run_for(100);
     for end in &faces.ends {
         let stats = end.service.stats();
-        assert!(stats.acks_carried * 8 <= stats.frames_sent + 100, "{stats:?}");
+        assert!(
+            stats.acks_carried * 8 <= stats.frames_sent + 100,
+            "{stats:?}"
+        );
         assert!(stats.ack_frames < 5, "{stats:?}");
     }
     assert_eq!(tags(&faces, 1).len(), 1000);
@@ -126,7 +147,10 @@ fn lost_reports_cause_no_retransmissions() {
         faces.run_for(1);
     }
     let sender = faces.ends[0].service.stats();
-    assert!(sender.retransmissions < 10, "0.5 % would be NFD's fate at a loss of as much: {sender:?}");
+    assert!(
+        sender.retransmissions < 10,
+        "0.5 % would be NFD's fate at a loss of as much: {sender:?}"
+    );
 }
 
 #[test]
@@ -145,8 +169,14 @@ fn the_reordering_window_grows_when_retransmissions_prove_spurious_and_shrinks_a
         spurious.push(faces.ends[0].service.stats().spurious);
         assert!(faces.ends[0].service.stats().reordering_window > Duration::from_micros(500));
     }
-    assert!(spurious[1] - spurious[0] <= spurious[0].max(8), "{spurious:?}");
-    assert!(spurious[1] < 40, "of about 400 frames that were late: {spurious:?}");
+    assert!(
+        spurious[1] - spurious[0] <= spurious[0].max(8),
+        "{spurious:?}"
+    );
+    assert!(
+        spurious[1] < 40,
+        "of about 400 frames that were late: {spurious:?}"
+    );
     faces.ends[0].path.reorder = 0.0;
     for _ in 0..10_000 {
         number += 1;
@@ -154,7 +184,10 @@ fn the_reordering_window_grows_when_retransmissions_prove_spurious_and_shrinks_a
         faces.run_for(1);
     }
     faces.run_for(100);
-    assert_eq!(faces.ends[0].service.stats().reordering_window, Duration::ZERO);
+    assert_eq!(
+        faces.ends[0].service.stats().reordering_window,
+        Duration::ZERO
+    );
     assert_eq!(tags(&faces, 1).len() as u64, number, "each once");
 }
 
@@ -171,7 +204,11 @@ fn an_interest_is_not_sent_again_beyond_its_lifetime() {
         faces.send(0, packet.clone());
     }
     faces.run_for(1000);
-    let came: Vec<_> = faces.ends[1].received.iter().map(|(_, packet, _)| packet.clone()).collect();
+    let came: Vec<_> = faces.ends[1]
+        .received
+        .iter()
+        .map(|(_, packet, _)| packet.clone())
+        .collect();
     assert_eq!(came, [long.clone(), long]);
     assert_eq!(faces.ends[0].given_up, [short]);
 }
@@ -186,9 +223,18 @@ fn either_end_may_restart_and_they_agree_again() {
             faces.send(1, packet(true, 100 + number, 1000));
             faces.run_for(20);
         }
-        assert_eq!(tags(&faces, 1), (0..20).collect::<Vec<_>>(), "restart of {end}");
+        assert_eq!(
+            tags(&faces, 1),
+            (0..20).collect::<Vec<_>>(),
+            "restart of {end}"
+        );
         assert_eq!(tags(&faces, 0), (100..120).collect::<Vec<_>>());
-        assert!(faces.ends.iter().all(|end| end.service.stats().mode == Mode::Adaptive));
+        assert!(
+            faces
+                .ends
+                .iter()
+                .all(|end| end.service.stats().mode == Mode::Adaptive)
+        );
     }
 }
 
@@ -207,7 +253,9 @@ fn a_peer_that_became_somebody_else_gets_plain_packets_again() {
     let mut faces = agreed();
     faces.run_for(2000);
     let now = faces.now;
-    faces.ends[0].service.handle_frame(now, &packet(false, 1, 28), &mut |_| {});
+    faces.ends[0]
+        .service
+        .handle_frame(now, &packet(false, 1, 28), &mut |_| {});
     faces.send(0, packet(true, 2, 100));
     assert!(LpPacket::decode(&faces.ends[0].frames[0].1, false).is_ok());
 }
@@ -215,14 +263,23 @@ fn a_peer_that_became_somebody_else_gets_plain_packets_again() {
 #[test]
 fn auto_falls_back_to_ndnlpv2_with_a_peer_that_acknowledges() {
     let configs = [config(Reliability::Auto), config(Reliability::Ndnlpv2)];
-    let mut faces = Faces::with(1, configs, [Path::losing(DELAY, 0.1), Path::losing(DELAY, 0.1)]);
+    let mut faces = Faces::with(
+        1,
+        configs,
+        [Path::losing(DELAY, 0.1), Path::losing(DELAY, 0.1)],
+    );
     for number in 0..200 {
         faces.send(0, packet(false, number, 100));
         faces.send(1, packet(true, 1000 + number, 100));
         faces.run_for(10);
     }
     faces.run_for(5000);
-    assert!(faces.ends.iter().all(|end| end.service.stats().mode == Mode::Ndnlpv2));
+    assert!(
+        faces
+            .ends
+            .iter()
+            .all(|end| end.service.stats().mode == Mode::Ndnlpv2)
+    );
     // Some of the first frames, sent before the first Ack came, were not kept.
     assert!(tags(&faces, 1).len() >= 195 && tags(&faces, 0).len() >= 195);
     assert!(faces.ends[0].service.stats().recovered > 10);
@@ -249,13 +306,19 @@ fn invented_reports_and_questions_do_no_harm() {
     }
     assert!(faces.ends[0].service.stats().drops.total() > 100);
     let sent = faces.ends[0].service.stats().frames_sent;
-    assert!(sent < 2000 * 9 + 200, "a question is answered by a few reports: {sent}");
+    assert!(
+        sent < 2000 * 9 + 200,
+        "a question is answered by a few reports: {sent}"
+    );
     faces.run_for(2000);
     for number in 100..110 {
         faces.send(0, packet(true, number, 300));
         faces.run_for(20);
     }
-    assert_eq!(tags(&faces, 1)[tags(&faces, 1).len() - 10..], (100..110).collect::<Vec<_>>());
+    assert_eq!(
+        tags(&faces, 1)[tags(&faces, 1).len() - 10..],
+        (100..110).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -314,8 +377,11 @@ fn a_queue_of_our_own_that_stands_marks_congestion() {
     }
     faces.run_for(2000);
     let marks = faces.ends[0].service.stats().marks;
-    let marked =
-        faces.ends[1].received.iter().filter(|(.., header)| header.congestion_mark == Some(1)).count();
+    let marked = faces.ends[1]
+        .received
+        .iter()
+        .filter(|(.., header)| header.congestion_mark == Some(1))
+        .count();
     assert!(marks > 3 && marks < 30, "{marks}");
     assert_eq!(marked as u64, marks);
     assert_eq!(tags(&faces, 1).len(), 1500);

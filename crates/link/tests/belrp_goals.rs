@@ -1,8 +1,9 @@
-//! What the adaptive profile is for (issue 3): at every loss rate of the paper fewer bytes than the paper's protocol and
-//! no more delay, and from 2 % loss on no more bytes than without recovery on the links at all.
+//! What the adaptive profile is for (issue 3): at every loss rate of the paper fewer bytes than the
+//! paper's protocol and no more delay, and from 2 % loss on no more bytes than without recovery on
+//! the links at all.
 //!
-//! `WHIMBREL_BELRP_INTERESTS=20000 cargo test -p whimbrel-link --test belrp_goals -- --nocapture` prints the table of
-//! `docs/protocols/belrp.md`.
+//! `WHIMBREL_BELRP_INTERESTS=20000 cargo test -p whimbrel-link --test belrp_goals -- --nocapture`
+//! prints the table of `docs/protocols/belrp.md`.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
@@ -11,22 +12,35 @@ mod chain;
 use chain::{Chain, Outcome, Scenario};
 use whimbrel_link::ndnlp::Reliability;
 
-const PAPER: Reliability = Reliability::Paper { max_retransmissions: 3 };
+const PAPER: Reliability = Reliability::Paper {
+    max_retransmissions: 3,
+};
 
 fn interests() -> u64 {
-    std::env::var("WHIMBREL_BELRP_INTERESTS").ok().and_then(|n| n.parse().ok()).unwrap_or(3_000)
+    std::env::var("WHIMBREL_BELRP_INTERESTS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(3_000)
 }
 
 fn run(reliability: Reliability, loss: f64) -> Outcome {
-    Chain::new(Scenario { interests: interests(), ..Scenario::new(reliability, loss) }).run()
+    Chain::new(Scenario {
+        interests: interests(),
+        ..Scenario::new(reliability, loss)
+    })
+    .run()
 }
 
 fn print(name: &str, loss: f64, outcome: &Outcome) {
     let frames = outcome.sum(|l| l.frames_sent);
     let header: i64 = outcome.links.iter().map(|l| l.header_bytes()).sum();
-    let detection: f64 =
-        outcome.links.iter().filter_map(|l| l.detection.mean()).map(|d| d.as_secs_f64()).sum::<f64>()
-            / outcome.links.len() as f64;
+    let detection: f64 = outcome
+        .links
+        .iter()
+        .filter_map(|l| l.detection.mean())
+        .map(|d| d.as_secs_f64())
+        .sum::<f64>()
+        / outcome.links.len() as f64;
     println!(
         "{:4.1} % {name:9} {:8.3} MB  delay {:6.2} p95 {:6.2} ms  consumer retx {:5}  link retx {:5} spurious {:3} dup {:3} \
          given up {:3} timeouts {:3} alone {:5} carried {:6} asks {:3}  header {:6.2} B/frame  detection {:5.2} ms buffer {:3} drops {}",
@@ -45,7 +59,12 @@ fn print(name: &str, loss: f64, outcome: &Outcome) {
         outcome.sum(|l| l.asks_sent),
         header as f64 / frames as f64,
         detection * 1e3,
-        outcome.links.iter().map(|l| l.buffer_high_water).max().unwrap(),
+        outcome
+            .links
+            .iter()
+            .map(|l| l.buffer_high_water)
+            .max()
+            .unwrap(),
         outcome.sum(|l| l.drops.total()),
     );
 }
@@ -62,7 +81,10 @@ fn adaptive_costs_less_than_the_paper_and_than_no_recovery_and_is_no_slower() {
         print("ndnlpv2", loss, &ndnlpv2);
         print("adaptive", loss, &adaptive);
         for outcome in [&none, &paper, &ndnlpv2, &adaptive] {
-            assert_eq!((outcome.unsatisfied, outcome.delays.len() as u64), (0, interests()));
+            assert_eq!(
+                (outcome.unsatisfied, outcome.delays.len() as u64),
+                (0, interests())
+            );
         }
         assert!(adaptive.bytes < paper.bytes);
         assert!(adaptive.mean_delay() <= paper.mean_delay());

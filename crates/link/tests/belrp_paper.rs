@@ -8,7 +8,9 @@ use whimbrel_link::ndnlp::{LinkEvent, LinkService, LinkServiceConfig, Reliabilit
 
 fn service(max_retransmissions: u8) -> LinkService {
     let mut config = LinkServiceConfig::datagram(1500);
-    config.reliability = Reliability::Paper { max_retransmissions };
+    config.reliability = Reliability::Paper {
+        max_retransmissions,
+    };
     LinkService::new(config, SeededRng::new(1))
 }
 
@@ -42,7 +44,9 @@ fn read(frame: &[u8]) -> Frame {
 
 fn acks(numbers: &[u32]) -> Vec<u8> {
     let mut frame = vec![0xc0, numbers.len() as u8];
-    numbers.iter().for_each(|number| frame.extend_from_slice(&number.to_be_bytes()));
+    numbers
+        .iter()
+        .for_each(|number| frame.extend_from_slice(&number.to_be_bytes()));
     frame
 }
 
@@ -82,7 +86,13 @@ fn a_new_packet_number_for_every_packet_and_a_new_frame_number_for_every_frame()
     let (first_frame, first_packet) = sent[0].numbers.unwrap();
     for (index, frame) in sent.iter().enumerate() {
         let index = index as u32;
-        assert_eq!(frame.numbers, Some((first_frame.wrapping_add(index), first_packet.wrapping_add(index))));
+        assert_eq!(
+            frame.numbers,
+            Some((
+                first_frame.wrapping_add(index),
+                first_packet.wrapping_add(index)
+            ))
+        );
     }
 }
 
@@ -95,24 +105,41 @@ fn lost_only_after_receiving_3_distinct_acks_each_with_a_greater_number() {
         receive(&mut service, &acks(&[number(1)]));
     }
     receive(&mut service, &acks(&[number(2)]));
-    assert_eq!(frames(&mut service, Time::ZERO), [], "two distinct ones, one of them three times");
+    assert_eq!(
+        frames(&mut service, Time::ZERO),
+        [],
+        "two distinct ones, one of them three times"
+    );
     receive(&mut service, &acks(&[number(3)]));
     let resent = frames(&mut service, Time::ZERO);
-    // "the sender assigns the lost frame F the next unused frame number"; "P keeps the same packet number".
+    // "the sender assigns the lost frame F the next unused frame number"; "P keeps the same packet
+    // number".
     assert_eq!(resent.len(), 1);
-    assert_eq!(resent[0].numbers, Some((number(4).wrapping_add(1), sent[0].numbers.unwrap().1)));
+    assert_eq!(
+        resent[0].numbers,
+        Some((number(4).wrapping_add(1), sent[0].numbers.unwrap().1))
+    );
     assert_eq!(resent[0].value, sent[0].value);
-    assert_eq!((service.stats().losses, service.stats().retransmissions), (1, 1));
+    assert_eq!(
+        (service.stats().losses, service.stats().retransmissions),
+        (1, 1)
+    );
 }
 
 #[test]
 fn each_ack_is_sent_3_times_on_frames_going_the_opposite_direction() {
     let mut service = service(3);
     receive(&mut service, &frame(100, 1));
-    assert_eq!(frames(&mut service, Time::ZERO), [], "no gap: it waits for traffic");
+    assert_eq!(
+        frames(&mut service, Time::ZERO),
+        [],
+        "no gap: it waits for traffic"
+    );
     assert_eq!(service.poll_timeout(), None, "and for nothing else");
-    let carried: Vec<Vec<u32>> =
-        send(&mut service, Time::ZERO, 0..5).into_iter().map(|frame| frame.acks).collect();
+    let carried: Vec<Vec<u32>> = send(&mut service, Time::ZERO, 0..5)
+        .into_iter()
+        .map(|frame| frame.acks)
+        .collect();
     assert_eq!(carried, [vec![100], vec![100], vec![100], vec![], vec![]]);
 }
 
@@ -122,11 +149,20 @@ fn frames_at_the_front_of_the_queue_take_the_copies_and_future_traffic_the_rest(
     service.send(Time::ZERO, interest(0), None);
     receive(&mut service, &frame(100, 1));
     receive(&mut service, &frame(101, 2));
-    assert_eq!(frames(&mut service, Time::ZERO)[0].acks, [100, 101], "min(queue size, 3) = 1");
+    assert_eq!(
+        frames(&mut service, Time::ZERO)[0].acks,
+        [100, 101],
+        "min(queue size, 3) = 1"
+    );
     receive(&mut service, &frame(102, 3));
-    let carried: Vec<Vec<u32>> =
-        send(&mut service, Time::ZERO, 1..5).into_iter().map(|frame| frame.acks).collect();
-    assert_eq!(carried, [vec![100, 101, 102], vec![100, 101, 102], vec![102], vec![]]);
+    let carried: Vec<Vec<u32>> = send(&mut service, Time::ZERO, 1..5)
+        .into_iter()
+        .map(|frame| frame.acks)
+        .collect();
+    assert_eq!(
+        carried,
+        [vec![100, 101, 102], vec![100, 101, 102], vec![102], vec![]]
+    );
 }
 
 #[test]
@@ -138,14 +174,27 @@ fn an_ack_that_reports_a_gap_in_the_previous_3_frames_goes_immediately_if_the_qu
     for number in 102..105 {
         receive(&mut service, &frame(number, number));
         let alone = frames(&mut service, Time::ZERO);
-        assert_eq!(alone, [Frame { numbers: None, acks: vec![number], value: vec![] }]);
+        assert_eq!(
+            alone,
+            [Frame {
+                numbers: None,
+                acks: vec![number],
+                value: vec![]
+            }]
+        );
     }
     receive(&mut service, &frame(105, 105));
     assert_eq!(frames(&mut service, Time::ZERO), []);
     assert_eq!(service.stats().ack_frames, 3);
-    let carried: Vec<usize> =
-        send(&mut service, Time::ZERO, 0..4).iter().map(|frame| frame.acks.len()).collect();
-    assert_eq!(carried, [5, 5, 2, 0], "the ones sent alone were one copy of three");
+    let carried: Vec<usize> = send(&mut service, Time::ZERO, 0..4)
+        .iter()
+        .map(|frame| frame.acks.len())
+        .collect();
+    assert_eq!(
+        carried,
+        [5, 5, 2, 0],
+        "the ones sent alone were one copy of three"
+    );
 }
 
 #[test]
@@ -167,8 +216,10 @@ fn if_a_frame_is_lost_more_than_a_configured_number_of_times_belrp_stops_trying(
         let first = send(&mut service, Time::ZERO, 0..1).remove(0);
         let mut lost = first.numbers.unwrap().0;
         for attempt in 0..=most {
-            let later: Vec<u32> =
-                send(&mut service, Time::ZERO, 10..13).iter().map(|f| f.numbers.unwrap().0).collect();
+            let later: Vec<u32> = send(&mut service, Time::ZERO, 10..13)
+                .iter()
+                .map(|f| f.numbers.unwrap().0)
+                .collect();
             receive(&mut service, &acks(&later));
             let resent = frames(&mut service, Time::ZERO);
             assert_eq!(resent.len(), usize::from(attempt < most));
@@ -177,8 +228,14 @@ fn if_a_frame_is_lost_more_than_a_configured_number_of_times_belrp_stops_trying(
                 lost = frame.numbers.unwrap().0;
             }
         }
-        assert_eq!(service.poll_event(), Some(LinkEvent::GaveUp(interest(0).into())));
-        assert_eq!((service.stats().given_up, service.stats().outstanding), (1, 0));
+        assert_eq!(
+            service.poll_event(),
+            Some(LinkEvent::GaveUp(interest(0).into()))
+        );
+        assert_eq!(
+            (service.stats().given_up, service.stats().outstanding),
+            (1, 0)
+        );
     }
 }
 
@@ -196,7 +253,11 @@ fn no_timer_so_the_last_frame_of_a_burst_stays_lost_until_later_traffic() {
 fn a_packet_that_came_in_another_frame_is_delivered_once_and_acknowledged_again() {
     let mut service = service(3);
     assert_eq!(receive(&mut service, &frame(100, 7)), 1);
-    assert_eq!(receive(&mut service, &frame(101, 7)), 0, "resent because its ACKs were lost");
+    assert_eq!(
+        receive(&mut service, &frame(101, 7)),
+        0,
+        "resent because its ACKs were lost"
+    );
     assert_eq!(service.stats().duplicates, 1);
     assert_eq!(send(&mut service, Time::ZERO, 0..1)[0].acks, [100, 101]);
 }
@@ -206,9 +267,22 @@ fn acks_of_frames_never_sent_are_counted_and_do_no_harm() {
     let mut service = service(3);
     let sent = send(&mut service, Time::ZERO, 0..2);
     let next = sent[1].numbers.unwrap().0.wrapping_add(1);
-    receive(&mut service, &acks(&[next, next.wrapping_add(1), next.wrapping_add(1000)]));
-    assert_eq!(frames(&mut service, Time::ZERO), [], "they prove nothing lost");
-    assert_eq!((service.stats().drops.false_acks, service.stats().outstanding), (3, 2));
+    receive(
+        &mut service,
+        &acks(&[next, next.wrapping_add(1), next.wrapping_add(1000)]),
+    );
+    assert_eq!(
+        frames(&mut service, Time::ZERO),
+        [],
+        "they prove nothing lost"
+    );
+    assert_eq!(
+        (
+            service.stats().drops.false_acks,
+            service.stats().outstanding
+        ),
+        (3, 2)
+    );
 }
 
 #[test]
@@ -219,5 +293,8 @@ fn a_retransmission_that_was_in_vain_is_learnt_from_the_late_ack() {
     receive(&mut service, &acks(&numbers[1..]));
     assert_eq!(frames(&mut service, Time::ZERO).len(), 1);
     receive(&mut service, &acks(&numbers[..1]));
-    assert_eq!((service.stats().spurious, service.stats().outstanding), (1, 0));
+    assert_eq!(
+        (service.stats().spurious, service.stats().outstanding),
+        (1, 0)
+    );
 }

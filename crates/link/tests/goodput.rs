@@ -1,4 +1,5 @@
-//! Goodput over a grid of links, in virtual time: the numbers repeat exactly, so they can be asserted.
+//! Goodput over a grid of links, in virtual time: the numbers repeat exactly, so they can be
+//! asserted.
 
 mod pair;
 
@@ -63,7 +64,11 @@ fn goodput_grid_stays_above_its_bounds() {
                 );
             }
             table += "\n";
-            let bounds = [shares[0] >= 0.95, results[1].0 >= 0.97 * clean, results[2].0 >= 0.90 * clean];
+            let bounds = [
+                shares[0] >= 0.95,
+                results[1].0 >= 0.97 * clean,
+                results[2].0 >= 0.90 * clean,
+            ];
             if bounds != [true; 3] {
                 misses += &format!("{rate} Mbit/s, {rtt} ms: {bounds:?}\n");
             }
@@ -78,7 +83,11 @@ fn goodput_grid_stays_above_its_bounds() {
 fn heavy_loss_does_not_starve_a_hop() {
     for (loss, least) in [(0.2, 0.55), (0.5, 0.01)] {
         let (bits, _) = goodput(25, 50, loss, 20);
-        println!("25 Mbit/s, 50 ms, {} % loss: {:.2} Mbit/s", loss * 100.0, bits / 1e6);
+        println!(
+            "25 Mbit/s, 50 ms, {} % loss: {:.2} Mbit/s",
+            loss * 100.0,
+            bits / 1e6
+        );
         assert!(bits > least * 25e6, "{loss}: {bits}");
     }
 }
@@ -110,7 +119,10 @@ fn a_link_of_five_gigabits_is_filled_with_full_batches() {
 fn small_chunks_flow_without_a_round_trip_each() {
     let mut pair = Pair::new(1, Path::new(25_000_000, Duration::from_millis(25)));
     (0..4_000).for_each(|tag| pair.send(0, tag, chunk(tag, 500)));
-    assert!(pair.drive_until(Time::from_secs(20), |pair| pair.ends[0].delivered.len() == 4_000));
+    assert!(
+        pair.drive_until(Time::from_secs(20), |pair| pair.ends[0].delivered.len()
+            == 4_000)
+    );
     println!("4000 messages of 500 bytes in {}", pair.now);
     // 256 in flight and 50 ms of round trip: at most 5120 a second; on the wire they take 0.8 s.
     assert!(pair.now < Time::from_millis(1_800), "{}", pair.now);

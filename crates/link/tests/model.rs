@@ -62,12 +62,15 @@ fn path() -> impl Strategy<Value = Path> {
         0u64..60,
         prop_oneof![Just(0u64), 2_000_000u64..50_000_000],
     )
-        .prop_map(|(loss, duplicate, corrupt, reorder, delay, reorder_by, rate)| {
-            let mut path = Path::new(rate, Duration::from_millis(delay));
-            (path.loss, path.duplicate, path.corrupt, path.reorder) = (loss, duplicate, corrupt, reorder);
-            path.reorder_by = Duration::from_millis(reorder_by);
-            path
-        })
+        .prop_map(
+            |(loss, duplicate, corrupt, reorder, delay, reorder_by, rate)| {
+                let mut path = Path::new(rate, Duration::from_millis(delay));
+                (path.loss, path.duplicate, path.corrupt, path.reorder) =
+                    (loss, duplicate, corrupt, reorder);
+                path.reorder_by = Duration::from_millis(reorder_by);
+                path
+            },
+        )
 }
 
 /// What must be true of the pair, from the outside.
@@ -100,10 +103,20 @@ impl Model {
             let there: BTreeSet<u64> = other.received.iter().map(|arrival| arrival.tag()).collect();
             let mut acknowledged = BTreeSet::new();
             for tag in &this.delivered {
-                assert!(there.contains(tag), "chunk {tag} is acknowledged and was never received");
-                assert!(acknowledged.insert(tag), "chunk {tag} is acknowledged twice");
+                assert!(
+                    there.contains(tag),
+                    "chunk {tag} is acknowledged and was never received"
+                );
+                assert!(
+                    acknowledged.insert(tag),
+                    "chunk {tag} is acknowledged twice"
+                );
             }
-            assert!(this.budget.used() <= this.budget.capacity().max(1_300), "{}", this.budget.used());
+            assert!(
+                this.budget.used() <= this.budget.capacity().max(1_300),
+                "{}",
+                this.budget.used()
+            );
         }
     }
 
@@ -134,7 +147,9 @@ fn run(seed: u64, paths: [Path; 2], pacing: [Pacing; 2], room: usize, acts: &[(u
         match *act {
             Act::Send { end, len } => {
                 let (tag, len) = (number as u64, len.max(8));
-                model.sent.insert(tag, (len, end, pair.ends[end].config.incarnation));
+                model
+                    .sent
+                    .insert(tag, (len, end, pair.ends[end].config.incarnation));
                 pair.send(end, tag, chunk(tag, len));
             }
             Act::Restart { end } => pair.restart(end, rng.next_word()),
@@ -146,13 +161,18 @@ fn run(seed: u64, paths: [Path; 2], pacing: [Pacing; 2], room: usize, acts: &[(u
             Act::Withdraw { end } => {
                 let all = pair.ends[end].hop.withdraw_all(now);
                 for (tag, head, body) in all {
-                    assert_eq!([&head[..], &body[..]].concat(), chunk(tag, model.sent[&tag].0));
+                    assert_eq!(
+                        [&head[..], &body[..]].concat(),
+                        chunk(tag, model.sent[&tag].0)
+                    );
                     model.withdrawn.insert(tag);
                 }
             }
             Act::Outage { millis } => {
                 let span = (now, now + Duration::from_millis(millis));
-                pair.ends.iter_mut().for_each(|end| end.path.outages.push(span));
+                pair.ends
+                    .iter_mut()
+                    .for_each(|end| end.path.outages.push(span));
             }
             Act::Mtu { end, mtu } => {
                 pair.ends[end].config.mtu = mtu;
@@ -165,16 +185,22 @@ fn run(seed: u64, paths: [Path; 2], pacing: [Pacing; 2], room: usize, acts: &[(u
         end.hold = false;
         end.release(now);
     }
-    let done = pair.drive_until(now + Duration::from_secs(600), |pair| model.all_delivered(pair));
+    let done = pair.drive_until(now + Duration::from_secs(600), |pair| {
+        model.all_delivered(pair)
+    });
     model.check(&pair);
-    assert!(done, "not everything was delivered: {:?}", pair.ends.each_ref().map(|end| end.hop.stats()));
+    assert!(
+        done,
+        "not everything was delivered: {:?}",
+        pair.ends.each_ref().map(|end| end.hop.stats())
+    );
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
-    /// Under any loss up to a half, reordering, duplication, corruption, shut windows, outages, changes of MTU
-    /// and restarts of either side.
+    /// Under any loss up to a half, reordering, duplication, corruption, shut windows, outages,
+    /// changes of MTU and restarts of either side.
     #[test]
     fn what_is_acknowledged_was_received_intact_and_once_and_everything_is_delivered(
         seed: u64,
@@ -197,7 +223,11 @@ fn the_same_seed_gives_the_same_run() {
         let mut pair = Pair::new(7, lossy);
         (0..20).for_each(|tag| pair.send(0, tag, chunk(tag, 100_000)));
         pair.drive(Time::from_secs(3));
-        (pair.ends[0].frames, pair.ends[1].frames, pair.ends[0].hop.stats())
+        (
+            pair.ends[0].frames,
+            pair.ends[1].frames,
+            pair.ends[0].hop.stats(),
+        )
     };
     assert_eq!(drive(), drive());
 }

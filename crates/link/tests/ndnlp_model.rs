@@ -14,14 +14,37 @@ use whimbrel_link::ndnlp::{LinkServiceConfig, Mode, Reliability};
 
 #[derive(Clone, Debug)]
 enum Act {
-    Send { end: usize, data: bool, len: usize, burst: u8 },
-    Restart { end: usize },
-    Mtu { end: usize, mtu: usize },
-    Outage { end: usize, millis: u64 },
-    Block { end: usize },
-    Unblock { end: usize },
-    Reliability { end: usize, reliability: Reliability },
-    Junk { end: usize, frame: Vec<u8> },
+    Send {
+        end: usize,
+        data: bool,
+        len: usize,
+        burst: u8,
+    },
+    Restart {
+        end: usize,
+    },
+    Mtu {
+        end: usize,
+        mtu: usize,
+    },
+    Outage {
+        end: usize,
+        millis: u64,
+    },
+    Block {
+        end: usize,
+    },
+    Unblock {
+        end: usize,
+    },
+    Reliability {
+        end: usize,
+        reliability: Reliability,
+    },
+    Junk {
+        end: usize,
+        frame: Vec<u8>,
+    },
 }
 
 fn reliability() -> impl Strategy<Value = Reliability> {
@@ -59,16 +82,22 @@ fn wild_act() -> impl Strategy<Value = Act> {
 
 fn path(reorder: bool, duplicate: bool, corrupt: bool) -> impl Strategy<Value = Path> {
     let share = |most: f64| prop_oneof![Just(0.0), 0.0..most];
-    (share(0.4), share(0.3), share(0.1), share(0.4), 0u64..40, 0u64..60).prop_map(
-        move |(loss, dup, bad, late, delay, late_by)| {
+    (
+        share(0.4),
+        share(0.3),
+        share(0.1),
+        share(0.4),
+        0u64..40,
+        0u64..60,
+    )
+        .prop_map(move |(loss, dup, bad, late, delay, late_by)| {
             let mut path = Path::losing(Duration::from_millis(delay), loss);
             path.duplicate = if duplicate { dup } else { 0.0 };
             path.corrupt = if corrupt { bad } else { 0.0 };
             path.reorder = if reorder { late } else { 0.0 };
             path.reorder_by = Duration::from_millis(late_by);
             path
-        },
-    )
+        })
 }
 
 struct Run {
@@ -78,25 +107,39 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64, reliability: [Reliability; 2], paths: [Path; 2], smallest_frame: usize) -> Run {
+    fn new(
+        seed: u64,
+        reliability: [Reliability; 2],
+        paths: [Path; 2],
+        smallest_frame: usize,
+    ) -> Run {
         let config = |reliability| {
             let mut config = LinkServiceConfig::datagram(1400);
             (config.reliability, config.smallest_frame) = (reliability, smallest_frame);
             config.most_outstanding = 2048;
             config
         };
-        Run { faces: Faces::with(seed, reliability.map(config), paths), sent: BTreeMap::new() }
+        Run {
+            faces: Faces::with(seed, reliability.map(config), paths),
+            sent: BTreeMap::new(),
+        }
     }
 
     fn act(&mut self, rng: &mut SeededRng, act: &Act) {
         let faces = &mut self.faces;
         match act {
-            Act::Send { end, data, len, burst } => {
+            Act::Send {
+                end,
+                data,
+                len,
+                burst,
+            } => {
                 for _ in 0..*burst {
                     let number = self.sent.len() as u64;
                     let packet = packet(*data, number, *len);
                     let mode = |end: usize| faces.ends[end].service.stats().mode;
-                    let recovers = mode(0) == mode(1) && matches!(mode(0), Mode::Adaptive | Mode::Ndnlpv2);
+                    let recovers =
+                        mode(0) == mode(1) && matches!(mode(0), Mode::Adaptive | Mode::Ndnlpv2);
                     self.sent.insert(number, (*end, packet.clone(), recovers));
                     faces.send(*end, packet);
                 }
@@ -113,7 +156,9 @@ impl Run {
                 faces.ends[*end].service.set_reliability(*reliability);
             }
             Act::Junk { end, frame } => {
-                faces.ends[*end].service.handle_frame(faces.now, frame, &mut |_| {});
+                faces.ends[*end]
+                    .service
+                    .handle_frame(faces.now, frame, &mut |_| {});
             }
         }
         faces.drain(0);
@@ -135,7 +180,11 @@ impl Run {
         for (end, this) in self.faces.ends.iter().enumerate() {
             for (_, packet, _) in &this.received {
                 let (from, sent, _) = &self.sent[&tag(packet)];
-                assert_eq!((*from, sent), (1 - end, packet), "intact, and from the other end");
+                assert_eq!(
+                    (*from, sent),
+                    (1 - end, packet),
+                    "intact, and from the other end"
+                );
             }
         }
     }
@@ -151,7 +200,12 @@ impl Run {
     /// The path heals and nothing is blocked; everything comes to rest.
     fn settle(&mut self) {
         for end in &mut self.faces.ends {
-            (end.path.loss, end.path.duplicate, end.path.corrupt, end.path.reorder) = (0.0, 0.0, 0.0, 0.0);
+            (
+                end.path.loss,
+                end.path.duplicate,
+                end.path.corrupt,
+                end.path.reorder,
+            ) = (0.0, 0.0, 0.0, 0.0);
             end.path.out_until = Time::ZERO;
             end.service.set_blocked(false);
         }
@@ -168,8 +222,8 @@ impl Run {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
 
-    /// Loss, reordering, outages and pauses: nothing is invented, nothing comes twice, and what was sent while both ends
-    /// recover losses comes, or its sender is told that it was given up.
+    /// Loss, reordering, outages and pauses: nothing is invented, nothing comes twice, and what was
+    /// sent while both ends recover losses comes, or its sender is told that it was given up.
     #[test]
     fn what_is_sent_comes_once_or_is_given_up(
         seed: u64, reliability in reliability(), smallest in prop_oneof![Just(0usize), Just(46)],
@@ -194,14 +248,16 @@ proptest! {
             // An agreement that ended, or a queue without room, lets packets go.
             let let_go = stats[*end].abandoned + stats[*end].drops.queue_full > 0;
             let came = copies.contains_key(tag);
-            // A packet in fragments can be given up here and there: by the sender, and by the receiver for lack of time.
+            // A packet in fragments can be given up here and there: by the sender, and by the
+            // receiver for lack of time.
             let incomplete = packet.len() > 1300 && stats[1 - end].drops.reassembly_timeout > 0;
             let given_up = run.faces.ends[*end].given_up.contains(packet);
             prop_assert!(!recovers || let_go || came || given_up || incomplete, "packet {} vanished", tag);
         }
     }
 
-    /// The network duplicates too: each copy that it makes adds at most one, and once the adaptive profile is agreed on, none.
+    /// The network duplicates too: each copy that it makes adds at most one, and once the adaptive
+    /// profile is agreed on, none.
     #[test]
     fn duplicates_of_the_network_are_recognised(
         seed: u64, paths in [path(true, true, false), path(true, true, false)],
@@ -222,8 +278,9 @@ proptest! {
         }
     }
 
-    /// Restarts, MTU changes, other settings at run time, junk and damaged frames: no panic, no packet that was not sent
-    /// unless frames are damaged, memory bounded, and everything comes to rest.
+    /// Restarts, MTU changes, other settings at run time, junk and damaged frames: no panic, no
+    /// packet that was not sent unless frames are damaged, memory bounded, and everything comes to
+    /// rest.
     #[test]
     fn whatever_happens_it_stays_within_bounds_and_comes_to_rest(
         seed: u64, reliability in [reliability(), reliability()],

@@ -57,7 +57,10 @@ fn acks(numbers: &[u64]) -> Vec<u8> {
     let mut frame = Vec::new();
     lp::encode(
         &mut frame,
-        &LinkFields { acks: numbers, ..LinkFields::default() },
+        &LinkFields {
+            acks: numbers,
+            ..LinkFields::default()
+        },
         &LpHeader::default(),
         None,
     );
@@ -66,8 +69,11 @@ fn acks(numbers: &[u64]) -> Vec<u8> {
 
 fn numbered(sequence: u64, tx_sequence: u64, packet: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
-    let link =
-        LinkFields { sequence: Some(sequence), tx_sequence: Some(tx_sequence), ..LinkFields::default() };
+    let link = LinkFields {
+        sequence: Some(sequence),
+        tx_sequence: Some(tx_sequence),
+        ..LinkFields::default()
+    };
     lp::encode(&mut frame, &link, &LpHeader::default(), Some(packet));
     frame
 }
@@ -88,10 +94,16 @@ fn active(mtu: usize) -> LinkService {
 fn fields_are_8_octets_wide_and_in_increasing_order() {
     let mut service = service(1500);
     receive(&mut service, Time::ZERO, &numbered(5, 77, &interest(1)));
-    let mark = LpHeader { congestion_mark: Some(1), ..LpHeader::default() };
+    let mark = LpHeader {
+        congestion_mark: Some(1),
+        ..LpHeader::default()
+    };
     service.send(Time::ZERO, interest(2), Some(Box::new(mark)));
     let frame = frames(&mut service, Time::ZERO).remove(0);
-    let fields: Vec<(u64, usize)> = read(&frame).fields().map(|(typ, value)| (typ, value.len())).collect();
+    let fields: Vec<(u64, usize)> = read(&frame)
+        .fields()
+        .map(|(typ, value)| (typ, value.len()))
+        .collect();
     // Sequence, CongestionMark, Ack, TxSequence.
     assert_eq!(fields, [(0x51, 8), (0x340, 1), (0x344, 8), (0x348, 8)]);
     assert_eq!(read(&frame).acks().collect::<Vec<_>>(), [77]);
@@ -100,13 +112,23 @@ fn fields_are_8_octets_wide_and_in_increasing_order() {
 #[test]
 fn an_ack_goes_alone_after_5_ms_in_a_frame_that_is_not_acknowledged_itself() {
     let mut service = service(1500);
-    assert_eq!(receive(&mut service, Time::ZERO, &numbered(5, 77, &interest(1))), [interest(1)]);
-    assert_eq!(frames(&mut service, Time::from_millis(4)), Vec::<Vec<u8>>::new());
+    assert_eq!(
+        receive(&mut service, Time::ZERO, &numbered(5, 77, &interest(1))),
+        [interest(1)]
+    );
+    assert_eq!(
+        frames(&mut service, Time::from_millis(4)),
+        Vec::<Vec<u8>>::new()
+    );
     let due = service.poll_timeout().unwrap();
     assert_eq!(due.at, Time::from_millis(5));
     service.handle_timeout(due.at);
     let idle = frames(&mut service, due.at);
-    assert_eq!(idle, [acks(&[77])], "no Sequence, no TxSequence, no Fragment");
+    assert_eq!(
+        idle,
+        [acks(&[77])],
+        "no Sequence, no TxSequence, no Fragment"
+    );
     // "Never ack IDLE."
     let mut other = self::service(1500);
     receive(&mut other, due.at, &idle[0]);
@@ -117,12 +139,19 @@ fn an_ack_goes_alone_after_5_ms_in_a_frame_that_is_not_acknowledged_itself() {
 fn acks_travel_first_in_first_out_as_far_as_the_mtu_allows() {
     let mut service = service(200);
     for number in 0..30 {
-        receive(&mut service, Time::ZERO, &numbered(number, 1000 + number, &interest(1)));
+        receive(
+            &mut service,
+            Time::ZERO,
+            &numbered(number, 1000 + number, &interest(1)),
+        );
     }
     service.send(Time::ZERO, data(100), None);
     let mut sent = frames(&mut service, Time::ZERO);
     sent.extend(frames(&mut service, Time::from_millis(5)));
-    let carried: Vec<u64> = sent.iter().flat_map(|frame| read(frame).acks().collect::<Vec<_>>()).collect();
+    let carried: Vec<u64> = sent
+        .iter()
+        .flat_map(|frame| read(frame).acks().collect::<Vec<_>>())
+        .collect();
     assert_eq!(carried, (1000..1030).collect::<Vec<_>>());
     assert!(sent.iter().all(|frame| frame.len() <= 200));
     assert!(sent.len() > 2);
@@ -134,17 +163,39 @@ fn a_peer_that_never_acknowledges_gets_each_frame_once_and_after_30_s_plain_ones
     for second in 0..=30 {
         let now = Time::from_secs(second);
         service.handle_timeout(now);
-        assert!(read(&send(&mut service, now, interest(1))).tx_sequence.is_some());
+        assert!(
+            read(&send(&mut service, now, interest(1)))
+                .tx_sequence
+                .is_some()
+        );
     }
-    assert_eq!((service.stats().retransmissions, service.stats().outstanding), (0, 0));
+    assert_eq!(
+        (service.stats().retransmissions, service.stats().outstanding),
+        (0, 0)
+    );
     let now = Time::from_secs(31);
     assert_eq!(send(&mut service, now, interest(1)), interest(1), "bare");
     // One frame in 30 s asks again.
-    assert!(read(&send(&mut service, Time::from_secs(61), interest(1))).tx_sequence.is_some());
-    assert_eq!(send(&mut service, Time::from_secs(62), interest(1)), interest(1));
+    assert!(
+        read(&send(&mut service, Time::from_secs(61), interest(1)))
+            .tx_sequence
+            .is_some()
+    );
+    assert_eq!(
+        send(&mut service, Time::from_secs(62), interest(1)),
+        interest(1)
+    );
     // A peer that numbers its own frames may acknowledge ours.
-    receive(&mut service, Time::from_secs(63), &numbered(1, 2, &interest(3)));
-    assert!(read(&send(&mut service, Time::from_secs(63), interest(1))).tx_sequence.is_some());
+    receive(
+        &mut service,
+        Time::from_secs(63),
+        &numbered(1, 2, &interest(3)),
+    );
+    assert!(
+        read(&send(&mut service, Time::from_secs(63), interest(1)))
+            .tx_sequence
+            .is_some()
+    );
 }
 
 #[test]
@@ -173,19 +224,33 @@ fn without_an_ack_a_frame_is_sent_again_after_200_ms_at_least_three_times_and_th
         assert_eq!(resent.len(), usize::from(attempt < 3));
         if let Some(frame) = resent.first() {
             number = number.wrapping_add(1);
-            assert_eq!((read(frame).sequence, read(frame).tx_sequence), (sequence, Some(number)));
+            assert_eq!(
+                (read(frame).sequence, read(frame).tx_sequence),
+                (sequence, Some(number))
+            );
         }
     }
-    assert_eq!(service.poll_event(), Some(LinkEvent::GaveUp(interest(9).into())));
-    assert_eq!((service.stats().given_up, service.poll_timeout()), (1, None));
+    assert_eq!(
+        service.poll_event(),
+        Some(LinkEvent::GaveUp(interest(9).into()))
+    );
+    assert_eq!(
+        (service.stats().given_up, service.poll_timeout()),
+        (1, None)
+    );
 }
 
 #[test]
 fn three_acks_of_later_frames_declare_a_frame_lost() {
     let mut service = active(1500);
     let now = Time::from_millis(10);
-    let numbers: Vec<u64> =
-        (0..4).map(|n| read(&send(&mut service, now, interest(n))).tx_sequence.unwrap()).collect();
+    let numbers: Vec<u64> = (0..4)
+        .map(|n| {
+            read(&send(&mut service, now, interest(n)))
+                .tx_sequence
+                .unwrap()
+        })
+        .collect();
     receive(&mut service, now, &acks(&numbers[1..3]));
     assert_eq!(frames(&mut service, now).len(), 0);
     receive(&mut service, now, &acks(&numbers[3..]));
@@ -193,28 +258,60 @@ fn three_acks_of_later_frames_declare_a_frame_lost() {
     assert_eq!(read(&resent[0]).fragment, Some(&interest(0)[..]));
     // An Ack for a TxSequence that was sent again already is normal, and means that it was in vain.
     receive(&mut service, now, &acks(&numbers[..1]));
-    assert_eq!((service.stats().spurious, service.stats().drops.false_acks), (1, 0));
+    assert_eq!(
+        (service.stats().spurious, service.stats().drops.false_acks),
+        (1, 0)
+    );
 }
 
 #[test]
 fn a_sequence_that_comes_again_is_acknowledged_and_not_delivered() {
     let mut service = service(1500);
-    assert_eq!(receive(&mut service, Time::ZERO, &numbered(5, 77, &interest(1))).len(), 1);
-    assert_eq!(receive(&mut service, Time::from_millis(200), &numbered(5, 78, &interest(1))).len(), 0);
+    assert_eq!(
+        receive(&mut service, Time::ZERO, &numbered(5, 77, &interest(1))).len(),
+        1
+    );
+    assert_eq!(
+        receive(
+            &mut service,
+            Time::from_millis(200),
+            &numbered(5, 78, &interest(1))
+        )
+        .len(),
+        0
+    );
     assert_eq!(service.stats().duplicates, 1);
     let idle = frames(&mut service, Time::from_millis(205));
     assert_eq!(idle, [acks(&[77, 78])]);
     // A restarted NFD begins with the same numbers again.
-    assert_eq!(receive(&mut service, Time::from_secs(20), &numbered(5, 77, &interest(1))).len(), 1);
+    assert_eq!(
+        receive(
+            &mut service,
+            Time::from_secs(20),
+            &numbered(5, 77, &interest(1))
+        )
+        .len(),
+        1
+    );
 }
 
 #[test]
 fn acks_of_frames_never_sent_are_counted_and_prove_nothing() {
     let mut service = service(1500);
-    let number = read(&send(&mut service, Time::ZERO, interest(1))).tx_sequence.unwrap();
-    receive(&mut service, Time::ZERO, &acks(&[number.wrapping_add(1), number.wrapping_add(1 << 40), 0, 1]));
+    let number = read(&send(&mut service, Time::ZERO, interest(1)))
+        .tx_sequence
+        .unwrap();
+    receive(
+        &mut service,
+        Time::ZERO,
+        &acks(&[number.wrapping_add(1), number.wrapping_add(1 << 40), 0, 1]),
+    );
     assert_eq!(service.stats().drops.false_acks, 4);
-    assert_eq!(service.stats().mode, Mode::None, "nothing is kept for a peer that only invents Acks");
+    assert_eq!(
+        service.stats().mode,
+        Mode::None,
+        "nothing is kept for a peer that only invents Acks"
+    );
 }
 
 #[test]
@@ -228,9 +325,16 @@ fn a_fragment_that_is_given_up_takes_its_siblings_with_it() {
     for (index, frame) in sent.iter().enumerate() {
         let lp = read(frame);
         assert_eq!((lp.frag_index, lp.frag_count), (index as u64, 3));
-        assert_eq!(lp.sequence.unwrap().wrapping_sub(index as u64), read(&sent[0]).sequence.unwrap());
+        assert_eq!(
+            lp.sequence.unwrap().wrapping_sub(index as u64),
+            read(&sent[0]).sequence.unwrap()
+        );
     }
-    receive(&mut service, now, &acks(&[read(&sent[0]).tx_sequence.unwrap()]));
+    receive(
+        &mut service,
+        now,
+        &acks(&[read(&sent[0]).tx_sequence.unwrap()]),
+    );
     for _ in 0..4 {
         now = service.poll_timeout().unwrap().at;
         service.handle_timeout(now);
@@ -238,7 +342,10 @@ fn a_fragment_that_is_given_up_takes_its_siblings_with_it() {
     }
     assert_eq!(service.poll_event(), Some(LinkEvent::GaveUp(packet.into())));
     assert_eq!(service.poll_event(), None, "once for the packet");
-    assert_eq!((service.stats().outstanding, service.poll_timeout()), (0, None));
+    assert_eq!(
+        (service.stats().outstanding, service.poll_timeout()),
+        (0, None)
+    );
 }
 
 #[test]

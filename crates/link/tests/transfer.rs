@@ -15,16 +15,33 @@ fn path(rtt_ms: u64) -> Path {
 #[test]
 fn chunks_of_all_sizes_arrive_intact_in_both_directions() {
     let mut pair = Pair::new(1, path(10));
-    let sizes = [1usize, 99, 100, 101, 1_432, 1_433, 45_824, 45_825, 1 << 20, 4 << 20];
+    let sizes = [
+        1usize,
+        99,
+        100,
+        101,
+        1_432,
+        1_433,
+        45_824,
+        45_825,
+        1 << 20,
+        4 << 20,
+    ];
     for (tag, size) in sizes.iter().enumerate() {
         pair.send(0, tag as u64, chunk(tag as u64, *size));
         pair.send(1, tag as u64, chunk(tag as u64, *size));
     }
     assert!(pair.drive_until(Time::from_secs(10), |pair| {
-        pair.ends.iter().all(|end| end.delivered.len() == sizes.len())
+        pair.ends
+            .iter()
+            .all(|end| end.delivered.len() == sizes.len())
     }));
     for end in &pair.ends {
-        let mut received: Vec<_> = end.received.iter().map(|arrival| arrival.chunk.clone()).collect();
+        let mut received: Vec<_> = end
+            .received
+            .iter()
+            .map(|arrival| arrival.chunk.clone())
+            .collect();
         received.sort_by_key(|chunk| chunk.len());
         for (tag, (got, size)) in received.iter().zip(sizes).enumerate() {
             assert_eq!(got, &chunk(tag as u64, size));
@@ -40,7 +57,11 @@ fn a_small_chunk_needs_no_grant_and_is_there_after_half_a_round_trip() {
     pair.send(0, 1, chunk(1, 20_000));
     let sent = pair.now;
     assert!(pair.drive_until(Time::from_secs(2), |pair| !pair.ends[1].received.is_empty()));
-    assert!(pair.now.since(sent) < Duration::from_millis(85), "{:?}", pair.now.since(sent));
+    assert!(
+        pair.now.since(sent) < Duration::from_millis(85),
+        "{:?}",
+        pair.now.since(sent)
+    );
 }
 
 #[test]
@@ -51,18 +72,28 @@ fn a_shut_window_stops_the_sender_and_room_lets_it_go_on() {
         pair.send(0, tag, chunk(tag, 512 << 10));
     }
     pair.drive(Time::from_secs(5));
-    assert_eq!(pair.ends[1].received.len(), 2, "two chunks of 367 packets fit in 1000 packets");
+    assert_eq!(
+        pair.ends[1].received.len(),
+        2,
+        "two chunks of 367 packets fit in 1000 packets"
+    );
     assert!(pair.ends[1].budget.used() <= 1_000);
     assert_eq!(pair.ends[0].hop.ready_for(), 0);
     assert!(pair.ends[0].hop.stats().refusals_received > 0);
     let frames = pair.ends[0].frames;
     pair.drive(Time::from_secs(10));
-    assert!(pair.ends[0].frames - frames < 20, "a refused sender is quiet");
+    assert!(
+        pair.ends[0].frames - frames < 20,
+        "a refused sender is quiet"
+    );
 
     let at = pair.now;
     pair.ends[1].hold = false;
     pair.ends[1].release(at);
-    assert!(pair.drive_until(at + Duration::from_secs(2), |pair| pair.ends[0].delivered.len() == 6));
+    assert!(pair.drive_until(
+        at + Duration::from_secs(2),
+        |pair| pair.ends[0].delivered.len() == 6
+    ));
     assert_eq!(pair.ends[1].budget.used(), 0);
 }
 
@@ -72,7 +103,10 @@ fn room_for_the_next_chunk_is_asked_ahead_so_that_none_is_waited_for() {
     for tag in 0..4 {
         pair.send(0, tag, chunk(tag, 1 << 20));
     }
-    assert!(pair.drive_until(Time::from_secs(10), |pair| pair.ends[0].delivered.len() == 4));
+    assert!(
+        pair.drive_until(Time::from_secs(10), |pair| pair.ends[0].delivered.len()
+            == 4)
+    );
     // 4 MiB at 25 Mbit/s take 1.39 s with headers; start-up takes a few round trips.
     assert!(pair.now < Time::from_millis(1_850), "{}", pair.now);
 }
@@ -81,7 +115,10 @@ fn room_for_the_next_chunk_is_asked_ahead_so_that_none_is_waited_for() {
 fn after_an_outage_sending_resumes_within_a_probe_interval_and_a_round_trip() {
     for (rtt, seconds) in [(1, 1), (10, 5), (50, 2), (50, 30), (100, 1), (100, 10)] {
         let mut pair = Pair::new(1, path(rtt));
-        let (from, to) = (Time::from_millis(500), Time::from_millis(500 + seconds * 1_000 + 33));
+        let (from, to) = (
+            Time::from_millis(500),
+            Time::from_millis(500 + seconds * 1_000 + 33),
+        );
         for end in &mut pair.ends {
             end.path.outages.push((from, to));
         }
@@ -89,19 +126,31 @@ fn after_an_outage_sending_resumes_within_a_probe_interval_and_a_round_trip() {
             pair.send(0, tag, chunk(tag, 1 << 20));
         }
         pair.drive(to);
-        assert_eq!(pair.ends[0].events.last().map(|(_, event)| event), Some(&HopEvent::Unresponsive));
+        assert_eq!(
+            pair.ends[0].events.last().map(|(_, event)| event),
+            Some(&HopEvent::Unresponsive)
+        );
         assert_eq!(pair.ends[0].hop.ready_for(), 0);
         let before = pair.ends[1].hop.stats().data_received;
         let limit = to + Duration::from_millis(85 + rtt);
         assert!(
-            pair.drive_until(limit, |pair| pair.ends[1].hop.stats().data_received > before),
+            pair.drive_until(limit, |pair| pair.ends[1].hop.stats().data_received
+                > before),
             "rtt {rtt} ms: nothing came until {limit}"
         );
-        assert!(pair.ends[0].events.iter().any(|(_, event)| *event == HopEvent::Responsive));
+        assert!(
+            pair.ends[0]
+                .events
+                .iter()
+                .any(|(_, event)| *event == HopEvent::Responsive)
+        );
         // The remembered rate is back soon: a second carries nearly what the link can.
         pair.drive(to + Duration::from_millis(1_200));
         let bits = (pair.ends[1].hop.stats().data_received - before) * 1_432 * 8;
-        assert!(bits > 16_000_000, "rtt {rtt} ms: {bits} bits in 1.2 s after the outage");
+        assert!(
+            bits > 16_000_000,
+            "rtt {rtt} ms: {bits} bits in 1.2 s after the outage"
+        );
     }
 }
 
@@ -116,10 +165,24 @@ fn a_restart_of_the_receiver_is_noticed_and_what_it_lost_is_sent_again() {
     assert!(before < 6);
     pair.restart(1, 77);
     let at = pair.now;
-    assert!(pair.drive_until(at + Duration::from_secs(5), |pair| pair.ends[0].delivered.len() == 6));
-    let up =
-        pair.ends[0].events.iter().find(|(_, event)| matches!(event, HopEvent::Up { restarted: true, .. }));
-    assert!(up.unwrap().0.since(at) <= Duration::from_millis(110), "two exchanges at most: {:?}", up);
+    assert!(pair.drive_until(
+        at + Duration::from_secs(5),
+        |pair| pair.ends[0].delivered.len() == 6
+    ));
+    let up = pair.ends[0].events.iter().find(|(_, event)| {
+        matches!(
+            event,
+            HopEvent::Up {
+                restarted: true,
+                ..
+            }
+        )
+    });
+    assert!(
+        up.unwrap().0.since(at) <= Duration::from_millis(110),
+        "two exchanges at most: {:?}",
+        up
+    );
 }
 
 #[test]
@@ -135,16 +198,28 @@ fn a_withdrawn_chunk_comes_back_whole_and_its_room_is_released() {
     assert_eq!([&head[..], &body[..]].concat(), chunk(1, 1 << 20));
     assert_eq!(pair.ends[0].hop.withdraw(now, 1), None);
     assert_eq!(
-        pair.ends[0].hop.withdraw_all(now).iter().map(|(tag, ..)| *tag).collect::<Vec<_>>(),
+        pair.ends[0]
+            .hop
+            .withdraw_all(now)
+            .iter()
+            .map(|(tag, ..)| *tag)
+            .collect::<Vec<_>>(),
         [0, 2, 3]
     );
     pair.drive(now + Duration::from_secs(1));
     assert_eq!(
-        (pair.ends[1].budget.used(), pair.ends[1].received.len(), pair.ends[0].delivered.len()),
+        (
+            pair.ends[1].budget.used(),
+            pair.ends[1].received.len(),
+            pair.ends[0].delivered.len()
+        ),
         (0, 0, 0)
     );
     pair.send(0, 9, chunk(9, 1 << 20));
-    assert!(pair.drive_until(now + Duration::from_secs(3), |pair| pair.ends[0].delivered == [9]));
+    assert!(
+        pair.drive_until(now + Duration::from_secs(3), |pair| pair.ends[0].delivered
+            == [9])
+    );
 }
 
 #[test]
@@ -157,7 +232,10 @@ fn a_smaller_mtu_cuts_chunks_anew_without_delivering_twice() {
     let now = pair.now;
     pair.ends[0].config.mtu = 600;
     pair.ends[0].hop.set_mtu(now, 600);
-    assert!(pair.drive_until(Time::from_secs(10), |pair| pair.ends[0].delivered.len() == 4));
+    assert!(
+        pair.drive_until(Time::from_secs(10), |pair| pair.ends[0].delivered.len()
+            == 4)
+    );
     pair.drive(Time::from_secs(12));
     assert_eq!(pair.ends[1].received.len(), 4);
 }
@@ -171,10 +249,18 @@ fn reordering_is_learned_and_then_resends_are_rare() {
     for tag in 0..10 {
         pair.send(0, tag, chunk(tag, 1 << 20));
     }
-    assert!(pair.drive_until(Time::from_secs(20), |pair| pair.ends[0].delivered.len() == 10));
+    assert!(
+        pair.drive_until(Time::from_secs(20), |pair| pair.ends[0].delivered.len()
+            == 10)
+    );
     let stats = pair.ends[0].hop.stats();
     assert!(stats.reordering_window > Duration::ZERO);
-    assert!(stats.data_resent * 20 < stats.data_sent, "{} of {}", stats.data_resent, stats.data_sent);
+    assert!(
+        stats.data_resent * 20 < stats.data_sent,
+        "{} of {}",
+        stats.data_resent,
+        stats.data_sent
+    );
 }
 
 #[test]
@@ -188,7 +274,10 @@ fn an_idle_hop_sends_little_and_notices_a_dead_neighbour() {
     }
     pair.drive(start + Duration::from_secs(4));
     for end in &pair.ends {
-        assert_eq!(end.events.last().map(|(_, event)| event), Some(&HopEvent::Unresponsive));
+        assert_eq!(
+            end.events.last().map(|(_, event)| event),
+            Some(&HopEvent::Unresponsive)
+        );
     }
     let frames = pair.ends[0].frames;
     pair.drive(start + Duration::from_secs(604));

@@ -1,7 +1,7 @@
 //! Bytes that are counted for as long as somebody holds the chunk that they belong to.
 //!
-//! Chunks that hold no room in the back-pressure buffer wander through queues, hops and tables; a count that ends when
-//! the last holder lets go cannot be forgotten on any of those ways.
+//! Chunks that hold no room in the back-pressure buffer wander through queues, hops and tables; a
+//! count that ends when the last holder lets go cannot be forgotten on any of those ways.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -26,7 +26,12 @@ impl Pool {
     /// Adds `bytes` for as long as the charge lives.
     pub fn charge(&self, bytes: u64) -> Charge {
         self.0.fetch_add(bytes, Ordering::Relaxed);
-        Charge { part: Some(Arc::new(Part { pool: self.clone(), bytes })) }
+        Charge {
+            part: Some(Arc::new(Part {
+                pool: self.clone(),
+                bytes,
+            })),
+        }
     }
 
     /// The sum, in bytes.

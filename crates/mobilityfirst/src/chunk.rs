@@ -14,7 +14,8 @@ pub struct Chunk {
     pub message: Message,
 }
 
-/// A payload in one piece, as it arrives, or in two, as a source builds it without copying file content.
+/// A payload in one piece, as it arrives, or in two, as a source builds it without copying file
+/// content.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Message {
     /// Fields, or all of it.
@@ -48,7 +49,10 @@ impl Chunk {
     /// Reads a chunk that a hop has delivered.
     pub fn decode(bytes: &Bytes) -> Result<Chunk, WireError> {
         let (header, payload_offset) = NetworkHeader::decode(bytes)?;
-        let message = Message { head: bytes.slice(payload_offset..), body: Bytes::new() };
+        let message = Message {
+            head: bytes.slice(payload_offset..),
+            body: Bytes::new(),
+        };
         Ok(Chunk { header, message })
     }
 
@@ -60,7 +64,13 @@ impl Chunk {
             Transport::Data(data) => data.payload.clone(),
             _ => Bytes::new(),
         };
-        Chunk { header, message: Message { head: head.into(), body } }
+        Chunk {
+            header,
+            message: Message {
+                head: head.into(),
+                body,
+            },
+        }
     }
 
     /// The two pieces that Hop takes: header and fields, then the bytes that follow them uncopied.
@@ -77,7 +87,10 @@ impl Chunk {
 
     /// The flow that it belongs to.
     pub fn flow(&self) -> Flow {
-        Flow { source: self.header.source, destination: self.header.destination }
+        Flow {
+            source: self.header.source,
+            destination: self.header.destination,
+        }
     }
 
     /// Size in bytes without the network header: what storage and quotas count.
@@ -85,7 +98,8 @@ impl Chunk {
         self.message.len()
     }
 
-    /// Its transport message, if it carries one. Of a chunk built here in two pieces, the payload is left out.
+    /// Its transport message, if it carries one. Of a chunk built here in two pieces, the payload
+    /// is left out.
     pub fn transport(&self) -> Result<Transport, WireError> {
         match self.header.upper {
             UpperProtocol::Transport => Transport::decode(&self.message.head),

@@ -1,8 +1,10 @@
-//! What a neighbour took over: if it restarts, what it had not passed on is lost, and only the node before it knows.
+//! What a neighbour took over: if it restarts, what it had not passed on is lost, and only the node
+//! before it knows.
 //!
-//! Hops are reliable between two runs of both neighbours (seed `000_503ecb02b427ee24.txt` section 3.2.1), so the loss of a
-//! router's memory is what end-to-end recovery has to find ("a conservatively long period of time", section 3.2.2).
-//! With this record the receivers are told at once instead.
+//! Hops are reliable between two runs of both neighbours (seed `000_503ecb02b427ee24.txt` section
+//! 3.2.1), so the loss of a router's memory is what end-to-end recovery has to find ("a
+//! conservatively long period of time", section 3.2.2). With this record the receivers are told at
+//! once instead.
 
 use std::collections::VecDeque;
 
@@ -28,12 +30,24 @@ pub struct HandedOver {
 impl HandedOver {
     /// What the receiver is told when the neighbour has restarted.
     pub fn into_lost(self) -> Notice {
-        let HandedOver { flow, content, chunks } = self;
-        Notice { content, source: flow.source, destination: flow.destination, chunks, stored: 0, limit: 0 }
+        let HandedOver {
+            flow,
+            content,
+            chunks,
+        } = self;
+        Notice {
+            content,
+            source: flow.source,
+            destination: flow.destination,
+            chunks,
+            stored: 0,
+            limit: 0,
+        }
     }
 }
 
-/// What one neighbour has taken over since it started: at most 64 entries of about 100 bytes and 256 ranges of 8 bytes.
+/// What one neighbour has taken over since it started: at most 64 entries of about 100 bytes and
+/// 256 ranges of 8 bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handovers {
     // The one used last is the last one.
@@ -45,10 +59,17 @@ impl Handovers {
     pub(crate) fn note(&mut self, chunk: &Chunk) {
         let Some(data) = chunk.data() else { return };
         let (flow, content) = (chunk.flow(), data.content);
-        let known = self.entries.iter().position(|entry| entry.flow == flow && entry.content == content);
+        let known = self
+            .entries
+            .iter()
+            .position(|entry| entry.flow == flow && entry.content == content);
         let mut entry = match known.and_then(|at| self.entries.remove(at)) {
             Some(entry) => entry,
-            None => HandedOver { flow, content, chunks: ChunkRanges::default() },
+            None => HandedOver {
+                flow,
+                content,
+                chunks: ChunkRanges::default(),
+            },
         };
         entry.chunks.insert(data.index);
         if entry.chunks.iter().nth(MAX_RANGES).is_some() {
@@ -73,11 +94,18 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::wire::{ContentKind, Data, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol};
+    use crate::wire::{
+        ContentKind, Data, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol,
+    };
 
     fn chunk(content: u8, index: u32) -> Chunk {
         let service = ServiceId::DELAY_TOLERANT;
-        let header = NetworkHeader::new(service, UpperProtocol::Transport, Guid([1; 32]), Guid([2; 32]));
+        let header = NetworkHeader::new(
+            service,
+            UpperProtocol::Transport,
+            Guid([1; 32]),
+            Guid([2; 32]),
+        );
         let data = Data {
             content: Guid([content; 32]),
             index,
@@ -117,7 +145,15 @@ mod tests {
         }
         let taken = handovers.take();
         assert_eq!(taken.len(), MAX_ENTRIES);
-        assert!(taken.iter().all(|entry| entry.chunks.iter().count() <= MAX_RANGES));
-        assert!(taken.last().is_some_and(|entry| entry.chunks.contains(3_998)));
+        assert!(
+            taken
+                .iter()
+                .all(|entry| entry.chunks.iter().count() <= MAX_RANGES)
+        );
+        assert!(
+            taken
+                .last()
+                .is_some_and(|entry| entry.chunks.contains(3_998))
+        );
     }
 }

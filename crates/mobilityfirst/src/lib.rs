@@ -1,7 +1,8 @@
 //! MobilityFirst: hosts and routers that move named chunks (seed `000_503ecb02b427ee24.txt`).
 //!
-//! The one invariant: **a chunk belongs to exactly one part of a node at a time**: a hop that carries it, the
-//! chunks that wait for the name service, the proxy's storage, or a local program's queue; each part has a bound.
+//! The one invariant: **a chunk belongs to exactly one part of a node at a time**: a hop that
+//! carries it, the chunks that wait for the name service, the proxy's storage, or a local program's
+//! queue; each part has a bound.
 //!
 //! | module | holds | text that it follows |
 //! |---|---|---|

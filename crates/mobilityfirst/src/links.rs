@@ -1,8 +1,10 @@
-//! The hops of one node: which neighbours it has, what waits for each, and the back-pressure buffer they share.
+//! The hops of one node: which neighbours it has, what waits for each, and the back-pressure buffer
+//! they share.
 //!
-//! Hosts and routers move chunks through this part alike. A chunk that came in holds room in the buffer of
-//! `B` packets (seed `000_503ecb02b427ee24.txt` section 3.4.1) until the next neighbour has it whole; when
-//! the buffer is full the hops take no new chunk and shut their windows, and so the signal walks back.
+//! Hosts and routers move chunks through this part alike. A chunk that came in holds room in the
+//! buffer of `B` packets (seed `000_503ecb02b427ee24.txt` section 3.4.1) until the next neighbour
+//! has it whole; when the buffer is full the hops take no new chunk and shut their windows, and so
+//! the signal walks back.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,7 +12,8 @@ use bytes::Bytes;
 use core::ops::Bound;
 use core::time::Duration;
 use whimbrel_core::{
-    Deadline, Guid, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time, TimerQueue, Transmit,
+    Deadline, Guid, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time,
+    TimerQueue, Transmit,
 };
 use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats, PacketBudget};
 
@@ -18,8 +21,8 @@ use crate::charge::Charge;
 use crate::chunk::Chunk;
 use crate::handed::{HandedOver, Handovers};
 
-/// What holds no room in the buffer and counts to no other bound (what a host itself sends) waits in the same queues;
-/// beyond so many on one port, further ones are dropped and counted.
+/// What holds no room in the buffer and counts to no other bound (what a host itself sends) waits
+/// in the same queues; beyond so many on one port, further ones are dropped and counted.
 const MAX_OWN_QUEUED: usize = 4096;
 
 /// A chunk on its way out.
@@ -36,7 +39,11 @@ pub struct Outgoing {
 impl Outgoing {
     /// Bytes that hold room in the buffer.
     pub(crate) fn buffered_bytes(&self) -> u64 {
-        if self.packets > 0 { self.chunk.size() as u64 } else { 0 }
+        if self.packets > 0 {
+            self.chunk.size() as u64
+        } else {
+            0
+        }
     }
 }
 
@@ -125,14 +132,15 @@ pub struct Links {
     requests: VecDeque<PortRequest>,
     rng: SeededRng,
     next_tag: u64,
-    // The port served last: the next one after it is served next, so that no busy port starves the others.
+    // The port served last: the next one after it is served next, so that no busy port starves the
+    // others.
     served: PortId,
     own_dropped: u64,
 }
 
 impl Links {
-    /// No hops yet. `template` is every hop's configuration but for the MTU, which each port states;
-    /// `buffer_packets` is the seed's B.
+    /// No hops yet. `template` is every hop's configuration but for the MTU, which each port
+    /// states; `buffer_packets` is the seed's B.
     pub fn new(template: HopConfig, buffer_packets: usize, rng: SeededRng) -> Links {
         Links {
             template,
@@ -153,7 +161,10 @@ impl Links {
     pub fn handle_port(&mut self, now: Time, port: PortId, event: &PortEvent) {
         match event {
             PortEvent::Up(info) => {
-                let config = HopConfig { mtu: info.mtu, ..self.template.clone() };
+                let config = HopConfig {
+                    mtu: info.mtu,
+                    ..self.template.clone()
+                };
                 let rng = SeededRng::new(self.rng.next_word());
                 let link = Link {
                     hop: Hop::new(config, rng, now),
@@ -186,7 +197,9 @@ impl Links {
     }
 
     fn close(&mut self, now: Time, port: PortId) {
-        let Some(link) = self.links.remove(&port) else { return };
+        let Some(link) = self.links.remove(&port) else {
+            return;
+        };
         link.hop.close(now, &mut self.budget);
         let returned = link.carrying.into_values().chain(link.queue).collect();
         self.timers.cancel(&port);
@@ -202,7 +215,9 @@ impl Links {
 
     /// A frame from a neighbour.
     pub fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        let Some(link) = self.links.get_mut(&port) else { return };
+        let Some(link) = self.links.get_mut(&port) else {
+            return;
+        };
         link.hop.handle_frame(now, frame, &mut self.budget);
         self.touched.insert(port);
     }
@@ -219,7 +234,9 @@ impl Links {
 
     /// Queues a chunk for a neighbour. `Err` gives it back if there is no such port.
     pub fn enqueue(&mut self, port: PortId, outgoing: Outgoing) -> Result<(), Outgoing> {
-        let Some(link) = self.links.get_mut(&port) else { return Err(outgoing) };
+        let Some(link) = self.links.get_mut(&port) else {
+            return Err(outgoing);
+        };
         let bounded = outgoing.packets > 0 || outgoing.charge.is_counted();
         if !bounded && link.queue.len() >= MAX_OWN_QUEUED {
             self.own_dropped += 1;
@@ -230,10 +247,12 @@ impl Links {
         Ok(())
     }
 
-    /// True if a chunk queued for `port` now would be given to its hop at once: the node should keep what it
-    /// holds elsewhere (storage, files) until then.
+    /// True if a chunk queued for `port` now would be given to its hop at once: the node should
+    /// keep what it holds elsewhere (storage, files) until then.
     pub fn has_room(&self, port: PortId) -> bool {
-        self.links.get(&port).is_some_and(|link| link.queue.is_empty() && link.hop.ready_for() > 0)
+        self.links
+            .get(&port)
+            .is_some_and(|link| link.queue.is_empty() && link.hop.ready_for() > 0)
     }
 
     /// True while the neighbour on `port` is known and answers.
@@ -258,24 +277,43 @@ impl Links {
 
     /// The first port whose neighbour is `guid`; one that answers comes before one that does not.
     pub fn port_of(&self, guid: &Guid) -> Option<PortId> {
-        let of_guid = || self.links.iter().filter(|(_, link)| link.neighbour.as_ref() == Some(guid));
-        of_guid().find(|(_, link)| link.hop.is_up()).or_else(|| of_guid().next()).map(|(port, _)| *port)
+        let of_guid = || {
+            self.links
+                .iter()
+                .filter(|(_, link)| link.neighbour.as_ref() == Some(guid))
+        };
+        of_guid()
+            .find(|(_, link)| link.hop.is_up())
+            .or_else(|| of_guid().next())
+            .map(|(port, _)| *port)
     }
 
     /// The port with this name in the configuration.
     pub fn port_labelled(&self, label: &str) -> Option<PortId> {
-        self.links.iter().find(|(_, link)| link.info.label == label).map(|(port, _)| *port)
+        self.links
+            .iter()
+            .find(|(_, link)| link.info.label == label)
+            .map(|(port, _)| *port)
     }
 
-    /// The chunks that the hop of `port` has taken over and not yet delivered. They share the hop's memory.
+    /// The chunks that the hop of `port` has taken over and not yet delivered. They share the hop's
+    /// memory.
     pub fn carried(&self, port: PortId) -> Vec<(Carried, Outgoing)> {
-        let carrying = self.links.get(&port).into_iter().flat_map(|link| link.carrying.iter());
-        carrying.map(|(tag, outgoing)| (Carried { port, tag: *tag }, outgoing.clone())).collect()
+        let carrying = self
+            .links
+            .get(&port)
+            .into_iter()
+            .flat_map(|link| link.carrying.iter());
+        carrying
+            .map(|(tag, outgoing)| (Carried { port, tag: *tag }, outgoing.clone()))
+            .collect()
     }
 
     /// Takes back what waits for `port` and was not given to its hop.
     pub fn take_waiting(&mut self, port: PortId) -> Vec<Outgoing> {
-        self.links.get_mut(&port).map_or(Vec::new(), |link| link.queue.drain(..).collect())
+        self.links
+            .get_mut(&port)
+            .map_or(Vec::new(), |link| link.queue.drain(..).collect())
     }
 
     /// Takes back one chunk from a hop. The neighbour may have it all the same.
@@ -287,10 +325,13 @@ impl Links {
         Some(outgoing)
     }
 
-    /// Frees the buffer's room of a chunk that a hop goes on carrying: its memory is accounted for elsewhere now.
+    /// Frees the buffer's room of a chunk that a hop goes on carrying: its memory is accounted for
+    /// elsewhere now.
     pub fn disown(&mut self, now: Time, carried: Carried) {
-        let Some(outgoing) =
-            self.links.get_mut(&carried.port).and_then(|link| link.carrying.get_mut(&carried.tag))
+        let Some(outgoing) = self
+            .links
+            .get_mut(&carried.port)
+            .and_then(|link| link.carrying.get_mut(&carried.tag))
         else {
             return;
         };
@@ -307,11 +348,16 @@ impl Links {
         }
     }
 
-    /// Ports whose neighbour answers but has taken nothing for `patience` although chunks wait for it: the
-    /// back-pressure that blocks the head of a queue (seed section 3.4.3).
+    /// Ports whose neighbour answers but has taken nothing for `patience` although chunks wait for
+    /// it: the back-pressure that blocks the head of a queue (seed section 3.4.3).
     pub fn held_back(&self, now: Time, patience: Duration) -> Vec<PortId> {
-        let held = |link: &Link| !link.queue.is_empty() && now.since(link.last_progress) >= patience;
-        self.links.iter().filter(|(_, link)| held(link)).map(|(port, _)| *port).collect()
+        let held =
+            |link: &Link| !link.queue.is_empty() && now.since(link.last_progress) >= patience;
+        self.links
+            .iter()
+            .filter(|(_, link)| held(link))
+            .map(|(port, _)| *port)
+            .collect()
     }
 
     /// Room in the buffer is free again; hops that wait for it are told.
@@ -347,9 +393,16 @@ impl Links {
     /// Memory of chunks that hold room in the buffer and are on their way in or out, in bytes.
     pub fn buffered_bytes(&self) -> u64 {
         let on_the_way_out = |link: &Link| -> u64 {
-            link.queue.iter().chain(link.carrying.values()).map(Outgoing::buffered_bytes).sum()
+            link.queue
+                .iter()
+                .chain(link.carrying.values())
+                .map(Outgoing::buffered_bytes)
+                .sum()
         };
-        self.links.values().map(|link| link.hop.arriving_bytes() as u64 + on_the_way_out(link)).sum()
+        self.links
+            .values()
+            .map(|link| link.hop.arriving_bytes() as u64 + on_the_way_out(link))
+            .sum()
     }
 
     /// All neighbours, for reports.
@@ -368,7 +421,8 @@ impl Links {
             .collect()
     }
 
-    /// What happened, in order. Call it until `None` after every input and before [`Links::poll_transmit`].
+    /// What happened, in order. Call it until `None` after every input and before
+    /// [`Links::poll_transmit`].
     pub fn poll_event(&mut self, now: Time) -> Option<LinkEvent> {
         if self.events.is_empty() {
             self.collect(now);
@@ -380,23 +434,29 @@ impl Links {
         let mut freed = 0;
         let ports: Vec<PortId> = self.touched.iter().copied().collect();
         for port in ports {
-            let Some(link) = self.links.get_mut(&port) else { continue };
+            let Some(link) = self.links.get_mut(&port) else {
+                continue;
+            };
             link.feed(now, &mut self.next_tag);
             while let Some(event) = link.hop.poll_event() {
                 freed += link.note(now, port, event, &mut self.events);
             }
             link.feed(now, &mut self.next_tag);
         }
-        if self.events.iter().any(|event| matches!(event, LinkEvent::Up { .. } | LinkEvent::Unresponsive(_)))
+        if self
+            .events
+            .iter()
+            .any(|event| matches!(event, LinkEvent::Up { .. } | LinkEvent::Unresponsive(_)))
         {
             self.note_restarts();
         }
         self.release(now, freed);
     }
 
-    /// A router that calls its neighbour from a port of the system's choice comes back on another one after a restart: whose
-    /// port is silent while its name answers on another one, in another run, has restarted. While the first one answers,
-    /// the other one's word is worth nothing: a name in a greeting proves nothing.
+    /// A router that calls its neighbour from a port of the system's choice comes back on another
+    /// one after a restart: whose port is silent while its name answers on another one, in another
+    /// run, has restarted. While the first one answers, the other one's word is worth nothing: a
+    /// name in a greeting proves nothing.
     fn note_restarts(&mut self) {
         let runs: Vec<(Option<Guid>, u64)> = self
             .links
@@ -418,7 +478,8 @@ impl Links {
         }
     }
 
-    /// Appends the next frames, as [`Machine::poll_transmit`](whimbrel_core::Machine::poll_transmit) does.
+    /// Appends the next frames, as
+    /// [`Machine::poll_transmit`](whimbrel_core::Machine::poll_transmit) does.
     pub fn poll_transmit(
         &mut self,
         now: Time,
@@ -426,17 +487,26 @@ impl Links {
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
         while let Some(port) = self.next_touched() {
-            let Some(link) = self.links.get_mut(&port) else { continue };
+            let Some(link) = self.links.get_mut(&port) else {
+                continue;
+            };
             link.feed(now, &mut self.next_tag);
             if !link.blocked
-                && let Some((size, segment_size)) = link.hop.poll_transmit(now, max_segments, buffer)
+                && let Some((size, segment_size)) =
+                    link.hop.poll_transmit(now, max_segments, buffer)
             {
                 self.touched.insert(port);
-                return Some(Transmit { port, size, segment_size });
+                return Some(Transmit {
+                    port,
+                    size,
+                    segment_size,
+                });
             }
             match link.hop.poll_timeout() {
                 // A blocked port waits for the driver's word; waking up would find nothing to do.
-                Some(deadline) if !link.blocked || deadline.at > now => self.timers.set(port, deadline.at),
+                Some(deadline) if !link.blocked || deadline.at > now => {
+                    self.timers.set(port, deadline.at)
+                }
                 _ => {
                     self.timers.cancel(&port);
                 }
@@ -447,7 +517,12 @@ impl Links {
 
     fn next_touched(&mut self) -> Option<PortId> {
         let after = (Bound::Excluded(self.served), Bound::Unbounded);
-        let next = self.touched.range(after).next().or(self.touched.first()).copied()?;
+        let next = self
+            .touched
+            .range(after)
+            .next()
+            .or(self.touched.first())
+            .copied()?;
         self.touched.remove(&next);
         self.served = next;
         Some(next)
@@ -456,7 +531,10 @@ impl Links {
     /// The earliest deadline of any hop, as of the last [`Links::poll_transmit`].
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.timers.next().map(|(at, port)| {
-            let reason = self.links.get(port).and_then(|link| link.hop.poll_timeout());
+            let reason = self
+                .links
+                .get(port)
+                .and_then(|link| link.hop.poll_timeout());
             Deadline::new(at, reason.map_or("hop", |deadline| deadline.reason))
         })
     }
@@ -465,7 +543,9 @@ impl Links {
 impl Link {
     fn feed(&mut self, now: Time, next_tag: &mut u64) {
         while !self.queue.is_empty() && self.hop.ready_for() > 0 {
-            let Some(outgoing) = self.queue.pop_front() else { return };
+            let Some(outgoing) = self.queue.pop_front() else {
+                return;
+            };
             let tag = *next_tag;
             *next_tag += 1;
             let (head, body) = outgoing.chunk.clone().into_pieces();
@@ -479,11 +559,25 @@ impl Link {
     }
 
     /// Passes on what the hop says; answers with the packets of room that it frees.
-    fn note(&mut self, now: Time, port: PortId, event: HopEvent, events: &mut VecDeque<LinkEvent>) -> u32 {
+    fn note(
+        &mut self,
+        now: Time,
+        port: PortId,
+        event: HopEvent,
+        events: &mut VecDeque<LinkEvent>,
+    ) -> u32 {
         match event {
-            HopEvent::Up { neighbour, incarnation, .. } => {
+            HopEvent::Up {
+                neighbour,
+                incarnation,
+                ..
+            } => {
                 let same_run = self.neighbour == Some(neighbour) && self.incarnation == incarnation;
-                let handed = if same_run { Vec::new() } else { self.handovers.take() };
+                let handed = if same_run {
+                    Vec::new()
+                } else {
+                    self.handovers.take()
+                };
                 (self.neighbour, self.incarnation) = (Some(neighbour), incarnation);
                 events.push_back(LinkEvent::Up { port, neighbour });
                 if !handed.is_empty() {
@@ -491,12 +585,18 @@ impl Link {
                 }
             }
             HopEvent::Received { chunk, packets } => {
-                events.push_back(LinkEvent::Received { port, bytes: chunk, packets });
+                events.push_back(LinkEvent::Received {
+                    port,
+                    bytes: chunk,
+                    packets,
+                });
             }
             HopEvent::Delivered { tag } => {
                 self.last_progress = now;
                 events.push_back(LinkEvent::Delivered(Carried { port, tag }));
-                let Some(outgoing) = self.carrying.remove(&tag) else { return 0 };
+                let Some(outgoing) = self.carrying.remove(&tag) else {
+                    return 0;
+                };
                 self.handovers.note(&outgoing.chunk);
                 return outgoing.packets;
             }

@@ -1,7 +1,7 @@
 //! What a local program and the host stack say to each other.
 //!
-//! The same requests and events serve a program behind a Unix socket (as frames, `docs/protocols/local.md`)
-//! and one in the same process (as values: simulations and tests).
+//! The same requests and events serve a program behind a Unix socket (as frames,
+//! `docs/protocols/local.md`) and one in the same process (as values: simulations and tests).
 
 use bytes::Bytes;
 use whimbrel_core::Guid;
@@ -68,12 +68,13 @@ pub struct Get {
     pub in_order: bool,
     /// What to confirm to the source.
     pub reliability: Reliability,
-    /// How long a chunk may be missing before the source is told, in milliseconds; 0 for the host's default.
+    /// How long a chunk may be missing before the source is told, in milliseconds; 0 for the host's
+    /// default.
     pub nack_timeout_ms: u32,
     /// Chunks that may be handed over before the first is reported as [`LocalRequest::Consumed`].
     pub credit: u16,
-    /// What the program has already, from an earlier run: a resume record (`docs/protocols/content.md`), or
-    /// nothing.
+    /// What the program has already, from an earlier run: a resume record
+    /// (`docs/protocols/content.md`), or nothing.
     pub resume: Bytes,
 }
 
@@ -132,7 +133,8 @@ pub enum LocalEvent {
         /// What the name service (or the way to it) said.
         code: ControlCode,
     },
-    /// Read a chunk of a content that this program has published, and answer with [`LocalRequest::ReadDone`].
+    /// Read a chunk of a content that this program has published, and answer with
+    /// [`LocalRequest::ReadDone`].
     Read {
         /// To be returned.
         read: u64,
@@ -214,8 +216,12 @@ pub enum FailReason {
     Invalid,
 }
 
-const STATES: [TransferState; 4] =
-    [TransferState::Requested, TransferState::Flowing, TransferState::Stalled, TransferState::Disconnected];
+const STATES: [TransferState; 4] = [
+    TransferState::Requested,
+    TransferState::Flowing,
+    TransferState::Stalled,
+    TransferState::Disconnected,
+];
 const REASONS: [FailReason; 5] = [
     FailReason::NoSuchName,
     FailReason::NotServed,
@@ -223,7 +229,8 @@ const REASONS: [FailReason; 5] = [
     FailReason::Busy,
     FailReason::Invalid,
 ];
-const RELIABILITIES: [Reliability; 3] = [Reliability::DontCare, Reliability::Nack, Reliability::Ack];
+const RELIABILITIES: [Reliability; 3] =
+    [Reliability::DontCare, Reliability::Nack, Reliability::Ack];
 const KINDS: [ContentKind; 2] = [ContentKind::File, ContentKind::Folder];
 const CODES: [ControlCode; 6] = [
     ControlCode::Registered,
@@ -236,11 +243,15 @@ const CODES: [ControlCode; 6] = [
 
 /// A value's code is its place in its list.
 fn code_of<T: PartialEq>(list: &[T], value: &T) -> u8 {
-    list.iter().position(|known| known == value).unwrap_or_default() as u8
+    list.iter()
+        .position(|known| known == value)
+        .unwrap_or_default() as u8
 }
 
 fn from_code<T: Copy>(list: &[T], code: u8, what: &'static str) -> Result<T, WireError> {
-    list.get(usize::from(code)).copied().ok_or(WireError::Invalid(what))
+    list.get(usize::from(code))
+        .copied()
+        .ok_or(WireError::Invalid(what))
 }
 
 fn flag(code: u8) -> Result<bool, WireError> {
@@ -284,7 +295,12 @@ impl LocalRequest {
                     return chunk.data.clone();
                 }
             }
-            LocalRequest::Ping { request, destination, sequence, padding } => {
+            LocalRequest::Ping {
+                request,
+                destination,
+                sequence,
+                padding,
+            } => {
                 put_number(out, 6, *request);
                 out.extend_from_slice(destination.as_bytes());
                 out.extend_from_slice(&sequence.to_be_bytes());
@@ -311,15 +327,21 @@ impl LocalRequest {
                     resume: frame.slice_ref(reader.0),
                 }));
             }
-            1 => LocalRequest::Cancel { request: reader.u32()? },
-            2 => LocalRequest::Consumed { request: reader.u32()? },
+            1 => LocalRequest::Cancel {
+                request: reader.u32()?,
+            },
+            2 => LocalRequest::Consumed {
+                request: reader.u32()?,
+            },
             3 => LocalRequest::Publish(Publish {
                 content: reader.guid()?,
                 content_len: reader.u64()?,
                 kind: from_code(&KINDS, reader.u8()?, "content kind")?,
                 file_name: reader.short_text()?,
             }),
-            4 => LocalRequest::Withdraw { content: reader.guid()? },
+            4 => LocalRequest::Withdraw {
+                content: reader.guid()?,
+            },
             5 => {
                 let read = reader.u64()?;
                 if !flag(reader.u8()?)? {
@@ -328,7 +350,10 @@ impl LocalRequest {
                     let proof_len = usize::from(reader.u16()?);
                     let proof = frame.slice_ref(reader.take(proof_len)?);
                     let data = frame.slice_ref(reader.0);
-                    return Ok(LocalRequest::ReadDone { read, chunk: Some(ReadChunk { proof, data }) });
+                    return Ok(LocalRequest::ReadDone {
+                        read,
+                        chunk: Some(ReadChunk { proof, data }),
+                    });
                 }
             }
             6 => LocalRequest::Ping {
@@ -337,7 +362,9 @@ impl LocalRequest {
                 sequence: reader.u32()?,
                 padding: reader.u16()?,
             },
-            7 => LocalRequest::Status { request: reader.u32()? },
+            7 => LocalRequest::Status {
+                request: reader.u32()?,
+            },
             other => return Err(WireError::MessageType(other)),
         };
         reader.finish()?;
@@ -365,7 +392,10 @@ impl LocalEvent {
                 put_number(out, 1, *request);
                 out.push(code_of(&STATES, state));
             }
-            LocalEvent::Complete { request, content_len } => {
+            LocalEvent::Complete {
+                request,
+                content_len,
+            } => {
                 put_number(out, 2, *request);
                 out.extend_from_slice(&content_len.to_be_bytes());
             }
@@ -378,14 +408,23 @@ impl LocalEvent {
                 out.extend_from_slice(content.as_bytes());
                 out.push(code_of(&CODES, code));
             }
-            LocalEvent::Read { read, content, index, chunk_log2 } => {
+            LocalEvent::Read {
+                read,
+                content,
+                index,
+                chunk_log2,
+            } => {
                 out.push(5);
                 out.extend_from_slice(&read.to_be_bytes());
                 out.extend_from_slice(content.as_bytes());
                 out.extend_from_slice(&index.to_be_bytes());
                 out.push(*chunk_log2);
             }
-            LocalEvent::Pong { request, sequence, from } => {
+            LocalEvent::Pong {
+                request,
+                sequence,
+                from,
+            } => {
                 put_number(out, 6, *request);
                 out.extend_from_slice(&sequence.to_be_bytes());
                 out.extend_from_slice(from.as_bytes());
@@ -422,7 +461,10 @@ impl LocalEvent {
                 request: reader.u32()?,
                 state: from_code(&STATES, reader.u8()?, "transfer state")?,
             },
-            2 => LocalEvent::Complete { request: reader.u32()?, content_len: reader.u64()? },
+            2 => LocalEvent::Complete {
+                request: reader.u32()?,
+                content_len: reader.u64()?,
+            },
             3 => LocalEvent::Failed {
                 request: reader.u32()?,
                 reason: from_code(&REASONS, reader.u8()?, "reason")?,
@@ -437,11 +479,19 @@ impl LocalEvent {
                 index: reader.u32()?,
                 chunk_log2: reader.u8()?,
             },
-            6 => LocalEvent::Pong { request: reader.u32()?, sequence: reader.u32()?, from: reader.guid()? },
+            6 => LocalEvent::Pong {
+                request: reader.u32()?,
+                sequence: reader.u32()?,
+                from: reader.guid()?,
+            },
             7 => {
                 let request = reader.u32()?;
-                let text = core::str::from_utf8(reader.0).map_err(|_| WireError::Invalid("text"))?;
-                return Ok(LocalEvent::Status { request, json: text.to_owned() });
+                let text =
+                    core::str::from_utf8(reader.0).map_err(|_| WireError::Invalid("text"))?;
+                return Ok(LocalEvent::Status {
+                    request,
+                    json: text.to_owned(),
+                });
             }
             other => return Err(WireError::MessageType(other)),
         };
@@ -466,9 +516,25 @@ mod tests {
 
     fn any_request() -> impl Strategy<Value = LocalRequest> {
         prop_oneof![
-            (any::<u32>(), any::<[u8; 32]>(), any::<u8>(), any::<bool>(), 0usize..3, any::<u32>(), bytes())
+            (
+                any::<u32>(),
+                any::<[u8; 32]>(),
+                any::<u8>(),
+                any::<bool>(),
+                0usize..3,
+                any::<u32>(),
+                bytes()
+            )
                 .prop_map(
-                    |(request, content, chunk_log2, in_order, reliability, nack_timeout_ms, resume)| {
+                    |(
+                        request,
+                        content,
+                        chunk_log2,
+                        in_order,
+                        reliability,
+                        nack_timeout_ms,
+                        resume,
+                    )| {
                         LocalRequest::Get(Get {
                             request,
                             content: Guid(content),
@@ -491,7 +557,9 @@ mod tests {
                     file_name
                 })
             ),
-            any::<[u8; 32]>().prop_map(|content| LocalRequest::Withdraw { content: Guid(content) }),
+            any::<[u8; 32]>().prop_map(|content| LocalRequest::Withdraw {
+                content: Guid(content)
+            }),
             (any::<u64>(), prop::option::of((bytes(), bytes()))).prop_map(|(read, chunk)| {
                 let chunk = chunk.map(|(proof, data)| ReadChunk { proof, data });
                 LocalRequest::ReadDone { read, chunk }
@@ -510,29 +578,47 @@ mod tests {
 
     fn any_event() -> impl Strategy<Value = LocalEvent> {
         prop_oneof![
-            (any::<u32>(), any::<u32>(), any::<u64>(), any::<bool>(), 0usize..2, "[a-zäß]{0,20}", bytes())
-                .prop_map(|(request, index, content_len, len_proven, kind, file_name, data)| {
-                    let kind = KINDS[kind];
-                    LocalEvent::Chunk(LocalChunk {
-                        request,
-                        index,
-                        chunk_log2: 20,
-                        content_len,
-                        len_proven,
-                        kind,
-                        file_name,
-                        proof: Bytes::from_static(b"proof"),
-                        data,
-                    })
-                }),
-            (any::<u32>(), 0usize..4)
-                .prop_map(|(request, at)| LocalEvent::State { request, state: STATES[at] }),
-            (any::<u32>(), any::<u64>())
-                .prop_map(|(request, content_len)| LocalEvent::Complete { request, content_len }),
-            (any::<u32>(), 0usize..5)
-                .prop_map(|(request, at)| LocalEvent::Failed { request, reason: REASONS[at] }),
-            (any::<[u8; 32]>(), 0usize..6)
-                .prop_map(|(content, at)| LocalEvent::Published { content: Guid(content), code: CODES[at] }),
+            (
+                any::<u32>(),
+                any::<u32>(),
+                any::<u64>(),
+                any::<bool>(),
+                0usize..2,
+                "[a-zäß]{0,20}",
+                bytes()
+            )
+                .prop_map(
+                    |(request, index, content_len, len_proven, kind, file_name, data)| {
+                        let kind = KINDS[kind];
+                        LocalEvent::Chunk(LocalChunk {
+                            request,
+                            index,
+                            chunk_log2: 20,
+                            content_len,
+                            len_proven,
+                            kind,
+                            file_name,
+                            proof: Bytes::from_static(b"proof"),
+                            data,
+                        })
+                    }
+                ),
+            (any::<u32>(), 0usize..4).prop_map(|(request, at)| LocalEvent::State {
+                request,
+                state: STATES[at]
+            }),
+            (any::<u32>(), any::<u64>()).prop_map(|(request, content_len)| LocalEvent::Complete {
+                request,
+                content_len
+            }),
+            (any::<u32>(), 0usize..5).prop_map(|(request, at)| LocalEvent::Failed {
+                request,
+                reason: REASONS[at]
+            }),
+            (any::<[u8; 32]>(), 0usize..6).prop_map(|(content, at)| LocalEvent::Published {
+                content: Guid(content),
+                code: CODES[at]
+            }),
             (any::<u64>(), any::<[u8; 32]>(), any::<u32>(), any::<u8>()).prop_map(
                 |(read, content, index, chunk_log2)| LocalEvent::Read {
                     read,
@@ -541,10 +627,17 @@ mod tests {
                     chunk_log2
                 }
             ),
-            (any::<u32>(), any::<u32>(), any::<[u8; 32]>()).prop_map(|(request, sequence, from)| {
-                LocalEvent::Pong { request, sequence, from: Guid(from) }
-            }),
-            (any::<u32>(), "[a-z{}]{0,30}").prop_map(|(request, json)| LocalEvent::Status { request, json }),
+            (any::<u32>(), any::<u32>(), any::<[u8; 32]>()).prop_map(
+                |(request, sequence, from)| {
+                    LocalEvent::Pong {
+                        request,
+                        sequence,
+                        from: Guid(from),
+                    }
+                }
+            ),
+            (any::<u32>(), "[a-z{}]{0,30}")
+                .prop_map(|(request, json)| LocalEvent::Status { request, json }),
         ]
     }
 

@@ -21,7 +21,8 @@ const BUFFER_PACKETS: usize = 512;
 /// The name server's port: nobody ever answers there.
 const NAME_SERVER: PortId = PortId(1000);
 const STEP: Duration = Duration::from_millis(5);
-/// A DATA frame's first byte, and its flag for the last packet of a chunk (`docs/protocols/hop.md`).
+/// A DATA frame's first byte, and its flag for the last packet of a chunk
+/// (`docs/protocols/hop.md`).
 const DATA: u8 = 0x11;
 const LAST: u8 = 1;
 /// An address that no route leads to.
@@ -48,7 +49,11 @@ fn config() -> RouterConfig {
         wall: WallClock::new(1_767_225_600_000),
         hop,
         buffer_packets: BUFFER_PACKETS,
-        store: StoreLimits { total: 2 << 20, per_flow: 256 << 10, lifetime: Duration::from_secs(3600) },
+        store: StoreLimits {
+            total: 2 << 20,
+            per_flow: 256 << 10,
+            lifetime: Duration::from_secs(3600),
+        },
         routes: Vec::new(),
         default_route: None,
         name_servers: vec![String::from("gnrs")],
@@ -93,7 +98,10 @@ struct Neighbour {
 
 impl Neighbour {
     fn new(number: usize, mischief: Mischief) -> Neighbour {
-        let config = HopConfig { mtu: MTU, ..HopConfig::new(guid(2, number as u32), MTU) };
+        let config = HopConfig {
+            mtu: MTU,
+            ..HopConfig::new(guid(2, number as u32), MTU)
+        };
         Neighbour {
             hop: Hop::new(config, SeededRng::new(number as u64 + 7), Time::ZERO),
             budget: PacketBudget::new(4096),
@@ -106,26 +114,46 @@ impl Neighbour {
 
     fn chunk(&mut self) -> Chunk {
         self.sent += 1;
-        let (source, destination) = (guid(3, self.port.0), guid(4, self.sent % 500 + self.port.0 * 1000));
+        let (source, destination) = (
+            guid(3, self.port.0),
+            guid(4, self.sent % 500 + self.port.0 * 1000),
+        );
         let service = match self.mischief {
             Mischief::FloodUnstorable => ServiceId::UNICAST,
             _ => ServiceId::DELAY_TOLERANT,
         };
         match self.mischief {
             Mischief::EmptyChunks => {
-                let mut header = NetworkHeader::new(service, UpperProtocol::Echo, source, destination);
+                let mut header =
+                    NetworkHeader::new(service, UpperProtocol::Echo, source, destination);
                 header.destination_address = NOWHERE;
-                Chunk { header, message: Message::default() }
+                Chunk {
+                    header,
+                    message: Message::default(),
+                }
             }
             Mischief::Echoes => {
                 let mut head = Vec::new();
-                Echo { reply: false, id: 1, sequence: self.sent, padding: vec![0; 30 << 10] }
-                    .encode(&mut head);
-                let header = NetworkHeader::new(service, UpperProtocol::Echo, destination, guid(1, 0));
-                Chunk { header, message: Message { head: head.into(), body: Bytes::new() } }
+                Echo {
+                    reply: false,
+                    id: 1,
+                    sequence: self.sent,
+                    padding: vec![0; 30 << 10],
+                }
+                .encode(&mut head);
+                let header =
+                    NetworkHeader::new(service, UpperProtocol::Echo, destination, guid(1, 0));
+                Chunk {
+                    header,
+                    message: Message {
+                        head: head.into(),
+                        body: Bytes::new(),
+                    },
+                }
             }
             _ => {
-                let mut header = NetworkHeader::new(service, UpperProtocol::Transport, source, destination);
+                let mut header =
+                    NetworkHeader::new(service, UpperProtocol::Transport, source, destination);
                 if self.mischief != Mischief::FloodUnbound {
                     header.destination_address = NOWHERE;
                 }
@@ -174,7 +202,11 @@ impl Neighbour {
             }
             buffer.clear();
         }
-        if self.hop.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
+        if self
+            .hop
+            .poll_timeout()
+            .is_some_and(|deadline| deadline.at <= now)
+        {
             self.hop.handle_timeout(now, &mut self.budget);
         }
     }
@@ -193,8 +225,9 @@ fn run(mischiefs: &[Mischief], names: Names, rounds: u32) -> Outcome {
     if names == Names::Silent {
         router.handle_port(Time::ZERO, NAME_SERVER, PortEvent::Up(info("gnrs")));
     }
-    let mut neighbours: Vec<Neighbour> =
-        (0..NEIGHBOURS).map(|number| Neighbour::new(number, mischiefs[number % mischiefs.len()])).collect();
+    let mut neighbours: Vec<Neighbour> = (0..NEIGHBOURS)
+        .map(|number| Neighbour::new(number, mischiefs[number % mischiefs.len()]))
+        .collect();
     for neighbour in &neighbours {
         router.handle_port(Time::ZERO, neighbour.port, PortEvent::Up(info("n")));
     }
@@ -212,7 +245,9 @@ fn run(mischiefs: &[Mischief], names: Names, rounds: u32) -> Outcome {
                 let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
                 if let Some(neighbour) = neighbours.get_mut(transmit.port.0 as usize) {
                     for frame in buffer.chunks(segment) {
-                        neighbour.hop.handle_frame(now, frame, &mut neighbour.budget);
+                        neighbour
+                            .hop
+                            .handle_frame(now, frame, &mut neighbour.budget);
                     }
                 }
                 buffer.clear();
@@ -221,7 +256,12 @@ fn run(mischiefs: &[Mischief], names: Names, rounds: u32) -> Outcome {
         most = most.max(router.memory().total());
         most_chunks = most_chunks.max(router.status(now).stored_chunks as u64);
     }
-    Outcome { router, most_bytes: most, most_stored_chunks: most_chunks, now }
+    Outcome {
+        router,
+        most_bytes: most,
+        most_stored_chunks: most_chunks,
+        now,
+    }
 }
 
 /// What a run came to.
@@ -246,14 +286,33 @@ fn a_flood_for_absent_names_and_half_chunks_stay_within_the_formula() {
         for names in [Names::None, Names::Silent] {
             let outcome = run(kinds, names, 2_000);
             let case = format!("{kinds:?}, {names:?}");
-            assert!(outcome.most_bytes <= bound(), "{case}: {} of {}", outcome.most_bytes, bound());
+            assert!(
+                outcome.most_bytes <= bound(),
+                "{case}: {} of {}",
+                outcome.most_bytes,
+                bound()
+            );
             // It was a load: the neighbours sent more than the router may hold of their kind.
             let status = outcome.router.status(outcome.now);
-            let offered: u64 = status.links.iter().map(|link| link.hop.bytes_received).sum();
-            assert!(offered > 2 * (BUFFER_PACKETS * MTU) as u64, "{case}: {offered} bytes");
+            let offered: u64 = status
+                .links
+                .iter()
+                .map(|link| link.hop.bytes_received)
+                .sum();
+            assert!(
+                offered > 2 * (BUFFER_PACKETS * MTU) as u64,
+                "{case}: {offered} bytes"
+            );
             if kinds == [Flood] {
-                assert!(offered > 2 * config().store.total, "{case}: {offered} bytes");
-                assert!(status.counters.drops.contains_key("evicted"), "{:?}", status.counters.drops);
+                assert!(
+                    offered > 2 * config().store.total,
+                    "{case}: {offered} bytes"
+                );
+                assert!(
+                    status.counters.drops.contains_key("evicted"),
+                    "{:?}",
+                    status.counters.drops
+                );
             }
         }
     }
@@ -263,7 +322,10 @@ fn a_flood_for_absent_names_and_half_chunks_stay_within_the_formula() {
 fn what_holds_room_is_within_the_buffer_and_what_is_stored_within_the_storage() {
     let outcome = run(&[Mischief::Flood, Mischief::HalfChunks], Names::None, 1_000);
     let memory = outcome.router.memory();
-    assert!(memory.buffered_bytes <= (BUFFER_PACKETS * MTU) as u64, "{memory:?}");
+    assert!(
+        memory.buffered_bytes <= (BUFFER_PACKETS * MTU) as u64,
+        "{memory:?}"
+    );
     assert!(memory.stored_bytes <= config().store.total, "{memory:?}");
 }
 
@@ -271,11 +333,20 @@ fn what_holds_room_is_within_the_buffer_and_what_is_stored_within_the_storage() 
 fn chunks_without_content_fill_no_storage_beyond_its_limit() {
     let outcome = run(&[Mischief::EmptyChunks], Names::None, 2_000);
     let tables = outcome.most_stored_chunks * ENTRY;
-    assert!(tables <= config().store.total, "{} chunks are stored", outcome.most_stored_chunks);
+    assert!(
+        tables <= config().store.total,
+        "{} chunks are stored",
+        outcome.most_stored_chunks
+    );
 }
 
 #[test]
 fn echoes_to_nobody_stay_within_the_formula() {
     let outcome = run(&[Mischief::Echoes], Names::Silent, 2_000);
-    assert!(outcome.most_bytes <= bound(), "{} of {}", outcome.most_bytes, bound());
+    assert!(
+        outcome.most_bytes <= bound(),
+        "{} of {}",
+        outcome.most_bytes,
+        bound()
+    );
 }

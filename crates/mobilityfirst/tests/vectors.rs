@@ -1,6 +1,8 @@
-//! `docs/protocols/vectors/mobilityfirst.txt` holds what `docs/protocols/mobilityfirst.md` says, byte for byte.
+//! `docs/protocols/vectors/mobilityfirst.txt` holds what `docs/protocols/mobilityfirst.md` says,
+//! byte for byte.
 //!
-//! Each vector is decoded and compared with the value that it stands for, and that value is encoded again.
+//! Each vector is decoded and compared with the value that it stands for, and that value is encoded
+//! again.
 
 use bytes::Bytes;
 use whimbrel_core::Guid;
@@ -15,8 +17,16 @@ const SERVER: Guid = Guid([0x5e; 32]);
 const CONTENT: Guid = Guid([0xab; 32]);
 const ACCESS_ROUTER: Guid = Guid([0xa3; 32]);
 
-fn header(service: ServiceId, upper: UpperProtocol, source: Guid, destination: Guid) -> NetworkHeader {
-    NetworkHeader { source_address: ACCESS_ROUTER, ..NetworkHeader::new(service, upper, source, destination) }
+fn header(
+    service: ServiceId,
+    upper: UpperProtocol,
+    source: Guid,
+    destination: Guid,
+) -> NetworkHeader {
+    NetworkHeader {
+        source_address: ACCESS_ROUTER,
+        ..NetworkHeader::new(service, upper, source, destination)
+    }
 }
 
 fn request() -> Chunk {
@@ -24,7 +34,12 @@ fn request() -> Chunk {
     let mut header = header(service, UpperProtocol::Transport, CLIENT, CONTENT);
     header.extensions.via = Some(SERVER);
     let chunks = [0, 1, 2, 7].into_iter().collect();
-    let request = Request { content: CONTENT, chunk_log2: 20, reliability: Reliability::Nack, chunks };
+    let request = Request {
+        content: CONTENT,
+        chunk_log2: 20,
+        reliability: Reliability::Nack,
+        chunks,
+    };
     Chunk::of_transport(header, &Transport::Request(request))
 }
 
@@ -60,44 +75,92 @@ fn notice(reason: Option<DropReason>) -> Chunk {
         Some(reason) => Transport::Drop(notice, reason),
         None => Transport::Store(notice),
     };
-    let header = header(ServiceId::DELAY_TOLERANT, UpperProtocol::Transport, ACCESS_ROUTER, SERVER);
+    let header = header(
+        ServiceId::DELAY_TOLERANT,
+        UpperProtocol::Transport,
+        ACCESS_ROUTER,
+        SERVER,
+    );
     Chunk::of_transport(header, &transport)
 }
 
 fn lost() -> Chunk {
     let chunks = ChunkRanges::from(3..9);
-    let notice =
-        Notice { content: CONTENT, source: SERVER, destination: CLIENT, chunks, stored: 0, limit: 0 };
-    let header = header(ServiceId::DELAY_TOLERANT, UpperProtocol::Transport, ACCESS_ROUTER, CLIENT);
+    let notice = Notice {
+        content: CONTENT,
+        source: SERVER,
+        destination: CLIENT,
+        chunks,
+        stored: 0,
+        limit: 0,
+    };
+    let header = header(
+        ServiceId::DELAY_TOLERANT,
+        UpperProtocol::Transport,
+        ACCESS_ROUTER,
+        CLIENT,
+    );
     Chunk::of_transport(header, &Transport::Lost(notice))
 }
 
 fn resend() -> Chunk {
     let chunks = [4, 5, 8].into_iter().collect();
-    let request = Request { content: CONTENT, chunk_log2: 20, reliability: Reliability::Nack, chunks };
-    let header = header(ServiceId::DELAY_TOLERANT, UpperProtocol::Transport, CLIENT, SERVER);
+    let request = Request {
+        content: CONTENT,
+        chunk_log2: 20,
+        reliability: Reliability::Nack,
+        chunks,
+    };
+    let header = header(
+        ServiceId::DELAY_TOLERANT,
+        UpperProtocol::Transport,
+        CLIENT,
+        SERVER,
+    );
     Chunk::of_transport(header, &Transport::Resend(request))
 }
 
 fn small(header: NetworkHeader, encode: impl FnOnce(&mut Vec<u8>)) -> Chunk {
     let mut head = Vec::new();
     encode(&mut head);
-    Chunk { header, message: Message { head: head.into(), body: Bytes::new() } }
+    Chunk {
+        header,
+        message: Message {
+            head: head.into(),
+            body: Bytes::new(),
+        },
+    }
 }
 
 fn echo() -> Chunk {
-    let echo = Echo { reply: true, id: 0x1122_3344_5566_7788, sequence: 9, padding: vec![0; 3] };
-    small(header(ServiceId::UNICAST, UpperProtocol::Echo, SERVER, CLIENT), |out| echo.encode(out))
+    let echo = Echo {
+        reply: true,
+        id: 0x1122_3344_5566_7788,
+        sequence: 9,
+        padding: vec![0; 3],
+    };
+    small(
+        header(ServiceId::UNICAST, UpperProtocol::Echo, SERVER, CLIENT),
+        |out| echo.encode(out),
+    )
 }
 
 fn control(message: &Control) -> Chunk {
-    let header = NetworkHeader::new(ServiceId::NEIGHBOUR, UpperProtocol::Control, ACCESS_ROUTER, CLIENT);
+    let header = NetworkHeader::new(
+        ServiceId::NEIGHBOUR,
+        UpperProtocol::Control,
+        ACCESS_ROUTER,
+        CLIENT,
+    );
     small(header, |out| message.encode(out))
 }
 
 fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
-    let outcome =
-        Control::Outcome { guid: CLIENT, version: 1_767_225_600_000_000, code: ControlCode::Registered };
+    let outcome = Control::Outcome {
+        guid: CLIENT,
+        version: 1_767_225_600_000_000,
+        code: ControlCode::Registered,
+    };
     vec![
         (
             "request",
@@ -109,12 +172,36 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
             "Data: the last chunk of 64 KiB of a content of 131,077 bytes, lifetime 60 s, ACK wanted",
             data(),
         ),
-        ("store", "Store: chunks 3 to 8, 6 MiB of 100 MiB held for the flow", notice(None)),
-        ("drop", "Drop: the same chunks, evicted", notice(Some(DropReason::Evicted))),
-        ("lost", "Lost: the router that had taken over chunks 3 to 8 has restarted", lost()),
-        ("resend", "Resend: chunks 4, 5 and 8 did not survive that", resend()),
-        ("echo", "Echo reply, sequence 9, three bytes of padding", echo()),
-        ("challenge", "Challenge", control(&Control::Challenge { nonce: [0x11; 16] })),
+        (
+            "store",
+            "Store: chunks 3 to 8, 6 MiB of 100 MiB held for the flow",
+            notice(None),
+        ),
+        (
+            "drop",
+            "Drop: the same chunks, evicted",
+            notice(Some(DropReason::Evicted)),
+        ),
+        (
+            "lost",
+            "Lost: the router that had taken over chunks 3 to 8 has restarted",
+            lost(),
+        ),
+        (
+            "resend",
+            "Resend: chunks 4, 5 and 8 did not survive that",
+            resend(),
+        ),
+        (
+            "echo",
+            "Echo reply, sequence 9, three bytes of padding",
+            echo(),
+        ),
+        (
+            "challenge",
+            "Challenge",
+            control(&Control::Challenge { nonce: [0x11; 16] }),
+        ),
         ("outcome", "Outcome: registered", control(&outcome)),
     ]
 }
@@ -134,10 +221,12 @@ fn unhex(text: &str) -> Vec<u8> {
 }
 
 fn file() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocols/vectors/mobilityfirst.txt")
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/protocols/vectors/mobilityfirst.txt")
 }
 
-/// `WHIMBREL_WRITE_VECTORS=1 cargo test -p whimbrel-mobilityfirst --test vectors` writes the file anew.
+/// `WHIMBREL_WRITE_VECTORS=1 cargo test -p whimbrel-mobilityfirst --test vectors` writes the file
+/// anew.
 #[test]
 fn the_file_holds_every_vector_and_each_means_what_it_says() {
     if std::env::var_os("WHIMBREL_WRITE_VECTORS").is_some() {
@@ -146,20 +235,33 @@ fn the_file_holds_every_vector_and_each_means_what_it_says() {
              # client = c1.., server = 5e.., content = ab.., access router = a3.. (32 bytes each)\n",
         );
         for (name, meaning, chunk) in vectors() {
-            text.push_str(&format!("\n# {meaning}\n{name} {}\n", hex(&bytes_of(&chunk))));
+            text.push_str(&format!(
+                "\n# {meaning}\n{name} {}\n",
+                hex(&bytes_of(&chunk))
+            ));
         }
         std::fs::write(file(), text).expect("the file");
     }
     let text = std::fs::read_to_string(file()).expect("the file");
-    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let read: Vec<(&str, Vec<u8>)> = lines
-        .map(|line| line.split_once(' ').map(|(name, hex)| (name, unhex(hex))).expect("a vector"))
+        .map(|line| {
+            line.split_once(' ')
+                .map(|(name, hex)| (name, unhex(hex)))
+                .expect("a vector")
+        })
         .collect();
     let expected = vectors();
     assert_eq!(read.len(), expected.len());
     for ((name, bytes), (expected_name, _, chunk)) in read.into_iter().zip(expected) {
         assert_eq!(name, expected_name);
-        assert_eq!(hex(&bytes), hex(&bytes_of(&chunk)), "{name} is encoded differently");
+        assert_eq!(
+            hex(&bytes),
+            hex(&bytes_of(&chunk)),
+            "{name} is encoded differently"
+        );
         let decoded = Chunk::decode(&bytes.into()).expect(name);
         assert_eq!(decoded.header, chunk.header, "{name}");
         match chunk.header.upper {
@@ -169,7 +271,9 @@ fn the_file_holds_every_vector_and_each_means_what_it_says() {
                 assert!(decoded.transport().is_ok(), "{name}");
             }
             UpperProtocol::Echo => assert!(Echo::decode(&decoded.message.head).is_ok(), "{name}"),
-            UpperProtocol::Control => assert!(Control::decode(&decoded.message.head).is_ok(), "{name}"),
+            UpperProtocol::Control => {
+                assert!(Control::decode(&decoded.message.head).is_ok(), "{name}")
+            }
         }
     }
 }

@@ -25,7 +25,9 @@ impl Signer for NoSigner {
 
 fn name() -> Name {
     let object: Name = "/site/alice/files/holiday.jpg".parse().unwrap_or_default();
-    object.with_version(1_700_000_000_000_000).with_segment(1234)
+    object
+        .with_version(1_700_000_000_000_000)
+        .with_segment(1234)
 }
 
 fn interest() -> Interest {
@@ -38,10 +40,17 @@ fn interest() -> Interest {
 }
 
 fn in_link_packet(packet: &[u8]) -> Vec<u8> {
-    let header =
-        LpHeader { pit_token: Some(vec![7; 8].into()), congestion_mark: Some(1), ..LpHeader::default() };
-    let link =
-        LinkFields { sequence: Some(9), tx_sequence: Some(11), acks: &[1, 2], ..LinkFields::default() };
+    let header = LpHeader {
+        pit_token: Some(vec![7; 8].into()),
+        congestion_mark: Some(1),
+        ..LpHeader::default()
+    };
+    let link = LinkFields {
+        sequence: Some(9),
+        tx_sequence: Some(11),
+        acks: &[1, 2],
+        ..LinkFields::default()
+    };
     let mut wire = Vec::new();
     lp::encode(&mut wire, &link, &header, Some(packet));
     wire
@@ -51,13 +60,24 @@ fn decode(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("decode");
     group.throughput(Throughput::Elements(1));
     let wire = interest().encode();
-    group.bench_function("interest", |bench| bench.iter(|| InterestRef::decode(black_box(&wire))));
-    let wire =
-        Data { freshness: Duration::from_secs(1), ..Data::new(name(), vec![0; 1000]) }.encode(&DigestSigner);
-    group.bench_function("data of 1000", |bench| bench.iter(|| DataRef::decode(black_box(&wire))));
-    group.bench_function("bare frame", |bench| bench.iter(|| LpPacket::decode(black_box(&wire), false)));
+    group.bench_function("interest", |bench| {
+        bench.iter(|| InterestRef::decode(black_box(&wire)))
+    });
+    let wire = Data {
+        freshness: Duration::from_secs(1),
+        ..Data::new(name(), vec![0; 1000])
+    }
+    .encode(&DigestSigner);
+    group.bench_function("data of 1000", |bench| {
+        bench.iter(|| DataRef::decode(black_box(&wire)))
+    });
+    group.bench_function("bare frame", |bench| {
+        bench.iter(|| LpPacket::decode(black_box(&wire), false))
+    });
     let wire = in_link_packet(&wire);
-    group.bench_function("link packet", |bench| bench.iter(|| LpPacket::decode(black_box(&wire), false)));
+    group.bench_function("link packet", |bench| {
+        bench.iter(|| LpPacket::decode(black_box(&wire), false))
+    });
     group.finish();
 }
 
@@ -65,9 +85,14 @@ fn encode(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("encode");
     group.throughput(Throughput::Elements(1));
     let packet = interest();
-    group.bench_function("interest", |bench| bench.iter(|| black_box(&packet).encode()));
+    group.bench_function("interest", |bench| {
+        bench.iter(|| black_box(&packet).encode())
+    });
     for size in [1000, 8000] {
-        let packet = Data { freshness: Duration::from_secs(1), ..Data::new(name(), vec![0; size]) };
+        let packet = Data {
+            freshness: Duration::from_secs(1),
+            ..Data::new(name(), vec![0; size])
+        };
         group.bench_function(format!("data of {size}, unsigned"), |bench| {
             bench.iter(|| black_box(&packet).encode(&NoSigner));
         });
@@ -76,7 +101,9 @@ fn encode(criterion: &mut Criterion) {
         });
     }
     let packet = interest().encode();
-    group.bench_function("link packet", |bench| bench.iter(|| in_link_packet(black_box(&packet))));
+    group.bench_function("link packet", |bench| {
+        bench.iter(|| in_link_packet(black_box(&packet)))
+    });
     group.finish();
 }
 

@@ -1,4 +1,5 @@
-//! Prefix announcements: Data packets by which an application or a router says that a prefix can be reached through it.
+//! Prefix announcements: Data packets by which an application or a router says that a prefix can be
+//! reached through it.
 
 use core::time::Duration;
 
@@ -10,7 +11,8 @@ use crate::tlv::{self, DecodeError, Reader};
 use crate::types;
 use crate::validity::ValidityPeriod;
 
-/// A prefix announcement where it lies, checked: name `/<prefix>/32=PA/<version>/<segment 0>`, ContentType 5.
+/// A prefix announcement where it lies, checked: name `/<prefix>/32=PA/<version>/<segment 0>`,
+/// ContentType 5.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefixAnnouncementRef<'a> {
     /// The whole packet.
@@ -34,7 +36,13 @@ impl<'a> PrefixAnnouncementRef<'a> {
         }
         let (prefix, version) = announced(data.name).ok_or(DecodeError::Value(types::NAME))?;
         let (expiration, validity) = content(data.content)?;
-        Ok(PrefixAnnouncementRef { data, prefix, version, expiration, validity })
+        Ok(PrefixAnnouncementRef {
+            data,
+            prefix,
+            version,
+            expiration,
+            validity,
+        })
     }
 
     /// Checks its signature with a key that the caller trusts for the prefix.
@@ -42,11 +50,14 @@ impl<'a> PrefixAnnouncementRef<'a> {
         self.data.verify(verifier)
     }
 
-    /// For how long it is valid if it was received now; `None` if it is not. Who has no clock that knows the date passes no time.
+    /// For how long it is valid if it was received now; `None` if it is not. Who has no clock that
+    /// knows the date passes no time.
     pub fn lifetime(&self, unix_seconds: Option<u64>) -> Option<Duration> {
         let left = match (unix_seconds, self.validity) {
             (Some(now), Some(validity)) if !validity.contains(now) => return None,
-            (Some(now), Some(validity)) => Duration::from_secs((validity.not_after - now).saturating_add(1)),
+            (Some(now), Some(validity)) => {
+                Duration::from_secs((validity.not_after - now).saturating_add(1))
+            }
             _ => Duration::MAX,
         };
         Some(self.expiration.min(left)).filter(|lifetime| !lifetime.is_zero())
@@ -60,22 +71,29 @@ fn announced(name: NameRef<'_>) -> Option<(NameRef<'_>, u64)> {
     let version = version.as_version().or_else(|| version.marked_version())?;
     let segment = segment.as_segment().or_else(|| segment.marked_segment())?;
     // "In the current revision of this specification, the segment number MUST be zero."
-    (name.get(at)?.is_keyword(PREFIX_ANNOUNCEMENT) && segment == 0).then(|| (name.prefix(at), version))
+    (name.get(at)?.is_keyword(PREFIX_ANNOUNCEMENT) && segment == 0)
+        .then(|| (name.prefix(at), version))
 }
 
-/// "Ordering of these TLV elements is insignificant. Unrecognized non-critical TLV elements are permitted and MUST be ignored."
+/// "Ordering of these TLV elements is insignificant. Unrecognized non-critical TLV elements are
+/// permitted and MUST be ignored."
 fn content(value: &[u8]) -> Result<(Duration, Option<ValidityPeriod>), DecodeError> {
     let (mut expiration, mut validity) = (None, None);
     let mut reader = Reader::new(value);
     while let Some(element) = reader.element()? {
         match element.typ {
-            types::EXPIRATION_PERIOD => expiration = Some(Duration::from_millis(element.integer()?)),
+            types::EXPIRATION_PERIOD => {
+                expiration = Some(Duration::from_millis(element.integer()?))
+            }
             types::VALIDITY_PERIOD => validity = Some(ValidityPeriod::decode(element.value)?),
             typ if tlv::is_critical(typ) => return Err(DecodeError::Critical(typ)),
             _ => {}
         }
     }
-    Ok((expiration.ok_or(DecodeError::Missing(types::EXPIRATION_PERIOD))?, validity))
+    Ok((
+        expiration.ok_or(DecodeError::Missing(types::EXPIRATION_PERIOD))?,
+        validity,
+    ))
 }
 
 /// A prefix announcement to be encoded.
@@ -100,8 +118,15 @@ impl PrefixAnnouncement {
         if let Some(validity) = &self.validity {
             validity.encode(&mut content);
         }
-        let name = self.prefix.with_keyword(PREFIX_ANNOUNCEMENT).with_version(self.version).with_segment(0);
-        let data = Data { content_type: ContentType::PrefixAnnouncement, ..Data::new(name, content) };
+        let name = self
+            .prefix
+            .with_keyword(PREFIX_ANNOUNCEMENT)
+            .with_version(self.version)
+            .with_segment(0);
+        let data = Data {
+            content_type: ContentType::PrefixAnnouncement,
+            ..Data::new(name, content)
+        };
         data.encode(signer)
     }
 }

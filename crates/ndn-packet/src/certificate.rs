@@ -1,7 +1,7 @@
 //! Certificates: Data packets that say whose a public key is.
 //!
-//! The name of a certificate is `/<identity>/KEY/<key-id>/<issuer-id>/<version>`; its first part, up to the key's id, is the name of
-//! the key.
+//! The name of a certificate is `/<identity>/KEY/<key-id>/<issuer-id>/<version>`; its first part,
+//! up to the key's id, is the name of the key.
 
 use core::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::tlv::{self, DecodeError};
 use crate::types;
 use crate::validity::ValidityPeriod;
 
-/// How long a content store may give a certificate to who wants it fresh, as the specification recommends.
+/// How long a content store may give a certificate to who wants it fresh, as the specification
+/// recommends.
 const FRESHNESS: Duration = Duration::from_secs(3600);
 /// Components of a certificate's name from `KEY` on.
 const FROM_KEY_ON: usize = 4;
@@ -62,7 +63,11 @@ impl Certificate {
     /// From a whole Data packet, which it keeps.
     pub fn decode(wire: Bytes) -> Result<Certificate, CertificateError> {
         let data = DataRef::decode(&wire)?;
-        let identity_len = data.name.len().checked_sub(FROM_KEY_ON).ok_or(CertificateError::Name)?;
+        let identity_len = data
+            .name
+            .len()
+            .checked_sub(FROM_KEY_ON)
+            .ok_or(CertificateError::Name)?;
         if !data.name.get(identity_len).is_some_and(is_key_component) {
             return Err(CertificateError::Name);
         }
@@ -72,7 +77,10 @@ impl Certificate {
         if data.freshness.is_zero() {
             return Err(CertificateError::Freshness);
         }
-        let period = data.signature_info.validity_period.ok_or(CertificateError::Validity)?;
+        let period = data
+            .signature_info
+            .validity_period
+            .ok_or(CertificateError::Validity)?;
         let validity = ValidityPeriod::decode(period)?;
         let public_key = PublicKey::from_spki(data.content)?;
         let locator = data.signature_info.key_locator.map(KeyLocator::from);
@@ -139,29 +147,36 @@ impl Certificate {
         self.locator.as_ref()
     }
 
-    /// True if it says that its own key signed it; [`Certificate::verify`] with [`Certificate::public_key`] proves it.
+    /// True if it says that its own key signed it; [`Certificate::verify`] with
+    /// [`Certificate::public_key`] proves it.
     pub fn is_self_signed(&self) -> bool {
         match &self.locator {
             Some(KeyLocator::Name(locator)) => {
                 let locator = locator.as_ref();
-                self.key_name.as_ref().is_prefix_of(locator) && locator.is_prefix_of(self.name.as_ref())
+                self.key_name.as_ref().is_prefix_of(locator)
+                    && locator.is_prefix_of(self.name.as_ref())
             }
-            Some(KeyLocator::Digest(digest)) => {
-                self.public_key.digest().is_ok_and(|own| digest.as_ref() == own.as_slice())
-            }
+            Some(KeyLocator::Digest(digest)) => self
+                .public_key
+                .digest()
+                .is_ok_and(|own| digest.as_ref() == own.as_slice()),
             None => false,
         }
     }
 
     /// Checks its signature with the issuer's key.
     pub fn verify(&self, issuer: &dyn Verifier) -> Result<(), VerifyError> {
-        DataRef::decode(&self.wire).map_err(|_| VerifyError::Invalid)?.verify(issuer)
+        DataRef::decode(&self.wire)
+            .map_err(|_| VerifyError::Invalid)?
+            .verify(issuer)
     }
 
     /// What else the issuer says of it: keys and values. Entries that are not UTF-8 are left out.
     pub fn description(&self) -> Vec<(String, String)> {
         let data = DataRef::decode(&self.wire).ok();
-        let value = data.and_then(|data| data.signature_info.description).unwrap_or_default();
+        let value = data
+            .and_then(|data| data.signature_info.description)
+            .unwrap_or_default();
         let mut entries = Vec::new();
         let mut reader = tlv::Reader::new(value);
         while let Ok(Some(element)) = reader.element() {
@@ -175,15 +190,19 @@ impl Certificate {
 
 fn description_entry(value: &[u8]) -> Option<(String, String)> {
     let (mut key, mut text) = (None, None);
-    tlv::read_ordered(value, &[types::DESCRIPTION_KEY, types::DESCRIPTION_VALUE], |element| {
-        let string = String::from_utf8(element.value.to_vec()).ok();
-        if element.typ == types::DESCRIPTION_KEY {
-            key = string
-        } else {
-            text = string
-        }
-        Ok(())
-    })
+    tlv::read_ordered(
+        value,
+        &[types::DESCRIPTION_KEY, types::DESCRIPTION_VALUE],
+        |element| {
+            let string = String::from_utf8(element.value.to_vec()).ok();
+            if element.typ == types::DESCRIPTION_KEY {
+                key = string
+            } else {
+                text = string
+            }
+            Ok(())
+        },
+    )
     .ok()?;
     key.zip(text)
 }
@@ -200,7 +219,10 @@ pub fn key_name(identity: &Name, key: &PublicKey) -> Result<Name, KeyError> {
 /// Whose key has this name; `None` if it is not `/<identity>/KEY/<key-id>`.
 pub fn identity_of_key(key_name: NameRef<'_>) -> Option<NameRef<'_>> {
     let at = key_name.len().checked_sub(2)?;
-    key_name.get(at).is_some_and(is_key_component).then(|| key_name.prefix(at))
+    key_name
+        .get(at)
+        .is_some_and(is_key_component)
+        .then(|| key_name.prefix(at))
 }
 
 /// A certificate to be made.
@@ -226,16 +248,32 @@ impl CertificateDraft {
         version: u64,
         validity: ValidityPeriod,
     ) -> CertificateDraft {
-        CertificateDraft { key_name, issuer_id, version, validity, description: Vec::new() }
+        CertificateDraft {
+            key_name,
+            issuer_id,
+            version,
+            validity,
+            description: Vec::new(),
+        }
     }
 
     /// The certificate of `key`, signed by the issuer.
-    pub fn issue(&self, key: &PublicKey, issuer: &dyn Signer) -> Result<Certificate, CertificateError> {
-        let name = self.key_name.child(self.issuer_id.as_ref()).with_version(self.version);
+    pub fn issue(
+        &self,
+        key: &PublicKey,
+        issuer: &dyn Signer,
+    ) -> Result<Certificate, CertificateError> {
+        let name = self
+            .key_name
+            .child(self.issuer_id.as_ref())
+            .with_version(self.version);
         let mut info = issuer.info();
         info.extensions = self.extensions();
-        let data =
-            Data { content_type: ContentType::Key, freshness: FRESHNESS, ..Data::new(name, key.to_spki()?) };
+        let data = Data {
+            content_type: ContentType::Key,
+            freshness: FRESHNESS,
+            ..Data::new(name, key.to_spki()?)
+        };
         // Decoded again, so that a key name without KEY never becomes a certificate.
         Certificate::decode(data.encode_with_info(issuer, &info).into())
     }

@@ -1,10 +1,12 @@
-//! Naming conventions, revision 3: components whose type says what they mean, and well-known keywords.
+//! Naming conventions, revision 3: components whose type says what they mean, and well-known
+//! keywords.
 
 use crate::name::{Component, ComponentRef, Name, NameRef};
 use crate::tlv;
 use crate::types;
 
-/// Keyword under which a producer says which version of an object is the newest (Realtime Data Retrieval).
+/// Keyword under which a producer says which version of an object is the newest (Realtime Data
+/// Retrieval).
 pub const METADATA: &str = "metadata";
 /// Keyword under which a router announces a prefix.
 pub const PREFIX_ANNOUNCEMENT: &str = "PA";
@@ -59,9 +61,14 @@ impl Component {
 }
 
 impl ComponentRef<'_> {
-    /// The number that a component of this type holds; `None` for another type or a value that is no number.
+    /// The number that a component of this type holds; `None` for another type or a value that is
+    /// no number.
     pub fn number_of(&self, typ: u64) -> Option<u64> {
-        if u64::from(self.typ()) == typ { tlv::read_integer(self.value()) } else { None }
+        if u64::from(self.typ()) == typ {
+            tlv::read_integer(self.value())
+        } else {
+            None
+        }
     }
 
     /// The segment number that it holds.
@@ -89,12 +96,14 @@ impl ComponentRef<'_> {
         self.number_of(types::BYTE_OFFSET)
     }
 
-    /// The version that it holds in revision 1 of the conventions: a generic component that begins with the octet 0xfd.
+    /// The version that it holds in revision 1 of the conventions: a generic component that begins
+    /// with the octet 0xfd.
     pub fn marked_version(&self) -> Option<u64> {
         self.marked(0xfd)
     }
 
-    /// The segment number that it holds in revision 1 of the conventions: a generic component that begins with the octet 0.
+    /// The segment number that it holds in revision 1 of the conventions: a generic component that
+    /// begins with the octet 0.
     pub fn marked_segment(&self) -> Option<u64> {
         self.marked(0)
     }
@@ -102,7 +111,11 @@ impl ComponentRef<'_> {
     fn marked(&self, marker: u8) -> Option<u64> {
         let (first, number) = self.value().split_first()?;
         let is_marked = u64::from(self.typ()) == types::GENERIC_COMPONENT && *first == marker;
-        if is_marked { tlv::read_integer(number) } else { None }
+        if is_marked {
+            tlv::read_integer(number)
+        } else {
+            None
+        }
     }
 
     /// True for a segment number.
@@ -141,22 +154,33 @@ impl<'a> NameRef<'a> {
     pub fn version(&self) -> Option<u64> {
         let len = self.len();
         let last = self.get(len.checked_sub(1)?)?;
-        if last.is_segment() { self.get(len.checked_sub(2)?)?.as_version() } else { last.as_version() }
+        if last.is_segment() {
+            self.get(len.checked_sub(2)?)?.as_version()
+        } else {
+            last.as_version()
+        }
     }
 
     /// The name without the segment number at its end, if there is one.
     pub fn without_segment(&self) -> NameRef<'a> {
-        if self.segment().is_some() { self.prefix(self.len() - 1) } else { *self }
+        if self.segment().is_some() {
+            self.prefix(self.len() - 1)
+        } else {
+            *self
+        }
     }
 
-    /// The name of the object that metadata is asked for or given under this name: what stands before `32=metadata`,
-    /// after which a version and a segment number may follow.
+    /// The name of the object that metadata is asked for or given under this name: what stands
+    /// before `32=metadata`, after which a version and a segment number may follow.
     pub fn metadata_of(&self) -> Option<NameRef<'a>> {
         let mut object = self.without_segment();
         if object.last()?.is_version() {
             object = object.prefix(object.len() - 1);
         }
-        object.last()?.is_keyword(METADATA).then(|| object.prefix(object.len() - 1))
+        object
+            .last()?
+            .is_keyword(METADATA)
+            .then(|| object.prefix(object.len() - 1))
     }
 }
 

@@ -81,7 +81,12 @@ pub struct DataRef<'a> {
 }
 
 /// The elements that may follow the name, in their order.
-const AFTER_NAME: &[u64] = &[types::META_INFO, types::CONTENT, types::SIGNATURE_INFO, types::SIGNATURE_VALUE];
+const AFTER_NAME: &[u64] = &[
+    types::META_INFO,
+    types::CONTENT,
+    types::SIGNATURE_INFO,
+    types::SIGNATURE_VALUE,
+];
 
 impl<'a> DataRef<'a> {
     /// A whole packet.
@@ -131,7 +136,9 @@ impl<'a> DataRef<'a> {
 
     /// The name with the implicit digest at its end. Hashes the whole packet.
     pub fn full_name(&self) -> Name {
-        self.name.to_name().child(Component::implicit_digest(&self.implicit_digest()).as_ref())
+        self.name
+            .to_name()
+            .child(Component::implicit_digest(&self.implicit_digest()).as_ref())
     }
 
     /// The SHA-256 of the whole packet: the implicit last component of its full name.
@@ -149,15 +156,26 @@ struct Meta<'a> {
 
 impl<'a> Meta<'a> {
     fn decode(value: &'a [u8]) -> Result<Meta<'a>, DecodeError> {
-        const ORDER: [u64; 3] = [types::CONTENT_TYPE, types::FRESHNESS_PERIOD, types::FINAL_BLOCK_ID];
+        const ORDER: [u64; 3] = [
+            types::CONTENT_TYPE,
+            types::FRESHNESS_PERIOD,
+            types::FINAL_BLOCK_ID,
+        ];
         let mut meta = Meta::default();
         tlv::read_ordered(value, &ORDER, |element| {
             match element.typ {
-                types::CONTENT_TYPE => meta.content_type = ContentType::from_code(element.integer()?),
-                types::FRESHNESS_PERIOD => meta.freshness = Duration::from_millis(element.integer()?),
+                types::CONTENT_TYPE => {
+                    meta.content_type = ContentType::from_code(element.integer()?)
+                }
+                types::FRESHNESS_PERIOD => {
+                    meta.freshness = Duration::from_millis(element.integer()?)
+                }
                 _ => {
                     let name = NameRef::from_value(element.value)?;
-                    meta.final_block_id = Some(name.get(0).ok_or(DecodeError::Value(types::FINAL_BLOCK_ID))?);
+                    meta.final_block_id = Some(
+                        name.get(0)
+                            .ok_or(DecodeError::Value(types::FINAL_BLOCK_ID))?,
+                    );
                 }
             }
             Ok(())
@@ -200,7 +218,8 @@ impl Data {
 
     /// The packet, signed, with what the signature shall say of itself from the caller.
     pub fn encode_with_info(&self, signer: &dyn Signer, info: &SignatureInfo) -> Vec<u8> {
-        let mut inner = Vec::with_capacity(self.name.as_ref().encoded_len() + self.content.len() + 160);
+        let mut inner =
+            Vec::with_capacity(self.name.as_ref().encoded_len() + self.content.len() + 160);
         self.name.as_ref().encode(&mut inner);
         self.encode_meta(&mut inner);
         tlv::write_element(&mut inner, types::CONTENT, &self.content);
@@ -222,7 +241,9 @@ impl Data {
             tlv::write_integer_element(&mut meta, types::FRESHNESS_PERIOD, millis);
         }
         if let Some(component) = &self.final_block_id {
-            tlv::write_nested(&mut meta, types::FINAL_BLOCK_ID, |out| component.as_ref().encode(out));
+            tlv::write_nested(&mut meta, types::FINAL_BLOCK_ID, |out| {
+                component.as_ref().encode(out)
+            });
         }
         if !meta.is_empty() {
             tlv::write_element(out, types::META_INFO, &meta);

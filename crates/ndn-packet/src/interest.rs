@@ -98,12 +98,20 @@ impl<'a> InterestRef<'a> {
                     interest.forwarding_hint = Some(value);
                 }
                 types::NONCE => {
-                    interest.nonce = Some(value.try_into().map_err(|_| DecodeError::Value(types::NONCE))?);
+                    interest.nonce = Some(
+                        value
+                            .try_into()
+                            .map_err(|_| DecodeError::Value(types::NONCE))?,
+                    );
                     interest.nonce_at = Some(offset_of(value));
                 }
-                types::INTEREST_LIFETIME => interest.lifetime = Duration::from_millis(element.integer()?),
+                types::INTEREST_LIFETIME => {
+                    interest.lifetime = Duration::from_millis(element.integer()?)
+                }
                 types::HOP_LIMIT => {
-                    let [limit] = value else { return Err(DecodeError::Value(types::HOP_LIMIT)) };
+                    let [limit] = value else {
+                        return Err(DecodeError::Value(types::HOP_LIMIT));
+                    };
                     interest.hop_limit = Some(*limit);
                     interest.hop_limit_at = Some(offset_of(value));
                 }
@@ -130,8 +138,13 @@ impl<'a> InterestRef<'a> {
         if self.name.is_empty() {
             return Err(DecodeError::Value(types::NAME));
         }
-        let digests = self.name.components().filter(|component| component.is_parameters_digest()).count();
-        // A digest without parameters is let pass: so the further segments of a reply to parameters are asked for.
+        let digests = self
+            .name
+            .components()
+            .filter(|component| component.is_parameters_digest())
+            .count();
+        // A digest without parameters is let pass: so the further segments of a reply to parameters
+        // are asked for.
         match (self.parameters.is_some(), digests) {
             (true, 1) | (false, 0 | 1) => {}
             _ => return Err(DecodeError::Value(types::PARAMETERS_SHA256_DIGEST)),
@@ -170,7 +183,9 @@ impl<'a> InterestRef<'a> {
 
     /// True unless its parameters differ from what the digest in its name promises.
     pub fn parameters_digest_is_valid(&self) -> bool {
-        let Some(at) = self.parameters_at else { return true };
+        let Some(at) = self.parameters_at else {
+            return true;
+        };
         let covered = self.wire.get(at..).unwrap_or_default();
         self.name
             .components()
@@ -178,16 +193,20 @@ impl<'a> InterestRef<'a> {
             .is_some_and(|component| component.value() == sha256(&[covered]))
     }
 
-    /// What its signature covers: all name components but the parameters digest, and from ApplicationParameters up to
-    /// before the signature's value. Empty if it has no signature.
+    /// What its signature covers: all name components but the parameters digest, and from
+    /// ApplicationParameters up to before the signature's value. Empty if it has no signature.
     pub fn signed_portions(&self) -> Vec<&'a [u8]> {
-        let (Some(from), Some(to)) = (self.parameters_at, self.signature_value_at) else { return Vec::new() };
+        let (Some(from), Some(to)) = (self.parameters_at, self.signature_value_at) else {
+            return Vec::new();
+        };
         let mut portions = Vec::with_capacity(3);
         let mut components = self.name.components();
         let value = self.name.value();
         loop {
             let start = value.len() - components.rest().len();
-            let Some(component) = components.next() else { break };
+            let Some(component) = components.next() else {
+                break;
+            };
             if component.is_parameters_digest() {
                 portions.push(value.get(..start).unwrap_or_default());
                 portions.push(components.rest());
@@ -203,14 +222,22 @@ impl<'a> InterestRef<'a> {
         let (Some(info), Some(signature)) = (&self.signature_info, self.signature_value) else {
             return Err(VerifyError::Unsigned);
         };
-        // "A signed Interest must be treated as invalid if the last name component is not ParametersSha256DigestComponent, or
-        // its TLV-VALUE is incorrect" (packet format, Signed Interest).
-        let ends_with_digest = self.name.last().is_some_and(|component| component.is_parameters_digest());
+        // "A signed Interest must be treated as invalid if the last name component is not
+        // ParametersSha256DigestComponent, or its TLV-VALUE is incorrect" (packet format, Signed
+        // Interest).
+        let ends_with_digest = self
+            .name
+            .last()
+            .is_some_and(|component| component.is_parameters_digest());
         if !ends_with_digest || !self.parameters_digest_is_valid() {
             return Err(VerifyError::ParametersDigest);
         }
         verifier.check_type(info.typ)?;
-        if verifier.verify(&self.signed_portions(), signature) { Ok(()) } else { Err(VerifyError::Invalid) }
+        if verifier.verify(&self.signed_portions(), signature) {
+            Ok(())
+        } else {
+            Err(VerifyError::Invalid)
+        }
     }
 
     /// A copy with this nonce; adds one where there is none.
@@ -222,7 +249,9 @@ impl<'a> InterestRef<'a> {
             }
             return wire;
         }
-        let Ok(outer) = tlv::outermost(self.wire) else { return self.wire.to_vec() };
+        let Ok(outer) = tlv::outermost(self.wire) else {
+            return self.wire.to_vec();
+        };
         // The nonce goes before the first element that the grammar has after it.
         let mut reader = tlv::Reader::new(outer.value);
         let mut at = outer.value.len();
@@ -260,7 +289,11 @@ fn check_delegations(value: &[u8]) -> Result<(), DecodeError> {
             return Err(DecodeError::Critical(element.typ));
         }
     }
-    if names == 0 { Err(DecodeError::Value(types::FORWARDING_HINT)) } else { Ok(()) }
+    if names == 0 {
+        Err(DecodeError::Value(types::FORWARDING_HINT))
+    } else {
+        Ok(())
+    }
 }
 
 /// An Interest to be encoded.
@@ -309,9 +342,9 @@ impl Interest {
         self.assemble(&self.name, &tail)
     }
 
-    /// The packet, signed by `signer`, with `info` (its nonce, time or sequence number) from the caller: mostly
-    /// [`Signer::info`] with [`SignatureInfo::stamped`]. The parameters' digest becomes the last component of the name, as
-    /// signed Interests have it.
+    /// The packet, signed by `signer`, with `info` (its nonce, time or sequence number) from the
+    /// caller: mostly [`Signer::info`] with [`SignatureInfo::stamped`]. The parameters' digest
+    /// becomes the last component of the name, as signed Interests have it.
     pub fn encode_signed(&self, signer: &dyn Signer, info: &SignatureInfo) -> Vec<u8> {
         let mut tail = Vec::new();
         tlv::write_element(
@@ -337,7 +370,9 @@ impl Interest {
         }
         if !self.forwarding_hint.is_empty() {
             tlv::write_nested(&mut inner, types::FORWARDING_HINT, |out| {
-                self.forwarding_hint.iter().for_each(|name| name.as_ref().encode(out));
+                self.forwarding_hint
+                    .iter()
+                    .for_each(|name| name.as_ref().encode(out));
             });
         }
         if let Some(nonce) = self.nonce {
@@ -358,17 +393,29 @@ impl Interest {
 }
 
 fn without_parameters_digest(name: &Name) -> Name {
-    let kept = name.as_ref().components().filter(|component| !component.is_parameters_digest());
+    let kept = name
+        .as_ref()
+        .components()
+        .filter(|component| !component.is_parameters_digest());
     Name::of(kept.map(|component| component.to_owned()))
 }
 
-/// The name with the digest of `covered` in its digest component, which is added at the end if there is none.
+/// The name with the digest of `covered` in its digest component, which is added at the end if
+/// there is none.
 fn name_with_digest(name: &Name, covered: &[u8]) -> Name {
     let digest = Component::parameters_digest(&sha256(&[covered]));
-    if !name.as_ref().components().any(|component| component.is_parameters_digest()) {
+    if !name
+        .as_ref()
+        .components()
+        .any(|component| component.is_parameters_digest())
+    {
         return name.child(digest.as_ref());
     }
     Name::of(name.as_ref().components().map(|component| {
-        if component.is_parameters_digest() { digest.clone() } else { component.to_owned() }
+        if component.is_parameters_digest() {
+            digest.clone()
+        } else {
+            component.to_owned()
+        }
     }))
 }

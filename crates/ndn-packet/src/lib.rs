@@ -17,8 +17,8 @@
 //! | [`announcement`] | prefix announcements |
 //! | [`lp`] | [`LpPacket`] and [`LpHeader`]: the NDNLPv2 header of a packet or fragment |
 //!
-//! A view is checked as far as the specification asks a receiver to check: order of elements, sizes, unknown critical
-//! types. What it borrows stays where the packet lies.
+//! A view is checked as far as the specification asks a receiver to check: order of elements,
+//! sizes, unknown critical types. What it borrows stays where the packet lies.
 #![forbid(unsafe_code)]
 
 pub mod announcement;
@@ -49,8 +49,8 @@ pub use replay::{ReplayConfig, ReplayError, ReplayGuard};
 pub use safe_bag::{SafeBag, SafeBagError};
 pub use shared::SharedPacket;
 pub use signature::{
-    DigestSigner, KeyLocator, KeyLocatorRef, SignatureInfo, SignatureInfoRef, SignatureType, Signer,
-    Verifier, VerifyError,
+    DigestSigner, KeyLocator, KeyLocatorRef, SignatureInfo, SignatureInfoRef, SignatureType,
+    Signer, Verifier, VerifyError,
 };
 pub use tlv::DecodeError;
 pub use validity::ValidityPeriod;

@@ -62,7 +62,8 @@ impl CachePolicy {
     }
 }
 
-/// The header fields that concern the packet rather than the link, and travel with it through a forwarder.
+/// The header fields that concern the packet rather than the link, and travel with it through a
+/// forwarder.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LpHeader {
     /// PitToken of 1 to 32 octets.
@@ -131,8 +132,8 @@ pub struct LpPacket<'a> {
 }
 
 impl<'a> LpPacket<'a> {
-    /// A frame as it came: an LpPacket, or a bare Interest or Data. Octets after the packet are an error, except zeros
-    /// (`padding_allowed`): Ethernet pads short frames.
+    /// A frame as it came: an LpPacket, or a bare Interest or Data. Octets after the packet are an
+    /// error, except zeros (`padding_allowed`): Ethernet pads short frames.
     pub fn decode(frame: &'a [u8], padding_allowed: bool) -> Result<LpPacket<'a>, DecodeError> {
         let mut reader = Reader::new(frame);
         let outer = reader.element()?.ok_or(DecodeError::Truncated(0))?;
@@ -141,21 +142,29 @@ impl<'a> LpPacket<'a> {
             return Err(DecodeError::Trailing);
         }
         match outer.typ {
-            types::INTEREST | types::DATA => {
-                Ok(LpPacket { frag_count: 1, fragment: Some(outer.whole), ..LpPacket::default() })
-            }
+            types::INTEREST | types::DATA => Ok(LpPacket {
+                frag_count: 1,
+                fragment: Some(outer.whole),
+                ..LpPacket::default()
+            }),
             types::LP_PACKET => LpPacket::decode_fields(outer.value),
             typ => Err(DecodeError::WrongType(typ)),
         }
     }
 
     fn decode_fields(value: &'a [u8]) -> Result<LpPacket<'a>, DecodeError> {
-        let mut packet = LpPacket { frag_count: 1, header: value, ..LpPacket::default() };
+        let mut packet = LpPacket {
+            frag_count: 1,
+            header: value,
+            ..LpPacket::default()
+        };
         let mut reader = Reader::new(value);
         let mut last = 0;
         loop {
             let before = reader.rest();
-            let Some(field) = reader.element()? else { break };
+            let Some(field) = reader.element()? else {
+                break;
+            };
             if field.typ == types::LP_FRAGMENT {
                 if !reader.is_empty() {
                     return Err(DecodeError::HeaderField(types::LP_FRAGMENT));
@@ -180,7 +189,10 @@ impl<'a> LpPacket<'a> {
 
     fn take(&mut self, field: &tlv::Element<'a>) -> Result<(), DecodeError> {
         let eight = |value: &[u8]| {
-            value.try_into().map(u64::from_be_bytes).map_err(|_| DecodeError::Value(field.typ))
+            value
+                .try_into()
+                .map(u64::from_be_bytes)
+                .map_err(|_| DecodeError::Value(field.typ))
         };
         match field.typ {
             types::LP_SEQUENCE => self.sequence = Some(eight(field.value)?),
@@ -237,7 +249,8 @@ impl<'a> LpPacket<'a> {
     }
 }
 
-/// True for header fields that a receiver who does not know them leaves alone (NDNLPv2: 800 to 959, two lowest bits 0).
+/// True for header fields that a receiver who does not know them leaves alone (NDNLPv2: 800 to 959,
+/// two lowest bits 0).
 pub const fn is_ignorable(typ: u64) -> bool {
     typ >= 800 && typ <= 959 && typ & 3 == 0
 }
@@ -286,22 +299,39 @@ pub fn fields_len(link: &LinkFields<'_>, header: &LpHeader) -> usize {
     if let Some((index, count)) = link.fragment {
         len += integer(types::LP_FRAG_INDEX, index) + integer(types::LP_FRAG_COUNT, count);
     }
-    len += header.pit_token.as_ref().map_or(0, |token| tlv::element_len(types::LP_PIT_TOKEN, token.len()));
-    len += header.nack.map_or(0, |reason| tlv::element_len(types::LP_NACK, nack_value_len(reason)));
-    len += header.incoming_face_id.map_or(0, |id| integer(types::LP_INCOMING_FACE_ID, id));
-    len += header.next_hop_face_id.map_or(0, |id| integer(types::LP_NEXT_HOP_FACE_ID, id));
-    len += header.cache_policy.map_or(0, |policy| {
-        tlv::element_len(types::LP_CACHE_POLICY, integer(types::LP_CACHE_POLICY_TYPE, policy.code()))
+    len += header.pit_token.as_ref().map_or(0, |token| {
+        tlv::element_len(types::LP_PIT_TOKEN, token.len())
     });
-    len += header.congestion_mark.map_or(0, |mark| integer(types::LP_CONGESTION_MARK, mark));
+    len += header.nack.map_or(0, |reason| {
+        tlv::element_len(types::LP_NACK, nack_value_len(reason))
+    });
+    len += header
+        .incoming_face_id
+        .map_or(0, |id| integer(types::LP_INCOMING_FACE_ID, id));
+    len += header
+        .next_hop_face_id
+        .map_or(0, |id| integer(types::LP_NEXT_HOP_FACE_ID, id));
+    len += header.cache_policy.map_or(0, |policy| {
+        tlv::element_len(
+            types::LP_CACHE_POLICY,
+            integer(types::LP_CACHE_POLICY_TYPE, policy.code()),
+        )
+    });
+    len += header
+        .congestion_mark
+        .map_or(0, |mark| integer(types::LP_CONGESTION_MARK, mark));
     len += link.acks.len() * 12;
     len += link.tx_sequence.map_or(0, |_| 12);
     len += if header.non_discovery { 4 } else { 0 };
     len += header
         .prefix_announcement
         .as_ref()
-        .map_or(0, |announcement| tlv::element_len(types::LP_PREFIX_ANNOUNCEMENT, announcement.len()));
-    len + link.extension.map_or(0, |(typ, value)| tlv::element_len(typ, value.len()))
+        .map_or(0, |announcement| {
+            tlv::element_len(types::LP_PREFIX_ANNOUNCEMENT, announcement.len())
+        });
+    len + link
+        .extension
+        .map_or(0, |(typ, value)| tlv::element_len(typ, value.len()))
 }
 
 fn nack_value_len(reason: NackReason) -> usize {
@@ -313,8 +343,14 @@ fn nack_value_len(reason: NackReason) -> usize {
 
 /// Appends an LpPacket; `payload` is a packet or a fragment, `None` makes an IDLE packet.
 pub fn encode(out: &mut Vec<u8>, link: &LinkFields<'_>, header: &LpHeader, payload: Option<&[u8]>) {
-    let payload_len = payload.map_or(0, |payload| tlv::element_len(types::LP_FRAGMENT, payload.len()));
-    tlv::write_header(out, types::LP_PACKET, fields_len(link, header) + payload_len);
+    let payload_len = payload.map_or(0, |payload| {
+        tlv::element_len(types::LP_FRAGMENT, payload.len())
+    });
+    tlv::write_header(
+        out,
+        types::LP_PACKET,
+        fields_len(link, header) + payload_len,
+    );
     if let Some(sequence) = link.sequence {
         tlv::write_element(out, types::LP_SEQUENCE, &sequence.to_be_bytes());
     }

@@ -23,7 +23,10 @@ impl<'a> ComponentRef<'a> {
 
     /// A component of the usual type, which has no meaning by itself.
     pub const fn generic(value: &'a [u8]) -> ComponentRef<'a> {
-        ComponentRef { typ: types::GENERIC_COMPONENT as u16, value }
+        ComponentRef {
+            typ: types::GENERIC_COMPONENT as u16,
+            value,
+        }
     }
 
     /// TLV-TYPE.
@@ -38,7 +41,10 @@ impl<'a> ComponentRef<'a> {
 
     /// An owned copy.
     pub fn to_owned(&self) -> Component {
-        Component { typ: self.typ, value: Bytes::copy_from_slice(self.value) }
+        Component {
+            typ: self.typ,
+            value: Bytes::copy_from_slice(self.value),
+        }
     }
 
     /// Appends the whole element.
@@ -70,7 +76,10 @@ pub struct Component {
 impl Component {
     /// A component of a type other than 0.
     pub fn new(typ: u16, value: impl Into<Bytes>) -> Component {
-        Component { typ, value: value.into() }
+        Component {
+            typ,
+            value: value.into(),
+        }
     }
 
     /// A component of the usual type.
@@ -80,7 +89,10 @@ impl Component {
 
     /// Borrowed.
     pub fn as_ref(&self) -> ComponentRef<'_> {
-        ComponentRef { typ: self.typ, value: &self.value }
+        ComponentRef {
+            typ: self.typ,
+            value: &self.value,
+        }
     }
 }
 
@@ -133,7 +145,9 @@ impl<'a> NameRef<'a> {
 
     /// The components.
     pub fn components(&self) -> Components<'a> {
-        Components { reader: Reader::new(self.value) }
+        Components {
+            reader: Reader::new(self.value),
+        }
     }
 
     /// How many components it has. Counts them.
@@ -165,13 +179,17 @@ impl<'a> NameRef<'a> {
             }
         }
         let len = self.value.len() - components.reader.rest().len();
-        NameRef { value: self.value.get(..len).unwrap_or_default() }
+        NameRef {
+            value: self.value.get(..len).unwrap_or_default(),
+        }
     }
 
     /// What follows after the first `count` components.
     pub fn suffix(&self, count: usize) -> NameRef<'a> {
         let len = self.prefix(count).value.len();
-        NameRef { value: self.value.get(len..).unwrap_or_default() }
+        NameRef {
+            value: self.value.get(len..).unwrap_or_default(),
+        }
     }
 
     /// True if this name begins `other`, or is the same.
@@ -182,7 +200,9 @@ impl<'a> NameRef<'a> {
 
     /// An owned copy.
     pub fn to_name(&self) -> Name {
-        Name { value: Bytes::copy_from_slice(self.value) }
+        Name {
+            value: Bytes::copy_from_slice(self.value),
+        }
     }
 
     /// Appends the whole element.
@@ -228,7 +248,10 @@ impl<'a> Iterator for Components<'a> {
     #[inline]
     fn next(&mut self) -> Option<ComponentRef<'a>> {
         let element = self.reader.element().ok()??;
-        Some(ComponentRef { typ: element.typ as u16, value: element.value })
+        Some(ComponentRef {
+            typ: element.typ as u16,
+            value: element.value,
+        })
     }
 }
 
@@ -241,7 +264,9 @@ pub struct Name {
 impl Name {
     /// The name `/`.
     pub const fn root() -> Name {
-        Name { value: Bytes::new() }
+        Name {
+            value: Bytes::new(),
+        }
     }
 
     /// From the TLV-VALUE of a Name element, without copying it.
@@ -256,7 +281,9 @@ impl Name {
         for component in components {
             component.as_ref().encode(&mut value);
         }
-        Name { value: value.into() }
+        Name {
+            value: value.into(),
+        }
     }
 
     /// Borrowed.
@@ -269,7 +296,9 @@ impl Name {
         let mut value = Vec::with_capacity(self.value.len() + component.value.len() + 4);
         value.extend_from_slice(&self.value);
         component.encode(&mut value);
-        Name { value: value.into() }
+        Name {
+            value: value.into(),
+        }
     }
 
     /// This name with one more component of the usual type.
@@ -279,13 +308,17 @@ impl Name {
 
     /// This name, then all of `suffix`.
     pub fn join(&self, suffix: NameRef<'_>) -> Name {
-        Name { value: [&*self.value, suffix.value()].concat().into() }
+        Name {
+            value: [&*self.value, suffix.value()].concat().into(),
+        }
     }
 
     /// The first `count` components, sharing memory with this name.
     pub fn prefix(&self, count: usize) -> Name {
         let len = self.as_ref().prefix(count).value().len();
-        Name { value: self.value.slice(..len) }
+        Name {
+            value: self.value.slice(..len),
+        }
     }
 
     /// How many components it has.

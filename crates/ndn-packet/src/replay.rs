@@ -1,10 +1,11 @@
 //! Signed Interests are accepted once.
 //!
-//! The specification's rule for SignatureTime (later than the last one of the same key) refuses commands that were sent in the same
-//! millisecond or came out of order, as they do when a program registers many prefixes. Here a time may come again with
-//! another nonce, as long as what was accepted at that time is still remembered. Nothing is ever accepted twice: what has to be
-//! forgotten, because memory is bounded or time has passed, raises a floor below which times and sequence numbers are
-//! refused.
+//! The specification's rule for SignatureTime (later than the last one of the same key) refuses
+//! commands that were sent in the same millisecond or came out of order, as they do when a program
+//! registers many prefixes. Here a time may come again with another nonce, as long as what was
+//! accepted at that time is still remembered. Nothing is ever accepted twice: what has to be
+//! forgotten, because memory is bounded or time has passed, raises a floor below which times and
+//! sequence numbers are refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,19 +17,25 @@ use crate::signature::{SignatureInfoRef, sha256};
 /// How much is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayConfig {
-    /// How far a SignatureTime may be from this host's clock, either way. The specification recommends 60 s.
+    /// How far a SignatureTime may be from this host's clock, either way. The specification
+    /// recommends 60 s.
     pub grace: Duration,
-    /// Signed Interests remembered of one key. A burst of more within `grace` is accepted as long as its times
-    /// increase.
+    /// Signed Interests remembered of one key. A burst of more within `grace` is accepted as long
+    /// as its times increase.
     pub most_per_key: usize,
     /// Keys remembered.
     pub most_keys: usize,
 }
 
 impl Default for ReplayConfig {
-    /// 60 s, 4096 Interests of each of 256 keys: at most about 48 MiB, in use about 48 bytes for each Interest.
+    /// 60 s, 4096 Interests of each of 256 keys: at most about 48 MiB, in use about 48 bytes for
+    /// each Interest.
     fn default() -> ReplayConfig {
-        ReplayConfig { grace: Duration::from_secs(60), most_per_key: 4096, most_keys: 256 }
+        ReplayConfig {
+            grace: Duration::from_secs(60),
+            most_per_key: 4096,
+            most_keys: 256,
+        }
     }
 }
 
@@ -61,7 +68,8 @@ pub enum ReplayError {
 
 /// Remembers the signed Interests that were accepted, in bounded memory.
 ///
-/// It forgets everything when the program ends: what was accepted less than [`ReplayConfig::grace`] before could then be replayed.
+/// It forgets everything when the program ends: what was accepted less than [`ReplayConfig::grace`]
+/// before could then be replayed.
 #[derive(Clone, Debug)]
 pub struct ReplayGuard {
     config: ReplayConfig,
@@ -95,13 +103,17 @@ impl ReplayGuard {
         ReplayGuard {
             config,
             keys: BTreeMap::new(),
-            floor: Floor { time: None, sequence: None },
+            floor: Floor {
+                time: None,
+                sequence: None,
+            },
             accepted: 0,
         }
     }
 
-    /// Accepts an Interest signed by `key`, once. To be called after its signature was verified with a trusted key: only then
-    /// do strangers have no say in what is remembered. `unix_millis` is this host's clock.
+    /// Accepts an Interest signed by `key`, once. To be called after its signature was verified
+    /// with a trusted key: only then do strangers have no say in what is remembered. `unix_millis`
+    /// is this host's clock.
     pub fn accept(
         &mut self,
         unix_millis: u64,
@@ -122,7 +134,9 @@ impl ReplayGuard {
         {
             return Err(ReplayError::Sequence(last));
         }
-        let entry = info.time.map(|time| (time, fingerprint(info.nonce.unwrap_or_default())));
+        let entry = info
+            .time
+            .map(|time| (time, fingerprint(info.nonce.unwrap_or_default())));
         if let Some(entry) = entry {
             if known.is_some_and(|account| account.seen.contains(&entry)) {
                 return Err(ReplayError::Replayed);
@@ -137,7 +151,10 @@ impl ReplayGuard {
 
     /// How many keys and Interests are remembered.
     pub fn remembered(&self) -> (usize, usize) {
-        (self.keys.len(), self.keys.values().map(|account| account.seen.len()).sum())
+        (
+            self.keys.len(),
+            self.keys.values().map(|account| account.seen.len()).sum(),
+        )
     }
 
     fn check_clock(&self, now: u64, time: u64) -> Result<(), ReplayError> {
@@ -152,14 +169,23 @@ impl ReplayGuard {
         }
     }
 
-    fn record(&mut self, now: u64, key: Name, entry: Option<(u64, [u8; 16])>, sequence: Option<u64>) {
+    fn record(
+        &mut self,
+        now: u64,
+        key: Name,
+        entry: Option<(u64, [u8; 16])>,
+        sequence: Option<u64>,
+    ) {
         if !self.keys.contains_key(&key) && self.keys.len() >= self.config.most_keys.max(1) {
             self.forget_a_key();
         }
         self.accepted += 1;
         let floor = self.floor;
-        let account =
-            self.keys.entry(key).or_insert_with(|| Account { seen: BTreeSet::new(), floor, used: 0 });
+        let account = self.keys.entry(key).or_insert_with(|| Account {
+            seen: BTreeSet::new(),
+            floor,
+            used: 0,
+        });
         account.used = self.accepted;
         account.floor.sequence = account.floor.sequence.max(sequence);
         account.seen.extend(entry);
@@ -172,7 +198,11 @@ impl ReplayGuard {
 
     /// Forgets the key that has been silent for longest.
     fn forget_a_key(&mut self) {
-        let silent = self.keys.iter().min_by_key(|(_, account)| account.used).map(|(key, _)| key.clone());
+        let silent = self
+            .keys
+            .iter()
+            .min_by_key(|(_, account)| account.used)
+            .map(|(key, _)| key.clone());
         if let Some(account) = silent.and_then(|key| self.keys.remove(&key)) {
             let newest = account.seen.last().map(|(time, _)| *time);
             self.floor.time = self.floor.time.max(newest).max(account.floor.time);
@@ -205,6 +235,9 @@ impl Account {
 /// A nonce may be of any length; this much of its digest stands for it.
 fn fingerprint(nonce: &[u8]) -> [u8; 16] {
     let mut short = [0; 16];
-    short.iter_mut().zip(sha256(&[nonce])).for_each(|(octet, digest)| *octet = digest);
+    short
+        .iter_mut()
+        .zip(sha256(&[nonce]))
+        .for_each(|(octet, digest)| *octet = digest);
     short
 }

@@ -45,7 +45,10 @@ impl SafeBag {
             return Err(SafeBagError::OtherKey);
         }
         let encrypted_key = key.to_encrypted_pkcs8(passphrase, rng)?.into();
-        Ok(SafeBag { certificate, encrypted_key })
+        Ok(SafeBag {
+            certificate,
+            encrypted_key,
+        })
     }
 
     /// From the whole element. The private key is looked at only by [`SafeBag::open`].
@@ -82,6 +85,10 @@ impl SafeBag {
     /// The private key. Takes the time that its encryption asks for, about 50 ms for a bag of ours.
     pub fn open(&self, passphrase: &[u8]) -> Result<PrivateKey, SafeBagError> {
         let key = PrivateKey::from_encrypted_pkcs8(&self.encrypted_key, passphrase)?;
-        if key.public_key() == *self.certificate.public_key() { Ok(key) } else { Err(SafeBagError::OtherKey) }
+        if key.public_key() == *self.certificate.public_key() {
+            Ok(key)
+        } else {
+            Err(SafeBagError::OtherKey)
+        }
     }
 }

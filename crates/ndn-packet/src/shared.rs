@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// A whole packet: a content store, the queues of several faces and what waits to be sent again may hold it at once.
+/// A whole packet: a content store, the queues of several faces and what waits to be sent again may
+/// hold it at once.
 ///
-/// The octets and the count of their holders are one allocation. A content store's packets have long left the nearest
-/// caches when they give way: the count of `Bytes`, an allocation of its own, is one more line of memory to wait for,
-/// a tenth of a router's time.
+/// The octets and the count of their holders are one allocation. A content store's packets have
+/// long left the nearest caches when they give way: the count of `Bytes`, an allocation of its own,
+/// is one more line of memory to wait for, a tenth of a router's time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SharedPacket(Arc<[u8]>);
 

@@ -126,7 +126,11 @@ fn key_locator(value: &[u8]) -> Result<Option<KeyLocatorRef<'_>>, DecodeError> {
     let mut reader = tlv::Reader::new(value);
     while let Some(element) = reader.element()? {
         match element.typ {
-            types::NAME => return Ok(Some(KeyLocatorRef::Name(NameRef::from_value(element.value)?))),
+            types::NAME => {
+                return Ok(Some(KeyLocatorRef::Name(NameRef::from_value(
+                    element.value,
+                )?)));
+            }
             types::KEY_DIGEST => return Ok(Some(KeyLocatorRef::Digest(element.value))),
             typ if tlv::is_critical(typ) => return Err(DecodeError::Critical(typ)),
             _ => {}
@@ -176,13 +180,20 @@ impl SignatureInfo {
 
     /// By the key or certificate of this name.
     pub fn by(typ: SignatureType, key: Name) -> SignatureInfo {
-        SignatureInfo { key_locator: Some(KeyLocator::Name(key)), ..SignatureInfo::new(typ) }
+        SignatureInfo {
+            key_locator: Some(KeyLocator::Name(key)),
+            ..SignatureInfo::new(typ)
+        }
     }
 
-    /// With what makes a signed Interest the only one of its kind: a random nonce and the time in milliseconds since the
-    /// Unix epoch.
+    /// With what makes a signed Interest the only one of its kind: a random nonce and the time in
+    /// milliseconds since the Unix epoch.
     pub fn stamped(self, nonce: [u8; 8], time: u64) -> SignatureInfo {
-        SignatureInfo { nonce: Some(Bytes::copy_from_slice(&nonce)), time: Some(time), ..self }
+        SignatureInfo {
+            nonce: Some(Bytes::copy_from_slice(&nonce)),
+            time: Some(time),
+            ..self
+        }
     }
 
     /// Appends the element; `typ` is SignatureInfo or InterestSignatureInfo.
@@ -250,14 +261,18 @@ pub trait Verifier {
     /// Which signatures it checks.
     fn signature_type(&self) -> SignatureType;
 
-    /// True if `signature` is one over `portions`, one after the other. A signature of a wrong length or encoding is
-    /// none.
+    /// True if `signature` is one over `portions`, one after the other. A signature of a wrong
+    /// length or encoding is none.
     fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> bool;
 
     /// An error unless it checks signatures of this type.
     fn check_type(&self, found: SignatureType) -> Result<(), VerifyError> {
         let expected = self.signature_type();
-        if expected == found { Ok(()) } else { Err(VerifyError::Type { expected, found }) }
+        if expected == found {
+            Ok(())
+        } else {
+            Err(VerifyError::Type { expected, found })
+        }
     }
 }
 

@@ -12,7 +12,8 @@ pub enum DecodeError {
     /// Bytes follow where the packet should end.
     #[error("bytes follow after the end of the packet")]
     Trailing,
-    /// A TLV-TYPE or TLV-LENGTH that is not in its shortest form, or a type of 0 or beyond 2^32 - 1.
+    /// A TLV-TYPE or TLV-LENGTH that is not in its shortest form, or a type of 0 or beyond 2^32 -
+    /// 1.
     #[error("a type or length is not in its shortest form or out of range")]
     VarNumber,
     /// Not the kind of packet that was expected.
@@ -32,7 +33,8 @@ pub enum DecodeError {
     HeaderField(u64),
 }
 
-/// True if a receiver that does not know this type must refuse the packet (packet format v0.3, "evolvability").
+/// True if a receiver that does not know this type must refuse the packet (packet format v0.3,
+/// "evolvability").
 pub const fn is_critical(typ: u64) -> bool {
     typ < 32 || typ & 1 == 1
 }
@@ -72,7 +74,11 @@ impl<'a> Reader<'a> {
 
     /// The type of the next element without reading it; `None` at the end.
     pub fn peek_type(&self) -> Result<Option<u64>, DecodeError> {
-        if self.rest.is_empty() { Ok(None) } else { read_type(self.rest).map(|(typ, _)| Some(typ)) }
+        if self.rest.is_empty() {
+            Ok(None)
+        } else {
+            read_type(self.rest).map(|(typ, _)| Some(typ))
+        }
     }
 
     /// The next element; `None` at the end.
@@ -84,10 +90,17 @@ impl<'a> Reader<'a> {
         // Nearly all elements have one octet of type and one of length.
         if let [typ @ 1..=0xfc, length @ 0..=0xfc, ..] = *self.rest {
             let end = 2 + length as usize;
-            let whole = self.rest.get(..end).ok_or(DecodeError::Truncated(u64::from(typ)))?;
+            let whole = self
+                .rest
+                .get(..end)
+                .ok_or(DecodeError::Truncated(u64::from(typ)))?;
             let value = whole.get(2..).unwrap_or_default();
             self.rest = self.rest.get(end..).unwrap_or_default();
-            return Ok(Some(Element { typ: u64::from(typ), value, whole }));
+            return Ok(Some(Element {
+                typ: u64::from(typ),
+                value,
+                whole,
+            }));
         }
         self.long_element().map(Some)
     }
@@ -115,8 +128,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next element if it is of this type. Elements before it that are unknown and may be ignored are skipped
-    /// only by [`Reader::skip_unknown`].
+    /// The next element if it is of this type. Elements before it that are unknown and may be
+    /// ignored are skipped only by [`Reader::skip_unknown`].
     pub fn optional(&mut self, typ: u64) -> Result<Option<Element<'a>>, DecodeError> {
         match self.peek_type()? {
             Some(found) if found == typ => self.element(),
@@ -135,16 +148,17 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The name that an Interest or Data begins with, and what follows it. "Unrecognized non-critical TLV elements may
-/// appear in the packet. However, they must not appear before the Name element."
+/// The name that an Interest or Data begins with, and what follows it. "Unrecognized non-critical
+/// TLV elements may appear in the packet. However, they must not appear before the Name element."
 pub fn name_first(value: &[u8]) -> Result<(NameRef<'_>, &[u8]), DecodeError> {
     let mut reader = Reader::new(value);
     let name = reader.expect(types::NAME)?;
     Ok((NameRef::from_value(name.value)?, reader.rest()))
 }
 
-/// The elements of a fixed grammar: each at most once, in the order of `order`; unknown and misplaced elements are
-/// ignored if they are not critical. `found` is called for each that is in place.
+/// The elements of a fixed grammar: each at most once, in the order of `order`; unknown and
+/// misplaced elements are ignored if they are not critical. `found` is called for each that is in
+/// place.
 pub fn read_ordered<'a>(
     value: &'a [u8],
     order: &[u64],
@@ -170,12 +184,20 @@ pub fn read_ordered<'a>(
 pub fn outermost(packet: &[u8]) -> Result<Element<'_>, DecodeError> {
     let mut reader = Reader::new(packet);
     let element = reader.element()?.ok_or(DecodeError::Truncated(0))?;
-    if reader.is_empty() { Ok(element) } else { Err(DecodeError::Trailing) }
+    if reader.is_empty() {
+        Ok(element)
+    } else {
+        Err(DecodeError::Trailing)
+    }
 }
 
 fn read_type(bytes: &[u8]) -> Result<(u64, usize), DecodeError> {
     let (typ, len) = read_var(bytes)?.ok_or(DecodeError::Truncated(0))?;
-    if typ == 0 || typ > u64::from(u32::MAX) { Err(DecodeError::VarNumber) } else { Ok((typ, len)) }
+    if typ == 0 || typ > u64::from(u32::MAX) {
+        Err(DecodeError::VarNumber)
+    } else {
+        Ok((typ, len))
+    }
 }
 
 /// A variable-size number and how many octets it takes; `None` if the bytes end within it.
@@ -196,7 +218,11 @@ pub fn read_var(bytes: &[u8]) -> Result<Option<(u64, usize)>, DecodeError> {
         },
         [small, ..] => (u64::from(*small), 1, 0),
     };
-    if number < least { Err(DecodeError::VarNumber) } else { Ok(Some((number, len))) }
+    if number < least {
+        Err(DecodeError::VarNumber)
+    } else {
+        Ok(Some((number, len)))
+    }
 }
 
 /// Octets of a variable-size number.
@@ -274,8 +300,8 @@ pub fn write_integer_element(out: &mut Vec<u8>, typ: u64, number: u64) {
     write_integer(out, number);
 }
 
-/// A non-negative integer of 1, 2, 4 or 8 octets. A longer form than needed is accepted: the specification asks for the
-/// shortest one only of who sends it.
+/// A non-negative integer of 1, 2, 4 or 8 octets. A longer form than needed is accepted: the
+/// specification asks for the shortest one only of who sends it.
 pub fn read_integer(value: &[u8]) -> Option<u64> {
     Some(match value.len() {
         1 => u64::from(*value.first()?),
@@ -294,7 +320,11 @@ impl Element<'_> {
 
     /// An error unless the value is empty.
     pub fn flag(&self) -> Result<bool, DecodeError> {
-        if self.value.is_empty() { Ok(true) } else { Err(DecodeError::Value(self.typ)) }
+        if self.value.is_empty() {
+            Ok(true)
+        } else {
+            Err(DecodeError::Value(self.typ))
+        }
     }
 }
 

@@ -49,7 +49,8 @@ pub const DESCRIPTION_ENTRY: u64 = 0x200;
 pub const DESCRIPTION_KEY: u64 = 0x201;
 pub const DESCRIPTION_VALUE: u64 = 0x202;
 
-/// ExpirationPeriod of a prefix announcement, in milliseconds; NFD's management uses the same number.
+/// ExpirationPeriod of a prefix announcement, in milliseconds; NFD's management uses the same
+/// number.
 pub const EXPIRATION_PERIOD: u64 = 0x6d;
 
 /// What `ndnsec` keeps keys in.

@@ -1,8 +1,9 @@
 //! Names as text: NDN URIs.
 //!
-//! Components of types that the conventions know are written with their label (`seg=3`), all others but generic ones with the number
-//! of their type (`32=metadata`). [`NameRef::numbered`] writes the number for the conventions' types, too (`50=%03`), which
-//! every NDN program reads. Both forms are read.
+//! Components of types that the conventions know are written with their label (`seg=3`), all others
+//! but generic ones with the number of their type (`32=metadata`). [`NameRef::numbered`] writes the
+//! number for the conventions' types, too (`50=%03`), which every NDN program reads. Both forms are
+//! read.
 
 use core::fmt;
 use core::str::FromStr;
@@ -20,8 +21,10 @@ const NUMBERS: [(u64, &str); 5] = [
     (types::SEQUENCE_NUM, "seq"),
 ];
 /// Types that have a name of their own in URIs, whose values are digests in hexadecimal.
-const DIGESTS: [(u64, &str); 2] =
-    [(types::IMPLICIT_SHA256_DIGEST, "sha256digest"), (types::PARAMETERS_SHA256_DIGEST, "params-sha256")];
+const DIGESTS: [(u64, &str); 2] = [
+    (types::IMPLICIT_SHA256_DIGEST, "sha256digest"),
+    (types::PARAMETERS_SHA256_DIGEST, "params-sha256"),
+];
 
 /// Writes a component or a name with type numbers in place of the conventions' labels.
 #[derive(Clone, Copy)]
@@ -34,17 +37,24 @@ impl<'a> ComponentRef<'a> {
     }
 
     fn write_digest(&self, f: &mut fmt::Formatter<'_>) -> Option<fmt::Result> {
-        let (_, label) = DIGESTS.iter().find(|(digest, _)| *digest == u64::from(self.typ()))?;
+        let (_, label) = DIGESTS
+            .iter()
+            .find(|(digest, _)| *digest == u64::from(self.typ()))?;
         if self.value().len() != 32 {
             return None;
         }
-        let digits =
-            |f: &mut fmt::Formatter<'_>| self.value().iter().try_for_each(|octet| write!(f, "{octet:02x}"));
+        let digits = |f: &mut fmt::Formatter<'_>| {
+            self.value()
+                .iter()
+                .try_for_each(|octet| write!(f, "{octet:02x}"))
+        };
         Some(write!(f, "{label}=").and_then(|()| digits(f)))
     }
 
     fn write_number(&self, f: &mut fmt::Formatter<'_>) -> Option<fmt::Result> {
-        let (typ, label) = NUMBERS.iter().find(|(number, _)| *number == u64::from(self.typ()))?;
+        let (typ, label) = NUMBERS
+            .iter()
+            .find(|(number, _)| *number == u64::from(self.typ()))?;
         let number = self.number_of(*typ)?;
         // Another form of the same number would not survive being read again.
         (tlv::integer_len(number) == self.value().len()).then(|| write!(f, "{label}={number}"))
@@ -76,7 +86,9 @@ impl<'a> NameRef<'a> {
 
 impl fmt::Display for Numbered<ComponentRef<'_>> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.write_digest(f).unwrap_or_else(|| self.0.write_octets(f))
+        self.0
+            .write_digest(f)
+            .unwrap_or_else(|| self.0.write_octets(f))
     }
 }
 
@@ -85,7 +97,9 @@ impl fmt::Display for Numbered<NameRef<'_>> {
         if self.0.is_empty() {
             return f.write_str("/");
         }
-        self.0.components().try_for_each(|component| write!(f, "/{}", component.numbered()))
+        self.0
+            .components()
+            .try_for_each(|component| write!(f, "/{}", component.numbered()))
     }
 }
 
@@ -124,7 +138,8 @@ impl fmt::Display for NameRef<'_> {
         if self.is_empty() {
             return f.write_str("/");
         }
-        self.components().try_for_each(|component| write!(f, "/{component}"))
+        self.components()
+            .try_for_each(|component| write!(f, "/{component}"))
     }
 }
 
@@ -216,10 +231,16 @@ impl FromStr for Name {
     }
 }
 
-/// "The authority component is not relevant to NDN. It should not be present, and it is ignored if it is present."
+/// "The authority component is not relevant to NDN. It should not be present, and it is ignored if
+/// it is present."
 fn without_authority(after_scheme: &str) -> &str {
-    let Some(authority) = after_scheme.strip_prefix("//") else { return after_scheme };
-    authority.find('/').and_then(|slash| authority.get(slash..)).unwrap_or_default()
+    let Some(authority) = after_scheme.strip_prefix("//") else {
+        return after_scheme;
+    };
+    authority
+        .find('/')
+        .and_then(|slash| authority.get(slash..))
+        .unwrap_or_default()
 }
 
 fn unescape(text: &str) -> Result<Vec<u8>, ParseNameError> {
@@ -230,11 +251,15 @@ fn unescape(text: &str) -> Result<Vec<u8>, ParseNameError> {
             value.push(octet);
             continue;
         }
-        let digits = octets.next().and_then(hex_digit).zip(octets.next().and_then(hex_digit));
+        let digits = octets
+            .next()
+            .and_then(hex_digit)
+            .zip(octets.next().and_then(hex_digit));
         let (high, low) = digits.ok_or_else(|| ParseNameError::Escape(text.to_owned()))?;
         value.push(high << 4 | low);
     }
-    // After unescaping, because an escaped dot and a dot are the same to whatever handled the URI before.
+    // After unescaping, because an escaped dot and a dot are the same to whatever handled the URI
+    // before.
     if value.iter().all(|octet| *octet == b'.') {
         let Some(dots) = value.len().checked_sub(3) else {
             return Err(ParseNameError::Empty(text.to_owned()));
@@ -246,7 +271,11 @@ fn unescape(text: &str) -> Result<Vec<u8>, ParseNameError> {
 
 /// Digits only: the standard library would take a plus sign, too.
 fn decimal<T: FromStr>(digits: &str) -> Option<T> {
-    if digits.bytes().all(|digit| digit.is_ascii_digit()) { digits.parse().ok() } else { None }
+    if digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        digits.parse().ok()
+    } else {
+        None
+    }
 }
 
 fn hex_digit(octet: u8) -> Option<u8> {

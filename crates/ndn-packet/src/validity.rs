@@ -20,7 +20,10 @@ impl ValidityPeriod {
 
     /// From a time for so many seconds.
     pub const fn starting(not_before: u64, seconds: u64) -> ValidityPeriod {
-        ValidityPeriod { not_before, not_after: not_before.saturating_add(seconds) }
+        ValidityPeriod {
+            not_before,
+            not_after: not_before.saturating_add(seconds),
+        }
     }
 
     /// True if this second of Unix time belongs to it.
@@ -57,7 +60,11 @@ impl ValidityPeriod {
     /// Appends the whole element. Times after the year 9999 are written as its last second.
     pub fn encode(&self, out: &mut Vec<u8>) {
         tlv::write_nested(out, types::VALIDITY_PERIOD, |out| {
-            tlv::write_element(out, types::NOT_BEFORE, time_text(self.not_before).as_bytes());
+            tlv::write_element(
+                out,
+                types::NOT_BEFORE,
+                time_text(self.not_before).as_bytes(),
+            );
             tlv::write_element(out, types::NOT_AFTER, time_text(self.not_after).as_bytes());
         });
     }
@@ -68,15 +75,23 @@ pub fn time_text(unix_seconds: u64) -> String {
     let seconds = unix_seconds.min(ValidityPeriod::LAST_SECOND);
     let (year, month, day) = date_of(seconds / DAY);
     let clock = seconds % DAY;
-    format!("{year:04}{month:02}{day:02}T{:02}{:02}{:02}", clock / 3600, clock / 60 % 60, clock % 60)
+    format!(
+        "{year:04}{month:02}{day:02}T{:02}{:02}{:02}",
+        clock / 3600,
+        clock / 60 % 60,
+        clock % 60
+    )
 }
 
-/// Seconds since the Unix epoch from `20201231T235959`; 0 for times before 1970; `None` if it is no time.
+/// Seconds since the Unix epoch from `20201231T235959`; 0 for times before 1970; `None` if it is no
+/// time.
 pub fn read_time(text: &[u8]) -> Option<u64> {
     let text: &[u8; 15] = text.try_into().ok()?;
     let number = |from: usize, to: usize| {
         text.get(from..to)?.iter().try_fold(0u64, |number, digit| {
-            digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'))
+            digit
+                .is_ascii_digit()
+                .then(|| number * 10 + u64::from(digit - b'0'))
         })
     };
     let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
@@ -108,7 +123,12 @@ const fn days_in(year: u64, month: u64) -> u64 {
 /// Days from the year 0 to the first day of a year, in the Gregorian calendar.
 const fn days_before_year(year: u64) -> u64 {
     let past = year.saturating_sub(1);
-    365 * year + if year == 0 { 0 } else { past / 4 - past / 100 + past / 400 + 1 }
+    365 * year
+        + if year == 0 {
+            0
+        } else {
+            past / 4 - past / 100 + past / 400 + 1
+        }
 }
 
 /// Days from the Unix epoch to a date from 1970 on.
@@ -118,7 +138,8 @@ fn days_until(year: u64, month: u64, day: u64) -> u64 {
 }
 
 fn date_of(days: u64) -> (u64, u64, u64) {
-    // A year has at least 365 days: the guess is never too early, and too late by a few years at most.
+    // A year has at least 365 days: the guess is never too early, and too late by a few years at
+    // most.
     let mut year = 1970 + days / 365;
     while days_before_year(year) - days_before_year(1970) > days {
         year -= 1;

@@ -4,8 +4,8 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
 use whimbrel_ndn_packet::signature::SignatureType;
 use whimbrel_ndn_packet::{
-    Data, DataRef, DigestSigner, HmacKey, Interest, InterestRef, KeyError, KeyType, Name, PrivateKey,
-    PublicKey, Signer, Verifier, VerifyError,
+    Data, DataRef, DigestSigner, HmacKey, Interest, InterestRef, KeyError, KeyType, Name,
+    PrivateKey, PublicKey, Signer, Verifier, VerifyError,
 };
 
 /// `openssl ecparam -name prime256v1 -genkey -param_enc explicit`, as PKCS#8.
@@ -53,12 +53,22 @@ fn every_type_of_key_signs_what_its_public_key_accepts() {
         let public = key.public_key();
         let signature = key.sign(&PORTIONS);
         assert!(public.verify(&PORTIONS, &signature), "{key:?}");
-        assert!(public.verify(&[b"what is signed"], &signature), "{key:?}: portions are one text");
-        assert_eq!(key.sign(&PORTIONS), signature, "{key:?} draws no randomness");
+        assert!(
+            public.verify(&[b"what is signed"], &signature),
+            "{key:?}: portions are one text"
+        );
+        assert_eq!(
+            key.sign(&PORTIONS),
+            signature,
+            "{key:?} draws no randomness"
+        );
         for at in 0..signature.len() {
             let mut other = signature.clone();
             other[at] ^= 1;
-            assert!(!public.verify(&PORTIONS, &other), "{key:?}: octet {at} was changed");
+            assert!(
+                !public.verify(&PORTIONS, &other),
+                "{key:?}: octet {at} was changed"
+            );
         }
         assert!(!public.verify(&[b"what is signee"], &signature));
         assert!(!public.verify(&PORTIONS, &[]) && !public.verify(&PORTIONS, &signature[1..]));
@@ -81,13 +91,21 @@ fn keys_survive_being_written_and_read() {
     for key in one_of_each_type() {
         let again = PrivateKey::from_pkcs8(&key.to_pkcs8().expect("written")).expect("read");
         assert_eq!(again.sign(&PORTIONS), key.sign(&PORTIONS));
-        let encrypted = key.to_encrypted_pkcs8(b"open sesame", &mut rng()).expect("written");
+        let encrypted = key
+            .to_encrypted_pkcs8(b"open sesame", &mut rng())
+            .expect("written");
         let again = PrivateKey::from_encrypted_pkcs8(&encrypted, b"open sesame").expect("read");
         assert_eq!(again.sign(&PORTIONS), key.sign(&PORTIONS));
-        let refused = PrivateKey::from_encrypted_pkcs8(&encrypted, b"open sesamE").expect_err("wrong");
-        // A wrong passphrase now and then leads to octets with a right padding, which then are no key.
-        assert!(matches!(refused, KeyError::Passphrase | KeyError::Malformed));
-        let public = PublicKey::from_spki(&key.public_key().to_spki().expect("written")).expect("read");
+        let refused =
+            PrivateKey::from_encrypted_pkcs8(&encrypted, b"open sesamE").expect_err("wrong");
+        // A wrong passphrase now and then leads to octets with a right padding, which then are no
+        // key.
+        assert!(matches!(
+            refused,
+            KeyError::Passphrase | KeyError::Malformed
+        ));
+        let public =
+            PublicKey::from_spki(&key.public_key().to_spki().expect("written")).expect("read");
         assert_eq!(public, key.public_key());
         assert!(public.verify(&PORTIONS, &key.sign(&PORTIONS)));
     }
@@ -102,20 +120,31 @@ fn an_elliptic_curve_may_be_written_out_if_it_is_p256() {
         assert_eq!(public.to_spki().expect("written"), octets(NAMED_PUBLIC));
     }
     for other in [EXPLICIT_P384, EXPLICIT_K256] {
-        assert_eq!(PublicKey::from_spki(&octets(other)), Err(KeyError::Unsupported));
+        assert_eq!(
+            PublicKey::from_spki(&octets(other)),
+            Err(KeyError::Unsupported)
+        );
     }
-    // P-256 with another base point, order or coefficient is another curve, made to forge signatures (CVE-2020-0601).
+    // P-256 with another base point, order or coefficient is another curve, made to forge
+    // signatures (CVE-2020-0601).
     for parameter in ["6b17d1f2", "fc632551", "5ac635d8", "37bf51f5"] {
         let forged = EXPLICIT_PUBLIC.replacen(parameter, "00112233", 1);
         assert_ne!(forged, EXPLICIT_PUBLIC);
-        assert_eq!(PublicKey::from_spki(&octets(&forged)), Err(KeyError::Unsupported), "{parameter}");
+        assert_eq!(
+            PublicKey::from_spki(&octets(&forged)),
+            Err(KeyError::Unsupported),
+            "{parameter}"
+        );
     }
 }
 
 #[test]
 fn keys_encrypted_by_openssl_are_read_or_refused_with_a_reason() {
     let key = PrivateKey::from_encrypted_pkcs8(&octets(SCRYPT), b"test").expect("OpenSSL made it");
-    assert_eq!(key.public_key(), PublicKey::from_spki(&octets(NAMED_PUBLIC)).expect("OpenSSL made it"));
+    assert_eq!(
+        key.public_key(),
+        PublicKey::from_spki(&octets(NAMED_PUBLIC)).expect("OpenSSL made it")
+    );
     let refused = PrivateKey::from_encrypted_pkcs8(&octets(PBES1), b"test").err();
     assert_eq!(refused, Some(KeyError::UnsupportedEncryption));
 }
@@ -123,7 +152,11 @@ fn keys_encrypted_by_openssl_are_read_or_refused_with_a_reason() {
 /// A DER element of less than 128 octets.
 fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let value = parts.concat();
-    [&[tag, u8::try_from(value.len()).expect("short")], &value[..]].concat()
+    [
+        &[tag, u8::try_from(value.len()).expect("short")],
+        &value[..],
+    ]
+    .concat()
 }
 
 /// An EncryptedPrivateKeyInfo with this key derivation, and nothing sensible encrypted.
@@ -136,8 +169,15 @@ fn encrypted_with(kdf: &[u8]) -> Vec<u8> {
 }
 
 fn pbkdf2(iterations: u32) -> Vec<u8> {
-    let (pbkdf2, hmac_sha256) = (octets("06092a864886f70d01050c"), octets("300c06082a864886f70d02090500"));
-    let parameters = [&der(0x04, &[b"saltsalt"]), &der(0x02, &[&iterations.to_be_bytes()]), &hmac_sha256[..]];
+    let (pbkdf2, hmac_sha256) = (
+        octets("06092a864886f70d01050c"),
+        octets("300c06082a864886f70d02090500"),
+    );
+    let parameters = [
+        &der(0x04, &[b"saltsalt"]),
+        &der(0x02, &[&iterations.to_be_bytes()]),
+        &hmac_sha256[..],
+    ];
     der(0x30, &[&pbkdf2, &der(0x30, &parameters)])
 }
 
@@ -151,7 +191,10 @@ fn scrypt(cost: u32, block_size: u16, lanes: u8) -> Vec<u8> {
         der(0x02, &[&[lanes]]),
     ];
     let parameters = parameters.each_ref().map(|part| &part[..]);
-    der(0x30, &[&octets("06092b06010401da47040b"), &der(0x30, &parameters)])
+    der(
+        0x30,
+        &[&octets("06092b06010401da47040b"), &der(0x30, &parameters)],
+    )
 }
 
 #[test]
@@ -159,16 +202,35 @@ fn keys_that_would_cost_too_much_to_decrypt_are_refused() {
     let open = |kdf: &[u8]| PrivateKey::from_encrypted_pkcs8(&encrypted_with(kdf), b"x").err();
     // What is bearable is tried, and is no key.
     let is_none = |refused| matches!(refused, Some(KeyError::Passphrase | KeyError::Malformed));
-    assert_eq!(open(&pbkdf2(0x0200_0000)), Some(KeyError::TooCostly), "34 million iterations");
+    assert_eq!(
+        open(&pbkdf2(0x0200_0000)),
+        Some(KeyError::TooCostly),
+        "34 million iterations"
+    );
     assert!(is_none(open(&scrypt(0x40, 0x0100, 1))), "2 MiB");
-    assert_eq!(open(&scrypt(0x4000, 0x0100, 1)), Some(KeyError::TooCostly), "512 MiB");
-    assert_eq!(open(&scrypt(0x4000_0000, 0x0100, 1)), Some(KeyError::TooCostly), "32 TiB");
-    assert_eq!(open(&scrypt(0x10, 0x0100, 0x7f)), Some(KeyError::TooCostly), "127 lanes");
+    assert_eq!(
+        open(&scrypt(0x4000, 0x0100, 1)),
+        Some(KeyError::TooCostly),
+        "512 MiB"
+    );
+    assert_eq!(
+        open(&scrypt(0x4000_0000, 0x0100, 1)),
+        Some(KeyError::TooCostly),
+        "32 TiB"
+    );
+    assert_eq!(
+        open(&scrypt(0x10, 0x0100, 0x7f)),
+        Some(KeyError::TooCostly),
+        "127 lanes"
+    );
 }
 
 #[test]
 fn weak_and_huge_rsa_keys_are_refused() {
-    assert_eq!(PublicKey::from_spki(&octets(RSA_512)), Err(KeyError::Unsupported));
+    assert_eq!(
+        PublicKey::from_spki(&octets(RSA_512)),
+        Err(KeyError::Unsupported)
+    );
     for bits in [0, 512, 1023, 4097, 1 << 20] {
         let refused = PrivateKey::generate(KeyType::Rsa(bits), &mut rng()).err();
         assert_eq!(refused, Some(KeyError::Unsupported));
@@ -196,8 +258,10 @@ fn ecdsa_signatures_are_those_of_rfc_6979() {
 #[test]
 fn ed25519_signatures_are_those_of_rfc_8032() {
     let secret = "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7";
-    let key = PrivateKey::from_pkcs8(&octets(&["302e020100300506032b657004220420", secret].concat()))
-        .expect("a key");
+    let key = PrivateKey::from_pkcs8(&octets(
+        &["302e020100300506032b657004220420", secret].concat(),
+    ))
+    .expect("a key");
     let signature = "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac\
                      18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a";
     assert_eq!(hex::encode(key.sign(&[&[0xaf], &[0x82]])), signature);
@@ -213,7 +277,10 @@ fn hmacs_are_those_of_rfc_4231() {
     assert!(!short.verify(&[b"what do ya want for nothing?"], &mac[..31]));
     let long = HmacKey::new(&[0xaa; 131], Name::root());
     let mac = octets("60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
-    assert_eq!(long.sign(&[b"Test Using Larger Than Block-Size Key - Hash Key First"]), mac);
+    assert_eq!(
+        long.sign(&[b"Test Using Larger Than Block-Size Key - Hash Key First"]),
+        mac
+    );
 }
 
 #[test]
@@ -223,22 +290,38 @@ fn signed_packets_are_verified_with_the_right_key_only() {
         let signer = key.signer(name("/me/KEY/1"));
         let data = Data::new(name("/me/said"), "something").encode(&signer);
         let info = signer.info().stamped([7; 8], 1_700_000_000_000);
-        let interest = Interest { parameters: Some("x".into()), ..Interest::new(name("/me/do")) };
+        let interest = Interest {
+            parameters: Some("x".into()),
+            ..Interest::new(name("/me/do"))
+        };
         let interest = interest.encode_signed(&signer, &info);
-        let (data, interest) = (DataRef::decode(&data).unwrap(), InterestRef::decode(&interest).unwrap());
+        let (data, interest) = (
+            DataRef::decode(&data).unwrap(),
+            InterestRef::decode(&interest).unwrap(),
+        );
         for other in &keys {
             let expected = if other.key_type() == key.key_type() {
                 Ok(())
             } else {
                 let expected = other.public_key().signature_type();
-                Err(VerifyError::Type { expected, found: key.public_key().signature_type() })
+                Err(VerifyError::Type {
+                    expected,
+                    found: key.public_key().signature_type(),
+                })
             };
             assert_eq!(data.verify(&other.public_key()), expected);
             assert_eq!(interest.verify(&other.public_key()), expected);
         }
-        let stranger = PrivateKey::generate(key.key_type(), &mut ChaCha20Rng::seed_from_u64(2)).unwrap();
-        assert_eq!(data.verify(&stranger.public_key()), Err(VerifyError::Invalid));
-        assert_eq!(interest.verify(&stranger.public_key()), Err(VerifyError::Invalid));
+        let stranger =
+            PrivateKey::generate(key.key_type(), &mut ChaCha20Rng::seed_from_u64(2)).unwrap();
+        assert_eq!(
+            data.verify(&stranger.public_key()),
+            Err(VerifyError::Invalid)
+        );
+        assert_eq!(
+            interest.verify(&stranger.public_key()),
+            Err(VerifyError::Invalid)
+        );
     }
 }
 
@@ -268,26 +351,41 @@ fn no_octet_of_a_signed_interest_can_be_changed_but_what_its_routers_may_change(
     for at in (nonce..nonce + 4).chain([hop_limit]) {
         let mut changed = wire.clone();
         changed[at] ^= 4;
-        assert_eq!(InterestRef::decode(&changed).unwrap().verify(&key.public_key()), Ok(()), "octet {at}");
+        assert_eq!(
+            InterestRef::decode(&changed)
+                .unwrap()
+                .verify(&key.public_key()),
+            Ok(()),
+            "octet {at}"
+        );
     }
 }
 
 #[test]
 fn a_signed_interest_ends_with_its_digest_whatever_its_name_was() {
-    // "Remove all ParametersSha256DigestComponent components from Name if present, regardless of the location ... append
-    // it at the end of Name" (packet format, construction of signed Interests).
+    // "Remove all ParametersSha256DigestComponent components from Name if present, regardless of
+    // the location ... append it at the end of Name" (packet format, construction of signed
+    // Interests).
     let stale = name(&format!("/a/params-sha256={}/b", "00".repeat(32)));
     let wire = Interest::new(stale).encode_signed(&DigestSigner, &DigestSigner.info());
     let view = InterestRef::decode(&wire).unwrap();
     assert_eq!(view.name.prefix(2).to_name(), name("/a/b"));
     assert!(view.name.len() == 3 && view.name.last().unwrap().is_parameters_digest());
     assert_eq!(view.verify(&DigestSigner), Ok(()));
-    assert_eq!(view.parameters, Some(&[][..]), "an empty ApplicationParameters is added");
+    assert_eq!(
+        view.parameters,
+        Some(&[][..]),
+        "an empty ApplicationParameters is added"
+    );
 }
 
 #[test]
 fn an_unsigned_interest_is_not_verified() {
-    let wire = Interest { parameters: Some("x".into()), ..Interest::new(name("/a")) }.encode();
+    let wire = Interest {
+        parameters: Some("x".into()),
+        ..Interest::new(name("/a"))
+    }
+    .encode();
     let view = InterestRef::decode(&wire).unwrap();
     assert_eq!(view.verify(&DigestSigner), Err(VerifyError::Unsigned));
 }
@@ -296,6 +394,9 @@ fn an_unsigned_interest_is_not_verified() {
 fn secrets_are_not_printed() {
     let key = PrivateKey::generate(KeyType::EcdsaP256, &mut rng()).unwrap();
     assert_eq!(format!("{key:?}"), "PrivateKey(ECDSA P-256)");
-    assert_eq!(format!("{:?}", HmacKey::new(b"secret", name("/k"))), "HmacKey(/k)");
+    assert_eq!(
+        format!("{:?}", HmacKey::new(b"secret", name("/k"))),
+        "HmacKey(/k)"
+    );
     assert_eq!(format!("{:?}", key.public_key()), "PublicKey(ECDSA P-256)");
 }

@@ -1,4 +1,5 @@
-//! Packets that python-ndn and NDNts made are read here as they meant them, and made again octet for octet.
+//! Packets that python-ndn and NDNts made are read here as they meant them, and made again octet
+//! for octet.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -8,9 +9,9 @@ use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::signature::{KeyLocatorRef, SignatureInfoRef};
 use whimbrel_ndn_packet::validity::time_text;
 use whimbrel_ndn_packet::{
-    CachePolicy, Certificate, Component, Data, DataRef, DigestSigner, HmacKey, Interest, InterestRef,
-    KeyLocator, LpPacket, Name, NameRef, PrefixAnnouncementRef, PrivateKey, PublicKey, SafeBag,
-    SignatureInfo, Signer, Verifier,
+    CachePolicy, Certificate, Component, Data, DataRef, DigestSigner, HmacKey, Interest,
+    InterestRef, KeyLocator, LpPacket, Name, NameRef, PrefixAnnouncementRef, PrivateKey, PublicKey,
+    SafeBag, SignatureInfo, Signer, Verifier,
 };
 
 const PYTHON_NDN: &str = include_str!("peers/python-ndn.json");
@@ -27,7 +28,11 @@ struct Vector {
 impl Vector {
     #[track_caller]
     fn same<T: PartialEq + Debug>(&self, what: &str, ours: T, theirs: T) {
-        assert_eq!(ours, theirs, "{} of '{}' of {}", what, self.id, self.library);
+        assert_eq!(
+            ours, theirs,
+            "{} of '{}' of {}",
+            what, self.id, self.library
+        );
     }
 
     fn field(&self, name: &str) -> &Value {
@@ -40,7 +45,9 @@ impl Vector {
 }
 
 fn octets(value: &Value) -> Option<Vec<u8>> {
-    value.as_str().map(|digits| hex::decode(digits).expect("hexadecimal"))
+    value
+        .as_str()
+        .map(|digits| hex::decode(digits).expect("hexadecimal"))
 }
 
 fn text(value: &Value) -> &str {
@@ -76,21 +83,26 @@ fn keys() -> Value {
 }
 
 fn private_key(keys: &Value, key: &str) -> PrivateKey {
-    PrivateKey::from_pkcs8(&octets(&keys[key]["private_pkcs8"]).expect("a key")).expect("it is read")
+    PrivateKey::from_pkcs8(&octets(&keys[key]["private_pkcs8"]).expect("a key"))
+        .expect("it is read")
 }
 
 fn key_name(keys: &Value, key: &str) -> Name {
-    keys[key]["name"].as_str().map_or_else(|| name("/keys/hmac/KEY/%04"), name)
+    keys[key]["name"]
+        .as_str()
+        .map_or_else(|| name("/keys/hmac/KEY/%04"), name)
 }
 
 fn verifier(keys: &Value, key: &str) -> Box<dyn Verifier> {
     match key {
         "sha256" => Box::new(DigestSigner),
-        "hmac" => {
-            Box::new(HmacKey::new(&octets(&keys["hmac"]["secret"]).expect("a secret"), key_name(keys, key)))
-        }
+        "hmac" => Box::new(HmacKey::new(
+            &octets(&keys["hmac"]["secret"]).expect("a secret"),
+            key_name(keys, key),
+        )),
         key => Box::new(
-            PublicKey::from_spki(&octets(&keys[key]["public_spki"]).expect("a key")).expect("it is read"),
+            PublicKey::from_spki(&octets(&keys[key]["public_spki"]).expect("a key"))
+                .expect("it is read"),
         ),
     }
 }
@@ -98,34 +110,50 @@ fn verifier(keys: &Value, key: &str) -> Box<dyn Verifier> {
 fn signer(keys: &Value, key: &str) -> Box<dyn Signer> {
     match key {
         "sha256" => Box::new(DigestSigner),
-        "hmac" => {
-            Box::new(HmacKey::new(&octets(&keys["hmac"]["secret"]).expect("a secret"), key_name(keys, key)))
-        }
+        "hmac" => Box::new(HmacKey::new(
+            &octets(&keys["hmac"]["secret"]).expect("a secret"),
+            key_name(keys, key),
+        )),
         key => Box::new(private_key(keys, key).signer(key_name(keys, key))),
     }
 }
 
 fn check_name(vector: &Vector, ours: NameRef<'_>, theirs: &Value) {
-    let components: Vec<(u64, Vec<u8>)> =
-        ours.components().map(|component| (component.typ().into(), component.value().to_vec())).collect();
+    let components: Vec<(u64, Vec<u8>)> = ours
+        .components()
+        .map(|component| (component.typ().into(), component.value().to_vec()))
+        .collect();
     let expected: Vec<(u64, Vec<u8>)> = theirs["components"]
         .as_array()
         .expect("components")
         .iter()
-        .map(|pair| (pair[0].as_u64().expect("a type"), octets(&pair[1]).expect("a value")))
+        .map(|pair| {
+            (
+                pair[0].as_u64().expect("a type"),
+                octets(&pair[1]).expect("a value"),
+            )
+        })
         .collect();
     vector.same("components", components, expected);
     if let Some(uri) = theirs["uri"].as_str() {
         vector.same("URI", ours.to_string().as_str(), uri);
         vector.same("name", name(uri), ours.to_name());
     }
-    for uri in ["canonical_uri", "typed_uri"].iter().filter_map(|form| theirs[form].as_str()) {
+    for uri in ["canonical_uri", "typed_uri"]
+        .iter()
+        .filter_map(|form| theirs[form].as_str())
+    {
         vector.same("name by type numbers", name(uri), ours.to_name());
     }
-    // python-ndn writes digests percent-encoded there; the specification has no other form of them than their label.
+    // python-ndn writes digests percent-encoded there; the specification has no other form of them
+    // than their label.
     let has_digest = ours.components().any(|component| component.typ() <= 2);
     if let Some(uri) = theirs["canonical_uri"].as_str().filter(|_| !has_digest) {
-        vector.same("URI by type numbers", ours.numbered().to_string().as_str(), uri);
+        vector.same(
+            "URI by type numbers",
+            ours.numbered().to_string().as_str(),
+            uri,
+        );
     }
 }
 
@@ -138,26 +166,62 @@ fn check_signature(
     verify: &dyn Fn(&dyn Verifier) -> bool,
 ) {
     let theirs = vector.field("signature");
-    vector.same("signature type", info.typ.code(), theirs["type"].as_u64().expect("a type"));
+    vector.same(
+        "signature type",
+        info.typ.code(),
+        theirs["type"].as_u64().expect("a type"),
+    );
     vector.same("signature time", info.time, theirs["time"].as_u64());
-    vector.same("signature nonce", info.nonce.map(<[u8]>::to_vec), octets(&theirs["nonce"]));
-    vector.same("signature sequence number", info.sequence, theirs["sequence"].as_u64());
+    vector.same(
+        "signature nonce",
+        info.nonce.map(<[u8]>::to_vec),
+        octets(&theirs["nonce"]),
+    );
+    vector.same(
+        "signature sequence number",
+        info.sequence,
+        theirs["sequence"].as_u64(),
+    );
     let locator = match info.key_locator {
         Some(KeyLocatorRef::Name(name)) => Some(name.to_name()),
         _ => None,
     };
-    vector.same("key locator", locator, theirs["key_locator"]["name"].as_str().map(name));
+    vector.same(
+        "key locator",
+        locator,
+        theirs["key_locator"]["name"].as_str().map(name),
+    );
     let digest = match info.key_locator {
         Some(KeyLocatorRef::Digest(digest)) => Some(digest.to_vec()),
         _ => None,
     };
-    vector.same("key digest", digest, octets(&theirs["key_locator"]["digest"]));
-    vector.same("signed portion", signed.concat(), octets(&theirs["signed"]).expect("octets"));
-    vector.same("signature", value.to_vec(), octets(&theirs["value"]).expect("octets"));
+    vector.same(
+        "key digest",
+        digest,
+        octets(&theirs["key_locator"]["digest"]),
+    );
+    vector.same(
+        "signed portion",
+        signed.concat(),
+        octets(&theirs["signed"]).expect("octets"),
+    );
+    vector.same(
+        "signature",
+        value.to_vec(),
+        octets(&theirs["value"]).expect("octets"),
+    );
     if let Some(key) = theirs["key"].as_str().filter(|key| *key != "null") {
-        vector.same("signature's verification", verify(&*verifier(keys, key)), true);
+        vector.same(
+            "signature's verification",
+            verify(&*verifier(keys, key)),
+            true,
+        );
         let other = if key == "ecdsa" { "rsa" } else { "ecdsa" };
-        vector.same("verification with another key", verify(&*verifier(keys, other)), false);
+        vector.same(
+            "verification with another key",
+            verify(&*verifier(keys, other)),
+            false,
+        );
     }
 }
 
@@ -186,10 +250,19 @@ fn names_are_read_and_written_as_the_peers_do() {
 fn interests_are_read_verified_and_made_as_the_peers_do() {
     let keys = keys();
     for vector in vectors("interest") {
-        let ours = InterestRef::decode(&vector.wire).unwrap_or_else(|error| panic!("{}: {error}", vector.id));
+        let ours = InterestRef::decode(&vector.wire)
+            .unwrap_or_else(|error| panic!("{}: {error}", vector.id));
         check_name(&vector, ours.name, vector.field("name"));
-        vector.same("CanBePrefix", Some(ours.can_be_prefix), vector.field("can_be_prefix").as_bool());
-        vector.same("MustBeFresh", Some(ours.must_be_fresh), vector.field("must_be_fresh").as_bool());
+        vector.same(
+            "CanBePrefix",
+            Some(ours.can_be_prefix),
+            vector.field("can_be_prefix").as_bool(),
+        );
+        vector.same(
+            "MustBeFresh",
+            Some(ours.must_be_fresh),
+            vector.field("must_be_fresh").as_bool(),
+        );
         vector.same(
             "nonce",
             ours.nonce.map(u32::from_be_bytes).map(u64::from),
@@ -197,9 +270,21 @@ fn interests_are_read_verified_and_made_as_the_peers_do() {
         );
         let lifetime = Duration::from_millis(vector.field("lifetime_ms").as_u64().unwrap_or(4000));
         vector.same("lifetime", ours.lifetime, lifetime);
-        vector.same("hop limit", ours.hop_limit.map(u64::from), vector.field("hop_limit").as_u64());
-        vector.same("parameters", ours.parameters.map(<[u8]>::to_vec), vector.octets("parameters"));
-        vector.same("parameters' digest", ours.parameters_digest_is_valid(), true);
+        vector.same(
+            "hop limit",
+            ours.hop_limit.map(u64::from),
+            vector.field("hop_limit").as_u64(),
+        );
+        vector.same(
+            "parameters",
+            ours.parameters.map(<[u8]>::to_vec),
+            vector.octets("parameters"),
+        );
+        vector.same(
+            "parameters' digest",
+            ours.parameters_digest_is_valid(),
+            true,
+        );
         let hints = vector.field("forwarding_hint").as_array().expect("a list");
         let hints: Vec<Name> = hints.iter().map(|uri| name(text(uri))).collect();
         vector.same(
@@ -213,25 +298,43 @@ fn interests_are_read_verified_and_made_as_the_peers_do() {
             must_be_fresh: ours.must_be_fresh,
             forwarding_hint: hints,
             nonce: ours.nonce,
-            lifetime: vector.field("lifetime_ms").as_u64().map(Duration::from_millis),
+            lifetime: vector
+                .field("lifetime_ms")
+                .as_u64()
+                .map(Duration::from_millis),
             hop_limit: ours.hop_limit,
             parameters: ours.parameters.map(|parameters| parameters.to_vec().into()),
             ..Interest::new(ours.name.to_name())
         };
         let Some(info) = ours.signature_info else {
             vector.same("verification", ours.verify(&DigestSigner).is_err(), true);
-            vector.same("wire", hex::encode(again.encode()), hex::encode(&vector.wire));
+            vector.same(
+                "wire",
+                hex::encode(again.encode()),
+                hex::encode(&vector.wire),
+            );
             continue;
         };
         let value = ours.signature_value.expect("a signature has a value");
         let verify = |verifier: &dyn Verifier| ours.verify(verifier).is_ok();
-        check_signature(&vector, &keys, &info, &ours.signed_portions(), value, &verify);
+        check_signature(
+            &vector,
+            &keys,
+            &info,
+            &ours.signed_portions(),
+            value,
+            &verify,
+        );
         // Who signs with ECDSA may choose; all other signatures are the only possible ones.
         let key = text(&vector.field("signature")["key"]);
         let made = again.encode_signed(&*signer(&keys, key), &info_to_encode(&info));
         if key == "ecdsa" {
             let made = InterestRef::decode(&made).expect("it is an Interest");
-            vector.same("our signature's verification", made.verify(&*verifier(&keys, key)), Ok(()));
+            vector.same(
+                "our signature's verification",
+                made.verify(&*verifier(&keys, key)),
+                Ok(()),
+            );
         } else {
             vector.same("wire", hex::encode(made), hex::encode(&vector.wire));
         }
@@ -240,7 +343,11 @@ fn interests_are_read_verified_and_made_as_the_peers_do() {
 
 fn check_data(vector: &Vector, keys: &Value, ours: &DataRef<'_>) {
     check_name(vector, ours.name, vector.field("name"));
-    vector.same("content type", Some(ours.content_type.code()), vector.field("content_type").as_u64());
+    vector.same(
+        "content type",
+        Some(ours.content_type.code()),
+        vector.field("content_type").as_u64(),
+    );
     let freshness = Duration::from_millis(vector.field("freshness_ms").as_u64().unwrap_or(0));
     vector.same("freshness", ours.freshness, freshness);
     let final_block = ours.final_block_id.map(|component| {
@@ -249,7 +356,11 @@ fn check_data(vector: &Vector, keys: &Value, ours: &DataRef<'_>) {
         out
     });
     vector.same("final block", final_block, vector.octets("final_block"));
-    vector.same("content", ours.content.to_vec(), vector.octets("content").unwrap_or_default());
+    vector.same(
+        "content",
+        ours.content.to_vec(),
+        vector.octets("content").unwrap_or_default(),
+    );
     vector.same(
         "digest",
         ours.implicit_digest().to_vec(),
@@ -270,7 +381,8 @@ fn check_data(vector: &Vector, keys: &Value, ours: &DataRef<'_>) {
 fn data_are_read_verified_and_made_as_the_peers_do() {
     let keys = keys();
     for vector in vectors("data") {
-        let ours = DataRef::decode(&vector.wire).unwrap_or_else(|error| panic!("{}: {error}", vector.id));
+        let ours =
+            DataRef::decode(&vector.wire).unwrap_or_else(|error| panic!("{}: {error}", vector.id));
         check_data(&vector, &keys, &ours);
         let key = text(&vector.field("signature")["key"]);
         if key == "null" {
@@ -282,10 +394,16 @@ fn data_are_read_verified_and_made_as_the_peers_do() {
             final_block_id: ours.final_block_id.map(|component| component.to_owned()),
             ..Data::new(ours.name.to_name(), ours.content.to_vec())
         };
-        let made = again.encode_with_info(&*signer(&keys, key), &info_to_encode(&ours.signature_info));
+        let made =
+            again.encode_with_info(&*signer(&keys, key), &info_to_encode(&ours.signature_info));
         let view = DataRef::decode(&made).expect("it is a Data");
-        vector.same("our signature's verification", view.verify(&*verifier(&keys, key)), Ok(()));
-        // python-ndn writes ContentType 0 where NDNts and we write none; an empty content is always written here.
+        vector.same(
+            "our signature's verification",
+            view.verify(&*verifier(&keys, key)),
+            Ok(()),
+        );
+        // python-ndn writes ContentType 0 where NDNts and we write none; an empty content is always
+        // written here.
         if vector.library == "NDNts" && !vector.id.contains("none") && key != "ecdsa" {
             vector.same("wire", hex::encode(made), hex::encode(&vector.wire));
         }
@@ -296,10 +414,21 @@ fn data_are_read_verified_and_made_as_the_peers_do() {
 fn certificates_of_the_peers_are_read_and_verified() {
     let keys = keys();
     for vector in vectors("certificate") {
-        check_data(&vector, &keys, &DataRef::decode(&vector.wire).expect("it is a Data"));
+        check_data(
+            &vector,
+            &keys,
+            &DataRef::decode(&vector.wire).expect("it is a Data"),
+        );
         let ours = Certificate::decode(vector.wire.clone().into()).expect(&vector.id);
-        let (key, issuer) = (text(vector.field("subject_key")), text(&vector.field("signature")["key"]));
-        vector.same("identity", ours.identity().clone(), name(&format!("/keys/{key}")));
+        let (key, issuer) = (
+            text(vector.field("subject_key")),
+            text(&vector.field("signature")["key"]),
+        );
+        vector.same(
+            "identity",
+            ours.identity().clone(),
+            name(&format!("/keys/{key}")),
+        );
         vector.same("key name", ours.key_name().clone(), key_name(&keys, key));
         vector.same(
             "not before",
@@ -311,13 +440,21 @@ fn certificates_of_the_peers_are_read_and_verified() {
             time_text(ours.validity().not_after).as_str(),
             text(vector.field("not_after")),
         );
-        vector.same("public key", ours.public_key().clone(), private_key(&keys, key).public_key());
+        vector.same(
+            "public key",
+            ours.public_key().clone(),
+            private_key(&keys, key).public_key(),
+        );
         vector.same(
             "public key's octets",
             ours.public_key().to_spki().ok(),
             octets(&keys[key]["public_spki"]),
         );
-        vector.same("verification", ours.verify(&*verifier(&keys, issuer)), Ok(()));
+        vector.same(
+            "verification",
+            ours.verify(&*verifier(&keys, issuer)),
+            Ok(()),
+        );
         vector.same("self-signedness", ours.is_self_signed(), key == issuer);
         assert!(ours.version().is_some() && ours.issuer_id().is_some());
     }
@@ -328,12 +465,22 @@ fn safe_bags_of_the_peers_are_opened() {
     let keys = keys();
     for vector in vectors("safe_bag") {
         let ours = SafeBag::decode(&vector.wire).expect(&vector.id);
-        vector.same("certificate", Some(ours.certificate().wire().to_vec()), vector.octets("certificate"));
+        vector.same(
+            "certificate",
+            Some(ours.certificate().wire().to_vec()),
+            vector.octets("certificate"),
+        );
         let key = private_key(&keys, text(vector.field("key")));
-        let opened = ours.open(text(vector.field("passphrase")).as_bytes()).expect(&vector.id);
+        let opened = ours
+            .open(text(vector.field("passphrase")).as_bytes())
+            .expect(&vector.id);
         vector.same("private key", opened.to_pkcs8(), key.to_pkcs8());
         assert!(ours.open(b"another passphrase").is_err(), "{}", vector.id);
-        vector.same("wire", hex::encode(ours.encode()), hex::encode(&vector.wire));
+        vector.same(
+            "wire",
+            hex::encode(ours.encode()),
+            hex::encode(&vector.wire),
+        );
     }
 }
 
@@ -341,18 +488,32 @@ fn safe_bags_of_the_peers_are_opened() {
 fn prefix_announcements_of_the_peers_are_read_and_verified() {
     let keys = keys();
     for vector in vectors("prefix_announcement") {
-        check_data(&vector, &keys, &DataRef::decode(&vector.wire).expect("it is a Data"));
+        check_data(
+            &vector,
+            &keys,
+            &DataRef::decode(&vector.wire).expect("it is a Data"),
+        );
         let ours = PrefixAnnouncementRef::decode(&vector.wire).expect(&vector.id);
-        vector.same("prefix", ours.prefix.to_name(), name(text(vector.field("announced"))));
+        vector.same(
+            "prefix",
+            ours.prefix.to_name(),
+            name(text(vector.field("announced"))),
+        );
         let expiration = ours.expiration.as_millis() as u64;
-        vector.same("expiration", Some(expiration), vector.field("expiration_ms").as_u64());
+        vector.same(
+            "expiration",
+            Some(expiration),
+            vector.field("expiration_ms").as_u64(),
+        );
         let key = text(&vector.field("signature")["key"]);
         vector.same("verification", ours.verify(&*verifier(&keys, key)), Ok(()));
     }
 }
 
 fn number(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_str().and_then(|digits| digits.parse().ok()))
+    value
+        .as_u64()
+        .or_else(|| value.as_str().and_then(|digits| digits.parse().ok()))
 }
 
 #[test]
@@ -361,17 +522,45 @@ fn link_headers_are_read_and_made_as_the_peers_do() {
         let ours = LpPacket::decode(&vector.wire, false).expect(&vector.id);
         let theirs = |field: &str| number(vector.field(field));
         vector.same("sequence", ours.sequence, theirs("sequence"));
-        vector.same("fragment index", ours.frag_index, theirs("frag_index").unwrap_or(0));
-        vector.same("fragment count", ours.frag_count, theirs("frag_count").unwrap_or(1));
-        vector.same("token", ours.pit_token.map(<[u8]>::to_vec), vector.octets("pit_token"));
-        vector.same("nack", ours.nack.is_some(), vector.field("nack").as_bool().unwrap_or(false));
+        vector.same(
+            "fragment index",
+            ours.frag_index,
+            theirs("frag_index").unwrap_or(0),
+        );
+        vector.same(
+            "fragment count",
+            ours.frag_count,
+            theirs("frag_count").unwrap_or(1),
+        );
+        vector.same(
+            "token",
+            ours.pit_token.map(<[u8]>::to_vec),
+            vector.octets("pit_token"),
+        );
+        vector.same(
+            "nack",
+            ours.nack.is_some(),
+            vector.field("nack").as_bool().unwrap_or(false),
+        );
         let reason = ours.nack.map_or(0, |reason| reason.code());
         vector.same("nack reason", reason, theirs("nack_reason").unwrap_or(0));
-        vector.same("next hop", ours.next_hop_face_id, theirs("next_hop_face_id"));
-        vector.same("incoming face", ours.incoming_face_id, theirs("incoming_face_id"));
+        vector.same(
+            "next hop",
+            ours.next_hop_face_id,
+            theirs("next_hop_face_id"),
+        );
+        vector.same(
+            "incoming face",
+            ours.incoming_face_id,
+            theirs("incoming_face_id"),
+        );
         let no_cache = theirs("cache_policy").map(|_| CachePolicy::NoCache);
         vector.same("cache policy", ours.cache_policy, no_cache);
-        vector.same("congestion mark", ours.congestion_mark, theirs("congestion_mark"));
+        vector.same(
+            "congestion mark",
+            ours.congestion_mark,
+            theirs("congestion_mark"),
+        );
         vector.same("transmission", ours.tx_sequence, theirs("tx_sequence"));
         vector.same(
             "non-discovery",
@@ -379,11 +568,22 @@ fn link_headers_are_read_and_made_as_the_peers_do() {
             vector.field("non_discovery").as_bool().unwrap_or(false),
         );
         let announcement = ours.prefix_announcement.map(<[u8]>::to_vec);
-        vector.same("prefix announcement", announcement, vector.octets("prefix_announcement"));
-        let acks = vector.field("acks").as_array().map(|acks| acks.iter().filter_map(number).collect());
+        vector.same(
+            "prefix announcement",
+            announcement,
+            vector.octets("prefix_announcement"),
+        );
+        let acks = vector
+            .field("acks")
+            .as_array()
+            .map(|acks| acks.iter().filter_map(number).collect());
         let acks: Vec<u64> = acks.unwrap_or_default();
         vector.same("acks", ours.acks().collect(), acks.clone());
-        vector.same("fragment", ours.fragment.map(<[u8]>::to_vec), vector.octets("fragment"));
+        vector.same(
+            "fragment",
+            ours.fragment.map(<[u8]>::to_vec),
+            vector.octets("fragment"),
+        );
 
         let link = LinkFields {
             sequence: ours.sequence,
@@ -394,9 +594,10 @@ fn link_headers_are_read_and_made_as_the_peers_do() {
         };
         let mut again = Vec::new();
         lp::encode(&mut again, &link, &ours.header(), ours.fragment);
-        // A reason of 0 means the same as none, which is what we write; we write FragIndex 0, which NDNts leaves out.
-        let in_other_words =
-            vector.field("nack_reason").as_u64() == Some(0) || vector.id.starts_with("fragment 0 of");
+        // A reason of 0 means the same as none, which is what we write; we write FragIndex 0, which
+        // NDNts leaves out.
+        let in_other_words = vector.field("nack_reason").as_u64() == Some(0)
+            || vector.id.starts_with("fragment 0 of");
         if !in_other_words {
             vector.same("wire", hex::encode(again), hex::encode(&vector.wire));
         }
@@ -406,11 +607,23 @@ fn link_headers_are_read_and_made_as_the_peers_do() {
 #[test]
 fn an_announcement_in_a_link_header_is_one() {
     let vectors = vectors("lp");
-    let vector =
-        vectors.iter().find(|vector| vector.id == "prefix announcement").expect("python-ndn made one");
+    let vector = vectors
+        .iter()
+        .find(|vector| vector.id == "prefix announcement")
+        .expect("python-ndn made one");
     let lp = LpPacket::decode(&vector.wire, false).expect("it is a link packet");
     let announcement =
         PrefixAnnouncementRef::decode(lp.prefix_announcement.expect("a field")).expect("it is one");
-    assert_eq!((announcement.prefix.to_name(), announcement.version), (name("/announced"), 1));
-    assert_eq!(announcement.prefix.to_name().child(Component::keyword("PA").as_ref()).len(), 2);
+    assert_eq!(
+        (announcement.prefix.to_name(), announcement.version),
+        (name("/announced"), 1)
+    );
+    assert_eq!(
+        announcement
+            .prefix
+            .to_name()
+            .child(Component::keyword("PA").as_ref())
+            .len(),
+        2
+    );
 }

@@ -1,5 +1,5 @@
-//! For all packets: what is encoded is decoded as it was, and what is decoded means the same when it is encoded again.
-//! Arbitrary octets and damaged packets are refused or read, never a panic.
+//! For all packets: what is encoded is decoded as it was, and what is decoded means the same when
+//! it is encoded again. Arbitrary octets and damaged packets are refused or read, never a panic.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::signature::KeyLocator;
 use whimbrel_ndn_packet::{
-    CachePolicy, Certificate, Component, ContentType, Data, DataRef, DigestSigner, Interest, InterestRef,
-    LpHeader, LpPacket, NackReason, Name, NameRef, PrefixAnnouncement, PrefixAnnouncementRef, PublicKey,
-    SafeBag, SignatureInfo, Signer, ValidityPeriod,
+    CachePolicy, Certificate, Component, ContentType, Data, DataRef, DigestSigner, Interest,
+    InterestRef, LpHeader, LpPacket, NackReason, Name, NameRef, PrefixAnnouncement,
+    PrefixAnnouncementRef, PublicKey, SafeBag, SignatureInfo, Signer, ValidityPeriod,
 };
 
 fn octets(most: usize) -> impl Strategy<Value = Bytes> {
@@ -123,8 +123,14 @@ fn data_of(view: &DataRef<'_>) -> Data {
 }
 
 fn decode_everything(wire: &[u8]) {
-    let _ =
-        NameRef::decode(wire).map(|name| (name.to_string(), name.len(), name.metadata_of(), name.version()));
+    let _ = NameRef::decode(wire).map(|name| {
+        (
+            name.to_string(),
+            name.len(),
+            name.metadata_of(),
+            name.version(),
+        )
+    });
     if let Ok(interest) = InterestRef::decode(wire) {
         let again = InterestRef::decode(wire).expect("it was one");
         assert_eq!(interest.delegations().count(), again.delegations().count());
@@ -141,13 +147,19 @@ fn decode_everything(wire: &[u8]) {
         let _ = (data.full_name(), data.verify(&DigestSigner));
     }
     let _ = PrefixAnnouncementRef::decode(wire).map(|announcement| announcement.lifetime(Some(1)));
-    let _ = Certificate::decode(Bytes::copy_from_slice(wire)).map(|certificate| certificate.description());
+    let _ = Certificate::decode(Bytes::copy_from_slice(wire))
+        .map(|certificate| certificate.description());
     let _ = SafeBag::decode(wire);
     let _ = PublicKey::from_spki(wire);
     if let Ok(lp) = LpPacket::decode(wire, true) {
         let _ = (lp.fields().count(), lp.acks().count());
         let mut again = Vec::new();
-        lp::encode(&mut again, &LinkFields::default(), &lp.header(), lp.fragment);
+        lp::encode(
+            &mut again,
+            &LinkFields::default(),
+            &lp.header(),
+            lp.fragment,
+        );
         let view = LpPacket::decode(&again, false).expect("what was read can be written");
         assert_eq!(view.header(), lp.header());
     }

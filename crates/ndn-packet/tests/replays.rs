@@ -22,7 +22,11 @@ fn info(time: Option<u64>, nonce: Option<&[u8]>, sequence: Option<u64>) -> Signa
 }
 
 fn guard(most_per_key: usize, most_keys: usize) -> ReplayGuard {
-    ReplayGuard::new(ReplayConfig { grace: Duration::from_millis(GRACE), most_per_key, most_keys })
+    ReplayGuard::new(ReplayConfig {
+        grace: Duration::from_millis(GRACE),
+        most_per_key,
+        most_keys,
+    })
 }
 
 fn key(number: u8) -> Name {
@@ -37,8 +41,19 @@ fn a_burst_within_one_millisecond_is_accepted_once() {
             let nonce = nonce.to_be_bytes();
             // Commands may be handed over out of order, too.
             let time = 5_000_000 - u64::from(nonce[7]) % 3;
-            let accepted = guard.accept(5_000_001, key.as_ref(), &info(Some(time), Some(&nonce), None));
-            assert_eq!(accepted, if round == 0 { Ok(()) } else { Err(ReplayError::Replayed) });
+            let accepted = guard.accept(
+                5_000_001,
+                key.as_ref(),
+                &info(Some(time), Some(&nonce), None),
+            );
+            assert_eq!(
+                accepted,
+                if round == 0 {
+                    Ok(())
+                } else {
+                    Err(ReplayError::Replayed)
+                }
+            );
         }
     }
 }
@@ -46,9 +61,16 @@ fn a_burst_within_one_millisecond_is_accepted_once() {
 #[test]
 fn a_time_outside_the_grace_period_is_refused() {
     let mut guard = guard(10, 10);
-    let mut at = |now, time| guard.accept(now, key(1).as_ref(), &info(Some(time), Some(&[1]), None));
-    assert_eq!(at(10_000, 8_999), Err(ReplayError::TooOld(Duration::from_millis(1001))));
-    assert_eq!(at(10_000, 11_001), Err(ReplayError::TooNew(Duration::from_millis(1001))));
+    let mut at =
+        |now, time| guard.accept(now, key(1).as_ref(), &info(Some(time), Some(&[1]), None));
+    assert_eq!(
+        at(10_000, 8_999),
+        Err(ReplayError::TooOld(Duration::from_millis(1001)))
+    );
+    assert_eq!(
+        at(10_000, 11_001),
+        Err(ReplayError::TooNew(Duration::from_millis(1001)))
+    );
     assert_eq!(at(10_000, 11_000), Ok(()));
     assert_eq!(at(10_000, 9_000), Ok(()));
 }
@@ -64,8 +86,13 @@ fn an_interest_that_nothing_protects_is_refused() {
 #[test]
 fn sequence_numbers_of_a_key_only_grow() {
     let mut guard = guard(10, 10);
-    let mut send =
-        |key_number, sequence| guard.accept(0, key(key_number).as_ref(), &info(None, None, Some(sequence)));
+    let mut send = |key_number, sequence| {
+        guard.accept(
+            0,
+            key(key_number).as_ref(),
+            &info(None, None, Some(sequence)),
+        )
+    };
     assert_eq!(send(1, 5), Ok(()));
     assert_eq!(send(1, 5), Err(ReplayError::Sequence(5)));
     assert_eq!(send(1, 4), Err(ReplayError::Sequence(5)));
@@ -79,9 +106,19 @@ fn a_clock_that_is_set_back_brings_no_replay_back() {
     let first = info(Some(10_000), Some(&[1]), None);
     assert_eq!(guard.accept(10_000, key(1).as_ref(), &first), Ok(()));
     // Two minutes later the first one has been forgotten; then somebody sets the clock back.
-    assert_eq!(guard.accept(130_000, key(1).as_ref(), &info(Some(130_000), Some(&[2]), None)), Ok(()));
+    assert_eq!(
+        guard.accept(
+            130_000,
+            key(1).as_ref(),
+            &info(Some(130_000), Some(&[2]), None)
+        ),
+        Ok(())
+    );
     assert_eq!(guard.remembered(), (1, 1));
-    assert_eq!(guard.accept(10_000, key(1).as_ref(), &first), Err(ReplayError::Forgotten));
+    assert_eq!(
+        guard.accept(10_000, key(1).as_ref(), &first),
+        Err(ReplayError::Forgotten)
+    );
 }
 
 /// What reaches a guard.
@@ -137,8 +174,8 @@ impl Model {
         let protected = time.is_some() || sequence.is_some();
         let in_time = time.is_none_or(|time| now.abs_diff(time) <= GRACE);
         let is_new = time.is_none() || !self.accepted.contains(&(key, time, nonce));
-        let grows =
-            sequence.is_none_or(|sequence| self.sequences.get(&key).is_none_or(|last| sequence > *last));
+        let grows = sequence
+            .is_none_or(|sequence| self.sequences.get(&key).is_none_or(|last| sequence > *last));
         protected && in_time && is_new && grows
     }
 }

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{
-    Component, Data, DataRef, DigestSigner, Interest, InterestRef, LpHeader, LpPacket, NackReason, Name,
-    Signer,
+    Component, Data, DataRef, DigestSigner, Interest, InterestRef, LpHeader, LpPacket, NackReason,
+    Name, Signer,
 };
 
 fn name(uri: &str) -> Name {
@@ -27,7 +27,12 @@ fn an_interest_keeps_every_field() {
     let wire = interest.encode();
     let view = InterestRef::decode(&wire).expect("it is an Interest");
     assert!(view.can_be_prefix && view.must_be_fresh && view.parameters_digest_is_valid());
-    assert_eq!(view.delegations().map(|name| name.to_string()).collect::<Vec<_>>(), ["/hint/a", "/hint/b"]);
+    assert_eq!(
+        view.delegations()
+            .map(|name| name.to_string())
+            .collect::<Vec<_>>(),
+        ["/hint/a", "/hint/b"]
+    );
     assert_eq!(
         (view.nonce, view.lifetime, view.hop_limit),
         (Some([1, 2, 3, 4]), Duration::from_millis(600), Some(7))
@@ -39,10 +44,20 @@ fn an_interest_keeps_every_field() {
 
 #[test]
 fn a_nonce_is_added_where_the_grammar_has_it() {
-    let interest = Interest { lifetime: Some(Duration::from_secs(1)), ..Interest::new(name("/a")) };
+    let interest = Interest {
+        lifetime: Some(Duration::from_secs(1)),
+        ..Interest::new(name("/a"))
+    };
     let wire = interest.encode();
     let with = InterestRef::decode(&wire).unwrap().with_nonce([9; 4]);
-    assert_eq!(with, Interest { nonce: Some([9; 4]), ..interest }.encode());
+    assert_eq!(
+        with,
+        Interest {
+            nonce: Some([9; 4]),
+            ..interest
+        }
+        .encode()
+    );
 }
 
 #[test]
@@ -52,7 +67,10 @@ fn a_signed_interest_is_signed_over_its_name_without_the_digest() {
     let view = InterestRef::decode(&wire).unwrap();
     assert!(view.parameters_digest_is_valid());
     let portions = view.signed_portions();
-    assert_eq!(view.signature_value, Some(&DigestSigner.sign(&portions)[..]));
+    assert_eq!(
+        view.signature_value,
+        Some(&DigestSigner.sign(&portions)[..])
+    );
 }
 
 #[test]
@@ -64,9 +82,18 @@ fn a_data_keeps_every_field_and_its_digest_covers_what_it_should() {
     };
     let wire = data.encode(&DigestSigner);
     let view = DataRef::decode(&wire).unwrap();
-    assert_eq!((view.freshness, view.content), (Duration::from_secs(10), &b"payload"[..]));
-    assert_eq!(view.final_block_id.map(|component| component.to_owned()), Some(Component::segment(3)));
-    assert_eq!(view.signature_value, DigestSigner.sign(&[view.signed_portion]));
+    assert_eq!(
+        (view.freshness, view.content),
+        (Duration::from_secs(10), &b"payload"[..])
+    );
+    assert_eq!(
+        view.final_block_id.map(|component| component.to_owned()),
+        Some(Component::segment(3))
+    );
+    assert_eq!(
+        view.signature_value,
+        DigestSigner.sign(&[view.signed_portion])
+    );
 }
 
 #[test]
@@ -90,8 +117,14 @@ fn a_link_header_keeps_every_field() {
     lp::encode(&mut wire, &link, &header, Some(b"fragment"));
     let packet = LpPacket::decode(&wire, false).unwrap();
     assert_eq!(packet.header(), header);
-    assert_eq!((packet.sequence, packet.frag_index, packet.frag_count), (Some(u64::MAX), 1, 2));
-    assert_eq!((packet.acks().collect::<Vec<_>>(), packet.tx_sequence), (vec![7, 8], Some(5)));
+    assert_eq!(
+        (packet.sequence, packet.frag_index, packet.frag_count),
+        (Some(u64::MAX), 1, 2)
+    );
+    assert_eq!(
+        (packet.acks().collect::<Vec<_>>(), packet.tx_sequence),
+        (vec![7, 8], Some(5))
+    );
     assert_eq!(packet.fragment, Some(&b"fragment"[..]));
     wire.extend_from_slice(&[0; 9]);
     assert!(LpPacket::decode(&wire, true).is_ok() && LpPacket::decode(&wire, false).is_err());

@@ -63,32 +63,49 @@ pub fn ephemeral() -> Result<KeyPair, KeyError> {
 
 /// Reads a key file.
 pub fn load(path: &Path) -> Result<KeyPair, KeyError> {
-    let text =
-        std::fs::read_to_string(path).map_err(|source| KeyError::Read { path: path.to_owned(), source })?;
+    let text = std::fs::read_to_string(path).map_err(|source| KeyError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
     if let Ok(metadata) = path.metadata()
         && metadata.permissions().mode() & 0o077 != 0
     {
         tracing::warn!(path = %path.display(), "others may read this key; `chmod 600` it");
     }
-    KeyPair::from_pem(&text).map_err(|source| KeyError::Format { path: path.to_owned(), source })
+    KeyPair::from_pem(&text).map_err(|source| KeyError::Format {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Makes a key and writes it where nothing is, for this user only.
 pub fn create(path: &Path) -> Result<KeyPair, KeyError> {
     let write_error = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => KeyError::Exists(path.to_owned()),
-        _ => KeyError::Write { path: path.to_owned(), source },
+        _ => KeyError::Write {
+            path: path.to_owned(),
+            source,
+        },
     };
     let keys = ephemeral()?;
-    let pem = keys.to_pem().map_err(|source| KeyError::Format { path: path.to_owned(), source })?;
-    make_folder_of(path).map_err(write_error)?;
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(write_error)?;
-    file.write_all(pem.as_bytes()).and_then(|()| file.sync_all()).map_err(|error| {
-        // Half a key would be in the way at the next start.
-        let _ = std::fs::remove_file(path);
-        write_error(error)
+    let pem = keys.to_pem().map_err(|source| KeyError::Format {
+        path: path.to_owned(),
+        source,
     })?;
+    make_folder_of(path).map_err(write_error)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(write_error)?;
+    file.write_all(pem.as_bytes())
+        .and_then(|()| file.sync_all())
+        .map_err(|error| {
+            // Half a key would be in the way at the next start.
+            let _ = std::fs::remove_file(path);
+            write_error(error)
+        })?;
     Ok(keys)
 }
 
@@ -126,8 +143,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("note");
         std::fs::write(&path, "milk, eggs").unwrap();
-        assert!(matches!(load_or_create(&path), Err(KeyError::Format { .. })));
+        assert!(matches!(
+            load_or_create(&path),
+            Err(KeyError::Format { .. })
+        ));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "milk, eggs");
-        assert!(matches!(load_or_create(folder.path()), Err(KeyError::Read { .. })));
+        assert!(matches!(
+            load_or_create(folder.path()),
+            Err(KeyError::Read { .. })
+        ));
     }
 }

@@ -1,5 +1,5 @@
-//! One host, router or name server from one configuration, ready for a driver, and what local programs need to
-//! use a host. No protocol of its own.
+//! One host, router or name server from one configuration, ready for a driver, and what local
+//! programs need to use a host. No protocol of its own.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! A program's end of the socket of its host or router (`docs/protocols/local.md`). Blocking, with time-outs.
+//! A program's end of the socket of its host or router (`docs/protocols/local.md`). Blocking, with
+//! time-outs.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-/// The largest frame that a daemon sends or takes, in bytes: the largest chunk with room for its headers.
+/// The largest frame that a daemon sends or takes, in bytes: the largest chunk with room for its
+/// headers.
 const MAX_FRAME: usize = (4 << 20) + (64 << 10);
 /// How long a daemon may take to read what is written to it before it counts as gone.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -54,9 +56,9 @@ impl LocalClient {
     /// Attaches to the daemon that listens on `path`.
     pub fn connect(path: &Path) -> Result<LocalClient, LocalError> {
         let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::NotADirectory => {
-                LocalError::Nobody(path.to_owned())
-            }
+            io::ErrorKind::NotFound
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::NotADirectory => LocalError::Nobody(path.to_owned()),
             io::ErrorKind::PermissionDenied => LocalError::NotPermitted(path.to_owned()),
             _ => LocalError::Io(error),
         })?;
@@ -65,8 +67,14 @@ impl LocalClient {
 
     /// Over a stream that is connected.
     pub fn over(stream: UnixStream) -> Result<LocalClient, LocalError> {
-        stream.set_write_timeout(Some(WRITE_PATIENCE)).map_err(LocalError::Io)?;
-        Ok(LocalClient { stream, incoming: Incoming::default(), head: Vec::new() })
+        stream
+            .set_write_timeout(Some(WRITE_PATIENCE))
+            .map_err(LocalError::Io)?;
+        Ok(LocalClient {
+            stream,
+            incoming: Incoming::default(),
+            head: Vec::new(),
+        })
     }
 
     /// Sends one request.
@@ -78,7 +86,10 @@ impl LocalClient {
         self.head[..4].copy_from_slice(&length.to_be_bytes());
         let (mut head, mut tail) = (&self.head[..], &tail[..]);
         while !head.is_empty() || !tail.is_empty() {
-            match self.stream.write_vectored(&[IoSlice::new(head), IoSlice::new(tail)]) {
+            match self
+                .stream
+                .write_vectored(&[IoSlice::new(head), IoSlice::new(tail)])
+            {
                 Ok(0) => return Err(LocalError::Closed),
                 Ok(written) => {
                     let of_head = written.min(head.len());
@@ -101,8 +112,12 @@ impl LocalClient {
                     .map(Some)
                     .map_err(|fault| LocalError::Protocol(fault.to_string()));
             }
-            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            self.stream.set_read_timeout(Some(left)).map_err(LocalError::Io)?;
+            let left = until
+                .saturating_duration_since(Instant::now())
+                .max(Duration::from_millis(1));
+            self.stream
+                .set_read_timeout(Some(left))
+                .map_err(LocalError::Io)?;
             match self.stream.read(self.incoming.room()) {
                 Ok(0) => return Err(LocalError::Closed),
                 Ok(count) => self.incoming.filled(count),
@@ -162,7 +177,8 @@ impl Incoming {
     }
 }
 
-/// How a program reaches its host: by a socket file, to which it can come back, or a host in its own process.
+/// How a program reaches its host: by a socket file, to which it can come back, or a host in its
+/// own process.
 #[derive(Debug)]
 pub enum Attachment {
     /// A daemon's socket.
@@ -176,7 +192,9 @@ impl Attachment {
     pub fn connect(&mut self) -> Result<LocalClient, LocalError> {
         match self {
             Attachment::Socket(path) => LocalClient::connect(path),
-            Attachment::Stream(stream) => LocalClient::over(stream.take().ok_or(LocalError::Closed)?),
+            Attachment::Stream(stream) => {
+                LocalClient::over(stream.take().ok_or(LocalError::Closed)?)
+            }
         }
     }
 
@@ -205,7 +223,10 @@ mod tests {
     #[test]
     fn events_arrive_whole_however_the_stream_is_cut() {
         let (mut client, mut daemon) = pair();
-        let event = LocalEvent::Status { request: 7, json: "{\"a\":1}".repeat(1000) };
+        let event = LocalEvent::Status {
+            request: 7,
+            json: "{\"a\":1}".repeat(1000),
+        };
         let bytes = framed(&event).repeat(2);
         for piece in bytes.chunks(333) {
             daemon.write_all(piece).unwrap();
@@ -221,13 +242,19 @@ mod tests {
     #[test]
     fn a_time_out_in_the_middle_of_a_frame_loses_nothing() {
         let (mut client, mut daemon) = pair();
-        let event = LocalEvent::Complete { request: 1, content_len: 2 };
+        let event = LocalEvent::Complete {
+            request: 1,
+            content_len: 2,
+        };
         let bytes = framed(&event);
         for cut in [2, 6] {
             daemon.write_all(&bytes[..cut]).unwrap();
             assert_eq!(client.receive(Duration::from_millis(5)).unwrap(), None);
             daemon.write_all(&bytes[cut..]).unwrap();
-            assert_eq!(client.receive(Duration::from_secs(10)).unwrap(), Some(event.clone()));
+            assert_eq!(
+                client.receive(Duration::from_secs(10)).unwrap(),
+                Some(event.clone())
+            );
         }
     }
 
@@ -235,10 +262,16 @@ mod tests {
     fn nonsense_from_a_daemon_is_an_error_and_takes_no_memory() {
         let (mut client, mut daemon) = pair();
         daemon.write_all(&u32::MAX.to_be_bytes()).unwrap();
-        assert!(matches!(client.receive(Duration::from_secs(10)), Err(LocalError::Protocol(_))));
+        assert!(matches!(
+            client.receive(Duration::from_secs(10)),
+            Err(LocalError::Protocol(_))
+        ));
         let (mut client, mut daemon) = pair();
         daemon.write_all(&[0, 0, 0, 1, 99]).unwrap();
-        assert!(matches!(client.receive(Duration::from_secs(10)), Err(LocalError::Protocol(_))));
+        assert!(matches!(
+            client.receive(Duration::from_secs(10)),
+            Err(LocalError::Protocol(_))
+        ));
     }
 
     #[test]
@@ -249,7 +282,10 @@ mod tests {
         daemon.read_exact(&mut frame).unwrap();
         assert_eq!(frame, [0, 0, 0, 5, 1, 0, 0, 0, 9]);
         drop(daemon);
-        assert!(matches!(client.send(&LocalRequest::Cancel { request: 9 }), Err(LocalError::Closed)));
+        assert!(matches!(
+            client.send(&LocalRequest::Cancel { request: 9 }),
+            Err(LocalError::Closed)
+        ));
     }
 
     #[test]

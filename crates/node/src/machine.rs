@@ -1,4 +1,5 @@
-//! The three kinds of node as one machine, so that one simulation or one event loop can hold any of them.
+//! The three kinds of node as one machine, so that one simulation or one event loop can hold any of
+//! them.
 
 use core::convert::Infallible;
 
@@ -77,7 +78,12 @@ impl<S: Store> Machine for Node<S> {
         whichever!(self, machine => machine.handle_timeout(now))
     }
 
-    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         whichever!(self, machine => machine.poll_transmit(now, max_segments, buffer))
     }
 

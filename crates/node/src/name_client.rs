@@ -68,15 +68,23 @@ impl NameClient {
     /// For these servers, the preferred one first.
     pub fn new(servers: &[Remote]) -> Result<NameClient, StartError> {
         let clock = Clock::start();
-        let seed = random_bytes().map_err(|source| StartError::System { what: "random bytes", source })?;
+        let seed = random_bytes().map_err(|source| StartError::System {
+            what: "random bytes",
+            source,
+        })?;
         let rng = SeededRng::new(u64::from_ne_bytes(seed));
         let resolver = Resolver::new(ResolverConfig::default(), clock.wall_clock(), rng);
         let mut event_loop = EventLoop::new(clock, Asking(resolver))?;
         for server in servers {
             let peer = server.resolve()?;
-            event_loop.add_udp(UdpConfig::new("gnrs", any_address_towards(peer)).neighbour("gnrs", peer))?;
+            event_loop.add_udp(
+                UdpConfig::new("gnrs", any_address_towards(peer)).neighbour("gnrs", peer),
+            )?;
         }
-        Ok(NameClient { event_loop, events: VecDeque::new() })
+        Ok(NameClient {
+            event_loop,
+            events: VecDeque::new(),
+        })
     }
 
     /// Asks for a name.
@@ -92,12 +100,21 @@ impl NameClient {
 
     /// Waits for the outcome of [`NameClient::look_up`], for about `patience`.
     pub fn wait(&mut self, patience: Duration) -> Result<Resolution, IoError> {
-        let outcome = self.events(patience)?.into_iter().find_map(|event| match event {
-            ResolverEvent::Resolved { answer, .. } => Some(Resolution::Found(answer)),
-            ResolverEvent::Unresolvable { why: Failure::NotFound, .. } => Some(Resolution::NotFound),
-            ResolverEvent::Unresolvable { why: Failure::Unreachable, .. } => Some(Resolution::Unreachable),
-            _ => None,
-        });
+        let outcome = self
+            .events(patience)?
+            .into_iter()
+            .find_map(|event| match event {
+                ResolverEvent::Resolved { answer, .. } => Some(Resolution::Found(answer)),
+                ResolverEvent::Unresolvable {
+                    why: Failure::NotFound,
+                    ..
+                } => Some(Resolution::NotFound),
+                ResolverEvent::Unresolvable {
+                    why: Failure::Unreachable,
+                    ..
+                } => Some(Resolution::Unreachable),
+                _ => None,
+            });
         Ok(outcome.unwrap_or(Resolution::Pending))
     }
 
@@ -112,7 +129,8 @@ impl NameClient {
         let until = self.event_loop.clock().now() + patience;
         loop {
             let left = until.since(self.event_loop.clock().now());
-            self.event_loop.step(left, |_, _, event| self.events.push_back(event))?;
+            self.event_loop
+                .step(left, |_, _, event| self.events.push_back(event))?;
             if !self.events.is_empty() || left.is_zero() {
                 return Ok(self.events.drain(..).collect());
             }

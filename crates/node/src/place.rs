@@ -53,9 +53,10 @@ impl Places {
 pub fn make_folder_of(file: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
-        }
+        Some(folder) if !folder.as_os_str().is_empty() => std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder),
         _ => Ok(()),
     }
 }

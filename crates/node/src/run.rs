@@ -101,10 +101,15 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
     config.check()?;
     let places = Places::of_this_user();
     let section = &config.router;
-    let key = section.key.clone().unwrap_or_else(|| places.state.join("router.pem"));
+    let key = section
+        .key
+        .clone()
+        .unwrap_or_else(|| places.state.join("router.pem"));
     let guid = keys::load_or_create(&key)?.guid();
     let clock = Clock::start();
-    let name_servers: Vec<String> = (0..section.name_servers.len()).map(name_server_label).collect();
+    let name_servers: Vec<String> = (0..section.name_servers.len())
+        .map(name_server_label)
+        .collect();
     if name_servers.is_empty() {
         tracing::warn!(
             "no name server is configured: only hosts attached to this router, and what they serve, can be found"
@@ -116,7 +121,14 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
         hop: config.hop.hop_config(guid, random_number()?),
         buffer_packets: config.hop.buffer_packets,
         store: config.storage.limits(),
-        routes: config.route.iter().map(|route| Route { to: route.to, via: route.via.next_hop() }).collect(),
+        routes: config
+            .route
+            .iter()
+            .map(|route| Route {
+                to: route.to,
+                via: route.via.next_hop(),
+            })
+            .collect(),
         default_route: section.default_route.as_ref().map(|via| via.next_hop()),
         name_servers,
         proxy: ProxyPolicy {
@@ -125,7 +137,10 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
             held_back_patience: config.storage.held_back_patience.0,
         },
     };
-    let node = Node::Router(Box::new(Router::new(router, SeededRng::new(random_number()?))));
+    let node = Node::Router(Box::new(Router::new(
+        router,
+        SeededRng::new(random_number()?),
+    )));
     let mut event_loop = EventLoop::new(clock, node)?;
     let mut links = BTreeMap::new();
     for (index, server) in section.name_servers.iter().enumerate() {
@@ -133,10 +148,18 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
         open_neighbour(&mut event_loop, &mut links, &label, server)?;
     }
     open_links(&mut event_loop, &mut links, &config.link)?;
-    let socket = section.socket.clone().unwrap_or_else(|| places.router_socket());
+    let socket = section
+        .socket
+        .clone()
+        .unwrap_or_else(|| places.router_socket());
     open_socket(&mut event_loop, &socket)?;
-    let opened =
-        Opened { guid: Some(guid), links, socket: Some(socket), key: Some(key), ..Opened::default() };
+    let opened = Opened {
+        guid: Some(guid),
+        links,
+        socket: Some(socket),
+        key: Some(key),
+        ..Opened::default()
+    };
     Ok(Prepared { event_loop, opened })
 }
 
@@ -148,16 +171,29 @@ fn name_server_label(index: usize) -> String {
 pub fn host(config: &Config) -> Result<Prepared, StartError> {
     config.check()?;
     let places = Places::of_this_user();
-    let key = config.host.key.clone().unwrap_or_else(|| places.state.join("host.pem"));
+    let key = config
+        .host
+        .key
+        .clone()
+        .unwrap_or_else(|| places.state.join("host.pem"));
     let keys = keys::load_or_create(&key)?;
     let guid = keys.guid();
     let mut event_loop = host_loop(config, keys)?;
     let mut links = BTreeMap::new();
     open_links(&mut event_loop, &mut links, &config.link)?;
-    let socket = config.host.socket.clone().unwrap_or_else(|| places.host_socket());
+    let socket = config
+        .host
+        .socket
+        .clone()
+        .unwrap_or_else(|| places.host_socket());
     open_socket(&mut event_loop, &socket)?;
-    let opened =
-        Opened { guid: Some(guid), links, socket: Some(socket), key: Some(key), ..Opened::default() };
+    let opened = Opened {
+        guid: Some(guid),
+        links,
+        socket: Some(socket),
+        key: Some(key),
+        ..Opened::default()
+    };
     Ok(Prepared { event_loop, opened })
 }
 
@@ -193,8 +229,10 @@ impl EmbeddedHost {
     pub fn start(config: &Config, keys: KeyPair) -> Result<(EmbeddedHost, UnixStream), StartError> {
         config.check()?;
         let guid = keys.guid();
-        let (inner, outer) =
-            UnixStream::pair().map_err(|source| StartError::System { what: "pair of sockets", source })?;
+        let (inner, outer) = UnixStream::pair().map_err(|source| StartError::System {
+            what: "pair of sockets",
+            source,
+        })?;
         let (started, outcome) = mpsc::channel();
         let config = config.clone();
         // The loop lives on its thread from its first moment: it cannot be sent there.
@@ -209,12 +247,26 @@ impl EmbeddedHost {
                 let _ = started.send(Err(error));
             }
         };
-        let no_thread = |source| StartError::System { what: "thread", source };
-        let thread =
-            std::thread::Builder::new().name("embedded-host".into()).spawn(run).map_err(no_thread)?;
-        let (handle, links) =
-            outcome.recv().map_err(|_| no_thread(std::io::Error::other("it ended at once")))??;
-        Ok((EmbeddedHost { guid, links, handle, thread: Some(thread) }, outer))
+        let no_thread = |source| StartError::System {
+            what: "thread",
+            source,
+        };
+        let thread = std::thread::Builder::new()
+            .name("embedded-host".into())
+            .spawn(run)
+            .map_err(no_thread)?;
+        let (handle, links) = outcome
+            .recv()
+            .map_err(|_| no_thread(std::io::Error::other("it ended at once")))??;
+        Ok((
+            EmbeddedHost {
+                guid,
+                links,
+                handle,
+                thread: Some(thread),
+            },
+            outer,
+        ))
     }
 
     /// Its name.
@@ -254,7 +306,10 @@ fn embedded_loop(
 pub fn name_server(config: &Config) -> Result<Prepared, StartError> {
     config.check()?;
     let section = &config.gnrs;
-    let path = section.store.clone().unwrap_or_else(|| Places::of_this_user().state.join("names.redb"));
+    let path = section
+        .store
+        .clone()
+        .unwrap_or_else(|| Places::of_this_user().state.join("names.redb"));
     let limits = StoreLimits {
         max_records: section.max_records,
         max_bytes: section.max_bytes.as_usize(),
@@ -264,20 +319,44 @@ pub fn name_server(config: &Config) -> Result<Prepared, StartError> {
     let store = if in_memory {
         NameStore::Memory(MemoryStore::new(limits))
     } else {
-        make_folder_of(&path).map_err(|source| StartError::Folder { path: path.clone(), source })?;
+        make_folder_of(&path).map_err(|source| StartError::Folder {
+            path: path.clone(),
+            source,
+        })?;
         let opened = DiskStore::open(&path, limits);
-        NameStore::Disk(opened.map_err(|source| StartError::NameStore { path: path.clone(), source })?)
+        NameStore::Disk(opened.map_err(|source| StartError::NameStore {
+            path: path.clone(),
+            source,
+        })?)
     };
     let clock = Clock::start();
-    let server = ServerConfig { max_watches: section.max_watches, ..ServerConfig::default() };
+    let server = ServerConfig {
+        max_watches: section.max_watches,
+        ..ServerConfig::default()
+    };
     let secret = random_bytes().map_err(no_random)?;
-    let node = Node::NameServer(Box::new(Server::new(server, clock.wall_clock(), secret, store)));
+    let node = Node::NameServer(Box::new(Server::new(
+        server,
+        clock.wall_clock(),
+        secret,
+        store,
+    )));
     let mut event_loop = EventLoop::new(clock, node)?;
-    let limits = CallerLimits { max: section.max_clients, ..CallerLimits::default() };
+    let limits = CallerLimits {
+        max: section.max_clients,
+        ..CallerLimits::default()
+    };
     let link = event_loop.add_udp(UdpConfig::new("gnrs", section.listen).listen(limits))?;
     let links = BTreeMap::from([("gnrs".to_owned(), link.local)]);
     let store = (!in_memory).then_some(path);
-    Ok(Prepared { event_loop, opened: Opened { links, store, ..Opened::default() } })
+    Ok(Prepared {
+        event_loop,
+        opened: Opened {
+            links,
+            store,
+            ..Opened::default()
+        },
+    })
 }
 
 impl Prepared {
@@ -326,14 +405,27 @@ fn open_links(
     let mut sockets: Vec<(UdpConfig, Vec<String>)> = Vec::new();
     for link in sections {
         let neighbour = match &link.remote {
-            Some(remote) => Some(Neighbour { label: link.label.clone(), address: remote.resolve()? }),
+            Some(remote) => Some(Neighbour {
+                label: link.label.clone(),
+                address: remote.resolve()?,
+            }),
             None => None,
         };
-        let chosen = neighbour.as_ref().map(|neighbour| any_address_towards(neighbour.address));
-        let bind = link.bind.or(chosen).unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
-        let shared = sockets.iter().position(|(socket, _)| socket.bind == bind && bind.port() != 0);
+        let chosen = neighbour
+            .as_ref()
+            .map(|neighbour| any_address_towards(neighbour.address));
+        let bind = link
+            .bind
+            .or(chosen)
+            .unwrap_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+        let shared = sockets
+            .iter()
+            .position(|(socket, _)| socket.bind == bind && bind.port() != 0);
         let at = shared.unwrap_or_else(|| {
-            let socket = UdpConfig { path_mtu: link.mtu, ..UdpConfig::new(link.label.as_str(), bind) };
+            let socket = UdpConfig {
+                path_mtu: link.mtu,
+                ..UdpConfig::new(link.label.as_str(), bind)
+            };
             sockets.push((socket, Vec::new()));
             sockets.len() - 1
         });
@@ -344,7 +436,10 @@ fn open_links(
         if link.listen {
             // Callers get the label of the link that listens.
             socket.label = link.label.clone();
-            socket.callers = Some(CallerLimits { max: link.max_callers, ..CallerLimits::default() });
+            socket.callers = Some(CallerLimits {
+                max: link.max_callers,
+                ..CallerLimits::default()
+            });
         }
     }
     for (socket, labels) in sockets {
@@ -355,13 +450,19 @@ fn open_links(
 }
 
 fn open_socket(event_loop: &mut NodeLoop, path: &Path) -> Result<(), StartError> {
-    make_folder_of(path).map_err(|source| StartError::Folder { path: path.to_owned(), source })?;
+    make_folder_of(path).map_err(|source| StartError::Folder {
+        path: path.to_owned(),
+        source,
+    })?;
     event_loop.add_unix_listener(UnixListenerConfig::new("local", path))?;
     Ok(())
 }
 
 fn no_random(source: std::io::Error) -> StartError {
-    StartError::System { what: "random bytes", source }
+    StartError::System {
+        what: "random bytes",
+        source,
+    }
 }
 
 pub(crate) fn random_number() -> Result<u64, StartError> {

@@ -17,7 +17,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What serving has to say.
 #[derive(Debug)]
 pub enum ServeEvent {
-    /// The name service knows that this content can be had here (or does not; then it is tried again).
+    /// The name service knows that this content can be had here (or does not; then it is tried
+    /// again).
     Announced {
         /// The content.
         content: Guid,
@@ -86,11 +87,19 @@ fn serve_once(
             Some(LocalEvent::Published { content, code }) => {
                 observe(ServeEvent::Announced { content, code });
             }
-            Some(LocalEvent::Read { read, content, index, chunk_log2 }) => {
+            Some(LocalEvent::Read {
+                read,
+                content,
+                index,
+                chunk_log2,
+            }) => {
                 let chunk_size = ChunkSize::from_code(chunk_log2).unwrap_or_default();
                 let chunk = match shelf.read(content, index, chunk_size) {
                     Ok(chunk) => {
-                        observe(ServeEvent::Sent { content, bytes: chunk.data.len() });
+                        observe(ServeEvent::Sent {
+                            content,
+                            bytes: chunk.data.len(),
+                        });
                         Some(chunk)
                     }
                     Err(why) => {
@@ -106,7 +115,9 @@ fn serve_once(
     }
     for offer in shelf.offers() {
         if let LocalRequest::Publish(publish) = offer {
-            client.send(&LocalRequest::Withdraw { content: publish.content })?;
+            client.send(&LocalRequest::Withdraw {
+                content: publish.content,
+            })?;
         }
     }
     Ok(())

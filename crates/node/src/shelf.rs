@@ -117,7 +117,12 @@ impl Stamp {
         for number in [self.length, self.inode.0, self.inode.1] {
             hasher.update(&number.to_be_bytes());
         }
-        for number in [self.modified.0, self.modified.1, self.changed.0, self.changed.1] {
+        for number in [
+            self.modified.0,
+            self.modified.1,
+            self.changed.0,
+            self.changed.1,
+        ] {
             hasher.update(&number.to_be_bytes());
         }
         hasher.finalize().to_hex().to_string()
@@ -162,12 +167,16 @@ pub struct Shelf {
 pub type HashProgress<'a> = &'a mut dyn FnMut(&Path, u64);
 
 impl Shelf {
-    /// An empty shelf that keeps hashes of large files in the folder `cache`, so that a restart is quick.
+    /// An empty shelf that keeps hashes of large files in the folder `cache`, so that a restart is
+    /// quick.
     pub fn new(cache: Option<PathBuf>) -> Shelf {
         if let Some(folder) = &cache {
             prune(folder);
         }
-        Shelf { items: BTreeMap::new(), cache }
+        Shelf {
+            items: BTreeMap::new(),
+            cache,
+        }
     }
 
     /// Puts a file, or a folder with all files below it, on the shelf.
@@ -175,7 +184,13 @@ impl Shelf {
         let metadata = fs::metadata(path).map_err(|source| read_error(path, source))?;
         if metadata.is_file() {
             let (name, length) = self.add_file(path, progress)?;
-            return Ok(Shelved { name, path: path.to_owned(), length, files: 1, skipped: Vec::new() });
+            return Ok(Shelved {
+                name,
+                path: path.to_owned(),
+                length,
+                files: 1,
+                skipped: Vec::new(),
+            });
         }
         if metadata.is_dir() {
             return self.add_folder(path, progress);
@@ -183,34 +198,54 @@ impl Shelf {
         Err(ShelfError::NoFile(path.to_owned()))
     }
 
-    fn add_file(&mut self, path: &Path, progress: HashProgress<'_>) -> Result<(Guid, u64), ShelfError> {
+    fn add_file(
+        &mut self,
+        path: &Path,
+        progress: HashProgress<'_>,
+    ) -> Result<(Guid, u64), ShelfError> {
         let path = fs::canonicalize(path).map_err(|source| read_error(path, source))?;
         let (tree, stamp) = self.hash(&path, progress)?;
         let (name, length) = (tree.root(), tree.content_len());
         let file_name = suggested_name(&path);
         let source = Source::File { path, stamp };
-        self.items.insert(name, Item { tree, source, kind: ContentKind::File, file_name });
+        self.items.insert(
+            name,
+            Item {
+                tree,
+                source,
+                kind: ContentKind::File,
+                file_name,
+            },
+        );
         Ok((name, length))
     }
 
-    fn hash(&self, path: &Path, progress: HashProgress<'_>) -> Result<(ChunkTree, Stamp), ShelfError> {
+    fn hash(
+        &self,
+        path: &Path,
+        progress: HashProgress<'_>,
+    ) -> Result<(ChunkTree, Stamp), ShelfError> {
         let failed = |source| read_error(path, source);
         let file = File::open(path).map_err(failed)?;
         let stamp = Stamp::of(&file.metadata().map_err(failed)?);
-        let cached = self.cache.as_ref().filter(|_| stamp.length >= WORTH_CACHING);
+        let cached = self
+            .cache
+            .as_ref()
+            .filter(|_| stamp.length >= WORTH_CACHING);
         let cached = cached.map(|folder| folder.join(stamp.cache_key(path)).with_extension("tree"));
-        if let Some(tree) = cached.as_ref().and_then(|file| ChunkTree::decode(&fs::read(file).ok()?).ok())
+        if let Some(tree) = cached
+            .as_ref()
+            .and_then(|file| ChunkTree::decode(&fs::read(file).ok()?).ok())
             && tree.content_len() == stamp.length
         {
             return Ok((tree, stamp));
         }
         // The smallest groups: whatever chunk size a receiver asks for can be proven.
-        let tree = ChunkTree::from_reader(&file, ChunkSize::MIN, &mut |done| progress(path, done)).map_err(
-            |error| match error {
+        let tree = ChunkTree::from_reader(&file, ChunkSize::MIN, &mut |done| progress(path, done))
+            .map_err(|error| match error {
                 HashError::Read(source) => failed(source),
                 HashError::TooLong => failed(io::ErrorKind::FileTooLarge.into()),
-            },
-        )?;
+            })?;
         let after = Stamp::of(&file.metadata().map_err(failed)?);
         if after != stamp || tree.content_len() != stamp.length {
             return Err(ShelfError::Changing(path.to_owned()));
@@ -224,22 +259,39 @@ impl Shelf {
         Ok((tree, stamp))
     }
 
-    fn add_folder(&mut self, path: &Path, progress: HashProgress<'_>) -> Result<Shelved, ShelfError> {
+    fn add_folder(
+        &mut self,
+        path: &Path,
+        progress: HashProgress<'_>,
+    ) -> Result<Shelved, ShelfError> {
         let mut found = Found::default();
         walk(path, 0, &mut found)?;
         let mut entries = Vec::new();
         for file in found.files {
             let relative = file.strip_prefix(path).unwrap_or(&file);
-            let relative = relative.to_str().ok_or(PathError::NotUtf8).and_then(RelativePath::new);
-            let relative = relative.map_err(|source| ShelfError::Path { path: file.clone(), source })?;
+            let relative = relative
+                .to_str()
+                .ok_or(PathError::NotUtf8)
+                .and_then(RelativePath::new);
+            let relative = relative.map_err(|source| ShelfError::Path {
+                path: file.clone(),
+                source,
+            })?;
             let metadata = fs::metadata(&file).map_err(|source| read_error(&file, source))?;
             let (content, length) = self.add_file(&file, progress)?;
-            entries.push(Entry { path: relative, length, content, executable: metadata.mode() & 0o100 != 0 });
+            entries.push(Entry {
+                path: relative,
+                length,
+                content,
+                executable: metadata.mode() & 0o100 != 0,
+            });
         }
         let files = entries.len();
         let length = entries.iter().map(|entry| entry.length).sum();
-        let folder =
-            Folder::new(entries).map_err(|source| ShelfError::Folder { path: path.to_owned(), source })?;
+        let folder = Folder::new(entries).map_err(|source| ShelfError::Folder {
+            path: path.to_owned(),
+            source,
+        })?;
         let manifest = Bytes::from(folder.encode());
         let tree = ChunkTree::from_reader(&manifest[..], ChunkSize::MIN, &mut |_| {})
             .map_err(|error| read_error(path, io::Error::other(error)))?;
@@ -247,8 +299,22 @@ impl Shelf {
         let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let file_name = suggested_name(&whole);
         let source = Source::Memory(manifest);
-        self.items.insert(name, Item { tree, source, kind: ContentKind::Folder, file_name });
-        Ok(Shelved { name, path: path.to_owned(), length, files, skipped: found.skipped })
+        self.items.insert(
+            name,
+            Item {
+                tree,
+                source,
+                kind: ContentKind::Folder,
+                file_name,
+            },
+        );
+        Ok(Shelved {
+            name,
+            path: path.to_owned(),
+            length,
+            files,
+            skipped: found.skipped,
+        })
     }
 
     /// What to tell a host: everything on the shelf.
@@ -279,42 +345,79 @@ impl Shelf {
     }
 
     /// A chunk with its proof.
-    pub fn read(&self, content: Guid, index: u32, chunk_size: ChunkSize) -> Result<ReadChunk, ReadError> {
-        let item = self.items.get(&content).ok_or(ReadError::Unknown(content))?;
+    pub fn read(
+        &self,
+        content: Guid,
+        index: u32,
+        chunk_size: ChunkSize,
+    ) -> Result<ReadChunk, ReadError> {
+        let item = self
+            .items
+            .get(&content)
+            .ok_or(ReadError::Unknown(content))?;
         let no_such_chunk = || ReadError::NoSuchChunk { content, index };
-        let range = chunk_size.range(index.into(), item.tree.content_len()).ok_or_else(no_such_chunk)?;
-        let proof = item.tree.proof(index.into(), chunk_size).map_err(|_| no_such_chunk())?;
+        let range = chunk_size
+            .range(index.into(), item.tree.content_len())
+            .ok_or_else(no_such_chunk)?;
+        let proof = item
+            .tree
+            .proof(index.into(), chunk_size)
+            .map_err(|_| no_such_chunk())?;
         let mut encoded = Vec::with_capacity(proof.encoded_len());
         proof.encode(&mut encoded);
         let data = match &item.source {
             Source::Memory(bytes) => bytes.slice(range.start as usize..range.end as usize),
             Source::File { path, stamp } => read_file(path, stamp, range.start, range.end)?,
         };
-        Ok(ReadChunk { proof: encoded.into(), data })
+        Ok(ReadChunk {
+            proof: encoded.into(),
+            data,
+        })
     }
 }
 
 fn read_file(path: &Path, stamp: &Stamp, start: u64, end: u64) -> Result<Bytes, ReadError> {
-    let failed = |source| ReadError::Read { path: path.to_owned(), source };
+    let failed = |source| ReadError::Read {
+        path: path.to_owned(),
+        source,
+    };
     let file = File::open(path).map_err(failed)?;
-    let same = |file: &File| file.metadata().map(|metadata| Stamp::of(&metadata) == *stamp).map_err(failed);
+    let same = |file: &File| {
+        file.metadata()
+            .map(|metadata| Stamp::of(&metadata) == *stamp)
+            .map_err(failed)
+    };
     let mut data = vec![0; (end - start) as usize];
     if !same(&file)? {
         return Err(ReadError::Changed(path.to_owned()));
     }
     file.read_exact_at(&mut data, start).map_err(failed)?;
     // Somebody may have written meanwhile.
-    if same(&file)? { Ok(data.into()) } else { Err(ReadError::Changed(path.to_owned())) }
+    if same(&file)? {
+        Ok(data.into())
+    } else {
+        Err(ReadError::Changed(path.to_owned()))
+    }
 }
 
 fn read_error(path: &Path, source: io::Error) -> ShelfError {
-    ShelfError::Read { path: path.to_owned(), source }
+    ShelfError::Read {
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// A name that a receiver may store it under; empty if there is none that can be sent.
 fn suggested_name(path: &Path) -> String {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if name.len() <= MAX_FILE_NAME { name.to_owned() } else { String::new() }
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    if name.len() <= MAX_FILE_NAME {
+        name.to_owned()
+    } else {
+        String::new()
+    }
 }
 
 #[derive(Default)]
@@ -330,7 +433,9 @@ fn walk(folder: &Path, depth: usize, found: &mut Found) -> Result<(), ShelfError
     for entry in fs::read_dir(folder).map_err(|source| read_error(folder, source))? {
         let entry = entry.map_err(|source| read_error(folder, source))?;
         let path = entry.path();
-        let kind = entry.file_type().map_err(|source| read_error(&path, source))?;
+        let kind = entry
+            .file_type()
+            .map_err(|source| read_error(&path, source))?;
         if kind.is_dir() {
             walk(&path, depth + 1, found)?;
         } else if kind.is_file() {
@@ -342,12 +447,22 @@ fn walk(folder: &Path, depth: usize, found: &mut Found) -> Result<(), ShelfError
     Ok(())
 }
 
-/// Removes the oldest hashes beyond [`MAX_CACHED`]. A cache that cannot be pruned is used all the same.
+/// Removes the oldest hashes beyond [`MAX_CACHED`]. A cache that cannot be pruned is used all the
+/// same.
 fn prune(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
     let age = |entry: fs::DirEntry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()));
-    let trees = |path: &Path| path.extension().is_some_and(|extension| extension == "tree");
-    let mut files: Vec<_> = entries.flatten().filter_map(age).filter(|(_, path)| trees(path)).collect();
+    let trees = |path: &Path| {
+        path.extension()
+            .is_some_and(|extension| extension == "tree")
+    };
+    let mut files: Vec<_> = entries
+        .flatten()
+        .filter_map(age)
+        .filter(|(_, path)| trees(path))
+        .collect();
     files.sort();
     let excess = files.len().saturating_sub(MAX_CACHED);
     for (_, path) in files.into_iter().take(excess) {
@@ -370,7 +485,13 @@ mod tests {
             let (proof, rest) = Proof::decode(&chunk.proof).unwrap();
             assert!(rest.is_empty());
             let (data, proof) = (&chunk.data[..], &proof);
-            let offer = Offer { chunk_size: size, index, claimed_len: length, data, proof };
+            let offer = Offer {
+                chunk_size: size,
+                index,
+                claimed_len: length,
+                data,
+                proof,
+            };
             let verified = assembly.check(&offer).unwrap();
             assembly.commit(verified);
             bytes.extend_from_slice(&chunk.data);
@@ -383,8 +504,9 @@ mod tests {
     fn every_chunk_of_every_size_is_proven() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data.bin");
-        let bytes: Vec<u8> =
-            (0..5_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let bytes: Vec<u8> = (0..5_000_000u32)
+            .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
         fs::write(&path, &bytes).unwrap();
         let mut shelf = Shelf::new(None);
         let shelved = shelf.add(&path, &mut ignore).unwrap();
@@ -404,7 +526,9 @@ mod tests {
         let cache = folder.path().join("cache");
         let hashed = || {
             let mut bytes = 0;
-            let shelved = Shelf::new(Some(cache.clone())).add(&path, &mut |_, done| bytes = done).unwrap();
+            let shelved = Shelf::new(Some(cache.clone()))
+                .add(&path, &mut |_, done| bytes = done)
+                .unwrap();
             (shelved.name, bytes)
         };
         let (name, bytes) = hashed();
@@ -428,13 +552,25 @@ mod tests {
         fs::write(&path, b"before").unwrap();
         let mut shelf = Shelf::new(None);
         let name = shelf.add(&path, &mut ignore).unwrap().name;
-        assert_eq!(&shelf.read(name, 0, ChunkSize::DEFAULT).unwrap().data[..], b"before");
+        assert_eq!(
+            &shelf.read(name, 0, ChunkSize::DEFAULT).unwrap().data[..],
+            b"before"
+        );
         fs::write(&path, b"after!").unwrap();
-        assert!(matches!(shelf.read(name, 0, ChunkSize::DEFAULT), Err(ReadError::Changed(_))));
+        assert!(matches!(
+            shelf.read(name, 0, ChunkSize::DEFAULT),
+            Err(ReadError::Changed(_))
+        ));
         fs::remove_file(&path).unwrap();
-        assert!(matches!(shelf.read(name, 0, ChunkSize::DEFAULT), Err(ReadError::Read { .. })));
+        assert!(matches!(
+            shelf.read(name, 0, ChunkSize::DEFAULT),
+            Err(ReadError::Read { .. })
+        ));
         shelf.remove(&name);
-        assert!(matches!(shelf.read(name, 0, ChunkSize::DEFAULT), Err(ReadError::Unknown(_))));
+        assert!(matches!(
+            shelf.read(name, 0, ChunkSize::DEFAULT),
+            Err(ReadError::Unknown(_))
+        ));
     }
 
     #[test]
@@ -450,9 +586,16 @@ mod tests {
         assert_eq!((shelved.files, shelved.length), (2, 3));
         assert_eq!(shelved.skipped, [top.join("link")]);
         assert_eq!((shelf.len(), shelf.is_empty()), (3, false));
-        let manifest = shelf.read(shelved.name, 0, ChunkSize::DEFAULT).unwrap().data;
+        let manifest = shelf
+            .read(shelved.name, 0, ChunkSize::DEFAULT)
+            .unwrap()
+            .data;
         let listed = Folder::decode(&manifest).unwrap();
-        let paths: Vec<&str> = listed.entries().iter().map(|entry| entry.path.as_str()).collect();
+        let paths: Vec<&str> = listed
+            .entries()
+            .iter()
+            .map(|entry| entry.path.as_str())
+            .collect();
         assert_eq!(paths, ["-rf", "2026/a b\n.jpg"]);
         assert_eq!(shelf.offers().count(), 3);
     }
@@ -460,7 +603,10 @@ mod tests {
     #[test]
     fn what_is_no_file_and_what_is_not_there_is_refused() {
         let mut shelf = Shelf::new(None);
-        assert!(matches!(shelf.add(Path::new("/dev/null"), &mut ignore), Err(ShelfError::NoFile(_))));
+        assert!(matches!(
+            shelf.add(Path::new("/dev/null"), &mut ignore),
+            Err(ShelfError::NoFile(_))
+        ));
         let missing = shelf.add(Path::new("/dev/nothing-of-this-name"), &mut ignore);
         assert!(matches!(missing, Err(ShelfError::Read { .. })));
     }

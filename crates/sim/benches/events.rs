@@ -20,24 +20,41 @@ fn tcp() -> u64 {
     let mut sim = Simulator::new(1);
     let server = AnyMachine::plain(TcpServer::new(TcpConfig::new(server_address)));
     let server = sim.add_node("server", server);
-    let relay = sim.add_node("relay", AnyMachine::new(Relay::new(), |never| match never {}));
-    let client = TcpClient::new(TcpConfig::new(client_address), server_address, Duration::from_millis(500));
+    let relay = sim.add_node(
+        "relay",
+        AnyMachine::new(Relay::new(), |never| match never {}),
+    );
+    let client = TcpClient::new(
+        TcpConfig::new(client_address),
+        server_address,
+        Duration::from_millis(500),
+    );
     let client = sim.add_node("client", AnyMachine::plain(client));
     let spec = LinkSpec::new(100_000_000, Duration::from_millis(5));
     for (a, b) in [(server, relay), (relay, client)] {
-        if sim.connect(a, b, &DuplexLink::ip(spec.clone(), spec.clone(), 1500)).is_err() {
+        if sim
+            .connect(a, b, &DuplexLink::ip(spec.clone(), spec.clone(), 1500))
+            .is_err()
+        {
             return 0;
         }
     }
-    sim.with_node(client, |m, now| m.get_mut::<TcpClient>().map(|client| client.fetch(now, 20_000_000)));
+    sim.with_node(client, |m, now| {
+        m.get_mut::<TcpClient>()
+            .map(|client| client.fetch(now, 20_000_000))
+    });
     sim.run_until_idle(Time::from_secs(60));
     sim.stats().delivered
 }
 
 fn events(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("simulator");
-    group.sample_size(20).throughput(Throughput::Elements(FRAMES));
-    group.bench_function("frames-1400-bytes", |bencher| bencher.iter(|| black_box(bounce(FRAMES, false))));
+    group
+        .sample_size(20)
+        .throughput(Throughput::Elements(FRAMES));
+    group.bench_function("frames-1400-bytes", |bencher| {
+        bencher.iter(|| black_box(bounce(FRAMES, false)))
+    });
     group.bench_function("frames-1400-bytes-hashed", |bencher| {
         bencher.iter(|| black_box(bounce(FRAMES, true)))
     });

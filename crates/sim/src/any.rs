@@ -4,8 +4,8 @@ use core::any::Any;
 
 use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortRequest, Time, Transmit};
 
-/// Any machine, its events turned into `E`. It costs one indirect call per call; where a scenario has few kinds of
-/// nodes and many frames, an enum is faster.
+/// Any machine, its events turned into `E`. It costs one indirect call per call; where a scenario
+/// has few kinds of nodes and many frames, an enum is faster.
 pub struct AnyMachine<E> {
     inner: Box<dyn Erased<E>>,
 }
@@ -16,7 +16,12 @@ impl<E: 'static> AnyMachine<E> {
         machine: M,
         into_event: impl FnMut(M::Event) -> E + 'static,
     ) -> AnyMachine<E> {
-        AnyMachine { inner: Box::new(Mapped { machine, into_event }) }
+        AnyMachine {
+            inner: Box::new(Mapped {
+                machine,
+                into_event,
+            }),
+        }
     }
 
     /// Wraps `machine`, whose events are `E` already.
@@ -71,7 +76,12 @@ impl<E, M: Machine, F: FnMut(M::Event) -> E> Machine for Mapped<M, F> {
         self.machine.handle_timeout(now);
     }
 
-    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.machine.poll_transmit(now, max_segments, buffer)
     }
 
@@ -103,7 +113,12 @@ impl<E> Machine for AnyMachine<E> {
         self.inner.handle_timeout(now);
     }
 
-    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.inner.poll_transmit(now, max_segments, buffer)
     }
 

@@ -1,4 +1,5 @@
-//! A load for measuring the simulator itself: frames that bounce over links as fast as the links let them.
+//! A load for measuring the simulator itself: frames that bounce over links as fast as the links
+//! let them.
 
 use core::time::Duration;
 
@@ -38,13 +39,22 @@ impl Machine for Echo {
         self.last = now;
     }
 
-    fn poll_transmit(&mut self, _now: Time, _max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        _now: Time,
+        _max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         let (port, mut frame) = self.frames.pop()?;
         buffer.extend_from_slice(&frame);
         let size = frame.len();
         frame.clear();
         self.spare.push(frame);
-        Some(Transmit { port, size, segment_size: None })
+        Some(Transmit {
+            port,
+            size,
+            segment_size: None,
+        })
     }
 
     fn poll_event(&mut self) -> Option<()> {
@@ -52,27 +62,36 @@ impl Machine for Echo {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        Some(Deadline::new(self.last + Duration::from_millis(200), "idle"))
+        Some(Deadline::new(
+            self.last + Duration::from_millis(200),
+            "idle",
+        ))
     }
 }
 
-/// Ten nodes in a row, 64 frames of 1,400 bytes bouncing over each link of 1 Gbit/s and 1 ms, with or without a
-/// trace hash, until `frames` were delivered. Answers with the number delivered.
+/// Ten nodes in a row, 64 frames of 1,400 bytes bouncing over each link of 1 Gbit/s and 1 ms, with
+/// or without a trace hash, until `frames` were delivered. Answers with the number delivered.
 pub fn bounce(frames: u64, hash: bool) -> u64 {
     let mut sim = Simulator::new(1);
     if hash {
         sim.enable_trace_hash();
     }
-    let nodes: Vec<_> = (0..NODES).map(|node| sim.add_node(&node.to_string(), Echo::default())).collect();
+    let nodes: Vec<_> = (0..NODES)
+        .map(|node| sim.add_node(&node.to_string(), Echo::default()))
+        .collect();
     let spec = LinkSpec {
         jitter: Duration::from_micros(50),
         ..LinkSpec::new(1_000_000_000, Duration::from_millis(1))
     }
     .with_loss(Loss::Independent(1e-7));
     for ends in nodes.windows(2) {
-        let Ok(link) = sim.connect(ends[0], ends[1], &DuplexLink::symmetric(spec.clone())) else { return 0 };
+        let Ok(link) = sim.connect(ends[0], ends[1], &DuplexLink::symmetric(spec.clone())) else {
+            return 0;
+        };
         for _ in 0..FRAMES_A_LINK {
-            sim.with_node(ends[0], |machine, _| machine.frames.push((link.a, vec![7; FRAME_SIZE])));
+            sim.with_node(ends[0], |machine, _| {
+                machine.frames.push((link.a, vec![7; FRAME_SIZE]))
+            });
         }
     }
     sim.run_while(Time::from_secs(1_000), |sim| sim.stats().delivered < frames);

@@ -1,4 +1,5 @@
-//! What happened in a run, event by event: hashed to prove that runs repeat, or written down to be read.
+//! What happened in a run, event by event: hashed to prove that runs repeat, or written down to be
+//! read.
 
 use std::io::Write;
 
@@ -95,11 +96,14 @@ impl TraceHash {
 
 impl TraceSink for TraceHash {
     fn record(&mut self, record: &TraceRecord<'_>) {
-        self.pending.extend_from_slice(&record.time.as_nanos().to_le_bytes());
-        self.pending.extend_from_slice(&(record.node.index() as u32).to_le_bytes());
+        self.pending
+            .extend_from_slice(&record.time.as_nanos().to_le_bytes());
+        self.pending
+            .extend_from_slice(&(record.node.index() as u32).to_le_bytes());
         self.pending.extend_from_slice(&record.port.0.to_le_bytes());
         self.pending.push(record.kind.code());
-        self.pending.extend_from_slice(&(record.frame.len() as u64).to_le_bytes());
+        self.pending
+            .extend_from_slice(&(record.frame.len() as u64).to_le_bytes());
         self.pending.extend_from_slice(record.frame);
         if self.pending.len() >= HASH_PIECE {
             self.hasher.update(&self.pending);
@@ -120,7 +124,10 @@ pub struct JsonLines<W: Write> {
 impl<W: Write> JsonLines<W> {
     /// Writes to `writer`, which had better be buffered.
     pub fn new(writer: W) -> JsonLines<W> {
-        JsonLines { writer, result: Ok(()) }
+        JsonLines {
+            writer,
+            result: Ok(()),
+        }
     }
 
     /// Flushes, and tells whether everything was written.

@@ -1,7 +1,7 @@
 //! Quantities as people write them: "54 Mbit/s", "25 ms", "256 KiB", "1 %".
 //!
-//! Numbers are read as exact decimals, never through floating point, so that "0.1 ms" is 100,000 ns and
-//! nothing else. Prefixes are case-sensitive because `Mb` and `MB` differ by a factor of eight.
+//! Numbers are read as exact decimals, never through floating point, so that "0.1 ms" is 100,000 ns
+//! and nothing else. Prefixes are case-sensitive because `Mb` and `MB` differ by a factor of eight.
 
 use core::fmt;
 use core::time::Duration;
@@ -23,7 +23,9 @@ pub enum UnitError {
         expected: &'static str,
     },
     /// The unit is not one of those that fit here.
-    #[error("'{unit}' is no unit that fits here; write one of {expected} (upper and lower case matter)")]
+    #[error(
+        "'{unit}' is no unit that fits here; write one of {expected} (upper and lower case matter)"
+    )]
     UnknownUnit {
         /// The unit as written.
         unit: String,
@@ -38,14 +40,17 @@ pub enum UnitError {
     NotAProbability(String),
 }
 
-const RATE_UNITS: &str = "bit/s, kbit/s, Mbit/s, Gbit/s (or bps, Mbps, Mb/s ...), B/s, kB/s, MB/s, GB/s";
+const RATE_UNITS: &str =
+    "bit/s, kbit/s, Mbit/s, Gbit/s (or bps, Mbps, Mb/s ...), B/s, kB/s, MB/s, GB/s";
 const TIME_UNITS: &str = "ns, us, ms, s, min, h";
 const SIZE_UNITS: &str = "B, kB, MB, GB, KiB, MiB, GiB";
 
 /// Splits "12.5 ms" into "12.5" and "ms".
 fn split(text: &str) -> Result<(&str, &str), UnitError> {
     let text = text.trim();
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_'))
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     if !number.starts_with(|c: char| c.is_ascii_digit()) {
         return Err(UnitError::NoNumber(text.to_owned()));
@@ -59,12 +64,16 @@ fn scaled(number: &str, scale: u128) -> Result<u64, UnitError> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let (mut value, mut divisor) = (0u128, 1u128);
     for digit in whole.chars().filter(|c| *c != '_') {
-        let digit = digit.to_digit(10).ok_or_else(|| UnitError::NoNumber(number.to_owned()))?;
+        let digit = digit
+            .to_digit(10)
+            .ok_or_else(|| UnitError::NoNumber(number.to_owned()))?;
         value = value.checked_mul(10).ok_or_else(too_large)? + u128::from(digit);
     }
     // Twenty digits are below one part of the largest scale; what follows them cannot show.
     for digit in fraction.chars().filter(|c| *c != '_').take(20) {
-        let digit = digit.to_digit(10).ok_or_else(|| UnitError::NoNumber(number.to_owned()))?;
+        let digit = digit
+            .to_digit(10)
+            .ok_or_else(|| UnitError::NoNumber(number.to_owned()))?;
         value = value.checked_mul(10).ok_or_else(too_large)? + u128::from(digit);
         divisor *= 10;
     }
@@ -79,9 +88,15 @@ fn with_unit(
 ) -> Result<u64, UnitError> {
     let (number, unit) = split(text)?;
     if unit.is_empty() {
-        return Err(UnitError::NoUnit { text: text.trim().to_owned(), expected });
+        return Err(UnitError::NoUnit {
+            text: text.trim().to_owned(),
+            expected,
+        });
     }
-    let scale = scale_of(unit).ok_or_else(|| UnitError::UnknownUnit { unit: unit.to_owned(), expected })?;
+    let scale = scale_of(unit).ok_or_else(|| UnitError::UnknownUnit {
+        unit: unit.to_owned(),
+        expected,
+    })?;
     scaled(number, scale)
 }
 
@@ -143,7 +158,11 @@ pub fn parse_probability(text: &str) -> Result<f64, UnitError> {
 
 /// `value` if it lies within 0 and 1.
 pub fn check_probability(value: f64) -> Result<f64, UnitError> {
-    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(UnitError::NotAProbability(value.to_string())) }
+    if (0.0..=1.0).contains(&value) {
+        Ok(value)
+    } else {
+        Err(UnitError::NotAProbability(value.to_string()))
+    }
 }
 
 /// The shortest exact text of a duration that [`parse_duration`] reads back.
@@ -170,20 +189,27 @@ pub fn format_rate(bits_per_second: u64) -> String {
     format!("{} {unit}", bits_per_second / divisor)
 }
 
-/// For `#[serde(with = "units::duration")]`: a text with a unit; a bare number is refused, since nobody can
-/// tell seconds from milliseconds.
+/// For `#[serde(with = "units::duration")]`: a text with a unit; a bare number is refused, since
+/// nobody can tell seconds from milliseconds.
 pub mod duration {
     use super::*;
 
     /// Writes the text that [`deserialize`] reads.
-    pub fn serialize<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: serde::Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format_duration(*duration))
     }
 
     /// Reads "25 ms".
-    pub fn deserialize<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-        deserializer
-            .deserialize_str(TextVisitor { expecting: "a duration such as \"25 ms\"", parse: parse_duration })
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        deserializer.deserialize_str(TextVisitor {
+            expecting: "a duration such as \"25 ms\"",
+            parse: parse_duration,
+        })
     }
 }
 
@@ -260,7 +286,8 @@ impl Visitor<'_> for ProbabilityVisitor {
     }
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<f64, E> {
-        let value = u64::try_from(value).map_err(|_| E::invalid_value(Unexpected::Signed(value), &self))?;
+        let value =
+            u64::try_from(value).map_err(|_| E::invalid_value(Unexpected::Signed(value), &self))?;
         self.visit_u64(value)
     }
 
@@ -294,7 +321,9 @@ mod tests {
         assert!(said(parse_rate("54").unwrap_err()).contains("Mbit/s"));
         assert!(said(parse_rate("54 mbit/s").unwrap_err()).contains("upper and lower case matter"));
         assert!(said(parse_duration("ms").unwrap_err()).contains("does not begin with a number"));
-        assert!(said(parse_duration("-1 ms").unwrap_err()).contains("does not begin with a number"));
+        assert!(
+            said(parse_duration("-1 ms").unwrap_err()).contains("does not begin with a number")
+        );
         assert!(said(parse_duration("1.2.3 ms").unwrap_err()).contains("number"));
         assert!(said(parse_size("99999999999999 GiB").unwrap_err()).contains("too large"));
         assert!(said(parse_probability("101 %").unwrap_err()).contains("0 % and 100 %"));

@@ -1,5 +1,8 @@
 //! Each feature of the link model against a calculation of what it must do.
-#![allow(clippy::unwrap_used, reason = "a test that finds nothing to unwrap has failed")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that finds nothing to unwrap has failed"
+)]
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -7,8 +10,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use whimbrel_core::{SeededRng, Time};
 use whimbrel_sim::link::{
-    Change, DeliveryTrace, DropReason, GilbertElliott, LinkDirection, LinkSpec, LinkSpecError, Loss, Outage,
-    QueueLimit, Rate, Reorder,
+    Change, DeliveryTrace, DropReason, GilbertElliott, LinkDirection, LinkSpec, LinkSpecError,
+    Loss, Outage, QueueLimit, Rate, Reorder,
 };
 
 type Link = LinkDirection<Vec<u8>>;
@@ -28,7 +31,8 @@ fn number(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[..4].try_into().unwrap())
 }
 
-/// Everything that arrives, with the exact times, by waiting only for the times that the link states.
+/// Everything that arrives, with the exact times, by waiting only for the times that the link
+/// states.
 fn arrivals(link: &mut Link) -> Vec<(Time, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some(at) = link.next_time() {
@@ -59,12 +63,21 @@ fn counted(spec: &LinkSpec, seed: u64, count: u32) -> (Link, Vec<u32>) {
 
 #[test]
 fn a_frame_arrives_after_its_transmission_and_the_one_way_delay() {
-    let spec = LinkSpec { overhead: 28, ..LinkSpec::new(54_000_000, ms(25)) };
+    let spec = LinkSpec {
+        overhead: 28,
+        ..LinkSpec::new(54_000_000, ms(25))
+    };
     let mut link = link(&spec, 1);
     link.enqueue(Time::from_millis(1), frame(0, 1472));
     // 12,000 bits at 54 Mbit/s are 222,222.2 ns.
     let expected = Time::from_nanos(1_000_000 + 222_222 + 25_000_000);
-    assert_eq!(arrivals(&mut link).iter().map(|(at, _)| *at).collect::<Vec<_>>(), [expected]);
+    assert_eq!(
+        arrivals(&mut link)
+            .iter()
+            .map(|(at, _)| *at)
+            .collect::<Vec<_>>(),
+        [expected]
+    );
     assert_eq!(link.stats().transmitted_bytes, 1500);
     assert_eq!(link.stats().delivered_bytes, 1472);
 }
@@ -87,9 +100,15 @@ fn an_unlimited_rate_takes_no_time_and_keeps_nothing_waiting() {
     for n in 0..10_000 {
         link.enqueue(Time::ZERO, frame(n, 1500));
     }
-    let order: Vec<u32> = arrivals(&mut link).iter().map(|(_, frame)| number(frame)).collect();
+    let order: Vec<u32> = arrivals(&mut link)
+        .iter()
+        .map(|(_, frame)| number(frame))
+        .collect();
     assert_eq!(order, (0..10_000).collect::<Vec<_>>());
-    assert_eq!((link.stats().max_queue_frames, link.stats().dropped()), (0, 0));
+    assert_eq!(
+        (link.stats().max_queue_frames, link.stats().dropped()),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -99,15 +118,25 @@ fn a_queue_of_packets_holds_exactly_its_limit_beside_the_frame_in_transmission()
     for n in 0..20 {
         link.enqueue(Time::ZERO, frame(n, 1000));
     }
-    assert_eq!((link.stats().dropped_queue, link.stats().queue_frames), (9, 10));
+    assert_eq!(
+        (link.stats().dropped_queue, link.stats().queue_frames),
+        (9, 10)
+    );
     // One has left after 1 ms, so that one more fits.
     link.enqueue(Time::from_millis(1), frame(20, 1000));
     link.enqueue(Time::from_millis(1), frame(21, 1000));
     assert_eq!(link.stats().dropped_queue, 10);
-    let order: Vec<u32> = arrivals(&mut link).iter().map(|(_, frame)| number(frame)).collect();
+    let order: Vec<u32> = arrivals(&mut link)
+        .iter()
+        .map(|(_, frame)| number(frame))
+        .collect();
     assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20]);
     assert_eq!(
-        (link.stats().max_queue_frames, link.stats().queue_frames, link.stats().queue_bytes),
+        (
+            link.stats().max_queue_frames,
+            link.stats().queue_frames,
+            link.stats().queue_bytes
+        ),
         (10, 0, 0)
     );
     assert_eq!(link.stats().queueing_delay_max, ms(10));
@@ -115,13 +144,19 @@ fn a_queue_of_packets_holds_exactly_its_limit_beside_the_frame_in_transmission()
 
 #[test]
 fn a_queue_of_bytes_counts_overhead_and_admits_what_fits_exactly() {
-    let spec =
-        LinkSpec { overhead: 28, ..LinkSpec::new(8_000_000, ms(1)) }.with_queue(QueueLimit::Bytes(2 * 1028));
+    let spec = LinkSpec {
+        overhead: 28,
+        ..LinkSpec::new(8_000_000, ms(1))
+    }
+    .with_queue(QueueLimit::Bytes(2 * 1028));
     let mut link = link(&spec, 1);
     for n in 0..4 {
         link.enqueue(Time::ZERO, frame(n, 1000));
     }
-    assert_eq!((link.stats().dropped_queue, link.stats().queue_bytes), (1, 2056));
+    assert_eq!(
+        (link.stats().dropped_queue, link.stats().queue_bytes),
+        (1, 2056)
+    );
     assert_eq!(link.stats().max_queue_bytes, 2056);
 }
 
@@ -144,15 +179,28 @@ fn gilbert_elliott_has_its_loss_rate_and_burst_length() {
     let (link, got) = counted(&spec, 3, 200_000);
     let lost = link.stats().dropped_loss as f64;
     assert!((lost / 200_000.0 - 0.05).abs() < 0.005, "{lost}");
-    let gaps: Vec<u32> = got.windows(2).map(|pair| pair[1] - pair[0] - 1).filter(|gap| *gap > 0).collect();
+    let gaps: Vec<u32> = got
+        .windows(2)
+        .map(|pair| pair[1] - pair[0] - 1)
+        .filter(|gap| *gap > 0)
+        .collect();
     let mean = gaps.iter().sum::<u32>() as f64 / gaps.len() as f64;
     assert!((mean - 4.0).abs() < 0.25, "{mean}");
 }
 
 #[test]
 fn gilbert_elliott_survival_in_each_state_counts() {
-    let model = GilbertElliott { p: 0.1, r: 0.3, h: 0.5, k: 0.98 };
-    let (link, _) = counted(&LinkSpec::default().with_loss(Loss::GilbertElliott(model)), 4, 200_000);
+    let model = GilbertElliott {
+        p: 0.1,
+        r: 0.3,
+        h: 0.5,
+        k: 0.98,
+    };
+    let (link, _) = counted(
+        &LinkSpec::default().with_loss(Loss::GilbertElliott(model)),
+        4,
+        200_000,
+    );
     let rate = link.stats().dropped_loss as f64 / 200_000.0;
     // A quarter of the time bad: 0.25 x 0.5 + 0.75 x 0.02.
     assert!((rate - 0.14).abs() < 0.005, "{rate}");
@@ -160,41 +208,66 @@ fn gilbert_elliott_survival_in_each_state_counts() {
 
 #[test]
 fn an_outage_takes_what_is_offered_or_in_transmission_and_spares_what_propagates() {
-    let outage = Outage::Once { start: ms(10), duration: ms(5) };
-    let spec = LinkSpec { outages: vec![outage], ..LinkSpec::new(8_000_000, ms(100)) };
+    let outage = Outage::Once {
+        start: ms(10),
+        duration: ms(5),
+    };
+    let spec = LinkSpec {
+        outages: vec![outage],
+        ..LinkSpec::new(8_000_000, ms(100))
+    };
     let mut link = link(&spec, 1);
     let mut drops = Vec::new();
-    // Each takes 1 ms: 0 has left at 9 ms, 1 at 10 ms, 2 is half sent at 10 ms, 3 is offered within, 4 at its end.
+    // Each takes 1 ms: 0 has left at 9 ms, 1 at 10 ms, 2 is half sent at 10 ms, 3 is offered
+    // within, 4 at its end.
     for (n, micros) in [(0, 8_000), (1, 9_000), (2, 9_500), (3, 12_000), (4, 15_000)] {
         let now = Time::from_nanos(micros * 1_000);
         link.enqueue_reporting(now, frame(n, 1000), &mut |at, reason, frame| {
             drops.push((at, reason, number(&frame)))
         });
     }
-    let order: Vec<u32> = arrivals(&mut link).iter().map(|(_, frame)| number(frame)).collect();
+    let order: Vec<u32> = arrivals(&mut link)
+        .iter()
+        .map(|(_, frame)| number(frame))
+        .collect();
     assert_eq!(order, [0, 1, 4]);
     assert_eq!(
         drops,
-        [(Time::from_millis(11), DropReason::Outage, 2), (Time::from_millis(12), DropReason::Outage, 3)]
+        [
+            (Time::from_millis(11), DropReason::Outage, 2),
+            (Time::from_millis(12), DropReason::Outage, 3)
+        ]
     );
     assert_eq!(link.stats().dropped_outage, 2);
 }
 
 #[test]
 fn a_queue_drains_into_an_outage() {
-    let outage = Outage::Once { start: ms(2), duration: ms(2) };
-    let spec = LinkSpec { outages: vec![outage], ..LinkSpec::new(8_000_000, Duration::ZERO) };
+    let outage = Outage::Once {
+        start: ms(2),
+        duration: ms(2),
+    };
+    let spec = LinkSpec {
+        outages: vec![outage],
+        ..LinkSpec::new(8_000_000, Duration::ZERO)
+    };
     let mut link = link(&spec, 1);
     for n in 0..8 {
         link.enqueue(Time::ZERO, frame(n, 1000));
     }
-    let order: Vec<u32> = arrivals(&mut link).iter().map(|(_, frame)| number(frame)).collect();
+    let order: Vec<u32> = arrivals(&mut link)
+        .iter()
+        .map(|(_, frame)| number(frame))
+        .collect();
     assert_eq!(order, [0, 1, 4, 5, 6, 7]);
 }
 
 #[test]
 fn jitter_spreads_delays_evenly_within_its_bounds_and_keeps_the_order() {
-    let spec = LinkSpec { jitter: ms(5), ..LinkSpec::new(1_000_000_000, ms(20)) };
+    let spec = LinkSpec {
+        jitter: ms(5),
+        ..LinkSpec::new(1_000_000_000, ms(20))
+    };
     let mut link = link(&spec, 5);
     let mut delays = Vec::new();
     for n in 0..2_000u32 {
@@ -204,21 +277,32 @@ fn jitter_spreads_delays_evenly_within_its_bounds_and_keeps_the_order() {
         let [(at, _)] = arrivals(&mut link).try_into().unwrap();
         delays.push(at.since(now).as_secs_f64() * 1e3);
     }
-    let (least, most) = delays.iter().fold((f64::MAX, 0.0f64), |(a, b), d| (a.min(*d), b.max(*d)));
-    assert!((15.0..15.1).contains(&least) && (24.9..25.01).contains(&most), "{least} {most}");
+    let (least, most) = delays
+        .iter()
+        .fold((f64::MAX, 0.0f64), |(a, b), d| (a.min(*d), b.max(*d)));
+    assert!(
+        (15.0..15.1).contains(&least) && (24.9..25.01).contains(&most),
+        "{least} {most}"
+    );
     let mean = delays.iter().sum::<f64>() / delays.len() as f64;
     assert!((mean - 20.0).abs() < 0.25, "{mean}");
     for n in 0..2_000 {
         link.enqueue(Time::from_secs(1_000), frame(n, 100));
     }
-    let order: Vec<u32> = arrivals(&mut link).iter().map(|(_, frame)| number(frame)).collect();
+    let order: Vec<u32> = arrivals(&mut link)
+        .iter()
+        .map(|(_, frame)| number(frame))
+        .collect();
     assert!(order.is_sorted() && order.len() > 900);
     assert_eq!(link.stats().reordered, 0);
 }
 
 #[test]
 fn jitter_larger_than_the_delay_never_arrives_before_it_was_sent() {
-    let spec = LinkSpec { jitter: ms(50), ..LinkSpec::new(8_000_000, ms(1)) };
+    let spec = LinkSpec {
+        jitter: ms(50),
+        ..LinkSpec::new(8_000_000, ms(1))
+    };
     let mut link = link(&spec, 6);
     for n in 0..500u64 {
         let now = Time::from_secs(n);
@@ -230,8 +314,14 @@ fn jitter_larger_than_the_delay_never_arrives_before_it_was_sent() {
 
 #[test]
 fn picked_frames_fall_behind_by_the_extra_delay_and_others_do_not_wait() {
-    let reorder = Some(Reorder { probability: 0.1, extra_delay: ms(3) });
-    let spec = LinkSpec { reorder, ..LinkSpec::new(1_000_000_000, ms(10)) };
+    let reorder = Some(Reorder {
+        probability: 0.1,
+        extra_delay: ms(3),
+    });
+    let spec = LinkSpec {
+        reorder,
+        ..LinkSpec::new(1_000_000_000, ms(10))
+    };
     let mut link = link(&spec, 8);
     let mut all = Vec::new();
     for n in 0..10_000u32 {
@@ -261,7 +351,11 @@ fn picked_frames_fall_behind_by_the_extra_delay_and_others_do_not_wait() {
 
 #[test]
 fn duplicates_follow_their_original_and_corruption_flips_one_bit() {
-    let spec = LinkSpec { duplicate: 0.2, corrupt: 0.1, ..LinkSpec::new(1_000_000_000, ms(1)) };
+    let spec = LinkSpec {
+        duplicate: 0.2,
+        corrupt: 0.1,
+        ..LinkSpec::new(1_000_000_000, ms(1))
+    };
     let mut link = link(&spec, 9);
     let (mut copies, mut flipped) = (0u64, 0u64);
     for n in 0..10_000u64 {
@@ -271,28 +365,48 @@ fn duplicates_follow_their_original_and_corruption_flips_one_bit() {
         assert!((1..=2).contains(&got.len()) && got[0].0 == got[got.len() - 1].0);
         copies += got.len() as u64 - 1;
         for (_, frame) in got {
-            let bits: u32 = frame.iter().zip(&original).map(|(a, b)| (a ^ b).count_ones()).sum();
+            let bits: u32 = frame
+                .iter()
+                .zip(&original)
+                .map(|(a, b)| (a ^ b).count_ones())
+                .sum();
             assert!(bits <= 1 && frame.len() == original.len());
             flipped += u64::from(bits);
         }
     }
-    assert_eq!((copies, flipped), (link.stats().duplicated, link.stats().corrupted));
+    assert_eq!(
+        (copies, flipped),
+        (link.stats().duplicated, link.stats().corrupted)
+    );
     assert!((1_850..2_150).contains(&copies), "{copies}");
     assert!((1_080..1_320).contains(&flipped), "{flipped}");
 }
 
 #[test]
 fn changes_take_effect_at_their_time() {
-    let change = |at, rate, delay, loss| Change { at: ms(at), rate, delay, loss };
+    let change = |at, rate, delay, loss| Change {
+        at: ms(at),
+        rate,
+        delay,
+        loss,
+    };
     let changes = vec![
         change(30, None, None, Some(Loss::Independent(1.0))),
         change(10, Some(Rate::Fixed(4_000_000)), None, None),
         change(20, None, Some(ms(50)), None),
     ];
-    let mut link = link(&LinkSpec { changes, ..LinkSpec::new(8_000_000, ms(5)) }, 1);
+    let mut link = link(
+        &LinkSpec {
+            changes,
+            ..LinkSpec::new(8_000_000, ms(5))
+        },
+        1,
+    );
     let mut took = |at: u64| {
         link.enqueue(Time::from_millis(at), frame(0, 1000));
-        arrivals(&mut link).first().map(|(arrived, _)| arrived.since(Time::from_millis(at)))
+        arrivals(&mut link)
+            .first()
+            .map(|(arrived, _)| arrived.since(Time::from_millis(at)))
     };
     assert_eq!(took(0), Some(ms(6)));
     assert_eq!(took(10), Some(ms(7)));
@@ -302,24 +416,45 @@ fn changes_take_effect_at_their_time() {
 
 #[test]
 fn a_shorter_delay_does_not_let_frames_overtake() {
-    let changes = vec![Change { at: ms(10), delay: Some(ms(1)), ..Change::default() }];
-    let mut link = link(&LinkSpec { changes, ..LinkSpec::new(8_000_000, ms(100)) }, 1);
+    let changes = vec![Change {
+        at: ms(10),
+        delay: Some(ms(1)),
+        ..Change::default()
+    }];
+    let mut link = link(
+        &LinkSpec {
+            changes,
+            ..LinkSpec::new(8_000_000, ms(100))
+        },
+        1,
+    );
     link.enqueue(Time::ZERO, frame(0, 1000));
     link.enqueue(Time::from_millis(20), frame(1, 1000));
-    let got: Vec<_> = arrivals(&mut link).iter().map(|(at, frame)| (*at, number(frame))).collect();
-    assert_eq!(got, [(Time::from_millis(101), 0), (Time::from_millis(101), 1)]);
+    let got: Vec<_> = arrivals(&mut link)
+        .iter()
+        .map(|(at, frame)| (*at, number(frame)))
+        .collect();
+    assert_eq!(
+        got,
+        [(Time::from_millis(101), 0), (Time::from_millis(101), 1)]
+    );
 }
 
 #[test]
 fn a_trace_delivers_at_its_opportunities() {
     let trace = DeliveryTrace::parse("1\n2\n2\n10\n").unwrap();
-    let spec = LinkSpec { rate: Rate::Trace(Arc::new(trace)), ..LinkSpec::default() };
+    let spec = LinkSpec {
+        rate: Rate::Trace(Arc::new(trace)),
+        ..LinkSpec::default()
+    };
     let mut link = link(&spec, 1);
     for (n, length) in [(0, 1500), (1, 700), (2, 800), (3, 1501), (4, 100)] {
         link.enqueue(Time::ZERO, frame(n, length));
     }
-    let got: Vec<_> =
-        arrivals(&mut link).iter().map(|(at, frame)| (at.as_micros() / 1000, number(frame))).collect();
+    let got: Vec<_> = arrivals(&mut link)
+        .iter()
+        .map(|(at, frame)| (at.as_micros() / 1000, number(frame)))
+        .collect();
     // 1 and 2 share an opportunity; 3 needs a second one, of which 4 takes some more.
     assert_eq!(got, [(1, 0), (2, 1), (2, 2), (10, 3), (10, 4)]);
     // The recording starts over after 10 ms; an opportunity that found nobody is wasted.
@@ -336,10 +471,14 @@ fn a_link_set_down_loses_frames_and_a_held_one_keeps_them() {
     link.set_up(Time::from_millis(3), true);
     link.enqueue(Time::from_millis(3), frame(2, 1000));
     link.hold();
-    assert_eq!((link.next_time(), link.poll(Time::from_millis(50))), (None, None));
+    assert_eq!(
+        (link.next_time(), link.poll(Time::from_millis(50))),
+        (None, None)
+    );
     link.release();
-    let order: Vec<u32> =
-        core::iter::from_fn(|| link.poll(Time::from_millis(60))).map(|frame| number(&frame)).collect();
+    let order: Vec<u32> = core::iter::from_fn(|| link.poll(Time::from_millis(60)))
+        .map(|frame| number(&frame))
+        .collect();
     assert_eq!(order, [0, 2]);
     assert_eq!(link.stats().dropped_outage, 1);
 }
@@ -347,7 +486,11 @@ fn a_link_set_down_loses_frames_and_a_held_one_keeps_them() {
 #[test]
 fn features_do_not_disturb_each_others_draws() {
     let plain = LinkSpec::new(1_000_000_000, ms(1)).with_loss(Loss::Independent(0.05));
-    let busy = LinkSpec { jitter: ms(1), corrupt: 0.5, ..plain.clone() };
+    let busy = LinkSpec {
+        jitter: ms(1),
+        corrupt: 0.5,
+        ..plain.clone()
+    };
     let sent = |spec: &LinkSpec| counted(spec, 12, 2_000).0.stats().dropped_loss;
     assert!(sent(&plain) > 50);
     assert_eq!(sent(&plain), sent(&busy));
@@ -371,9 +514,20 @@ fn a_specification_is_read_from_text_and_written_back() {
     let spec: LinkSpec = toml::from_str(text).unwrap();
     assert_eq!(spec.rate, Rate::Fixed(54_000_000));
     assert_eq!(spec.queue, QueueLimit::Bytes(262_144));
-    assert_eq!(spec.loss, Loss::GilbertElliott(GilbertElliott { p: 0.01, r: 0.25, h: 0.0, k: 1.0 }));
+    assert_eq!(
+        spec.loss,
+        Loss::GilbertElliott(GilbertElliott {
+            p: 0.01,
+            r: 0.25,
+            h: 0.0,
+            k: 1.0
+        })
+    );
     assert_eq!(spec.jitter, Duration::from_micros(500));
-    assert_eq!((spec.duplicate, spec.corrupt, spec.outages.len()), (0.001, 0.0, 2));
+    assert_eq!(
+        (spec.duplicate, spec.corrupt, spec.outages.len()),
+        (0.001, 0.0, 2)
+    );
     assert_eq!(spec.changes[0].loss, Some(Loss::None));
     spec.validate().unwrap();
     let again: LinkSpec = toml::from_str(&toml::to_string(&spec).unwrap()).unwrap();
@@ -400,20 +554,36 @@ fn what_makes_no_sense_is_refused_with_its_reason() {
     let invalid = |spec: &LinkSpec| Link::new(spec, SeededRng::new(1)).unwrap_err();
     assert_eq!(invalid(&LinkSpec::new(0, ms(1))), LinkSpecError::ZeroRate);
     assert!(matches!(
-        invalid(&LinkSpec { corrupt: f64::NAN, ..LinkSpec::default() }),
-        LinkSpecError::Probability { field: "corrupt", .. }
+        invalid(&LinkSpec {
+            corrupt: f64::NAN,
+            ..LinkSpec::default()
+        }),
+        LinkSpecError::Probability {
+            field: "corrupt",
+            ..
+        }
     ));
 }
 
 #[test]
 fn trace_files_are_read_by_whoever_may_read_files() {
     let mut spec: LinkSpec = toml::from_str("rate = { trace_file = \"a.up\" }").unwrap();
-    assert_eq!(spec.validate(), Err(LinkSpecError::TraceNotLoaded("a.up".into())));
-    let bad = spec.load_traces(|_| Ok::<_, String>("1\nx".into())).unwrap_err().to_string();
+    assert_eq!(
+        spec.validate(),
+        Err(LinkSpecError::TraceNotLoaded("a.up".into()))
+    );
+    let bad = spec
+        .load_traces(|_| Ok::<_, String>("1\nx".into()))
+        .unwrap_err()
+        .to_string();
     assert!(bad.contains("'a.up': line 2"), "{bad}");
-    let missing = spec.load_traces(|_| Err("no such file")).unwrap_err().to_string();
+    let missing = spec
+        .load_traces(|_| Err("no such file"))
+        .unwrap_err()
+        .to_string();
     assert!(missing.contains("no such file"), "{missing}");
-    spec.load_traces(|_| Ok::<_, String>("1\n2\n".into())).unwrap();
+    spec.load_traces(|_| Ok::<_, String>("1\n2\n".into()))
+        .unwrap();
     spec.validate().unwrap();
 }
 
@@ -439,7 +609,8 @@ proptest! {
             if !idle && waiting >= limit {
                 continue;
             }
-            // A transmission that ends at this very moment hands its fraction on; an idle transmitter starts anew.
+            // A transmission that ends at this very moment hands its fraction on; an idle
+            // transmitter starts anew.
             let carried = busy_until / u128::from(rate) == u128::from(now) && !starts.is_empty();
             if idle && !carried {
                 busy_until = u128::from(now) * u128::from(rate);

@@ -1,5 +1,8 @@
 //! The simulator's order, rounds, deadlines, ports, faults and traces.
-#![allow(clippy::unwrap_used, reason = "a test that finds nothing to unwrap has failed")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that finds nothing to unwrap has failed"
+)]
 
 use core::time::Duration;
 use std::cell::RefCell;
@@ -36,7 +39,10 @@ struct Probe {
 
 impl Probe {
     fn echoing() -> Probe {
-        Probe { echo: true, ..Probe::default() }
+        Probe {
+            echo: true,
+            ..Probe::default()
+        }
     }
 
     fn send(&mut self, port: PortId, frame: &[u8]) {
@@ -54,7 +60,11 @@ impl Probe {
     }
 
     fn timeouts(&self) -> Vec<Time> {
-        self.told.iter().filter(|(_, told)| *told == Told::Timeout).map(|(at, _)| *at).collect()
+        self.told
+            .iter()
+            .filter(|(_, told)| *told == Told::Timeout)
+            .map(|(at, _)| *at)
+            .collect()
     }
 }
 
@@ -84,16 +94,27 @@ impl Machine for Probe {
         }
     }
 
-    fn poll_transmit(&mut self, _now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        _now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         let Some((port, frames)) = self.outgoing.pop_front() else {
             self.rounds += 1;
             return None;
         };
         assert!(frames.len() <= max_segments);
         let start = buffer.len();
-        frames.iter().for_each(|frame| buffer.extend_from_slice(frame));
+        frames
+            .iter()
+            .for_each(|frame| buffer.extend_from_slice(frame));
         let segment_size = (frames.len() > 1).then(|| frames[0].len());
-        Some(Transmit { port, size: buffer.len() - start, segment_size })
+        Some(Transmit {
+            port,
+            size: buffer.len() - start,
+            segment_size,
+        })
     }
 
     fn poll_event(&mut self) -> Option<Told> {
@@ -110,13 +131,22 @@ impl Machine for Probe {
 }
 
 fn delay(millis: u64) -> LinkSpec {
-    LinkSpec { delay: Duration::from_millis(millis), ..LinkSpec::default() }
+    LinkSpec {
+        delay: Duration::from_millis(millis),
+        ..LinkSpec::default()
+    }
 }
 
 fn pair(spec: LinkSpec, a: Probe, b: Probe) -> (Simulator<Probe>, NodeId, NodeId, Connection) {
     let mut sim = Simulator::new(1);
     let (a, b) = (sim.add_node("a", a), sim.add_node("b", b));
-    let link = sim.connect(a, b, &DuplexLink::symmetric(spec).with_labels("to-b", "to-a")).unwrap();
+    let link = sim
+        .connect(
+            a,
+            b,
+            &DuplexLink::symmetric(spec).with_labels("to-b", "to-a"),
+        )
+        .unwrap();
     (sim, a, b, link)
 }
 
@@ -133,8 +163,14 @@ fn both_ends_learn_of_their_ports_and_frames_take_the_delay_each_way() {
     assert_eq!(sim.node(a).told, [(Time::ZERO, Told::Up(link.a, info))]);
     sim.with_node(a, |m, _| m.send(link.a, b"hello"));
     assert!(sim.run_until_idle(Time::from_secs(1)));
-    assert_eq!(sim.node(b).frames(), [(Time::from_millis(10), b"hello".to_vec())]);
-    assert_eq!(sim.node(a).frames(), [(Time::from_millis(20), b"hello".to_vec())]);
+    assert_eq!(
+        sim.node(b).frames(),
+        [(Time::from_millis(10), b"hello".to_vec())]
+    );
+    assert_eq!(
+        sim.node(a).frames(),
+        [(Time::from_millis(20), b"hello".to_vec())]
+    );
     assert_eq!(sim.now(), Time::from_millis(20));
     assert_eq!((sim.stats().transmitted, sim.stats().delivered), (2, 2));
 }
@@ -146,21 +182,39 @@ fn a_batch_is_cut_into_its_frames_and_taken_in_one_round() {
     let batch = vec![b"abc".to_vec(), b"def".to_vec(), b"g".to_vec()];
     sim.with_node(a, |m, _| m.outgoing.push_back((link.a, batch.clone())));
     sim.run_until_idle(Time::from_secs(1));
-    assert_eq!(sim.node(b).frames().into_iter().map(|(_, frame)| frame).collect::<Vec<_>>(), batch);
-    assert_eq!(sim.node(b).rounds, rounds + 2, "one drain, and a second look because it gave events");
+    assert_eq!(
+        sim.node(b)
+            .frames()
+            .into_iter()
+            .map(|(_, frame)| frame)
+            .collect::<Vec<_>>(),
+        batch
+    );
+    assert_eq!(
+        sim.node(b).rounds,
+        rounds + 2,
+        "one drain, and a second look because it gave events"
+    );
 }
 
 #[test]
 fn encapsulation_takes_time_and_larger_frames_than_the_mtu_are_counted() {
-    let (mut sim, a, b, link) =
-        pair(LinkSpec::new(8_000_000, Duration::ZERO), Probe::default(), Probe::default());
+    let (mut sim, a, b, link) = pair(
+        LinkSpec::new(8_000_000, Duration::ZERO),
+        Probe::default(),
+        Probe::default(),
+    );
     sim.with_node(a, |m, _| {
         m.send(link.a, &[0; 1472]);
         m.send(link.a, &[0; 1473]);
     });
     sim.run_until_idle(Time::from_secs(1));
     assert_eq!(
-        sim.node(b).frames().iter().map(|(at, _)| *at).collect::<Vec<_>>(),
+        sim.node(b)
+            .frames()
+            .iter()
+            .map(|(at, _)| *at)
+            .collect::<Vec<_>>(),
         [Time::from_nanos(1_500_000)]
     );
     assert_eq!(sim.stats().dropped_oversize, 1);
@@ -172,7 +226,13 @@ fn encapsulation_takes_time_and_larger_frames_than_the_mtu_are_counted() {
 fn a_deadline_is_kept_to_the_nanosecond_also_when_it_moves() {
     let mut sim = Simulator::new(1);
     let at = Time::from_nanos;
-    let node = sim.add_node("n", Probe { deadlines: [at(500)].into(), ..Probe::default() });
+    let node = sim.add_node(
+        "n",
+        Probe {
+            deadlines: [at(500)].into(),
+            ..Probe::default()
+        },
+    );
     sim.run_until(at(100));
     sim.with_node(node, |m, _| m.deadlines = [at(900)].into());
     sim.run_until(at(899));
@@ -185,7 +245,11 @@ fn a_deadline_is_kept_to_the_nanosecond_also_when_it_moves() {
     sim.with_node(node, |m, _| m.deadlines = [at(2_000)].into());
     sim.with_node(node, |m, _| m.deadlines.clear());
     assert!(sim.run_until_idle(at(9_000)));
-    assert_eq!(sim.node(node).timeouts().len(), 2, "a deadline that was taken back is not called");
+    assert_eq!(
+        sim.node(node).timeouts().len(),
+        2,
+        "a deadline that was taken back is not called"
+    );
 }
 
 #[test]
@@ -236,7 +300,10 @@ fn events_go_to_the_hook_or_else_to_the_queue() {
     sim.with_node(a, |m, _| m.send(link.a, b"one"));
     sim.run_until(Time::from_millis(1));
     let occurrence = sim.poll_event().unwrap();
-    assert_eq!((occurrence.time, occurrence.node), (Time::from_millis(1), b));
+    assert_eq!(
+        (occurrence.time, occurrence.node),
+        (Time::from_millis(1), b)
+    );
     assert_eq!(sim.poll_event(), None);
     // The hook may act on the simulation.
     sim.set_hook(b, move |sim, node, event| {
@@ -246,7 +313,10 @@ fn events_go_to_the_hook_or_else_to_the_queue() {
     });
     sim.with_node(a, |m, _| m.send(link.a, b"two"));
     sim.run_until_idle(Time::from_secs(1));
-    assert_eq!(sim.node(a).frames(), [(Time::from_millis(3), b"two!".to_vec())]);
+    assert_eq!(
+        sim.node(a).frames(),
+        [(Time::from_millis(3), b"two!".to_vec())]
+    );
 }
 
 #[test]
@@ -260,8 +330,14 @@ fn a_partition_loses_frames_until_it_is_repaired() {
     sim.schedule(Time::from_millis(3), move |sim| sim.partition(link.link));
     sim.schedule(Time::from_millis(6), move |sim| sim.repair(link.link));
     sim.run_until_idle(Time::from_secs(1));
-    let got: Vec<u8> = sim.node(b).frames().iter().map(|(_, frame)| frame[0]).collect();
-    // At 3 ms the frame was sent first, and on an unlimited link it had left; at 6 ms it met the partition.
+    let got: Vec<u8> = sim
+        .node(b)
+        .frames()
+        .iter()
+        .map(|(_, frame)| frame[0])
+        .collect();
+    // At 3 ms the frame was sent first, and on an unlimited link it had left; at 6 ms it met the
+    // partition.
     assert_eq!(got, [0, 1, 2, 3, 7, 8, 9]);
     assert_eq!(sim.stats().dropped_by_links, 3);
 }
@@ -287,7 +363,10 @@ fn a_crashed_node_gets_nothing_and_a_fresh_machine_gets_its_ports_again() {
     sim.with_node(a, |m, _| m.send(link.a, b"lost"));
     sim.run_until(Time::from_millis(5));
     assert!(!sim.is_running(b));
-    assert_eq!((sim.stats().dropped_node_down, sim.node(b).timeouts().len()), (1, 0));
+    assert_eq!(
+        (sim.stats().dropped_node_down, sim.node(b).timeouts().len()),
+        (1, 0)
+    );
     let old = sim.restart(b, Probe::default());
     assert_eq!(old.told.len(), 1);
     assert!(
@@ -295,7 +374,10 @@ fn a_crashed_node_gets_nothing_and_a_fresh_machine_gets_its_ports_again() {
     );
     sim.with_node(a, |m, _| m.send(link.a, b"back"));
     sim.run_until_idle(Time::from_secs(1));
-    assert_eq!(sim.node(b).frames(), [(Time::from_millis(6), b"back".to_vec())]);
+    assert_eq!(
+        sim.node(b).frames(),
+        [(Time::from_millis(6), b"back".to_vec())]
+    );
 }
 
 #[test]
@@ -307,7 +389,10 @@ fn a_closed_port_goes_down_and_neither_sends_nor_gets() {
     sim.with_node(b, |m, _| m.send(link.b, b"y"));
     sim.with_node(b, |m, _| m.send(link.a, b"not its port"));
     sim.run_until_idle(Time::from_secs(1));
-    assert_eq!((sim.node(a).frames().len(), sim.node(b).frames().len()), (0, 0));
+    assert_eq!(
+        (sim.node(a).frames().len(), sim.node(b).frames().len()),
+        (0, 0)
+    );
     assert_eq!(sim.stats().dropped_port_closed, 3);
 }
 
@@ -315,14 +400,23 @@ fn a_closed_port_goes_down_and_neither_sends_nor_gets() {
 fn a_link_can_change_while_it_runs() {
     let (mut sim, a, b, link) = pair(delay(1), Probe::default(), Probe::default());
     let slow = LinkSpec::new(8_000, Duration::ZERO);
-    sim.set_link_spec(link.link, Direction::AToB, &slow).unwrap();
+    sim.set_link_spec(link.link, Direction::AToB, &slow)
+        .unwrap();
     assert_eq!(
-        sim.set_link_spec(link.link, Direction::AToB, &LinkSpec::new(0, Duration::ZERO)),
+        sim.set_link_spec(
+            link.link,
+            Direction::AToB,
+            &LinkSpec::new(0, Duration::ZERO)
+        ),
         Err(LinkSpecError::ZeroRate)
     );
     sim.with_node(a, |m, _| m.send(link.a, &[0; 972]));
     sim.run_until_idle(Time::from_secs(5));
-    assert_eq!(sim.node(b).frames()[0].0, Time::from_secs(1), "972 bytes and 28 of encapsulation at 1 kB/s");
+    assert_eq!(
+        sim.node(b).frames()[0].0,
+        Time::from_secs(1),
+        "972 bytes and 28 of encapsulation at 1 kB/s"
+    );
 }
 
 #[test]
@@ -332,20 +426,32 @@ fn run_while_stops_as_soon_as_the_condition_ends() {
     assert!(sim.run_while(Time::from_secs(1), |sim| sim.node(b).frames().len() < 10));
     assert_eq!(sim.now(), Time::from_millis(19));
     assert!(!sim.run_while(Time::from_millis(30), |_| true));
-    assert!(!sim.run_until_idle(Time::from_millis(40)), "two echoes never rest");
+    assert!(
+        !sim.run_until_idle(Time::from_millis(40)),
+        "two echoes never rest"
+    );
 }
 
 /// A chatter over lossy links, whose whole trace is hashed.
 fn chatter(seed: u64, payload: u8) -> ([u8; 32], u64) {
     let mut sim = Simulator::new(seed);
     sim.enable_trace_hash();
-    let nodes: Vec<NodeId> = (0..4).map(|n| sim.add_node(&format!("n{n}"), Probe::echoing())).collect();
-    let spec = LinkSpec { jitter: Duration::from_micros(500), duplicate: 0.02, corrupt: 0.02, ..delay(1) }
-        .with_loss(Loss::Independent(0.02));
+    let nodes: Vec<NodeId> = (0..4)
+        .map(|n| sim.add_node(&format!("n{n}"), Probe::echoing()))
+        .collect();
+    let spec = LinkSpec {
+        jitter: Duration::from_micros(500),
+        duplicate: 0.02,
+        corrupt: 0.02,
+        ..delay(1)
+    }
+    .with_loss(Loss::Independent(0.02));
     for ends in [(0, 1), (1, 2), (2, 3), (3, 0)] {
         let link = DuplexLink::symmetric(spec.clone());
         let link = sim.connect(nodes[ends.0], nodes[ends.1], &link).unwrap();
-        sim.with_node(nodes[ends.0], |m, _| (0..8).for_each(|n| m.send(link.a, &[n, payload, 7])));
+        sim.with_node(nodes[ends.0], |m, _| {
+            (0..8).for_each(|n| m.send(link.a, &[n, payload, 7]))
+        });
     }
     sim.run_until(Time::from_millis(200));
     (sim.trace_hash().unwrap(), sim.stats().delivered)
@@ -362,22 +468,41 @@ fn the_same_seed_gives_the_same_trace_and_another_seed_or_byte_another() {
 
 #[test]
 fn the_written_trace_has_a_line_for_each_thing_that_happened() {
-    let (mut sim, a, _, link) =
-        pair(delay(1).with_loss(Loss::Independent(0.5)), Probe::default(), Probe::default());
+    let (mut sim, a, _, link) = pair(
+        delay(1).with_loss(Loss::Independent(0.5)),
+        Probe::default(),
+        Probe::default(),
+    );
     let lines = Rc::new(RefCell::new(JsonLines::new(Vec::new())));
     sim.set_trace_sink(Some(Box::new(Rc::clone(&lines))));
     sim.with_node(a, |m, _| (0..20).for_each(|n| m.send(link.a, &[n])));
     sim.run_until_idle(Time::from_secs(1));
     sim.set_trace_sink(None);
-    let lines = Rc::try_unwrap(lines).unwrap().into_inner().finish().unwrap();
-    let parsed: Vec<serde_json::Value> =
-        String::from_utf8(lines).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines = Rc::try_unwrap(lines)
+        .unwrap()
+        .into_inner()
+        .finish()
+        .unwrap();
+    let parsed: Vec<serde_json::Value> = String::from_utf8(lines)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let count = |kind: &str| parsed.iter().filter(|line| line["kind"] == kind).count() as u64;
-    assert_eq!((count("transmit"), count("deliver")), (20, sim.stats().delivered));
+    assert_eq!(
+        (count("transmit"), count("deliver")),
+        (20, sim.stats().delivered)
+    );
     assert_eq!(count("drop-loss"), sim.stats().dropped_by_links);
     assert!(count("drop-loss") > 3);
-    let delivered = parsed.iter().find(|line| line["kind"] == "deliver").unwrap();
-    assert_eq!((&delivered["time_ns"], &delivered["node"]), (&1_000_000.into(), &1.into()));
+    let delivered = parsed
+        .iter()
+        .find(|line| line["kind"] == "deliver")
+        .unwrap();
+    assert_eq!(
+        (&delivered["time_ns"], &delivered["node"]),
+        (&1_000_000.into(), &1.into())
+    );
 }
 
 #[test]
@@ -390,9 +515,15 @@ fn machines_of_different_types_meet_in_one_network() {
     let a = sim.add_node("a", AnyMachine::new(Probe::default(), length));
     let b = sim.add_node("b", AnyMachine::new(Probe::echoing(), length));
     let link = sim.connect(a, b, &DuplexLink::local()).unwrap();
-    sim.with_node(a, |m, _| m.get_mut::<Probe>().unwrap().send(link.a, &[0; 70_000]));
+    sim.with_node(a, |m, _| {
+        m.get_mut::<Probe>().unwrap().send(link.a, &[0; 70_000])
+    });
     sim.run_until_idle(Time::from_secs(1));
-    assert_eq!(sim.poll_event().map(|occurrence| (occurrence.node, occurrence.event)), Some((b, 70_000)));
+    assert_eq!(
+        sim.poll_event()
+            .map(|occurrence| (occurrence.node, occurrence.event)),
+        Some((b, 70_000))
+    );
     assert_eq!(sim.node(a).get::<Probe>().unwrap().frames().len(), 1);
     assert!(sim.node(a).get::<whimbrel_sim::tcp::Relay>().is_none());
 }

@@ -1,4 +1,5 @@
-//! How much of a core a fetch and a producer take, without sockets and routers: `cargo bench -p whimbrel-transport`.
+//! How much of a core a fetch and a producer take, without sockets and routers: `cargo bench -p
+//! whimbrel-transport`.
 #![allow(missing_docs, reason = "criterion's macros make public items")]
 
 use core::time::Duration;
@@ -11,8 +12,8 @@ use whimbrel_ndn_packet::{DigestSigner, Name, tlv};
 use whimbrel_transport::register::Registrar;
 use whimbrel_transport::serve::SegmentResponder;
 use whimbrel_transport::{
-    AppFace, Application, BytesSource, FetchEvent, FetchOptions, Fetcher, Producer, ProducerOptions,
-    RegisterOptions, Service, Verify, WindowKind, WindowOptions,
+    AppFace, Application, BytesSource, FetchEvent, FetchOptions, Fetcher, Producer,
+    ProducerOptions, RegisterOptions, Service, Verify, WindowKind, WindowOptions,
 };
 
 const PORT: PortId = PortId(1);
@@ -20,14 +21,27 @@ const SIZE: usize = 20_000_000;
 
 fn up<A: Application>(face: &mut AppFace<A>) {
     let label = String::new();
-    let medium = Medium::Unix { path: None, descriptor: 0, accepted: false };
-    let info = PortInfo { peer: label.clone(), label, kind: PortKind::Local, mtu: 8800, medium };
+    let medium = Medium::Unix {
+        path: None,
+        descriptor: 0,
+        accepted: false,
+    };
+    let info = PortInfo {
+        peer: label.clone(),
+        label,
+        kind: PortKind::Local,
+        mtu: 8800,
+        medium,
+    };
     face.handle_port(Time::ZERO, PORT, PortEvent::Up(info));
 }
 
 fn producer(segment_size: usize) -> AppFace<Producer<BytesSource>> {
     let clock = WallClock::new(1_700_000_000_000);
-    let options = ProducerOptions { sign_ahead: true, ..ProducerOptions::new(clock, Time::ZERO) };
+    let options = ProducerOptions {
+        sign_ahead: true,
+        ..ProducerOptions::new(clock, Time::ZERO)
+    };
     let source = BytesSource::new(vec![7; SIZE], segment_size);
     let name: Name = "/file/v=1".parse().unwrap_or_default();
     let responder = SegmentResponder::new(name, source, Arc::new(DigestSigner), options);
@@ -38,8 +52,15 @@ fn producer(segment_size: usize) -> AppFace<Producer<BytesSource>> {
 }
 
 fn consumer(verify: Verify) -> AppFace<Fetcher> {
-    let window = WindowOptions { kind: WindowKind::Fixed(256), ..WindowOptions::default() };
-    let options = FetchOptions { window, verify, ..FetchOptions::default() };
+    let window = WindowOptions {
+        kind: WindowKind::Fixed(256),
+        ..WindowOptions::default()
+    };
+    let options = FetchOptions {
+        window,
+        verify,
+        ..FetchOptions::default()
+    };
     let name: Name = "/file/v=1".parse().unwrap_or_default();
     let mut face = AppFace::new(Fetcher::new(name, options, SeededRng::new(2), Time::ZERO));
     up(&mut face);
@@ -86,7 +107,9 @@ fn fetch(mut consumer: AppFace<Fetcher>, producer: &mut AppFace<Producer<BytesSo
 
 fn fetches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("fetch");
-    group.sample_size(20).throughput(Throughput::Bytes(SIZE as u64));
+    group
+        .sample_size(20)
+        .throughput(Throughput::Bytes(SIZE as u64));
     for segment_size in [8000, 1000] {
         let mut producer = producer(segment_size);
         assert_eq!(fetch(consumer(Verify::None), &mut producer), SIZE as u64);

@@ -18,17 +18,19 @@ pub trait Application {
     /// What it tells the program around it.
     type Event;
 
-    /// The face to the forwarder came up or went down. Down is not the end: state is kept until it comes up again.
-    /// Before the first `true` the face is down.
+    /// The face to the forwarder came up or went down. Down is not the end: state is kept until it
+    /// comes up again. Before the first `true` the face is down.
     fn handle_face(&mut self, now: Time, up: bool);
 
     /// A whole packet from the forwarder; a Nack where `packet.nack` says so.
     fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>);
 
-    /// A deadline of [`Application::poll_timeout`] has passed. Calling it early or twice does no harm.
+    /// A deadline of [`Application::poll_timeout`] has passed. Calling it early or twice does no
+    /// harm.
     fn handle_timeout(&mut self, now: Time);
 
-    /// The next packet to send. Called only while the face is up and takes packets, so that `now` is when it leaves.
+    /// The next packet to send. Called only while the face is up and takes packets, so that `now`
+    /// is when it leaves.
     fn poll_packet(&mut self, now: Time) -> Option<Outgoing>;
 
     /// The next thing to tell.
@@ -38,8 +40,9 @@ pub trait Application {
     fn poll_timeout(&self) -> Option<Deadline>;
 }
 
-/// A deadline for something to send at `at`, unless that has passed by `seen`: what is due already goes out as soon as
-/// the port takes it, and a deadline in the past would make the driver spin while the port is blocked.
+/// A deadline for something to send at `at`, unless that has passed by `seen`: what is due already
+/// goes out as soon as the port takes it, and a deadline in the past would make the driver spin
+/// while the port is blocked.
 pub(crate) fn due(at: Time, seen: Time, reason: &'static str) -> Option<Deadline> {
     (at > seen).then(|| Deadline::new(at, reason))
 }
@@ -58,19 +61,26 @@ pub enum Arrival<'a> {
 impl<'a> Arrival<'a> {
     /// Decodes what a link delivered.
     pub fn decode(packet: &LpPacket<'a>) -> Result<Arrival<'a>, DecodeError> {
-        let fragment = packet.fragment.ok_or(DecodeError::Missing(types::LP_FRAGMENT))?;
+        let fragment = packet
+            .fragment
+            .ok_or(DecodeError::Missing(types::LP_FRAGMENT))?;
         match (PacketKind::of(fragment), packet.nack) {
             (Some(PacketKind::Interest), Some(reason)) => {
                 Ok(Arrival::Nack(reason, InterestRef::decode(fragment)?))
             }
-            (Some(PacketKind::Interest), None) => Ok(Arrival::Interest(InterestRef::decode(fragment)?)),
+            (Some(PacketKind::Interest), None) => {
+                Ok(Arrival::Interest(InterestRef::decode(fragment)?))
+            }
             (Some(PacketKind::Data), None) => Ok(Arrival::Data(DataRef::decode(fragment)?)),
-            _ => Err(DecodeError::WrongType(fragment.first().copied().unwrap_or_default().into())),
+            _ => Err(DecodeError::WrongType(
+                fragment.first().copied().unwrap_or_default().into(),
+            )),
         }
     }
 }
 
-/// Bytes of packets that one transmit to a stream carries at most: what a socket buffer takes at once.
+/// Bytes of packets that one transmit to a stream carries at most: what a socket buffer takes at
+/// once.
 const STREAM_BATCH: usize = 64 * 1024;
 
 /// What went through an [`AppFace`], and what did not and why.
@@ -105,12 +115,14 @@ struct Port {
 
 /// An [`Application`] as a [`Machine`] with one port to a forwarder.
 ///
-/// Packets come bare or in an NDNLPv2 packet; they go bare unless a header field is needed. On a stream
-/// ([`whimbrel_core::machine::Medium::is_stream`]) one transmit holds several packets of any size, about 64 KiB; on other
-/// ports one packet is one frame, and packets of the same size share a transmit.
+/// Packets come bare or in an NDNLPv2 packet; they go bare unless a header field is needed. On a
+/// stream ([`whimbrel_core::machine::Medium::is_stream`]) one transmit holds several packets of any
+/// size, about 64 KiB; on other ports one packet is one frame, and packets of the same size share a
+/// transmit.
 ///
-/// The first port that comes up is the face; a further one is closed. When the port goes down, the application keeps its
-/// state, and the next port that comes up continues. A packet larger than the port's frame is dropped and counted.
+/// The first port that comes up is the face; a further one is closed. When the port goes down, the
+/// application keeps its state, and the next port that comes up continues. A packet larger than the
+/// port's frame is dropped and counted.
 pub struct AppFace<A: Application> {
     application: A,
     port: Option<Port>,
@@ -201,7 +213,9 @@ impl<A: Application> AppFace<A> {
         let size = wire_len(&first);
         self.write(&first, buffer);
         for _ in 1..max_segments {
-            let Some(outgoing) = self.next(now, mtu) else { break };
+            let Some(outgoing) = self.next(now, mtu) else {
+                break;
+            };
             let next = wire_len(&outgoing);
             if next > size {
                 self.held = Some(outgoing);
@@ -239,7 +253,12 @@ impl<A: Application> Machine for AppFace<A> {
                     return;
                 }
                 let stream = info.medium.is_stream();
-                self.port = Some(Port { id: port, mtu: info.mtu, stream, blocked: false });
+                self.port = Some(Port {
+                    id: port,
+                    mtu: info.mtu,
+                    stream,
+                    blocked: false,
+                });
                 if !ours {
                     self.application.handle_face(now, true);
                 }
@@ -251,7 +270,9 @@ impl<A: Application> Machine for AppFace<A> {
             }
             PortEvent::Mtu(mtu) if ours => self.port.iter_mut().for_each(|port| port.mtu = mtu),
             PortEvent::Blocked if ours => self.port.iter_mut().for_each(|port| port.blocked = true),
-            PortEvent::Writable if ours => self.port.iter_mut().for_each(|port| port.blocked = false),
+            PortEvent::Writable if ours => {
+                self.port.iter_mut().for_each(|port| port.blocked = false)
+            }
             _ => {}
         }
     }
@@ -277,17 +298,30 @@ impl<A: Application> Machine for AppFace<A> {
         self.application.handle_timeout(now);
     }
 
-    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         let port = self.port.as_ref().filter(|port| !port.blocked)?;
         let (id, mtu, stream) = (port.id, port.mtu, port.stream);
         let start = buffer.len();
         if stream {
             let size = self.write_stream(now, mtu, buffer);
-            return (size > 0).then_some(Transmit { port: id, size, segment_size: None });
+            return (size > 0).then_some(Transmit {
+                port: id,
+                size,
+                segment_size: None,
+            });
         }
         let segment = self.write_datagrams(now, mtu, max_segments, buffer)?;
         let size = buffer.len() - start;
-        Some(Transmit { port: id, size, segment_size: (size > segment).then_some(segment) })
+        Some(Transmit {
+            port: id,
+            size,
+            segment_size: (size > segment).then_some(segment),
+        })
     }
 
     fn poll_event(&mut self) -> Option<A::Event> {

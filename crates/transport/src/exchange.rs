@@ -11,13 +11,17 @@ use crate::application::due;
 /// Longest wait before an Interest is expressed again after a Nack for congestion.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
 
-/// True if `data` answers an Interest for `name` (packet format v0.3: the same name, a longer one with CanBePrefix, or
-/// the implicit digest as last component). Freshness is the business of content stores.
+/// True if `data` answers an Interest for `name` (packet format v0.3: the same name, a longer one
+/// with CanBePrefix, or the implicit digest as last component). Freshness is the business of
+/// content stores.
 pub fn answers(name: NameRef<'_>, can_be_prefix: bool, data: &DataRef<'_>) -> bool {
     if data.name.value() == name.value() || (can_be_prefix && name.is_prefix_of(data.name)) {
         return true;
     }
-    let Some(last) = name.last().filter(|last| u64::from(last.typ()) == types::IMPLICIT_SHA256_DIGEST) else {
+    let Some(last) = name
+        .last()
+        .filter(|last| u64::from(last.typ()) == types::IMPLICIT_SHA256_DIGEST)
+    else {
         return false;
     };
     let parent = name.prefix(name.len() - 1);
@@ -62,9 +66,10 @@ pub enum Progress {
     Answered,
 }
 
-/// One Interest until it is answered, as `ndnget`'s data fetcher has it: at a Nack `Duplicate` it is expressed again at
-/// once, at `Congestion` after 1 ms, 2 ms, 4 ms ... (at most 10 s), at its lifetime's end at once; any other Nack
-/// ends it. Retries after Nacks and after silence are counted separately, each up to the same limit.
+/// One Interest until it is answered, as `ndnget`'s data fetcher has it: at a Nack `Duplicate` it
+/// is expressed again at once, at `Congestion` after 1 ms, 2 ms, 4 ms ... (at most 10 s), at its
+/// lifetime's end at once; any other Nack ends it. Retries after Nacks and after silence are
+/// counted separately, each up to the same limit.
 #[derive(Debug)]
 pub struct Exchange {
     interest: Interest,
@@ -116,7 +121,9 @@ impl Exchange {
     }
 
     fn lifetime(&self) -> Duration {
-        self.interest.lifetime.unwrap_or(whimbrel_ndn_packet::interest::DEFAULT_LIFETIME)
+        self.interest
+            .lifetime
+            .unwrap_or(whimbrel_ndn_packet::interest::DEFAULT_LIFETIME)
     }
 
     /// The Interest if it is to be sent now.
@@ -136,7 +143,11 @@ impl Exchange {
     pub fn handle_data(&mut self, data: &DataRef<'_>) -> Progress {
         if matches!(self.state, State::Answered | State::Failed(_))
             || self.transmissions == 0
-            || !answers(self.interest.name.as_ref(), self.interest.can_be_prefix, data)
+            || !answers(
+                self.interest.name.as_ref(),
+                self.interest.can_be_prefix,
+                data,
+            )
         {
             return Progress::None;
         }
@@ -145,7 +156,12 @@ impl Exchange {
     }
 
     /// A Nack came.
-    pub fn handle_nack(&mut self, now: Time, reason: NackReason, interest: &InterestRef<'_>) -> Progress {
+    pub fn handle_nack(
+        &mut self,
+        now: Time,
+        reason: NackReason,
+        interest: &InterestRef<'_>,
+    ) -> Progress {
         // The nonce tells a Nack for this transmission from one for an earlier one.
         if !matches!(self.state, State::Waiting(_))
             || interest.name.value() != self.interest.name.as_ref().value()
@@ -157,7 +173,8 @@ impl Exchange {
         let again = match reason {
             NackReason::Duplicate => Some(now),
             NackReason::Congestion => {
-                let wait = Duration::from_millis(1 << self.congestion_nacks.min(14)).min(LONGEST_BACK_OFF);
+                let wait =
+                    Duration::from_millis(1 << self.congestion_nacks.min(14)).min(LONGEST_BACK_OFF);
                 self.congestion_nacks += 1;
                 Some(now + wait)
             }
@@ -173,7 +190,9 @@ impl Exchange {
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Time) {
         self.seen = now;
-        let State::Waiting(until) = self.state else { return };
+        let State::Waiting(until) = self.state else {
+            return;
+        };
         if until > now {
             return;
         }
@@ -182,11 +201,15 @@ impl Exchange {
             State::Due(now)
         } else {
             let (lifetime, transmissions) = (self.lifetime(), self.transmissions);
-            State::Failed(ExchangeFailure::Timeout { lifetime, transmissions })
+            State::Failed(ExchangeFailure::Timeout {
+                lifetime,
+                transmissions,
+            })
         };
     }
 
-    /// The face is up again: what was sent before is lost and goes again, which does not count as a retry.
+    /// The face is up again: what was sent before is lost and goes again, which does not count as a
+    /// retry.
     pub fn send_again(&mut self, now: Time) {
         if let State::Waiting(_) = self.state {
             self.state = State::Due(now);

@@ -1,7 +1,9 @@
-//! NDN consumers and producers: segment fetching, congestion windows, serving, and the tools' protocols.
+//! NDN consumers and producers: segment fetching, congestion windows, serving, and the tools'
+//! protocols.
 //!
-//! An [`Application`] speaks NDN packets; [`AppFace`] makes it a [`whimbrel_core::Machine`] with one port to a
-//! forwarder, so that the same program runs behind a Unix socket, over UDP or in the simulator.
+//! An [`Application`] speaks NDN packets; [`AppFace`] makes it a [`whimbrel_core::Machine`] with
+//! one port to a forwarder, so that the same program runs behind a Unix socket, over UDP or in the
+//! simulator.
 //!
 //! | module | holds |
 //! |---|---|
@@ -18,8 +20,8 @@
 //! | [`exchange`] | one Interest with its retries; which Data answers which Interest |
 //! | [`template`] | Interests for consecutive segments without encoding the name again |
 //!
-//! Time is an argument, randomness a [`whimbrel_core::SeededRng`] given at construction. What a peer can make an
-//! application hold is bounded; each type says by what.
+//! Time is an argument, randomness a [`whimbrel_core::SeededRng`] given at construction. What a
+//! peer can make an application hold is bounded; each type says by what.
 #![forbid(unsafe_code)]
 
 pub mod application;
@@ -36,17 +38,20 @@ pub mod traffic;
 pub mod window;
 
 pub use application::{AppFace, AppFaceCounters, Application, Outgoing};
-pub use cbr::{CbrConfig, CbrConsumer, CbrEvent, CbrStats, Echo, EchoProducer, Gaps, PlaceholderSigner};
+pub use cbr::{
+    CbrConfig, CbrConsumer, CbrEvent, CbrStats, Echo, EchoProducer, Gaps, PlaceholderSigner,
+};
 pub use fetch::{
-    Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Verifier, Verify,
+    Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Verifier,
+    Verify,
 };
 pub use peek::{Peek, PeekEvent, PeekOptions, Poke, PokeEvent, PokeOptions};
 pub use ping::{Ping, PingEvent, PingOptions, PingServer, PingServerOptions, PingStats};
 pub use register::{RegisterFailure, RegisterOptions, RegistrationEvent};
 pub use rto::{Rto, RtoOptions};
 pub use serve::{
-    Answer, BytesSource, Producer, ProducerEvent, ProducerOptions, Responder, SegmentSource, Service,
-    ServiceEvent, SharedSigner,
+    Answer, BytesSource, Producer, ProducerEvent, ProducerOptions, Responder, SegmentSource,
+    Service, ServiceEvent, SharedSigner,
 };
 pub use traffic::{TrafficClient, TrafficEvent, TrafficOptions, TrafficServer};
 pub use window::{WindowKind, WindowOptions};

@@ -1,8 +1,9 @@
 //! Round-trip time and retransmission time-out, with the options that `ndnget` users know.
 //!
-//! Facts: research file `ndn-congestion-and-link.md` section 6 ("ndn-tools ndnget": RFC 6298 with the scaling of RFC 7323
-//! appendix G, k = 8, initial 1 s, 200 ms to 60 s, doubled once per loss event); ndn-cxx `util/rtt-estimator`.
-//! `whimbrel_core::RttEstimator` has fixed gains and k = 4; NDN consumers need both as options.
+//! Facts: research file `ndn-congestion-and-link.md` section 6 ("ndn-tools ndnget": RFC 6298 with
+//! the scaling of RFC 7323 appendix G, k = 8, initial 1 s, 200 ms to 60 s, doubled once per loss
+//! event); ndn-cxx `util/rtt-estimator`. `whimbrel_core::RttEstimator` has fixed gains and k = 4;
+//! NDN consumers need both as options.
 
 use core::time::Duration;
 
@@ -73,8 +74,9 @@ impl Rto {
         rto
     }
 
-    /// Takes one round trip into account that was not a retransmission's (Karn). `expected` is how many samples one
-    /// round trip gives: gains are divided by it (RFC 7323 appendix G), 1 keeps RFC 6298's gains.
+    /// Takes one round trip into account that was not a retransmission's (Karn). `expected` is how
+    /// many samples one round trip gives: gains are divided by it (RFC 7323 appendix G), 1 keeps
+    /// RFC 6298's gains.
     pub fn sample(&mut self, rtt: Duration, expected: u64) {
         let rtt = rtt.as_secs_f64();
         match self.smoothed {
@@ -102,7 +104,10 @@ impl Rto {
     }
 
     fn set_timeout(&mut self, seconds: f64) {
-        let (min, max) = (self.options.min.as_secs_f64(), self.options.max.as_secs_f64());
+        let (min, max) = (
+            self.options.min.as_secs_f64(),
+            self.options.max.as_secs_f64(),
+        );
         self.timeout = seconds.max(min).min(max.max(min));
     }
 
@@ -137,7 +142,8 @@ impl Rto {
     }
 }
 
-/// Round-trip times and their spread, as the tools print them: minimum, mean, maximum, standard deviation.
+/// Round-trip times and their spread, as the tools print them: minimum, mean, maximum, standard
+/// deviation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RttSummary {
     count: u64,
@@ -149,7 +155,13 @@ pub struct RttSummary {
 
 impl Default for RttSummary {
     fn default() -> RttSummary {
-        RttSummary { count: 0, least: f64::INFINITY, greatest: 0.0, sum: 0.0, squares: 0.0 }
+        RttSummary {
+            count: 0,
+            least: f64::INFINITY,
+            greatest: 0.0,
+            sum: 0.0,
+            squares: 0.0,
+        }
     }
 }
 
@@ -184,10 +196,15 @@ impl RttSummary {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
 
-    /// Milliseconds: the standard deviation of all of them (divided by their number), as `ndnping` prints it.
+    /// Milliseconds: the standard deviation of all of them (divided by their number), as `ndnping`
+    /// prints it.
     pub fn stddev_ms(&self) -> Option<f64> {
         let mean = self.mean_ms()?;
-        Some((self.squares / self.count as f64 - mean * mean).max(0.0).sqrt())
+        Some(
+            (self.squares / self.count as f64 - mean * mean)
+                .max(0.0)
+                .sqrt(),
+        )
     }
 
     /// Milliseconds in total.
@@ -208,14 +225,21 @@ mod tests {
 
     #[test]
     fn the_time_out_is_rfc_6298_with_the_factor_of_the_options() {
-        let mut rto = Rto::new(RtoOptions { min: MS, ..RtoOptions::default() });
+        let mut rto = Rto::new(RtoOptions {
+            min: MS,
+            ..RtoOptions::default()
+        });
         assert_eq!(rto.timeout(), 1000 * MS);
         rto.sample(100 * MS, 1);
         // SRTT = R, RTTVAR = R / 2, RTO = SRTT + 8 RTTVAR.
         assert!(close(rto.timeout(), 500 * MS));
         rto.sample(180 * MS, 1);
         // RTTVAR = 3/4 50 + 1/4 |100 - 180| = 57.5, SRTT = 7/8 100 + 1/8 180 = 110.
-        assert!(close(rto.variation(), Duration::from_micros(57_500)), "{:?}", rto.variation());
+        assert!(
+            close(rto.variation(), Duration::from_micros(57_500)),
+            "{:?}",
+            rto.variation()
+        );
         assert!(close(rto.smoothed().unwrap(), 110 * MS));
         assert!(close(rto.timeout(), 570 * MS));
         rto.back_off();
@@ -226,11 +250,18 @@ mod tests {
 
     #[test]
     fn gains_are_divided_by_the_samples_of_a_round_trip() {
-        let mut rto = Rto::new(RtoOptions { k: 4.0, min: MS, ..RtoOptions::default() });
+        let mut rto = Rto::new(RtoOptions {
+            k: 4.0,
+            min: MS,
+            ..RtoOptions::default()
+        });
         rto.sample(100 * MS, 10);
         rto.sample(200 * MS, 10);
         // SRTT = 100 + 0.0125 x 100, RTTVAR = 50 + 0.025 x (100 - 50).
-        assert!(close(rto.smoothed().unwrap(), Duration::from_micros(101_250)));
+        assert!(close(
+            rto.smoothed().unwrap(),
+            Duration::from_micros(101_250)
+        ));
         assert!(close(rto.variation(), Duration::from_micros(51_250)));
     }
 
@@ -249,7 +280,9 @@ mod tests {
     fn the_summary_has_the_population_deviation() {
         let mut summary = RttSummary::default();
         assert_eq!(summary.mean_ms(), None);
-        [2, 4, 4, 4, 5, 5, 7, 9].into_iter().for_each(|rtt| summary.add(rtt * MS));
+        [2, 4, 4, 4, 5, 5, 7, 9]
+            .into_iter()
+            .for_each(|rtt| summary.add(rtt * MS));
         assert_eq!((summary.min_ms(), summary.max_ms()), (Some(2.0), Some(9.0)));
         assert!((summary.mean_ms().unwrap() - 5.0).abs() < 1e-9);
         assert!((summary.stddev_ms().unwrap() - 2.0).abs() < 1e-9);

@@ -26,8 +26,8 @@ struct Form {
 }
 
 impl InterestTemplate {
-    /// Interests for `prefix` and a number of the type `number_type` (a segment or a sequence number). The default
-    /// lifetime of 4 s is not written, as ndn-cxx does.
+    /// Interests for `prefix` and a number of the type `number_type` (a segment or a sequence
+    /// number). The default lifetime of 4 s is not written, as ndn-cxx does.
     pub fn new(
         prefix: &Name,
         number_type: u64,
@@ -52,7 +52,11 @@ impl InterestTemplate {
             });
             // What `Interest` encodes has a name that ends in the number, and a nonce.
             let (number_at, nonce_at) = places.unwrap_or_default();
-            Form { wire, number_at, nonce_at }
+            Form {
+                wire,
+                number_at,
+                nonce_at,
+            }
         };
         InterestTemplate {
             prefix: prefix.clone(),
@@ -80,13 +84,21 @@ impl InterestTemplate {
         }
         self.slab.extend_from_slice(&form.wire);
         let octets = number.to_be_bytes();
-        patch(&mut self.slab, form.number_at, octets.get(8 - len..).unwrap_or_default());
+        patch(
+            &mut self.slab,
+            form.number_at,
+            octets.get(8 - len..).unwrap_or_default(),
+        );
         patch(&mut self.slab, form.nonce_at, &nonce.to_be_bytes());
         self.slab.split().freeze()
     }
 
     /// The number in a name that is this prefix and one number, written as this template writes it.
-    pub fn number_in(&self, name: whimbrel_ndn_packet::NameRef<'_>, number_type: u64) -> Option<u64> {
+    pub fn number_in(
+        &self,
+        name: whimbrel_ndn_packet::NameRef<'_>,
+        number_type: u64,
+    ) -> Option<u64> {
         let rest = name.value().strip_prefix(self.prefix.as_ref().value())?;
         let mut reader = tlv::Reader::new(rest);
         let component = reader.element().ok()??;
@@ -144,14 +156,23 @@ mod tests {
 
     #[test]
     fn only_the_prefix_with_one_segment_number_is_recognised() {
-        let template =
-            InterestTemplate::new(&"/a".parse().unwrap(), types::SEGMENT, false, DEFAULT_LIFETIME, &[]);
+        let template = InterestTemplate::new(
+            &"/a".parse().unwrap(),
+            types::SEGMENT,
+            false,
+            DEFAULT_LIFETIME,
+            &[],
+        );
         let number = |name: &str| template.segment_in(name.parse::<Name>().unwrap().as_ref());
         assert_eq!(number("/a/seg=7"), Some(7));
         assert_eq!(number("/a/seg=7/b"), None);
         assert_eq!(number("/a"), None);
         assert_eq!(number("/a/v=7"), None);
         assert_eq!(number("/b/seg=7"), None);
-        assert_eq!(number("/a/50=%00%07"), None, "a longer form is another name");
+        assert_eq!(
+            number("/a/50=%00%07"),
+            None,
+            "a longer form is another name"
+        );
     }
 }

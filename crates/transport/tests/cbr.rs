@@ -17,8 +17,20 @@ const MS: Duration = Duration::from_millis(1);
 
 fn study(config: CbrConfig, path: Path, seed: u64) -> Pair<CbrConsumer, EchoProducer> {
     let signer = Arc::new(PlaceholderSigner);
-    let producer = EchoProducer::echo(config.prefix.clone(), 1024, MS, signer, None, SeededRng::new(1));
-    Pair::new(CbrConsumer::new(config, SeededRng::new(seed)), producer, path, seed)
+    let producer = EchoProducer::echo(
+        config.prefix.clone(),
+        1024,
+        MS,
+        signer,
+        None,
+        SeededRng::new(1),
+    );
+    Pair::new(
+        CbrConsumer::new(config, SeededRng::new(seed)),
+        producer,
+        path,
+        seed,
+    )
 }
 
 fn finished(pair: &Pair<CbrConsumer, EchoProducer>) -> CbrStats {
@@ -38,7 +50,10 @@ fn exchanges(pair: &Pair<CbrConsumer, EchoProducer>) -> Vec<Exchanged> {
 
 #[test]
 fn packets_have_the_papers_sizes() {
-    let config = CbrConfig { count: 1000, ..CbrConfig::belrp(name("/prefix-a")) };
+    let config = CbrConfig {
+        count: 1000,
+        ..CbrConfig::belrp(name("/prefix-a"))
+    };
     let mut pair = study(config, Path::clean(), 1);
     pair.keep_frames = true;
     let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -70,24 +85,44 @@ fn a_clean_path_needs_no_retransmission_and_keeps_the_rate() {
     for gaps in [Gaps::Constant, Gaps::Uniform, Gaps::Exponential] {
         let config = CbrConfig {
             gaps,
-            timeout: SimTimeoutOptions { initial: 100 * MS, ..SimTimeoutOptions::BELRP },
+            timeout: SimTimeoutOptions {
+                initial: 100 * MS,
+                ..SimTimeoutOptions::BELRP
+            },
             ..CbrConfig::belrp(name("/prefix-a"))
         };
         let mut pair = study(config, Path::clean(), 3);
         pair.run(Time::from_secs(60), |_| false);
         let stats = finished(&pair);
         assert_eq!((stats.requested, stats.answered), (20_000, 20_000));
-        assert_eq!((stats.retransmissions, stats.timeouts, stats.duplicates), (0, 0, 0));
+        assert_eq!(
+            (stats.retransmissions, stats.timeouts, stats.duplicates),
+            (0, 0, 0)
+        );
         assert!((stats.delay.mean_ms().unwrap() - 10.0).abs() < 1e-6);
         let seconds = pair.consumer_events.last().unwrap().0.as_secs_f64();
-        assert!((21.0..23.5).contains(&seconds), "20,000 at 900 a second with {gaps:?}: {seconds}");
+        assert!(
+            (21.0..23.5).contains(&seconds),
+            "20,000 at 900 a second with {gaps:?}: {seconds}"
+        );
     }
 }
 
 #[test]
 fn every_number_is_answered_over_a_lossy_path() {
-    let config = CbrConfig { count: 3000, nearest_answer: 4 * MS, ..CbrConfig::belrp(name("/prefix-a")) };
-    let mut pair = study(config, Path { duplicate: 0.0, ..Path::lossy(0.1) }, 5);
+    let config = CbrConfig {
+        count: 3000,
+        nearest_answer: 4 * MS,
+        ..CbrConfig::belrp(name("/prefix-a"))
+    };
+    let mut pair = study(
+        config,
+        Path {
+            duplicate: 0.0,
+            ..Path::lossy(0.1)
+        },
+        5,
+    );
     pair.run(Time::from_secs(600), |_| false);
     let stats = finished(&pair);
     assert_eq!(stats.answered, 3000);
@@ -97,10 +132,16 @@ fn every_number_is_answered_over_a_lossy_path() {
     assert!(stats.spurious_at_least <= stats.spurious_at_most);
     let all = exchanges(&pair);
     assert_eq!(all.len(), 3000);
-    let again: u64 = all.iter().map(|exchange| u64::from(exchange.transmissions) - 1).sum();
+    let again: u64 = all
+        .iter()
+        .map(|exchange| u64::from(exchange.transmissions) - 1)
+        .sum();
     assert_eq!(again, stats.retransmissions);
-    let mean: f64 =
-        all.iter().map(|e| e.answered.since(e.first_sent).as_secs_f64() * 1e3).sum::<f64>() / 3000.0;
+    let mean: f64 = all
+        .iter()
+        .map(|e| e.answered.since(e.first_sent).as_secs_f64() * 1e3)
+        .sum::<f64>()
+        / 3000.0;
     assert!((mean - stats.delay.mean_ms().unwrap()).abs() < 1e-6);
 }
 
@@ -110,28 +151,58 @@ fn a_retransmission_takes_the_place_of_a_new_interest() {
         gaps: Gaps::Constant,
         rate: 100.0,
         count: 50,
-        timeout: SimTimeoutOptions { initial: 25 * MS, ..SimTimeoutOptions::BELRP },
+        timeout: SimTimeoutOptions {
+            initial: 25 * MS,
+            ..SimTimeoutOptions::BELRP
+        },
         ..CbrConfig::belrp(name("/prefix-a"))
     };
-    let mut pair = study(config, Path { loss: 1.0, ..Path::clean() }, 1);
+    let mut pair = study(
+        config,
+        Path {
+            loss: 1.0,
+            ..Path::clean()
+        },
+        1,
+    );
     pair.keep_frames = true;
     pair.run(Time::from_millis(395), |_| false);
     let stats = *pair.consumer.application().stats();
-    assert_eq!(stats.requested + stats.retransmissions, pair.sent_by_consumer.len() as u64);
-    assert_eq!(pair.sent_by_consumer.len(), 40, "one each 10 ms, whatever it is");
+    assert_eq!(
+        stats.requested + stats.retransmissions,
+        pair.sent_by_consumer.len() as u64
+    );
+    assert_eq!(
+        pair.sent_by_consumer.len(),
+        40,
+        "one each 10 ms, whatever it is"
+    );
     let numbers: Vec<u64> = pair
         .sent_by_consumer
         .iter()
-        .map(|frame| InterestRef::decode(frame).unwrap().name.last().unwrap().number_of(0x3a).unwrap())
+        .map(|frame| {
+            InterestRef::decode(frame)
+                .unwrap()
+                .name
+                .last()
+                .unwrap()
+                .number_of(0x3a)
+                .unwrap()
+        })
         .collect();
     // Number 0 is 25 ms old at 25 ms, and goes at 30 ms; the time-out has doubled by then.
     assert_eq!(numbers[..4], [0, 1, 2, 0]);
     let doubled = 1 << stats.timeouts.min(6) as u32;
     assert!(stats.timeouts >= 3);
-    assert_eq!(pair.consumer.application().timeout(), doubled * 25 * MS, "doubled at each");
+    assert_eq!(
+        pair.consumer.application().timeout(),
+        doubled * 25 * MS,
+        "doubled at each"
+    );
 }
 
-/// Asks for number 0 at 0 ms and again at 100 ms, where the shortest round trip so far is `least`, and answers it at `at`.
+/// Asks for number 0 at 0 ms and again at 100 ms, where the shortest round trip so far is `least`,
+/// and answers it at `at`.
 fn asked_twice(at: Duration, nearest_answer: Duration) -> Exchanged {
     let config = CbrConfig {
         gaps: Gaps::Constant,
@@ -162,11 +233,15 @@ fn asked_twice(at: Duration, nearest_answer: Duration) -> Exchanged {
     // A round trip of 60 ms, so that it is known what an answer takes.
     answer(&mut consumer, Time::from_millis(60), 0);
     consumer.handle_timeout(Time::from_millis(100));
-    consumer.poll_packet(Time::from_millis(100)).expect("number 1");
+    consumer
+        .poll_packet(Time::from_millis(100))
+        .expect("number 1");
     for millis in (105..=200).step_by(5) {
         consumer.handle_timeout(Time::from_millis(millis));
     }
-    consumer.poll_packet(Time::from_millis(200)).expect("number 1 again");
+    consumer
+        .poll_packet(Time::from_millis(200))
+        .expect("number 1 again");
     assert_eq!(consumer.stats().retransmissions, 1);
     answer(&mut consumer, Time::ZERO + at, 1);
     let events: Vec<CbrEvent> = std::iter::from_fn(|| consumer.poll_event()).collect();
@@ -178,14 +253,28 @@ fn asked_twice(at: Duration, nearest_answer: Duration) -> Exchanged {
 
 #[test]
 fn a_retransmission_is_spurious_if_the_answer_comes_too_soon_to_be_its_own() {
-    // 59 ms after the second transmission: no answer has come so soon, unless a content store is near.
+    // 59 ms after the second transmission: no answer has come so soon, unless a content store is
+    // near.
     let exchange = asked_twice(259 * MS, 10 * MS);
-    assert_eq!((exchange.transmissions, exchange.spurious_at_most, exchange.spurious_at_least), (2, 1, 0));
+    assert_eq!(
+        (
+            exchange.transmissions,
+            exchange.spurious_at_most,
+            exchange.spurious_at_least
+        ),
+        (2, 1, 0)
+    );
     // 9 ms after it: not even the nearest content store.
     let exchange = asked_twice(209 * MS, 10 * MS);
-    assert_eq!((exchange.spurious_at_most, exchange.spurious_at_least), (1, 1));
+    assert_eq!(
+        (exchange.spurious_at_most, exchange.spurious_at_least),
+        (1, 1)
+    );
     // 60 ms after it: its own answer.
     let exchange = asked_twice(260 * MS, 10 * MS);
-    assert_eq!((exchange.spurious_at_most, exchange.spurious_at_least), (0, 0));
+    assert_eq!(
+        (exchange.spurious_at_most, exchange.spurious_at_least),
+        (0, 0)
+    );
     assert_eq!(exchange.answered.since(exchange.first_sent), 160 * MS);
 }

@@ -10,20 +10,24 @@ use support::{Pair, Path, Side, clock, digest, name, register};
 use whimbrel_core::{PortEvent, SeededRng, Time};
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{
-    Component, ContentType, Data, DataRef, DigestSigner, InterestRef, LpHeader, LpPacket, NackReason,
+    Component, ContentType, Data, DataRef, DigestSigner, InterestRef, LpHeader, LpPacket,
+    NackReason,
 };
 use whimbrel_transport::fetch::SegmentFailure;
 use whimbrel_transport::serve::SegmentResponder;
 use whimbrel_transport::{
-    BytesSource, Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Producer,
-    ProducerOptions, Verify, WindowKind, WindowOptions,
+    BytesSource, Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher,
+    Producer, ProducerOptions, Verify, WindowKind, WindowOptions,
 };
 
 type Fetch = Pair<Fetcher, Producer<BytesSource>>;
 
 fn content(len: usize) -> Bytes {
     let mut rng = SeededRng::new(99);
-    (0..len).map(|_| rng.next_word() as u8).collect::<Vec<u8>>().into()
+    (0..len)
+        .map(|_| rng.next_word() as u8)
+        .collect::<Vec<u8>>()
+        .into()
 }
 
 fn producer(text: &str, content: &Bytes, segment_size: usize) -> Producer<BytesSource> {
@@ -44,7 +48,10 @@ fn fetch(options: FetchOptions, content: &Bytes, path: Path, seed: u64) -> Fetch
 
 fn is_over(pair: &Fetch) -> bool {
     pair.consumer.application().is_over()
-        && matches!(pair.consumer_events.last(), Some((_, FetchEvent::Done(_) | FetchEvent::Failed { .. })))
+        && matches!(
+            pair.consumer_events.last(),
+            Some((_, FetchEvent::Done(_) | FetchEvent::Failed { .. }))
+        )
 }
 
 fn run(pair: &mut Fetch) {
@@ -56,7 +63,9 @@ fn outcome(pair: &Fetch) -> (Vec<u8>, Result<FetchStats, FetchError>) {
     let mut whole = Vec::new();
     for (_, event) in &pair.consumer_events {
         match event {
-            FetchEvent::Segment { offset, content, .. } => {
+            FetchEvent::Segment {
+                offset, content, ..
+            } => {
                 let end = *offset as usize + content.len();
                 if whole.len() < end {
                     whole.resize(end, 0);
@@ -90,9 +99,20 @@ fn the_newest_version_is_found_and_all_segments_come_in_order() {
     run(&mut pair);
     let stats = succeeded(&pair, &content);
     assert_eq!((stats.segments, stats.total_segments), (124, Some(124)));
-    assert_eq!((stats.timeouts, stats.retransmissions, stats.duplicates), (0, 0, 0));
-    let versioned = pair.producer.application().responder().versioned_name().clone();
-    assert_eq!(pair.consumer_events[0].1, FetchEvent::Started { name: versioned });
+    assert_eq!(
+        (stats.timeouts, stats.retransmissions, stats.duplicates),
+        (0, 0, 0)
+    );
+    let versioned = pair
+        .producer
+        .application()
+        .responder()
+        .versioned_name()
+        .clone();
+    assert_eq!(
+        pair.consumer_events[0].1,
+        FetchEvent::Started { name: versioned }
+    );
     let mut expected = 0;
     for (_, event) in &pair.consumer_events {
         if let FetchEvent::Segment { number, offset, .. } = event {
@@ -100,7 +120,10 @@ fn the_newest_version_is_found_and_all_segments_come_in_order() {
             expected += 1;
         }
     }
-    assert_eq!(pair.registered.lock().unwrap()[..], [(String::from("register"), name("/file"))]);
+    assert_eq!(
+        pair.registered.lock().unwrap()[..],
+        [(String::from("register"), name("/file"))]
+    );
 }
 
 #[test]
@@ -113,7 +136,10 @@ fn empty_content_is_one_empty_segment() {
 #[test]
 fn packets_share_transmits_on_a_stream() {
     let content = content(200_000);
-    let path = Path { stream: true, ..Path::clean() };
+    let path = Path {
+        stream: true,
+        ..Path::clean()
+    };
     let mut pair = fetch(FetchOptions::default(), &content, path, 1);
     run(&mut pair);
     succeeded(&pair, &content);
@@ -122,8 +148,18 @@ fn packets_share_transmits_on_a_stream() {
 #[test]
 fn a_versioned_name_needs_no_discovery() {
     let content = content(5_000);
-    let fetcher = Fetcher::new(name("/file/v=3"), FetchOptions::default(), SeededRng::new(1), Time::ZERO);
-    let mut pair = Pair::new(fetcher, producer("/file/v=3", &content, 1000), Path::clean(), 1);
+    let fetcher = Fetcher::new(
+        name("/file/v=3"),
+        FetchOptions::default(),
+        SeededRng::new(1),
+        Time::ZERO,
+    );
+    let mut pair = Pair::new(
+        fetcher,
+        producer("/file/v=3", &content, 1000),
+        Path::clean(),
+        1,
+    );
     run(&mut pair);
     assert_eq!(succeeded(&pair, &content).interests, 5);
 }
@@ -131,18 +167,30 @@ fn a_versioned_name_needs_no_discovery() {
 #[test]
 fn discovery_by_prefix_takes_the_first_segment_from_the_answer() {
     let content = content(5_000);
-    let options = FetchOptions { discovery: Discovery::Prefix, ..FetchOptions::default() };
+    let options = FetchOptions {
+        discovery: Discovery::Prefix,
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &content, Path::clean(), 1);
     run(&mut pair);
     let stats = succeeded(&pair, &content);
-    assert_eq!((stats.interests, stats.segments), (4, 5), "segment 0 came with discovery");
+    assert_eq!(
+        (stats.interests, stats.segments),
+        (4, 5),
+        "segment 0 came with discovery"
+    );
 }
 
 #[test]
 fn a_data_that_is_no_segment_is_all_of_the_content() {
-    let options = FetchOptions { discovery: Discovery::Prefix, ..FetchOptions::default() };
+    let options = FetchOptions {
+        discovery: Discovery::Prefix,
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &Bytes::new(), Path::clean(), 1);
-    answer(&mut pair, |_| Some(Data::new(name("/file/note"), &b"whole"[..]).encode(&DigestSigner)));
+    answer(&mut pair, |_| {
+        Some(Data::new(name("/file/note"), &b"whole"[..]).encode(&DigestSigner))
+    });
     run(&mut pair);
     succeeded(&pair, &Bytes::from_static(b"whole"));
 }
@@ -153,14 +201,20 @@ fn every_window_fetches_over_a_path_that_loses_reorders_and_duplicates() {
     for kind in [WindowKind::Fixed(8), WindowKind::AIMD, WindowKind::CUBIC] {
         for seed in 1..4 {
             let options = FetchOptions {
-                window: WindowOptions { kind, ..WindowOptions::default() },
+                window: WindowOptions {
+                    kind,
+                    ..WindowOptions::default()
+                },
                 lifetime: Duration::from_millis(500),
                 ..FetchOptions::default()
             };
             let mut pair = fetch(options, &content, Path::lossy(0.1), seed);
             run(&mut pair);
             let stats = succeeded(&pair, &content);
-            assert!(stats.retransmissions > 0 && stats.timeouts > 0, "{kind:?} {stats:?}");
+            assert!(
+                stats.retransmissions > 0 && stats.timeouts > 0,
+                "{kind:?} {stats:?}"
+            );
             let fixed = matches!(kind, WindowKind::Fixed(_));
             assert_eq!(stats.loss_decreases == 0, fixed, "{kind:?}");
         }
@@ -170,7 +224,10 @@ fn every_window_fetches_over_a_path_that_loses_reorders_and_duplicates() {
 #[test]
 fn segments_given_as_they_come_have_their_offsets() {
     let content = content(99_999);
-    let options = FetchOptions { delivery: Delivery::AsTheyCome, ..FetchOptions::default() };
+    let options = FetchOptions {
+        delivery: Delivery::AsTheyCome,
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &content, Path::lossy(0.05), 3);
     run(&mut pair);
     succeeded(&pair, &content);
@@ -199,20 +256,29 @@ fn segments_of_different_sizes_must_be_taken_in_order() {
         Some(data.encode(&DigestSigner))
     };
     for delivery in [Delivery::AsTheyCome, Delivery::InOrder] {
-        let options = FetchOptions { discovery: Discovery::None, delivery, ..FetchOptions::default() };
+        let options = FetchOptions {
+            discovery: Discovery::None,
+            delivery,
+            ..FetchOptions::default()
+        };
         let mut pair = fetch(options, &Bytes::new(), Path::clean(), 1);
         answer(&mut pair, move |interest| segment(number_of(interest)));
         run(&mut pair);
         match delivery {
-            Delivery::InOrder => assert_eq!(succeeded(&pair, &Bytes::from(vec![1; 75])).segments, 6),
-            Delivery::AsTheyCome => assert!(matches!(failed(&pair), FetchError::UnevenSegments { .. })),
+            Delivery::InOrder => {
+                assert_eq!(succeeded(&pair, &Bytes::from(vec![1; 75])).segments, 6)
+            }
+            Delivery::AsTheyCome => {
+                assert!(matches!(failed(&pair), FetchError::UnevenSegments { .. }))
+            }
         }
     }
 }
 
 fn number_of(interest: &InterestRef<'_>) -> u64 {
     let last = interest.name.last().expect("a component");
-    last.number_of(whimbrel_ndn_packet::types::SEGMENT).expect("a segment")
+    last.number_of(whimbrel_ndn_packet::types::SEGMENT)
+        .expect("a segment")
 }
 
 /// Answers Interests in place of the producer; `None` is silence.
@@ -232,27 +298,43 @@ fn answer(pair: &mut Fetch, mut answer: impl FnMut(&InterestRef<'_>) -> Option<V
 
 fn nack(interest: &InterestRef<'_>, reason: NackReason) -> Vec<u8> {
     let mut out = Vec::new();
-    let header = LpHeader { nack: Some(reason), ..LpHeader::default() };
-    lp::encode(&mut out, &LinkFields::default(), &header, Some(interest.wire));
+    let header = LpHeader {
+        nack: Some(reason),
+        ..LpHeader::default()
+    };
+    lp::encode(
+        &mut out,
+        &LinkFields::default(),
+        &header,
+        Some(interest.wire),
+    );
     out
 }
 
 #[test]
 fn silence_fails_after_the_retries_and_says_which_segment() {
     let content = content(10_000);
-    let options = FetchOptions { retries: Some(3), ..FetchOptions::default() };
+    let options = FetchOptions {
+        retries: Some(3),
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &content, Path::clean(), 1);
     pair.tamper = Some(Box::new(|_, to, frame| {
         let lost = to == Side::Producer
-            && InterestRef::decode(&frame)
-                .is_ok_and(|interest| interest.name.last().and_then(|last| last.number_of(0x32)) == Some(6));
+            && InterestRef::decode(&frame).is_ok_and(|interest| {
+                interest.name.last().and_then(|last| last.number_of(0x32)) == Some(6)
+            });
         if lost { Vec::new() } else { vec![frame] }
     }));
     run(&mut pair);
     let (whole, end) = outcome(&pair);
     assert_eq!(&whole[..], &content[..6000], "what came before is good");
     match end.unwrap_err() {
-        FetchError::Segment { segment: 6, failure: SegmentFailure::NoAnswer(3), .. } => {}
+        FetchError::Segment {
+            segment: 6,
+            failure: SegmentFailure::NoAnswer(3),
+            ..
+        } => {}
         other => panic!("{other}"),
     }
 }
@@ -260,7 +342,9 @@ fn silence_fails_after_the_retries_and_says_which_segment() {
 #[test]
 fn a_name_that_nobody_serves_fails_with_what_the_network_said() {
     let mut pair = fetch(FetchOptions::default(), &Bytes::new(), Path::clean(), 1);
-    answer(&mut pair, |interest| Some(nack(interest, NackReason::NoRoute)));
+    answer(&mut pair, |interest| {
+        Some(nack(interest, NackReason::NoRoute))
+    });
     run(&mut pair);
     let error = failed(&pair);
     assert!(matches!(error, FetchError::Discovery { .. }));
@@ -273,7 +357,10 @@ fn nacks_for_congestion_and_duplicates_are_not_the_end() {
     for reason in [NackReason::Congestion, NackReason::Duplicate] {
         for kind in [WindowKind::Fixed(4), WindowKind::AIMD, WindowKind::CUBIC] {
             let options = FetchOptions {
-                window: WindowOptions { kind, ..WindowOptions::default() },
+                window: WindowOptions {
+                    kind,
+                    ..WindowOptions::default()
+                },
                 ..FetchOptions::default()
             };
             let mut pair = fetch(options, &content, Path::clean(), 1);
@@ -285,27 +372,39 @@ fn nacks_for_congestion_and_duplicates_are_not_the_end() {
                 }
                 count += 1;
                 if count % 5 == 0 {
-                    back.push(nack(&InterestRef::decode(&frame).expect("an Interest"), reason));
+                    back.push(nack(
+                        &InterestRef::decode(&frame).expect("an Interest"),
+                        reason,
+                    ));
                     return Vec::new();
                 }
                 vec![frame]
             }));
             run(&mut pair);
             let stats = succeeded(&pair, &content);
-            assert!(stats.nacks > 0 && stats.retransmissions > 0, "{reason:?} {kind:?} {stats:?}");
+            assert!(
+                stats.nacks > 0 && stats.retransmissions > 0,
+                "{reason:?} {kind:?} {stats:?}"
+            );
         }
     }
 }
 
 #[test]
 fn other_nacks_for_a_segment_of_the_content_end_it() {
-    let options = FetchOptions { discovery: Discovery::None, ..FetchOptions::default() };
+    let options = FetchOptions {
+        discovery: Discovery::None,
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &Bytes::new(), Path::clean(), 1);
     answer(&mut pair, |interest| match number_of(interest) {
         number @ 0..3 => {
             let data = Data {
                 final_block_id: Some(Component::segment(9)),
-                ..Data::new(name("/file").child(Component::segment(number).as_ref()), &b"x"[..])
+                ..Data::new(
+                    name("/file").child(Component::segment(number).as_ref()),
+                    &b"x"[..],
+                )
             };
             Some(data.encode(&DigestSigner))
         }
@@ -314,55 +413,83 @@ fn other_nacks_for_a_segment_of_the_content_end_it() {
     run(&mut pair);
     assert!(matches!(
         failed(&pair),
-        FetchError::Segment { segment: 3, failure: SegmentFailure::Nack(NackReason::NoRoute), .. }
+        FetchError::Segment {
+            segment: 3,
+            failure: SegmentFailure::Nack(NackReason::NoRoute),
+            ..
+        }
     ));
 }
 
 #[test]
 fn nacks_beyond_the_end_do_not_matter_once_the_end_is_known() {
     // Only the last segment has FinalBlockId, as some producers do.
-    let options = FetchOptions { discovery: Discovery::None, ..FetchOptions::default() };
+    let options = FetchOptions {
+        discovery: Discovery::None,
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &Bytes::new(), Path::lossy(0.0), 1);
     answer(&mut pair, |interest| match number_of(interest) {
         number @ 0..=9 => {
             let data = Data {
                 final_block_id: (number == 9).then(|| Component::segment(9)),
-                ..Data::new(name("/file").child(Component::segment(number).as_ref()), &b"x"[..])
+                ..Data::new(
+                    name("/file").child(Component::segment(number).as_ref()),
+                    &b"x"[..],
+                )
             };
             Some(data.encode(&DigestSigner))
         }
         _ => Some(nack(interest, NackReason::None)),
     });
     run(&mut pair);
-    assert_eq!(succeeded(&pair, &Bytes::from_static(b"xxxxxxxxxx")).total_segments, Some(10));
+    assert_eq!(
+        succeeded(&pair, &Bytes::from_static(b"xxxxxxxxxx")).total_segments,
+        Some(10)
+    );
 }
 
 #[test]
 fn content_without_a_last_segment_fails_and_says_so() {
-    let options = FetchOptions { discovery: Discovery::None, ..FetchOptions::default() };
+    let options = FetchOptions {
+        discovery: Discovery::None,
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &Bytes::new(), Path::clean(), 1);
     answer(&mut pair, |interest| match number_of(interest) {
         number @ 0..5 => Some(
-            Data::new(name("/file").child(Component::segment(number).as_ref()), &b"x"[..])
-                .encode(&DigestSigner),
+            Data::new(
+                name("/file").child(Component::segment(number).as_ref()),
+                &b"x"[..],
+            )
+            .encode(&DigestSigner),
         ),
         _ => Some(nack(interest, NackReason::None)),
     });
     run(&mut pair);
-    assert!(matches!(failed(&pair), FetchError::NoFinalBlock { segment: 5, .. }));
+    assert!(matches!(
+        failed(&pair),
+        FetchError::NoFinalBlock { segment: 5, .. }
+    ));
     assert_eq!(outcome(&pair).0, b"xxxxx");
 }
 
 #[test]
 fn the_last_segment_may_move_as_the_producer_learns_it() {
-    let options = FetchOptions { discovery: Discovery::None, ..FetchOptions::default() };
+    let options = FetchOptions {
+        discovery: Discovery::None,
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &Bytes::new(), Path::clean(), 1);
     answer(&mut pair, |interest| {
         let number = number_of(interest);
         let last = [4, 4, 4, 4, 11, 11, 11, 11, 11, 11, 11, 11].get(number as usize)?;
         let data = Data {
             final_block_id: Some(Component::segment(*last)),
-            ..Data::new(name("/file").child(Component::segment(number).as_ref()), vec![number as u8])
+            ..Data::new(
+                name("/file").child(Component::segment(number).as_ref()),
+                vec![number as u8],
+            )
         };
         Some(data.encode(&DigestSigner))
     });
@@ -372,18 +499,31 @@ fn the_last_segment_may_move_as_the_producer_learns_it() {
 
 #[test]
 fn a_last_segment_before_one_that_exists_is_an_error() {
-    let options = FetchOptions { discovery: Discovery::None, ..FetchOptions::default() };
+    let options = FetchOptions {
+        discovery: Discovery::None,
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &Bytes::new(), Path::clean(), 1);
     answer(&mut pair, |interest| {
         let number = number_of(interest);
         let data = Data {
             final_block_id: (number == 7).then(|| Component::segment(3)),
-            ..Data::new(name("/file").child(Component::segment(number).as_ref()), &b"x"[..])
+            ..Data::new(
+                name("/file").child(Component::segment(number).as_ref()),
+                &b"x"[..],
+            )
         };
         Some(data.encode(&DigestSigner))
     });
     run(&mut pair);
-    assert!(matches!(failed(&pair), FetchError::FinalBlock { said_by: 7, last: 3, .. }));
+    assert!(matches!(
+        failed(&pair),
+        FetchError::FinalBlock {
+            said_by: 7,
+            last: 3,
+            ..
+        }
+    ));
 }
 
 #[test]
@@ -399,19 +539,28 @@ fn a_last_segment_of_the_greatest_number_takes_no_memory() {
         let number = number_of(interest);
         let data = Data {
             final_block_id: Some(Component::segment(u64::MAX)),
-            ..Data::new(name("/file").child(Component::segment(number).as_ref()), &b"x"[..])
+            ..Data::new(
+                name("/file").child(Component::segment(number).as_ref()),
+                &b"x"[..],
+            )
         };
         (number < 1000).then(|| data.encode(&DigestSigner))
     });
     run(&mut pair);
     let error = failed(&pair);
-    assert!(matches!(error, FetchError::Segment { segment: 1000, .. }), "{error:?}");
+    assert!(
+        matches!(error, FetchError::Segment { segment: 1000, .. }),
+        "{error:?}"
+    );
 }
 
 #[test]
 fn a_producer_that_went_over_to_another_version_is_named() {
     let content = content(50_000);
-    let options = FetchOptions { retries: Some(1), ..FetchOptions::default() };
+    let options = FetchOptions {
+        retries: Some(1),
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &content, Path::clean(), 1);
     pair.run(Time::from_secs(600), |pair| pair.consumer_events.len() > 10);
     let newer = SegmentResponder::new(
@@ -437,23 +586,36 @@ fn an_answer_to_discovery_that_names_no_version_is_an_error() {
         ("/file/32=metadata/v=1/seg=0", b"\x07\x99"),
     ] {
         let mut pair = fetch(FetchOptions::default(), &Bytes::new(), Path::clean(), 1);
-        answer(&mut pair, move |_| Some(Data::new(name(asked), content).encode(&DigestSigner)));
+        answer(&mut pair, move |_| {
+            Some(Data::new(name(asked), content).encode(&DigestSigner))
+        });
         run(&mut pair);
-        assert!(matches!(failed(&pair), FetchError::Metadata { .. }), "{asked}");
+        assert!(
+            matches!(failed(&pair), FetchError::Metadata { .. }),
+            "{asked}"
+        );
     }
 }
 
 #[test]
 fn the_producers_own_refusal_is_an_error() {
-    let options = FetchOptions { discovery: Discovery::None, ..FetchOptions::default() };
+    let options = FetchOptions {
+        discovery: Discovery::None,
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &Bytes::new(), Path::clean(), 1);
     answer(&mut pair, |interest| {
-        let data =
-            Data { content_type: ContentType::Nack, ..Data::new(interest.name.to_name(), Bytes::new()) };
+        let data = Data {
+            content_type: ContentType::Nack,
+            ..Data::new(interest.name.to_name(), Bytes::new())
+        };
         Some(data.encode(&DigestSigner))
     });
     run(&mut pair);
-    assert!(matches!(failed(&pair), FetchError::Refused { segment: 0, .. }));
+    assert!(matches!(
+        failed(&pair),
+        FetchError::Refused { segment: 0, .. }
+    ));
 }
 
 /// Flips a bit in the content of every third Data, where the outer shape stays as it is.
@@ -463,7 +625,9 @@ fn corrupting(pair: &mut Fetch, every: usize) {
         if to == Side::Consumer {
             count += 1;
             let middle = frame.len() / 2;
-            if count % every == 0 && DataRef::decode(&frame).is_ok_and(|data| data.content.len() > 500) {
+            if count % every == 0
+                && DataRef::decode(&frame).is_ok_and(|data| data.content.len() > 500)
+            {
                 frame[middle] ^= 1;
             }
         }
@@ -474,7 +638,10 @@ fn corrupting(pair: &mut Fetch, every: usize) {
 #[test]
 fn data_with_a_wrong_digest_is_asked_for_again() {
     let content = content(50_000);
-    let options = FetchOptions { verify: Verify::Digest, ..FetchOptions::default() };
+    let options = FetchOptions {
+        verify: Verify::Digest,
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &content, Path::clean(), 1);
     corrupting(&mut pair, 3);
     run(&mut pair);
@@ -488,22 +655,40 @@ fn data_that_never_passes_verification_fails_with_the_reason() {
         Some(2) => Err(String::from("not by whom it should be")),
         _ => Ok(()),
     };
-    let options =
-        FetchOptions { verify: Verify::With(Box::new(refuse)), retries: Some(2), ..FetchOptions::default() };
+    let options = FetchOptions {
+        verify: Verify::With(Box::new(refuse)),
+        retries: Some(2),
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &content, Path::clean(), 1);
     run(&mut pair);
     let error = failed(&pair);
-    assert!(matches!(error, FetchError::Segment { segment: 2, failure: SegmentFailure::Refused(_), .. }));
-    assert!(error.to_string().contains("not by whom it should be"), "{error}");
+    assert!(matches!(
+        error,
+        FetchError::Segment {
+            segment: 2,
+            failure: SegmentFailure::Refused(_),
+            ..
+        }
+    ));
+    assert!(
+        error.to_string().contains("not by whom it should be"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_face_that_goes_and_comes_again_costs_no_retry() {
     let content = content(300_000);
-    let options = FetchOptions { retries: Some(0), ..FetchOptions::default() };
+    let options = FetchOptions {
+        retries: Some(0),
+        ..FetchOptions::default()
+    };
     let mut pair = fetch(options, &content, Path::clean(), 1);
     for after in [40, 200, 600] {
-        pair.run(Time::from_secs(600), |pair| pair.consumer_events.len() > after / 4);
+        pair.run(Time::from_secs(600), |pair| {
+            pair.consumer_events.len() > after / 4
+        });
         pair.face(Side::Consumer, false);
         pair.run(pair.now + Duration::from_secs(20), |_| false);
         pair.face(Side::Consumer, true);
@@ -543,15 +728,27 @@ fn nothing_is_sent_while_the_port_is_blocked() {
 fn congestion_marks_shrink_the_window_at_most_once_in_a_round_trip() {
     let content = content(400_000);
     let run_with = |ignore_marks, once_per_round_trip| {
-        let window = WindowOptions { delay_exit: false, threshold: 16.0, ..WindowOptions::default() };
-        let options = FetchOptions { ignore_marks, once_per_round_trip, window, ..FetchOptions::default() };
+        let window = WindowOptions {
+            delay_exit: false,
+            threshold: 16.0,
+            ..WindowOptions::default()
+        };
+        let options = FetchOptions {
+            ignore_marks,
+            once_per_round_trip,
+            window,
+            ..FetchOptions::default()
+        };
         let mut pair = fetch(options, &content, Path::clean(), 1);
         pair.tamper = Some(Box::new(|_, to, frame| {
             if to == Side::Producer {
                 return vec![frame];
             }
             let packet = LpPacket::decode(&frame, false).expect("a packet");
-            let header = LpHeader { congestion_mark: Some(1), ..packet.header() };
+            let header = LpHeader {
+                congestion_mark: Some(1),
+                ..packet.header()
+            };
             let mut out = Vec::new();
             lp::encode(&mut out, &LinkFields::default(), &header, packet.fragment);
             vec![out]
@@ -559,10 +756,17 @@ fn congestion_marks_shrink_the_window_at_most_once_in_a_round_trip() {
         run(&mut pair);
         succeeded(&pair, &content)
     };
-    let (ignored, careful, eager) = (run_with(true, true), run_with(false, true), run_with(false, false));
+    let (ignored, careful, eager) = (
+        run_with(true, true),
+        run_with(false, true),
+        run_with(false, false),
+    );
     assert_eq!((ignored.marks, ignored.mark_decreases), (400, 0));
     assert_eq!(careful.retransmissions, 0, "marks are no losses");
-    assert!(careful.mark_decreases > 10 && careful.mark_decreases < 300, "{careful:?}");
+    assert!(
+        careful.mark_decreases > 10 && careful.mark_decreases < 300,
+        "{careful:?}"
+    );
     assert_eq!(eager.mark_decreases, 400);
 }
 
@@ -579,15 +783,26 @@ fn logs_tell_every_window_and_round_trip_and_progress_is_bounded() {
     run(&mut pair);
     succeeded(&pair, &content);
     let count = |wanted: fn(&FetchEvent) -> bool| {
-        pair.consumer_events.iter().filter(|(_, event)| wanted(event)).count()
+        pair.consumer_events
+            .iter()
+            .filter(|(_, event)| wanted(event))
+            .count()
     };
-    assert_eq!(count(|event| matches!(event, FetchEvent::Window { .. })), 100);
     assert_eq!(
-        count(|event| matches!(event, FetchEvent::Rtt { rtt, .. } if *rtt == 10 * Duration::from_millis(1))),
+        count(|event| matches!(event, FetchEvent::Window { .. })),
+        100
+    );
+    assert_eq!(
+        count(
+            |event| matches!(event, FetchEvent::Rtt { rtt, .. } if *rtt == 10 * Duration::from_millis(1))
+        ),
         100
     );
     let progress = count(|event| matches!(event, FetchEvent::Progress(_))) as u128;
-    assert!((1..=1 + pair.now.since(Time::ZERO).as_millis() / 20).contains(&progress), "{progress}");
+    assert!(
+        (1..=1 + pair.now.since(Time::ZERO).as_millis() / 20).contains(&progress),
+        "{progress}"
+    );
 }
 
 #[test]
@@ -603,7 +818,9 @@ fn hostile_data_is_counted_and_changes_nothing() {
                 frames.push(Data::new(name(bad), vec![7; 100]).encode(&DigestSigner));
             }
             let far = Component::segment(rng.next_word());
-            frames.push(Data::new(name(versioned).child(far.as_ref()), vec![7; 8000]).encode(&DigestSigner));
+            frames.push(
+                Data::new(name(versioned).child(far.as_ref()), vec![7; 8000]).encode(&DigestSigner),
+            );
             let long = name(versioned).child(whimbrel_ndn_packet::ComponentRef::new(0x32, &[0, 1]));
             frames.push(Data::new(long, vec![7; 1000]).encode(&DigestSigner));
             frames.push(vec![0x06, 0xfd]);
@@ -621,7 +838,11 @@ fn hostile_data_is_counted_and_changes_nothing() {
 fn what_the_program_does_not_take_is_bounded() {
     use whimbrel_transport::Application;
     let content = content(200_000);
-    let options = FetchOptions { most_segments: 30, most_bytes: 20_000, ..FetchOptions::default() };
+    let options = FetchOptions {
+        most_segments: 30,
+        most_bytes: 20_000,
+        ..FetchOptions::default()
+    };
     let mut fetcher = Fetcher::new(name("/file"), options, SeededRng::new(1), Time::ZERO);
     let mut source = SegmentResponder::new(
         name("/file"),
@@ -637,7 +858,9 @@ fn what_the_program_does_not_take_is_bounded() {
             use whimbrel_transport::{Answer, Responder};
             interests += 1;
             let interest = InterestRef::decode(&interest).expect("an Interest");
-            let Answer::Data(data) = source.respond(now, &interest) else { panic!("an answer") };
+            let Answer::Data(data) = source.respond(now, &interest) else {
+                panic!("an answer")
+            };
             now += Duration::from_millis(1);
             fetcher.handle_packet(now, &LpPacket::decode(&data, false).expect("a packet"));
         }
@@ -645,7 +868,10 @@ fn what_the_program_does_not_take_is_bounded() {
     };
     exchange(&mut fetcher);
     let received = fetcher.stats().segments;
-    assert!((15..=21).contains(&received), "{received} segments of 1,000 bytes for a bound of 20,000");
+    assert!(
+        (15..=21).contains(&received),
+        "{received} segments of 1,000 bytes for a bound of 20,000"
+    );
     assert_eq!(exchange(&mut fetcher), 0);
     let mut whole = Vec::new();
     loop {

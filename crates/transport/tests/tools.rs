@@ -12,7 +12,9 @@ use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{
     ContentType, Data, DataRef, DigestSigner, Interest, InterestRef, LpHeader, LpPacket, NackReason,
 };
-use whimbrel_transport::register::{RegisterFailure, Registrar, RegistrationEvent, RouteParameters};
+use whimbrel_transport::register::{
+    RegisterFailure, Registrar, RegistrationEvent, RouteParameters,
+};
 use whimbrel_transport::traffic::{Append, TrafficPattern, TrafficRule};
 use whimbrel_transport::{
     Answer, AppFace, Application, EchoProducer, Gaps, Outgoing, Peek, PeekEvent, PeekOptions, Ping,
@@ -40,11 +42,21 @@ fn last<E: Clone>(events: &[(Time, E)]) -> E {
 
 #[test]
 fn peek_gets_the_whole_data() {
-    let mut pair = Pair::new(peek("/a/b", PeekOptions::default()), echo("/a", 3), Path::clean(), 1);
+    let mut pair = Pair::new(
+        peek("/a/b", PeekOptions::default()),
+        echo("/a", 3),
+        Path::clean(),
+        1,
+    );
     pair.run(Time::from_secs(10), |_| false);
-    let PeekEvent::Data { packet, rtt } = last(&pair.consumer_events) else { panic!("no Data") };
+    let PeekEvent::Data { packet, rtt } = last(&pair.consumer_events) else {
+        panic!("no Data")
+    };
     let data = DataRef::decode(&packet).unwrap();
-    assert_eq!((data.name.to_name(), data.content), (name("/a/b"), &[0, 0, 0][..]));
+    assert_eq!(
+        (data.name.to_name(), data.content),
+        (name("/a/b"), &[0, 0, 0][..])
+    );
     assert_eq!(rtt, 10 * MS);
     assert_eq!(pair.consumer_events.len(), 1);
 }
@@ -64,53 +76,108 @@ fn peek_writes_every_option_into_its_interest() {
     pair.keep_frames = true;
     pair.run(Time::from_secs(10), |_| false);
     let interest = InterestRef::decode(&pair.sent_by_consumer[0]).unwrap();
-    assert!(interest.can_be_prefix && interest.must_be_fresh && interest.parameters_digest_is_valid());
+    assert!(
+        interest.can_be_prefix && interest.must_be_fresh && interest.parameters_digest_is_valid()
+    );
     assert_eq!((interest.lifetime, interest.hop_limit), (700 * MS, Some(3)));
-    assert_eq!(interest.delegations().map(|name| name.to_name()).collect::<Vec<_>>(), [name("/isp")]);
+    assert_eq!(
+        interest
+            .delegations()
+            .map(|name| name.to_name())
+            .collect::<Vec<_>>(),
+        [name("/isp")]
+    );
     // The echo answers under the name with the digest.
-    assert!(matches!(last(&pair.consumer_events), PeekEvent::Data { .. }));
+    assert!(matches!(
+        last(&pair.consumer_events),
+        PeekEvent::Data { .. }
+    ));
 }
 
 #[test]
 fn peek_tells_silence_and_nacks_and_ignores_other_data() {
-    let silent = Path { loss: 1.0, ..Path::clean() };
+    let silent = Path {
+        loss: 1.0,
+        ..Path::clean()
+    };
     let mut pair = Pair::new(peek("/a", PeekOptions::default()), echo("/a", 3), silent, 1);
     pair.run(Time::from_secs(10), |_| false);
-    assert_eq!(pair.consumer_events, [(Time::from_secs(4), PeekEvent::Timeout)]);
+    assert_eq!(
+        pair.consumer_events,
+        [(Time::from_secs(4), PeekEvent::Timeout)]
+    );
 
-    let options = PeekOptions { timeout: Some(50 * MS), ..PeekOptions::default() };
+    let options = PeekOptions {
+        timeout: Some(50 * MS),
+        ..PeekOptions::default()
+    };
     let mut pair = Pair::new(peek("/a", options), echo("/a", 3), silent, 1);
     pair.run(Time::from_secs(10), |_| false);
-    assert_eq!(pair.consumer_events, [(Time::from_millis(50), PeekEvent::Timeout)]);
+    assert_eq!(
+        pair.consumer_events,
+        [(Time::from_millis(50), PeekEvent::Timeout)]
+    );
 
-    let mut pair = Pair::new(peek("/a", PeekOptions::default()), echo("/a", 3), Path::clean(), 1);
+    let mut pair = Pair::new(
+        peek("/a", PeekOptions::default()),
+        echo("/a", 3),
+        Path::clean(),
+        1,
+    );
     pair.tamper = Some(Box::new(|_, to, frame| {
         if to == Side::Producer {
             return vec![frame];
         }
         let mut nack = Vec::new();
-        let header = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+        let header = LpHeader {
+            nack: Some(NackReason::NoRoute),
+            ..LpHeader::default()
+        };
         let interest = Interest::new(name("/a")).encode();
         lp::encode(&mut nack, &LinkFields::default(), &header, Some(&interest));
-        vec![Data::new(name("/a/b"), &b""[..]).encode(&DigestSigner), nack, frame]
+        vec![
+            Data::new(name("/a/b"), &b""[..]).encode(&DigestSigner),
+            nack,
+            frame,
+        ]
     }));
     pair.run(Time::from_secs(10), |_| false);
-    let nack = PeekEvent::Nack { reason: NackReason::NoRoute, rtt: 10 * MS };
+    let nack = PeekEvent::Nack {
+        reason: NackReason::NoRoute,
+        rtt: 10 * MS,
+    };
     assert_eq!(pair.consumer_events, [(Time::from_millis(10), nack)]);
 }
 
 fn poke(options: PokeOptions) -> Poke {
     let content = Bytes::from_static(b"content");
-    Poke::new(name("/p/q"), content, &digest(), options, register(), rng(), Time::ZERO)
+    Poke::new(
+        name("/p/q"),
+        content,
+        &digest(),
+        options,
+        register(),
+        rng(),
+        Time::ZERO,
+    )
 }
 
 #[test]
 fn poke_answers_the_first_interest_that_asks_for_it() {
-    let options = PokeOptions { freshness: 2000 * MS, final_block: true, ..PokeOptions::default() };
-    let asked = PeekOptions { can_be_prefix: true, ..PeekOptions::default() };
+    let options = PokeOptions {
+        freshness: 2000 * MS,
+        final_block: true,
+        ..PokeOptions::default()
+    };
+    let asked = PeekOptions {
+        can_be_prefix: true,
+        ..PeekOptions::default()
+    };
     let mut pair = Pair::new(peek("/p", asked), poke(options), Path::clean(), 1);
     pair.run(Time::from_secs(10), |_| false);
-    let PeekEvent::Data { packet, .. } = last(&pair.consumer_events) else { panic!("no Data") };
+    let PeekEvent::Data { packet, .. } = last(&pair.consumer_events) else {
+        panic!("no Data")
+    };
     let data = DataRef::decode(&packet).unwrap();
     assert_eq!((data.content, data.freshness), (&b"content"[..], 2000 * MS));
     assert_eq!(data.final_block_id, data.name.last());
@@ -122,16 +189,35 @@ fn poke_answers_the_first_interest_that_asks_for_it() {
 
 #[test]
 fn poke_goes_unasked_or_gives_up() {
-    let options = PokeOptions { unsolicited: true, ..PokeOptions::default() };
-    let mut pair = Pair::new(peek("/x", PeekOptions::default()), poke(options), Path::clean(), 1);
+    let options = PokeOptions {
+        unsolicited: true,
+        ..PokeOptions::default()
+    };
+    let mut pair = Pair::new(
+        peek("/x", PeekOptions::default()),
+        poke(options),
+        Path::clean(),
+        1,
+    );
     pair.run(Time::from_secs(10), |_| false);
     assert_eq!(pair.producer_events, [(Time::ZERO, PokeEvent::Sent)]);
     assert!(pair.registered.lock().unwrap().is_empty());
 
-    let options = PokeOptions { timeout: Some(300 * MS), ..PokeOptions::default() };
-    let mut pair = Pair::new(peek("/x", PeekOptions::default()), poke(options), Path::clean(), 1);
+    let options = PokeOptions {
+        timeout: Some(300 * MS),
+        ..PokeOptions::default()
+    };
+    let mut pair = Pair::new(
+        peek("/x", PeekOptions::default()),
+        poke(options),
+        Path::clean(),
+        1,
+    );
     pair.run(Time::from_secs(10), |_| false);
-    assert_eq!(pair.producer_events.last(), Some(&(Time::from_millis(300), PokeEvent::Timeout)));
+    assert_eq!(
+        pair.producer_events.last(),
+        Some(&(Time::from_millis(300), PokeEvent::Timeout))
+    );
 }
 
 fn ping_stats(pair: &Pair<Ping, PingServer>) -> PingStats {
@@ -157,7 +243,10 @@ fn pings_are_named_as_ndnping_names_them() {
         identifier: Some(String::from("me")),
         ..PingOptions::new(name("/server"))
     };
-    let server = PingServerOptions { payload: 20, ..PingServerOptions::new(name("/server")) };
+    let server = PingServerOptions {
+        payload: 20,
+        ..PingServerOptions::new(name("/server"))
+    };
     let pair = ping(options, server, Path::clean());
     let names: Vec<String> = pair
         .sent_by_consumer
@@ -167,37 +256,69 @@ fn pings_are_named_as_ndnping_names_them() {
         .map(|interest| interest.name.to_string())
         .collect();
     let expected = ["18446744073709551614", "18446744073709551615", "0"];
-    assert_eq!(names, expected.map(|number| format!("/server/ping/me/{number}")));
+    assert_eq!(
+        names,
+        expected.map(|number| format!("/server/ping/me/{number}"))
+    );
     let stats = ping_stats(&pair);
     assert_eq!((stats.sent, stats.received, stats.timeouts), (3, 3, 0));
     assert!((stats.rtt.mean_ms().unwrap() - 10.0).abs() < 1e-6 && stats.loss() == 0.0);
     assert_eq!(pair.producer.application().responder().answered(), 3);
     let registered = pair.registered.lock().unwrap().clone();
-    assert_eq!(registered, [(String::from("register"), name("/server/ping"))]);
+    assert_eq!(
+        registered,
+        [(String::from("register"), name("/server/ping"))]
+    );
     // Two seconds between the three of them, and a round trip.
-    assert_eq!(pair.consumer_events.last().unwrap().0, Time::from_millis(2010));
+    assert_eq!(
+        pair.consumer_events.last().unwrap().0,
+        Time::from_millis(2010)
+    );
 }
 
 #[test]
 fn lost_pings_are_counted_after_their_time() {
-    let options =
-        PingOptions { count: Some(300), interval: 5 * MS, timeout: 100 * MS, ..PingOptions::new(name("/s")) };
-    let pair = ping(options, PingServerOptions::new(name("/s")), Path::lossy(0.2));
+    let options = PingOptions {
+        count: Some(300),
+        interval: 5 * MS,
+        timeout: 100 * MS,
+        ..PingOptions::new(name("/s"))
+    };
+    let pair = ping(
+        options,
+        PingServerOptions::new(name("/s")),
+        Path::lossy(0.2),
+    );
     let stats = ping_stats(&pair);
     assert_eq!(stats.received + stats.timeouts, 300);
     assert!((0.2..0.6).contains(&stats.loss()), "{stats:?}");
-    let lost = pair.consumer_events.iter().filter(|(_, event)| matches!(event, PingEvent::Timeout { .. }));
+    let lost = pair
+        .consumer_events
+        .iter()
+        .filter(|(_, event)| matches!(event, PingEvent::Timeout { .. }));
     assert_eq!(lost.count() as u64, stats.timeouts);
 }
 
 #[test]
 fn a_ping_server_stops_after_its_count() {
-    let options = PingOptions { count: Some(5), timeout: 100 * MS, ..PingOptions::new(name("/s")) };
-    let server = PingServerOptions { count: Some(3), log: true, ..PingServerOptions::new(name("/s")) };
+    let options = PingOptions {
+        count: Some(5),
+        timeout: 100 * MS,
+        ..PingOptions::new(name("/s"))
+    };
+    let server = PingServerOptions {
+        count: Some(3),
+        log: true,
+        ..PingServerOptions::new(name("/s"))
+    };
     let pair = ping(options, server, Path::clean());
     let stats = ping_stats(&pair);
     assert_eq!((stats.received, stats.timeouts), (3, 2));
-    assert_eq!(pair.producer_events.len(), 1 + 3 + 1, "registered, three pings, the end");
+    assert_eq!(
+        pair.producer_events.len(),
+        1 + 3 + 1,
+        "registered, three pings, the end"
+    );
 }
 
 fn rule(text: &str, content: &'static [u8], delay: Duration) -> TrafficRule {
@@ -228,22 +349,46 @@ fn traffic_keeps_its_shares_its_rate_and_its_counters() {
             ..TrafficPattern::new(name("/example/B"))
         },
     ];
-    let options =
-        TrafficOptions { patterns, interval: 10 * MS, gaps: Gaps::Exponential, count: Some(2000), log: true };
-    let rules = vec![rule("/example/A", b"AAAA", Duration::ZERO), rule("/example/B", b"BBBB", 30 * MS)];
+    let options = TrafficOptions {
+        patterns,
+        interval: 10 * MS,
+        gaps: Gaps::Exponential,
+        count: Some(2000),
+        log: true,
+    };
+    let rules = vec![
+        rule("/example/A", b"AAAA", Duration::ZERO),
+        rule("/example/B", b"BBBB", 30 * MS),
+    ];
     let server = TrafficServer::rules(rules, None, register(), rng());
     let mut pair = Pair::new(TrafficClient::new(options, rng()), server, Path::clean(), 1);
     pair.run(Time::from_secs(1000), |_| false);
-    let TrafficEvent::Finished(stats) = last(&pair.consumer_events) else { panic!("not finished") };
-    let [a, b] = stats[..] else { panic!("two patterns") };
+    let TrafficEvent::Finished(stats) = last(&pair.consumer_events) else {
+        panic!("not finished")
+    };
+    let [a, b] = stats[..] else {
+        panic!("two patterns")
+    };
     assert_eq!(a.sent + b.sent, 2000);
     assert!((1400..1600).contains(&a.sent), "{}", a.sent);
-    assert_eq!((a.received, a.inconsistent, b.received, b.inconsistent), (a.sent, 0, b.sent, b.sent));
+    assert_eq!(
+        (a.received, a.inconsistent, b.received, b.inconsistent),
+        (a.sent, 0, b.sent, b.sent)
+    );
     assert!((a.rtt.mean_ms().unwrap() - 10.0).abs() < 1e-6);
-    assert!((b.rtt.mean_ms().unwrap() - 40.0).abs() < 1e-6, "10 ms of path and 30 ms of delay");
-    assert_eq!(pair.producer.application().responder().answered(), [a.sent, b.sent]);
+    assert!(
+        (b.rtt.mean_ms().unwrap() - 40.0).abs() < 1e-6,
+        "10 ms of path and 30 ms of delay"
+    );
+    assert_eq!(
+        pair.producer.application().responder().answered(),
+        [a.sent, b.sent]
+    );
     let seconds = pair.consumer_events.last().unwrap().0.as_secs_f64();
-    assert!((18.0..22.0).contains(&seconds), "2000 Interests, 10 ms apart in the mean: {seconds}");
+    assert!(
+        (18.0..22.0).contains(&seconds),
+        "2000 Interests, 10 ms apart in the mean: {seconds}"
+    );
 }
 
 #[test]
@@ -262,7 +407,10 @@ fn traffic_without_answers_is_bounded_and_counted() {
         log: false,
     };
     let server = TrafficServer::rules(vec![], None, register(), rng());
-    let path = Path { loss: 1.0, ..Path::clean() };
+    let path = Path {
+        loss: 1.0,
+        ..Path::clean()
+    };
     let mut pair = Pair::new(TrafficClient::new(options, rng()), server, path, 1);
     pair.keep_frames = true;
     pair.run(Time::from_secs(60), |_| false);
@@ -275,27 +423,47 @@ fn traffic_without_answers_is_bounded_and_counted() {
 #[test]
 fn a_refused_registration_is_told_and_a_silent_one_repeated() {
     let registered = |code: Option<u64>, seconds: u64| {
-        let mut pair = Pair::new(peek("/none", PeekOptions::default()), echo("/a", 1), Path::clean(), 1);
+        let mut pair = Pair::new(
+            peek("/none", PeekOptions::default()),
+            echo("/a", 1),
+            Path::clean(),
+            1,
+        );
         pair.face(Side::Producer, false);
         pair.registered.lock().unwrap().clear();
         pair.management = code;
         pair.face(Side::Producer, true);
         pair.run(Time::from_secs(seconds), |_| false);
         let count = pair.registered.lock().unwrap().len();
-        let events: Vec<_> = pair.producer_events.into_iter().map(|(_, event)| event).collect();
+        let events: Vec<_> = pair
+            .producer_events
+            .into_iter()
+            .map(|(_, event)| event)
+            .collect();
         (count, events)
     };
     let (count, events) = registered(Some(403), 100);
     assert_eq!(count, 1, "what is refused for good is not repeated");
     match &events[..] {
-        [.., ServiceEvent::Registration(RegistrationEvent::Failed { reason, retry_in: None, prefix })] => {
+        [
+            ..,
+            ServiceEvent::Registration(RegistrationEvent::Failed {
+                reason,
+                retry_in: None,
+                prefix,
+            }),
+        ] => {
             assert_eq!(*prefix, name("/a"));
-            assert!(matches!(reason, RegisterFailure::Response { code: 403, .. }));
+            assert!(matches!(
+                reason,
+                RegisterFailure::Response { code: 403, .. }
+            ));
             assert!(reason.to_string().contains("said the forwarder"));
         }
         other => panic!("{other:?}"),
     }
-    // After 4 s of patience and waits of 0.5, 1, 2, 4, 8, 16 and 30 s: at 0, 4.5, 9.5, 15.5, 23.5, 35.5, 55.5, 89.5 s.
+    // After 4 s of patience and waits of 0.5, 1, 2, 4, 8, 16 and 30 s: at 0, 4.5, 9.5, 15.5, 23.5,
+    // 35.5, 55.5, 89.5 s.
     let (count, events) = registered(None, 100);
     assert_eq!(count, 8, "{events:?}");
     let timeouts = events.iter().filter(|event| {
@@ -331,9 +499,16 @@ impl Responder for Mute {
 fn pit_tokens_come_back_and_too_many_answers_are_dropped() {
     let mut service = Service::new(Mute, Registrar::new(register(), []), rng());
     service.handle_face(Time::ZERO, true);
-    let interest = Interest { nonce: Some([1; 4]), ..Interest::new(name("/a")) }.encode();
+    let interest = Interest {
+        nonce: Some([1; 4]),
+        ..Interest::new(name("/a"))
+    }
+    .encode();
     let mut frame = Vec::new();
-    let header = LpHeader { pit_token: Some(Bytes::from_static(b"tok")), ..LpHeader::default() };
+    let header = LpHeader {
+        pit_token: Some(Bytes::from_static(b"tok")),
+        ..LpHeader::default()
+    };
     lp::encode(&mut frame, &LinkFields::default(), &header, Some(&interest));
     for _ in 0..20_000 {
         service.handle_packet(Time::ZERO, &LpPacket::decode(&frame, false).unwrap());
@@ -343,21 +518,41 @@ fn pit_tokens_come_back_and_too_many_answers_are_dropped() {
     let (packet, header) = service.poll_packet(Time::ZERO).unwrap();
     let header = header.unwrap();
     assert_eq!(header.pit_token.as_deref(), Some(&b"tok"[..]));
-    assert_eq!((header.nack, &packet[..]), (Some(NackReason::None), &interest[..]));
+    assert_eq!(
+        (header.nack, &packet[..]),
+        (Some(NackReason::None), &interest[..])
+    );
 }
 
 #[test]
 fn routes_are_registered_with_what_the_program_says() {
-    let route = RouteParameters { cost: Some(10), ..RouteParameters::new(name("/r")) };
+    let route = RouteParameters {
+        cost: Some(10),
+        ..RouteParameters::new(name("/r"))
+    };
     let mut registrar = Registrar::new(register(), [route.clone()]);
     registrar.handle_face(Time::ZERO, true);
     let first = registrar.poll(Time::ZERO, &mut rng()).unwrap();
     let interest = InterestRef::decode(&first).unwrap();
-    assert!(route.command("register").as_ref().is_prefix_of(interest.name));
+    assert!(
+        route
+            .command("register")
+            .as_ref()
+            .is_prefix_of(interest.name)
+    );
     registrar.add(Time::ZERO, RouteParameters::new(name("/s")));
     let second = registrar.poll(Time::ZERO, &mut rng()).unwrap();
-    let times = [&first, &second].map(|wire| InterestRef::decode(wire).unwrap().signature_info.unwrap().time);
-    assert!(times[1] > times[0], "times increase even within a millisecond");
+    let times = [&first, &second].map(|wire| {
+        InterestRef::decode(wire)
+            .unwrap()
+            .signature_info
+            .unwrap()
+            .time
+    });
+    assert!(
+        times[1] > times[0],
+        "times increase even within a millisecond"
+    );
 }
 
 /// Sends packets of given sizes.
@@ -390,7 +585,11 @@ impl Application for Sizes {
 fn sizes_of_transmits(sizes: &[usize], stream: bool, mtu: usize) -> (Vec<Vec<usize>>, u64) {
     let mut face = AppFace::new(Sizes(sizes.iter().rev().copied().collect()));
     let mut buffer = Vec::new();
-    assert_eq!(face.poll_transmit(Time::ZERO, 4, &mut buffer), None, "no port");
+    assert_eq!(
+        face.poll_transmit(Time::ZERO, 4, &mut buffer),
+        None,
+        "no port"
+    );
     face.handle_port(Time::ZERO, PORT, port_up(stream, mtu));
     let mut transmits = Vec::new();
     while let Some(frames) = transmit(&mut face, Time::ZERO, stream) {
@@ -401,8 +600,12 @@ fn sizes_of_transmits(sizes: &[usize], stream: bool, mtu: usize) -> (Vec<Vec<usi
 
 #[test]
 fn a_face_puts_packets_of_one_size_into_one_transmit() {
-    let (transmits, dropped) = sizes_of_transmits(&[500, 500, 300, 300, 400, 2000, 500], false, 1400);
-    assert_eq!(transmits, [vec![500, 500, 300], vec![300], vec![400], vec![500]]);
+    let (transmits, dropped) =
+        sizes_of_transmits(&[500, 500, 300, 300, 400, 2000, 500], false, 1400);
+    assert_eq!(
+        transmits,
+        [vec![500, 500, 300], vec![300], vec![400], vec![500]]
+    );
     assert_eq!(dropped, 1);
 }
 
@@ -411,7 +614,11 @@ fn a_face_puts_whole_packets_up_to_64_kib_on_a_stream() {
     let sizes: Vec<usize> = (0..50).map(|n| 5000 + n).collect();
     let (transmits, dropped) = sizes_of_transmits(&sizes, true, 8800);
     assert_eq!(transmits.concat(), sizes);
-    assert!(transmits.iter().all(|sizes| sizes.iter().sum::<usize>() <= 65_536));
+    assert!(
+        transmits
+            .iter()
+            .all(|sizes| sizes.iter().sum::<usize>() <= 65_536)
+    );
     assert_eq!((transmits.len(), dropped), (4, 0));
 }
 
@@ -420,20 +627,45 @@ fn a_face_counts_what_it_cannot_use_and_keeps_one_port() {
     let mut face = AppFace::new(echo("/a", 1));
     face.handle_port(Time::ZERO, PORT, port_up(true, 8800));
     face.handle_port(Time::ZERO, PortId(9), port_up(true, 8800));
-    assert_eq!(face.poll_port_request(), Some(PortRequest::Close(PortId(9))));
+    assert_eq!(
+        face.poll_port_request(),
+        Some(PortRequest::Close(PortId(9)))
+    );
     let interest = Interest::new(name("/a")).encode();
     let mut fragment = Vec::new();
-    let fields = LinkFields { sequence: Some(1), fragment: Some((0, 2)), ..LinkFields::default() };
-    lp::encode(&mut fragment, &fields, &LpHeader::default(), Some(&interest));
+    let fields = LinkFields {
+        sequence: Some(1),
+        fragment: Some((0, 2)),
+        ..LinkFields::default()
+    };
+    lp::encode(
+        &mut fragment,
+        &fields,
+        &LpHeader::default(),
+        Some(&interest),
+    );
     let mut idle = Vec::new();
-    lp::encode(&mut idle, &LinkFields { acks: &[1], ..LinkFields::default() }, &LpHeader::default(), None);
+    lp::encode(
+        &mut idle,
+        &LinkFields {
+            acks: &[1],
+            ..LinkFields::default()
+        },
+        &LpHeader::default(),
+        None,
+    );
     for frame in [&fragment[..], &idle, b"\x99\x00", b"", &interest] {
         face.handle_frame(Time::ZERO, PORT, frame);
     }
     face.handle_frame(Time::ZERO, PortId(9), &interest);
     let counters = *face.counters();
     assert_eq!(
-        (counters.dropped_fragments, counters.idle, counters.dropped_malformed, counters.in_packets),
+        (
+            counters.dropped_fragments,
+            counters.idle,
+            counters.dropped_malformed,
+            counters.in_packets
+        ),
         (1, 1, 2, 1)
     );
     assert_eq!(counters.dropped_other_port, 1);

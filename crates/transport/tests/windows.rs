@@ -1,4 +1,5 @@
-//! Windows against their formulas (research file `ndn-congestion-and-link.md` section 6), and over simulated links.
+//! Windows against their formulas (research file `ndn-congestion-and-link.md` section 6), and over
+//! simulated links.
 
 mod support;
 
@@ -13,14 +14,21 @@ use whimbrel_transport::register::Registrar;
 use whimbrel_transport::serve::{SegmentResponder, ServiceEvent};
 use whimbrel_transport::window::Window;
 use whimbrel_transport::{
-    AppFace, BytesSource, FetchEvent, FetchOptions, FetchStats, Fetcher, ProducerOptions, RtoOptions,
-    Service, WindowKind, WindowOptions,
+    AppFace, BytesSource, FetchEvent, FetchOptions, FetchStats, Fetcher, ProducerOptions,
+    RtoOptions, Service, WindowKind, WindowOptions,
 };
 
 const MS: Duration = Duration::from_millis(1);
 
 fn window(kind: WindowKind) -> Window {
-    Window::new(WindowOptions { kind, delay_exit: false, ..WindowOptions::default() }, Time::ZERO)
+    Window::new(
+        WindowOptions {
+            kind,
+            delay_exit: false,
+            ..WindowOptions::default()
+        },
+        Time::ZERO,
+    )
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -30,14 +38,36 @@ fn close(a: f64, b: f64) -> bool {
 #[test]
 fn the_defaults_are_ndngets() {
     let options = FetchOptions::default();
-    assert_eq!(options.window.kind, WindowKind::Cubic { beta: 0.7, fast_convergence: false });
-    assert_eq!((options.window.initial, options.window.threshold), (2.0, f64::INFINITY));
+    assert_eq!(
+        options.window.kind,
+        WindowKind::Cubic {
+            beta: 0.7,
+            fast_convergence: false
+        }
+    );
+    assert_eq!(
+        (options.window.initial, options.window.threshold),
+        (2.0, f64::INFINITY)
+    );
     assert_eq!((options.retries, options.lifetime), (Some(15), 4000 * MS));
     assert!(!options.ignore_marks && options.once_per_round_trip && !options.must_be_fresh);
     let rto = RtoOptions::default();
-    assert_eq!((rto.initial, rto.min, rto.max), (1000 * MS, 200 * MS, 60_000 * MS));
-    assert_eq!((rto.alpha, rto.beta, rto.k, rto.backoff), (0.125, 0.25, 8.0, 2.0));
-    assert_eq!(WindowKind::AIMD, WindowKind::Aimd { step: 1.0, decrease: 0.5, reset_to_initial: false });
+    assert_eq!(
+        (rto.initial, rto.min, rto.max),
+        (1000 * MS, 200 * MS, 60_000 * MS)
+    );
+    assert_eq!(
+        (rto.alpha, rto.beta, rto.k, rto.backoff),
+        (0.125, 0.25, 8.0, 2.0)
+    );
+    assert_eq!(
+        WindowKind::AIMD,
+        WindowKind::Aimd {
+            step: 1.0,
+            decrease: 0.5,
+            reset_to_initial: false
+        }
+    );
     assert_eq!(WindowKind::FIXED, WindowKind::Fixed(1));
 }
 
@@ -62,7 +92,11 @@ fn aimd_adds_one_for_each_data_then_one_for_each_window_and_halves() {
 
 #[test]
 fn aimd_may_begin_anew_after_a_loss() {
-    let mut window = window(WindowKind::Aimd { step: 1.0, decrease: 0.5, reset_to_initial: true });
+    let mut window = window(WindowKind::Aimd {
+        step: 1.0,
+        decrease: 0.5,
+        reset_to_initial: true,
+    });
     (0..30).for_each(|_| window.increase(Time::ZERO, None, 1e9));
     window.decrease(Time::ZERO);
     assert!(close(window.size(), 2.0) && close(window.threshold(), 16.0));
@@ -155,14 +189,24 @@ fn fetch_over(spec: &LinkSpec, size: usize, options: FetchOptions) -> FetchStats
     let mut sim: Simulator<AnyMachine<Told>> = Simulator::new(5);
     let content: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
     let source = BytesSource::new(content.clone(), 8000);
-    let responder =
-        SegmentResponder::new(name("/f/v=1"), source, digest(), ProducerOptions::new(clock(), Time::ZERO));
+    let responder = SegmentResponder::new(
+        name("/f/v=1"),
+        source,
+        digest(),
+        ProducerOptions::new(clock(), Time::ZERO),
+    );
     let producer = Service::new(responder, Registrar::new(register(), []), SeededRng::new(1));
     let fetcher = Fetcher::new(name("/f/v=1"), options, SeededRng::new(2), Time::ZERO);
-    let consumer = sim.add_node("consumer", AnyMachine::new(AppFace::new(fetcher), Told::Fetch));
+    let consumer = sim.add_node(
+        "consumer",
+        AnyMachine::new(AppFace::new(fetcher), Told::Fetch),
+    );
     let serve = |_: ServiceEvent<_>| Told::Serve;
     let producer = sim.add_node("producer", AnyMachine::new(AppFace::new(producer), serve));
-    let link = DuplexLink { mtu: 9000, ..DuplexLink::symmetric(spec.clone()) };
+    let link = DuplexLink {
+        mtu: 9000,
+        ..DuplexLink::symmetric(spec.clone())
+    };
     sim.connect(consumer, producer, &link).expect("a link");
     sim.run_until_idle(Time::from_secs(300));
     let mut whole = Vec::new();
@@ -181,27 +225,59 @@ fn fetch_over(spec: &LinkSpec, size: usize, options: FetchOptions) -> FetchStats
 }
 
 fn bottleneck(queue_packets: u64) -> LinkSpec {
-    LinkSpec { queue: QueueLimit::Packets(queue_packets), ..LinkSpec::new(100_000_000, 10 * MS) }
+    LinkSpec {
+        queue: QueueLimit::Packets(queue_packets),
+        ..LinkSpec::new(100_000_000, 10 * MS)
+    }
 }
 
 #[test]
 fn slow_start_that_heeds_delay_fills_a_path_without_loss() {
     // 100 Mbit/s and 20 ms are 31 segments; the queue holds four times as many.
     let heeding = fetch_over(&bottleneck(128), 20_000_000, FetchOptions::default());
-    assert_eq!((heeding.timeouts, heeding.loss_decreases), (0, 0), "{heeding:?}");
+    assert_eq!(
+        (heeding.timeouts, heeding.loss_decreases),
+        (0, 0),
+        "{heeding:?}"
+    );
     assert!(heeding.goodput() > 85e6, "{}", heeding.goodput());
-    let window = WindowOptions { delay_exit: false, ..WindowOptions::default() };
-    let ndnget = FetchOptions { window, ..FetchOptions::default() };
+    let window = WindowOptions {
+        delay_exit: false,
+        ..WindowOptions::default()
+    };
+    let ndnget = FetchOptions {
+        window,
+        ..FetchOptions::default()
+    };
     let overflowing = fetch_over(&bottleneck(128), 20_000_000, ndnget);
-    assert!(overflowing.timeouts > 0, "without it slow start ends when the queue overflows");
+    assert!(
+        overflowing.timeouts > 0,
+        "without it slow start ends when the queue overflows"
+    );
 }
 
 #[test]
 fn windows_come_through_loss_on_a_simulated_link() {
     for kind in [WindowKind::AIMD, WindowKind::CUBIC] {
-        let window = WindowOptions { kind, ..WindowOptions::default() };
-        let spec = LinkSpec { loss: Loss::Independent(0.01), ..bottleneck(64) };
-        let stats = fetch_over(&spec, 4_000_000, FetchOptions { window, ..FetchOptions::default() });
-        assert!(stats.retransmissions >= 5 && stats.loss_decreases >= 1, "{kind:?} {stats:?}");
+        let window = WindowOptions {
+            kind,
+            ..WindowOptions::default()
+        };
+        let spec = LinkSpec {
+            loss: Loss::Independent(0.01),
+            ..bottleneck(64)
+        };
+        let stats = fetch_over(
+            &spec,
+            4_000_000,
+            FetchOptions {
+                window,
+                ..FetchOptions::default()
+            },
+        );
+        assert!(
+            stats.retransmissions >= 5 && stats.loss_decreases >= 1,
+            "{kind:?} {stats:?}"
+        );
     }
 }

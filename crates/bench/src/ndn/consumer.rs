@@ -1,4 +1,5 @@
-//! The consumer: keeps a window of Interests pending, or sends them at a rate, and counts what comes back.
+//! The consumer: keeps a window of Interests pending, or sends them at a rate, and counts what
+//! comes back.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -22,8 +23,8 @@ use crate::BenchError;
 /// How often deadlines are looked at without a rate, and with one, which then sends what is due.
 const TICK: Duration = Duration::from_millis(20);
 const RATE_TICK: Duration = Duration::from_millis(1);
-/// The first number is the time in Unix milliseconds times this: all have eight octets, and no two consumers of one router
-/// ask for the same.
+/// The first number is the time in Unix milliseconds times this: all have eight octets, and no two
+/// consumers of one router ask for the same.
 const NUMBERS_PER_MILLISECOND: u64 = 1 << 20;
 
 /// How to ask.
@@ -119,7 +120,13 @@ impl Consumer {
             rate: options.rate,
             warm_up: options.warm_up,
             duration: options.duration,
-            template: InterestTemplate::new(&prefix, types::SEQUENCE_NUM, false, DEFAULT_LIFETIME, &[]),
+            template: InterestTemplate::new(
+                &prefix,
+                types::SEQUENCE_NUM,
+                false,
+                DEFAULT_LIFETIME,
+                &[],
+            ),
             phase: Phase::Down,
             up_since: Time::ZERO,
             tick: Time::ZERO,
@@ -135,7 +142,10 @@ impl Consumer {
     fn advance(&mut self, now: Time) {
         match self.phase {
             Phase::WarmUp { until } if until <= now => {
-                self.phase = Phase::Counting { from: now, until: now + self.duration };
+                self.phase = Phase::Counting {
+                    from: now,
+                    until: now + self.duration,
+                };
                 self.steps.push_back(Step::Counting);
             }
             Phase::Counting { from, until } if until <= now => {
@@ -154,8 +164,12 @@ impl Consumer {
     /// The Interest of this number is out of the way.
     fn settle(&mut self, number: u64) -> bool {
         let first = self.next - self.pending.len() as u64;
-        let place = number.checked_sub(first).and_then(|index| usize::try_from(index).ok());
-        let Some(pending) = place.and_then(|place| self.pending.get_mut(place)) else { return false };
+        let place = number
+            .checked_sub(first)
+            .and_then(|index| usize::try_from(index).ok());
+        let Some(pending) = place.and_then(|place| self.pending.get_mut(place)) else {
+            return false;
+        };
         if std::mem::replace(&mut pending.answered, true) {
             return false;
         }
@@ -180,7 +194,9 @@ impl Application for Consumer {
 
     fn handle_face(&mut self, now: Time, up: bool) {
         if up && self.phase == Phase::Down {
-            self.phase = Phase::WarmUp { until: now + self.warm_up };
+            self.phase = Phase::WarmUp {
+                until: now + self.warm_up,
+            };
             self.up_since = now;
             self.tick = now;
         }
@@ -226,7 +242,10 @@ impl Application for Consumer {
             return None;
         }
         let interest = self.template.interest(self.next, self.next as u32);
-        self.pending.push_back(Pending { sent: now, answered: false });
+        self.pending.push_back(Pending {
+            sent: now,
+            answered: false,
+        });
         self.next += 1;
         self.unanswered += 1;
         self.consumed.sent += 1;
@@ -245,8 +264,8 @@ impl Application for Consumer {
     }
 }
 
-/// Asks for as long as the options say, and until all is answered or lost. Tells `counting` when the counted time begins,
-/// `counted` when it is over.
+/// Asks for as long as the options say, and until all is answered or lost. Tells `counting` when
+/// the counted time begins, `counted` when it is over.
 pub fn consume(
     options: &ConsumerOptions,
     counting: impl Fn(),
@@ -274,7 +293,10 @@ pub fn consume(
         ControlFlow::Continue(())
     })?;
     match end {
-        End::Done(true) => Ok(Consumed { cpu_seconds: used, ..client.application().consumed }),
+        End::Done(true) => Ok(Consumed {
+            cpu_seconds: used,
+            ..client.application().consumed
+        }),
         _ => Err(BenchError::Side {
             what: String::from("the consumer's socket was closed before the end"),
             said: String::new(),
@@ -311,7 +333,9 @@ mod tests {
     }
 
     fn send(consumer: &mut Consumer, now: Time) -> Vec<bytes::Bytes> {
-        std::iter::from_fn(|| consumer.poll_packet(now)).map(|(packet, _)| packet).collect()
+        std::iter::from_fn(|| consumer.poll_packet(now))
+            .map(|(packet, _)| packet)
+            .collect()
     }
 
     #[test]
@@ -322,17 +346,33 @@ mod tests {
         assert_eq!(first.len(), 3, "the window");
         answer(&mut consumer, Time::from_millis(500), &first[1]);
         answer(&mut consumer, Time::from_millis(500), &first[1]);
-        assert_eq!(consumer.consumed.unexpected, 1, "the second one was not waited for");
+        assert_eq!(
+            consumer.consumed.unexpected, 1,
+            "the second one was not waited for"
+        );
         answer(&mut consumer, Time::from_millis(1500), &first[2]);
         let second = send(&mut consumer, Time::from_millis(1500));
         assert_eq!(second.len(), 2);
         answer(&mut consumer, Time::from_millis(1600), &second[0]);
         answer(&mut consumer, Time::from_millis(3500), &second[1]);
-        assert!(send(&mut consumer, Time::from_millis(3500)).is_empty(), "the time is over");
+        assert!(
+            send(&mut consumer, Time::from_millis(3500)).is_empty(),
+            "the time is over"
+        );
         consumer.handle_timeout(Time::from_secs(4));
         let steps: Vec<Step> = std::iter::from_fn(|| consumer.poll_event()).collect();
-        assert!(matches!(steps[..], [Step::Counting, Step::Counted, Step::Done]));
-        assert_eq!((consumer.consumed.exchanges, consumer.consumed.sent, consumer.consumed.lost), (2, 5, 1));
+        assert!(matches!(
+            steps[..],
+            [Step::Counting, Step::Counted, Step::Done]
+        ));
+        assert_eq!(
+            (
+                consumer.consumed.exchanges,
+                consumer.consumed.sent,
+                consumer.consumed.lost
+            ),
+            (2, 5, 1)
+        );
         assert_eq!(consumer.consumed.seconds, 2.0);
     }
 

@@ -1,4 +1,5 @@
-//! Interest-Data exchanges a second between two programs on Unix sockets, over a router and over a bare relay.
+//! Interest-Data exchanges a second between two programs on Unix sockets, over a router and over a
+//! bare relay.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,8 +15,8 @@ use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 const SIZES: [usize; 2] = [1_000, 8_000];
 /// What is asked for at 1,000 octets, exchanges a second.
 const WANTED: f64 = 150_000.0;
-/// Pending Interests; the best counts, of either middle. More of 8,000 bytes than these would not fit into the queue that a
-/// router keeps for a program that does not read.
+/// Pending Interests; the best counts, of either middle. More of 8,000 bytes than these would not
+/// fit into the queue that a router keeps for a program that does not read.
 const WINDOWS: [usize; 3] = [64, 256, 512];
 const QUICK_WINDOWS: [usize; 1] = [256];
 /// Runs of each window over each middle, in turns; the median counts.
@@ -30,10 +31,14 @@ pub(super) struct Timing {
     pub(super) duration: Duration,
 }
 
-pub(super) const FULL: Timing =
-    Timing { warm_up: Duration::from_millis(500), duration: Duration::from_secs(2) };
-pub(super) const QUICK: Timing =
-    Timing { warm_up: Duration::from_millis(100), duration: Duration::from_millis(300) };
+pub(super) const FULL: Timing = Timing {
+    warm_up: Duration::from_millis(500),
+    duration: Duration::from_secs(2),
+};
+pub(super) const QUICK: Timing = Timing {
+    warm_up: Duration::from_millis(100),
+    duration: Duration::from_millis(300),
+};
 
 /// What is between the two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +76,8 @@ impl Run {
         self.middle_us.max(self.producer_us).max(self.consumer_us())
     }
 
-    /// The part of a core that the busiest process had: far below one, other programs held the processors.
+    /// The part of a core that the busiest process had: far below one, other programs held the
+    /// processors.
     fn core_share(&self) -> f64 {
         self.busiest_us() * self.consumed.rate() / 1e6
     }
@@ -102,14 +108,24 @@ pub(super) fn run(bench: &mut Bench<'_>) {
     }
 }
 
-fn all_runs(options: &BenchOptions, size: usize, tell: &mut dyn FnMut(&str)) -> Result<Vec<Run>, BenchError> {
-    let (windows, rounds, timing) =
-        if options.quick { (&QUICK_WINDOWS[..], 1, QUICK) } else { (&WINDOWS[..], ROUNDS, FULL) };
+fn all_runs(
+    options: &BenchOptions,
+    size: usize,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Vec<Run>, BenchError> {
+    let (windows, rounds, timing) = if options.quick {
+        (&QUICK_WINDOWS[..], 1, QUICK)
+    } else {
+        (&WINDOWS[..], ROUNDS, FULL)
+    };
     let mut runs = Vec::new();
     for round in 1..=rounds {
         for window in windows {
             for middle in [Middle::Relay, Middle::Router] {
-                tell(&format!("{size} bytes, {window} pending, {}, round {round}", middle.name()));
+                tell(&format!(
+                    "{size} bytes, {window} pending, {}, round {round}",
+                    middle.name()
+                ));
                 runs.push(one_run(&options.program, size, *window, middle, timing)?);
             }
         }
@@ -120,7 +136,9 @@ fn all_runs(options: &BenchOptions, size: usize, tell: &mut dyn FnMut(&str)) -> 
 /// The median rate of the window that is best, and that window.
 fn best(runs: &[Run], middle: Middle) -> (f64, usize) {
     let rate = |window: usize| {
-        let of = runs.iter().filter(|run| run.middle == middle && run.window == window);
+        let of = runs
+            .iter()
+            .filter(|run| run.middle == middle && run.window == window);
         let mut rates: Vec<f64> = of.map(|run| run.consumed.rate()).collect();
         rates.sort_by(f64::total_cmp);
         rates.get(rates.len() / 2).copied().unwrap_or(0.0)
@@ -135,8 +153,13 @@ fn best(runs: &[Run], middle: Middle) -> (f64, usize) {
 fn rows(size: usize, runs: &[Run]) -> Vec<Row> {
     let (ours, window) = best(runs, Middle::Router);
     let (relay, relay_window) = best(runs, Middle::Relay);
-    let lost: u64 = runs.iter().map(|run| run.consumed.lost + run.consumed.nacks).sum();
-    let of_best = runs.iter().filter(|run| run.middle == Middle::Router && run.window == window);
+    let lost: u64 = runs
+        .iter()
+        .map(|run| run.consumed.lost + run.consumed.nacks)
+        .sum();
+    let of_best = runs
+        .iter()
+        .filter(|run| run.middle == Middle::Router && run.window == window);
     let share = of_best.map(Run::core_share).fold(0.0, f64::max);
     let note = if lost > 0 {
         Some(format!("{lost} exchanges came to nothing"))
@@ -207,7 +230,9 @@ fn start(program: &Path, folder: &Path, middle: Middle) -> Result<(Running, Path
         Middle::Relay => {
             let socket = folder.join("relay.sock");
             let mut command = Command::new(program);
-            command.args(["bench", "ndn-relay", "--socket"]).arg(&socket);
+            command
+                .args(["bench", "ndn-relay", "--socket"])
+                .arg(&socket);
             let relay = Running::start("relay", folder, command)?;
             relay.ready("ready")?;
             Ok((relay, socket))
@@ -224,7 +249,15 @@ pub(super) fn start_producer(
     register: bool,
 ) -> Result<Running, BenchError> {
     let mut command = Command::new(program);
-    command.args(["bench", "ndn-producer", "--data-size", &size.to_string(), "--socket"]).arg(socket);
+    command
+        .args([
+            "bench",
+            "ndn-producer",
+            "--data-size",
+            &size.to_string(),
+            "--socket",
+        ])
+        .arg(socket);
     if register {
         command.arg("--register");
     }

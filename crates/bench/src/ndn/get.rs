@@ -1,4 +1,5 @@
-//! A file by `whimbrel ndn get` from `whimbrel ndn serve` through two routers over UDP on the loopback.
+//! A file by `whimbrel ndn get` from `whimbrel ndn serve` through two routers over UDP on the
+//! loopback.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,9 +27,16 @@ struct Fetch {
 }
 
 pub(super) fn run(bench: &mut Bench<'_>) {
-    for (ahead, what) in [(false, "get over two routers"), (true, "the same, signed ahead")] {
+    for (ahead, what) in [
+        (false, "get over two routers"),
+        (true, "the same, signed ahead"),
+    ] {
         bench.measure(what, |options, tell| {
-            let (bytes, rounds) = if options.quick { (QUICK_BYTES, 1) } else { (BYTES, ROUNDS) };
+            let (bytes, rounds) = if options.quick {
+                (QUICK_BYTES, 1)
+            } else {
+                (BYTES, ROUNDS)
+            };
             let mut fetches = Vec::new();
             for round in 1..=rounds {
                 tell(&format!("{what}, round {round}"));
@@ -41,7 +49,9 @@ pub(super) fn run(bench: &mut Bench<'_>) {
 
 fn rows(what: &str, bytes: u64, ahead: bool, mut fetches: Vec<Fetch>) -> Vec<Row> {
     fetches.sort_by(|a, b| a.bit_per_s.total_cmp(&b.bit_per_s));
-    let median = fetches.get(fetches.len() / 2).map_or(0.0, |fetch| fetch.bit_per_s);
+    let median = fetches
+        .get(fetches.len() / 2)
+        .map_or(0.0, |fetch| fetch.bit_per_s);
     let quiet = fetches.iter().filter(|fetch| fetch.timeouts == 0).count();
     let row = |what: String, ours, peer: &str, theirs, target| Row {
         part: Part::Ndn,
@@ -68,8 +78,20 @@ fn rows(what: &str, bytes: u64, ahead: bool, mut fetches: Vec<Fetch>) -> Vec<Row
             target,
         )
     };
-    let (quiet, all) = (Quantity::Count(quiet as f64), Quantity::Count(fetches.len() as f64));
-    vec![speed, row(String::from("fetches without a timeout"), quiet, "made", all, target)]
+    let (quiet, all) = (
+        Quantity::Count(quiet as f64),
+        Quantity::Count(fetches.len() as f64),
+    );
+    vec![
+        speed,
+        row(
+            String::from("fetches without a timeout"),
+            quiet,
+            "made",
+            all,
+            target,
+        ),
+    ]
 }
 
 fn fetch(options: &BenchOptions, bytes: u64, ahead: bool) -> Result<Fetch, BenchError> {
@@ -80,7 +102,16 @@ fn fetch(options: &BenchOptions, bytes: u64, ahead: bool) -> Result<Fetch, Bench
     let far = RunningRouter::start(&options.program, folder, "far-router", None)?;
     let near = RunningRouter::start(&options.program, folder, "near-router", Some(far.udp))?;
     let mut serve = Command::new(&options.program);
-    serve.args(["ndn", "serve", "--json", "--signing", "digest", "/bench/file"]).arg(&file);
+    serve
+        .args([
+            "ndn",
+            "serve",
+            "--json",
+            "--signing",
+            "digest",
+            "/bench/file",
+        ])
+        .arg(&file);
     serve.arg("--transport").arg(uri(&far.socket));
     if ahead {
         serve.arg("--sign-ahead");
@@ -88,9 +119,14 @@ fn fetch(options: &BenchOptions, bytes: u64, ahead: bool) -> Result<Fetch, Bench
     let serve = Running::start("server", folder, serve)?;
     serve.ready("\"registered\"")?;
     let mut get = Command::new(&options.program);
-    get.args(["ndn", "get", "--json", "/bench/file", "-o"]).arg(&arrived);
+    get.args(["ndn", "get", "--json", "/bench/file", "-o"])
+        .arg(&arrived);
     get.arg("--transport").arg(uri(&near.socket));
-    let of = [("far_router", &far.process), ("near_router", &near.process), ("serve", &serve)];
+    let of = [
+        ("far_router", &far.process),
+        ("near_router", &near.process),
+        ("serve", &serve),
+    ];
     let before = of.map(|(_, process)| process.cpu_seconds());
     let get = Running::start("fetch", folder, get)?;
     let line = get.await_word("\"done\"", PATIENCE)?;
@@ -102,7 +138,9 @@ fn fetch(options: &BenchOptions, bytes: u64, ahead: bool) -> Result<Fetch, Bench
     let done: Value = serde_json::from_str(&line).unwrap_or_default();
     let stats = &done["stats"];
     if !same(&file, &arrived)? {
-        return Err(BenchError::Corrupted { side: String::from("whimbrel ndn get") });
+        return Err(BenchError::Corrupted {
+            side: String::from("whimbrel ndn get"),
+        });
     }
     Ok(Fetch {
         bit_per_s: stats["bits_per_second"].as_f64().unwrap_or(0.0),
@@ -116,7 +154,8 @@ fn uri(socket: &Path) -> String {
 }
 
 fn same(one: &Path, other: &Path) -> Result<bool, BenchError> {
-    let read =
-        |path: &Path| std::fs::read(path).map_err(BenchError::system(format!("read {}", path.display())));
+    let read = |path: &Path| {
+        std::fs::read(path).map_err(BenchError::system(format!("read {}", path.display())))
+    };
     Ok(read(one)? == read(other)?)
 }

@@ -1,4 +1,5 @@
-//! `ndn`: a router between two programs beside a bare relay, the pipeline alone, a file over two routers; and the soak.
+//! `ndn`: a router between two programs beside a bare relay, the pipeline alone, a file over two
+//! routers; and the soak.
 
 mod consumer;
 mod exchange;

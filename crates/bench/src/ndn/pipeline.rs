@@ -1,8 +1,10 @@
-//! Exchanges a second of the forwarder alone: no sockets, one core, tables as large as a large router's.
+//! Exchanges a second of the forwarder alone: no sockets, one core, tables as large as a large
+//! router's.
 //!
-//! Each Data answers the Interest that came 100,000 Interests earlier; neighbours in time are strangers in name. An Interest
-//! for what is in the content store ends there. Packets come together as a busy socket hands them to a router: 64 at once.
-//! More cases, packets one by one among them: `cargo bench -p whimbrel-forwarder`.
+//! Each Data answers the Interest that came 100,000 Interests earlier; neighbours in time are
+//! strangers in name. An Interest for what is in the content store ends there. Packets come
+//! together as a busy socket hands them to a router: 64 at once. More cases, packets one by one
+//! among them: `cargo bench -p whimbrel-forwarder`.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -36,13 +38,25 @@ struct Scale {
     exchanges: u64,
 }
 
-const FULL: Scale = Scale { prefixes: 1_000_000, pending: 100_000, exchanges: 2_000_000 };
-const QUICK: Scale = Scale { prefixes: 50_000, pending: 5_000, exchanges: 50_000 };
+const FULL: Scale = Scale {
+    prefixes: 1_000_000,
+    pending: 100_000,
+    exchanges: 2_000_000,
+};
+const QUICK: Scale = Scale {
+    prefixes: 50_000,
+    pending: 5_000,
+    exchanges: 50_000,
+};
 
 pub(super) fn run(bench: &mut Bench<'_>) {
     for hit_percent in [0, 50] {
         bench.measure(&format!("pipeline, {hit_percent} % hits"), |options, _| {
-            let (scale, rounds) = if options.quick { (QUICK, 1) } else { (FULL, ROUNDS) };
+            let (scale, rounds) = if options.quick {
+                (QUICK, 1)
+            } else {
+                (FULL, ROUNDS)
+            };
             let mut pipeline = Pipeline::new(scale, options.seed)?;
             let mut rates = Vec::new();
             for _ in 0..rounds {
@@ -82,8 +96,13 @@ struct Template {
 
 /// `/site/PREFIX[/x[/y]]/NUMBER/seg`, of which the prefix has two components.
 fn name(components: usize) -> Name {
-    let mut name = Name::root().child_generic(b"site").child_generic(b"PPPPPPPP");
-    for middle in [&b"video"[..], b"v1"].iter().take(components.saturating_sub(4)) {
+    let mut name = Name::root()
+        .child_generic(b"site")
+        .child_generic(b"PPPPPPPP");
+    for middle in [&b"video"[..], b"v1"]
+        .iter()
+        .take(components.saturating_sub(4))
+    {
         name = name.child_generic(middle);
     }
     name.child_generic(b"OOOOOOOO").child_generic(b"s")
@@ -94,21 +113,33 @@ impl Template {
         let find = |what: &[u8]| wire.windows(what.len()).position(|window| window == what);
         let nonce_at = find(b"\x0a\x04NNNN").map(|at| at + 2);
         match (find(b"PPPPPPPP"), find(b"OOOOOOOO")) {
-            (Some(prefix_at), Some(number_at)) => Ok(Template { wire, prefix_at, number_at, nonce_at }),
+            (Some(prefix_at), Some(number_at)) => Ok(Template {
+                wire,
+                prefix_at,
+                number_at,
+                nonce_at,
+            }),
             _ => Err(fault("a packet has lost its name")),
         }
     }
 
     fn interest(components: usize) -> Result<Template, BenchError> {
-        let interest =
-            Interest { nonce: Some(*b"NNNN"), hop_limit: Some(64), ..Interest::new(name(components)) };
+        let interest = Interest {
+            nonce: Some(*b"NNNN"),
+            hop_limit: Some(64),
+            ..Interest::new(name(components))
+        };
         Template::new(interest.encode())
     }
 
     fn data(components: usize) -> Result<Template, BenchError> {
         let wire = |content: usize| {
             let data = Data::new(name(components), vec![7; content]);
-            Data { freshness: Duration::from_secs(10), ..data }.encode(&DigestSigner)
+            Data {
+                freshness: Duration::from_secs(10),
+                ..data
+            }
+            .encode(&DigestSigner)
         };
         let overhead = wire(DATA_SIZE).len() - DATA_SIZE;
         Template::new(wire(DATA_SIZE - overhead))
@@ -153,8 +184,15 @@ struct Pipeline {
 
 impl Pipeline {
     fn new(scale: Scale, seed: u64) -> Result<Pipeline, BenchError> {
-        let content_store = CsConfig { capacity: STORE, policy: CsPolicy::S3Fifo, ..CsConfig::default() };
-        let config = ForwarderConfig { content_store, ..ForwarderConfig::default() };
+        let content_store = CsConfig {
+            capacity: STORE,
+            policy: CsPolicy::S3Fifo,
+            ..CsConfig::default()
+        };
+        let config = ForwarderConfig {
+            content_store,
+            ..ForwarderConfig::default()
+        };
         let mut forwarder = Forwarder::new(config, WallClock::default(), SeededRng::new(seed));
         let mut face = |number: usize| {
             let remote = format!("udp4://192.0.2.{number}:6363");
@@ -165,15 +203,25 @@ impl Pipeline {
         let site = Name::root().child_generic(b"site");
         for prefix in 0..scale.prefixes {
             let name = site.child_generic(&prefix_component(prefix));
-            let producer = *producers.get(prefix as usize % PRODUCERS).unwrap_or(&consumer);
-            if forwarder.fib_mut().add_next_hop(name.as_ref(), producer, 10).is_err() {
+            let producer = *producers
+                .get(prefix as usize % PRODUCERS)
+                .unwrap_or(&consumer);
+            if forwarder
+                .fib_mut()
+                .add_next_hop(name.as_ref(), producer, 10)
+                .is_err()
+            {
                 return Err(fault("the FIB does not take a prefix"));
             }
         }
         let mut pipeline = Pipeline {
             scale,
             forwarder,
-            interests: [Template::interest(4)?, Template::interest(5)?, Template::interest(6)?],
+            interests: [
+                Template::interest(4)?,
+                Template::interest(5)?,
+                Template::interest(6)?,
+            ],
             data: [Template::data(4)?, Template::data(5)?, Template::data(6)?],
             consumer,
             producers,
@@ -219,7 +267,10 @@ impl Pipeline {
             return;
         }
         let decoded = self.waiting.iter().filter_map(|(face, place)| {
-            Some((*face, LpPacket::decode(self.octets.get(place.clone())?, false).ok()?))
+            Some((
+                *face,
+                LpPacket::decode(self.octets.get(place.clone())?, false).ok()?,
+            ))
         });
         let packets: SmallVec<[(FaceId, LpPacket<'_>); BATCH]> = decoded.collect();
         self.forwarder.handle_packets(now, &packets);
@@ -257,7 +308,9 @@ impl Pipeline {
         let sent = self.forwarder.counters().out_data - before.0;
         if sent != self.scale.exchanges {
             let expected = self.scale.exchanges;
-            return Err(fault(&format!("{sent} Data went out in {expected} exchanges")));
+            return Err(fault(&format!(
+                "{sent} Data went out in {expected} exchanges"
+            )));
         }
         Ok(sent as f64 / used)
     }
@@ -270,9 +323,15 @@ fn prefix_of(number: u64, scale: Scale) -> u64 {
 /// Processor time of this thread: other programs on the machine do not count.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
 }
 
 fn fault(said: &str) -> BenchError {
-    BenchError::Side { what: String::from("the pipeline did not do its part"), said: said.to_owned() }
+    BenchError::Side {
+        what: String::from("the pipeline did not do its part"),
+        said: said.to_owned(),
+    }
 }

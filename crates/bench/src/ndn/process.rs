@@ -30,10 +30,15 @@ impl Running {
         mut command: Command,
     ) -> Result<Running, BenchError> {
         let log = folder.join(format!("{}.log", what.replace(' ', "-")));
-        let file =
-            std::fs::File::create(&log).map_err(BenchError::system(format!("write {}", log.display())))?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
-        let mut child = command.spawn().map_err(BenchError::system(format!("start the {what}")))?;
+        let file = std::fs::File::create(&log)
+            .map_err(BenchError::system(format!("write {}", log.display())))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(file);
+        let mut child = command
+            .spawn()
+            .map_err(BenchError::system(format!("start the {what}")))?;
         let (sender, lines) = std::sync::mpsc::channel();
         if let Some(output) = child.stdout.take() {
             std::thread::spawn(move || {
@@ -44,7 +49,12 @@ impl Running {
                 }
             });
         }
-        Ok(Running { what, child, lines, log })
+        Ok(Running {
+            what,
+            child,
+            lines,
+            log,
+        })
     }
 
     /// The next line, within `patience`; `None` if there was none.
@@ -64,7 +74,10 @@ impl Running {
                 return Ok(line);
             }
         }
-        Err(self.fault(&format!("did not say \"{word}\" within {} s", patience.as_secs())))
+        Err(self.fault(&format!(
+            "did not say \"{word}\" within {} s",
+            patience.as_secs()
+        )))
     }
 
     /// The next line that holds `word` and comes within the time that programs take to start.
@@ -80,7 +93,8 @@ impl Running {
     /// Resident memory in bytes.
     pub(super) fn resident_bytes(&self) -> Result<u64, BenchError> {
         let path = format!("/proc/{}/status", self.child.id());
-        let text = std::fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
+        let text =
+            std::fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
             .map(|kibibytes| kibibytes << 10)
@@ -89,7 +103,10 @@ impl Running {
 
     fn fault(&self, what: &str) -> BenchError {
         let said = crate::processes::last_words(&self.log);
-        BenchError::Side { what: format!("the {} {what}", self.what), said }
+        BenchError::Side {
+            what: format!("the {} {what}", self.what),
+            said,
+        }
     }
 }
 
@@ -100,7 +117,8 @@ impl Drop for Running {
     }
 }
 
-/// A router as a user has it, but without multicast and browsers, on a socket and a UDP port of its own.
+/// A router as a user has it, but without multicast and browsers, on a socket and a UDP port of its
+/// own.
 pub(super) struct RunningRouter {
     pub(super) process: Running,
     pub(super) socket: PathBuf,
@@ -120,7 +138,16 @@ impl RunningRouter {
             .map_err(BenchError::system(format!("write {}", config.display())))?;
         let socket = folder.join(format!("{name}.sock"));
         let mut command = Command::new(program);
-        command.args(["router", "run", "--json", "--ndn-listen", "127.0.0.1:0", "--config"]).arg(config);
+        command
+            .args([
+                "router",
+                "run",
+                "--json",
+                "--ndn-listen",
+                "127.0.0.1:0",
+                "--config",
+            ])
+            .arg(config);
         command.arg("--ndn-socket").arg(&socket);
         if let Some(next) = route {
             command.args(["--ndn-route", &format!("/=udp4://{next}")]);
@@ -128,9 +155,19 @@ impl RunningRouter {
         let process = Running::start(name, folder, command)?;
         let line = process.ready("\"ndn\"")?;
         let opened: Value = serde_json::from_str(&line).unwrap_or_default();
-        match opened["ndn"]["udp"][0].as_str().and_then(|address| address.parse().ok()) {
-            Some(udp) => Ok(RunningRouter { process, socket, udp }),
-            None => Err(BenchError::Side { what: format!("the {name} opened no UDP socket"), said: line }),
+        match opened["ndn"]["udp"][0]
+            .as_str()
+            .and_then(|address| address.parse().ok())
+        {
+            Some(udp) => Ok(RunningRouter {
+                process,
+                socket,
+                udp,
+            }),
+            None => Err(BenchError::Side {
+                what: format!("the {name} opened no UDP socket"),
+                said: line,
+            }),
         }
     }
 }

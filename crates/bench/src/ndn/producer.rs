@@ -10,7 +10,9 @@ use whimbrel_io::Clock;
 use whimbrel_ndn_packet::{Data, InterestRef, Name, SignatureInfo, SignatureType, Signer};
 use whimbrel_node::ndn::client::{Client, Told, Uplink, seeded};
 use whimbrel_transport::register::{Registrar, RouteParameters};
-use whimbrel_transport::{Answer, RegisterOptions, RegistrationEvent, Responder, Service, ServiceEvent};
+use whimbrel_transport::{
+    Answer, RegisterOptions, RegistrationEvent, Responder, Service, ServiceEvent,
+};
 
 use super::PREFIX;
 use crate::BenchError;
@@ -29,7 +31,8 @@ pub struct ProducerOptions {
     pub register: bool,
 }
 
-/// A digest's place with nothing in it: a fast producer signs ahead, and neither the router nor the consumer checks.
+/// A digest's place with nothing in it: a fast producer signs ahead, and neither the router nor the
+/// consumer checks.
 struct EmptyDigest;
 
 impl Signer for EmptyDigest {
@@ -54,7 +57,13 @@ struct ReadyMade {
 
 impl ReadyMade {
     fn new(size: usize) -> ReadyMade {
-        ReadyMade { size, wire: Vec::new(), name_len: usize::MAX, name_at: 0, slab: BytesMut::new() }
+        ReadyMade {
+            size,
+            wire: Vec::new(),
+            name_len: usize::MAX,
+            name_at: 0,
+            slab: BytesMut::new(),
+        }
     }
 
     /// Makes the Data for names as long as this one.
@@ -68,7 +77,10 @@ impl ReadyMade {
             }
             let value = name.as_ref().value();
             self.name_len = value.len();
-            self.name_at = data.windows(value.len()).position(|window| window == value).unwrap_or(0);
+            self.name_at = data
+                .windows(value.len())
+                .position(|window| window == value)
+                .unwrap_or(0);
             self.wire = data;
             return;
         }
@@ -110,12 +122,15 @@ pub fn produce(options: &ProducerOptions, ready: impl FnOnce()) -> Result<(), Be
     let end = client.run(|_, _, told| {
         match told {
             Told::Connected if options.register => {}
-            Told::Connected | Told::Event(ServiceEvent::Registration(RegistrationEvent::Registered(_))) => {
+            Told::Connected
+            | Told::Event(ServiceEvent::Registration(RegistrationEvent::Registered(_))) => {
                 if let Some(ready) = ready.take() {
                     ready();
                 }
             }
-            Told::Event(ServiceEvent::Registration(RegistrationEvent::Failed { reason, .. })) => {
+            Told::Event(ServiceEvent::Registration(RegistrationEvent::Failed {
+                reason, ..
+            })) => {
                 return ControlFlow::Break(Err(BenchError::Side {
                     what: String::from("the router does not register the producer's prefix"),
                     said: reason.to_string(),
@@ -143,13 +158,27 @@ mod tests {
     fn each_data_has_the_name_that_was_asked_for_and_the_size_that_was_configured() {
         for size in [300, 1000, 8000] {
             let mut producer = ReadyMade::new(size);
-            for name in ["/bench/seg=1", "/bench/a/longer/name", "/bench/seg=2", "/bench/seg=3"] {
+            for name in [
+                "/bench/seg=1",
+                "/bench/a/longer/name",
+                "/bench/seg=2",
+                "/bench/seg=3",
+            ] {
                 let wire = Interest::new(name.parse().unwrap()).encode();
                 let interest = InterestRef::decode(&wire).unwrap();
-                let Answer::Data(data) = producer.respond(Time::ZERO, &interest) else { panic!("{name}") };
+                let Answer::Data(data) = producer.respond(Time::ZERO, &interest) else {
+                    panic!("{name}")
+                };
                 // A length that takes one octet less can leave some over.
-                assert!((size - 4..=size).contains(&data.len()), "{name}: {}", data.len());
-                assert_eq!(DataRef::decode(&data).unwrap().name.to_name().to_string(), name);
+                assert!(
+                    (size - 4..=size).contains(&data.len()),
+                    "{name}: {}",
+                    data.len()
+                );
+                assert_eq!(
+                    DataRef::decode(&data).unwrap().name.to_name().to_string(),
+                    name
+                );
             }
         }
     }

@@ -1,5 +1,5 @@
-//! The bare relay: what a router between two programs is measured against. It copies bytes between two sockets and
-//! looks at none of them.
+//! The bare relay: what a router between two programs is measured against. It copies bytes between
+//! two sockets and looks at none of them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -24,7 +24,11 @@ struct Pipe {
 
 impl Pipe {
     fn new() -> Pipe {
-        Pipe { buffer: vec![0; CHUNK], start: 0, end: 0 }
+        Pipe {
+            buffer: vec![0; CHUNK],
+            start: 0,
+            end: 0,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -50,27 +54,49 @@ impl Pipe {
     }
 }
 
-/// Listens on `socket`, tells `ready`, and copies between the first two that call until one of them leaves.
+/// Listens on `socket`, tells `ready`, and copies between the first two that call until one of them
+/// leaves.
 pub fn relay(socket: &Path, ready: impl FnOnce()) -> Result<(), BenchError> {
     let failed = || BenchError::system(format!("relay on {}", socket.display()));
     let listener = UnixListener::bind(socket).map_err(failed())?;
     ready();
-    let (one, other) = (accept(&listener).map_err(failed())?, accept(&listener).map_err(failed())?);
+    let (one, other) = (
+        accept(&listener).map_err(failed())?,
+        accept(&listener).map_err(failed())?,
+    );
     let (mut forth, mut back) = (Pipe::new(), Pipe::new());
     loop {
         let wanted = |incoming: &Pipe, outgoing: &Pipe| {
-            let input = if incoming.is_empty() { PollFlags::IN } else { PollFlags::empty() };
-            let output = if outgoing.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+            let input = if incoming.is_empty() {
+                PollFlags::IN
+            } else {
+                PollFlags::empty()
+            };
+            let output = if outgoing.is_empty() {
+                PollFlags::empty()
+            } else {
+                PollFlags::OUT
+            };
             input | output
         };
-        let mut ends = [PollFd::new(&one, wanted(&forth, &back)), PollFd::new(&other, wanted(&back, &forth))];
+        let mut ends = [
+            PollFd::new(&one, wanted(&forth, &back)),
+            PollFd::new(&other, wanted(&back, &forth)),
+        ];
         poll(&mut ends, None).map_err(|error| failed()(error.into()))?;
         // One that has left fails to be read or written.
-        let moved = forth.pump(&one, &other).and_then(|open| Ok(open && back.pump(&other, &one)?));
+        let moved = forth
+            .pump(&one, &other)
+            .and_then(|open| Ok(open && back.pump(&other, &one)?));
         match moved {
             Ok(true) => {}
             Ok(false) => return Ok(()),
-            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+                ) =>
+            {
                 return Ok(());
             }
             Err(error) => return Err(failed()(error)),
@@ -99,7 +125,10 @@ mod tests {
         let at = path.clone();
         let running = std::thread::spawn(move || relay(&at, || sender.send(()).unwrap()));
         listening.recv().unwrap();
-        let (mut one, mut other) = (UnixStream::connect(&path).unwrap(), UnixStream::connect(&path).unwrap());
+        let (mut one, mut other) = (
+            UnixStream::connect(&path).unwrap(),
+            UnixStream::connect(&path).unwrap(),
+        );
         let sent: Vec<u8> = (0..5_000_000u32).map(|index| (index % 251) as u8).collect();
         let wire = sent.clone();
         let mut writer = one.try_clone().unwrap();

@@ -1,4 +1,5 @@
-//! The soak: a router under half of its peak load for minutes. Its memory must not grow, and nothing may be lost.
+//! The soak: a router under half of its peak load for minutes. Its memory must not grow, and
+//! nothing may be lost.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,8 +13,8 @@ use crate::BenchError;
 /// Octets of a whole Data packet.
 const DATA_SIZE: usize = 1_000;
 const WINDOW: usize = 512;
-/// Interests that may be pending at half load: more than at full load, for a consumer that the system did not run for a while
-/// has to catch up.
+/// Interests that may be pending at half load: more than at full load, for a consumer that the
+/// system did not run for a while has to catch up.
 const SOAK_WINDOW: usize = 2_048;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Memory may still grow in the first minute, or the first third of a short soak.
@@ -93,7 +94,10 @@ impl SoakReport {
 }
 
 /// Finds the peak, then keeps the router at half of it. Tells `progress` what is being done.
-pub fn soak(options: &SoakOptions, progress: &mut dyn FnMut(&str)) -> Result<SoakReport, BenchError> {
+pub fn soak(
+    options: &SoakOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<SoakReport, BenchError> {
     let folder = tempfile::tempdir().map_err(BenchError::system("make a temporary folder"))?;
     let folder = folder.path();
     let router = RunningRouter::start(&options.program, folder, "router", None)?;
@@ -101,9 +105,18 @@ pub fn soak(options: &SoakOptions, progress: &mut dyn FnMut(&str)) -> Result<Soa
     progress("looking for the peak");
     let peak = peak(&options.program, folder, &router.socket)?;
     let rate = peak / 2.0;
-    let timing = Timing { warm_up: Duration::ZERO, duration: options.duration };
-    let consumer =
-        start_consumer(&options.program, folder, &router.socket, SOAK_WINDOW, Some(rate as u32), timing)?;
+    let timing = Timing {
+        warm_up: Duration::ZERO,
+        duration: options.duration,
+    };
+    let consumer = start_consumer(
+        &options.program,
+        folder,
+        &router.socket,
+        SOAK_WINDOW,
+        Some(rate as u32),
+        timing,
+    )?;
     consumer.ready("counting")?;
     let (start, mut samples) = (Instant::now(), Vec::new());
     loop {
@@ -121,7 +134,11 @@ pub fn soak(options: &SoakOptions, progress: &mut dyn FnMut(&str)) -> Result<Soa
             });
         }
         let mebibytes = samples.last().map_or(0, |bytes| bytes >> 20);
-        progress(&format!("{:.0} exchanges/s for {} s, {mebibytes} MiB", rate, at.as_secs()));
+        progress(&format!(
+            "{:.0} exchanges/s for {} s, {mebibytes} MiB",
+            rate,
+            at.as_secs()
+        ));
     }
     let consumed = finished(&consumer)?;
     let settling = SETTLING.min(options.duration / 3).as_secs() as usize + 1;

@@ -21,15 +21,20 @@ const QUICK_FILE_BYTES: u64 = 200_000_000;
 const ROUNDS: usize = 3;
 /// After this long a transfer is given up.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Processors that other work may take before it is said that the numbers are not to be relied on. The kernel's own
-/// work for the transfer that it puts to nobody's account is in there too.
+/// Processors that other work may take before it is said that the numbers are not to be relied on.
+/// The kernel's own work for the transfer that it puts to nobody's account is in there too.
 const BUSY_CORES: f64 = 0.5;
 /// The MTU of Ethernet, to which the target belongs, and one of jumbo frames, for information.
 const MTUS: [u16; 2] = [1500, 9000];
 
-/// Those that take turns. quinn's authors measure it with one thread (`perf` and `bench` in its repository); a
-/// machine may like two better.
-const SIDES: [Side; 4] = [Side::Whimbrel, Side::Quinn(1), Side::Quinn(2), Side::KernelTcp];
+/// Those that take turns. quinn's authors measure it with one thread (`perf` and `bench` in its
+/// repository); a machine may like two better.
+const SIDES: [Side; 4] = [
+    Side::Whimbrel,
+    Side::Quinn(1),
+    Side::Quinn(2),
+    Side::KernelTcp,
+];
 
 /// One transfer.
 #[derive(Clone, Debug, Serialize)]
@@ -42,7 +47,8 @@ struct Run {
     processes_cpu_s_per_gb: BTreeMap<&'static str, f64>,
     /// Of all the side's processes before it was asked for.
     preparation_cpu_s_per_gb: f64,
-    /// Processors that other work on this machine kept busy in that time: the larger, the less the run says.
+    /// Processors that other work on this machine kept busy in that time: the larger, the less the
+    /// run says.
     others_cores: f64,
 }
 
@@ -51,17 +57,30 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
         return bench.fault("everything", &BenchError::NoPeers);
     }
     for mtu in MTUS {
-        bench.measure(&format!("MTU {mtu}"), |options, tell| contest(options, mtu, tell));
+        bench.measure(&format!("MTU {mtu}"), |options, tell| {
+            contest(options, mtu, tell)
+        });
     }
 }
 
-fn contest(options: &BenchOptions, mtu: u16, tell: &mut dyn FnMut(&str)) -> Result<Vec<Row>, BenchError> {
+fn contest(
+    options: &BenchOptions,
+    mtu: u16,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Vec<Row>, BenchError> {
     let folder = in_memory()?;
     let file = folder.path().join("file");
-    let (bytes, rounds) = if options.quick { (QUICK_FILE_BYTES, 1) } else { (FILE_BYTES, ROUNDS) };
+    let (bytes, rounds) = if options.quick {
+        (QUICK_FILE_BYTES, 1)
+    } else {
+        (FILE_BYTES, ROUNDS)
+    };
     whimbrel_lab::demo::make_file(&file, bytes, options.seed)?;
     let places = Places::build(
-        Programs { program: &options.program, folder: folder.path() },
+        Programs {
+            program: &options.program,
+            folder: folder.path(),
+        },
         file,
         mtu,
         options.seed,
@@ -72,14 +91,22 @@ fn contest(options: &BenchOptions, mtu: u16, tell: &mut dyn FnMut(&str)) -> Resu
         // Another one begins each time.
         for turn in 0..SIDES.len() {
             let index = (round + turn) % SIDES.len();
-            tell(&format!("MTU {mtu}, round {} of {rounds}: {}", round + 1, SIDES[index].name()));
+            tell(&format!(
+                "MTU {mtu}, round {} of {rounds}: {}",
+                round + 1,
+                SIDES[index].name()
+            ));
             runs[index].push(transfer(&places, SIDES[index], bytes)?);
         }
     }
     let [ours, quinn, threaded_quinn, tcp] = &runs;
     // quinn as it is faster here.
     let rate = |runs: &[Run]| median(runs, |run| run.bit_per_s);
-    let quinn = if rate(threaded_quinn) > rate(quinn) { threaded_quinn } else { quinn };
+    let quinn = if rate(threaded_quinn) > rate(quinn) {
+        threaded_quinn
+    } else {
+        quinn
+    };
     let what = format!("{:.1} GB, MTU {mtu}", bytes as f64 / 1e9);
     let target = (mtu == MTUS[0]).then_some(Target::AtLeast(1.0));
     let mut rows = compared(&what, ours, SIDES[1], quinn, target);
@@ -87,7 +114,8 @@ fn contest(options: &BenchOptions, mtu: u16, tell: &mut dyn FnMut(&str)) -> Resu
     Ok(rows)
 }
 
-/// Writes as much as a transfer does, so that the first one does not pay for memory that was never used before.
+/// Writes as much as a transfer does, so that the first one does not pay for memory that was never
+/// used before.
 fn warm_up(places: &Places<'_>) -> Result<(), BenchError> {
     let output = places.output();
     let copied = std::fs::copy(&places.file, &output).and_then(|_| std::fs::remove_file(&output));
@@ -95,36 +123,71 @@ fn warm_up(places: &Places<'_>) -> Result<(), BenchError> {
 }
 
 /// Rate and processor time beside a peer's.
-fn compared(what: &str, ours: &[Run], peer: Side, theirs: &[Run], target: Option<Target>) -> Vec<Row> {
-    let row = |what: String, quantity: fn(f64) -> Quantity, value: fn(&Run) -> f64, target, details| Row {
-        part: Part::Peer,
-        backend: None,
-        what,
-        ours: quantity(median(ours, value)),
-        peer: Some((String::from(peer.name()), quantity(median(theirs, value)))),
-        target,
-        note: None,
-        details,
-    };
+fn compared(
+    what: &str,
+    ours: &[Run],
+    peer: Side,
+    theirs: &[Run],
+    target: Option<Target>,
+) -> Vec<Row> {
+    let row =
+        |what: String, quantity: fn(f64) -> Quantity, value: fn(&Run) -> f64, target, details| {
+            Row {
+                part: Part::Peer,
+                backend: None,
+                what,
+                ours: quantity(median(ours, value)),
+                peer: Some((String::from(peer.name()), quantity(median(theirs, value)))),
+                target,
+                note: None,
+                details,
+            }
+        };
     let details = json!({
         "ours_preparation_cpu_s_per_gb": median(ours, |run| run.preparation_cpu_s_per_gb),
         "ours_rounds": ours,
         "peer_rounds": theirs,
     });
-    let mut rate = row(what.to_owned(), Quantity::BitPerS, |run| run.bit_per_s, target, details);
+    let mut rate = row(
+        what.to_owned(),
+        Quantity::BitPerS,
+        |run| run.bit_per_s,
+        target,
+        details,
+    );
     let others = median(ours, |run| run.others_cores).max(median(theirs, |run| run.others_cores));
     rate.note = (others > BUSY_CORES).then(|| {
-        format!("other work kept {others:.1} processors busy meanwhile: measure again when it is quiet")
+        format!(
+            "other work kept {others:.1} processors busy meanwhile: measure again when it is quiet"
+        )
     });
-    vec![rate, row(format!("{what}, CPU"), Quantity::CpuSPerGb, |run| run.cpu_s_per_gb, None, json!({}))]
+    vec![
+        rate,
+        row(
+            format!("{what}, CPU"),
+            Quantity::CpuSPerGb,
+            |run| run.cpu_s_per_gb,
+            None,
+            json!({}),
+        ),
+    ]
 }
 
 /// A folder that is no disk, if there is one.
 fn in_memory() -> Result<tempfile::TempDir, BenchError> {
     let memory = Path::new("/dev/shm");
-    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let folder = tempfile::Builder::new().prefix("whimbrel-bench-").tempdir_in(&place);
-    folder.map_err(BenchError::system(format!("make a folder in {}", place.display())))
+    let place = if memory.is_dir() {
+        memory.to_owned()
+    } else {
+        std::env::temp_dir()
+    };
+    let folder = tempfile::Builder::new()
+        .prefix("whimbrel-bench-")
+        .tempdir_in(&place);
+    folder.map_err(BenchError::system(format!(
+        "make a folder in {}",
+        place.display()
+    )))
 }
 
 fn transfer(places: &Places<'_>, side: Side, bytes: u64) -> Result<Run, BenchError> {
@@ -142,11 +205,15 @@ fn transfer(places: &Places<'_>, side: Side, bytes: u64) -> Result<Run, BenchErr
     // The next round writes a new one.
     let _ = std::fs::remove_file(places.output());
 
-    let (prepared_all, served_all): (Duration, Duration) = (prepared.values().sum(), served.values().sum());
+    let (prepared_all, served_all): (Duration, Duration) =
+        (prepared.values().sum(), served.values().sum());
     let used = ended.saturating_sub(prepared_all);
     let per_gb = |time: Duration| time.as_secs_f64() * 1e9 / bytes as f64;
     let while_it_moved = |(name, time): (&&'static str, &Duration)| {
-        (*name, per_gb(time.saturating_sub(prepared.get(name).copied().unwrap_or_default())))
+        (
+            *name,
+            per_gb(time.saturating_sub(prepared.get(name).copied().unwrap_or_default())),
+        )
     };
     let mut processes: BTreeMap<_, _> = served.iter().map(while_it_moved).collect();
     processes.insert("fetch", per_gb(ended.saturating_sub(served_all)));
@@ -163,7 +230,8 @@ fn transfer(places: &Places<'_>, side: Side, bytes: u64) -> Result<Run, BenchErr
 /// Runs the fetching process; how long it took.
 fn run_to_end(places: &Places<'_>, side: Side, mut fetch: Command) -> Result<Duration, BenchError> {
     let said = places.programs.folder.join("fetch.log");
-    let log = File::create(&said).map_err(BenchError::system(format!("write {}", said.display())))?;
+    let log =
+        File::create(&said).map_err(BenchError::system(format!("write {}", said.display())))?;
     fetch.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let started = Instant::now();
     let mut client = places.fetching_host()?.spawn(fetch)?;
@@ -171,20 +239,37 @@ fn run_to_end(places: &Places<'_>, side: Side, mut fetch: Command) -> Result<Dur
     let took = started.elapsed();
     let what = match status {
         Some(status) if status.success() => return Ok(took),
-        Some(status) => format!("the fetching process of {} ended with {status}", side.name()),
-        None => format!("{} did not finish within {} s", side.name(), PATIENCE.as_secs()),
+        Some(status) => format!(
+            "the fetching process of {} ended with {status}",
+            side.name()
+        ),
+        None => format!(
+            "{} did not finish within {} s",
+            side.name(),
+            PATIENCE.as_secs()
+        ),
     };
-    Err(BenchError::Side { what, said: last_words(&said) })
+    Err(BenchError::Side {
+        what,
+        said: last_words(&said),
+    })
 }
 
 /// Processor time of each server so far.
-fn server_times(servers: &[(&'static str, Process)]) -> Result<BTreeMap<&'static str, Duration>, BenchError> {
-    servers.iter().map(|(name, process)| Ok((*name, cpu::of_process(process.id())?))).collect()
+fn server_times(
+    servers: &[(&'static str, Process)],
+) -> Result<BTreeMap<&'static str, Duration>, BenchError> {
+    servers
+        .iter()
+        .map(|(name, process)| Ok((*name, cpu::of_process(process.id())?)))
+        .collect()
 }
 
 fn compare(served: &Path, arrived: &Path, side: Side) -> Result<(), BenchError> {
     const BLOCK: usize = 1 << 20;
-    let open = |path: &Path| File::open(path).map_err(BenchError::system(format!("read {}", path.display())));
+    let open = |path: &Path| {
+        File::open(path).map_err(BenchError::system(format!("read {}", path.display())))
+    };
     let (mut served, mut arrived) = (open(served)?, open(arrived)?);
     let (mut expected, mut found) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
     loop {
@@ -194,7 +279,9 @@ fn compare(served: &Path, arrived: &Path, side: Side) -> Result<(), BenchError> 
             read.map_err(BenchError::system("compare the files"))?;
         }
         if expected != found {
-            return Err(BenchError::Corrupted { side: side.name().to_owned() });
+            return Err(BenchError::Corrupted {
+                side: side.name().to_owned(),
+            });
         }
         if expected.is_empty() {
             return Ok(());

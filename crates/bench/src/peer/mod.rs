@@ -1,9 +1,9 @@
-//! Whimbrel beside quinn: the same file, from a process in one namespace to a process in another, over a veth
-//! pair, from file to file, by turns.
+//! Whimbrel beside quinn: the same file, from a process in one namespace to a process in another,
+//! over a veth pair, from file to file, by turns.
 //!
-//! The clock runs from the start of the fetching process to its end. Files lie in memory where there is
-//! /dev/shm, so that no disk is measured. What Whimbrel does once for a file, before anybody asks for it
-//! (hashing and announcing), is measured apart.
+//! The clock runs from the start of the fetching process to its end. Files lie in memory where
+//! there is /dev/shm, so that no disk is measured. What Whimbrel does once for a file, before
+//! anybody asks for it (hashing and announcing), is measured apart.
 
 mod contest;
 mod places;
@@ -98,7 +98,8 @@ impl PeerError {
     }
 }
 
-/// Sends the file to the first who connects, and ends when that one has it. `ready` is called when it listens.
+/// Sends the file to the first who connects, and ends when that one has it. `ready` is called when
+/// it listens.
 pub fn serve(end: &PeerEnd, ready: impl FnOnce()) -> Result<(), PeerError> {
     match end.carrier {
         PeerCarrier::Tcp => tcp::serve(end.address, &end.file, ready),

@@ -45,8 +45,16 @@ impl<'a> Places<'a> {
         mtu: u16,
         seed: u64,
     ) -> Result<Places<'a>, BenchError> {
-        let builder = TopologyBuilder::new(seed).host("A").host("B").veth(WIRE, "A", "B");
-        Ok(Places { programs, file, topology: builder.mtu(mtu.into()).build()?, mtu })
+        let builder = TopologyBuilder::new(seed)
+            .host("A")
+            .host("B")
+            .veth(WIRE, "A", "B");
+        Ok(Places {
+            programs,
+            file,
+            topology: builder.mtu(mtu.into()).build()?,
+            mtu,
+        })
     }
 
     /// Where the file arrives.
@@ -62,8 +70,12 @@ impl<'a> Places<'a> {
     pub(super) fn start(&self, side: Side) -> Result<Ready, BenchError> {
         match side {
             Side::Whimbrel => {
-                let (a, address) = (self.topology.host("A")?, self.topology.address_of("A", WIRE)?);
-                self.programs.whimbrel_directly(a, address, &self.file, &self.output())
+                let (a, address) = (
+                    self.topology.host("A")?,
+                    self.topology.address_of("A", WIRE)?,
+                );
+                self.programs
+                    .whimbrel_directly(a, address, &self.file, &self.output())
             }
             Side::Quinn(threads) => self.peer(PeerCarrier::Quic, threads),
             Side::KernelTcp => self.peer(PeerCarrier::Tcp, 1),
@@ -88,7 +100,14 @@ impl<'a> Places<'a> {
                 &address,
             ]
         };
-        let paths = |file| [Path::new("--certificate"), certificate.as_path(), Path::new("--file"), file];
+        let paths = |file| {
+            [
+                Path::new("--certificate"),
+                certificate.as_path(),
+                Path::new("--file"),
+                file,
+            ]
+        };
         let (server, _) = self.programs.await_line(
             self.topology.host("A")?,
             &command("peer-server"),
@@ -96,7 +115,12 @@ impl<'a> Places<'a> {
             "listening",
         )?;
         let mut fetch = Command::new(self.programs.program);
-        fetch.args(command("peer-client")).args(paths(&self.output()));
-        Ok(Ready { servers: vec![("serve", server)], fetch })
+        fetch
+            .args(command("peer-client"))
+            .args(paths(&self.output()));
+        Ok(Ready {
+            servers: vec![("serve", server)],
+            fetch,
+        })
     }
 }

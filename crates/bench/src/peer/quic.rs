@@ -1,7 +1,8 @@
 //! quinn's side: one process that serves a file over QUIC, one that fetches it.
 //!
-//! Defaults of quinn, but where a default would be the limit of a fast clean link: flow control windows, the
-//! kernel's socket buffers (Whimbrel asks for the same), and the largest packet that MTU discovery looks for.
+//! Defaults of quinn, but where a default would be the limit of a fast clean link: flow control
+//! windows, the kernel's socket buffers (Whimbrel asks for the same), and the largest packet that
+//! MTU discovery looks for.
 
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
@@ -10,8 +11,8 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use quinn::{
-    ClientConfig, Endpoint, EndpointConfig, MtuDiscoveryConfig, ServerConfig, TokioRuntime, TransportConfig,
-    VarInt,
+    ClientConfig, Endpoint, EndpointConfig, MtuDiscoveryConfig, ServerConfig, TokioRuntime,
+    TransportConfig, VarInt,
 };
 use rustix::net::sockopt;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -30,20 +31,31 @@ const PIECES: usize = 1024;
 const HEADERS: u16 = 28;
 const HOST_NAME: &str = "whimbrel-bench";
 
-/// Listens, leaves the certificate in its file, calls `ready` and sends the file to the first who connects.
+/// Listens, leaves the certificate in its file, calls `ready` and sends the file to the first who
+/// connects.
 pub(super) fn serve(end: &PeerEnd, ready: impl FnOnce()) -> Result<(), PeerError> {
-    let PeerEnd { address, mtu, threads, .. } = *end;
+    let PeerEnd {
+        address,
+        mtu,
+        threads,
+        ..
+    } = *end;
     let (file, certificate) = (&end.file, &end.certificate);
     runtime(threads)?.block_on(async {
-        let made = rcgen::generate_simple_self_signed([HOST_NAME.to_owned()]).map_err(PeerError::quic)?;
+        let made =
+            rcgen::generate_simple_self_signed([HOST_NAME.to_owned()]).map_err(PeerError::quic)?;
         let proof = CertificateDer::from(made.cert);
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         std::fs::write(certificate, &proof).map_err(PeerError::file(certificate))?;
-        let mut config = ServerConfig::with_single_cert(vec![proof], key.into()).map_err(PeerError::quic)?;
+        let mut config =
+            ServerConfig::with_single_cert(vec![proof], key.into()).map_err(PeerError::quic)?;
         config.transport_config(transport(mtu));
         let endpoint = endpoint(address, mtu, Some(config))?;
         ready();
-        let incoming = endpoint.accept().await.ok_or_else(|| PeerError::quic("the endpoint was closed"))?;
+        let incoming = endpoint
+            .accept()
+            .await
+            .ok_or_else(|| PeerError::quic("the endpoint was closed"))?;
         let connection = incoming.await.map_err(PeerError::quic)?;
         let mut stream = connection.open_uni().await.map_err(PeerError::quic)?;
         let mut source = File::open(file).map_err(PeerError::file(file))?;
@@ -54,7 +66,10 @@ pub(super) fn serve(end: &PeerEnd, ready: impl FnOnce()) -> Result<(), PeerError
                 break;
             }
             block.truncate(count);
-            stream.write_chunk(block.freeze()).await.map_err(PeerError::quic)?;
+            stream
+                .write_chunk(block.freeze())
+                .await
+                .map_err(PeerError::quic)?;
         }
         stream.finish().map_err(PeerError::quic)?;
         // The client closes when it has everything.
@@ -65,25 +80,40 @@ pub(super) fn serve(end: &PeerEnd, ready: impl FnOnce()) -> Result<(), PeerError
 
 /// Fetches what the server sends into the file.
 pub(super) fn fetch(end: &PeerEnd) -> Result<(), PeerError> {
-    let PeerEnd { address, mtu, threads, .. } = *end;
+    let PeerEnd {
+        address,
+        mtu,
+        threads,
+        ..
+    } = *end;
     let (output, certificate) = (&end.file, &end.certificate);
     runtime(threads)?.block_on(async {
         let proof = std::fs::read(certificate).map_err(PeerError::file(certificate))?;
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from(proof)).map_err(PeerError::quic)?;
-        let mut config = ClientConfig::with_root_certificates(Arc::new(roots)).map_err(PeerError::quic)?;
+        roots
+            .add(CertificateDer::from(proof))
+            .map_err(PeerError::quic)?;
+        let mut config =
+            ClientConfig::with_root_certificates(Arc::new(roots)).map_err(PeerError::quic)?;
         config.transport_config(transport(mtu));
         let endpoint = endpoint(SocketAddr::from(([0, 0, 0, 0], 0)), mtu, None)?;
-        let connecting = endpoint.connect_with(config, address, HOST_NAME).map_err(PeerError::quic)?;
+        let connecting = endpoint
+            .connect_with(config, address, HOST_NAME)
+            .map_err(PeerError::quic)?;
         let connection = connecting.await.map_err(PeerError::quic)?;
         let mut stream = connection.accept_uni().await.map_err(PeerError::quic)?;
         let mut target = File::create(output).map_err(PeerError::file(output))?;
         let mut pieces = vec![Bytes::new(); PIECES];
-        while let Some(count) = stream.read_chunks(&mut pieces).await.map_err(PeerError::quic)? {
+        while let Some(count) = stream
+            .read_chunks(&mut pieces)
+            .await
+            .map_err(PeerError::quic)?
+        {
             write_all(&mut target, &pieces[..count]).map_err(PeerError::file(output))?;
         }
         connection.close(VarInt::from_u32(0), b"done");
-        // Lets the connection's task send the CLOSE; `wait_idle` would wait for three time-outs more.
+        // Lets the connection's task send the CLOSE; `wait_idle` would wait for three time-outs
+        // more.
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
@@ -125,8 +155,13 @@ fn transport(mtu: u16) -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-fn endpoint(address: SocketAddr, mtu: u16, server: Option<ServerConfig>) -> Result<Endpoint, PeerError> {
-    let socket = UdpSocket::bind(address).map_err(PeerError::system(format!("listen at {address}")))?;
+fn endpoint(
+    address: SocketAddr,
+    mtu: u16,
+    server: Option<ServerConfig>,
+) -> Result<Endpoint, PeerError> {
+    let socket =
+        UdpSocket::bind(address).map_err(PeerError::system(format!("listen at {address}")))?;
     // Beyond the system's limit where permitted, as Whimbrel's sockets.
     if sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER).is_err() {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
@@ -135,7 +170,9 @@ fn endpoint(address: SocketAddr, mtu: u16, server: Option<ServerConfig>) -> Resu
         let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
     }
     let mut config = EndpointConfig::default();
-    config.max_udp_payload_size(mtu - HEADERS).map_err(PeerError::quic)?;
+    config
+        .max_udp_payload_size(mtu - HEADERS)
+        .map_err(PeerError::quic)?;
     Endpoint::new(config, server, socket, Arc::new(TokioRuntime))
         .map_err(PeerError::system("start a QUIC endpoint"))
 }

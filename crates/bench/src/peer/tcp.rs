@@ -7,10 +7,17 @@ use std::path::Path;
 use super::PeerError;
 
 /// Listens at `address`, calls `ready` and sends `file` to the first who connects.
-pub(super) fn serve(address: SocketAddr, file: &Path, ready: impl FnOnce()) -> Result<(), PeerError> {
-    let listener = TcpListener::bind(address).map_err(PeerError::system(format!("listen at {address}")))?;
+pub(super) fn serve(
+    address: SocketAddr,
+    file: &Path,
+    ready: impl FnOnce(),
+) -> Result<(), PeerError> {
+    let listener =
+        TcpListener::bind(address).map_err(PeerError::system(format!("listen at {address}")))?;
     ready();
-    let (mut stream, peer) = listener.accept().map_err(PeerError::system("accept a TCP connection"))?;
+    let (mut stream, peer) = listener
+        .accept()
+        .map_err(PeerError::system("accept a TCP connection"))?;
     let mut source = File::open(file).map_err(PeerError::file(file))?;
     std::io::copy(&mut source, &mut stream)
         .and_then(|_| stream.shutdown(Shutdown::Write))

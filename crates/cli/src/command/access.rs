@@ -19,21 +19,37 @@ pub(crate) struct Access {
 /// `direct` are links beside those to routers: to hosts that are asked directly, or to be asked by.
 pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Access, Failure> {
     if access.router.is_empty() && direct.is_empty() {
-        let path = access.socket.clone().unwrap_or_else(|| Places::of_this_user().host_socket());
-        return Ok(Access { attachment: Attachment::Socket(path), embedded: None });
+        let path = access
+            .socket
+            .clone()
+            .unwrap_or_else(|| Places::of_this_user().host_socket());
+        return Ok(Access {
+            attachment: Attachment::Socket(path),
+            embedded: None,
+        });
     }
     let keys = match &access.key {
         Some(path) => keys::load_or_create(path)?,
         None => keys::ephemeral()?,
     };
-    let links = access.router.iter().enumerate().map(|(index, remote)| LinkSection {
-        remote: Some(remote.clone()),
-        ..LinkSection::new(format!("router-{index}"))
-    });
-    let config = Config { link: links.chain(direct).collect(), ..Config::default() };
+    let links = access
+        .router
+        .iter()
+        .enumerate()
+        .map(|(index, remote)| LinkSection {
+            remote: Some(remote.clone()),
+            ..LinkSection::new(format!("router-{index}"))
+        });
+    let config = Config {
+        link: links.chain(direct).collect(),
+        ..Config::default()
+    };
     let (host, stream) = EmbeddedHost::start(&config, keys)?;
     tracing::info!(guid = %host.guid(), "this process is a host of its own");
-    Ok(Access { attachment: Attachment::Stream(Some(stream)), embedded: Some(host) })
+    Ok(Access {
+        attachment: Attachment::Stream(Some(stream)),
+        embedded: Some(host),
+    })
 }
 
 /// The message for a socket that nobody listens on says both ways to a host.

@@ -44,7 +44,8 @@ pub(crate) struct Bench {
     /// What to measure; without it, everything
     #[arg(value_enum, value_name = "PART", hide_possible_values = true)]
     parts: Vec<PartName>,
-    /// What runs the parts that have a choice: virtual time with smoltcp, or real daemons beside the kernel's TCP
+    /// What runs the parts that have a choice: virtual time with smoltcp, or real daemons beside
+    /// the kernel's TCP
     #[arg(long, value_enum, default_value = "both")]
     backend: BackendName,
     /// Measure less of everything: for a look, not for the record
@@ -104,7 +105,8 @@ enum End {
     /// Ask, and count what comes
     #[command(hide = true)]
     NdnConsumer(ConsumerArguments),
-    /// Keep an NDN router at half of its peak load; its memory must not grow, and nothing may be lost
+    /// Keep an NDN router at half of its peak load; its memory must not grow, and nothing may be
+    /// lost
     NdnSoak(SoakArguments),
 }
 
@@ -196,15 +198,27 @@ impl From<EndArguments> for PeerEnd {
 }
 
 pub(crate) fn run(arguments: Bench) -> Outcome {
-    let Some(end) = arguments.end else { return measure(arguments) };
+    let Some(end) = arguments.end else {
+        return measure(arguments);
+    };
     let other = |error: BenchError| Failure::new(Exit::Other, error);
     match end {
         End::PeerServer(end) => peer::serve(&end.into(), || out("listening\n"))
             .map_err(|error| Failure::new(Exit::Other, error))?,
-        End::PeerClient(end) => peer::fetch(&end.into()).map_err(|error| Failure::new(Exit::Other, error))?,
+        End::PeerClient(end) => {
+            peer::fetch(&end.into()).map_err(|error| Failure::new(Exit::Other, error))?
+        }
         End::NdnRelay { socket } => ndn::relay(&socket, || out("ready\n")).map_err(other)?,
-        End::NdnProducer(ProducerArguments { socket, data_size, register }) => {
-            let options = ProducerOptions { socket, data_size, register };
+        End::NdnProducer(ProducerArguments {
+            socket,
+            data_size,
+            register,
+        }) => {
+            let options = ProducerOptions {
+                socket,
+                data_size,
+                register,
+            };
             ndn::produce(&options, || out("ready\n")).map_err(other)?;
         }
         End::NdnConsumer(consumer) => consume(consumer)?,
@@ -231,8 +245,16 @@ fn soak(arguments: &SoakArguments) -> Outcome {
     let duration = Duration::try_from_secs_f64(arguments.minutes * 60.0)
         .ok()
         .filter(|duration| *duration >= Duration::from_secs(1))
-        .ok_or_else(|| Failure::new(Exit::Usage, "--minutes takes a number of minutes, at least 0.02"))?;
-    let options = SoakOptions { program: std::env::current_exe()?, duration };
+        .ok_or_else(|| {
+            Failure::new(
+                Exit::Usage,
+                "--minutes takes a number of minutes, at least 0.02",
+            )
+        })?;
+    let options = SoakOptions {
+        program: std::env::current_exe()?,
+        duration,
+    };
     let spinner = spinner(arguments.json);
     spinner.set_prefix("ndn-soak");
     let report = ndn::soak(&options, &mut |what| spinner.set_message(what.to_owned()));
@@ -243,7 +265,11 @@ fn soak(arguments: &SoakArguments) -> Outcome {
     } else {
         out(&report.text());
     }
-    Ok(if report.passed() { Exit::Done } else { Exit::Missed })
+    Ok(if report.passed() {
+        Exit::Done
+    } else {
+        Exit::Missed
+    })
 }
 
 fn measure(arguments: Bench) -> Outcome {
@@ -259,11 +285,15 @@ fn measure(arguments: Bench) -> Outcome {
         BackendName::Both => vec![Backend::Sim, Backend::Netns],
     };
     if parts.iter().any(|part| part.needs_namespaces(&backends)) {
-        // Before any thread is started. What fails here fails again, with its reason, where it is needed.
+        // Before any thread is started. What fails here fails again, with its reason, where it is
+        // needed.
         let _ = whimbrel_lab::ensure_privileges();
     }
     let cannot_write = |folder: &PathBuf, error| {
-        Failure::new(Exit::Write, format!("cannot write to {}: {error}", folder.display()))
+        Failure::new(
+            Exit::Write,
+            format!("cannot write to {}: {error}", folder.display()),
+        )
     };
     if let Some(folder) = &arguments.output {
         std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, error))?;
@@ -282,7 +312,8 @@ fn measure(arguments: Bench) -> Outcome {
     spinner.finish_and_clear();
     if let Some(folder) = &arguments.output {
         let text = serde_json::to_string_pretty(&report.json()).unwrap_or_default();
-        std::fs::write(folder.join("bench.json"), text).map_err(|error| cannot_write(folder, error))?;
+        std::fs::write(folder.join("bench.json"), text)
+            .map_err(|error| cannot_write(folder, error))?;
     }
     if arguments.json {
         json_line(&report.json());

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use whimbrel_lab::demo::{self, DEFAULT_FILE_LEN, DemoObserver, DemoOptions, DemoReport, DemoRun, Side};
+use whimbrel_lab::demo::{
+    self, DEFAULT_FILE_LEN, DemoObserver, DemoOptions, DemoReport, DemoRun, Side,
+};
 use whimbrel_lab::{CongestionControl, LabError};
 use whimbrel_node::config::Span;
 use whimbrel_sim::units;
@@ -52,7 +54,8 @@ pub(crate) struct Demo {
 }
 
 pub(crate) fn run(arguments: Demo) -> Outcome {
-    // Before any thread is started: without root the lab moves this process to a user namespace of its own.
+    // Before any thread is started: without root the lab moves this process to a user namespace of
+    // its own.
     whimbrel_lab::ensure_privileges().map_err(failure)?;
     let options = DemoOptions {
         file: arguments.file,
@@ -69,10 +72,16 @@ pub(crate) fn run(arguments: Demo) -> Outcome {
         },
         patience: arguments.patience.0,
     };
-    let cannot_write =
-        |error| Failure::new(Exit::Write, format!("cannot write to {}: {error}", arguments.output.display()));
+    let cannot_write = |error| {
+        Failure::new(
+            Exit::Write,
+            format!("cannot write to {}: {error}", arguments.output.display()),
+        )
+    };
     std::fs::create_dir_all(&arguments.output).map_err(cannot_write)?;
-    let folder = tempfile::Builder::new().prefix("whimbrel-demo-").tempdir()?;
+    let folder = tempfile::Builder::new()
+        .prefix("whimbrel-demo-")
+        .tempdir()?;
     let program = std::env::current_exe()?;
     let bars = Bars::new(arguments.json);
     let ran = demo::run(&options, &program, folder.path(), &bars);
@@ -82,7 +91,10 @@ pub(crate) fn run(arguments: Demo) -> Outcome {
         Err(error) => {
             // The daemons' logs say why.
             let kept = folder.keep();
-            return Err(Failure::new(Exit::Other, format!("{error} (kept: {})", kept.display())));
+            return Err(Failure::new(
+                Exit::Other,
+                format!("{error} (kept: {})", kept.display()),
+            ));
         }
     };
     let stem = arguments.output.join("goodput");
@@ -115,19 +127,31 @@ struct Bars {
 impl Bars {
     fn new(quiet: bool) -> Bars {
         let shown = !quiet && std::io::stderr().is_terminal();
-        let target =
-            if shown { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
+        let target = if shown {
+            ProgressDrawTarget::stderr_with_hz(10)
+        } else {
+            ProgressDrawTarget::hidden()
+        };
         let all = MultiProgress::with_draw_target(target);
         let preparing = all.add(ProgressBar::new_spinner());
         preparing.enable_steady_tick(Duration::from_millis(120));
-        let template =
-            "{prefix:<12} {percent:>3} % [{bar:36}] {bytes} of {total_bytes}, {elapsed}, {eta} left";
-        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let template = "{prefix:<12} {percent:>3} % [{bar:36}] {bytes} of {total_bytes}, {elapsed}, {eta} left";
+        let style =
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = |name: &'static str| {
-            all.add(ProgressBar::new(DEFAULT_FILE_LEN).with_style(style.clone()).with_prefix(name))
+            all.add(
+                ProgressBar::new(DEFAULT_FILE_LEN)
+                    .with_style(style.clone())
+                    .with_prefix(name),
+            )
         };
         let (whimbrel, tcp) = (bar("Whimbrel"), bar("kernel TCP"));
-        Bars { all, preparing, tcp, whimbrel }
+        Bars {
+            all,
+            preparing,
+            tcp,
+            whimbrel,
+        }
     }
 
     fn end(&self) {
@@ -171,7 +195,11 @@ fn table(report: &DemoReport, stem: &Path) -> String {
     );
     let tcp_name = format!("kernel TCP ({})", options.congestion.name());
     let mut row = |what: &str, cell: &dyn Fn(&DemoRun) -> String| {
-        text.push_str(&format!("{what:<28}{:>16}{:>22}\n", cell(&report.whimbrel), cell(&report.tcp)));
+        text.push_str(&format!(
+            "{what:<28}{:>16}{:>22}\n",
+            cell(&report.whimbrel),
+            cell(&report.tcp)
+        ));
     };
     let title = tcp_name.clone();
     row("", &|run| match run.side {
@@ -179,10 +207,16 @@ fn table(report: &DemoReport, stem: &Path) -> String {
         Side::Tcp => title.clone(),
     });
     row("time", &|run| format!("{:.1} s", run.record.finished));
-    row("goodput", &|run| format!("{:.2} Mbit/s", run.record.goodput() / 1e6));
-    row("longest stall", &|run| format!("{:.2} s", run.record.longest_stall));
+    row("goodput", &|run| {
+        format!("{:.2} Mbit/s", run.record.goodput() / 1e6)
+    });
+    row("longest stall", &|run| {
+        format!("{:.2} s", run.record.longest_stall)
+    });
     row("sent again", &|run| {
-        run.record.retransmitted_segments.map_or("-".into(), |count| format!("{count} packets"))
+        run.record
+            .retransmitted_segments
+            .map_or("-".into(), |count| format!("{count} packets"))
     });
     for (index, link) in report.whimbrel.links.iter().enumerate() {
         row(&format!("bytes on {}", link.link), &|run| {
@@ -201,7 +235,9 @@ fn table(report: &DemoReport, stem: &Path) -> String {
         }
     });
     let verdict = match report.speedup() {
-        Some(times) if report.tcp.record.completed => format!("Whimbrel was {times:.1} times as fast."),
+        Some(times) if report.tcp.record.completed => {
+            format!("Whimbrel was {times:.1} times as fast.")
+        }
         Some(times) => format!("Whimbrel was at least {times:.1} times as fast."),
         None => String::from("Whimbrel did not finish in time."),
     };

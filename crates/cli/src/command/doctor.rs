@@ -24,8 +24,10 @@ const LITTLE_SPACE: u64 = 1 << 30;
 const EARLIEST: Duration = Duration::from_secs(1_767_225_600);
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  whimbrel doctor --json | jq '.[] | select(.verdict != \"ok\")'\n\n\
-                        Exit code 1: something that whimbrel cannot do without is missing.")]
+#[command(
+    after_help = "Example:\n  whimbrel doctor --json | jq '.[] | select(.verdict != \"ok\")'\n\n\
+                        Exit code 1: something that whimbrel cannot do without is missing."
+)]
 pub(crate) struct Doctor {
     /// Print JSON
     #[arg(long)]
@@ -54,22 +56,43 @@ struct Finding {
 
 impl Finding {
     fn ok(what: &'static str, found: impl Into<String>) -> Finding {
-        Finding { what, verdict: Verdict::Ok, found: found.into(), remedy: None }
+        Finding {
+            what,
+            verdict: Verdict::Ok,
+            found: found.into(),
+            remedy: None,
+        }
     }
 
     fn warn(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding { what, verdict: Verdict::Warn, found: found.into(), remedy: Some(remedy.into()) }
+        Finding {
+            what,
+            verdict: Verdict::Warn,
+            found: found.into(),
+            remedy: Some(remedy.into()),
+        }
     }
 
     fn fail(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding { what, verdict: Verdict::Fail, found: found.into(), remedy: Some(remedy.into()) }
+        Finding {
+            what,
+            verdict: Verdict::Fail,
+            found: found.into(),
+            remedy: Some(remedy.into()),
+        }
     }
 }
 
 pub(crate) fn run(arguments: &Doctor) -> Outcome {
     let places = Places::of_this_user();
-    let space = [free_space("space here", Path::new(".")), free_space("space for state", &places.state)];
-    let folders = [writable("state folder", &places.state), writable("run-time folder", &places.run)];
+    let space = [
+        free_space("space here", Path::new(".")),
+        free_space("space for state", &places.state),
+    ];
+    let folders = [
+        writable("state folder", &places.state),
+        writable("run-time folder", &places.run),
+    ];
     // The lab comes last: without root, this process enters a user namespace to try it.
     let findings: Vec<Finding> = [udp(), segmentation_offload()]
         .into_iter()
@@ -79,7 +102,9 @@ pub(crate) fn run(arguments: &Doctor) -> Outcome {
         .chain([ndn_forwarder(), ndn_ports()])
         .chain([clock(), congestion_control(), ip_command(), lab()])
         .collect();
-    let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);
+    let failed = findings
+        .iter()
+        .any(|finding| finding.verdict == Verdict::Fail);
     if arguments.json {
         json_line(&findings);
     } else {
@@ -94,17 +119,25 @@ fn line(finding: &Finding) -> String {
         Verdict::Warn => "warn",
         Verdict::Fail => "FAIL",
     };
-    let remedy = finding.remedy.as_ref().map_or(String::new(), |remedy| format!("      mend it: {remedy}\n"));
+    let remedy = finding
+        .remedy
+        .as_ref()
+        .map_or(String::new(), |remedy| format!("      mend it: {remedy}\n"));
     format!("{verdict}  {}: {}\n{remedy}", finding.what, finding.found)
 }
 
 fn setting(path: &str) -> Option<String> {
-    fs::read_to_string(path).map(|text| text.trim().to_owned()).ok()
+    fs::read_to_string(path)
+        .map(|text| text.trim().to_owned())
+        .ok()
 }
 
 fn udp() -> Finding {
     let echoed = || -> io::Result<()> {
-        let (a, b) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+        let (a, b) = (
+            UdpSocket::bind("127.0.0.1:0")?,
+            UdpSocket::bind("127.0.0.1:0")?,
+        );
         b.set_read_timeout(Some(Duration::from_secs(1)))?;
         a.send_to(b"?", b.local_addr()?)?;
         b.recv(&mut [0]).map(drop)
@@ -121,22 +154,31 @@ fn segmentation_offload() -> Finding {
         .and_then(|socket| quinn_udp::UdpSocketState::new((&socket).into()))
         .map(|state| state.max_gso_segments());
     match segments {
-        Ok(segments) if segments > 1 => Finding::ok(WHAT, format!("{segments} packets in one call")),
-        Ok(_) => {
-            Finding::warn(WHAT, "not in this kernel: more CPU for each gigabyte", "a kernel from 4.18 on")
+        Ok(segments) if segments > 1 => {
+            Finding::ok(WHAT, format!("{segments} packets in one call"))
         }
+        Ok(_) => Finding::warn(
+            WHAT,
+            "not in this kernel: more CPU for each gigabyte",
+            "a kernel from 4.18 on",
+        ),
         Err(error) => Finding::warn(WHAT, error.to_string(), "a kernel from 4.18 on"),
     }
 }
 
 fn buffer(name: &'static str, direction: &str) -> Finding {
-    let what = if name == "rmem_max" { "UDP receive buffer" } else { "UDP send buffer" };
+    let what = if name == "rmem_max" {
+        "UDP receive buffer"
+    } else {
+        "UDP send buffer"
+    };
     let Some(granted) =
         setting(&format!("/proc/sys/net/core/{name}")).and_then(|text| text.parse::<u64>().ok())
     else {
         return Finding::ok(what, "its limit cannot be read here");
     };
-    // Who has CAP_NET_ADMIN is not bound by the limit; the daemons say at start what they were granted.
+    // Who has CAP_NET_ADMIN is not bound by the limit; the daemons say at start what they were
+    // granted.
     if granted >= WANTED_BUFFER {
         return Finding::ok(what, format!("up to {granted} bytes"));
     }
@@ -154,34 +196,55 @@ fn ndn_forwarder() -> Finding {
     let uplink = match Uplink::find(None) {
         Ok(uplink) => uplink,
         Err(error) => {
-            return Finding::warn(WHAT, error.to_string(), "NDN_CLIENT_TRANSPORT=unix:///run/nfd/nfd.sock");
+            return Finding::warn(
+                WHAT,
+                error.to_string(),
+                "NDN_CLIENT_TRANSPORT=unix:///run/nfd/nfd.sock",
+            );
         }
     };
     let connected = match &uplink {
         Uplink::Unix(path) => UnixStream::connect(path).map(drop),
-        Uplink::Tcp(address) => TcpStream::connect_timeout(address, Duration::from_secs(2)).map(drop),
+        Uplink::Tcp(address) => {
+            TcpStream::connect_timeout(address, Duration::from_secs(2)).map(drop)
+        }
         // Datagrams tell nothing before they are answered.
         Uplink::Udp(_) => return Finding::ok(WHAT, format!("programs will ask {uplink}")),
     };
     match connected {
-        Ok(()) => Finding::ok(WHAT, format!("one listens on {uplink}, where programs look")),
-        Err(error) => Finding::warn(WHAT, format!("none on {uplink}, where programs look: {error}"), remedy),
+        Ok(()) => Finding::ok(
+            WHAT,
+            format!("one listens on {uplink}, where programs look"),
+        ),
+        Err(error) => Finding::warn(
+            WHAT,
+            format!("none on {uplink}, where programs look: {error}"),
+            remedy,
+        ),
     }
 }
 
 /// Ports that an NDN router takes unless its configuration names others.
 fn ndn_ports() -> Finding {
     const WHAT: &str = "NDN ports";
-    let udp = UdpSocket::bind(("0.0.0.0", NDN_PORT)).err().map(|error| (format!("UDP {NDN_PORT}"), error));
-    let tcp = [NDN_PORT, NDN_WEBSOCKET_PORT]
-        .map(|port| TcpListener::bind(("0.0.0.0", port)).err().map(|error| (format!("TCP {port}"), error)));
+    let udp = UdpSocket::bind(("0.0.0.0", NDN_PORT))
+        .err()
+        .map(|error| (format!("UDP {NDN_PORT}"), error));
+    let tcp = [NDN_PORT, NDN_WEBSOCKET_PORT].map(|port| {
+        TcpListener::bind(("0.0.0.0", port))
+            .err()
+            .map(|error| (format!("TCP {port}"), error))
+    });
     let taken: Vec<String> = udp
         .into_iter()
         .chain(tcp.into_iter().flatten())
         .map(|(port, error)| format!("{port}: {error}"))
         .collect();
     if taken.is_empty() {
-        return Finding::ok(WHAT, format!("UDP and TCP {NDN_PORT} and TCP {NDN_WEBSOCKET_PORT} are free"));
+        return Finding::ok(
+            WHAT,
+            format!("UDP and TCP {NDN_PORT} and TCP {NDN_WEBSOCKET_PORT} are free"),
+        );
     }
     Finding::warn(
         WHAT,
@@ -192,7 +255,10 @@ fn ndn_ports() -> Finding {
 
 /// The nearest folder above that exists.
 fn existing(path: &Path) -> PathBuf {
-    path.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/")).to_owned()
+    path.ancestors()
+        .find(|folder| folder.exists())
+        .unwrap_or(Path::new("/"))
+        .to_owned()
 }
 
 fn writable(what: &'static str, folder: &Path) -> Finding {
@@ -219,14 +285,23 @@ fn free_space(what: &'static str, folder: &Path) -> Finding {
                 Finding::warn(what, found, "remove files, or work in another folder")
             }
         }
-        Err(error) => Finding::warn(what, format!("{}: {error}", nearest.display()), "check the disk"),
+        Err(error) => Finding::warn(
+            what,
+            format!("{}: {error}", nearest.display()),
+            "check the disk",
+        ),
     }
 }
 
 fn clock() -> Finding {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     if now >= EARLIEST {
-        let found = format!("Unix time {}; records need clocks that agree within 5 minutes", now.as_secs());
+        let found = format!(
+            "Unix time {}; records need clocks that agree within 5 minutes",
+            now.as_secs()
+        );
         return Finding::ok("clock", found);
     }
     let found = "it was never set; signed records will be refused";
@@ -236,15 +311,20 @@ fn clock() -> Finding {
 fn congestion_control() -> Finding {
     const WHAT: &str = "TCP congestion control";
     let known = setting("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
-    let missing: Vec<&str> =
-        ["cubic", "bbr"].into_iter().filter(|name| !known.split(' ').any(|one| one == *name)).collect();
+    let missing: Vec<&str> = ["cubic", "bbr"]
+        .into_iter()
+        .filter(|name| !known.split(' ').any(|one| one == *name))
+        .collect();
     if missing.is_empty() {
         return Finding::ok(WHAT, known);
     }
     let modules: Vec<String> = missing.iter().map(|name| format!("tcp_{name}")).collect();
     Finding::warn(
         WHAT,
-        format!("the demo cannot compare with {}: this kernel has {known}", missing.join(" and ")),
+        format!(
+            "the demo cannot compare with {}: this kernel has {known}",
+            missing.join(" and ")
+        ),
         format!("sudo modprobe -a {}", modules.join(" ")),
     )
 }
@@ -252,21 +332,32 @@ fn congestion_control() -> Finding {
 fn ip_command() -> Finding {
     const WHAT: &str = "ip command";
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
-    match folders.map(|folder| folder.join("ip")).find(|file| file.is_file()) {
+    let folders =
+        std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")]);
+    match folders
+        .map(|folder| folder.join("ip"))
+        .find(|file| file.is_file())
+    {
         Some(file) => Finding::ok(WHAT, file.display().to_string()),
-        None => {
-            Finding::warn(WHAT, "not there; only people need it, to look at the lab", "apt install iproute2")
-        }
+        None => Finding::warn(
+            WHAT,
+            "not there; only people need it, to look at the lab",
+            "apt install iproute2",
+        ),
     }
 }
 
 fn lab() -> Finding {
     const WHAT: &str = "lab (network namespaces, /dev/net/tun)";
-    let tried = whimbrel_lab::ensure_privileges().and_then(|how| whimbrel_lab::check_lab().map(|()| how));
+    let tried =
+        whimbrel_lab::ensure_privileges().and_then(|how| whimbrel_lab::check_lab().map(|()| how));
     match tried {
-        Ok(whimbrel_lab::Privileges::Administrator) => Finding::ok(WHAT, "works with this user's privileges"),
-        Ok(whimbrel_lab::Privileges::UserNamespace) => Finding::ok(WHAT, "works in a user namespace"),
+        Ok(whimbrel_lab::Privileges::Administrator) => {
+            Finding::ok(WHAT, "works with this user's privileges")
+        }
+        Ok(whimbrel_lab::Privileges::UserNamespace) => {
+            Finding::ok(WHAT, "works in a user namespace")
+        }
         Err(error) => Finding::warn(
             WHAT,
             format!("demo and netns studies cannot run: {error}"),

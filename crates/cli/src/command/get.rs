@@ -24,7 +24,8 @@ const JSON_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct Get {
     /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them
     name: Guid,
-    /// Where it goes: a file, a folder, or - for standard output; by default the name that its source suggests
+    /// Where it goes: a file, a folder, or - for standard output; by default the name that its
+    /// source suggests
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
     /// Ask this host directly (`whimbrel serve --listen`): no router and no name service are needed
@@ -35,7 +36,8 @@ pub(crate) struct Get {
     /// Give up when nothing has come for so long, as "30 s"; by default it waits for ever
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
-    /// How long chunks may be missing before they are asked for again; by default what the host says
+    /// How long chunks may be missing before they are asked for again; by default what the host
+    /// says
     #[arg(long, value_name = "DURATION")]
     nack_timeout: Option<Span>,
     /// Unit of transfer: a power of two from 64 KiB to 4 MiB
@@ -50,7 +52,10 @@ pub(crate) struct Get {
 }
 
 pub(crate) fn run(arguments: Get) -> Outcome {
-    let to_stdout = arguments.output.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    let to_stdout = arguments
+        .output
+        .as_ref()
+        .is_some_and(|path| path.as_os_str() == "-");
     let output = match &arguments.output {
         None => Output::Within(PathBuf::from(".")),
         Some(_) if to_stdout => Output::Stream(Box::new(std::io::stdout())),
@@ -67,12 +72,16 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         limit: arguments.max_size.map_or(u64::MAX, |size| size.0),
     };
     let stop = stop_flag()?;
-    let direct =
-        arguments.from.map(|remote| LinkSection { remote: Some(remote), ..LinkSection::new("from") });
+    let direct = arguments.from.map(|remote| LinkSection {
+        remote: Some(remote),
+        ..LinkSection::new("from")
+    });
     let mut access = reach(&arguments.access, direct.into_iter().collect())?;
     let mut report = Report::new(arguments.json, to_stdout);
     let started = Instant::now();
-    let fetched = fetch(&mut access.attachment, options, &stop, &mut |progress| report.tell(progress));
+    let fetched = fetch(&mut access.attachment, options, &stop, &mut |progress| {
+        report.tell(progress)
+    });
     report.end();
     match fetched {
         Ok(fetched) => {
@@ -102,15 +111,19 @@ impl Report {
         };
         bar.set_style(style(false));
         bar.enable_steady_tick(Duration::from_millis(250));
-        Report { json, to_stdout, bar, told: None }
+        Report {
+            json,
+            to_stdout,
+            bar,
+            told: None,
+        }
     }
 
     fn tell(&mut self, progress: &Progress) {
         if self.json {
-            let due = self
-                .told
-                .as_ref()
-                .is_none_or(|(at, last)| at.elapsed() >= JSON_INTERVAL || last.state != progress.state);
+            let due = self.told.as_ref().is_none_or(|(at, last)| {
+                at.elapsed() >= JSON_INTERVAL || last.state != progress.state
+            });
             if due {
                 self.line(&json!({ "event": "progress", "progress": progress }));
                 self.told = Some((Instant::now(), progress.clone()));
@@ -129,7 +142,9 @@ impl Report {
         }
         self.told = Some((Instant::now(), progress.clone()));
         self.bar.set_position(progress.bytes);
-        let files = progress.files.map_or(String::new(), |(done, all)| format!("file {done} of {all}, "));
+        let files = progress.files.map_or(String::new(), |(done, all)| {
+            format!("file {done} of {all}, ")
+        });
         let state = match progress.state {
             State::Requested => "waiting: asked for it",
             State::Flowing => "",
@@ -138,8 +153,10 @@ impl Report {
             State::NoHost => "waiting: no host daemon",
         };
         self.bar.set_message(format!("{files}{state}"));
-        let prefix =
-            progress.file_name.as_deref().map_or("get".into(), |name| name.escape_debug().to_string());
+        let prefix = progress
+            .file_name
+            .as_deref()
+            .map_or("get".into(), |name| name.escape_debug().to_string());
         self.bar.set_prefix(prefix);
     }
 
@@ -148,7 +165,11 @@ impl Report {
     }
 
     fn line(&self, value: &serde_json::Value) {
-        if self.to_stdout { eprintln!("{value}") } else { json_line(value) }
+        if self.to_stdout {
+            eprintln!("{value}")
+        } else {
+            json_line(value)
+        }
     }
 
     fn done(&self, fetched: &Fetched, elapsed: Duration) {
@@ -158,7 +179,11 @@ impl Report {
         }
         let Some(path) = &fetched.path else { return };
         let rate = fetched.received as f64 * 8.0 / 1e6 / seconds.max(1e-9);
-        let files = if fetched.files == 1 { String::new() } else { format!("{} files, ", fetched.files) };
+        let files = if fetched.files == 1 {
+            String::new()
+        } else {
+            format!("{} files, ", fetched.files)
+        };
         let resumed = match fetched.resumed {
             0 => String::new(),
             resumed => format!(", {resumed} of them from before"),
@@ -174,7 +199,9 @@ impl Report {
         let kept = self.told.as_ref().map_or(0, |(_, progress)| progress.bytes);
         let hint = match &error {
             FetchError::Failed { .. } | FetchError::FolderToStream | FetchError::InUse(_) => "",
-            _ if kept > 0 && !to_stdout => "; what has come is kept, the same command goes on from there",
+            _ if kept > 0 && !to_stdout => {
+                "; what has come is kept, the same command goes on from there"
+            }
             _ => "",
         };
         let message = format!("{error}{hint}");
@@ -185,7 +212,11 @@ impl Report {
         if self.json {
             self.line(&json!({ "event": "failed", "error": message, "exit": failure.exit.code() }));
         }
-        if failure.exit == Exit::NoDaemon { failure } else { Failure::new(failure.exit, message) }
+        if failure.exit == Exit::NoDaemon {
+            failure
+        } else {
+            Failure::new(failure.exit, message)
+        }
     }
 }
 

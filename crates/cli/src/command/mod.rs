@@ -70,11 +70,16 @@ pub(crate) fn json_line(value: &impl serde::Serialize) {
     }
 }
 
-/// Text on standard output, at once. If nobody reads it any more, the process ends as `head` wants it.
+/// Text on standard output, at once. If nobody reads it any more, the process ends as `head` wants
+/// it.
 pub(crate) fn out(text: &str) {
     use std::io::Write;
     let mut stdout = std::io::stdout().lock();
-    if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+    if stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .is_err()
+    {
         std::process::exit(Exit::Write.code().into());
     }
 }

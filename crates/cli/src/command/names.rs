@@ -22,11 +22,15 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(Subcommand, Debug)]
 pub(crate) enum GnrsCommand {
     /// Run a name server until Ctrl-C
-    #[command(after_help = "Example:\n  whimbrel gnrs serve --listen 0.0.0.0:4720 --store names.redb")]
+    #[command(
+        after_help = "Example:\n  whimbrel gnrs serve --listen 0.0.0.0:4720 --store names.redb"
+    )]
     Serve(NameServer),
     /// Show where a name is
-    #[command(after_help = "Example:\n  whimbrel gnrs lookup --server 192.0.2.1:4720 6b1e...c2\n\n\
-                            Exit code 3: there is no such name.")]
+    #[command(
+        after_help = "Example:\n  whimbrel gnrs lookup --server 192.0.2.1:4720 6b1e...c2\n\n\
+                            Exit code 3: there is no such name."
+    )]
     Lookup(Lookup),
     /// Show where a name is, again at each change, until Ctrl-C
     #[command(after_help = "Example:\n  whimbrel gnrs watch --server 192.0.2.1:4720 6b1e...c2")]
@@ -54,7 +58,12 @@ pub(crate) struct Lookup {
     /// The name of a host, a router or a content
     name: Guid,
     /// The name server; give several in the order of preference
-    #[arg(long, env = "WHIMBREL_NAME_SERVER", value_name = "HOST:PORT", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "WHIMBREL_NAME_SERVER",
+        value_name = "HOST:PORT",
+        value_delimiter = ','
+    )]
     server: Vec<Remote>,
     /// How long to wait for an answer
     #[arg(long, value_name = "DURATION", default_value = "10 s")]
@@ -107,12 +116,14 @@ fn lookup(arguments: &Lookup) -> Outcome {
             show(arguments, &answer);
             Ok(Exit::Done)
         }
-        Resolution::NotFound => {
-            Err(Failure::new(Exit::NoSuchName, format!("{}: there is no such name", arguments.name)))
-        }
-        Resolution::Unreachable | Resolution::Pending => {
-            Err(Failure::new(Exit::TimedOut, "no name server answers; is --server right?"))
-        }
+        Resolution::NotFound => Err(Failure::new(
+            Exit::NoSuchName,
+            format!("{}: there is no such name", arguments.name),
+        )),
+        Resolution::Unreachable | Resolution::Pending => Err(Failure::new(
+            Exit::TimedOut,
+            "no name server answers; is --server right?",
+        )),
     }
 }
 
@@ -131,18 +142,30 @@ fn watch(arguments: &Lookup) -> Outcome {
 }
 
 fn show(arguments: &Lookup, answer: &Answer) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis() as u64;
     if arguments.json {
         let binding = answer.binding.as_ref().map(|record| in_json(record, now));
-        let providers: Vec<Value> = answer.providers.iter().map(|record| in_json(record, now)).collect();
-        return json_line(&json!({ "name": arguments.name, "binding": binding, "providers": providers }));
+        let providers: Vec<Value> = answer
+            .providers
+            .iter()
+            .map(|record| in_json(record, now))
+            .collect();
+        return json_line(
+            &json!({ "name": arguments.name, "binding": binding, "providers": providers }),
+        );
     }
     let mut text = format!("{}\n", arguments.name);
     if let Some(record) = &answer.binding {
         let addresses: Vec<String> = record.addresses().map(|at| at.na.to_string()).collect();
         let left = record.expires_ms().saturating_sub(now) / 1000;
-        let at =
-            if addresses.is_empty() { "nowhere (disconnected)".to_owned() } else { addresses.join(", ") };
+        let at = if addresses.is_empty() {
+            "nowhere (disconnected)".to_owned()
+        } else {
+            addresses.join(", ")
+        };
         text += &format!("  at {at}, for {left} s\n");
     }
     for record in &answer.providers {

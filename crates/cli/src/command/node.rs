@@ -127,7 +127,10 @@ pub(crate) fn router(command: RouterCommand) -> Outcome {
     match command {
         RouterCommand::Run(run) => run_router(run),
         RouterCommand::Status(status) => {
-            let path = status.socket.clone().unwrap_or_else(|| Places::of_this_user().router_socket());
+            let path = status
+                .socket
+                .clone()
+                .unwrap_or_else(|| Places::of_this_user().router_socket());
             show_status(&status, path, "router")
         }
     }
@@ -137,7 +140,10 @@ pub(crate) fn host(command: HostCommand) -> Outcome {
     match command {
         HostCommand::Run(run) => run_host(run),
         HostCommand::Status(status) => {
-            let path = status.socket.clone().unwrap_or_else(|| Places::of_this_user().host_socket());
+            let path = status
+                .socket
+                .clone()
+                .unwrap_or_else(|| Places::of_this_user().host_socket());
             show_status(&status, path, "host")
         }
     }
@@ -155,7 +161,10 @@ fn run_router(arguments: RouterRun) -> Outcome {
     add_remotes(&mut config, "neighbour", arguments.neighbour);
     config.router.key = arguments.key.or(config.router.key);
     config.router.socket = arguments.socket.or(config.router.socket);
-    config.router.default_route = arguments.default_route.map(Via).or(config.router.default_route);
+    config.router.default_route = arguments
+        .default_route
+        .map(Via)
+        .or(config.router.default_route);
     if !arguments.name_server.is_empty() {
         config.router.name_servers = arguments.name_server;
     }
@@ -176,7 +185,8 @@ fn run_router(arguments: RouterRun) -> Outcome {
     run_planes(&config, arguments.json)
 }
 
-/// Runs what the configuration asks for: MobilityFirst where there are links for it, NDN unless only those were asked for.
+/// Runs what the configuration asks for: MobilityFirst where there are links for it, NDN unless
+/// only those were asked for.
 fn run_planes(config: &Config, json: bool) -> Outcome {
     let mobility_first = !config.link.is_empty();
     let ndn = config.ndn.enabled.unwrap_or(!mobility_first);
@@ -192,7 +202,14 @@ fn run_planes(config: &Config, json: bool) -> Outcome {
         }
         (Some(router), None) => start("router", router, json),
         (None, Some(ndn)) => {
-            tell_opened("router", &Opened { ndn: Some(ndn.opened().clone()), ..Opened::default() }, json);
+            tell_opened(
+                "router",
+                &Opened {
+                    ndn: Some(ndn.opened().clone()),
+                    ..Opened::default()
+                },
+                json,
+            );
             ndn.wait()?;
             Ok(Exit::Done)
         }
@@ -208,7 +225,11 @@ fn ndn_route(text: &str) -> Result<NdnRouteSection, String> {
     let (prefix, face) = text
         .rsplit_once('=')
         .ok_or_else(|| format!("'{text}' is no route: PREFIX=FACE-URI, as /=udp://192.0.2.7"))?;
-    Ok(NdnRouteSection { prefix: prefix.to_owned(), face: face.to_owned(), cost: 0 })
+    Ok(NdnRouteSection {
+        prefix: prefix.to_owned(),
+        face: face.to_owned(),
+        cost: 0,
+    })
 }
 
 fn run_host(arguments: HostRun) -> Outcome {
@@ -227,9 +248,10 @@ fn run_host(arguments: HostRun) -> Outcome {
 
 fn add_remotes(config: &mut Config, label: &str, remotes: Vec<Remote>) {
     for (index, remote) in remotes.into_iter().enumerate() {
-        config
-            .link
-            .push(LinkSection { remote: Some(remote), ..LinkSection::new(format!("{label}-{index}")) });
+        config.link.push(LinkSection {
+            remote: Some(remote),
+            ..LinkSection::new(format!("{label}-{index}"))
+        });
     }
 }
 
@@ -251,7 +273,11 @@ fn tell_opened(what: &str, opened: &Opened, json: bool) {
         for (label, address) in &opened.links {
             text += &format!("  link {label}: {address}\n");
         }
-        let paths = [("socket", &opened.socket), ("key", &opened.key), ("store", &opened.store)];
+        let paths = [
+            ("socket", &opened.socket),
+            ("key", &opened.key),
+            ("store", &opened.store),
+        ];
         for (name, path) in paths {
             if let Some(path) = path {
                 text += &format!("  {name}: {}\n", path.display());
@@ -275,13 +301,20 @@ fn describe_ndn(text: &mut String, ndn: &NdnOpened) {
             );
         }
     }
-    for (name, addresses) in [("UDP", &ndn.udp), ("TCP", &ndn.tcp), ("WebSocket", &ndn.websocket)] {
+    for (name, addresses) in [
+        ("UDP", &ndn.udp),
+        ("TCP", &ndn.tcp),
+        ("WebSocket", &ndn.websocket),
+    ] {
         if !addresses.is_empty() {
             let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             *text += &format!("  {name}: {}\n", addresses.join(", "));
         }
     }
-    for (name, interfaces) in [("multicast on", &ndn.multicast), ("Ethernet multicast on", &ndn.ethernet)] {
+    for (name, interfaces) in [
+        ("multicast on", &ndn.multicast),
+        ("Ethernet multicast on", &ndn.ethernet),
+    ] {
         if !interfaces.is_empty() {
             *text += &format!("  {name}: {}\n", interfaces.join(", "));
         }
@@ -295,7 +328,10 @@ fn show_status(status: &Status, path: PathBuf, what: &str) -> Outcome {
     let mut client = LocalClient::connect(&path).map_err(|error| match error {
         LocalError::Nobody(path) => Failure::new(
             Exit::NoDaemon,
-            format!("no {what} answers on {}; start one with `whimbrel {what} run`", path.display()),
+            format!(
+                "no {what} answers on {}; start one with `whimbrel {what} run`",
+                path.display()
+            ),
         ),
         other => other.into(),
     })?;
@@ -314,7 +350,10 @@ fn show_status(status: &Status, path: PathBuf, what: &str) -> Outcome {
             return Ok(Exit::Done);
         }
     }
-    Err(Failure::new(Exit::NoDaemon, format!("the {what} on {} does not answer", path.display())))
+    Err(Failure::new(
+        Exit::NoDaemon,
+        format!("the {what} on {} does not answer", path.display()),
+    ))
 }
 
 /// JSON as indented lines: "key: value". Zeros in lists of counters are left out.

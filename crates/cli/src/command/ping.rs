@@ -46,11 +46,19 @@ pub(crate) fn run(arguments: Ping) -> Outcome {
     let stop = stop_flag()?;
     let mut access = reach(&arguments.access, Vec::new())?;
     let mut client = access.attachment.connect().map_err(no_host)?;
-    let mut session = Session { arguments, sent: Vec::new(), times: Vec::new() };
+    let mut session = Session {
+        arguments,
+        sent: Vec::new(),
+        times: Vec::new(),
+    };
     let started = Instant::now();
     session.run(&mut client, &stop)?;
     session.summarise(started.elapsed());
-    Ok(if session.times.is_empty() { Exit::Other } else { Exit::Done })
+    Ok(if session.times.is_empty() {
+        Exit::Other
+    } else {
+        Exit::Done
+    })
 }
 
 struct Session {
@@ -61,7 +69,11 @@ struct Session {
 }
 
 impl Session {
-    fn run(&mut self, client: &mut LocalClient, stop: &AtomicBool) -> Result<(), crate::exit::Failure> {
+    fn run(
+        &mut self,
+        client: &mut LocalClient,
+        stop: &AtomicBool,
+    ) -> Result<(), crate::exit::Failure> {
         let mut next = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let now = Instant::now();
@@ -72,10 +84,20 @@ impl Session {
             if !all_sent && now >= next {
                 let sequence = self.sent.len() as u32;
                 let (destination, padding) = (self.arguments.name, self.arguments.size);
-                client.send(&LocalRequest::Ping { request: 1, destination, sequence, padding })?;
+                client.send(&LocalRequest::Ping {
+                    request: 1,
+                    destination,
+                    sequence,
+                    padding,
+                })?;
                 self.sent.push(Some(Instant::now()));
                 let last = self.sent.len() as u64 >= u64::from(self.arguments.count);
-                next = now + if last { self.arguments.wait.0 } else { self.arguments.interval.0 };
+                next = now
+                    + if last {
+                        self.arguments.wait.0
+                    } else {
+                        self.arguments.interval.0
+                    };
             }
             let patience = next.saturating_duration_since(Instant::now()).min(LOOK);
             if let Some(LocalEvent::Pong { sequence, from, .. }) = client.receive(patience)? {
@@ -86,21 +108,31 @@ impl Session {
     }
 
     fn note(&mut self, sequence: u32, from: Guid) {
-        let Some(at) = self.sent.get_mut(sequence as usize).and_then(Option::take) else { return };
+        let Some(at) = self.sent.get_mut(sequence as usize).and_then(Option::take) else {
+            return;
+        };
         let time = at.elapsed();
         self.times.push(time);
         let milliseconds = time.as_secs_f64() * 1e3;
         if self.arguments.json {
-            json_line(&json!({ "event": "pong", "from": from, "sequence": sequence, "ms": milliseconds }));
+            json_line(
+                &json!({ "event": "pong", "from": from, "sequence": sequence, "ms": milliseconds }),
+            );
         } else {
             let size = self.arguments.size;
-            out(&format!("{size} bytes from {from}: seq={sequence} time={milliseconds:.3} ms\n"));
+            out(&format!(
+                "{size} bytes from {from}: seq={sequence} time={milliseconds:.3} ms\n"
+            ));
         }
     }
 
     fn summarise(&self, elapsed: Duration) {
         let (sent, received) = (self.sent.len(), self.times.len());
-        let milliseconds: Vec<f64> = self.times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+        let milliseconds: Vec<f64> = self
+            .times
+            .iter()
+            .map(|time| time.as_secs_f64() * 1e3)
+            .collect();
         let least = milliseconds.iter().copied().fold(f64::INFINITY, f64::min);
         let most = milliseconds.iter().copied().fold(0.0, f64::max);
         let mean = milliseconds.iter().sum::<f64>() / received.max(1) as f64;
@@ -117,7 +149,9 @@ impl Session {
             self.arguments.name
         ));
         if received > 0 {
-            out(&format!("round trip min/mean/max = {least:.3}/{mean:.3}/{most:.3} ms\n"));
+            out(&format!(
+                "round trip min/mean/max = {least:.3}/{mean:.3}/{most:.3} ms\n"
+            ));
         }
     }
 }

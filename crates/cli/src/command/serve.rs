@@ -35,7 +35,8 @@ pub(crate) struct Serve {
     /// Print the names and end, without serving
     #[arg(long)]
     print_names: bool,
-    /// Also answer hosts that ask here directly (`whimbrel get --from`), without router and name service
+    /// Also answer hosts that ask here directly (`whimbrel get --from`), without router and name
+    /// service
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["socket", "print_names"])]
     listen: Option<SocketAddr>,
     #[command(flatten)]
@@ -90,8 +91,14 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
             out(&format!("{}  {}\n", shelved.name, shelved.path.display()));
         }
     }
-    let Some(access) = &mut access else { return Ok(Exit::Done) };
-    if let Some(address) = access.embedded.as_ref().and_then(|host| host.links().get(DIRECT)) {
+    let Some(access) = &mut access else {
+        return Ok(Exit::Done);
+    };
+    if let Some(address) = access
+        .embedded
+        .as_ref()
+        .and_then(|host| host.links().get(DIRECT))
+    {
         if arguments.json {
             json_line(&json!({ "event": "listening", "address": address, "names": wanted }));
         } else {
@@ -110,16 +117,23 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
                 return;
             }
             if arguments.json {
-                json_line(&json!({ "event": "announced", "name": content, "outcome": format!("{code:?}") }));
+                json_line(
+                    &json!({ "event": "announced", "name": content, "outcome": format!("{code:?}") }),
+                );
             } else if code == ControlCode::Registered {
                 out(&format!("{content}  announced\n"));
             } else {
-                eprintln!("whimbrel: {content} is not announced yet: {}", explain(code));
+                eprintln!(
+                    "whimbrel: {content} is not announced yet: {}",
+                    explain(code)
+                );
             }
         }
         ServeEvent::Unreadable { content, why } => {
             if arguments.json {
-                json_line(&json!({ "event": "unreadable", "name": content, "error": why.to_string() }));
+                json_line(
+                    &json!({ "event": "unreadable", "name": content, "error": why.to_string() }),
+                );
             } else {
                 eprintln!("whimbrel: {why}");
             }
@@ -135,7 +149,11 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
 }
 
 fn listening(address: Option<SocketAddr>) -> Vec<LinkSection> {
-    let link = |bind| LinkSection { bind: Some(bind), listen: true, ..LinkSection::new(DIRECT) };
+    let link = |bind| LinkSection {
+        bind: Some(bind),
+        listen: true,
+        ..LinkSection::new(DIRECT)
+    };
     address.map(link).into_iter().collect()
 }
 
@@ -159,7 +177,9 @@ fn hashing_bar(path: &Path, json: bool) -> ProgressBar {
         _ => ProgressBar::no_length(),
     };
     let template = "hashing {bytes}, {bytes_per_sec} {wide_msg}";
-    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_style(
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
     bar.enable_steady_tick(Duration::from_millis(250));
     bar
 }

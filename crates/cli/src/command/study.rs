@@ -88,7 +88,10 @@ pub(crate) fn run(command: StudyCommand) -> Outcome {
                         "name": study.name, "title": study.title, "source": study.source
                     }));
                 } else {
-                    out(&format!("{:<14} {}\n{:<14} {}\n", study.name, study.title, "", study.source));
+                    out(&format!(
+                        "{:<14} {}\n{:<14} {}\n",
+                        study.name, study.title, "", study.source
+                    ));
                 }
             }
             Ok(Exit::Done)
@@ -117,16 +120,32 @@ fn report_studies(arguments: &Report) -> Outcome {
             .collect();
         json_line(&serde_json::json!({ "index": pages.index, "studies": studies }));
     } else {
-        pages.studies.iter().for_each(|(_, path)| out(&format!("{}\n", path.display())));
+        pages
+            .studies
+            .iter()
+            .for_each(|(_, path)| out(&format!("{}\n", path.display())));
         out(&format!("{}\n", pages.index.display()));
     }
     Ok(Exit::Done)
 }
 
 fn run_study(arguments: Run) -> Outcome {
-    let known = || STUDIES.iter().map(|study| study.name).collect::<Vec<_>>().join(", ");
+    let known = || {
+        STUDIES
+            .iter()
+            .map(|study| study.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let study = Study::find(&arguments.name).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("there is no study '{}'; there are {}", arguments.name, known()))
+        Failure::new(
+            Exit::Usage,
+            format!(
+                "there is no study '{}'; there are {}",
+                arguments.name,
+                known()
+            ),
+        )
     })?;
     let backend = match arguments.backend {
         BackendName::Sim => Backend::Sim,
@@ -145,10 +164,16 @@ fn run_study(arguments: Run) -> Outcome {
         program: std::env::current_exe()?,
     };
     let shown = !arguments.json && std::io::stderr().is_terminal();
-    let target = if shown { ProgressDrawTarget::stderr_with_hz(4) } else { ProgressDrawTarget::hidden() };
+    let target = if shown {
+        ProgressDrawTarget::stderr_with_hz(4)
+    } else {
+        ProgressDrawTarget::hidden()
+    };
     let bar = ProgressBar::with_draw_target(None, target);
     let template = "{prefix} [{bar:30}] {pos} of {len}, {elapsed}, {eta} left: {wide_msg}";
-    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_style(
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
     bar.set_prefix(study.name);
     let ran = study.run(&options, &mut |done, all, what| {
         bar.set_length(all as u64);
@@ -165,7 +190,8 @@ fn run_study(arguments: Run) -> Outcome {
         out(&summary(&result));
         out(&format!("\n{}\n", folder.display()));
         let page = pages.studies.iter().find(|(name, _)| *name == study.name);
-        page.iter().for_each(|(_, path)| out(&format!("{}\n", path.display())));
+        page.iter()
+            .for_each(|(_, path)| out(&format!("{}\n", path.display())));
     }
     Ok(Exit::Done)
 }
@@ -173,7 +199,11 @@ fn run_study(arguments: Run) -> Outcome {
 fn summary(result: &StudyResult) -> String {
     let mut text = String::new();
     for row in &result.comparisons {
-        let case = if row.case.is_empty() { String::new() } else { format!(" ({})", row.case) };
+        let case = if row.case.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", row.case)
+        };
         text.push_str(&format!(
             "{}{case}\n  paper  {}\n  ours   {}\n         {}\n",
             row.quantity,

@@ -1,7 +1,12 @@
-//! Real processes on this machine's loopback: daemons that are killed with their scene, and ways to wait.
+//! Real processes on this machine's loopback: daemons that are killed with their scene, and ways to
+//! wait.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of a test fail the test"
+)]
 
 pub(crate) mod ndn;
 
@@ -19,7 +24,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn whimbrel() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
-    command.env_remove("WHIMBREL_SOCKET").env_remove("WHIMBREL_NAME_SERVER").env_remove("WHIMBREL_LOG");
+    command
+        .env_remove("WHIMBREL_SOCKET")
+        .env_remove("WHIMBREL_NAME_SERVER")
+        .env_remove("WHIMBREL_LOG");
     command.stdin(Stdio::null());
     command
 }
@@ -51,8 +59,10 @@ impl Running {
         let until = Instant::now() + PATIENCE;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let line =
-                self.lines.recv_timeout(left).expect("the line did not come in time, or the process ended");
+            let line = self
+                .lines
+                .recv_timeout(left)
+                .expect("the line did not come in time, or the process ended");
             if let Ok(value) = serde_json::from_str(&line)
                 && wanted(&value)
             {
@@ -67,7 +77,10 @@ impl Running {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill")
+            .args(["-s", name, &self.child.id().to_string()])
+            .status()
+            .unwrap();
         assert!(sent.success());
     }
 
@@ -100,7 +113,11 @@ impl Drop for Running {
 
 /// A UDP port that was free a moment ago.
 pub(crate) fn free_port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// Deterministic noise.
@@ -126,7 +143,11 @@ pub(crate) fn name_of(bytes: &[u8]) -> String {
 
 /// What a command that ends by itself printed.
 pub(crate) fn finished(command: &mut Command) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = command.output().unwrap();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     (status.code().unwrap_or(-1), text(&stdout), text(&stderr))
 }
@@ -159,7 +180,9 @@ impl Network {
         network.start_host(1);
         network.await_registered(0);
         network.await_registered(1);
-        await_that("the routers know each other", || network.routers_are_linked());
+        await_that("the routers know each other", || {
+            network.routers_are_linked()
+        });
         network
     }
 
@@ -168,7 +191,9 @@ impl Network {
     }
 
     fn config(&self, name: &str, rest: &str) -> PathBuf {
-        let hop = self.pacing.map_or(String::new(), |rate| format!("[hop]\npacing = \"{rate}\"\n"));
+        let hop = self.pacing.map_or(String::new(), |rate| {
+            format!("[hop]\npacing = \"{rate}\"\n")
+        });
         let path = self.path(&format!("{name}.toml"));
         fs::write(&path, format!("{hop}{rest}")).unwrap();
         path
@@ -245,34 +270,49 @@ impl Network {
     }
 
     pub(crate) fn guid_of(&self, key: &str) -> String {
-        let (code, out, _) = finished(whimbrel().args(["id", "show"]).arg(self.path(&format!("{key}.pem"))));
+        let (code, out, _) = finished(
+            whimbrel()
+                .args(["id", "show"])
+                .arg(self.path(&format!("{key}.pem"))),
+        );
         assert_eq!(code, 0);
         out.trim().to_owned()
     }
 
     pub(crate) fn host_status(&self, index: usize) -> Value {
         let socket = self.host_socket(index);
-        let (code, out, err) =
-            finished(whimbrel().args(["host", "status", "--json", "--socket"]).arg(socket));
+        let (code, out, err) = finished(
+            whimbrel()
+                .args(["host", "status", "--json", "--socket"])
+                .arg(socket),
+        );
         assert_eq!(code, 0, "{err}");
         serde_json::from_str(&out).unwrap()
     }
 
     fn routers_are_linked(&self) -> bool {
         let socket = self.router_socket(0);
-        let (code, out, err) =
-            finished(whimbrel().args(["router", "status", "--json", "--socket"]).arg(socket));
+        let (code, out, err) = finished(
+            whimbrel()
+                .args(["router", "status", "--json", "--socket"])
+                .arg(socket),
+        );
         assert_eq!(code, 0, "{err}");
         let status: Value = serde_json::from_str(&out).unwrap();
         let links = status["links"].as_array().unwrap();
-        links.iter().any(|link| link["label"] == "next" && link["up"] == true)
+        links
+            .iter()
+            .any(|link| link["label"] == "next" && link["up"] == true)
     }
 
     pub(crate) fn await_registered(&self, index: usize) {
-        await_that("the host is registered", || self.host_status(index)["registered"] == true);
+        await_that("the host is registered", || {
+            self.host_status(index)["registered"] == true
+        });
     }
 
-    /// Serves `paths` from host 1 until it is dropped; comes back when all their names are announced.
+    /// Serves `paths` from host 1 until it is dropped; comes back when all their names are
+    /// announced.
     pub(crate) fn serve(&self, paths: &[&Path]) -> (Running, Vec<String>) {
         let running = Running::start(
             whimbrel()
@@ -289,8 +329,14 @@ impl Network {
             .collect();
         let mut announced = std::collections::BTreeSet::new();
         while !names.iter().all(|name| announced.contains(name)) {
-            let registered = |line: &Value| line["event"] == "announced" && line["outcome"] == "Registered";
-            announced.insert(running.await_json(registered)["name"].as_str().unwrap().to_owned());
+            let registered =
+                |line: &Value| line["event"] == "announced" && line["outcome"] == "Registered";
+            announced.insert(
+                running.await_json(registered)["name"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned(),
+            );
         }
         (running, names)
     }
@@ -304,10 +350,18 @@ impl Network {
     }
 
     /// Starts `get` and comes back when `share` (0 to 1) of `length` bytes is there.
-    pub(crate) fn get_until(&self, name: &str, output: &Path, length: usize, share: f64) -> Running {
+    pub(crate) fn get_until(
+        &self,
+        name: &str,
+        output: &Path,
+        length: usize,
+        share: f64,
+    ) -> Running {
         let running = Running::start(&mut self.get(name, output));
         let enough = |line: &Value| {
-            line["progress"]["bytes"].as_u64().is_some_and(|bytes| bytes as f64 >= length as f64 * share)
+            line["progress"]["bytes"]
+                .as_u64()
+                .is_some_and(|bytes| bytes as f64 >= length as f64 * share)
         };
         running.await_json(enough);
         running

@@ -31,12 +31,27 @@ impl Router {
         let config = folder.path().join("router.toml");
         fs::write(&config, format!("[ndn]\nmulticast = false\n{settings}")).unwrap();
         let mut command = whimbrel();
-        command.args(["router", "run", "--json", "--config"]).arg(&config);
-        command.arg("--ndn-socket").arg(folder.path().join("nfd.sock"));
-        command.args(["--ndn-listen", "127.0.0.1:0", "--ndn-websocket", "127.0.0.1:0"]).args(arguments);
+        command
+            .args(["router", "run", "--json", "--config"])
+            .arg(&config);
+        command
+            .arg("--ndn-socket")
+            .arg(folder.path().join("nfd.sock"));
+        command
+            .args([
+                "--ndn-listen",
+                "127.0.0.1:0",
+                "--ndn-websocket",
+                "127.0.0.1:0",
+            ])
+            .args(arguments);
         let process = Running::start(&mut command);
         let opened = process.await_json(|value| value.get("ndn").is_some())["ndn"].clone();
-        Router { folder, process, opened }
+        Router {
+            folder,
+            process,
+            opened,
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -55,7 +70,10 @@ impl Router {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = whimbrel();
         command
-            .env("NDN_CLIENT_TRANSPORT", format!("unix://{}", self.path("nfd.sock").display()))
+            .env(
+                "NDN_CLIENT_TRANSPORT",
+                format!("unix://{}", self.path("nfd.sock").display()),
+            )
             .env("HOME", self.folder.path())
             .env_remove("WHIMBREL_KEYCHAIN")
             .args(arguments);

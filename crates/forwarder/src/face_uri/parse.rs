@@ -16,7 +16,12 @@ impl FromStr for FaceUri {
         let malformed = || FaceUriError::Malformed(text.to_owned());
         let (scheme, rest) = text.split_once("://").ok_or_else(malformed)?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let parts = Parts { text, scheme, authority, path };
+        let parts = Parts {
+            text,
+            scheme,
+            authority,
+            path,
+        };
         let scheme_with = |base: &str| {
             [AddressFamily::Any, AddressFamily::V4, AddressFamily::V6]
                 .into_iter()
@@ -60,22 +65,30 @@ impl Parts<'_> {
 
     /// A single `/` at the end is what people write.
     fn no_path(&self) -> Result<(), FaceUriError> {
-        if self.path.is_empty() || self.path == "/" { Ok(()) } else { Err(self.malformed()) }
+        if self.path.is_empty() || self.path == "/" {
+            Ok(())
+        } else {
+            Err(self.malformed())
+        }
     }
 
     /// Host (without brackets) and port.
     fn host_and_port(&self) -> Result<(&str, Option<u16>), FaceUriError> {
         let (host, after) = match self.authority.strip_prefix('[') {
             Some(bracketed) => bracketed.split_once(']').ok_or_else(|| self.malformed())?,
-            None => self.authority.split_at(self.authority.find(':').unwrap_or(self.authority.len())),
+            None => self
+                .authority
+                .split_at(self.authority.find(':').unwrap_or(self.authority.len())),
         };
         if host.is_empty() {
             return Err(self.malformed());
         }
         let port = match after.strip_prefix(':') {
-            Some(digits) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
-                Some(digits.parse().map_err(|_| FaceUriError::Port(digits.to_owned()))?)
-            }
+            Some(digits) if digits.bytes().all(|digit| digit.is_ascii_digit()) => Some(
+                digits
+                    .parse()
+                    .map_err(|_| FaceUriError::Port(digits.to_owned()))?,
+            ),
             Some(other) => return Err(FaceUriError::Port(other.to_owned())),
             None if after.is_empty() => None,
             None => return Err(self.malformed()),
@@ -83,25 +96,38 @@ impl Parts<'_> {
         Ok((host, port))
     }
 
-    fn internet(&self, transport: HostTransport, family: AddressFamily) -> Result<FaceUri, FaceUriError> {
+    fn internet(
+        &self,
+        transport: HostTransport,
+        family: AddressFamily,
+    ) -> Result<FaceUri, FaceUriError> {
         self.no_path()?;
         let (host, port) = self.host_and_port()?;
         match self.address(host)? {
             Some((address, zone)) => of_address(transport, family, address, zone, port),
-            None if host.bytes().all(is_host_octet) => {
-                Ok(FaceUri::Named { transport, family, host: host.to_owned(), port })
-            }
+            None if host.bytes().all(is_host_octet) => Ok(FaceUri::Named {
+                transport,
+                family,
+                host: host.to_owned(),
+                port,
+            }),
             None => Err(self.malformed()),
         }
     }
 
-    /// The address that `host` is, with its zone; `None` if it is a name. What is in brackets must be an address.
+    /// The address that `host` is, with its zone; `None` if it is a name. What is in brackets must
+    /// be an address.
     fn address(&self, host: &str) -> Result<Option<(IpAddr, Option<String>)>, FaceUriError> {
         let (address, zone) = match host.split_once('%') {
             // RFC 6874 writes the '%' itself as "%25".
-            Some((address, zone)) => {
-                (address, Some(zone.strip_prefix("25").filter(|z| !z.is_empty()).unwrap_or(zone)))
-            }
+            Some((address, zone)) => (
+                address,
+                Some(
+                    zone.strip_prefix("25")
+                        .filter(|z| !z.is_empty())
+                        .unwrap_or(zone),
+                ),
+            ),
             None => (host, None),
         };
         let bracketed = self.authority.starts_with('[');
@@ -116,7 +142,8 @@ impl Parts<'_> {
     }
 
     fn interface(&self, name: &str) -> Result<String, FaceUriError> {
-        let is_name = |name: &str| !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_graphic());
+        let is_name =
+            |name: &str| !name.is_empty() && name.bytes().all(|octet| octet.is_ascii_graphic());
         if is_name(name) && !name.contains([':', '[', ']', '%']) {
             if self.scheme == "dev" {
                 self.no_path()?;
@@ -130,17 +157,22 @@ impl Parts<'_> {
     fn ether(&self) -> Result<FaceUri, FaceUriError> {
         self.no_path()?;
         let wrong = || FaceUriError::Ether(self.authority.to_owned());
-        let digits = self.authority.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let digits = self
+            .authority
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
         let octets: Option<Vec<u8>> = digits
             .ok_or_else(wrong)?
             .split(':')
             .map(|pair| {
-                let right =
-                    matches!(pair.len(), 1 | 2) && pair.bytes().all(|digit| digit.is_ascii_hexdigit());
+                let right = matches!(pair.len(), 1 | 2)
+                    && pair.bytes().all(|digit| digit.is_ascii_hexdigit());
                 u8::from_str_radix(pair, 16).ok().filter(|_| right)
             })
             .collect();
-        let address = octets.and_then(|octets| <[u8; 6]>::try_from(octets).ok()).ok_or_else(wrong)?;
+        let address = octets
+            .and_then(|octets| <[u8; 6]>::try_from(octets).ok())
+            .ok_or_else(wrong)?;
         Ok(FaceUri::Ether(address))
     }
 
@@ -149,7 +181,11 @@ impl Parts<'_> {
         let (host, port) = self.host_and_port()?;
         let interface = self.interface(host)?;
         let v6 = self.scheme == "udp6+dev";
-        Ok(FaceUri::UdpDev { v6, interface, port: port.unwrap_or(DEFAULT_MULTICAST_PORT) })
+        Ok(FaceUri::UdpDev {
+            v6,
+            interface,
+            port: port.unwrap_or(DEFAULT_MULTICAST_PORT),
+        })
     }
 
     fn web_socket(&self) -> Result<FaceUri, FaceUriError> {
@@ -166,16 +202,23 @@ impl Parts<'_> {
         let secure = self.scheme == "wss";
         let path = if self.path == "/" { "" } else { self.path }.to_owned();
         let port = port.unwrap_or(if secure { 443 } else { DEFAULT_WEBSOCKET_PORT });
-        Ok(FaceUri::WebSocket { secure, host, port, path })
+        Ok(FaceUri::WebSocket {
+            secure,
+            host,
+            port,
+            path,
+        })
     }
 
     fn web_socket_client(&self) -> Result<FaceUri, FaceUriError> {
         self.no_path()?;
         let (host, port) = self.host_and_port()?;
         match (self.address(host)?, port) {
-            (Some((address, zone)), Some(port)) => {
-                Ok(FaceUri::WebSocketClient(Endpoint { address: address.to_canonical(), zone, port }))
-            }
+            (Some((address, zone)), Some(port)) => Ok(FaceUri::WebSocketClient(Endpoint {
+                address: address.to_canonical(),
+                zone,
+                port,
+            })),
             _ => Err(self.malformed()),
         }
     }
@@ -194,8 +237,15 @@ pub(super) fn of_address(
 ) -> Result<FaceUri, FaceUriError> {
     let address = address.to_canonical();
     if !family.allows(address) {
-        let base = if transport == HostTransport::Udp { "udp" } else { "tcp" };
-        return Err(FaceUriError::Family { scheme: format!("{base}{}", family.suffix()), address });
+        let base = if transport == HostTransport::Udp {
+            "udp"
+        } else {
+            "tcp"
+        };
+        return Err(FaceUriError::Family {
+            scheme: format!("{base}{}", family.suffix()),
+            address,
+        });
     }
     if let IpAddr::V6(v6) = address
         && v6.is_unicast_link_local()
@@ -203,8 +253,16 @@ pub(super) fn of_address(
     {
         return Err(FaceUriError::Zone(v6));
     }
-    let default = if address.is_multicast() { DEFAULT_MULTICAST_PORT } else { DEFAULT_PORT };
-    let endpoint = Endpoint { address, zone, port: port.unwrap_or(default) };
+    let default = if address.is_multicast() {
+        DEFAULT_MULTICAST_PORT
+    } else {
+        DEFAULT_PORT
+    };
+    let endpoint = Endpoint {
+        address,
+        zone,
+        port: port.unwrap_or(default),
+    };
     match transport {
         HostTransport::Udp => Ok(FaceUri::Udp(endpoint)),
         HostTransport::Tcp if address.is_multicast() => Err(FaceUriError::Multicast(address)),

@@ -4,7 +4,8 @@ use super::*;
 use proptest::prelude::*;
 
 fn canonical(text: &str) -> String {
-    text.parse::<FaceUri>().map_or_else(|error| format!("error: {error}"), |uri| uri.to_string())
+    text.parse::<FaceUri>()
+        .map_or_else(|error| format!("error: {error}"), |uri| uri.to_string())
 }
 
 #[test]
@@ -78,7 +79,11 @@ fn what_is_no_face_uri_is_refused_with_what_to_do() {
         "quic://192.0.2.1",
         "udp44://192.0.2.1",
     ] {
-        assert!(text.parse::<FaceUri>().is_err(), "{text} gave {}", canonical(text));
+        assert!(
+            text.parse::<FaceUri>().is_err(),
+            "{text} gave {}",
+            canonical(text)
+        );
     }
 }
 
@@ -104,7 +109,13 @@ fn scope_is_local_for_unix_and_tcp_loopback_only() {
 fn a_host_name_becomes_canonical_once_its_address_is_known() {
     let named: FaceUri = "udp6://router.example.net:7".parse().unwrap();
     assert!(!named.is_canonical());
-    assert_eq!(named.resolved("2001:db8::1".parse().unwrap()).unwrap().to_string(), "udp6://[2001:db8::1]:7");
+    assert_eq!(
+        named
+            .resolved("2001:db8::1".parse().unwrap())
+            .unwrap()
+            .to_string(),
+        "udp6://[2001:db8::1]:7"
+    );
     let other_family = named.resolved("192.0.2.1".parse().unwrap());
     assert!(matches!(other_family, Err(FaceUriError::Family { .. })));
 }

@@ -25,8 +25,9 @@ impl Privileges {
     }
 }
 
-/// Certificates whose keys may command the router, and what each may do. A command must be signed by the key of an
-/// anchor itself (as in NFD's `authorizations`): chains of certificates are not followed.
+/// Certificates whose keys may command the router, and what each may do. A command must be signed
+/// by the key of an anchor itself (as in NFD's `authorizations`): chains of certificates are not
+/// followed.
 #[derive(Clone, Debug, Default)]
 pub struct Anchors {
     by_key: BTreeMap<Name, (Certificate, Privileges)>,
@@ -40,15 +41,22 @@ impl Anchors {
 
     /// Adds the key of a certificate that the operator trusts, or gives it other privileges.
     pub fn add(&mut self, certificate: Certificate, privileges: Privileges) {
-        self.by_key.insert(certificate.key_name().clone(), (certificate, privileges));
+        self.by_key
+            .insert(certificate.key_name().clone(), (certificate, privileges));
     }
 
     /// The anchor whose key a signature names: by the name of the key or of its certificate.
-    fn named_by(&self, info: &SignatureInfoRef<'_>) -> Result<&(Certificate, Privileges), CommandRefusal> {
+    fn named_by(
+        &self,
+        info: &SignatureInfoRef<'_>,
+    ) -> Result<&(Certificate, Privileges), CommandRefusal> {
         let Some(KeyLocatorRef::Name(locator)) = info.key_locator else {
             return Err(CommandRefusal::KeyNeeded);
         };
-        let of_certificate = locator.len().checked_sub(2).map(|count| locator.prefix(count));
+        let of_certificate = locator
+            .len()
+            .checked_sub(2)
+            .map(|count| locator.prefix(count));
         core::iter::once(locator)
             .chain(of_certificate)
             .find_map(|key| self.by_key.get(&key.to_name()))
@@ -65,7 +73,10 @@ impl Anchors {
         let (certificate, privileges) = self.named_by(info)?;
         let key = certificate.key_name().clone();
         if !privileges.allow(module) {
-            return Err(CommandRefusal::Module { key, module: module.to_owned() });
+            return Err(CommandRefusal::Module {
+                key,
+                module: module.to_owned(),
+            });
         }
         if !certificate.is_valid_at(unix_millis / 1_000) {
             return Err(CommandRefusal::Expired(certificate.name().clone()));
@@ -86,7 +97,9 @@ impl CommandVerifier for Anchors {
         module: &str,
         command: &SignedCommand<'_>,
     ) -> Result<Name, CommandRefusal> {
-        self.check(unix_millis, module, &command.info, |key| key.verify(&command.portions, command.value))
+        self.check(unix_millis, module, &command.info, |key| {
+            key.verify(&command.portions, command.value)
+        })
     }
 
     fn verify_announcement(
@@ -95,6 +108,8 @@ impl CommandVerifier for Anchors {
         announcement: &PrefixAnnouncementRef<'_>,
     ) -> Result<Name, CommandRefusal> {
         let info = &announcement.data.signature_info;
-        self.check(unix_millis, "rib", info, |key| announcement.verify(key).is_ok())
+        self.check(unix_millis, "rib", info, |key| {
+            announcement.verify(key).is_ok()
+        })
     }
 }

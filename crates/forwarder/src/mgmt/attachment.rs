@@ -10,19 +10,25 @@ use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 
 impl Forwarder {
-    /// Answers the Interests that wait for management and tells what happened to faces. `link` says what the link of
-    /// a face has counted.
+    /// Answers the Interests that wait for management and tells what happened to faces. `link` says
+    /// what the link of a face has counted.
     pub fn run_management(&mut self, now: Time, link: &dyn Fn(FaceId) -> LinkCounters) {
         self.with_management(|management, forwarder| management.run(now, forwarder, link));
     }
 
-    /// The next wish about faces. [`FaceRequest::Create`] is to be answered with [`Forwarder::face_created`].
+    /// The next wish about faces. [`FaceRequest::Create`] is to be answered with
+    /// [`Forwarder::face_created`].
     pub fn poll_face_request(&mut self) -> Option<FaceRequest> {
         self.mgmt.as_mut()?.requests.poll()
     }
 
     /// A face that management asked for was added, or could not be: who asked for it is told.
-    pub fn face_created(&mut self, now: Time, request: RequestId, outcome: &Result<FaceId, FaceFailure>) {
+    pub fn face_created(
+        &mut self,
+        now: Time,
+        request: RequestId,
+        outcome: &Result<FaceId, FaceFailure>,
+    ) {
         self.with_management(|management, forwarder| {
             management.face_created(now, forwarder, request, outcome);
         });
@@ -35,7 +41,8 @@ impl Forwarder {
         }
     }
 
-    /// What checks signatures made by keys; without it no command that must be signed is carried out.
+    /// What checks signatures made by keys; without it no command that must be signed is carried
+    /// out.
     pub fn set_command_verifier(&mut self, verifier: Box<dyn CommandVerifier>) {
         if let Some(management) = &mut self.mgmt {
             management.authority.verifier = verifier;
@@ -44,7 +51,10 @@ impl Forwarder {
 
     /// What management did with the Interests that came to it.
     pub fn management_counters(&self) -> ManagementCounters {
-        self.mgmt.as_ref().map(|management| management.counters).unwrap_or_default()
+        self.mgmt
+            .as_ref()
+            .map(|management| management.counters)
+            .unwrap_or_default()
     }
 
     /// Gives management its prefixes.
@@ -52,7 +62,10 @@ impl Forwarder {
         let management = Management::new(config);
         for prefix in &management.own_prefixes {
             // They are two and three components long.
-            let _ = self.engine.fib.add_next_hop(prefix.as_ref(), FaceId::INTERNAL, 0);
+            let _ = self
+                .engine
+                .fib
+                .add_next_hop(prefix.as_ref(), FaceId::INTERNAL, 0);
         }
         self.mgmt = Some(Box::new(management));
     }
@@ -64,11 +77,15 @@ impl Forwarder {
     }
 
     pub(crate) fn management_deadline(&self) -> Option<Deadline> {
-        let creations = self.mgmt.as_ref().and_then(|management| management.requests.poll_timeout());
+        let creations = self
+            .mgmt
+            .as_ref()
+            .and_then(|management| management.requests.poll_timeout());
         Deadline::earlier(self.rib.poll_timeout(), creations)
     }
 
-    /// Management works on the forwarder that it is part of: it steps out of it for as long as that takes.
+    /// Management works on the forwarder that it is part of: it steps out of it for as long as that
+    /// takes.
     fn with_management(&mut self, work: impl FnOnce(&mut Management, &mut Forwarder)) {
         if let Some(mut management) = self.mgmt.take() {
             work(&mut management, self);

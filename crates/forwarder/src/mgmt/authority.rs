@@ -24,8 +24,8 @@ pub struct CommandPolicy {
 /// Which commands of programs on this machine are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LocalCommands {
-    /// All: whoever may open the router's socket may command it (as NFD with `certfile any`). A digest must be right;
-    /// signatures by keys are not looked at.
+    /// All: whoever may open the router's socket may command it (as NFD with `certfile any`). A
+    /// digest must be right; signatures by keys are not looked at.
     #[default]
     AcceptAny,
     /// Those signed by a key that the [`CommandVerifier`] knows.
@@ -78,10 +78,13 @@ pub enum CommandRefusal {
     Again,
 }
 
-/// What is remembered of signed commands: bursts of tens of thousands by one key, and 2 minutes between clocks, as
-/// ndn-cxx allows.
-const REPLAYS: ReplayConfig =
-    ReplayConfig { grace: Duration::from_secs(120), most_per_key: 32_768, most_keys: 64 };
+/// What is remembered of signed commands: bursts of tens of thousands by one key, and 2 minutes
+/// between clocks, as ndn-cxx allows.
+const REPLAYS: ReplayConfig = ReplayConfig {
+    grace: Duration::from_secs(120),
+    most_per_key: 32_768,
+    most_keys: 64,
+};
 /// Most commands without a key that are remembered.
 const MOST_REMEMBERED_UNKEYED: usize = 8_192;
 
@@ -101,17 +104,24 @@ pub struct SignedCommand<'a> {
 }
 
 impl<'a> SignedCommand<'a> {
-    /// The signature of a command Interest: of packet format v0.3, or else in its last name components.
+    /// The signature of a command Interest: of packet format v0.3, or else in its last name
+    /// components.
     pub fn of(interest: &InterestRef<'a>) -> Option<SignedCommand<'a>> {
         let (Some(info), Some(value)) = (interest.signature_info, interest.signature_value) else {
             return SignedCommand::in_name(interest);
         };
         let portions = interest.signed_portions();
-        Some(SignedCommand { info, time: info.time, nonce: info.nonce, portions, value })
+        Some(SignedCommand {
+            info,
+            time: info.time,
+            nonce: info.nonce,
+            portions,
+            value,
+        })
     }
 
-    /// The older form: the last four components are timestamp, nonce, SignatureInfo, SignatureValue, and the signature
-    /// covers all components but the last.
+    /// The older form: the last four components are timestamp, nonce, SignatureInfo,
+    /// SignatureValue, and the signature covers all components but the last.
     fn in_name(interest: &InterestRef<'a>) -> Option<SignedCommand<'a>> {
         let before = interest.name.len().checked_sub(4)?;
         let is_generic = |part: ComponentRef<'_>| u64::from(part.typ()) == ndn::GENERIC_COMPONENT;
@@ -151,23 +161,31 @@ impl<'a> SignedCommand<'a> {
 
     /// What the signature says of itself, with time and nonce wherever they were.
     fn stamped_info(&self) -> SignatureInfoRef<'a> {
-        SignatureInfoRef { time: self.time, nonce: self.nonce, ..self.info }
+        SignatureInfoRef {
+            time: self.time,
+            nonce: self.nonce,
+            ..self.info
+        }
     }
 
-    /// The same for a copy, and for nothing else: what was signed, whatever was done to the signature.
+    /// The same for a copy, and for nothing else: what was signed, whatever was done to the
+    /// signature.
     fn identity(&self) -> [u8; 32] {
         sha256(&self.portions)
     }
 }
 
 fn nested<'a>(component: ComponentRef<'a>, typ: u64) -> Option<&'a [u8]> {
-    tlv::outermost(component.value()).ok().filter(|element| element.typ == typ).map(|element| element.value)
+    tlv::outermost(component.value())
+        .ok()
+        .filter(|element| element.typ == typ)
+        .map(|element| element.value)
 }
 
 /// Checks signatures made by keys. `unix_millis` is the router's clock.
 pub trait CommandVerifier: Send {
-    /// The name of the key that signed a command to this module, if its signature is right and it may command the
-    /// module. Whether the command is a copy is not its matter.
+    /// The name of the key that signed a command to this module, if its signature is right and it
+    /// may command the module. Whether the command is a copy is not its matter.
     fn verify_command(
         &self,
         unix_millis: u64,
@@ -175,7 +193,8 @@ pub trait CommandVerifier: Send {
         command: &SignedCommand<'_>,
     ) -> Result<Name, CommandRefusal>;
 
-    /// The name of the key that signed a prefix announcement, if its signature is right and it may announce the prefix.
+    /// The name of the key that signed a prefix announcement, if its signature is right and it may
+    /// announce the prefix.
     fn verify_announcement(
         &self,
         unix_millis: u64,
@@ -226,9 +245,12 @@ impl Authority {
         }
         let signed = SignedCommand::of(interest);
         if self.needs_key(remote) {
-            let signed = signed.filter(|signed| !signed.is_digest()).ok_or(CommandRefusal::KeyNeeded)?;
+            let signed = signed
+                .filter(|signed| !signed.is_digest())
+                .ok_or(CommandRefusal::KeyNeeded)?;
             let key = self.verifier.verify_command(now, module, &signed)?;
-            self.keyed.accept(now, key.as_ref(), &signed.stamped_info())?;
+            self.keyed
+                .accept(now, key.as_ref(), &signed.stamped_info())?;
             return Ok(());
         }
         let Some(signed) = signed else { return Ok(()) };
@@ -236,7 +258,11 @@ impl Authority {
             return Err(CommandRefusal::Digest);
         }
         // Without time and nonce, the same command again is the same Interest again, and meant.
-        if signed.time.is_none() && signed.nonce.is_none() { Ok(()) } else { self.unkeyed.admit(&signed) }
+        if signed.time.is_none() && signed.nonce.is_none() {
+            Ok(())
+        } else {
+            self.unkeyed.admit(&signed)
+        }
     }
 
     /// Allows a prefix announcement.
@@ -253,8 +279,8 @@ impl Authority {
     }
 }
 
-/// Commands that anyone on this machine could have made: copies are told, but not from clocks, and the oldest are
-/// forgotten.
+/// Commands that anyone on this machine could have made: copies are told, but not from clocks, and
+/// the oldest are forgotten.
 #[derive(Default)]
 struct UnkeyedMemory {
     seen: BTreeSet<[u8; 32]>,

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use whimbrel_ndn_packet::{
-    Component, ContentType, DataRef, DecodeError, Interest, Name, SignatureInfo, Signer, tlv, types as ndn,
+    Component, ContentType, DataRef, DecodeError, Interest, Name, SignatureInfo, Signer, tlv,
+    types as ndn,
 };
 
 use super::{
-    ChannelStatus, ControlParameters, ControlResponse, CsInfo, FaceQueryFilter, FaceStatus, FibEntry,
-    RibEntry, StrategyChoice, types,
+    ChannelStatus, ControlParameters, ControlResponse, CsInfo, FaceQueryFilter, FaceStatus,
+    FibEntry, RibEntry, StrategyChoice, types,
 };
 
 /// Whom a command is for.
@@ -34,14 +35,17 @@ impl Target {
 
     /// The name of a command or dataset.
     pub fn name(self, module: &str, verb: &str) -> Name {
-        self.prefix().child_generic(module.as_bytes()).child_generic(verb.as_bytes())
+        self.prefix()
+            .child_generic(module.as_bytes())
+            .child_generic(verb.as_bytes())
     }
 }
 
 /// What makes one command different from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Unix time in milliseconds; higher for each command by the same key, for NFD refuses any that is not.
+    /// Unix time in milliseconds; higher for each command by the same key, for NFD refuses any that
+    /// is not.
     pub time: u64,
     /// Random.
     pub nonce: [u8; 8],
@@ -57,7 +61,10 @@ impl Stamps {
     /// The next stamp, at `unix_millis` or just after the last one.
     pub fn next(&mut self, unix_millis: u64, nonce: [u8; 8]) -> Stamp {
         self.last = unix_millis.max(self.last + 1);
-        Stamp { time: self.last, nonce }
+        Stamp {
+            time: self.last,
+            nonce,
+        }
     }
 }
 
@@ -70,13 +77,18 @@ pub fn command(
     signer: &dyn Signer,
     stamp: Stamp,
 ) -> Vec<u8> {
-    let mut interest = Interest::new(target.name(module, verb).child_generic(&parameters.encode()));
+    let mut interest = Interest::new(
+        target
+            .name(module, verb)
+            .child_generic(&parameters.encode()),
+    );
     interest.must_be_fresh = true;
     interest.nonce = Some(interest_nonce(stamp));
     interest.encode_signed(signer, &stamped(signer.info(), stamp))
 }
 
-/// A command Interest in the older form: signature in the last name components. For routers that know no other.
+/// A command Interest in the older form: signature in the last name components. For routers that
+/// know no other.
 pub fn command_in_name(
     target: Target,
     module: &str,
@@ -94,14 +106,19 @@ pub fn command_in_name(
         .child_generic(&stamp.nonce)
         .child_generic(&info);
     let mut value = Vec::new();
-    tlv::write_element(&mut value, ndn::SIGNATURE_VALUE, &signer.sign(&[covered.as_ref().value()]));
+    tlv::write_element(
+        &mut value,
+        ndn::SIGNATURE_VALUE,
+        &signer.sign(&[covered.as_ref().value()]),
+    );
     let mut interest = Interest::new(covered.child_generic(&value));
     interest.must_be_fresh = true;
     interest.nonce = Some(interest_nonce(stamp));
     interest.encode()
 }
 
-/// `rib/announce`: registers a prefix by an announcement that its owner has signed, at the face that it is sent by.
+/// `rib/announce`: registers a prefix by an announcement that its owner has signed, at the face
+/// that it is sent by.
 pub fn announce(target: Target, announcement: &[u8], signer: &dyn Signer, stamp: Stamp) -> Vec<u8> {
     let mut interest = Interest::new(target.name("rib", "announce"));
     interest.must_be_fresh = true;
@@ -111,7 +128,11 @@ pub fn announce(target: Target, announcement: &[u8], signer: &dyn Signer, stamp:
 }
 
 fn stamped(info: SignatureInfo, stamp: Stamp) -> SignatureInfo {
-    SignatureInfo { nonce: Some(Bytes::copy_from_slice(&stamp.nonce)), time: Some(stamp.time), ..info }
+    SignatureInfo {
+        nonce: Some(Bytes::copy_from_slice(&stamp.nonce)),
+        time: Some(stamp.time),
+        ..info
+    }
 }
 
 fn interest_nonce(stamp: Stamp) -> [u8; 4] {
@@ -146,7 +167,8 @@ const MOST_OCTETS: usize = 1 << 30;
 /// Most segments asked for at a time.
 const WINDOW: usize = 16;
 
-/// A dataset that is being fetched: ask what [`DatasetFetch::poll_request`] says, hand in what comes back.
+/// A dataset that is being fetched: ask what [`DatasetFetch::poll_request`] says, hand in what
+/// comes back.
 #[derive(Clone, Debug)]
 pub struct DatasetFetch {
     name: Name,
@@ -178,7 +200,11 @@ impl DatasetFetch {
 
     /// `faces/query` with a filter.
     pub fn face_query(target: Target, filter: &FaceQueryFilter) -> DatasetFetch {
-        DatasetFetch::new(target.name("faces", "query").child_generic(&filter.encode()))
+        DatasetFetch::new(
+            target
+                .name("faces", "query")
+                .child_generic(&filter.encode()),
+        )
     }
 
     /// The next Interest to send; `None` until something comes back.
@@ -194,7 +220,9 @@ impl DatasetFetch {
             return Some(interest.encode());
         };
         // A router that does not name the last segment at once is asked for one after the other.
-        let end = self.last.map_or(self.segments.len() as u64 + 1, |last| last.saturating_add(1));
+        let end = self.last.map_or(self.segments.len() as u64 + 1, |last| {
+            last.saturating_add(1)
+        });
         while self.segments.contains_key(&self.next) || self.asked.contains(&self.next) {
             self.next += 1;
         }
@@ -223,7 +251,11 @@ impl DatasetFetch {
         }
         let wrong = || ClientError::Name(data.name.to_name());
         let before = data.name.len().checked_sub(1).ok_or_else(wrong)?;
-        let number = data.name.last().and_then(|last| last.number_of(ndn::SEGMENT)).ok_or_else(wrong)?;
+        let number = data
+            .name
+            .last()
+            .and_then(|last| last.number_of(ndn::SEGMENT))
+            .ok_or_else(wrong)?;
         let versioned = data.name.prefix(before);
         match &self.versioned {
             Some(known) if known.as_ref() == versioned && self.asked.contains(&number) => {}
@@ -233,7 +265,9 @@ impl DatasetFetch {
             }
             Some(_) => return Err(wrong()),
             None => {
-                let version = versioned.last().and_then(|last| last.number_of(ndn::VERSION));
+                let version = versioned
+                    .last()
+                    .and_then(|last| last.number_of(ndn::VERSION));
                 if version.is_none() || versioned.prefix(before - 1) != self.name.as_ref() {
                     return Err(wrong());
                 }
@@ -245,16 +279,21 @@ impl DatasetFetch {
 
     fn take(&mut self, data: &DataRef<'_>, number: u64) -> Result<Option<Vec<u8>>, ClientError> {
         if self.last.is_none() {
-            self.last = data.final_block_id.and_then(|last| last.number_of(ndn::SEGMENT));
+            self.last = data
+                .final_block_id
+                .and_then(|last| last.number_of(ndn::SEGMENT));
         }
         self.asked.remove(&number);
-        self.segments.insert(number, Bytes::copy_from_slice(data.content));
+        self.segments
+            .insert(number, Bytes::copy_from_slice(data.content));
         // An empty segment counts too: somebody may send many.
         self.octets += data.content.len() + 64;
         if self.octets > MOST_OCTETS {
             return Err(ClientError::TooLarge);
         }
-        let Some(last) = self.last else { return Ok(None) };
+        let Some(last) = self.last else {
+            return Ok(None);
+        };
         let parts = || self.segments.range(..=last);
         let is_complete =
             self.segments.len() as u64 > last && parts().count() as u64 == last.saturating_add(1);

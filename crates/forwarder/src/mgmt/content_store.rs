@@ -11,8 +11,12 @@ const ERASE_LIMIT: u64 = 256;
 pub(crate) fn configure(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
     let store = context.forwarder.cs_mut();
     if let Some(packets) = parameters.capacity {
-        // The protocol counts packets; the octets that the configuration allows stay a bound besides.
-        store.set_capacity(store.capacity(), usize::try_from(packets).unwrap_or(usize::MAX));
+        // The protocol counts packets; the octets that the configuration allows stay a bound
+        // besides.
+        store.set_capacity(
+            store.capacity(),
+            usize::try_from(packets).unwrap_or(usize::MAX),
+        );
     }
     store.admit = parameters.flag(FLAG_CS_ADMIT).unwrap_or(store.admit);
     store.serve = parameters.flag(FLAG_CS_SERVE).unwrap_or(store.serve);
@@ -28,10 +32,14 @@ pub(crate) fn configure(context: &mut Context<'_>, parameters: ControlParameters
 pub(crate) fn erase(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
     let wanted = parameters.count.unwrap_or(u64::MAX);
     if wanted == 0 {
-        return ControlResponse::new(400, "Count must be positive: leave it out to erase all").into();
+        return ControlResponse::new(400, "Count must be positive: leave it out to erase all")
+            .into();
     }
     let prefix = parameters.name.clone().unwrap_or_default();
-    let erased = context.forwarder.cs_mut().erase(prefix.as_ref(), wanted.min(ERASE_LIMIT) as usize) as u64;
+    let erased = context
+        .forwarder
+        .cs_mut()
+        .erase(prefix.as_ref(), wanted.min(ERASE_LIMIT) as usize) as u64;
     let is_cut_short = erased == ERASE_LIMIT && wanted > ERASE_LIMIT;
     ControlResponse::success(&ControlParameters {
         name: Some(prefix),

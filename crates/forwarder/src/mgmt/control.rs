@@ -40,7 +40,8 @@ pub struct ControlParameters {
     pub expiration_period: Option<Duration>,
     /// Persistency of a face.
     pub persistency: Option<Persistency>,
-    /// Shortest time between two congestion marks when the queue has just grown; nanoseconds on the wire.
+    /// Shortest time between two congestion marks when the queue has just grown; nanoseconds on the
+    /// wire.
     pub base_congestion_marking_interval: Option<Duration>,
     /// Bytes in a face's queue from which on it is congested.
     pub default_congestion_threshold: Option<u64>,
@@ -66,7 +67,8 @@ impl ControlParameters {
             strategy: fields.nested_name(types::STRATEGY)?,
             expiration_period: fields.millis(types::EXPIRATION_PERIOD)?,
             persistency: fields.code(types::FACE_PERSISTENCY, persistency_from)?,
-            base_congestion_marking_interval: fields.nanos(types::BASE_CONGESTION_MARKING_INTERVAL)?,
+            base_congestion_marking_interval: fields
+                .nanos(types::BASE_CONGESTION_MARKING_INTERVAL)?,
             default_congestion_threshold: fields.integer(types::DEFAULT_CONGESTION_THRESHOLD)?,
             mtu: fields.integer(types::MTU)?,
         })
@@ -75,7 +77,9 @@ impl ControlParameters {
     /// The whole element.
     pub fn encode(&self) -> Vec<u8> {
         let mut element = Vec::with_capacity(64);
-        tlv::write_nested(&mut element, types::CONTROL_PARAMETERS, |out| self.encode_fields(out));
+        tlv::write_nested(&mut element, types::CONTROL_PARAMETERS, |out| {
+            self.encode_fields(out)
+        });
         element
     }
 
@@ -98,17 +102,33 @@ impl ControlParameters {
         if let Some(strategy) = &self.strategy {
             tlv::write_nested(out, types::STRATEGY, |out| strategy.as_ref().encode(out));
         }
-        write_optional(out, types::EXPIRATION_PERIOD, self.expiration_period.map(whole_millis));
-        write_optional(out, types::FACE_PERSISTENCY, self.persistency.map(persistency_code));
+        write_optional(
+            out,
+            types::EXPIRATION_PERIOD,
+            self.expiration_period.map(whole_millis),
+        );
+        write_optional(
+            out,
+            types::FACE_PERSISTENCY,
+            self.persistency.map(persistency_code),
+        );
         let interval = self.base_congestion_marking_interval.map(whole_nanos);
         write_optional(out, types::BASE_CONGESTION_MARKING_INTERVAL, interval);
-        write_optional(out, types::DEFAULT_CONGESTION_THRESHOLD, self.default_congestion_threshold);
+        write_optional(
+            out,
+            types::DEFAULT_CONGESTION_THRESHOLD,
+            self.default_congestion_threshold,
+        );
         write_optional(out, types::MTU, self.mtu);
     }
 
     /// What this says of one flag bit; `None` where the mask does not mean it.
     pub fn flag(&self, bit: u64) -> Option<bool> {
-        if self.mask.unwrap_or(0) & bit == 0 { None } else { Some(self.flags.unwrap_or(0) & bit != 0) }
+        if self.mask.unwrap_or(0) & bit == 0 {
+            None
+        } else {
+            Some(self.flags.unwrap_or(0) & bit != 0)
+        }
     }
 
     /// With one flag bit set or cleared, and meant.
@@ -135,8 +155,14 @@ impl ControlParameters {
             (self.strategy.is_some(), "Strategy"),
             (self.expiration_period.is_some(), "ExpirationPeriod"),
             (self.persistency.is_some(), "FacePersistency"),
-            (self.base_congestion_marking_interval.is_some(), "BaseCongestionMarkingInterval"),
-            (self.default_congestion_threshold.is_some(), "DefaultCongestionThreshold"),
+            (
+                self.base_congestion_marking_interval.is_some(),
+                "BaseCongestionMarkingInterval",
+            ),
+            (
+                self.default_congestion_threshold.is_some(),
+                "DefaultCongestionThreshold",
+            ),
             (self.mtu.is_some(), "Mtu"),
         ]
         .into_iter()
@@ -158,7 +184,11 @@ pub struct ControlResponse {
 impl ControlResponse {
     /// Without a body.
     pub fn new(status_code: u64, status_text: impl Into<String>) -> ControlResponse {
-        ControlResponse { status_code, status_text: status_text.into(), body: Bytes::new() }
+        ControlResponse {
+            status_code,
+            status_text: status_text.into(),
+            body: Bytes::new(),
+        }
     }
 
     /// The command was carried out, with these parameters.
@@ -179,7 +209,11 @@ impl ControlResponse {
 
     /// The body as parameters; `None` where there is no body.
     pub fn parameters(&self) -> Result<Option<ControlParameters>, DecodeError> {
-        if self.body.is_empty() { Ok(None) } else { ControlParameters::decode(&self.body).map(Some) }
+        if self.body.is_empty() {
+            Ok(None)
+        } else {
+            ControlParameters::decode(&self.body).map(Some)
+        }
     }
 
     /// From the content of the Data that answers a command.
@@ -191,7 +225,10 @@ impl ControlResponse {
         let mut reader = tlv::Reader::new(outer.value);
         let status_code = reader.expect(types::STATUS_CODE)?.integer()?;
         let text = reader.expect(types::STATUS_TEXT)?.value;
-        let body = reader.element()?.map(|element| element.whole).unwrap_or_default();
+        let body = reader
+            .element()?
+            .map(|element| element.whole)
+            .unwrap_or_default();
         Fields::new(reader.rest())?;
         Ok(ControlResponse {
             status_code,

@@ -21,7 +21,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 enum Wanted {
     /// The newest, or the next one.
     Any,
-    /// This one, named by this type of component: SequenceNum as today's ndn-cxx has it, Segment in older clients.
+    /// This one, named by this type of component: SequenceNum as today's ndn-cxx has it, Segment in
+    /// older clients.
     Number(u64, u64),
 }
 
@@ -46,7 +47,12 @@ pub(crate) struct EventStream {
 
 impl EventStream {
     pub(crate) fn new(prefix: Name) -> EventStream {
-        EventStream { prefix, next: 0, remembered: VecDeque::new(), waiting: VecDeque::new() }
+        EventStream {
+            prefix,
+            next: 0,
+            remembered: VecDeque::new(),
+            waiting: VecDeque::new(),
+        }
     }
 
     /// The Data packets that answer who waits for this event.
@@ -56,7 +62,11 @@ impl EventStream {
         if self.remembered.len() >= MOST_REMEMBERED {
             self.remembered.pop_front();
         }
-        let event = Event { number, at: now, notification: event.encode() };
+        let event = Event {
+            number,
+            at: now,
+            notification: event.encode(),
+        };
         let mut named_by = BTreeSet::new();
         self.waiting.retain(|waiting| {
             match waiting.wanted {
@@ -67,12 +77,16 @@ impl EventStream {
             };
             false
         });
-        let answers = named_by.into_iter().map(|typ| self.data(&event, typ)).collect();
+        let answers = named_by
+            .into_iter()
+            .map(|typ| self.data(&event, typ))
+            .collect();
         self.remembered.push_back(event);
         answers
     }
 
-    /// The Data packet that answers an Interest, or nothing if it has to wait or asks for what is forgotten.
+    /// The Data packet that answers an Interest, or nothing if it has to wait or asks for what is
+    /// forgotten.
     pub(crate) fn ask(&mut self, now: Time, interest: &InterestRef<'_>) -> Option<Vec<u8>> {
         let wanted = self.wanted(interest)?;
         let found = match wanted {
@@ -82,9 +96,11 @@ impl EventStream {
                 .back()
                 .filter(|event| !interest.must_be_fresh || now.since(event.at) < FRESHNESS)
                 .map(|event| self.data(event, ndn::SEQUENCE_NUM)),
-            Wanted::Number(typ, number) => {
-                self.remembered.iter().find(|event| event.number == number).map(|event| self.data(event, typ))
-            }
+            Wanted::Number(typ, number) => self
+                .remembered
+                .iter()
+                .find(|event| event.number == number)
+                .map(|event| self.data(event, typ)),
         };
         let can_come = !matches!(wanted, Wanted::Number(_, number) if number < self.next);
         if found.is_none() && can_come {
@@ -106,13 +122,19 @@ impl EventStream {
             None => interest.can_be_prefix.then_some(Wanted::Any),
             Some(component) if rest.len() == 1 => [ndn::SEQUENCE_NUM, ndn::SEGMENT]
                 .into_iter()
-                .find_map(|typ| component.number_of(typ).map(|number| Wanted::Number(typ, number))),
+                .find_map(|typ| {
+                    component
+                        .number_of(typ)
+                        .map(|number| Wanted::Number(typ, number))
+                }),
             Some(_) => None,
         }
     }
 
     fn data(&self, event: &Event, typ: u64) -> Vec<u8> {
-        let name = self.prefix.child(Component::number(typ, event.number).as_ref());
+        let name = self
+            .prefix
+            .child(Component::number(typ, event.number).as_ref());
         let mut data = Data::new(name, event.notification.clone());
         data.freshness = FRESHNESS;
         data.encode(&DigestSigner)

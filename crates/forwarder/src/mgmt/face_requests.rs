@@ -62,7 +62,8 @@ pub enum FaceRequest {
         /// How it is to be; persistent where it does not say.
         settings: FaceSettings,
     },
-    /// Let the link of a face follow what has been changed; the forwarder's own record of it is already changed.
+    /// Let the link of a face follow what has been changed; the forwarder's own record of it is
+    /// already changed.
     Update {
         /// The face.
         face: FaceId,
@@ -94,7 +95,8 @@ pub enum FaceFailure {
 const MOST_PENDING: usize = 256;
 /// Most commands that wait for the same creation.
 const MOST_WAITING: usize = 16;
-/// How long a creation may take. A client gives up much sooner; this only bounds what is remembered.
+/// How long a creation may take. A client gives up much sooner; this only bounds what is
+/// remembered.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A creation that the program around has been asked for.
@@ -132,8 +134,10 @@ impl FaceRequests {
         settings: FaceSettings,
         command: Name,
     ) -> bool {
-        let same =
-            self.pending.values_mut().find(|pending| pending.remote == remote && pending.local == local);
+        let same = self
+            .pending
+            .values_mut()
+            .find(|pending| pending.remote == remote && pending.local == local);
         if let Some(pending) = same {
             let has_room = pending.commands.len() < MOST_WAITING;
             if has_room {
@@ -153,7 +157,12 @@ impl FaceRequests {
             until: now + PATIENCE,
         };
         self.pending.insert(request, pending);
-        self.queue.push_back(FaceRequest::Create { request, remote, local, settings });
+        self.queue.push_back(FaceRequest::Create {
+            request,
+            remote,
+            local,
+            settings,
+        });
         true
     }
 
@@ -170,11 +179,16 @@ impl FaceRequests {
             .filter(|(_, pending)| is_late(pending))
             .map(|(request, _)| *request)
             .collect();
-        late.into_iter().filter_map(|request| self.pending.remove(&request)).collect()
+        late.into_iter()
+            .filter_map(|request| self.pending.remove(&request))
+            .collect()
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Deadline> {
         // Numbers and times grow together.
-        self.pending.values().next().map(|pending| Deadline::new(pending.until, "face creation"))
+        self.pending
+            .values()
+            .next()
+            .map(|pending| Deadline::new(pending.until, "face creation"))
     }
 }

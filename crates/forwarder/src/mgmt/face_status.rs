@@ -1,11 +1,13 @@
-//! What the protocol tells of faces: their status, a filter that picks some, events, listening sockets.
+//! What the protocol tells of faces: their status, a filter that picks some, events, listening
+//! sockets.
 
 use core::time::Duration;
 
 use whimbrel_ndn_packet::{DecodeError, tlv};
 
 use super::codes::{
-    FaceEventKind, link_type_code, link_type_from, persistency_code, persistency_from, scope_code, scope_from,
+    FaceEventKind, link_type_code, link_type_from, persistency_code, persistency_from, scope_code,
+    scope_from,
 };
 use super::fields::{Fields, whole_millis, whole_nanos, write_optional};
 use super::types;
@@ -66,7 +68,8 @@ impl FaceStatus {
             scope: fields.required_code(types::FACE_SCOPE, scope_from)?,
             persistency: fields.required_code(types::FACE_PERSISTENCY, persistency_from)?,
             link_type: fields.required_code(types::LINK_TYPE, link_type_from)?,
-            base_congestion_marking_interval: fields.nanos(types::BASE_CONGESTION_MARKING_INTERVAL)?,
+            base_congestion_marking_interval: fields
+                .nanos(types::BASE_CONGESTION_MARKING_INTERVAL)?,
             default_congestion_threshold: fields.integer(types::DEFAULT_CONGESTION_THRESHOLD)?,
             mtu: fields.integer(types::MTU)?,
             counters: FaceTraffic {
@@ -89,13 +92,25 @@ impl FaceStatus {
             tlv::write_integer_element(out, types::FACE_ID, self.face_id);
             tlv::write_element(out, types::URI, self.uri.as_bytes());
             tlv::write_element(out, types::LOCAL_URI, self.local_uri.as_bytes());
-            write_optional(out, types::EXPIRATION_PERIOD, self.expiration_period.map(whole_millis));
+            write_optional(
+                out,
+                types::EXPIRATION_PERIOD,
+                self.expiration_period.map(whole_millis),
+            );
             tlv::write_integer_element(out, types::FACE_SCOPE, scope_code(self.scope));
-            tlv::write_integer_element(out, types::FACE_PERSISTENCY, persistency_code(self.persistency));
+            tlv::write_integer_element(
+                out,
+                types::FACE_PERSISTENCY,
+                persistency_code(self.persistency),
+            );
             tlv::write_integer_element(out, types::LINK_TYPE, link_type_code(self.link_type));
             let interval = self.base_congestion_marking_interval.map(whole_nanos);
             write_optional(out, types::BASE_CONGESTION_MARKING_INTERVAL, interval);
-            write_optional(out, types::DEFAULT_CONGESTION_THRESHOLD, self.default_congestion_threshold);
+            write_optional(
+                out,
+                types::DEFAULT_CONGESTION_THRESHOLD,
+                self.default_congestion_threshold,
+            );
             write_optional(out, types::MTU, self.mtu);
             for (typ, count) in [
                 (types::N_IN_INTERESTS, self.counters.in_interests),
@@ -163,7 +178,11 @@ impl FaceQueryFilter {
                 }
             }
             write_optional(out, types::FACE_SCOPE, self.scope.map(scope_code));
-            write_optional(out, types::FACE_PERSISTENCY, self.persistency.map(persistency_code));
+            write_optional(
+                out,
+                types::FACE_PERSISTENCY,
+                self.persistency.map(persistency_code),
+            );
             write_optional(out, types::LINK_TYPE, self.link_type.map(link_type_code));
         });
         element
@@ -171,17 +190,25 @@ impl FaceQueryFilter {
 
     /// True if it picks this face.
     pub fn matches(&self, face: &FaceStatus) -> bool {
-        let scheme = |uri: &str, scheme: &str| uri.split_once("://").is_some_and(|(of, _)| of == scheme);
+        let scheme =
+            |uri: &str, scheme: &str| uri.split_once("://").is_some_and(|(of, _)| of == scheme);
         self.face_id.is_none_or(|id| id == face.face_id)
             && self
                 .uri_scheme
                 .as_deref()
                 .is_none_or(|of| scheme(&face.uri, of) || scheme(&face.local_uri, of))
             && self.uri.as_ref().is_none_or(|uri| *uri == face.uri)
-            && self.local_uri.as_ref().is_none_or(|uri| *uri == face.local_uri)
+            && self
+                .local_uri
+                .as_ref()
+                .is_none_or(|uri| *uri == face.local_uri)
             && self.scope.is_none_or(|scope| scope == face.scope)
-            && self.persistency.is_none_or(|persistency| persistency == face.persistency)
-            && self.link_type.is_none_or(|link_type| link_type == face.link_type)
+            && self
+                .persistency
+                .is_none_or(|persistency| persistency == face.persistency)
+            && self
+                .link_type
+                .is_none_or(|link_type| link_type == face.link_type)
     }
 }
 
@@ -231,7 +258,11 @@ impl FaceEventNotification {
             tlv::write_element(out, types::URI, self.uri.as_bytes());
             tlv::write_element(out, types::LOCAL_URI, self.local_uri.as_bytes());
             tlv::write_integer_element(out, types::FACE_SCOPE, scope_code(self.scope));
-            tlv::write_integer_element(out, types::FACE_PERSISTENCY, persistency_code(self.persistency));
+            tlv::write_integer_element(
+                out,
+                types::FACE_PERSISTENCY,
+                persistency_code(self.persistency),
+            );
             tlv::write_integer_element(out, types::LINK_TYPE, link_type_code(self.link_type));
             tlv::write_integer_element(out, types::FLAGS, self.flags);
         });
@@ -250,7 +281,9 @@ impl ChannelStatus {
     /// From a whole ChannelStatus element.
     pub fn decode(bytes: &[u8]) -> Result<ChannelStatus, DecodeError> {
         let fields = Fields::of(bytes, types::CHANNEL_STATUS)?;
-        Ok(ChannelStatus { local_uri: fields.required_text(types::LOCAL_URI)? })
+        Ok(ChannelStatus {
+            local_uri: fields.required_text(types::LOCAL_URI)?,
+        })
     }
 
     /// Appends the whole element.

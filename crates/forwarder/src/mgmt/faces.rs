@@ -7,8 +7,8 @@ use super::control::{ControlParameters, ControlResponse};
 use super::face_requests::{FaceFailure, FaceRequest, FaceSettings};
 use super::verb::{Context, Outcome};
 use super::{
-    FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceEventNotification, FaceQueryFilter,
-    FaceStatus, FaceTraffic, LinkCounters,
+    FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceEventNotification,
+    FaceQueryFilter, FaceStatus, FaceTraffic, LinkCounters,
 };
 use crate::face::{Face, FaceFlags, FaceId, Persistency, Scope};
 use crate::face_uri::FaceUri;
@@ -27,10 +27,17 @@ pub(crate) fn create(context: &mut Context<'_>, parameters: ControlParameters) -
             let mut settings = FaceSettings::of(&parameters);
             settings.persistency.get_or_insert(Persistency::Persistent);
             let command = context.command.clone();
-            if context.requests.create(context.now, remote, local, settings, command) {
+            if context
+                .requests
+                .create(context.now, remote, local, settings, command)
+            {
                 Outcome::Later
             } else {
-                ControlResponse::new(503, "too many faces are being created: try again in a while").into()
+                ControlResponse::new(
+                    503,
+                    "too many faces are being created: try again in a while",
+                )
+                .into()
             }
         }
     }
@@ -52,7 +59,9 @@ fn creation(parameters: &ControlParameters) -> Result<(FaceUri, Option<FaceUri>)
     let scheme = remote.scheme();
     match &remote {
         FaceUri::Udp(_) | FaceUri::Tcp(_) | FaceUri::WebSocket { .. } if local.is_some() => {
-            return unacceptable(format!("a face of scheme {scheme} cannot be created with a LocalUri"));
+            return unacceptable(format!(
+                "a face of scheme {scheme} cannot be created with a LocalUri"
+            ));
         }
         FaceUri::Ether(_) if !matches!(local, Some(FaceUri::Dev(_))) => {
             return unacceptable(
@@ -60,35 +69,55 @@ fn creation(parameters: &ControlParameters) -> Result<(FaceUri, Option<FaceUri>)
             );
         }
         FaceUri::Udp(_) | FaceUri::Tcp(_) | FaceUri::WebSocket { .. } | FaceUri::Ether(_) => {}
-        _ => return unacceptable(format!("faces of scheme {scheme} cannot be created by a command")),
+        _ => {
+            return unacceptable(format!(
+                "faces of scheme {scheme} cannot be created by a command"
+            ));
+        }
     }
     if remote.is_multicast() {
-        return unacceptable("multicast faces come from the configuration, not from a command".to_owned());
+        return unacceptable(
+            "multicast faces come from the configuration, not from a command".to_owned(),
+        );
     }
     if parameters.persistency == Some(Persistency::OnDemand) {
         return unacceptable("a face that is created by a command cannot be on-demand".to_owned());
     }
     if parameters.flag(FLAG_LOCAL_FIELDS) == Some(true) && remote.scope() == Scope::NonLocal {
-        return unacceptable("local fields can only be enabled on faces with local scope".to_owned());
+        return unacceptable(
+            "local fields can only be enabled on faces with local scope".to_owned(),
+        );
     }
     let is_stream = matches!(remote, FaceUri::Tcp(_) | FaceUri::WebSocket { .. });
     match parameters.mtu {
         Some(_) if is_stream => unacceptable(format!("a face of scheme {scheme} has no MTU")),
-        Some(mtu) if mtu < MIN_MTU => unacceptable(format!("the MTU must be at least {MIN_MTU} bytes")),
+        Some(mtu) if mtu < MIN_MTU => {
+            unacceptable(format!("the MTU must be at least {MIN_MTU} bytes"))
+        }
         _ => Ok((remote, local)),
     }
 }
 
-fn existing<'a>(forwarder: &'a Forwarder, remote: &FaceUri, local: Option<&FaceUri>) -> Option<&'a Face> {
+fn existing<'a>(
+    forwarder: &'a Forwarder,
+    remote: &FaceUri,
+    local: Option<&FaceUri>,
+) -> Option<&'a Face> {
     let (remote, local) = (remote.to_string(), local.map(FaceUri::to_string));
     forwarder.faces().find(|face| {
-        face.spec.remote_uri == remote && local.as_ref().is_none_or(|local| *local == face.spec.local_uri)
+        face.spec.remote_uri == remote
+            && local
+                .as_ref()
+                .is_none_or(|local| *local == face.spec.local_uri)
     })
 }
 
 fn exists(face: &Face, asked: &ControlParameters) -> ControlResponse {
-    let text =
-        format!("face {} to {} exists already: change it with faces/update", face.id(), face.spec.remote_uri);
+    let text = format!(
+        "face {} to {} exists already: change it with faces/update",
+        face.id(),
+        face.spec.remote_uri
+    );
     ControlResponse::new(409, text).with(&properties(face, asked, true))
 }
 
@@ -99,14 +128,23 @@ pub(crate) fn creation_answer(
     asked: &ControlParameters,
     is_first: bool,
 ) -> ControlResponse {
-    let gone = || ControlResponse::new(504, "the face was opened but broke at once: see the router's log");
+    let gone = || {
+        ControlResponse::new(
+            504,
+            "the face was opened but broke at once: see the router's log",
+        )
+    };
     match outcome {
-        Ok(id) => forwarder.face(*id).map_or_else(gone, |face| match is_first {
-            true => ControlResponse::success(&properties(face, asked, true)),
-            // Who asked while it was under way finds it there.
-            false => exists(face, asked),
-        }),
-        Err(FaceFailure::Exists(id)) => forwarder.face(*id).map_or_else(gone, |face| exists(face, asked)),
+        Ok(id) => forwarder
+            .face(*id)
+            .map_or_else(gone, |face| match is_first {
+                true => ControlResponse::success(&properties(face, asked, true)),
+                // Who asked while it was under way finds it there.
+                false => exists(face, asked),
+            }),
+        Err(FaceFailure::Exists(id)) => forwarder
+            .face(*id)
+            .map_or_else(gone, |face| exists(face, asked)),
         Err(failure) => {
             let code = match failure {
                 FaceFailure::Unsupported(_) => 406,
@@ -121,7 +159,8 @@ pub(crate) fn creation_answer(
 pub(crate) fn update(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
     let id = context.face_meant(&parameters);
     let Some(face) = context.forwarder.face(id) else {
-        return ControlResponse::new(404, format!("face {id} does not exist: see faces/list")).into();
+        return ControlResponse::new(404, format!("face {id} does not exist: see faces/list"))
+            .into();
     };
     if id < FaceId::FIRST {
         return ControlResponse::new(403, format!("face {id} is part of the router itself")).into();
@@ -139,7 +178,9 @@ pub(crate) fn update(context: &mut Context<'_>, parameters: ControlParameters) -
     change(face, &settings);
     let response = ControlResponse::success(&properties(face, &parameters, false));
     if settings != FaceSettings::default() {
-        context.requests.push(FaceRequest::Update { face: id, settings });
+        context
+            .requests
+            .push(FaceRequest::Update { face: id, settings });
     }
     response.into()
 }
@@ -164,7 +205,8 @@ fn unchangeable(face: &Face, wanted: &ControlParameters) -> ControlParameters {
     refused
 }
 
-/// A Unix or WebSocket client cannot be called back: such a face stays on-demand. Multicast has nobody to fail.
+/// A Unix or WebSocket client cannot be called back: such a face stays on-demand. Multicast has
+/// nobody to fail.
 fn may_become(remote_uri: &str, persistency: Persistency) -> bool {
     match remote_uri.parse::<FaceUri>() {
         Ok(FaceUri::Fd(_) | FaceUri::Unix(_) | FaceUri::WebSocketClient(_)) | Err(_) => false,
@@ -178,12 +220,17 @@ fn change(face: &mut Face, settings: &FaceSettings) {
     let set = |place: &mut bool, wanted: Option<bool>| *place = wanted.unwrap_or(*place);
     set(&mut spec.flags.local_fields, settings.local_fields);
     set(&mut spec.flags.reliability, settings.reliability);
-    set(&mut spec.flags.congestion_marking, settings.congestion_marking);
+    set(
+        &mut spec.flags.congestion_marking,
+        settings.congestion_marking,
+    );
     spec.persistency = settings.persistency.unwrap_or(spec.persistency);
-    spec.base_congestion_interval =
-        settings.base_congestion_interval.unwrap_or(spec.base_congestion_interval);
-    spec.default_congestion_threshold =
-        settings.default_congestion_threshold.unwrap_or(spec.default_congestion_threshold);
+    spec.base_congestion_interval = settings
+        .base_congestion_interval
+        .unwrap_or(spec.base_congestion_interval);
+    spec.default_congestion_threshold = settings
+        .default_congestion_threshold
+        .unwrap_or(spec.default_congestion_threshold);
     if let Some(mtu) = settings.mtu {
         spec.mtu = Some(usize::try_from(mtu).unwrap_or(MAX_PACKET).min(MAX_PACKET));
     }
@@ -202,8 +249,11 @@ pub(crate) fn destroy(context: &mut Context<'_>, parameters: ControlParameters) 
         context.requests.push(FaceRequest::Destroy(id));
     }
     // A face that is already gone is destroyed, as far as the protocol goes.
-    ControlResponse::success(&ControlParameters { face_id: Some(id.0), ..ControlParameters::default() })
-        .into()
+    ControlResponse::success(&ControlParameters {
+        face_id: Some(id.0),
+        ..ControlParameters::default()
+    })
+    .into()
 }
 
 fn flag_bits(flags: FaceFlags) -> u64 {
@@ -218,8 +268,9 @@ fn told_mtu(face: &Face) -> u64 {
     face.spec.mtu.map_or(MAX_PACKET, |mtu| mtu.min(MAX_PACKET)) as u64
 }
 
-/// What answers a command about a face. MTU and congestion marking are told only to who named one of them: python-ndn
-/// refuses to read them where ndn-cxx writes them, and NDNts would lose Flags where python-ndn wants them.
+/// What answers a command about a face. MTU and congestion marking are told only to who named one
+/// of them: python-ndn refuses to read them where ndn-cxx writes them, and NDNts would lose Flags
+/// where python-ndn wants them.
 fn properties(face: &Face, asked: &ControlParameters, with_uris: bool) -> ControlParameters {
     let uri = |uri: &String| with_uris.then(|| uri.clone());
     let told = ControlParameters {
@@ -288,14 +339,15 @@ pub(crate) fn list(
 
 /// The filter of `faces/query`.
 pub(crate) fn filter(component: Option<&[u8]>) -> Result<FaceQueryFilter, ControlResponse> {
-    let malformed =
-        |why: String| ControlResponse::new(400, format!("faces/query needs a FaceQueryFilter: {why}"));
+    let malformed = |why: String| {
+        ControlResponse::new(400, format!("faces/query needs a FaceQueryFilter: {why}"))
+    };
     let bytes = component.ok_or_else(|| malformed("there is none in the name".to_owned()))?;
     FaceQueryFilter::decode(bytes).map_err(|error: DecodeError| malformed(error.to_string()))
 }
 
-/// What is told of something that happened to a face. A face that is gone by now is described by its end, which is
-/// among what happened `since`.
+/// What is told of something that happened to a face. A face that is gone by now is described by
+/// its end, which is among what happened `since`.
 pub(crate) fn notification(
     forwarder: &Forwarder,
     event: &FaceEvent,

@@ -18,10 +18,17 @@ pub(crate) fn add_next_hop(context: &mut Context<'_>, parameters: ControlParamet
     let most = context.config.fib_entries;
     let is_new = context.forwarder.fib().next_hops(prefix.as_ref()).is_none();
     if is_new && context.forwarder.fib().len() >= most {
-        return ControlResponse::new(503, format!("the FIB has {most} prefixes, the most that it may have"))
-            .into();
+        return ControlResponse::new(
+            503,
+            format!("the FIB has {most} prefixes, the most that it may have"),
+        )
+        .into();
     }
-    match context.forwarder.fib_mut().add_next_hop(prefix.as_ref(), face, cost) {
+    match context
+        .forwarder
+        .fib_mut()
+        .add_next_hop(prefix.as_ref(), face, cost)
+    {
         Err(error) => ControlResponse::new(414, error.to_string()).into(),
         Ok(()) => ControlResponse::success(&ControlParameters {
             name: Some(prefix),
@@ -40,7 +47,10 @@ pub(crate) fn remove_next_hop(context: &mut Context<'_>, parameters: ControlPara
         return refusal.into();
     }
     // A next hop that is not there is removed, as far as the protocol goes.
-    context.forwarder.fib_mut().remove_next_hop(prefix.as_ref(), face);
+    context
+        .forwarder
+        .fib_mut()
+        .remove_next_hop(prefix.as_ref(), face);
     let face_id = Some(face.0);
     ControlResponse::success(&ControlParameters {
         name: Some(prefix),
@@ -57,8 +67,13 @@ pub(crate) fn no_face(face: u64) -> ControlResponse {
 pub(crate) fn list(forwarder: &Forwarder) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, hops) in forwarder.fib().entries() {
-        let next_hops =
-            hops.iter().map(|hop| NextHopRecord { face_id: hop.face.0, cost: hop.cost }).collect();
+        let next_hops = hops
+            .iter()
+            .map(|hop| NextHopRecord {
+                face_id: hop.face.0,
+                cost: hop.cost,
+            })
+            .collect();
         FibEntry { name, next_hops }.encode(&mut out);
     }
     out

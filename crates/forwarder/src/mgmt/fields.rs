@@ -6,8 +6,9 @@ use whimbrel_ndn_packet::{DecodeError, Name, tlv, types as ndn};
 
 /// The elements of one container, found by type.
 ///
-/// Clients do not agree on an order (python-ndn writes `Flags` after `Mtu`, ndn-cxx before), and newer peers add
-/// elements: the first of a type counts, whatever its place, and unknown types are passed over, as ndn-cxx does.
+/// Clients do not agree on an order (python-ndn writes `Flags` after `Mtu`, ndn-cxx before), and
+/// newer peers add elements: the first of a type counts, whatever its place, and unknown types are
+/// passed over, as ndn-cxx does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a> {
     value: &'a [u8],
@@ -24,13 +25,18 @@ impl<'a> Fields<'a> {
     /// The elements of the one container of type `typ` that `bytes` are.
     pub(crate) fn of(bytes: &'a [u8], typ: u64) -> Result<Fields<'a>, DecodeError> {
         let outer = tlv::outermost(bytes)?;
-        if outer.typ == typ { Fields::new(outer.value) } else { Err(DecodeError::WrongType(outer.typ)) }
+        if outer.typ == typ {
+            Fields::new(outer.value)
+        } else {
+            Err(DecodeError::WrongType(outer.typ))
+        }
     }
 
     /// All elements of a type.
     pub(crate) fn all(&self, typ: u64) -> impl Iterator<Item = tlv::Element<'a>> + use<'a> {
         let mut reader = tlv::Reader::new(self.value);
-        core::iter::from_fn(move || reader.element().ok().flatten()).filter(move |element| element.typ == typ)
+        core::iter::from_fn(move || reader.element().ok().flatten())
+            .filter(move |element| element.typ == typ)
     }
 
     fn first(&self, typ: u64) -> Option<tlv::Element<'a>> {
@@ -46,7 +52,9 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn text(&self, typ: u64) -> Result<Option<String>, DecodeError> {
-        let Some(element) = self.first(typ) else { return Ok(None) };
+        let Some(element) = self.first(typ) else {
+            return Ok(None);
+        };
         let text = core::str::from_utf8(element.value).map_err(|_| DecodeError::Value(typ))?;
         Ok(Some(text.to_owned()))
     }
@@ -56,7 +64,9 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn name(&self) -> Result<Option<Name>, DecodeError> {
-        let Some(element) = self.first(ndn::NAME) else { return Ok(None) };
+        let Some(element) = self.first(ndn::NAME) else {
+            return Ok(None);
+        };
         whimbrel_ndn_packet::NameRef::from_value(element.value).map(|name| Some(name.to_name()))
     }
 
@@ -66,7 +76,9 @@ impl<'a> Fields<'a> {
 
     /// A name within an element of its own, as in `Strategy`.
     pub(crate) fn nested_name(&self, typ: u64) -> Result<Option<Name>, DecodeError> {
-        let Some(element) = self.first(typ) else { return Ok(None) };
+        let Some(element) = self.first(typ) else {
+            return Ok(None);
+        };
         Fields::new(element.value)?.required_name().map(Some)
     }
 
@@ -86,7 +98,9 @@ impl<'a> Fields<'a> {
         typ: u64,
         known: impl FnOnce(u64) -> Option<T>,
     ) -> Result<Option<T>, DecodeError> {
-        let Some(number) = self.integer(typ)? else { return Ok(None) };
+        let Some(number) = self.integer(typ)? else {
+            return Ok(None);
+        };
         known(number).map(Some).ok_or(DecodeError::Value(typ))
     }
 

@@ -15,8 +15,8 @@ use super::request::Request;
 use super::snapshots::{FRESHNESS, Snapshots};
 use super::verb::{Context, Outcome, Verb};
 use super::{
-    ChannelStatus, FaceQueryFilter, LinkCounters, ManagementConfig, content_store, faces, fib, routes,
-    status, strategies,
+    ChannelStatus, FaceQueryFilter, LinkCounters, ManagementConfig, content_store, faces, fib,
+    routes, status, strategies,
 };
 use crate::face::FaceId;
 use crate::face_uri::FaceUri;
@@ -51,8 +51,8 @@ pub(crate) struct Management {
     pub(super) counters: ManagementCounters,
 }
 
-/// True for a program on this machine. A browser's WebSocket is one although it is not local: it may register prefixes
-/// for itself, under `/localhop`.
+/// True for a program on this machine. A browser's WebSocket is one although it is not local: it
+/// may register prefixes for itself, under `/localhop`.
 fn is_of_this_machine(forwarder: &Forwarder, face: FaceId) -> bool {
     forwarder.face(face).is_some_and(|face| {
         let by_browser = || match face.spec.remote_uri.parse() {
@@ -72,7 +72,9 @@ fn remote_prefix() -> Name {
 }
 
 fn events_prefix() -> Name {
-    local_prefix().child_generic(b"faces").child_generic(b"events")
+    local_prefix()
+        .child_generic(b"faces")
+        .child_generic(b"events")
 }
 
 /// Where a command's parameters are in its name: after scope, `nfd`, module and verb.
@@ -114,7 +116,9 @@ impl Management {
         let events: Vec<FaceEvent> = core::iter::from_fn(|| forwarder.poll_face_event()).collect();
         for (at, event) in events.iter().enumerate() {
             let since = events.get(at..).unwrap_or_default();
-            let Some(notification) = faces::notification(forwarder, event, since) else { continue };
+            let Some(notification) = faces::notification(forwarder, event, since) else {
+                continue;
+            };
             self.counters.events += 1;
             for data in self.events.happened(now, &notification) {
                 send(now, forwarder, &data, true);
@@ -131,13 +135,19 @@ impl Management {
         from: FaceId,
     ) {
         let request = InterestRef::decode(packet).ok().and_then(Request::of);
-        // The pipeline lets `/localhost` in by local faces only; that this holds is worth one more look.
-        let is_local = forwarder.face(from).is_some_and(crate::face::Face::is_local);
+        // The pipeline lets `/localhost` in by local faces only; that this holds is worth one more
+        // look.
+        let is_local = forwarder
+            .face(from)
+            .is_some_and(crate::face::Face::is_local);
         let Some(request) = request.filter(|request| is_local || request.remote) else {
             self.counters.ignored += 1;
             return;
         };
-        let request = Request { of_this_machine: is_of_this_machine(forwarder, from), ..request };
+        let request = Request {
+            of_this_machine: is_of_this_machine(forwarder, from),
+            ..request
+        };
         let served = self.authority.serves_remote() || request.of_this_machine;
         if request.remote && !(served && request.module == "rib") {
             self.counters.ignored += 1;
@@ -178,8 +188,10 @@ impl Management {
         let parameters = match parameters {
             Ok(parameters) => parameters,
             Err(why) => {
-                let text =
-                    format!("{}/{} needs ControlParameters after the verb: {why}", verb.module, verb.verb);
+                let text = format!(
+                    "{}/{} needs ControlParameters after the verb: {why}",
+                    verb.module, verb.verb
+                );
                 return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
             }
         };
@@ -213,7 +225,12 @@ impl Management {
         request: &Request<'_>,
     ) -> Result<(), CommandRefusal> {
         let unix_millis = forwarder.wall().unix_millis(now);
-        self.authority.allow(unix_millis, request.is_strangers(), request.module, &request.interest)
+        self.authority.allow(
+            unix_millis,
+            request.is_strangers(),
+            request.module,
+            &request.interest,
+        )
     }
 
     fn refuse(
@@ -225,7 +242,13 @@ impl Management {
     ) {
         self.counters.refusals += 1;
         let response = ControlResponse::new(403, refusal.to_string());
-        reply(now, forwarder, request.interest.name.to_name(), &response, is_signed(request));
+        reply(
+            now,
+            forwarder,
+            request.interest.name.to_name(),
+            &response,
+            is_signed(request),
+        );
     }
 
     fn respond(
@@ -236,28 +259,45 @@ impl Management {
         response: &ControlResponse,
     ) {
         self.count(response);
-        reply(now, forwarder, request.interest.name.to_name(), response, is_signed(request));
+        reply(
+            now,
+            forwarder,
+            request.interest.name.to_name(),
+            response,
+            is_signed(request),
+        );
     }
 
     fn count(&mut self, response: &ControlResponse) {
-        let count =
-            if response.is_success() { &mut self.counters.commands } else { &mut self.counters.failures };
+        let count = if response.is_success() {
+            &mut self.counters.commands
+        } else {
+            &mut self.counters.failures
+        };
         *count += 1;
     }
 
-    fn announce(&mut self, now: Time, forwarder: &mut Forwarder, request: &Request<'_>, from: FaceId) {
+    fn announce(
+        &mut self,
+        now: Time,
+        forwarder: &mut Forwarder,
+        request: &Request<'_>,
+        from: FaceId,
+    ) {
         let announcement =
             match PrefixAnnouncementRef::decode(request.interest.parameters.unwrap_or_default()) {
                 Ok(announcement) => announcement,
                 Err(error) => {
-                    let text =
-                        format!("rib/announce needs a prefix announcement as ApplicationParameters: {error}");
+                    let text = format!(
+                        "rib/announce needs a prefix announcement as ApplicationParameters: {error}"
+                    );
                     return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
                 }
             };
         let allowed = self.allow(now, forwarder, request).and_then(|()| {
             let unix_millis = forwarder.wall().unix_millis(now);
-            self.authority.allow_announcement(unix_millis, request.is_strangers(), &announcement)
+            self.authority
+                .allow_announcement(unix_millis, request.is_strangers(), &announcement)
         });
         if let Err(refusal) = allowed {
             return self.refuse(now, forwarder, request, &refusal);
@@ -286,7 +326,9 @@ impl Management {
     ) {
         if let Some((before, version, segment)) = request.version_and_segment() {
             let name = request.interest.name.prefix(before);
-            let found = self.snapshots.segment(now, name, version, segment.unwrap_or(0));
+            let found = self
+                .snapshots
+                .segment(now, name, version, segment.unwrap_or(0));
             return self.send_segment(now, forwarder, found);
         }
         let name = request.interest.name;
@@ -327,7 +369,8 @@ impl Management {
             ("status", "general") => status::general(forwarder, now, version).encode(),
             ("faces", "list") => faces::list(forwarder, link, &FaceQueryFilter::default()),
             ("faces", "query") => {
-                let filter = faces::filter(request.rest.first().map(|component| component.value()))?;
+                let filter =
+                    faces::filter(request.rest.first().map(|component| component.value()))?;
                 faces::list(forwarder, link, &filter)
             }
             ("faces", "channels") => self.list_channels(),
@@ -339,11 +382,16 @@ impl Management {
                 content_store::info(forwarder).encode(&mut out);
                 out
             }
-            ("whimbrel", "counters") => status::counters(forwarder, now, version).to_string().into_bytes(),
+            ("whimbrel", "counters") => status::counters(forwarder, now, version)
+                .to_string()
+                .into_bytes(),
             ("whimbrel", "links") => status::links(forwarder, link).to_string().into_bytes(),
             ("whimbrel", "strategies") => status::strategies().to_string().into_bytes(),
             (module, verb) => {
-                return Err(ControlResponse::new(501, format!("this router has no {module}/{verb}")));
+                return Err(ControlResponse::new(
+                    501,
+                    format!("this router has no {module}/{verb}"),
+                ));
             }
         })
     }
@@ -351,7 +399,10 @@ impl Management {
     fn list_channels(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for local_uri in &self.channels {
-            ChannelStatus { local_uri: local_uri.clone() }.encode(&mut out);
+            ChannelStatus {
+                local_uri: local_uri.clone(),
+            }
+            .encode(&mut out);
         }
         out
     }
@@ -363,7 +414,9 @@ impl Management {
         request: RequestId,
         outcome: &Result<FaceId, FaceFailure>,
     ) {
-        let Some(pending) = self.requests.finish(request) else { return };
+        let Some(pending) = self.requests.finish(request) else {
+            return;
+        };
         for (at, command) in pending.commands.into_iter().enumerate() {
             let asked = parameters_in(&command).unwrap_or_default();
             let response = faces::creation_answer(forwarder, outcome, &asked, at == 0);
@@ -383,8 +436,8 @@ impl Management {
     }
 }
 
-/// A signed command is never the same twice, so that what answers it may be cached: a client that asks again because
-/// it missed the answer gets it again, and the command is not carried out twice.
+/// A signed command is never the same twice, so that what answers it may be cached: a client that
+/// asks again because it missed the answer gets it again, and the command is not carried out twice.
 fn is_signed(request: &Request<'_>) -> bool {
     super::SignedCommand::of(&request.interest)
         .is_some_and(|signed| signed.nonce.is_some() || signed.time.is_some())
@@ -395,12 +448,22 @@ fn parameters_in(command: &Name) -> Option<ControlParameters> {
     ControlParameters::decode(command.as_ref().get(PARAMETERS_AT)?.value()).ok()
 }
 
-/// A refusal without a body of its own gets the command's parameters back, octet by octet: python-ndn fails on an
-/// answer without any, and who registers many prefixes sees which one is meant.
-fn reply(now: Time, forwarder: &mut Forwarder, command: Name, response: &ControlResponse, cacheable: bool) {
+/// A refusal without a body of its own gets the command's parameters back, octet by octet:
+/// python-ndn fails on an answer without any, and who registers many prefixes sees which one is
+/// meant.
+fn reply(
+    now: Time,
+    forwarder: &mut Forwarder,
+    command: Name,
+    response: &ControlResponse,
+    cacheable: bool,
+) {
     let mut response = response.clone();
     if !response.is_success() && response.body.is_empty() && parameters_in(&command).is_some() {
-        let given = command.as_ref().get(PARAMETERS_AT).map(|component| component.value());
+        let given = command
+            .as_ref()
+            .get(PARAMETERS_AT)
+            .map(|component| component.value());
         response.body = Bytes::copy_from_slice(given.unwrap_or_default());
     }
     let mut data = Data::new(command, response.encode());

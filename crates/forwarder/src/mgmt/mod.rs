@@ -8,11 +8,12 @@
 //! | a dataset | `CanBePrefix` | version and segments, unsigned but for a digest; refusals as Data of type Nack |
 //! | an event | `faces/events`, then `faces/events/seq=N` | [`FaceEventNotification`] |
 //!
-//! Modules are `faces`, `fib`, `rib`, `strategy-choice`, `cs`, `status`, and `whimbrel` for what NFD has no dataset for
-//! (JSON: `whimbrel/counters`, `whimbrel/links`, `whimbrel/strategies`). Neighbours may register prefixes under
-//! `/localhop/nfd/rib` where [`RemoteRegistration`] says so.
+//! Modules are `faces`, `fib`, `rib`, `strategy-choice`, `cs`, `status`, and `whimbrel` for what
+//! NFD has no dataset for (JSON: `whimbrel/counters`, `whimbrel/links`, `whimbrel/strategies`).
+//! Neighbours may register prefixes under `/localhop/nfd/rib` where [`RemoteRegistration`] says so.
 //!
-//! Where NFD leaves malformed commands unanswered, this router answers with status 400 and what is wrong.
+//! Where NFD leaves malformed commands unanswered, this router answers with status 400 and what is
+//! wrong.
 mod anchors;
 mod attachment;
 mod authority;
@@ -39,7 +40,8 @@ mod verb;
 
 pub use anchors::{Anchors, Privileges};
 pub use authority::{
-    CommandPolicy, CommandRefusal, CommandVerifier, LocalCommands, RemoteRegistration, SignedCommand,
+    CommandPolicy, CommandRefusal, CommandVerifier, LocalCommands, RemoteRegistration,
+    SignedCommand,
 };
 pub use codes::{
     FLAG_CONGESTION_MARKING, FLAG_CS_ADMIT, FLAG_CS_SERVE, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY,
@@ -48,7 +50,9 @@ pub use codes::{
 pub use config::ManagementConfig;
 pub use control::{ControlParameters, ControlResponse};
 pub use face_requests::{FaceFailure, FaceRequest, FaceSettings, RequestId};
-pub use face_status::{ChannelStatus, FaceEventNotification, FaceQueryFilter, FaceStatus, FaceTraffic};
+pub use face_status::{
+    ChannelStatus, FaceEventNotification, FaceQueryFilter, FaceStatus, FaceTraffic,
+};
 pub(crate) use management::Management;
 pub use management::ManagementCounters;
 pub use table_status::{

@@ -22,7 +22,9 @@ impl<'a> Request<'a> {
         let mut word = || {
             let component = components.next()?;
             let generic = u64::from(component.typ()) == ndn::GENERIC_COMPONENT;
-            core::str::from_utf8(component.value()).ok().filter(|_| generic)
+            core::str::from_utf8(component.value())
+                .ok()
+                .filter(|_| generic)
         };
         let remote = match word()? {
             "localhost" => false,
@@ -36,7 +38,14 @@ impl<'a> Request<'a> {
         let rest = components
             .filter(|component| u64::from(component.typ()) != ndn::PARAMETERS_SHA256_DIGEST)
             .collect();
-        Some(Request { interest, remote, of_this_machine: false, module, verb, rest })
+        Some(Request {
+            interest,
+            remote,
+            of_this_machine: false,
+            module,
+            verb,
+            rest,
+        })
     }
 
     /// True if it is a neighbour's: it needs a key that this router trusts.
@@ -44,7 +53,8 @@ impl<'a> Request<'a> {
         self.remote && !self.of_this_machine
     }
 
-    /// The version and segment number at the end of the name, and how many components come before them.
+    /// The version and segment number at the end of the name, and how many components come before
+    /// them.
     pub(crate) fn version_and_segment(&self) -> Option<(usize, u64, Option<u64>)> {
         let name = self.interest.name;
         let len = name.len();

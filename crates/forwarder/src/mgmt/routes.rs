@@ -14,7 +14,8 @@ use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 use crate::rib::{RibError, Route, RouteKey};
 
-/// Cost of a route by a prefix announcement, so that routes of operators come first (NFD: `PA_ROUTE_COST`).
+/// Cost of a route by a prefix announcement, so that routes of operators come first (NFD:
+/// `PA_ROUTE_COST`).
 const ANNOUNCEMENT_COST: u64 = 2_048;
 /// RouteOrigin has 16 bits in NFD.
 const MOST_ORIGIN: u64 = u16::MAX as u64;
@@ -43,7 +44,12 @@ struct Wanted {
 }
 
 fn add(context: &mut Context<'_>, prefix: Name, wanted: &Wanted) -> ControlResponse {
-    let Wanted { key, cost, flags, lives } = *wanted;
+    let Wanted {
+        key,
+        cost,
+        flags,
+        lives,
+    } = *wanted;
     if let Err(refusal) = refuse_own_prefix(context, &prefix) {
         return refusal;
     }
@@ -57,8 +63,18 @@ fn add(context: &mut Context<'_>, prefix: Name, wanted: &Wanted) -> ControlRespo
         );
     }
     // ndn-cxx writes "never" as the largest number of milliseconds that it has.
-    let expires = lives.map(|lives| context.now + lives).filter(|at| *at < Time::MAX);
-    match context.forwarder.register_route(prefix.clone(), key, Route { cost, flags, expires }) {
+    let expires = lives
+        .map(|lives| context.now + lives)
+        .filter(|at| *at < Time::MAX);
+    match context.forwarder.register_route(
+        prefix.clone(),
+        key,
+        Route {
+            cost,
+            flags,
+            expires,
+        },
+    ) {
         Err(error @ RibError::TooDeep(_)) => ControlResponse::new(414, error.to_string()),
         Err(error) => ControlResponse::new(503, error.to_string()),
         Ok(()) => ControlResponse::success(&ControlParameters {
@@ -98,9 +114,15 @@ fn key(context: &Context<'_>, parameters: &ControlParameters) -> Result<RouteKey
     }
     let origin = parameters.origin.unwrap_or(RouteOrigin::APP.0);
     if origin > MOST_ORIGIN {
-        return Err(ControlResponse::new(400, format!("an Origin is a number up to {MOST_ORIGIN}")));
+        return Err(ControlResponse::new(
+            400,
+            format!("an Origin is a number up to {MOST_ORIGIN}"),
+        ));
     }
-    Ok(RouteKey { face, origin: RouteOrigin(origin) })
+    Ok(RouteKey {
+        face,
+        origin: RouteOrigin(origin),
+    })
 }
 
 /// `rib/announce`, of an announcement that was allowed.
@@ -113,7 +135,10 @@ pub(crate) fn announce(
         return ControlResponse::new(416, "the prefix announcement is not valid at this time");
     };
     let wanted = Wanted {
-        key: RouteKey { face: context.from, origin: RouteOrigin::PREFIX_ANNOUNCEMENT },
+        key: RouteKey {
+            face: context.from,
+            origin: RouteOrigin::PREFIX_ANNOUNCEMENT,
+        },
         cost: ANNOUNCEMENT_COST,
         flags: ROUTE_CHILD_INHERIT,
         lives: Some(lives),
@@ -133,14 +158,23 @@ pub(crate) fn list(forwarder: &Forwarder, now: Time) -> Vec<u8> {
                 expiration_period: route.expires.map(|at| at.since(now)),
             })
             .collect();
-        RibEntry { name: name.clone(), routes }.encode(&mut out);
+        RibEntry {
+            name: name.clone(),
+            routes,
+        }
+        .encode(&mut out);
     }
     out
 }
 
 impl Forwarder {
     /// Adds a route, or changes the one with the same prefix, face and origin; the FIB follows.
-    pub fn register_route(&mut self, prefix: Name, key: RouteKey, route: Route) -> Result<(), RibError> {
+    pub fn register_route(
+        &mut self,
+        prefix: Name,
+        key: RouteKey,
+        route: Route,
+    ) -> Result<(), RibError> {
         let outcome = self.rib.register(prefix, key, route);
         self.follow_rib();
         outcome

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{Component, Data, DigestSigner, Name, NameRef};
 
-/// Octets of content in one segment: NFD leaves 800 of the 8,800 of a packet for name, signature and link header.
+/// Octets of content in one segment: NFD leaves 800 of the 8,800 of a packet for name, signature
+/// and link header.
 pub(crate) const SEGMENT_SIZE: usize = 8_000;
 /// How long Data of management is fresh.
 pub(crate) const FRESHNESS: Duration = Duration::from_secs(1);
@@ -15,10 +16,11 @@ pub(crate) const FRESHNESS: Duration = Duration::from_secs(1);
 const LIFETIME: Duration = Duration::from_secs(10);
 /// Most versions at a time.
 const MOST_VERSIONS: usize = 64;
-/// Most octets of all versions at a time; a single one may be larger, for it must be told all the same.
+/// Most octets of all versions at a time; a single one may be larger, for it must be told all the
+/// same.
 const MOST_OCTETS: usize = 64 << 20;
-/// From this size on, a version is told again for as long as it is fresh instead of a new one being made: making a
-/// large one costs time that packets wait for.
+/// From this size on, a version is told again for as long as it is fresh instead of a new one being
+/// made: making a large one costs time that packets wait for.
 const LARGE: usize = 16 * SEGMENT_SIZE;
 
 struct Snapshot {
@@ -41,28 +43,51 @@ pub(crate) struct Snapshots {
 impl Snapshots {
     /// A version of this dataset that need not be made anew.
     pub(crate) fn reusable(&self, now: Time, name: NameRef<'_>) -> Option<u64> {
-        let newest = self.versions.iter().rev().find(|version| version.name.as_ref() == name)?;
+        let newest = self
+            .versions
+            .iter()
+            .rev()
+            .find(|version| version.name.as_ref() == name)?;
         let is_new = now.since(newest.made) < FRESHNESS;
         (is_new && newest.content.len() > LARGE).then_some(newest.version)
     }
 
-    /// Keeps content and says its version: Unix time in microseconds, or the next number if that was already given.
-    pub(crate) fn keep(&mut self, now: Time, unix_micros: u64, name: Name, content: Vec<u8>) -> u64 {
+    /// Keeps content and says its version: Unix time in microseconds, or the next number if that
+    /// was already given.
+    pub(crate) fn keep(
+        &mut self,
+        now: Time,
+        unix_micros: u64,
+        name: Name,
+        content: Vec<u8>,
+    ) -> u64 {
         self.last_version = unix_micros.max(self.last_version + 1);
         let version = self.last_version;
-        self.versions.push_back(Snapshot { name, version, content: content.into(), made: now, used: now });
+        self.versions.push_back(Snapshot {
+            name,
+            version,
+            content: content.into(),
+            made: now,
+            used: now,
+        });
         self.forget(now);
         version
     }
 
     fn forget(&mut self, now: Time) {
         let octets = |versions: &VecDeque<Snapshot>| {
-            versions.iter().map(|version| version.content.len()).sum::<usize>()
+            versions
+                .iter()
+                .map(|version| version.content.len())
+                .sum::<usize>()
         };
         while self.versions.len() > 1
             && (self.versions.len() > MOST_VERSIONS
                 || octets(&self.versions) > MOST_OCTETS
-                || self.versions.front().is_some_and(|oldest| now.since(oldest.used) > LIFETIME))
+                || self
+                    .versions
+                    .front()
+                    .is_some_and(|oldest| now.since(oldest.used) > LIFETIME))
         {
             self.versions.pop_front();
         }
@@ -76,8 +101,10 @@ impl Snapshots {
         version: u64,
         number: u64,
     ) -> Option<Vec<u8>> {
-        let at =
-            self.versions.iter().position(|kept| kept.version == version && kept.name.as_ref() == name)?;
+        let at = self
+            .versions
+            .iter()
+            .position(|kept| kept.version == version && kept.name.as_ref() == name)?;
         let mut kept = self.versions.remove(at)?;
         kept.used = now;
         let data = kept.segment(number);
@@ -95,12 +122,16 @@ impl Snapshot {
     fn segment(&self, number: u64) -> Option<Vec<u8>> {
         // An empty dataset still has its segment 0.
         let last = self.content.len().saturating_sub(1) / SEGMENT_SIZE;
-        let index = usize::try_from(number).ok().filter(|index| *index <= last)?;
+        let index = usize::try_from(number)
+            .ok()
+            .filter(|index| *index <= last)?;
         let start = index * SEGMENT_SIZE;
         let end = self.content.len().min(start + SEGMENT_SIZE);
         let versioned = self.name.child(Component::version(self.version).as_ref());
-        let mut data =
-            Data::new(versioned.child(Component::segment(number).as_ref()), self.content.slice(start..end));
+        let mut data = Data::new(
+            versioned.child(Component::segment(number).as_ref()),
+            self.content.slice(start..end),
+        );
         data.freshness = FRESHNESS;
         data.final_block_id = Some(Component::segment(last as u64));
         Some(data.encode(&DigestSigner))
@@ -119,7 +150,14 @@ mod tests {
 
     #[test]
     fn segments_put_together_are_the_content_and_all_say_which_is_the_last() {
-        for len in [0, 1, SEGMENT_SIZE - 1, SEGMENT_SIZE, SEGMENT_SIZE + 1, 5 * SEGMENT_SIZE] {
+        for len in [
+            0,
+            1,
+            SEGMENT_SIZE - 1,
+            SEGMENT_SIZE,
+            SEGMENT_SIZE + 1,
+            5 * SEGMENT_SIZE,
+        ] {
             let content: Vec<u8> = (0..len).map(|at| (at / 7) as u8).collect();
             let mut snapshots = Snapshots::default();
             let version = snapshots.keep(Time::ZERO, 5, name(), content.clone());
@@ -133,7 +171,10 @@ mod tests {
                     format!("/localhost/nfd/fib/list/v={version}/seg={number}")
                 );
                 let last = (len.max(1) - 1) / SEGMENT_SIZE;
-                assert_eq!(data.final_block_id.unwrap().to_string(), format!("seg={last}"));
+                assert_eq!(
+                    data.final_block_id.unwrap().to_string(),
+                    format!("seg={last}")
+                );
                 read.extend_from_slice(data.content);
                 number += 1;
             }
@@ -144,7 +185,9 @@ mod tests {
     #[test]
     fn versions_grow_even_when_the_clock_does_not() {
         let mut snapshots = Snapshots::default();
-        let versions: Vec<u64> = (0..3).map(|_| snapshots.keep(Time::ZERO, 1_000, name(), vec![])).collect();
+        let versions: Vec<u64> = (0..3)
+            .map(|_| snapshots.keep(Time::ZERO, 1_000, name(), vec![]))
+            .collect();
         assert_eq!(versions, [1_000, 1_001, 1_002]);
     }
 
@@ -156,7 +199,11 @@ mod tests {
             assert!(snapshots.len() <= 64);
         }
         snapshots.keep(Time::ZERO, 0, name(), vec![0; 2 * MOST_OCTETS]);
-        assert_eq!(snapshots.len(), 1, "one that is larger than all may be is still told");
+        assert_eq!(
+            snapshots.len(),
+            1,
+            "one that is larger than all may be is still told"
+        );
         snapshots.keep(Time::from_secs(60), 0, name(), vec![]);
         assert_eq!(snapshots.len(), 1, "what nobody asked for in a while goes");
     }
@@ -167,8 +214,14 @@ mod tests {
         snapshots.keep(Time::ZERO, 0, name(), vec![0; LARGE]);
         assert_eq!(snapshots.reusable(Time::ZERO, name().as_ref()), None);
         let large = snapshots.keep(Time::ZERO, 0, name(), vec![0; LARGE + 1]);
-        assert_eq!(snapshots.reusable(Time::from_millis(999), name().as_ref()), Some(large));
-        assert_eq!(snapshots.reusable(Time::from_secs(1), name().as_ref()), None);
+        assert_eq!(
+            snapshots.reusable(Time::from_millis(999), name().as_ref()),
+            Some(large)
+        );
+        assert_eq!(
+            snapshots.reusable(Time::from_secs(1), name().as_ref()),
+            None
+        );
         let other: Name = "/localhost/nfd/rib/list".parse().unwrap();
         assert_eq!(snapshots.reusable(Time::ZERO, other.as_ref()), None);
     }

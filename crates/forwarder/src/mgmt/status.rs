@@ -1,4 +1,5 @@
-//! `status/general`, and what NFD has no dataset for: `whimbrel/counters`, `whimbrel/links`, `whimbrel/strategies`.
+//! `status/general`, and what NFD has no dataset for: `whimbrel/counters`, `whimbrel/links`,
+//! `whimbrel/strategies`.
 
 use serde_json::{Map, Value, json};
 use whimbrel_core::Time;
@@ -36,8 +37,10 @@ pub(crate) fn general(forwarder: &Forwarder, now: Time, version: &str) -> Forwar
 pub(crate) fn counters(forwarder: &Forwarder, now: Time, version: &str) -> Value {
     let status = general(forwarder, now, version);
     let counters = forwarder.counters();
-    let drops: Map<String, Value> =
-        counters.drops().map(|(reason, count)| (reason.to_owned(), count.into())).collect();
+    let drops: Map<String, Value> = counters
+        .drops()
+        .map(|(reason, count)| (reason.to_owned(), count.into()))
+        .collect();
     json!({
         "version": status.nfd_version,
         "start": status.start_timestamp,
@@ -69,8 +72,11 @@ pub(crate) fn links(forwarder: &Forwarder, link: &dyn Fn(FaceId) -> LinkCounters
         .faces()
         .map(|face| {
             let counters = link(face.id());
-            let details: Map<String, Value> =
-                counters.details.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect();
+            let details: Map<String, Value> = counters
+                .details
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), (*count).into()))
+                .collect();
             json!({
                 "face": face.id().0,
                 "remote": face.spec.remote_uri,
@@ -86,5 +92,8 @@ pub(crate) fn links(forwarder: &Forwarder, link: &dyn Fn(FaceId) -> LinkCounters
 
 /// The strategies that there are, as one JSON array of names.
 pub(crate) fn strategies() -> Value {
-    StrategyChoice::available().iter().map(|name| Value::from(name.to_string())).collect()
+    StrategyChoice::available()
+        .iter()
+        .map(|name| Value::from(name.to_string()))
+        .collect()
 }

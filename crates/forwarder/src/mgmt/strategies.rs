@@ -12,13 +12,17 @@ pub(crate) fn set(context: &mut Context<'_>, parameters: ControlParameters) -> O
     let most = context.config.strategy_choices;
     let strategies = context.forwarder.strategies_mut();
     if strategies.len() >= most && !strategies.has_own(prefix.as_ref()) {
-        let text =
-            format!("{most} prefixes have a strategy of their own, the most that may: unset some first");
+        let text = format!(
+            "{most} prefixes have a strategy of their own, the most that may: unset some first"
+        );
         return ControlResponse::new(503, text).into();
     }
     match strategies.set(prefix.as_ref(), strategy.as_ref()) {
         Ok(full_name) => {
-            let chosen = ControlParameters { strategy: Some(full_name), ..parameters };
+            let chosen = ControlParameters {
+                strategy: Some(full_name),
+                ..parameters
+            };
             ControlResponse::success(&chosen).into()
         }
         Err(error) => refusal(&error).into(),

@@ -110,10 +110,16 @@ impl FibEntry {
             .map(|element| {
                 let fields = Fields::new(element.value)?;
                 let face_id = fields.required_integer(types::FACE_ID)?;
-                Ok(NextHopRecord { face_id, cost: fields.required_integer(types::COST)? })
+                Ok(NextHopRecord {
+                    face_id,
+                    cost: fields.required_integer(types::COST)?,
+                })
             })
             .collect::<Result<_, DecodeError>>()?;
-        Ok(FibEntry { name: fields.required_name()?, next_hops })
+        Ok(FibEntry {
+            name: fields.required_name()?,
+            next_hops,
+        })
     }
 
     /// Appends the whole element.
@@ -171,7 +177,10 @@ impl RibEntry {
                 })
             })
             .collect::<Result<_, DecodeError>>()?;
-        Ok(RibEntry { name: fields.required_name()?, routes })
+        Ok(RibEntry {
+            name: fields.required_name()?,
+            routes,
+        })
     }
 
     /// Appends the whole element.
@@ -184,7 +193,11 @@ impl RibEntry {
                     tlv::write_integer_element(out, types::ORIGIN, route.origin);
                     tlv::write_integer_element(out, types::COST, route.cost);
                     tlv::write_integer_element(out, types::FLAGS, route.flags);
-                    write_optional(out, types::EXPIRATION_PERIOD, route.expiration_period.map(whole_millis));
+                    write_optional(
+                        out,
+                        types::EXPIRATION_PERIOD,
+                        route.expiration_period.map(whole_millis),
+                    );
                 });
             }
         });
@@ -204,15 +217,22 @@ impl StrategyChoice {
     /// From a whole StrategyChoice element.
     pub fn decode(bytes: &[u8]) -> Result<StrategyChoice, DecodeError> {
         let fields = Fields::of(bytes, types::STRATEGY_CHOICE)?;
-        let strategy = fields.nested_name(types::STRATEGY)?.ok_or(DecodeError::Missing(types::STRATEGY))?;
-        Ok(StrategyChoice { name: fields.required_name()?, strategy })
+        let strategy = fields
+            .nested_name(types::STRATEGY)?
+            .ok_or(DecodeError::Missing(types::STRATEGY))?;
+        Ok(StrategyChoice {
+            name: fields.required_name()?,
+            strategy,
+        })
     }
 
     /// Appends the whole element.
     pub fn encode(&self, out: &mut Vec<u8>) {
         tlv::write_nested(out, types::STRATEGY_CHOICE, |out| {
             self.name.as_ref().encode(out);
-            tlv::write_nested(out, types::STRATEGY, |out| self.strategy.as_ref().encode(out));
+            tlv::write_nested(out, types::STRATEGY, |out| {
+                self.strategy.as_ref().encode(out)
+            });
         });
     }
 }

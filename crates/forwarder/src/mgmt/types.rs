@@ -1,6 +1,7 @@
 //! Assigned TLV-TYPE numbers of the NFD Management protocol.
 //!
-//! The same number means different things in different containers: each container is listed with its own.
+//! The same number means different things in different containers: each container is listed with
+//! its own.
 
 #![allow(missing_docs, reason = "each is named as in the protocol")]
 

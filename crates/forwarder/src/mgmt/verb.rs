@@ -73,17 +73,39 @@ static VERBS: [Verb; 11] = [
         module: "faces",
         verb: "create",
         required: &["Uri"],
-        optional: &["LocalUri", SETTINGS[0], SETTINGS[1], SETTINGS[2], SETTINGS[3], SETTINGS[4], SETTINGS[5]],
+        optional: &[
+            "LocalUri",
+            SETTINGS[0],
+            SETTINGS[1],
+            SETTINGS[2],
+            SETTINGS[3],
+            SETTINGS[4],
+            SETTINGS[5],
+        ],
         run: faces::create,
     },
     Verb {
         module: "faces",
         verb: "update",
         required: &[],
-        optional: &["FaceId", SETTINGS[0], SETTINGS[1], SETTINGS[2], SETTINGS[3], SETTINGS[4], SETTINGS[5]],
+        optional: &[
+            "FaceId",
+            SETTINGS[0],
+            SETTINGS[1],
+            SETTINGS[2],
+            SETTINGS[3],
+            SETTINGS[4],
+            SETTINGS[5],
+        ],
         run: faces::update,
     },
-    Verb { module: "faces", verb: "destroy", required: &["FaceId"], optional: &[], run: faces::destroy },
+    Verb {
+        module: "faces",
+        verb: "destroy",
+        required: &["FaceId"],
+        optional: &[],
+        run: faces::destroy,
+    },
     Verb {
         module: "fib",
         verb: "add-nexthop",
@@ -144,14 +166,18 @@ static VERBS: [Verb; 11] = [
 
 impl Verb {
     pub(crate) fn find(module: &str, verb: &str) -> Option<&'static Verb> {
-        VERBS.iter().find(|known| known.module == module && known.verb == verb)
+        VERBS
+            .iter()
+            .find(|known| known.module == module && known.verb == verb)
     }
 
     /// What is wrong with parameters, for a person.
     pub(crate) fn check(&self, parameters: &ControlParameters) -> Result<(), String> {
         let Verb { module, verb, .. } = self;
-        if let Some(missing) =
-            self.required.iter().find(|name| !parameters.present().any(|present| present == **name))
+        if let Some(missing) = self
+            .required
+            .iter()
+            .find(|name| !parameters.present().any(|present| present == **name))
         {
             return Err(format!("{module}/{verb} needs {missing}"));
         }
@@ -161,14 +187,20 @@ impl Verb {
         }
         let masked = self.optional.contains(&"Mask");
         if masked && parameters.flags.is_some() != parameters.mask.is_some() {
-            return Err("Flags and Mask go together: Mask says which bits of Flags are meant".to_owned());
+            return Err(
+                "Flags and Mask go together: Mask says which bits of Flags are meant".to_owned(),
+            );
         }
         Ok(())
     }
 }
 
-/// Refuses changes to the prefixes that the router itself serves: a program that took them could answer in its place.
-pub(crate) fn refuse_own_prefix(context: &Context<'_>, prefix: &Name) -> Result<(), ControlResponse> {
+/// Refuses changes to the prefixes that the router itself serves: a program that took them could
+/// answer in its place.
+pub(crate) fn refuse_own_prefix(
+    context: &Context<'_>,
+    prefix: &Name,
+) -> Result<(), ControlResponse> {
     let is_own = |own: &Name| own.as_ref().is_prefix_of(prefix.as_ref());
     match context.own_prefixes.iter().find(|own| is_own(own)) {
         None => Ok(()),

@@ -1,9 +1,11 @@
-//! Packets that come together: what the tables will be asked for is loaded for all of them before the first is processed.
+//! Packets that come together: what the tables will be asked for is loaded for all of them before
+//! the first is processed.
 //!
-//! Tables of a million entries lie in memory that is far away: a load takes longer than everything that is computed for a
-//! packet, but a processor runs many loads at once if none waits for another. So a batch is read three times: names
-//! are hashed; loads of one level (cells of indexes, then entries, then what entries point at) begin for all packets;
-//! then packets are processed one after the other, in order. The outcome is the same as without.
+//! Tables of a million entries lie in memory that is far away: a load takes longer than everything
+//! that is computed for a packet, but a processor runs many loads at once if none waits for
+//! another. So a batch is read three times: names are hashed; loads of one level (cells of indexes,
+//! then entries, then what entries point at) begin for all packets; then packets are processed one
+//! after the other, in order. The outcome is the same as without.
 
 use smallvec::SmallVec;
 use whimbrel_core::Time;
@@ -16,7 +18,8 @@ use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 use crate::tables::name_key::{Depths, NameKey};
 
-/// Most packets whose loads are begun together: more would push each other out of the nearest cache.
+/// Most packets whose loads are begun together: more would push each other out of the nearest
+/// cache.
 const BATCH: usize = 32;
 
 /// What is known of a packet before it is decoded: enough to say which loads it will need.
@@ -36,14 +39,16 @@ impl Outline {
     }
 
     fn read<'a>(lp: &LpPacket<'a>) -> Option<(Outline, NameRef<'a>)> {
-        let packet = lp.fragment.filter(|packet| lp.nack.is_none() && packet.len() <= MAX_PACKET)?;
+        let packet = lp
+            .fragment
+            .filter(|packet| lp.nack.is_none() && packet.len() <= MAX_PACKET)?;
         let kind = PacketKind::of(packet)?;
         let mut reader = Reader::new(packet.get(tlv::header_len(packet)?..)?);
         let name = reader.element().ok()??;
         let outline = match kind {
             PacketKind::Interest => {
-                let nonce =
-                    core::iter::from_fn(|| reader.element().ok()?).find(|field| field.typ == types::NONCE);
+                let nonce = core::iter::from_fn(|| reader.element().ok()?)
+                    .find(|field| field.typ == types::NONCE);
                 let nonce = nonce.and_then(|field| field.value.try_into().ok());
                 Outline::Interest(nonce.map_or(0, u32::from_be_bytes))
             }
@@ -56,7 +61,8 @@ impl Outline {
 
 impl Forwarder {
     pub(crate) fn incoming_packet(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>) {
-        // The scratch keys go back when the packets are done with: their memory serves the next ones.
+        // The scratch keys go back when the packets are done with: their memory serves the next
+        // ones.
         let mut keys = core::mem::take(&mut self.keys);
         if keys.is_empty() {
             keys.push(NameKey::default());
@@ -115,8 +121,9 @@ impl Forwarder {
             }
             (Some(PacketKind::Data), _) => {
                 if let Ok(data) = DataRef::decode(packet) {
-                    // An Interest before it in the batch may have asked for a length of prefixes that nobody had; and
-                    // a Data with a Nack's header has not been hashed, for it goes nowhere.
+                    // An Interest before it in the batch may have asked for a length of prefixes
+                    // that nobody had; and a Data with a Nack's header has not been hashed, for it
+                    // goes nowhere.
                     let depths = self.depths(Outline::Data);
                     if key.lacks(depths) {
                         key.read(&self.engine.hasher, data.name, depths);
@@ -137,7 +144,10 @@ impl Engine {
         each().for_each(|(packet, key)| self.prefetch_cells(packet, key));
         each().for_each(|(packet, key)| self.prefetch_entries(packet, key));
         each().for_each(|(packet, key)| self.prefetch_contents(packet, key));
-        let data = packets.iter().filter(|packet| matches!(packet, Outline::Data)).count();
+        let data = packets
+            .iter()
+            .filter(|packet| matches!(packet, Outline::Data))
+            .count();
         self.cs.prefetch_victims(data);
     }
 

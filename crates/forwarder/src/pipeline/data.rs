@@ -23,8 +23,8 @@ struct Arrived<'a> {
     kept: bool,
 }
 
-/// Who has had a Data: a program that waits for it with two Interests wants it once, a forwarder that gave each its own
-/// token wants each answered.
+/// Who has had a Data: a program that waits for it with two Interests wants it once, a forwarder
+/// that gave each its own token wants each answered.
 type Served = SmallVec<[(FaceId, Option<Box<[u8]>>); 4]>;
 
 impl Forwarder {
@@ -49,14 +49,31 @@ impl Forwarder {
         }
         let packet = SharedPacket::from(data.wire);
         let kept = may_keep && engine.cs.insert(now, &packet, data, key);
-        let arrived = Arrived { data, packet, from, mark: lp.congestion_mark, kept };
+        let arrived = Arrived {
+            data,
+            packet,
+            from,
+            mark: lp.congestion_mark,
+            kept,
+        };
         let mut served = Served::new();
         for slot in &matches {
-            self.satisfy(now, *slot, &arrived, (matches.len() > 1).then_some(&mut served));
+            self.satisfy(
+                now,
+                *slot,
+                &arrived,
+                (matches.len() > 1).then_some(&mut served),
+            );
         }
     }
 
-    fn satisfy(&mut self, now: Time, slot: u32, arrived: &Arrived<'_>, served: Option<&mut Served>) {
+    fn satisfy(
+        &mut self,
+        now: Time,
+        slot: u32,
+        arrived: &Arrived<'_>,
+        served: Option<&mut Served>,
+    ) {
         let strategy = self.strategies.effective(&mut self.engine, slot, None);
         if let Some(entry) = self.engine.pit.get_mut(slot) {
             entry.expiry = now + self.engine.config.straggler;
@@ -72,7 +89,12 @@ impl Forwarder {
 }
 
 impl Engine {
-    fn admit_data(&mut self, from: FaceId, lp: &LpPacket<'_>, data: &DataRef<'_>) -> Result<(), DropReason> {
+    fn admit_data(
+        &mut self,
+        from: FaceId,
+        lp: &LpPacket<'_>,
+        data: &DataRef<'_>,
+    ) -> Result<(), DropReason> {
         let face = self.faces.get_mut(from).ok_or(DropReason::UnknownFace)?;
         face.counters.in_data += 1;
         self.counters.in_data += 1;
@@ -85,7 +107,14 @@ impl Engine {
         Ok(())
     }
 
-    fn unsolicited(&mut self, now: Time, from: FaceId, data: &DataRef<'_>, key: &NameKey, may_keep: bool) {
+    fn unsolicited(
+        &mut self,
+        now: Time,
+        from: FaceId,
+        data: &DataRef<'_>,
+        key: &NameKey,
+        may_keep: bool,
+    ) {
         self.counters.drop(DropReason::Unsolicited);
         let is_local = self.faces.get(from).is_some_and(|face| face.is_local());
         let admit = match self.config.unsolicited {
@@ -95,7 +124,8 @@ impl Engine {
             UnsolicitedPolicy::AdmitAll => true,
         };
         if admit && may_keep {
-            self.cs.insert(now, &SharedPacket::from(data.wire), data, key);
+            self.cs
+                .insert(now, &SharedPacket::from(data.wire), data, key);
         }
     }
 
@@ -106,19 +136,26 @@ impl Engine {
         arrived: &Arrived<'_>,
         mut served: Option<&mut Served>,
     ) {
-        let Some(entry) = self.pit.get_mut(slot) else { return };
+        let Some(entry) = self.pit.get_mut(slot) else {
+            return;
+        };
         entry.satisfied = true;
-        // "need Dead Nonce List insert?" (NFD): a content store answers what still runs in a loop, unless it wants a
-        // fresher Data. Unlike NFD we do not count on the store for what it has not kept.
-        let fresh_enough = !entry.must_be_fresh || arrived.data.freshness >= self.dead_nonces.lifetime();
+        // "need Dead Nonce List insert?" (NFD): a content store answers what still runs in a loop,
+        // unless it wants a fresher Data. Unlike NFD we do not count on the store for what it has
+        // not kept.
+        let fresh_enough =
+            !entry.must_be_fresh || arrived.data.freshness >= self.dead_nonces.lifetime();
         entry.loop_is_answered = arrived.kept && fresh_enough;
         self.end_out_record(now, slot, arrived.from);
-        let Some(entry) = self.pit.get_mut(slot) else { return };
+        let Some(entry) = self.pit.get_mut(slot) else {
+            return;
+        };
         for record in core::mem::take(&mut entry.in_records) {
             if let Some(face) = self.faces.get_mut(record.face) {
                 face.forget_in_record();
             }
-            let returns = record.face == arrived.from && !self.faces.get(record.face).is_some_and(may_return);
+            let returns =
+                record.face == arrived.from && !self.faces.get(record.face).is_some_and(may_return);
             if record.expiry <= now || returns {
                 continue;
             }
@@ -137,8 +174,16 @@ impl Engine {
 
     /// The upstream that brought the Data has done its part.
     fn end_out_record(&mut self, now: Time, slot: u32, from: FaceId) {
-        let Some(entry) = self.pit.get_mut(slot) else { return };
-        let Some(at) = entry.out_records.iter().position(|record| record.face == from) else { return };
+        let Some(entry) = self.pit.get_mut(slot) else {
+            return;
+        };
+        let Some(at) = entry
+            .out_records
+            .iter()
+            .position(|record| record.face == from)
+        else {
+            return;
+        };
         let record = entry.out_records.remove(at);
         if !entry.loop_is_answered {
             self.dead_nonces.add(now, entry.hash, record.nonce);
@@ -159,7 +204,9 @@ impl Engine {
         token: Option<Bytes>,
         mark: Option<u64>,
     ) {
-        let Some(face) = self.faces.get_mut(to).filter(|face| face.up) else { return };
+        let Some(face) = self.faces.get_mut(to).filter(|face| face.up) else {
+            return;
+        };
         if !face.is_local() && is_localhost(name_of(&packet)) {
             self.counters.drop(DropReason::Scope);
             return;
@@ -179,6 +226,10 @@ impl Engine {
 /// The first octets of a Data's name: its header and that of its name are at most 4 octets each.
 fn name_of(packet: &[u8]) -> &[u8] {
     use whimbrel_ndn_packet::tlv::header_len;
-    let inner = header_len(packet).and_then(|len| packet.get(len..)).unwrap_or_default();
-    header_len(inner).and_then(|len| inner.get(len..)).unwrap_or_default()
+    let inner = header_len(packet)
+        .and_then(|len| packet.get(len..))
+        .unwrap_or_default();
+    header_len(inner)
+        .and_then(|len| inner.get(len..))
+        .unwrap_or_default()
 }

@@ -14,7 +14,9 @@ const SAMPLE: usize = 8;
 impl Forwarder {
     pub(crate) fn entries_due(&mut self, now: Time) {
         while let Some(slot) = self.engine.pit.pop_due(now) {
-            let Some(entry) = self.engine.pit.get_mut(slot) else { continue };
+            let Some(entry) = self.engine.pit.get_mut(slot) else {
+                continue;
+            };
             let ends = entry.expiry <= now;
             if !ends {
                 entry.timer = Time::MAX;
@@ -23,9 +25,17 @@ impl Forwarder {
             let strategy = self.strategies.effective(&mut self.engine, slot, None);
             if let Some(strategy) = self.strategies.get_mut(strategy).filter(|_| calls) {
                 let mut context = Context::of_entry(&mut self.engine, now, slot);
-                if ends { strategy.before_expire(&mut context) } else { strategy.on_timer(&mut context) }
+                if ends {
+                    strategy.before_expire(&mut context)
+                } else {
+                    strategy.on_timer(&mut context)
+                }
             }
-            if ends { self.engine.finalize(now, slot) } else { self.engine.settle(now, slot) }
+            if ends {
+                self.engine.finalize(now, slot)
+            } else {
+                self.engine.settle(now, slot)
+            }
         }
         self.engine.dead_nonces.look(now);
     }
@@ -44,7 +54,9 @@ impl Engine {
 
     /// Ends an entry. What may still run in a loop is remembered by its nonce.
     pub(crate) fn finalize(&mut self, now: Time, slot: u32) {
-        let Some(entry) = self.pit.get(slot) else { return };
+        let Some(entry) = self.pit.get(slot) else {
+            return;
+        };
         for record in &entry.out_records {
             if !entry.loop_is_answered {
                 self.dead_nonces.add(now, entry.hash, record.nonce);
@@ -67,8 +79,9 @@ impl Engine {
         self.pit.remove(slot);
     }
 
-    /// Makes room for one entry. Of a few, the one goes that nobody waits for any more, else one of the face that has
-    /// most Interests pending (a flood harms who floods), else the one that ends first.
+    /// Makes room for one entry. Of a few, the one goes that nobody waits for any more, else one of
+    /// the face that has most Interests pending (a flood harms who floods), else the one that ends
+    /// first.
     pub(crate) fn evict_one(&mut self, now: Time) {
         let sample = self.pit.sample(SAMPLE, &mut self.rng);
         let worth = |slot: u32| {
@@ -94,7 +107,9 @@ impl Engine {
             if records == 0 {
                 break;
             }
-            let Some(entry) = self.pit.get_mut(slot) else { continue };
+            let Some(entry) = self.pit.get_mut(slot) else {
+                continue;
+            };
             let before = entry.in_records.len() + entry.out_records.len();
             entry.in_records.retain(|record| record.face != face);
             entry.out_records.retain(|record| record.face != face);

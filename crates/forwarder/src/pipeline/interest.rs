@@ -33,7 +33,11 @@ impl Incoming<'_> {
     }
 
     fn selectors(&self) -> Selectors<'_> {
-        let hint = if self.onward.arrived { None } else { self.interest.forwarding_hint };
+        let hint = if self.onward.arrived {
+            None
+        } else {
+            self.interest.forwarding_hint
+        };
         Selectors {
             can_be_prefix: self.interest.can_be_prefix,
             must_be_fresh: self.interest.must_be_fresh,
@@ -65,11 +69,17 @@ impl Forwarder {
                 return;
             }
         };
-        let nonce = interest.nonce.unwrap_or_else(|| (engine.rng.next_word() as u32).to_be_bytes());
+        let nonce = interest
+            .nonce
+            .unwrap_or_else(|| (engine.rng.next_word() as u32).to_be_bytes());
         let incoming = Incoming {
             interest,
             key,
-            onward: Onward { nonce, hop_limit: admitted.hop_limit, arrived: engine.has_arrived(interest) },
+            onward: Onward {
+                nonce,
+                hop_limit: admitted.hop_limit,
+                arrived: engine.has_arrived(interest),
+            },
             from,
             lifetime: interest.lifetime.min(engine.config.max_interest_lifetime),
             mark: lp.congestion_mark,
@@ -84,7 +94,9 @@ impl Forwarder {
             engine.interest_loop(incoming, one_peer);
             return;
         }
-        let known = engine.pit.find(incoming.key, incoming.interest.name, incoming.selectors());
+        let known = engine
+            .pit
+            .find(incoming.key, incoming.interest.name, incoming.selectors());
         let entry = known.and_then(|slot| engine.pit.get(slot));
         if entry.is_some_and(|entry| entry.has_looped(nonce, incoming.from, one_peer)) {
             engine.interest_loop(incoming, one_peer);
@@ -112,14 +124,17 @@ impl Forwarder {
             self.engine.counters.drop(DropReason::Variants);
             return;
         };
-        self.engine.insert_in_record(now, slot, incoming, lp.pit_token);
+        self.engine
+            .insert_in_record(now, slot, incoming, lp.pit_token);
         if let Some(face) = lp.next_hop_face_id {
-            // "scope control is unnecessary, because privileged app explicitly wants to forward" (NFD): the face has to
-            // exist, no more.
+            // "scope control is unnecessary, because privileged app explicitly wants to forward"
+            // (NFD): the face has to exist, no more.
             let mut context = Context::of_interest(&mut self.engine, now, slot, incoming);
             context.send_interest(FaceId(face));
         } else {
-            let strategy = self.strategies.effective(&mut self.engine, slot, Some(incoming.key));
+            let strategy = self
+                .strategies
+                .effective(&mut self.engine, slot, Some(incoming.key));
             let mut context = Context::of_interest(&mut self.engine, now, slot, incoming);
             if let Some(strategy) = self.strategies.get_mut(strategy) {
                 strategy.after_receive_interest(&mut context);
@@ -150,17 +165,29 @@ impl Engine {
         if !face.is_local() && is_localhost(interest.name.value()) {
             return Err(DropReason::Scope);
         }
-        let hop_limit = interest.hop_limit.map(|limit| limit - 1).or(self.config.default_hop_limit);
-        Ok(Admitted { hop_limit, one_peer: face.spec.link_type == LinkType::PointToPoint })
+        let hop_limit = interest
+            .hop_limit
+            .map(|limit| limit - 1)
+            .or(self.config.default_hop_limit);
+        Ok(Admitted {
+            hop_limit,
+            one_peer: face.spec.link_type == LinkType::PointToPoint,
+        })
     }
 
     /// True if the forwarding hint names a region that this node is in.
     fn has_arrived(&self, interest: &InterestRef<'_>) -> bool {
         interest.forwarding_hint.is_some()
             && !self.config.producer_regions.is_empty()
-            && interest.delegations().take(MAX_DELEGATIONS).any(|delegation| {
-                self.config.producer_regions.iter().any(|region| delegation.is_prefix_of(region.as_ref()))
-            })
+            && interest
+                .delegations()
+                .take(MAX_DELEGATIONS)
+                .any(|delegation| {
+                    self.config
+                        .producer_regions
+                        .iter()
+                        .any(|region| delegation.is_prefix_of(region.as_ref()))
+                })
     }
 
     /// The same Interest was here before: who sent it learns so, if it is only one.
@@ -182,9 +209,16 @@ impl Engine {
     ) {
         self.counters.cs_hits += 1;
         let token = lp.pit_token.map(Bytes::copy_from_slice);
-        self.outgoing_data(now, incoming.from, FaceId::CONTENT_STORE, hit.data, token, None);
-        // An entry without downstreams that waits for stragglers is done with. Without one, none is made: it would
-        // end at once.
+        self.outgoing_data(
+            now,
+            incoming.from,
+            FaceId::CONTENT_STORE,
+            hit.data,
+            token,
+            None,
+        );
+        // An entry without downstreams that waits for stragglers is done with. Without one, none is
+        // made: it would end at once.
         match known.and_then(|slot| Some((slot, self.pit.get_mut(slot)?))) {
             Some((slot, entry)) => {
                 let lifetime = self.dead_nonces.lifetime();
@@ -200,18 +234,35 @@ impl Engine {
         if self.pit.is_full() {
             self.evict_one(now);
         }
-        self.pit.insert(incoming.key, incoming.interest, incoming.onward, incoming.selectors())
+        self.pit.insert(
+            incoming.key,
+            incoming.interest,
+            incoming.onward,
+            incoming.selectors(),
+        )
     }
 
-    fn insert_in_record(&mut self, now: Time, slot: u32, incoming: &Incoming<'_>, token: Option<&[u8]>) {
-        let Some(entry) = self.pit.get_mut(slot) else { return };
+    fn insert_in_record(
+        &mut self,
+        now: Time,
+        slot: u32,
+        incoming: &Incoming<'_>,
+        token: Option<&[u8]>,
+    ) {
+        let Some(entry) = self.pit.get_mut(slot) else {
+            return;
+        };
         let record = InRecord {
             face: incoming.from,
             nonce: incoming.nonce(),
             expiry: after(now, incoming.lifetime, self.config.max_interest_lifetime),
             token: token.map(Box::from),
         };
-        match entry.in_records.iter_mut().find(|known| known.face == incoming.from) {
+        match entry
+            .in_records
+            .iter_mut()
+            .find(|known| known.face == incoming.from)
+        {
             Some(known) => *known = record,
             None => {
                 entry.in_records.push(record);
@@ -222,13 +273,28 @@ impl Engine {
             }
         }
         (entry.satisfied, entry.loop_is_answered) = (false, false);
-        entry.expiry = entry.in_records.iter().map(|record| record.expiry).max().unwrap_or(now);
+        entry.expiry = entry
+            .in_records
+            .iter()
+            .map(|record| record.expiry)
+            .max()
+            .unwrap_or(now);
     }
 
     /// Sends the Interest of an entry to a face; false if it did not go.
-    pub(crate) fn outgoing_interest(&mut self, now: Time, slot: u32, to: FaceId, how: &Outbound) -> bool {
-        let Some(entry) = self.pit.get_mut(slot) else { return false };
-        let Some(face) = self.faces.get_mut(to).filter(|face| face.up) else { return false };
+    pub(crate) fn outgoing_interest(
+        &mut self,
+        now: Time,
+        slot: u32,
+        to: FaceId,
+        how: &Outbound,
+    ) -> bool {
+        let Some(entry) = self.pit.get_mut(slot) else {
+            return false;
+        };
+        let Some(face) = self.faces.get_mut(to).filter(|face| face.up) else {
+            return false;
+        };
         if entry.wire.hop_limit == Some(0) && !face.is_local() {
             face.counters.out_hop_limit_zero += 1;
             self.counters.drop(DropReason::OutHopLimit);
@@ -253,7 +319,10 @@ impl Engine {
             self.counters.drop(DropReason::ManagementBusy);
             return;
         }
-        self.management.push_back(ManagementInterest { packet, from: from.unwrap_or(FaceId::INVALID) });
+        self.management.push_back(ManagementInterest {
+            packet,
+            from: from.unwrap_or(FaceId::INVALID),
+        });
     }
 
     /// Sends a Nack, without looking at the PIT.
@@ -264,10 +333,16 @@ impl Engine {
         reason: NackReason,
         token: Option<Bytes>,
     ) -> bool {
-        let Some(face) = self.faces.get_mut(to).filter(|face| face.up) else { return false };
+        let Some(face) = self.faces.get_mut(to).filter(|face| face.up) else {
+            return false;
+        };
         face.counters.out_nacks += 1;
         self.counters.out_nacks += 1;
-        let header = LpHeader { pit_token: token, nack: Some(reason), ..LpHeader::default() };
+        let header = LpHeader {
+            pit_token: token,
+            nack: Some(reason),
+            ..LpHeader::default()
+        };
         self.queue(to, packet, Some(Box::new(header)))
     }
 }
@@ -289,7 +364,11 @@ pub(crate) struct Outbound {
 /// True if the record is a new one.
 fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) -> bool {
     let expiry = now + how.lifetime;
-    if let Some(record) = entry.out_records.iter_mut().find(|record| record.face == to) {
+    if let Some(record) = entry
+        .out_records
+        .iter_mut()
+        .find(|record| record.face == to)
+    {
         (record.nonce, record.sent, record.expiry) = (how.nonce, now, expiry);
         (record.nack, record.given_up) = (None, false);
         return false;

@@ -81,7 +81,11 @@ impl Engine {
 }
 
 /// The link header of an outgoing packet; `None` if it needs none.
-fn header(token: Option<Bytes>, mark: Option<u64>, incoming: Option<FaceId>) -> Option<Box<LpHeader>> {
+fn header(
+    token: Option<Bytes>,
+    mark: Option<u64>,
+    incoming: Option<FaceId>,
+) -> Option<Box<LpHeader>> {
     if token.is_none() && mark.is_none() && incoming.is_none() {
         return None;
     }

@@ -13,8 +13,16 @@ use crate::tables::name_key::NameKey;
 use crate::tables::pit::Selectors;
 
 impl Forwarder {
-    pub(super) fn incoming_nack(&mut self, now: Time, from: FaceId, packet: &[u8], reason: NackReason) {
-        let Some(slot) = self.engine.nacked_entry(from, packet, reason) else { return };
+    pub(super) fn incoming_nack(
+        &mut self,
+        now: Time,
+        from: FaceId,
+        packet: &[u8],
+        reason: NackReason,
+    ) {
+        let Some(slot) = self.engine.nacked_entry(from, packet, reason) else {
+            return;
+        };
         if let Some(entry) = self.engine.pit.get_mut(slot)
             && !entry.has_pending_out_records(now)
         {
@@ -30,7 +38,9 @@ impl Forwarder {
 
     /// The link gave up on an Interest after its retransmissions.
     pub(crate) fn dropped_interest(&mut self, now: Time, to: FaceId, packet: &[u8]) {
-        let Some(slot) = self.engine.sent_entry(to, packet) else { return };
+        let Some(slot) = self.engine.sent_entry(to, packet) else {
+            return;
+        };
         let strategy = self.strategies.effective(&mut self.engine, slot, None);
         if let Some(strategy) = self.strategies.get_mut(strategy) {
             let mut context = Context::of_entry(&mut self.engine, now, slot);
@@ -52,7 +62,12 @@ impl Engine {
         let one_peer = face.spec.link_type == LinkType::PointToPoint;
         let slot = self.sent_entry(from, packet).filter(|_| one_peer);
         let entry = slot.and_then(|slot| self.pit.get_mut(slot));
-        match entry.and_then(|entry| entry.out_records.iter_mut().find(|record| record.face == from)) {
+        match entry.and_then(|entry| {
+            entry
+                .out_records
+                .iter_mut()
+                .find(|record| record.face == from)
+        }) {
             Some(record) => record.nack = Some(reason),
             None => self.counters.drop(DropReason::Nack),
         }
@@ -73,16 +88,24 @@ impl Engine {
         (interest.nonce.map(u32::from_be_bytes) == Some(record.nonce)).then_some(slot)
     }
 
-    /// Sends a Nack to a downstream, which no longer waits then. Nothing if it is not one, or one of several on a link.
+    /// Sends a Nack to a downstream, which no longer waits then. Nothing if it is not one, or one
+    /// of several on a link.
     pub(crate) fn outgoing_nack(&mut self, slot: u32, to: FaceId, reason: NackReason) -> bool {
         let one_peer = |engine: &Engine| {
-            engine.faces.get(to).is_some_and(|face| face.spec.link_type == LinkType::PointToPoint)
+            engine
+                .faces
+                .get(to)
+                .is_some_and(|face| face.spec.link_type == LinkType::PointToPoint)
         };
         if !one_peer(self) {
             return false;
         }
-        let Some(entry) = self.pit.get_mut(slot) else { return false };
-        let Some(at) = entry.in_records.iter().position(|record| record.face == to) else { return false };
+        let Some(entry) = self.pit.get_mut(slot) else {
+            return false;
+        };
+        let Some(at) = entry.in_records.iter().position(|record| record.face == to) else {
+            return false;
+        };
         let record = entry.in_records.remove(at);
         let packet = entry.wire.packet(record.nonce);
         if let Some(face) = self.faces.get_mut(to) {

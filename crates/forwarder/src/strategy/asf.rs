@@ -1,6 +1,7 @@
 //! Adaptive: the fastest next hop by measurement; another one is probed now and then.
 //!
-//! After NFD's ASF, version 5. Time-outs are looked for by one timer per PIT entry rather than one per face.
+//! After NFD's ASF, version 5. Time-outs are looked for by one timer per PIT entry rather than one
+//! per face.
 
 use core::time::Duration;
 
@@ -42,7 +43,11 @@ impl Asf {
         let probing_interval = parameters.millis("probing-interval", 60_000, 1000)?;
         let max_timeouts = parameters.number("max-timeouts", 3)?;
         if max_timeouts == 0 {
-            return Err(Parameters::wrong("max-timeouts", "0", "it must be at least 1"));
+            return Err(Parameters::wrong(
+                "max-timeouts",
+                "0",
+                "it must be at least 1",
+            ));
         }
         let lifetime = parameters.millis("measurement-lifetime", 300_000, 1000)?;
         if lifetime <= probing_interval {
@@ -54,10 +59,16 @@ impl Asf {
         }
         parameters.finish()?;
         let measurements = Measurements::new(hasher, lifetime, capacity);
-        Ok(Asf { suppression, probing_interval, max_timeouts, measurements })
+        Ok(Asf {
+            suppression,
+            probing_interval,
+            max_timeouts,
+            measurements,
+        })
     }
 
-    /// Best first: measured ones by their round-trip time, then those never tried, then those that failed.
+    /// Best first: measured ones by their round-trip time, then those never tried, then those that
+    /// failed.
     fn ranked(&self, context: &Context<'_>) -> SmallVec<[NextHop; 8]> {
         let known = self.measurements.get(context.route().0);
         let mut hops = context.eligible();
@@ -70,7 +81,11 @@ impl Asf {
     }
 
     fn forward(&mut self, context: &mut Context<'_>, face: FaceId, as_probe: bool) {
-        let sent = if as_probe { context.send_probe(face) } else { context.send_interest(face) };
+        let sent = if as_probe {
+            context.send_probe(face)
+        } else {
+            context.send_interest(face)
+        };
         if !sent {
             return;
         }
@@ -82,20 +97,28 @@ impl Asf {
 
     fn probe_if_due(&mut self, context: &mut Context<'_>, used: FaceId) {
         let (now, prefix) = (context.now(), context.route().0.to_name());
-        let Some(known) = self.measurements.get_or_insert(now, prefix.as_ref()) else { return };
+        let Some(known) = self.measurements.get_or_insert(now, prefix.as_ref()) else {
+            return;
+        };
         let Some(due) = known.next_probe else {
-            known.next_probe = Some(now + Duration::from_nanos(context.rng().below(FIRST_PROBE_WITHIN)));
+            known.next_probe =
+                Some(now + Duration::from_nanos(context.rng().below(FIRST_PROBE_WITHIN)));
             return;
         };
         if due > now {
             return;
         }
         known.next_probe = Some(now + self.probing_interval);
-        let others: SmallVec<[NextHop; 8]> =
-            self.ranked(context).into_iter().filter(|hop| hop.face != used).collect();
+        let others: SmallVec<[NextHop; 8]> = self
+            .ranked(context)
+            .into_iter()
+            .filter(|hop| hop.face != used)
+            .collect();
         let known = self.measurements.get(prefix.as_ref());
         let never_tried = |hop: &&NextHop| {
-            known.and_then(|known| known.face(hop.face)).is_none_or(|face| face.rtt.smoothed().is_none())
+            known
+                .and_then(|known| known.face(hop.face))
+                .is_none_or(|face| face.rtt.smoothed().is_none())
         };
         let untried = others.iter().find(never_tried).map(|hop| hop.face);
         if let Some(face) = untried.or_else(|| by_rank(&others, context.rng())) {
@@ -111,7 +134,8 @@ impl Asf {
         }
     }
 
-    /// Gives up on upstreams that should have answered, and sets the timer for those that still may.
+    /// Gives up on upstreams that should have answered, and sets the timer for those that still
+    /// may.
     fn look_for_timeouts(&mut self, context: &mut Context<'_>, all: bool) {
         let (now, prefix) = (context.now(), context.route().0.to_name());
         let waiting: SmallVec<[(FaceId, Time); 4]> = context
@@ -121,7 +145,10 @@ impl Asf {
             .map(|record| (record.face, record.sent))
             .collect();
         for (face, sent) in waiting {
-            let known = self.measurements.get(prefix.as_ref()).and_then(|known| known.face(face));
+            let known = self
+                .measurements
+                .get(prefix.as_ref())
+                .and_then(|known| known.face(face));
             let timeout = known.map_or(Duration::ZERO, |known| known.rtt.timeout());
             if !all && sent + timeout > now {
                 context.set_timer((sent + timeout).since(now));
@@ -129,8 +156,12 @@ impl Asf {
             }
             self.timed_out(now, &prefix, face, false);
             let entry = context.entry_mut();
-            let record =
-                entry.and_then(|entry| entry.out_records.iter_mut().find(|record| record.face == face));
+            let record = entry.and_then(|entry| {
+                entry
+                    .out_records
+                    .iter_mut()
+                    .find(|record| record.face == face)
+            });
             if let Some(record) = record {
                 record.given_up = true;
             }
@@ -141,22 +172,29 @@ impl Asf {
 fn standing(face: Option<&FaceMeasurement>) -> (u8, Duration) {
     match face {
         Some(face) if face.failed => (2, Duration::ZERO),
-        Some(face) => face.rtt.smoothed().map_or((1, Duration::ZERO), |rtt| (0, rtt)),
+        Some(face) => face
+            .rtt
+            .smoothed()
+            .map_or((1, Duration::ZERO), |rtt| (0, rtt)),
         None => (1, Duration::ZERO),
     }
 }
 
-/// Of `n` faces the one of rank `j` with a probability of (n + 1 - j) / (1 + 2 + .. + n), as NFD has it.
+/// Of `n` faces the one of rank `j` with a probability of (n + 1 - j) / (1 + 2 + .. + n), as NFD
+/// has it.
 fn by_rank(ranked: &[NextHop], rng: &mut SeededRng) -> Option<FaceId> {
     let count = ranked.len() as u64;
     let mut left = rng.below(count * (count + 1) / 2);
-    ranked.iter().zip((1..=count).rev()).find_map(|(hop, share)| {
-        if left < share {
-            return Some(hop.face);
-        }
-        left -= share;
-        None
-    })
+    ranked
+        .iter()
+        .zip((1..=count).rev())
+        .find_map(|(hop, share)| {
+            if left < share {
+                return Some(hop.face);
+            }
+            left -= share;
+            None
+        })
 }
 
 impl Strategy for Asf {
@@ -180,8 +218,11 @@ impl Strategy for Asf {
 
     fn before_satisfy(&mut self, context: &mut Context<'_>, from: FaceId) {
         let now = context.now();
-        let Some(sent) =
-            context.out_records().iter().find(|record| record.face == from).map(|record| record.sent)
+        let Some(sent) = context
+            .out_records()
+            .iter()
+            .find(|record| record.face == from)
+            .map(|record| record.sent)
         else {
             return;
         };
@@ -191,7 +232,10 @@ impl Strategy for Asf {
             (known.timeouts, known.failed) = (0, false);
         }
         let others = |context: &Context<'_>| {
-            context.out_records().iter().any(|record| record.face != from && record.is_pending(now))
+            context
+                .out_records()
+                .iter()
+                .any(|record| record.face != from && record.is_pending(now))
         };
         if others(context) {
             context.set_expiry(PROBE_GRACE);

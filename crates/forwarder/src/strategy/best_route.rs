@@ -24,7 +24,10 @@ impl Strategy for BestRoute {
         match self.suppression.by_entry(context) {
             Verdict::Suppress => context.suppress(),
             Verdict::New => {
-                let best = context.next_hops().iter().find(|hop| context.is_eligible(hop.face));
+                let best = context
+                    .next_hops()
+                    .iter()
+                    .find(|hop| context.is_eligible(hop.face));
                 match best.map(|hop| hop.face) {
                     Some(face) => {
                         context.send_interest(face);
@@ -41,11 +44,22 @@ impl Strategy for BestRoute {
     }
 }
 
-/// The best next hop that is not waited for already, else the one that was asked the longest time ago.
+/// The best next hop that is not waited for already, else the one that was asked the longest time
+/// ago.
 pub(super) fn retransmission_face(context: &Context<'_>) -> Option<FaceId> {
     let hops = context.eligible();
-    let record = |face: FaceId| context.out_records().iter().find(|record| record.face == face);
-    let unused = hops.iter().find(|hop| record(hop.face).is_none_or(|record| record.expiry <= context.now()));
-    let earliest = || hops.iter().min_by_key(|hop| record(hop.face).map(|record| record.sent));
+    let record = |face: FaceId| {
+        context
+            .out_records()
+            .iter()
+            .find(|record| record.face == face)
+    };
+    let unused = hops
+        .iter()
+        .find(|hop| record(hop.face).is_none_or(|record| record.expiry <= context.now()));
+    let earliest = || {
+        hops.iter()
+            .min_by_key(|hop| record(hop.face).map(|record| record.sent))
+    };
     unused.or_else(earliest).map(|hop| hop.face)
 }

@@ -38,8 +38,13 @@ pub enum StrategyError {
 }
 
 /// Names and versions of all strategies.
-const STRATEGIES: [(&str, u64); 5] =
-    [("best-route", 5), ("multicast", 4), ("asf", 5), ("random", 1), ("weighted", 1)];
+const STRATEGIES: [(&str, u64); 5] = [
+    ("best-route", 5),
+    ("multicast", 4),
+    ("asf", 5),
+    ("random", 1),
+    ("weighted", 1),
+];
 const PREFIX: [&str; 3] = ["localhost", "nfd", "strategy"];
 
 struct Instance {
@@ -74,7 +79,11 @@ impl StrategyChoice {
 
     /// Gives a prefix a strategy, named with or without version and parameters, such as
     /// `/localhost/nfd/strategy/asf/v=5/probing-interval~30000`. Answers with its full name.
-    pub fn set(&mut self, prefix: NameRef<'_>, strategy: NameRef<'_>) -> Result<Name, StrategyError> {
+    pub fn set(
+        &mut self,
+        prefix: NameRef<'_>,
+        strategy: NameRef<'_>,
+    ) -> Result<Name, StrategyError> {
         let depth = prefix.len();
         if depth > MAX_DEPTH {
             return Err(StrategyError::TooDeep(depth));
@@ -95,7 +104,9 @@ impl StrategyChoice {
         if prefix.is_empty() {
             return Err(StrategyError::Root);
         }
-        let Some(slot) = self.prefixes.remove(prefix) else { return Ok(false) };
+        let Some(slot) = self.prefixes.remove(prefix) else {
+            return Ok(false);
+        };
         self.instances.remove(slot);
         self.epoch = self.epoch.wrapping_add(1);
         Ok(true)
@@ -103,7 +114,11 @@ impl StrategyChoice {
 
     /// Every prefix that has a strategy of its own, with its full name, in canonical order.
     pub fn entries(&self) -> Vec<(Name, Name)> {
-        let named = |slot: u32| self.instances.get(slot).map(|instance| instance.name.clone());
+        let named = |slot: u32| {
+            self.instances
+                .get(slot)
+                .map(|instance| instance.name.clone())
+        };
         self.prefixes
             .sorted()
             .into_iter()
@@ -134,22 +149,32 @@ impl StrategyChoice {
     pub fn effective_name(&self, name: NameRef<'_>) -> Option<Name> {
         let key = NameKey::of(&self.hasher, name);
         let (_, slot) = self.prefixes.longest_match(&key, name.value())?;
-        self.instances.get(*slot).map(|instance| instance.name.clone())
+        self.instances
+            .get(*slot)
+            .map(|instance| instance.name.clone())
     }
 
     /// The names of all strategies there are, with their versions.
     pub fn available() -> Vec<Name> {
-        STRATEGIES.iter().map(|(name, version)| named(name, *version)).collect()
+        STRATEGIES
+            .iter()
+            .map(|(name, version)| named(name, *version))
+            .collect()
     }
 
     fn make(&self, given: NameRef<'_>) -> Result<Instance, StrategyError> {
         let unknown = || StrategyError::Unknown(given.to_name());
         let mut components = given.components();
-        let at_home =
-            PREFIX.iter().all(|part| components.next().is_some_and(|c| c.value() == part.as_bytes()));
+        let at_home = PREFIX.iter().all(|part| {
+            components
+                .next()
+                .is_some_and(|c| c.value() == part.as_bytes())
+        });
         let label = components.next().filter(|_| at_home).ok_or_else(unknown)?;
-        let (name, version) =
-            STRATEGIES.iter().find(|(name, _)| name.as_bytes() == label.value()).ok_or_else(unknown)?;
+        let (name, version) = STRATEGIES
+            .iter()
+            .find(|(name, _)| name.as_bytes() == label.value())
+            .ok_or_else(unknown)?;
         let given_version = components.next();
         if given_version.is_some_and(|given| given.number_of(types::VERSION) != Some(*version)) {
             return Err(unknown());
@@ -160,17 +185,26 @@ impl StrategyChoice {
         let strategy: Box<dyn Strategy> = match *name {
             "best-route" => Box::new(BestRoute::new(parameters)?),
             "multicast" => Box::new(Multicast::new(parameters)?),
-            "asf" => Box::new(Asf::new(parameters, self.hasher, self.measurements_capacity)?),
+            "asf" => Box::new(Asf::new(
+                parameters,
+                self.hasher,
+                self.measurements_capacity,
+            )?),
             "random" => Box::new(Random::new(parameters)?),
             _ => Box::new(Weighted::new(parameters)?),
         };
-        Ok(Instance { name: full, strategy })
+        Ok(Instance {
+            name: full,
+            strategy,
+        })
     }
 
     /// The place of the strategy that a PIT entry has.
     #[inline]
     pub(crate) fn effective(&self, engine: &mut Engine, slot: u32, key: Option<&NameKey>) -> u32 {
-        let Some(entry) = engine.pit.get_mut(slot) else { return NONE };
+        let Some(entry) = engine.pit.get_mut(slot) else {
+            return NONE;
+        };
         let (known, epoch) = entry.strategy;
         if epoch == self.epoch {
             return known;
@@ -190,7 +224,9 @@ impl StrategyChoice {
     }
 
     pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut (dyn Strategy + 'static)> {
-        self.instances.get_mut(place).map(|instance| &mut *instance.strategy)
+        self.instances
+            .get_mut(place)
+            .map(|instance| &mut *instance.strategy)
     }
 
     pub(crate) fn forget_face(&mut self, face: FaceId) {
@@ -203,7 +239,10 @@ impl StrategyChoice {
 
     /// How many measurements all strategies keep.
     pub fn measurements(&self) -> usize {
-        self.instances.iter().map(|(_, instance)| instance.strategy.measurements()).sum()
+        self.instances
+            .iter()
+            .map(|(_, instance)| instance.strategy.measurements())
+            .sum()
     }
 }
 

@@ -29,11 +29,23 @@ impl<'a> Context<'a> {
         slot: u32,
         incoming: &'a Incoming<'a>,
     ) -> Context<'a> {
-        Context { engine, now, slot, incoming: Some(incoming), sent: 0 }
+        Context {
+            engine,
+            now,
+            slot,
+            incoming: Some(incoming),
+            sent: 0,
+        }
     }
 
     pub(crate) fn of_entry(engine: &'a mut Engine, now: Time, slot: u32) -> Context<'a> {
-        Context { engine, now, slot, incoming: None, sent: 0 }
+        Context {
+            engine,
+            now,
+            slot,
+            incoming: None,
+            sent: 0,
+        }
     }
 
     /// The time.
@@ -70,10 +82,13 @@ impl<'a> Context<'a> {
         self.entry().map_or(0, |entry| entry.hash)
     }
 
-    /// The keyed hash of the entry's name without its last component, which most segments of an object share.
+    /// The keyed hash of the entry's name without its last component, which most segments of an
+    /// object share.
     pub fn object_hash(&self) -> u64 {
         let name = self.name();
-        self.engine.hasher.hash(name.prefix(name.len().saturating_sub(1)))
+        self.engine
+            .hasher
+            .hash(name.prefix(name.len().saturating_sub(1)))
     }
 
     /// Who was asked.
@@ -88,13 +103,17 @@ impl<'a> Context<'a> {
 
     /// True while some upstream may still answer.
     pub fn has_pending_out_records(&self) -> bool {
-        self.out_records().iter().any(|record| record.is_pending(self.now))
+        self.out_records()
+            .iter()
+            .any(|record| record.is_pending(self.now))
     }
 
-    /// The FIB entry of the Interest, best next hop first: by its name, or by its forwarding hint if it has one that has
-    /// not led here yet. Also the prefix, which measurements go by.
+    /// The FIB entry of the Interest, best next hop first: by its name, or by its forwarding hint
+    /// if it has one that has not led here yet. Also the prefix, which measurements go by.
     pub fn route(&self) -> (NameRef<'_>, &[NextHop]) {
-        let Some(entry) = self.entry() else { return (NameRef::default(), &[]) };
+        let Some(entry) = self.entry() else {
+            return (NameRef::default(), &[]);
+        };
         if entry.hint().is_empty() {
             let (depth, hops) = self.lookup(entry).unwrap_or_default();
             return (entry.name().prefix(depth), hops);
@@ -118,12 +137,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// "in default-free zone, use the first delegation that finds a FIB entry" (NFD); the default route counts too.
+    /// "in default-free zone, use the first delegation that finds a FIB entry" (NFD); the default
+    /// route counts too.
     fn hinted_route<'b>(&'b self, entry: &'b Entry) -> (NameRef<'b>, &'b [NextHop]) {
         let mut reader = tlv::Reader::new(entry.hint());
         for _ in 0..MAX_DELEGATIONS {
-            let Ok(Some(element)) = reader.element() else { break };
-            let Ok(delegation) = NameRef::from_value(element.value) else { break };
+            let Ok(Some(element)) = reader.element() else {
+                break;
+            };
+            let Ok(delegation) = NameRef::from_value(element.value) else {
+                break;
+            };
             if let Some((depth, hops)) = self.engine.fib.longest_match(delegation) {
                 return (delegation.prefix(depth), hops);
             }
@@ -131,18 +155,22 @@ impl<'a> Context<'a> {
         (NameRef::default(), &[])
     }
 
-    /// True if the Interest may go out on a face: it exists and is up, the Interest did not come from its only peer,
-    /// and no scope is violated.
+    /// True if the Interest may go out on a face: it exists and is up, the Interest did not come
+    /// from its only peer, and no scope is violated.
     pub fn is_eligible(&self, face: FaceId) -> bool {
-        let Some(out) = self.engine.faces.get(face).filter(|face| face.up) else { return false };
+        let Some(out) = self.engine.faces.get(face).filter(|face| face.up) else {
+            return false;
+        };
         let returns = self.downstream() == Some(face) && out.spec.link_type != LinkType::AdHoc;
         !returns && (out.is_local() || !self.is_scoped())
     }
 
-    /// True if the Interest must not leave this machine: by `/localhost`, or by `/localhop` unless it is from a program
-    /// on this machine.
+    /// True if the Interest must not leave this machine: by `/localhost`, or by `/localhop` unless
+    /// it is from a program on this machine.
     fn is_scoped(&self) -> bool {
-        let Some(entry) = self.entry() else { return true };
+        let Some(entry) = self.entry() else {
+            return true;
+        };
         let name = entry.name_value();
         let from_here = |engine: &Engine| {
             let mut downstreams = self.incoming.map(|incoming| incoming.from).into_iter();
@@ -157,7 +185,11 @@ impl<'a> Context<'a> {
 
     /// The eligible next hops, best first.
     pub fn eligible(&self) -> SmallVec<[NextHop; 8]> {
-        self.next_hops().iter().filter(|hop| self.is_eligible(hop.face)).copied().collect()
+        self.next_hops()
+            .iter()
+            .filter(|hop| self.is_eligible(hop.face))
+            .copied()
+            .collect()
     }
 
     /// Sends the Interest to a face; false if it did not go (no such face, no hop left).
@@ -172,7 +204,8 @@ impl<'a> Context<'a> {
         self.send(face, nonce)
     }
 
-    /// Sends the Interest to one more face, with a nonce of its own: where both ways meet, it must not look like a loop.
+    /// Sends the Interest to one more face, with a nonce of its own: where both ways meet, it must
+    /// not look like a loop.
     pub fn send_probe(&mut self, face: FaceId) -> bool {
         let nonce = self.engine.rng.next_word() as u32;
         self.send(face, nonce)
@@ -180,20 +213,31 @@ impl<'a> Context<'a> {
 
     /// The entry goes on with the Interest that came last, unless it is the same.
     fn take_over(&mut self, incoming: &Incoming<'_>) {
-        if let Some(entry) = self.entry_mut().filter(|entry| entry.wire.nonce != incoming.nonce()) {
+        if let Some(entry) = self
+            .entry_mut()
+            .filter(|entry| entry.wire.nonce != incoming.nonce())
+        {
             entry.wire.take_over(incoming.interest, incoming.onward);
         }
     }
 
     fn send(&mut self, face: FaceId, nonce: u32) -> bool {
-        let remaining = self.entry().map_or(Duration::ZERO, |entry| entry.expiry.since(self.now));
+        let remaining = self
+            .entry()
+            .map_or(Duration::ZERO, |entry| entry.expiry.since(self.now));
         let how = Outbound {
             nonce,
-            lifetime: self.incoming.map_or(remaining, |incoming| incoming.lifetime),
+            lifetime: self
+                .incoming
+                .map_or(remaining, |incoming| incoming.lifetime),
             mark: self.incoming.and_then(|incoming| incoming.mark),
-            from: self.downstream().or_else(|| self.in_records().first().map(|record| record.face)),
+            from: self
+                .downstream()
+                .or_else(|| self.in_records().first().map(|record| record.face)),
         };
-        let sent = self.engine.outgoing_interest(self.now, self.slot, face, &how);
+        let sent = self
+            .engine
+            .outgoing_interest(self.now, self.slot, face, &how);
         self.sent += usize::from(sent);
         sent
     }
@@ -208,7 +252,8 @@ impl<'a> Context<'a> {
         self.engine.outgoing_nack(self.slot, face, reason)
     }
 
-    /// There is no next hop: the downstream is told so, and the entry ends unless others still wait for an upstream.
+    /// There is no next hop: the downstream is told so, and the entry ends unless others still wait
+    /// for an upstream.
     pub fn no_route(&mut self) {
         self.engine.counters.drop(DropReason::NoRoute);
         if let Some(face) = self.downstream() {
@@ -238,7 +283,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Calls [`super::Strategy::on_timer`] after so long, if the entry still waits then. An earlier timer stays.
+    /// Calls [`super::Strategy::on_timer`] after so long, if the entry still waits then. An earlier
+    /// timer stays.
     pub fn set_timer(&mut self, after: Duration) {
         let now = self.now;
         if let Some(entry) = self.entry_mut() {
@@ -246,8 +292,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Passes Nacks on as NFD does: when every upstream has answered with one, all downstreams get the least severe of
-    /// them; when the only one that has not is itself a downstream, that one gets it.
+    /// Passes Nacks on as NFD does: when every upstream has answered with one, all downstreams get
+    /// the least severe of them; when the only one that has not is itself a downstream, that one
+    /// gets it.
     pub fn pass_nacks_on(&mut self) {
         let open: SmallVec<[FaceId; 4]> = self
             .out_records()
@@ -256,8 +303,11 @@ impl<'a> Context<'a> {
             .map(|record| record.face)
             .collect();
         let reasons = self.out_records().iter().filter_map(|record| record.nack);
-        let reason = reasons.min_by_key(|reason| severity(*reason)).unwrap_or(NackReason::None);
-        let downstreams: SmallVec<[FaceId; 4]> = self.in_records().iter().map(|record| record.face).collect();
+        let reason = reasons
+            .min_by_key(|reason| severity(*reason))
+            .unwrap_or(NackReason::None);
+        let downstreams: SmallVec<[FaceId; 4]> =
+            self.in_records().iter().map(|record| record.face).collect();
         match open.as_slice() {
             [] => downstreams.into_iter().for_each(|face| {
                 self.send_nack(face, reason);
@@ -272,5 +322,9 @@ impl<'a> Context<'a> {
 
 /// The lower the better for who asked. "None" says nothing, and gives way to everything.
 fn severity(reason: NackReason) -> u64 {
-    if reason == NackReason::None { u64::MAX } else { reason.code() }
+    if reason == NackReason::None {
+        u64::MAX
+    } else {
+        reason.code()
+    }
 }

@@ -32,33 +32,40 @@ pub use context::Context;
 /// What decides where Interests go. One instance serves one prefix of the strategy choice table.
 ///
 /// Of every trigger:
-/// * the entry that [`Context`] speaks of exists, and is not touched by anything else until the trigger returns;
+/// * the entry that [`Context`] speaks of exists, and is not touched by anything else until the
+///   trigger returns;
 /// * the strategy sends only to faces that [`Context::is_eligible`] approves of;
-/// * it bounds what it keeps, and needs no trigger to come: an entry may end without one (evicted, its face removed).
+/// * it bounds what it keeps, and needs no trigger to come: an entry may end without one (evicted,
+///   its face removed).
 pub trait Strategy: Send {
     /// An Interest came that neither the content store nor its nonce has settled.
     ///
-    /// May assume: [`Context::downstream`] is its face and has an in-record; the entry may be new, or have other
-    /// downstreams and upstreams already; its timer to end is set.
-    /// Must: send the Interest to one or more next hops, or suppress it because it was forwarded shortly before, or, if
-    /// there is no next hop that it could take, answer with a Nack and [`Context::reject`] the entry. What does none of
-    /// these stays until it expires.
+    /// May assume: [`Context::downstream`] is its face and has an in-record; the entry may be new,
+    /// or have other downstreams and upstreams already; its timer to end is set. Must: send the
+    /// Interest to one or more next hops, or suppress it because it was forwarded shortly before,
+    /// or, if there is no next hop that it could take, answer with a Nack and [`Context::reject`]
+    /// the entry. What does none of these stays until it expires.
     fn after_receive_interest(&mut self, context: &mut Context<'_>);
 
     /// A Data came from `from` that satisfies the entry; it is sent to all downstreams afterwards.
     ///
-    /// May assume: the in-records and the out-record of `from`, if there was one, are still there; the entry ends
-    /// after this trigger.
-    /// May: learn from it, and let the entry stay a while for slower upstreams by [`Context::set_expiry`].
-    /// Must not: send anything.
+    /// May assume: the in-records and the out-record of `from`, if there was one, are still there;
+    /// the entry ends after this trigger. May: learn from it, and let the entry stay a while for
+    /// slower upstreams by [`Context::set_expiry`]. Must not: send anything.
     fn before_satisfy(&mut self, _context: &mut Context<'_>, _from: FaceId) {}
 
     /// An upstream answered the last Interest sent to it with a Nack.
     ///
-    /// May assume: `from` has one peer and an out-record, in which the Nack is written down; if no upstream is left that
-    /// might answer, the entry ends after this trigger.
-    /// May: send the Interest elsewhere (and then let the entry stay by [`Context::set_expiry`]), or pass Nacks on.
-    fn after_receive_nack(&mut self, context: &mut Context<'_>, _from: FaceId, _reason: NackReason) {
+    /// May assume: `from` has one peer and an out-record, in which the Nack is written down; if no
+    /// upstream is left that might answer, the entry ends after this trigger. May: send the
+    /// Interest elsewhere (and then let the entry stay by [`Context::set_expiry`]), or pass Nacks
+    /// on.
+    fn after_receive_nack(
+        &mut self,
+        context: &mut Context<'_>,
+        _from: FaceId,
+        _reason: NackReason,
+    ) {
         context.pass_nacks_on();
     }
 

@@ -4,7 +4,8 @@ use super::parameters::Parameters;
 use super::suppression::{Suppression, Verdict};
 use super::{Context, Strategy, StrategyError};
 
-/// NFD's multicast, version 4. Unlike it, an Interest that has no next hop at all is answered with a Nack.
+/// NFD's multicast, version 4. Unlike it, an Interest that has no next hop at all is answered with
+/// a Nack.
 #[derive(Debug)]
 pub(super) struct Multicast {
     suppression: Suppression,

@@ -15,7 +15,10 @@ pub(super) struct Parameters {
 }
 
 fn wrong(parameter: impl Into<String>, why: impl Into<String>) -> StrategyError {
-    StrategyError::Parameter { parameter: parameter.into(), why: why.into() }
+    StrategyError::Parameter {
+        parameter: parameter.into(),
+        why: why.into(),
+    }
 }
 
 impl Parameters {
@@ -24,8 +27,9 @@ impl Parameters {
         let mut rest: Vec<(String, String)> = Vec::new();
         for component in name.components() {
             let text = String::from_utf8_lossy(component.value()).into_owned();
-            let (key, value) =
-                text.split_once('~').ok_or_else(|| wrong(&text, "it is not of the form name~value"))?;
+            let (key, value) = text
+                .split_once('~')
+                .ok_or_else(|| wrong(&text, "it is not of the form name~value"))?;
             if rest.iter().any(|(known, _)| known == key) {
                 return Err(wrong(text, "it is there twice"));
             }
@@ -42,17 +46,30 @@ impl Parameters {
 
     /// The value of one parameter, or what holds without it.
     pub(super) fn number<T: FromStr>(&mut self, key: &str, default: T) -> Result<T, StrategyError> {
-        let Some(value) = self.text(key) else { return Ok(default) };
-        value
-            .parse()
-            .map_err(|_| wrong(format!("{key}~{value}"), "the value is not a number that it can have"))
+        let Some(value) = self.text(key) else {
+            return Ok(default);
+        };
+        value.parse().map_err(|_| {
+            wrong(
+                format!("{key}~{value}"),
+                "the value is not a number that it can have",
+            )
+        })
     }
 
     /// A number of milliseconds, at least `least`.
-    pub(super) fn millis(&mut self, key: &str, default: u64, least: u64) -> Result<Duration, StrategyError> {
+    pub(super) fn millis(
+        &mut self,
+        key: &str,
+        default: u64,
+        least: u64,
+    ) -> Result<Duration, StrategyError> {
         let millis: u64 = self.number(key, default)?;
         if millis < least {
-            return Err(wrong(format!("{key}~{millis}"), format!("it must be at least {least} ms")));
+            return Err(wrong(
+                format!("{key}~{millis}"),
+                format!("it must be at least {least} ms"),
+            ));
         }
         Ok(Duration::from_millis(millis))
     }
@@ -63,27 +80,44 @@ impl Parameters {
         let max = self.millis("retx-suppression-max", 250, 1)?;
         let multiplier: f64 = self.number("retx-suppression-multiplier", 2.0)?;
         if initial > max {
-            return Err(wrong("retx-suppression-initial", "it is longer than retx-suppression-max"));
+            return Err(wrong(
+                "retx-suppression-initial",
+                "it is longer than retx-suppression-max",
+            ));
         }
         if !(1.0..=1000.0).contains(&multiplier) {
-            return Err(wrong("retx-suppression-multiplier", "it must be from 1 to 1000"));
+            return Err(wrong(
+                "retx-suppression-multiplier",
+                "it must be from 1 to 1000",
+            ));
         }
-        Ok(Suppression { initial, max, multiplier })
+        Ok(Suppression {
+            initial,
+            max,
+            multiplier,
+        })
     }
 
     /// All parameters that begin with `prefix`: what follows it, and their values.
     pub(super) fn with_prefix(&mut self, prefix: &str) -> Vec<(String, String)> {
-        let (taken, rest) =
-            core::mem::take(&mut self.rest).into_iter().partition(|(key, _)| key.starts_with(prefix));
+        let (taken, rest) = core::mem::take(&mut self.rest)
+            .into_iter()
+            .partition(|(key, _)| key.starts_with(prefix));
         self.rest = rest;
         let taken: Vec<(String, String)> = taken;
-        taken.into_iter().map(|(key, value)| (key.replacen(prefix, "", 1), value)).collect()
+        taken
+            .into_iter()
+            .map(|(key, value)| (key.replacen(prefix, "", 1), value))
+            .collect()
     }
 
     /// An error if there is one that nobody took.
     pub(super) fn finish(self) -> Result<(), StrategyError> {
         match self.rest.into_iter().next() {
-            Some((key, value)) => Err(wrong(format!("{key}~{value}"), "this strategy has no such parameter")),
+            Some((key, value)) => Err(wrong(
+                format!("{key}~{value}"),
+                "this strategy has no such parameter",
+            )),
             None => Ok(()),
         }
     }

@@ -7,7 +7,8 @@ use whimbrel_core::Time;
 use super::Context;
 use crate::face::FaceId;
 
-/// After each forwarded retransmission the next one has to wait longer, up to a limit (NFD: RetxSuppressionExponential).
+/// After each forwarded retransmission the next one has to wait longer, up to a limit (NFD:
+/// RetxSuppressionExponential).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Suppression {
     pub(super) initial: Duration,
@@ -45,19 +46,32 @@ impl Suppression {
     /// For strategies that take one upstream at a time: since the entry was forwarded anywhere.
     pub(super) fn by_entry(&self, context: &mut Context<'_>) -> Verdict {
         let now = context.now();
-        let Some(entry) = context.entry_mut() else { return Verdict::Suppress };
+        let Some(entry) = context.entry_mut() else {
+            return Verdict::Suppress;
+        };
         if !entry.has_pending_out_records(now) {
             return Verdict::New;
         }
-        let last = entry.out_records.iter().map(|record| record.sent).max().unwrap_or(Time::ZERO);
+        let last = entry
+            .out_records
+            .iter()
+            .map(|record| record.sent)
+            .max()
+            .unwrap_or(Time::ZERO);
         self.decide(now, last, &mut entry.suppression)
     }
 
     /// For strategies that take several: since the entry was forwarded to this face.
     pub(super) fn by_upstream(&self, context: &mut Context<'_>, face: FaceId) -> Verdict {
         let now = context.now();
-        let Some(entry) = context.entry_mut() else { return Verdict::Suppress };
-        match entry.out_records.iter_mut().find(|record| record.face == face) {
+        let Some(entry) = context.entry_mut() else {
+            return Verdict::Suppress;
+        };
+        match entry
+            .out_records
+            .iter_mut()
+            .find(|record| record.face == face)
+        {
             Some(record) => self.decide(now, record.sent, &mut record.suppression),
             None => Verdict::New,
         }

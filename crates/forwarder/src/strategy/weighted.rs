@@ -44,28 +44,47 @@ impl Weighted {
             None | Some("packet") => By::Packet,
             Some("name") => By::Name,
             Some("object") => By::Object,
-            Some(other) => return Err(Parameters::wrong("by", other, "it is packet, name or object")),
+            Some(other) => {
+                return Err(Parameters::wrong(
+                    "by",
+                    other,
+                    "it is packet, name or object",
+                ));
+            }
         };
         let weights = match parameters.text("weights").as_deref() {
             None | Some("inverse-cost") => Weights::InverseCost,
             Some("cost") => Weights::Cost,
             Some("equal") => Weights::Equal,
             Some(other) => {
-                return Err(Parameters::wrong("weights", other, "it is inverse-cost, cost or equal"));
+                return Err(Parameters::wrong(
+                    "weights",
+                    other,
+                    "it is inverse-cost, cost or equal",
+                ));
             }
         };
         let mut faces = Vec::new();
         for (face, weight) in parameters.with_prefix("face-") {
             let wrong = |why| Parameters::wrong(&format!("face-{face}"), &weight, why);
-            let id = face.parse().map_err(|_| wrong("what follows face- is not a face's number"))?;
-            let weight: f64 = weight.parse().map_err(|_| wrong("the weight is not a number"))?;
+            let id = face
+                .parse()
+                .map_err(|_| wrong("what follows face- is not a face's number"))?;
+            let weight: f64 = weight
+                .parse()
+                .map_err(|_| wrong("the weight is not a number"))?;
             if !(0.0..=1e9).contains(&weight) {
                 return Err(wrong("the weight must be from 0 to 1000000000"));
             }
             faces.push((FaceId(id), weight));
         }
         parameters.finish()?;
-        Ok(Weighted { suppression, by, weights, faces })
+        Ok(Weighted {
+            suppression,
+            by,
+            weights,
+            faces,
+        })
     }
 
     fn weight(&self, hop: &NextHop) -> f64 {
@@ -102,7 +121,10 @@ impl Weighted {
             left -= weight;
         }
         // Rounding, or all weights are zero.
-        hops.iter().rfind(|hop| self.weight(hop) > 0.0).or(hops.first()).map(|hop| hop.face)
+        hops.iter()
+            .rfind(|hop| self.weight(hop) > 0.0)
+            .or(hops.first())
+            .map(|hop| hop.face)
     }
 }
 

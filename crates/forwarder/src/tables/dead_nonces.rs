@@ -1,4 +1,5 @@
-//! Nonces of Interests that no longer wait: what still runs in a loop when the PIT has forgotten it.
+//! Nonces of Interests that no longer wait: what still runs in a loop when the PIT has forgotten
+//! it.
 
 use core::time::Duration;
 
@@ -14,9 +15,9 @@ const UNIT_BITS: u32 = 24;
 const TIME_BITS: u32 = 24;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
-/// The dead nonce list: hashes of names with nonces, each for a while. Its memory is fixed; of nonces that meet in a
-/// bucket the oldest gives way. A nonce that was never added is taken for a known one once in about 10^11 questions:
-/// whoever asked then asks again with another nonce.
+/// The dead nonce list: hashes of names with nonces, each for a while. Its memory is fixed; of
+/// nonces that meet in a bucket the oldest gives way. A nonce that was never added is taken for a
+/// known one once in about 10^11 questions: whoever asked then asks again with another nonce.
 #[derive(Clone, Debug)]
 pub struct DeadNonces {
     lifetime: Duration,
@@ -32,7 +33,13 @@ impl DeadNonces {
     /// For `lifetime` each, at most about `capacity` of them (the power of two below it).
     pub(crate) fn new(lifetime: Duration, capacity: usize) -> DeadNonces {
         let capacity = capacity.min(1 << 30);
-        DeadNonces { lifetime, buckets: Vec::new(), capacity, last_expiry: Time::ZERO, now: Time::ZERO }
+        DeadNonces {
+            lifetime,
+            buckets: Vec::new(),
+            capacity,
+            last_expiry: Time::ZERO,
+            now: Time::ZERO,
+        }
     }
 
     /// How many it knew when it was last looked at. Counts them.
@@ -57,7 +64,11 @@ impl DeadNonces {
         }
         if self.buckets.is_empty() {
             let buckets = self.capacity / BUCKET;
-            let power = if buckets.is_power_of_two() { buckets } else { buckets.next_power_of_two() / 2 };
+            let power = if buckets.is_power_of_two() {
+                buckets
+            } else {
+                buckets.next_power_of_two() / 2
+            };
             self.buckets = vec![[0; BUCKET]; power];
         }
         self.look(now);
@@ -66,8 +77,12 @@ impl DeadNonces {
         let hash = mix(name_hash, nonce);
         let cell = tag(hash) | (units(expiry) + 1) & TIME_MASK;
         let mask = self.buckets.len() - 1;
-        let Some(bucket) = self.buckets.get_mut(hash as usize & mask) else { return };
-        let place = bucket.iter_mut().min_by_key(|cell| (tag(**cell) != tag(hash), remaining(**cell, now)));
+        let Some(bucket) = self.buckets.get_mut(hash as usize & mask) else {
+            return;
+        };
+        let place = bucket
+            .iter_mut()
+            .min_by_key(|cell| (tag(**cell) != tag(hash), remaining(**cell, now)));
         if let Some(place) = place {
             *place = cell;
         }
@@ -81,9 +96,13 @@ impl DeadNonces {
             return false;
         }
         let hash = mix(name_hash, nonce);
-        let bucket = self.buckets.get(hash as usize & self.buckets.len().wrapping_sub(1));
+        let bucket = self
+            .buckets
+            .get(hash as usize & self.buckets.len().wrapping_sub(1));
         bucket.is_some_and(|bucket| {
-            bucket.iter().any(|cell| *cell != 0 && tag(*cell) == tag(hash) && is_alive(*cell, now))
+            bucket
+                .iter()
+                .any(|cell| *cell != 0 && tag(*cell) == tag(hash) && is_alive(*cell, now))
         })
     }
 
@@ -100,7 +119,8 @@ impl DeadNonces {
     }
 }
 
-/// The name's hash is a secret that nobody outside can tell: spreading it together with the nonce is enough.
+/// The name's hash is a secret that nobody outside can tell: spreading it together with the nonce
+/// is enough.
 fn mix(name_hash: u64, nonce: u32) -> u64 {
     let mut hash = name_hash ^ u64::from(nonce).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -120,7 +140,11 @@ const fn units(time: Time) -> u64 {
 /// Units of time until a cell expires; zero if it has.
 fn remaining(cell: u64, now: Time) -> u64 {
     let left = (cell & TIME_MASK).wrapping_sub(units(now)) & TIME_MASK;
-    if cell == 0 || left > TIME_MASK / 2 { 0 } else { left }
+    if cell == 0 || left > TIME_MASK / 2 {
+        0
+    } else {
+        left
+    }
 }
 
 fn is_alive(cell: u64, now: Time) -> bool {
@@ -162,7 +186,9 @@ mod tests {
         }
         assert!(list.len() <= 4096);
         let known = |list: &mut DeadNonces, from: u32, to| {
-            (from..to).filter(|nonce| list.has(Time::from_secs(1), NAME, *nonce)).count()
+            (from..to)
+                .filter(|nonce| list.has(Time::from_secs(1), NAME, *nonce))
+                .count()
         };
         assert!(known(&mut list, 98_000, 100_000) > 1900);
         assert!(known(&mut list, 0, 80_000) < 10);

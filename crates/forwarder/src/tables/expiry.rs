@@ -1,4 +1,5 @@
-//! When entries in places of a slab are due: a timing wheel with one reference per place rather than per entry.
+//! When entries in places of a slab are due: a timing wheel with one reference per place rather
+//! than per entry.
 
 use core::time::Duration;
 
@@ -6,12 +7,14 @@ use whimbrel_core::Time;
 
 /// About a millisecond: how much later than its time an entry may be found due.
 const TICK_NANOS: u64 = 1 << 20;
-/// A little more than the usual lifetime of Interests, so that hardly any reference is looked at early.
+/// A little more than the usual lifetime of Interests, so that hardly any reference is looked at
+/// early.
 const BUCKETS: u64 = 8192;
 const IDLE: u64 = u64::MAX;
 
-/// A wheel of ticks. A place is looked at when its reference comes up; if its deadline has moved to a later time (an
-/// entry left, another one took its place) it is armed again then. An entry that comes and goes costs nothing here.
+/// A wheel of ticks. A place is looked at when its reference comes up; if its deadline has moved to
+/// a later time (an entry left, another one took its place) it is armed again then. An entry that
+/// comes and goes costs nothing here.
 #[derive(Clone, Debug)]
 pub(crate) struct Wheel {
     buckets: Vec<Vec<u32>>,
@@ -38,10 +41,14 @@ impl Wheel {
         }
     }
 
-    /// Sees to it that `slot` comes up not later than one tick after `at`; beyond the horizon earlier, to be armed again.
+    /// Sees to it that `slot` comes up not later than one tick after `at`; beyond the horizon
+    /// earlier, to be armed again.
     #[inline]
     pub(crate) fn arm(&mut self, slot: u32, at: Time) {
-        let tick = at.as_nanos().div_ceil(TICK_NANOS).clamp(self.tick, self.tick + BUCKETS - 1);
+        let tick = at
+            .as_nanos()
+            .div_ceil(TICK_NANOS)
+            .clamp(self.tick, self.tick + BUCKETS - 1);
         match self.armed.get(slot as usize) {
             Some(armed) if *armed <= tick => {}
             _ => self.refer(slot, tick),
@@ -54,7 +61,8 @@ impl Wheel {
             self.armed.resize(place + 1, IDLE);
         }
         self.armed[place] = tick;
-        // References that no longer count stay until they come up: sweep them out before they are most.
+        // References that no longer count stay until they come up: sweep them out before they are
+        // most.
         if self.references > 4 * self.armed.len() + 4096 {
             self.sweep();
             return;
@@ -70,7 +78,9 @@ impl Wheel {
     }
 
     fn sweep(&mut self) {
-        self.buckets.iter_mut().for_each(|bucket| *bucket = Vec::new());
+        self.buckets
+            .iter_mut()
+            .for_each(|bucket| *bucket = Vec::new());
         self.occupied.fill(0);
         self.references = 0;
         for slot in 0..self.armed.len() {
@@ -80,13 +90,18 @@ impl Wheel {
         }
     }
 
-    /// The next place that has come up by `now`; whoever asks looks at its entry, and arms it again if that is due later.
+    /// The next place that has come up by `now`; whoever asks looks at its entry, and arms it again
+    /// if that is due later.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<u32> {
         let end = now.as_nanos() / TICK_NANOS;
         loop {
             while let Some(slot) = self.due.pop() {
                 // Taken from the bucket of the tick before `self.tick`.
-                if self.armed.get(slot as usize).is_some_and(|armed| *armed < self.tick) {
+                if self
+                    .armed
+                    .get(slot as usize)
+                    .is_some_and(|armed| *armed < self.tick)
+                {
                     self.armed[slot as usize] = IDLE;
                     return Some(slot);
                 }
@@ -106,7 +121,8 @@ impl Wheel {
 
     /// When something comes up next.
     pub(crate) fn next(&self) -> Option<Time> {
-        self.next_occupied().map(|tick| Time::ZERO + Duration::from_nanos(tick.saturating_mul(TICK_NANOS)))
+        self.next_occupied()
+            .map(|tick| Time::ZERO + Duration::from_nanos(tick.saturating_mul(TICK_NANOS)))
     }
 
     fn next_occupied(&self) -> Option<u64> {
@@ -138,7 +154,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Every armed place comes up after its time and not more than two ticks late, however time is cut into steps.
+        /// Every armed place comes up after its time and not more than two ticks late, however time
+        /// is cut into steps.
         #[test]
         fn what_is_armed_comes_up_in_time(
             steps in prop::collection::vec((0u32..8, 0u64..20_000, 0u64..3_000), 1..60),
@@ -176,6 +193,10 @@ mod tests {
             now += Duration::from_nanos(TICK_NANOS / 2);
             while wheel.pop_due(now).is_some() {}
         }
-        assert!(wheel.references < 5_000 + BUCKETS as usize, "{}", wheel.references);
+        assert!(
+            wheel.references < 5_000 + BUCKETS as usize,
+            "{}",
+            wheel.references
+        );
     }
 }

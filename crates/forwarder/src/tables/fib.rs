@@ -38,7 +38,8 @@ pub struct Fib {
     sets: NextHopSets,
 }
 
-/// Sets of next hops: a million prefixes have few different ones, which stay in the processor's cache.
+/// Sets of next hops: a million prefixes have few different ones, which stay in the processor's
+/// cache.
 #[derive(Clone, Debug, Default)]
 struct NextHopSets {
     sets: Slab<Set>,
@@ -56,7 +57,10 @@ struct Set {
 
 impl NextHopSets {
     fn get(&self, number: u32) -> &[NextHop] {
-        self.sets.get(number).map(|set| set.hops.as_slice()).unwrap_or_default()
+        self.sets
+            .get(number)
+            .map(|set| set.hops.as_slice())
+            .unwrap_or_default()
     }
 
     /// The number of a set for one more user.
@@ -67,14 +71,19 @@ impl NextHopSets {
             }
             return number;
         }
-        let number = self.sets.insert(Set { hops: hops.clone(), users: 1 });
+        let number = self.sets.insert(Set {
+            hops: hops.clone(),
+            users: 1,
+        });
         self.numbers.insert(hops, number);
         number
     }
 
     /// One user less.
     fn give_back(&mut self, number: u32) {
-        let Some(set) = self.sets.get_mut(number) else { return };
+        let Some(set) = self.sets.get_mut(number) else {
+            return;
+        };
         set.users -= 1;
         if set.users == 0 {
             self.numbers.remove(&set.hops);
@@ -85,7 +94,10 @@ impl NextHopSets {
 
 impl Fib {
     pub(crate) fn new(hasher: NameHasher) -> Fib {
-        Fib { prefixes: PrefixMap::new(hasher), sets: NextHopSets::default() }
+        Fib {
+            prefixes: PrefixMap::new(hasher),
+            sets: NextHopSets::default(),
+        }
     }
 
     /// A FIB by itself, for tests and benches of it alone.
@@ -104,7 +116,12 @@ impl Fib {
     }
 
     /// Adds a next hop or changes its cost.
-    pub fn add_next_hop(&mut self, prefix: NameRef<'_>, face: FaceId, cost: u64) -> Result<(), FibError> {
+    pub fn add_next_hop(
+        &mut self,
+        prefix: NameRef<'_>,
+        face: FaceId,
+        cost: u64,
+    ) -> Result<(), FibError> {
         let mut hops = NextHops::from_slice(self.next_hops(prefix).unwrap_or_default());
         hops.retain(|hop| hop.face != face);
         hops.push(NextHop { cost, face });
@@ -127,7 +144,11 @@ impl Fib {
     }
 
     /// Gives a prefix exactly these next hops; none removes it.
-    pub fn set_next_hops(&mut self, prefix: NameRef<'_>, next_hops: &[NextHop]) -> Result<(), FibError> {
+    pub fn set_next_hops(
+        &mut self,
+        prefix: NameRef<'_>,
+        next_hops: &[NextHop],
+    ) -> Result<(), FibError> {
         if next_hops.is_empty() {
             self.remove(prefix);
             return Ok(());
@@ -150,7 +171,9 @@ impl Fib {
 
     /// Removes a prefix; false if it was not there.
     pub fn remove(&mut self, prefix: NameRef<'_>) -> bool {
-        let Some(number) = self.prefixes.remove(prefix) else { return false };
+        let Some(number) = self.prefixes.remove(prefix) else {
+            return false;
+        };
         self.sets.give_back(number);
         true
     }
@@ -161,7 +184,12 @@ impl Fib {
         let mut changed: BTreeMap<u32, NextHops> = BTreeMap::new();
         for (number, set) in self.sets.sets.iter() {
             if set.hops.iter().any(|hop| hop.face == face) {
-                let without = set.hops.iter().filter(|hop| hop.face != face).copied().collect();
+                let without = set
+                    .hops
+                    .iter()
+                    .filter(|hop| hop.face != face)
+                    .copied()
+                    .collect();
                 changed.insert(number, without);
             }
         }
@@ -170,7 +198,9 @@ impl Fib {
         }
         let sets = &mut self.sets;
         self.prefixes.retain(|number| {
-            let Some(without) = changed.get(number) else { return true };
+            let Some(without) = changed.get(number) else {
+                return true;
+            };
             let old = *number;
             if !without.is_empty() {
                 *number = sets.take(without.clone());
@@ -182,7 +212,9 @@ impl Fib {
 
     /// The next hops of exactly this prefix, best first.
     pub fn next_hops(&self, prefix: NameRef<'_>) -> Option<&[NextHop]> {
-        self.prefixes.get(prefix).map(|number| self.sets.get(*number))
+        self.prefixes
+            .get(prefix)
+            .map(|number| self.sets.get(*number))
     }
 
     /// The next hops of the longest prefix of `name`, and how many components it has.
@@ -193,7 +225,9 @@ impl Fib {
     /// Every prefix with its next hops, in canonical order.
     pub fn entries(&self) -> Vec<(Name, Vec<NextHop>)> {
         let sorted = self.prefixes.sorted().into_iter();
-        sorted.map(|(name, number)| (name, self.sets.get(*number).to_vec())).collect()
+        sorted
+            .map(|(name, number)| (name, self.sets.get(*number).to_vec()))
+            .collect()
     }
 
     pub(crate) const fn depths(&self) -> Depths {
@@ -203,7 +237,9 @@ impl Fib {
     /// As [`Fib::longest_match`], with the hashes that the packet's pipeline has already.
     #[inline]
     pub(crate) fn lookup(&self, key: &NameKey, name: &[u8]) -> Option<(usize, &[NextHop])> {
-        self.prefixes.longest_match(key, name).map(|(depth, number)| (depth, self.sets.get(*number)))
+        self.prefixes
+            .longest_match(key, name)
+            .map(|(depth, number)| (depth, self.sets.get(*number)))
     }
 
     /// Begins to load the cells of the index that [`Fib::lookup`] will look at.
@@ -226,7 +262,9 @@ mod tests {
     use super::*;
 
     fn name(components: &[u8]) -> Name {
-        components.iter().fold(Name::root(), |name, octet| name.child_generic(&[*octet]))
+        components
+            .iter()
+            .fold(Name::root(), |name, octet| name.child_generic(&[*octet]))
     }
 
     proptest! {
@@ -272,19 +310,50 @@ mod tests {
         let deepest = name(&[1; MAX_DEPTH]);
         fib.add_next_hop(deepest.as_ref(), FaceId(256), 0).unwrap();
         let deeper = name(&[1; MAX_DEPTH + 1]);
-        assert_eq!(fib.add_next_hop(deeper.as_ref(), FaceId(256), 0), Err(FibError::TooDeep(MAX_DEPTH + 1)));
-        assert_eq!(fib.longest_match(deeper.as_ref()).map(|(depth, _)| depth), Some(MAX_DEPTH));
+        assert_eq!(
+            fib.add_next_hop(deeper.as_ref(), FaceId(256), 0),
+            Err(FibError::TooDeep(MAX_DEPTH + 1))
+        );
+        assert_eq!(
+            fib.longest_match(deeper.as_ref()).map(|(depth, _)| depth),
+            Some(MAX_DEPTH)
+        );
     }
 
     #[test]
     fn a_face_that_goes_leaves_no_next_hop_behind() {
         let mut fib = Fib::standalone(&mut SeededRng::new(1));
         let (a, b) = (name(&[1]), name(&[2]));
-        fib.set_next_hops(a.as_ref(), &[NextHop { face: FaceId(300), cost: 1 }]).unwrap();
-        let both = [NextHop { face: FaceId(301), cost: 9 }, NextHop { face: FaceId(300), cost: 1 }];
+        fib.set_next_hops(
+            a.as_ref(),
+            &[NextHop {
+                face: FaceId(300),
+                cost: 1,
+            }],
+        )
+        .unwrap();
+        let both = [
+            NextHop {
+                face: FaceId(301),
+                cost: 9,
+            },
+            NextHop {
+                face: FaceId(300),
+                cost: 1,
+            },
+        ];
         fib.set_next_hops(b.as_ref(), &both).unwrap();
         fib.remove_face(FaceId(300));
         assert_eq!((fib.sets.sets.len(), fib.sets.numbers.len()), (1, 1));
-        assert_eq!(fib.entries(), [(b, vec![NextHop { face: FaceId(301), cost: 9 }])]);
+        assert_eq!(
+            fib.entries(),
+            [(
+                b,
+                vec![NextHop {
+                    face: FaceId(301),
+                    cost: 9
+                }]
+            )]
+        );
     }
 }

@@ -5,7 +5,8 @@ use crate::tables::prefetch;
 /// No place: places go up to one less.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Entries in numbered places; a place that became free is the next one taken, so that its memory is still near.
+/// Entries in numbered places; a place that became free is the next one taken, so that its memory
+/// is still near.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,
@@ -27,7 +28,11 @@ impl<T> Default for Slab<T> {
 
 impl<T> Slab<T> {
     pub(crate) const fn new() -> Slab<T> {
-        Slab { places: Vec::new(), first_free: NONE, len: 0 }
+        Slab {
+            places: Vec::new(),
+            first_free: NONE,
+            len: 0,
+        }
     }
 
     #[cfg(test)]
@@ -99,15 +104,19 @@ impl<T> Slab<T> {
 
     /// In the order of places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.places.iter().enumerate().filter_map(|(slot, place)| match place {
-            Place::Taken(value) => Some((slot as u32, value)),
-            Place::Free(_) => None,
-        })
+        self.places
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, place)| match place {
+                Place::Taken(value) => Some((slot as u32, value)),
+                Place::Free(_) => None,
+            })
     }
 }
 
-/// From keyed 64-bit hashes to places, by linear probing: one cache line answers nearly every question, and removal
-/// leaves no marks behind. Whoever asks compares the entry itself: the index knows only half of each hash.
+/// From keyed 64-bit hashes to places, by linear probing: one cache line answers nearly every
+/// question, and removal leaves no marks behind. Whoever asks compares the entry itself: the index
+/// knows only half of each hash.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     /// A power of two of them, or none.
@@ -125,7 +134,10 @@ const EMPTY: Cell = Cell { tag: 0, slot: NONE };
 
 impl Index {
     pub(crate) const fn new() -> Index {
-        Index { cells: Vec::new(), len: 0 }
+        Index {
+            cells: Vec::new(),
+            len: 0,
+        }
     }
 
     #[cfg(test)]
@@ -164,7 +176,8 @@ impl Index {
         prefetch::element(&self.cells, at);
     }
 
-    /// The place that a hash most likely has: the answer may be wrong, and is good for loading things early.
+    /// The place that a hash most likely has: the answer may be wrong, and is good for loading
+    /// things early.
     #[inline]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
         self.find(hash, |_| true).unwrap_or(NONE)
@@ -176,7 +189,10 @@ impl Index {
         if (self.len + 1) * 8 > self.cells.len() * 5 {
             self.grow();
         }
-        self.place(Cell { tag: Index::tag(hash), slot });
+        self.place(Cell {
+            tag: Index::tag(hash),
+            slot,
+        });
         self.len += 1;
     }
 
@@ -221,7 +237,9 @@ impl Index {
 
     /// Removes a place; false if it was not there.
     pub(crate) fn remove(&mut self, hash: u64, slot: u32) -> bool {
-        let Some(mut hole) = self.position(hash, slot) else { return false };
+        let Some(mut hole) = self.position(hash, slot) else {
+            return false;
+        };
         let mask = self.cells.len() - 1;
         let mut at = hole;
         loop {
@@ -230,7 +248,8 @@ impl Index {
             if cell.slot == NONE {
                 break;
             }
-            // What follows moves up unless that would put it before the cell where its search begins.
+            // What follows moves up unless that would put it before the cell where its search
+            // begins.
             let home = cell.tag as usize & mask;
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
                 self.cells[hole] = cell;
@@ -280,7 +299,10 @@ mod tests {
         assert_eq!(slab.remove(a), Some('a'));
         assert_eq!(slab.remove(a), None);
         assert_eq!((slab.insert('c'), slab.len(), slab.places()), (a, 2, 2));
-        assert_eq!(slab.iter().map(|(_, value)| *value).collect::<String>(), "cb");
+        assert_eq!(
+            slab.iter().map(|(_, value)| *value).collect::<String>(),
+            "cb"
+        );
         assert_eq!(slab.get(b), Some(&'b'));
     }
 }

@@ -45,8 +45,8 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most faces of one prefix: who has more next hops than that measures those it uses.
 const MAX_FACES: usize = 64;
 
-/// Measurements of one strategy's prefixes. What is not used for their lifetime is forgotten; of too many, the one
-/// that was made first.
+/// Measurements of one strategy's prefixes. What is not used for their lifetime is forgotten; of
+/// too many, the one that was made first.
 #[derive(Clone, Debug)]
 pub(crate) struct Measurements {
     prefixes: PrefixMap<Measurement>,
@@ -75,16 +75,25 @@ impl Measurements {
     }
 
     /// The measurement of a prefix, a new one if there is none.
-    pub(crate) fn get_or_insert(&mut self, now: Time, prefix: NameRef<'_>) -> Option<&mut Measurement> {
+    pub(crate) fn get_or_insert(
+        &mut self,
+        now: Time,
+        prefix: NameRef<'_>,
+    ) -> Option<&mut Measurement> {
         self.expire(now);
         if self.prefixes.get(prefix).is_none() {
             while self.prefixes.len() >= self.capacity {
                 let (oldest, _) = self.queue.pop_front()?;
                 self.prefixes.remove(oldest.as_ref());
             }
-            self.queue.push_back((prefix.to_name(), now + self.lifetime));
+            self.queue
+                .push_back((prefix.to_name(), now + self.lifetime));
         }
-        let fresh = || Measurement { faces: SmallVec::new(), next_probe: None, used: now };
+        let fresh = || Measurement {
+            faces: SmallVec::new(),
+            next_probe: None,
+            used: now,
+        };
         let measurement = self.prefixes.get_or_insert_with(prefix, fresh)?;
         measurement.used = now;
         Some(measurement)
@@ -99,13 +108,25 @@ impl Measurements {
     ) -> Option<&mut FaceMeasurement> {
         let lifetime = self.lifetime;
         let measurement = self.get_or_insert(now, prefix)?;
-        measurement.faces.retain(|known| now.since(known.used) <= lifetime);
-        let at = match measurement.faces.iter().position(|known| known.face == face) {
+        measurement
+            .faces
+            .retain(|known| now.since(known.used) <= lifetime);
+        let at = match measurement
+            .faces
+            .iter()
+            .position(|known| known.face == face)
+        {
             Some(at) => at,
             None if measurement.faces.len() >= MAX_FACES => return None,
             None => {
                 let rtt = RttEstimator::new(INITIAL_TIMEOUT, LEAST_TIMEOUT, LONGEST_TIMEOUT);
-                measurement.faces.push(FaceMeasurement { face, rtt, timeouts: 0, failed: false, used: now });
+                measurement.faces.push(FaceMeasurement {
+                    face,
+                    rtt,
+                    timeouts: 0,
+                    failed: false,
+                    used: now,
+                });
                 measurement.faces.len() - 1
             }
         };
@@ -117,8 +138,12 @@ impl Measurements {
     /// Looks at the oldest prefixes: those that were used since stay for another lifetime.
     fn expire(&mut self, now: Time) {
         while self.queue.front().is_some_and(|(_, at)| *at <= now) {
-            let Some((prefix, _)) = self.queue.pop_front() else { return };
-            let Some(used) = self.prefixes.get(prefix.as_ref()).map(|known| known.used) else { continue };
+            let Some((prefix, _)) = self.queue.pop_front() else {
+                return;
+            };
+            let Some(used) = self.prefixes.get(prefix.as_ref()).map(|known| known.used) else {
+                continue;
+            };
             if now.since(used) < self.lifetime {
                 self.queue.push_back((prefix, used + self.lifetime));
             } else {
@@ -154,16 +179,26 @@ mod tests {
     fn they_are_bounded_and_what_is_not_used_is_forgotten() {
         let mut known = measurements(10);
         for number in 0..100 {
-            known.face(Time::ZERO, prefix(number).as_ref(), FaceId(256)).unwrap();
+            known
+                .face(Time::ZERO, prefix(number).as_ref(), FaceId(256))
+                .unwrap();
             assert!(known.len() <= 10 && known.queue.len() <= 10);
         }
         let later = Time::from_secs(200);
         known.face(later, prefix(99).as_ref(), FaceId(257)).unwrap();
-        known.face(Time::from_secs(301), prefix(99).as_ref(), FaceId(257)).unwrap();
+        known
+            .face(Time::from_secs(301), prefix(99).as_ref(), FaceId(257))
+            .unwrap();
         assert_eq!(known.len(), 1);
         let one = known.get(prefix(99).as_ref()).unwrap();
         assert!(one.face(FaceId(256)).is_none() && one.face(FaceId(257)).is_some());
         known.forget_face(FaceId(257));
-        assert!(known.get(prefix(99).as_ref()).unwrap().face(FaceId(257)).is_none());
+        assert!(
+            known
+                .get(prefix(99).as_ref())
+                .unwrap()
+                .face(FaceId(257))
+                .is_none()
+        );
     }
 }

@@ -5,13 +5,14 @@ use core::hash::{BuildHasher, Hasher};
 use whimbrel_core::{KeyedState, SeededRng};
 use whimbrel_ndn_packet::NameRef;
 
-/// Most components of a FIB, strategy or content store prefix, and of an Interest with CanBePrefix that longer Data
-/// may satisfy (NFD's name tree has the same limit). Longer names are found by all of their components only: a name with
-/// thousands of components costs no more than its octets.
+/// Most components of a FIB, strategy or content store prefix, and of an Interest with CanBePrefix
+/// that longer Data may satisfy (NFD's name tree has the same limit). Longer names are found by all
+/// of their components only: a name with thousands of components costs no more than its octets.
 pub const MAX_DEPTH: usize = 32;
 
-/// A forwarder's secret for the hashes of names. SipHash-1-3: who floods a forwarder with names sees how long its answers
-/// take, so that the hash has to stand up to somebody who learns from collisions.
+/// A forwarder's secret for the hashes of names. SipHash-1-3: who floods a forwarder with names
+/// sees how long its answers take, so that the hash has to stand up to somebody who learns from
+/// collisions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameHasher {
     state: KeyedState,
@@ -22,7 +23,10 @@ pub(crate) struct NameHasher {
 impl NameHasher {
     pub(crate) fn new(rng: &mut SeededRng) -> NameHasher {
         let state = KeyedState::new(rng);
-        NameHasher { state, root: state.build_hasher().finish() }
+        NameHasher {
+            state,
+            root: state.build_hasher().finish(),
+        }
     }
 
     /// The hash of a whole name.
@@ -38,8 +42,8 @@ pub(crate) type Depths = u64;
 /// All of them.
 pub(crate) const ALL_DEPTHS: Depths = u64::MAX;
 
-/// A name's hashes: of the whole, and of its prefixes of certain lengths. Kept from packet to packet, so that its memory
-/// is.
+/// A name's hashes: of the whole, and of its prefixes of certain lengths. Kept from packet to
+/// packet, so that its memory is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameKey {
     /// Of the prefixes of 0, 1, 2 .. components; zero where it was not asked for.
@@ -121,7 +125,10 @@ impl NameKey {
 
     /// The hash of the prefix of `depth` components, which must be one of [`NameKey::depths`].
     pub(crate) fn prefix(&self, depth: usize) -> u64 {
-        debug_assert!(self.known & (1 << depth) != 0, "nobody asked for the prefix of {depth} components");
+        debug_assert!(
+            self.known & (1 << depth) != 0,
+            "nobody asked for the prefix of {depth} components"
+        );
         self.hashes.get(depth).copied().unwrap_or_default()
     }
 
@@ -145,13 +152,22 @@ mod tests {
         for depth in 0..=4 {
             let prefix = name.prefix(depth);
             assert_eq!(key.prefix(depth), hasher.hash(prefix.as_ref()));
-            assert_eq!(key.prefix(depth), NameKey::of(&hasher, prefix.as_ref()).full());
+            assert_eq!(
+                key.prefix(depth),
+                NameKey::of(&hasher, prefix.as_ref()).full()
+            );
             assert_eq!(key.end(depth), prefix.as_ref().value().len());
         }
-        assert_eq!((key.components(), key.depths(), key.full()), (4, 0b11111, key.prefix(4)));
+        assert_eq!(
+            (key.components(), key.depths(), key.full()),
+            (4, 0b11111, key.prefix(4))
+        );
         let mut some = NameKey::default();
         some.read(&hasher, name.as_ref(), 0b1000_0100);
-        assert_eq!((some.components(), some.depths(), some.full()), (4, 0b101, key.full()));
+        assert_eq!(
+            (some.components(), some.depths(), some.full()),
+            (4, 0b101, key.full())
+        );
         assert_eq!((some.prefix(2), some.end(3)), (key.prefix(2), key.end(3)));
     }
 
@@ -160,7 +176,10 @@ mod tests {
         let hasher = NameHasher::new(&mut SeededRng::new(1));
         let name: Name = "/a".repeat(2000).parse().unwrap();
         let key = NameKey::of(&hasher, name.as_ref());
-        assert_eq!((key.components(), key.depths().count_ones() as usize), (2000, MAX_DEPTH + 1));
+        assert_eq!(
+            (key.components(), key.depths().count_ones() as usize),
+            (2000, MAX_DEPTH + 1)
+        );
         assert_eq!(key.full(), hasher.hash(name.as_ref()));
     }
 }

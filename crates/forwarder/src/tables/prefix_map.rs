@@ -8,20 +8,21 @@ use whimbrel_ndn_packet::{Name, NameRef};
 use crate::tables::index::{Index, Slab};
 use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
 
-/// One cache line where the value is a small number: looking up one of a million prefixes costs one miss for it and one
-/// for the index.
+/// One cache line where the value is a small number: looking up one of a million prefixes costs one
+/// miss for it and one for the index.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Entry<V> {
     /// TLV-VALUE of the prefix. Most prefixes fit in the entry itself.
     prefix: SmallVec<[u8; 40]>,
     value: V,
-    /// One more than the number of components. (Not being zero, it also tells a free place from a taken one.)
+    /// One more than the number of components. (Not being zero, it also tells a free place from a
+    /// taken one.)
     depth: NonZeroU8,
 }
 
-/// Prefixes of at most [`MAX_DEPTH`] components with a value each. A search costs one look at the index for each length
-/// that some entry has.
+/// Prefixes of at most [`MAX_DEPTH`] components with a value each. A search costs one look at the
+/// index for each length that some entry has.
 #[derive(Clone, Debug)]
 pub(crate) struct PrefixMap<V> {
     hasher: NameHasher,
@@ -59,10 +60,13 @@ impl<V> PrefixMap<V> {
     }
 
     pub(crate) fn get(&self, prefix: NameRef<'_>) -> Option<&V> {
-        self.entries.get(self.slot_of(prefix)?).map(|entry| &entry.value)
+        self.entries
+            .get(self.slot_of(prefix)?)
+            .map(|entry| &entry.value)
     }
 
-    /// The value of a prefix, from `value` if it has none yet; `None` if the prefix has too many components.
+    /// The value of a prefix, from `value` if it has none yet; `None` if the prefix has too many
+    /// components.
     pub(crate) fn get_or_insert_with(
         &mut self,
         prefix: NameRef<'_>,
@@ -87,20 +91,27 @@ impl<V> PrefixMap<V> {
     /// Keeps what `keep` says. Reads every entry.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut V) -> bool) {
         for slot in 0..self.entries.places() as u32 {
-            if self.entries.get_mut(slot).is_some_and(|entry| !keep(&mut entry.value)) {
+            if self
+                .entries
+                .get_mut(slot)
+                .is_some_and(|entry| !keep(&mut entry.value))
+            {
                 self.remove_slot(slot);
             }
         }
     }
 
-    /// The value of the longest prefix of a name (given by its octets), and how many components that prefix has.
+    /// The value of the longest prefix of a name (given by its octets), and how many components
+    /// that prefix has.
     #[inline]
     pub(crate) fn longest_match(&self, key: &NameKey, name: &[u8]) -> Option<(usize, &V)> {
         let mut lengths = self.depths_taken & key.depths();
         while lengths != 0 {
             let depth = 63 - lengths.leading_zeros() as usize;
             let prefix = name.get(..key.end(depth))?;
-            let found = self.index.find(key.prefix(depth), |slot| self.is(slot, prefix));
+            let found = self
+                .index
+                .find(key.prefix(depth), |slot| self.is(slot, prefix));
             if let Some(entry) = found.and_then(|slot| self.entries.get(slot)) {
                 return Some((depth, &entry.value));
             }
@@ -118,7 +129,8 @@ impl<V> PrefixMap<V> {
     /// Begins to load the entries that are likely found there.
     #[inline]
     pub(crate) fn prefetch_entries(&self, key: &NameKey) {
-        self.hashes(key).for_each(|hash| self.entries.prefetch(self.index.guess(hash)));
+        self.hashes(key)
+            .for_each(|hash| self.entries.prefetch(self.index.guess(hash)));
     }
 
     fn hashes(&self, key: &NameKey) -> impl Iterator<Item = u64> {
@@ -135,20 +147,28 @@ impl<V> PrefixMap<V> {
 
     /// Every prefix in canonical order.
     pub(crate) fn sorted(&self) -> Vec<(Name, &V)> {
-        let named = |entry: &Entry<V>| NameRef::from_value(&entry.prefix).map(|name| name.to_name());
-        let mut entries: Vec<_> =
-            self.entries.iter().filter_map(|(_, entry)| Some((named(entry).ok()?, &entry.value))).collect();
+        let named =
+            |entry: &Entry<V>| NameRef::from_value(&entry.prefix).map(|name| name.to_name());
+        let mut entries: Vec<_> = self
+            .entries
+            .iter()
+            .filter_map(|(_, entry)| Some((named(entry).ok()?, &entry.value)))
+            .collect();
         entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         entries
     }
 
     #[inline]
     fn is(&self, slot: u32, prefix: &[u8]) -> bool {
-        self.entries.get(slot).is_some_and(|entry| entry.prefix.as_slice() == prefix)
+        self.entries
+            .get(slot)
+            .is_some_and(|entry| entry.prefix.as_slice() == prefix)
     }
 
     fn slot_of(&self, prefix: NameRef<'_>) -> Option<u32> {
-        self.index.find(self.hasher.hash(prefix), |slot| self.is(slot, prefix.value()))
+        self.index.find(self.hasher.hash(prefix), |slot| {
+            self.is(slot, prefix.value())
+        })
     }
 
     fn insert(&mut self, prefix: NameRef<'_>, depth: usize, value: V) -> u32 {

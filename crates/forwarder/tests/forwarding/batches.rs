@@ -11,15 +11,25 @@ const NAMES: [&str; 6] = ["/a", "/a/b", "/a/b/c", "/x", "/x/y/z", "/localhost/w"
 
 #[derive(Clone, Debug)]
 enum Arriving {
-    Interest { name: usize, nonce: u32, can_be_prefix: bool },
-    Data { name: usize },
+    Interest {
+        name: usize,
+        nonce: u32,
+        can_be_prefix: bool,
+    },
+    Data {
+        name: usize,
+    },
     Octets(Vec<u8>),
 }
 
 impl Arriving {
     fn wire(&self) -> Vec<u8> {
         match self {
-            Arriving::Interest { name, nonce, can_be_prefix } => {
+            Arriving::Interest {
+                name,
+                nonce,
+                can_be_prefix,
+            } => {
                 let mut interest = interest(NAMES[*name], *nonce);
                 interest.can_be_prefix = *can_be_prefix;
                 interest.encode()
@@ -46,8 +56,15 @@ fn arriving() -> impl Strategy<Value = (u64, Arriving)> {
 }
 
 fn node(capacity: usize, max_packets: usize) -> Node {
-    let content_store = CsConfig { capacity, max_packets, ..CsConfig::default() };
-    let mut node = Node::new(ForwarderConfig { content_store, ..ForwarderConfig::default() });
+    let content_store = CsConfig {
+        capacity,
+        max_packets,
+        ..CsConfig::default()
+    };
+    let mut node = Node::new(ForwarderConfig {
+        content_store,
+        ..ForwarderConfig::default()
+    });
     for _ in 0..3 {
         node.add_face();
     }

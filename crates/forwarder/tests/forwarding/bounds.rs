@@ -12,7 +12,10 @@ use crate::node::{Node, data, interest, lines, name};
 fn small() -> ForwarderConfig {
     ForwarderConfig {
         pit_capacity: 1000,
-        content_store: CsConfig { capacity: 100_000, ..CsConfig::default() },
+        content_store: CsConfig {
+            capacity: 100_000,
+            ..CsConfig::default()
+        },
         dead_nonce_capacity: 500,
         queue_capacity: 100,
         ..ForwarderConfig::default()
@@ -32,13 +35,18 @@ fn a_flood_of_interests_takes_the_place_of_its_own_and_leaves_others_theirs() {
         assert!(node.forwarder.pit().len() <= 1000);
     }
     assert!(node.dropped("pit-evicted") >= 99_000);
-    let answered = (0..100)
-        .filter(|number| lines(&node.receive(producer.0, &data(&format!("/honest/{number}")))).len() == 1);
+    let answered = (0..100).filter(|number| {
+        lines(&node.receive(producer.0, &data(&format!("/honest/{number}")))).len() == 1
+    });
     assert!(answered.count() >= 95);
     assert!(node.forwarder.dead_nonces_len() <= 500);
     node.wait(20_000);
     assert!(node.forwarder.pit().is_empty());
-    assert!(node.forwarder.faces().all(|face| face.pending_records() == 0));
+    assert!(
+        node.forwarder
+            .faces()
+            .all(|face| face.pending_records() == 0)
+    );
 }
 
 #[test]
@@ -46,7 +54,11 @@ fn a_flood_of_data_that_nobody_asked_for_leaves_nothing() {
     let mut node = Node::new(small());
     let flooder = node.add_face();
     for number in 0..10_000 {
-        assert_eq!(node.receive(flooder.0, &data(&format!("/flood/{number}"))).len(), 0);
+        assert_eq!(
+            node.receive(flooder.0, &data(&format!("/flood/{number}")))
+                .len(),
+            0
+        );
     }
     assert_eq!(node.dropped("unsolicited"), 10_000);
     assert!(node.forwarder.cs().is_empty() && node.forwarder.pit().is_empty());
@@ -85,7 +97,10 @@ fn management_commands_that_nobody_takes_are_bounded() {
     let mut node = Node::new(ForwarderConfig::default());
     let program = node.add_local_face();
     for number in 0..10_000u32 {
-        node.ask(program.0, &interest(&format!("/localhost/nfd/faces/list/{number}"), number));
+        node.ask(
+            program.0,
+            &interest(&format!("/localhost/nfd/faces/list/{number}"), number),
+        );
     }
     assert_eq!(node.dropped("management-busy"), 10_000 - 4096);
 }
@@ -98,7 +113,11 @@ fn a_name_of_thousands_of_components_is_forwarded_like_any_other() {
     let asked = interest(&text, 1);
     assert_eq!(node.ask(256, &asked).len(), 1);
     assert_eq!(node.receive(257, &data(&text)).len(), 1);
-    assert_eq!(node.ask(256, &interest(&text, 2))[0].face, FaceId(256), "from the content store");
+    assert_eq!(
+        node.ask(256, &interest(&text, 2))[0].face,
+        FaceId(256),
+        "from the content store"
+    );
     // Beyond the depth of prefixes only the exact name counts.
     let mut prefix = interest(&"/a".repeat(2000), 3);
     prefix.can_be_prefix = true;
@@ -139,12 +158,22 @@ fn a_face_that_goes_leaves_nothing_in_any_table() {
     node.ask(259, &interest("/a/1", 2));
     node.forwarder.remove_face(node.now, FaceId(257));
     node.forwarder.remove_face(node.now, FaceId(259));
-    assert_eq!(node.forwarder.fib().len(), own + 1, "/a, and what leads to management");
+    assert_eq!(
+        node.forwarder.fib().len(),
+        own + 1,
+        "/a, and what leads to management"
+    );
     assert!(node.forwarder.face(FaceId(257)).is_none());
     let entry = node.forwarder.pit().entries().next().unwrap();
-    assert_eq!((entry.in_records().len(), entry.out_records().len()), (1, 0));
+    assert_eq!(
+        (entry.in_records().len(), entry.out_records().len()),
+        (1, 0)
+    );
     // A retransmission goes by the other way at once, and whoever is still there gets the Data.
-    assert_eq!(node.ask_lines(256, &interest("/a/1", 3)), ["258 interest /a/1"]);
+    assert_eq!(
+        node.ask_lines(256, &interest("/a/1", 3)),
+        ["258 interest /a/1"]
+    );
     assert_eq!(lines(&node.receive(258, &data("/a/1"))), ["256 data /a/1"]);
     assert_eq!(node.add_face(), FaceId(260), "a number is not given twice");
     assert_eq!(node.receive(257, &data("/a/1")).len(), 0);
@@ -185,7 +214,10 @@ fn tokens_of_any_length_come_back_as_they_were() {
     for len in 1..=32usize {
         let text = format!("/a/{len}");
         let token = Some(Bytes::from(vec![7; len]));
-        let header = LpHeader { pit_token: token.clone(), ..LpHeader::default() };
+        let header = LpHeader {
+            pit_token: token.clone(),
+            ..LpHeader::default()
+        };
         node.receive_with(256, &interest(&text, len as u32).encode(), &header);
         assert_eq!(node.receive(257, &data(&text))[0].header.pit_token, token);
     }

@@ -11,7 +11,10 @@ use crate::node::{Node, data, fresh_data, interest, lines, name};
 #[test]
 fn data_that_nobody_asked_for_is_dropped_or_kept_as_configured() {
     let kept_from = |policy| {
-        let mut node = Node::new(ForwarderConfig { unsolicited: policy, ..ForwarderConfig::default() });
+        let mut node = Node::new(ForwarderConfig {
+            unsolicited: policy,
+            ..ForwarderConfig::default()
+        });
         let (peer, program) = (node.add_face(), node.add_local_face());
         assert_eq!(lines(&node.receive(peer.0, &data("/peer"))), [""; 0]);
         assert_eq!(lines(&node.receive(program.0, &data("/program"))), [""; 0]);
@@ -46,7 +49,11 @@ fn a_data_answers_longer_and_shorter_names_and_its_digest_each_face_once() {
     let mut sent = lines(&node.receive(260, &answer));
     sent.sort_unstable();
     assert_eq!(sent, ["256 data /a/b/c", "257 data /a/b/c"]);
-    assert_eq!(node.forwarder.pit().len(), 2, "the wrong digest, and the exact name /a/b");
+    assert_eq!(
+        node.forwarder.pit().len(),
+        2,
+        "the wrong digest, and the exact name /a/b"
+    );
 }
 
 #[test]
@@ -56,11 +63,17 @@ fn each_token_is_answered() {
     let mut prefix = interest("/a", 1);
     prefix.can_be_prefix = true;
     for (asked, token) in [(prefix, &b"1"[..]), (interest("/a/b", 2), b"2")] {
-        let header = LpHeader { pit_token: Some(Bytes::from_static(token)), ..LpHeader::default() };
+        let header = LpHeader {
+            pit_token: Some(Bytes::from_static(token)),
+            ..LpHeader::default()
+        };
         node.receive_with(256, &asked.encode(), &header);
     }
     let sent = node.receive(258, &data("/a/b"));
-    let mut tokens: Vec<_> = sent.iter().filter_map(|sent| sent.header.pit_token.clone()).collect();
+    let mut tokens: Vec<_> = sent
+        .iter()
+        .filter_map(|sent| sent.header.pit_token.clone())
+        .collect();
     tokens.sort_unstable();
     assert_eq!(tokens, [&b"1"[..], b"2"]);
 }
@@ -70,7 +83,10 @@ fn a_retransmission_may_change_its_token_and_the_last_one_counts() {
     let mut node = Node::with_faces(2);
     node.route("/a", 257, 0);
     for token in [&b"old"[..], b"new"] {
-        let header = LpHeader { pit_token: Some(Bytes::from_static(token)), ..LpHeader::default() };
+        let header = LpHeader {
+            pit_token: Some(Bytes::from_static(token)),
+            ..LpHeader::default()
+        };
         node.receive_with(256, &interest("/a", 1).encode(), &header);
     }
     let sent = node.receive(257, &data("/a"));
@@ -98,8 +114,14 @@ fn a_program_that_says_so_keeps_its_data_out_of_the_store() {
     let mut node = Node::with_faces(2);
     node.route("/a", 257, 0);
     node.ask(256, &interest("/a", 1));
-    let header = LpHeader { cache_policy: Some(CachePolicy::NoCache), ..LpHeader::default() };
-    assert_eq!(lines(&node.receive_with(257, &data("/a"), &header)), ["256 data /a"]);
+    let header = LpHeader {
+        cache_policy: Some(CachePolicy::NoCache),
+        ..LpHeader::default()
+    };
+    assert_eq!(
+        lines(&node.receive_with(257, &data("/a"), &header)),
+        ["256 data /a"]
+    );
     assert!(node.forwarder.cs().is_empty());
     assert_eq!(node.ask_lines(256, &interest("/a", 2)), ["257 interest /a"]);
 }
@@ -138,10 +160,19 @@ fn fields_that_a_data_may_not_have_are_refused() {
     let mut node = Node::with_faces(2);
     node.route("/a", 257, 0);
     node.ask(256, &interest("/a", 1));
-    let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
-    let next_hop = LpHeader { next_hop_face_id: Some(256), ..LpHeader::default() };
+    let nack = LpHeader {
+        nack: Some(NackReason::NoRoute),
+        ..LpHeader::default()
+    };
+    let next_hop = LpHeader {
+        next_hop_face_id: Some(256),
+        ..LpHeader::default()
+    };
     for header in [nack, next_hop] {
-        assert_eq!(lines(&node.receive_with(257, &data("/a"), &header)), [""; 0]);
+        assert_eq!(
+            lines(&node.receive_with(257, &data("/a"), &header)),
+            [""; 0]
+        );
     }
     assert_eq!(node.dropped("header-field"), 2);
     assert_eq!(node.forwarder.pit().len(), 1);
@@ -155,7 +186,8 @@ fn when_packets_wait_long_before_they_get_here_data_is_marked() {
     for step in 0..1000u32 {
         let asked = interest(&format!("/a/{step}"), step);
         node.ask(256, &asked);
-        node.forwarder.handle_delay(node.now, Duration::from_millis(20));
+        node.forwarder
+            .handle_delay(node.now, Duration::from_millis(20));
         let sent = node.receive(257, &data(&format!("/a/{step}")));
         marks += u32::from(sent[0].header.congestion_mark == Some(1));
         node.wait(1);
@@ -169,8 +201,10 @@ fn a_face_that_is_down_gets_nothing_and_gets_its_data_again_when_it_is_up() {
     let mut node = Node::with_faces(2);
     node.route("/a", 257, 0);
     node.ask(256, &interest("/a", 1));
-    node.forwarder.set_face_up(node.now, whimbrel_forwarder::FaceId(256), false);
+    node.forwarder
+        .set_face_up(node.now, whimbrel_forwarder::FaceId(256), false);
     assert_eq!(lines(&node.receive(257, &data("/a"))), [""; 0]);
-    node.forwarder.set_face_up(node.now, whimbrel_forwarder::FaceId(256), true);
+    node.forwarder
+        .set_face_up(node.now, whimbrel_forwarder::FaceId(256), true);
     assert_eq!(node.ask_lines(256, &interest("/a", 2)), ["256 data /a"]);
 }

@@ -13,19 +13,40 @@ fn an_interest_goes_to_the_longest_prefix_and_the_data_comes_back() {
     let mut node = Node::with_faces(3);
     node.route("/a", 257, 0);
     node.route("/a/b", 258, 0);
-    assert_eq!(node.ask_lines(256, &interest("/a/b/c", 1)), ["258 interest /a/b/c"]);
-    assert_eq!(node.ask_lines(256, &interest("/a/c", 2)), ["257 interest /a/c"]);
-    assert_eq!(lines(&node.receive(258, &data("/a/b/c"))), ["256 data /a/b/c"]);
+    assert_eq!(
+        node.ask_lines(256, &interest("/a/b/c", 1)),
+        ["258 interest /a/b/c"]
+    );
+    assert_eq!(
+        node.ask_lines(256, &interest("/a/c", 2)),
+        ["257 interest /a/c"]
+    );
+    assert_eq!(
+        lines(&node.receive(258, &data("/a/b/c"))),
+        ["256 data /a/b/c"]
+    );
     assert_eq!(lines(&node.receive(257, &data("/a/c"))), ["256 data /a/c"]);
     let counters = *node.forwarder.counters();
     assert_eq!(
-        (counters.in_interests, counters.out_interests, counters.in_data, counters.out_data),
+        (
+            counters.in_interests,
+            counters.out_interests,
+            counters.in_data,
+            counters.out_data
+        ),
         (2, 2, 2, 2)
     );
     assert_eq!((counters.satisfied, counters.unsatisfied), (2, 0));
     assert!(node.forwarder.pit().is_empty());
     let upstream = node.forwarder.face(FaceId(258)).unwrap().counters;
-    assert_eq!((upstream.out_interests, upstream.in_data, upstream.satisfied_interests), (1, 1, 1));
+    assert_eq!(
+        (
+            upstream.out_interests,
+            upstream.in_data,
+            upstream.satisfied_interests
+        ),
+        (1, 1, 1)
+    );
 }
 
 #[test]
@@ -37,7 +58,10 @@ fn interests_of_one_name_are_forwarded_once_and_all_answered() {
     assert_eq!(node.ask_lines(258, &interest("/a", 3)).len(), 0);
     assert_eq!(node.dropped("suppressed"), 2);
     assert_eq!(node.forwarder.pit().len(), 1);
-    assert_eq!(lines(&node.receive(259, &data("/a"))), ["256 data /a", "257 data /a", "258 data /a"]);
+    assert_eq!(
+        lines(&node.receive(259, &data("/a"))),
+        ["256 data /a", "257 data /a", "258 data /a"]
+    );
 }
 
 #[test]
@@ -58,7 +82,8 @@ fn interests_that_differ_in_a_selector_are_kept_apart() {
 }
 
 #[test]
-fn the_hop_limit_is_decremented_on_reception_and_an_interest_with_none_left_goes_to_local_faces_only() {
+fn the_hop_limit_is_decremented_on_reception_and_an_interest_with_none_left_goes_to_local_faces_only()
+ {
     let mut node = Node::with_faces(2);
     let program = node.add_local_face();
     node.route("/far", 257, 0);
@@ -68,19 +93,46 @@ fn the_hop_limit_is_decremented_on_reception_and_an_interest_with_none_left_goes
         interest.hop_limit = Some(limit);
         interest
     };
-    assert_eq!(node.ask(256, &with_limit("/far/1", 1, 2))[0].interest().hop_limit, Some(1));
+    assert_eq!(
+        node.ask(256, &with_limit("/far/1", 1, 2))[0]
+            .interest()
+            .hop_limit,
+        Some(1)
+    );
     assert_eq!(lines(&node.ask(256, &with_limit("/far/2", 2, 1))), [""; 0]);
     assert_eq!(node.dropped("out-hop-limit"), 1);
-    assert_eq!(node.ask(256, &with_limit("/here/1", 3, 1))[0].interest().hop_limit, Some(0));
+    assert_eq!(
+        node.ask(256, &with_limit("/here/1", 3, 1))[0]
+            .interest()
+            .hop_limit,
+        Some(0)
+    );
     assert_eq!(lines(&node.ask(256, &with_limit("/here/2", 4, 0))), [""; 0]);
     assert_eq!(node.dropped("hop-limit"), 1);
-    assert_eq!(node.forwarder.face(FaceId(256)).unwrap().counters.in_hop_limit_zero, 1);
-    assert_eq!(node.forwarder.face(FaceId(257)).unwrap().counters.out_hop_limit_zero, 1);
+    assert_eq!(
+        node.forwarder
+            .face(FaceId(256))
+            .unwrap()
+            .counters
+            .in_hop_limit_zero,
+        1
+    );
+    assert_eq!(
+        node.forwarder
+            .face(FaceId(257))
+            .unwrap()
+            .counters
+            .out_hop_limit_zero,
+        1
+    );
 }
 
 #[test]
 fn an_interest_without_nonce_or_hop_limit_gets_them() {
-    let mut node = Node::new(ForwarderConfig { default_hop_limit: Some(32), ..ForwarderConfig::default() });
+    let mut node = Node::new(ForwarderConfig {
+        default_hop_limit: Some(32),
+        ..ForwarderConfig::default()
+    });
     let (program, peer) = (node.add_local_face(), node.add_face());
     node.route("/a", peer.0, 0);
     let mut asked = interest("/a", 0);
@@ -96,7 +148,10 @@ fn localhost_does_not_cross_the_machine_in_either_direction() {
     let program = node.add_local_face();
     node.route("/localhost/app", 257, 0);
     node.route("/localhost/app/here", program.0, 0);
-    assert_eq!(node.ask_lines(256, &interest("/localhost/app/here", 1)), [""; 0]);
+    assert_eq!(
+        node.ask_lines(256, &interest("/localhost/app/here", 1)),
+        [""; 0]
+    );
     assert_eq!(node.dropped("scope"), 1);
     let other = node.add_local_face();
     assert_eq!(
@@ -133,7 +188,11 @@ fn the_same_nonce_by_another_way_is_a_loop_and_by_the_same_way_a_retransmission(
     node.route("/a", 258, 0);
     node.ask(256, &interest("/a", 7));
     assert_eq!(node.ask_lines(257, &interest("/a", 7)), ["257 nack /a 100"]);
-    assert_eq!(node.ask_lines(258, &interest("/a", 7)), ["258 nack /a 100"], "our own Interest, come back");
+    assert_eq!(
+        node.ask_lines(258, &interest("/a", 7)),
+        ["258 nack /a 100"],
+        "our own Interest, come back"
+    );
     assert_eq!(node.dropped("loop"), 2);
     assert_eq!(node.ask_lines(256, &interest("/a", 7)), [""; 0]);
     assert_eq!(node.dropped("suppressed"), 1);
@@ -171,7 +230,8 @@ fn after_a_data_that_is_fresh_for_long_the_nonce_is_not_remembered() {
     node.ask(256, &interest("/a", 7));
     node.receive(258, &data("/a"));
     assert_eq!(node.forwarder.dead_nonces_len(), 0);
-    // The content store answers what loops; MustBeFresh with Data that is not fresh for long would not be answered.
+    // The content store answers what loops; MustBeFresh with Data that is not fresh for long would
+    // not be answered.
     let mut fresh = interest("/b", 8);
     fresh.must_be_fresh = true;
     node.route("/b", 258, 0);
@@ -187,11 +247,20 @@ fn the_content_store_answers_with_the_token_of_the_interest() {
     node.ask(256, &interest("/a", 1));
     node.receive(258, &data("/a"));
     let token = Some(Bytes::from_static(b"token"));
-    let header = LpHeader { pit_token: token.clone(), ..LpHeader::default() };
+    let header = LpHeader {
+        pit_token: token.clone(),
+        ..LpHeader::default()
+    };
     let sent = node.receive_with(257, &interest("/a", 2).encode(), &header);
     assert_eq!(lines(&sent), ["257 data /a"]);
     assert_eq!(sent[0].header.pit_token, token);
-    assert_eq!((node.forwarder.counters().cs_hits, node.forwarder.counters().cs_misses), (1, 1));
+    assert_eq!(
+        (
+            node.forwarder.counters().cs_hits,
+            node.forwarder.counters().cs_misses
+        ),
+        (1, 1)
+    );
     assert!(node.forwarder.pit().is_empty());
 }
 
@@ -210,7 +279,10 @@ fn a_forwarding_hint_leads_until_its_region_and_is_left_out_there() {
     assert_eq!(sent[0].interest().delegations().count(), 2);
 
     let producer_regions = vec![name("/isp/site/rack7")];
-    let mut producer = Node::new(ForwarderConfig { producer_regions, ..ForwarderConfig::default() });
+    let mut producer = Node::new(ForwarderConfig {
+        producer_regions,
+        ..ForwarderConfig::default()
+    });
     for _ in 0..3 {
         producer.add_face();
     }
@@ -226,14 +298,34 @@ fn next_hop_face_id_is_obeyed_where_local_fields_are_on_and_refused_elsewhere() 
     let mut node = Node::with_faces(2);
     let program = node.add_local_face();
     node.route("/a", 257, 0);
-    let header = LpHeader { next_hop_face_id: Some(256), ..LpHeader::default() };
+    let header = LpHeader {
+        next_hop_face_id: Some(256),
+        ..LpHeader::default()
+    };
     let wire = interest("/a", 1).encode();
-    assert_eq!(lines(&node.receive_with(program.0, &wire, &header)), [""; 0]);
+    assert_eq!(
+        lines(&node.receive_with(program.0, &wire, &header)),
+        [""; 0]
+    );
     assert_eq!(node.dropped("header-field"), 1);
-    node.forwarder.face_mut(program).unwrap().spec.flags.local_fields = true;
-    assert_eq!(lines(&node.receive_with(program.0, &wire, &header)), ["256 interest /a"]);
-    let nowhere = LpHeader { next_hop_face_id: Some(999), ..LpHeader::default() };
-    assert_eq!(lines(&node.receive_with(program.0, &interest("/a", 2).encode(), &nowhere)), [""; 0]);
+    node.forwarder
+        .face_mut(program)
+        .unwrap()
+        .spec
+        .flags
+        .local_fields = true;
+    assert_eq!(
+        lines(&node.receive_with(program.0, &wire, &header)),
+        ["256 interest /a"]
+    );
+    let nowhere = LpHeader {
+        next_hop_face_id: Some(999),
+        ..LpHeader::default()
+    };
+    assert_eq!(
+        lines(&node.receive_with(program.0, &interest("/a", 2).encode(), &nowhere)),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -241,10 +333,18 @@ fn incoming_face_id_is_told_to_faces_with_local_fields_and_a_congestion_mark_tra
     let mut node = Node::with_faces(1);
     let (consumer, producer) = (node.add_local_face(), node.add_local_face());
     for face in [consumer, producer] {
-        node.forwarder.face_mut(face).unwrap().spec.flags.local_fields = true;
+        node.forwarder
+            .face_mut(face)
+            .unwrap()
+            .spec
+            .flags
+            .local_fields = true;
     }
     node.route("/a", producer.0, 0);
-    let marked = LpHeader { congestion_mark: Some(1), ..LpHeader::default() };
+    let marked = LpHeader {
+        congestion_mark: Some(1),
+        ..LpHeader::default()
+    };
     let sent = node.receive_with(consumer.0, &interest("/a", 1).encode(), &marked);
     assert_eq!(sent[0].header.incoming_face_id, Some(consumer.0));
     assert_eq!(sent[0].header.congestion_mark, Some(1));
@@ -252,20 +352,35 @@ fn incoming_face_id_is_told_to_faces_with_local_fields_and_a_congestion_mark_tra
     assert_eq!(sent[0].header.incoming_face_id, Some(producer.0));
     assert_eq!(sent[0].header.congestion_mark, Some(1));
     let sent = node.ask(consumer.0, &interest("/a", 2));
-    assert_eq!(sent[0].header.incoming_face_id, Some(FaceId::CONTENT_STORE.0));
+    assert_eq!(
+        sent[0].header.incoming_face_id,
+        Some(FaceId::CONTENT_STORE.0)
+    );
     assert_eq!(sent[0].header.congestion_mark, None);
     node.route("/b", 256, 0);
-    assert_eq!(node.ask(consumer.0, &interest("/b", 3))[0].header, LpHeader::default());
+    assert_eq!(
+        node.ask(consumer.0, &interest("/b", 3))[0].header,
+        LpHeader::default()
+    );
 }
 
 #[test]
 fn fields_that_an_interest_may_not_have_are_refused() {
     let mut node = Node::with_faces(2);
     node.route("/a", 257, 0);
-    let cache_policy = LpHeader { cache_policy: Some(CachePolicy::NoCache), ..LpHeader::default() };
-    let announcement = LpHeader { prefix_announcement: Some(data("/a")), ..LpHeader::default() };
+    let cache_policy = LpHeader {
+        cache_policy: Some(CachePolicy::NoCache),
+        ..LpHeader::default()
+    };
+    let announcement = LpHeader {
+        prefix_announcement: Some(data("/a")),
+        ..LpHeader::default()
+    };
     for header in [cache_policy, announcement] {
-        assert_eq!(lines(&node.receive_with(256, &interest("/a", 1).encode(), &header)), [""; 0]);
+        assert_eq!(
+            lines(&node.receive_with(256, &interest("/a", 1).encode(), &header)),
+            [""; 0]
+        );
     }
     assert_eq!(node.dropped("header-field"), 2);
 }
@@ -275,10 +390,17 @@ fn without_a_next_hop_a_nack_says_so_and_nothing_stays() {
     let mut node = Node::with_faces(2);
     assert_eq!(node.ask_lines(256, &interest("/a", 1)), ["256 nack /a 150"]);
     node.route("/a", 256, 0);
-    assert_eq!(node.ask_lines(256, &interest("/a", 2)), ["256 nack /a 150"], "only where it came from");
+    assert_eq!(
+        node.ask_lines(256, &interest("/a", 2)),
+        ["256 nack /a 150"],
+        "only where it came from"
+    );
     assert!(node.forwarder.pit().is_empty());
     assert_eq!(node.dropped("no-route"), 2);
-    assert_eq!(node.forwarder.face(FaceId(256)).unwrap().counters.out_nacks, 2);
+    assert_eq!(
+        node.forwarder.face(FaceId(256)).unwrap().counters.out_nacks,
+        2
+    );
 }
 
 #[test]
@@ -286,8 +408,14 @@ fn on_an_ad_hoc_link_an_interest_and_its_data_go_back_where_they_came_from() {
     let mut node = Node::with_faces(0);
     let air = node.add_shared_face(LinkType::AdHoc);
     node.route("/a", air.0, 0);
-    assert_eq!(node.ask_lines(air.0, &interest("/a", 1)), [format!("{air} interest /a")]);
-    assert_eq!(lines(&node.receive(air.0, &data("/a"))), [format!("{air} data /a")]);
+    assert_eq!(
+        node.ask_lines(air.0, &interest("/a", 1)),
+        [format!("{air} interest /a")]
+    );
+    assert_eq!(
+        lines(&node.receive(air.0, &data("/a"))),
+        [format!("{air} data /a")]
+    );
 }
 
 #[test]
@@ -303,16 +431,27 @@ fn a_retransmission_tries_another_next_hop_but_not_at_once() {
     assert_eq!(lines(&sent), ["258 interest /a"]);
     assert_eq!(sent[0].nonce(), 3);
     node.wait(11);
-    assert_eq!(node.ask_lines(256, &interest("/a", 4)), [""; 0], "now 20 ms");
+    assert_eq!(
+        node.ask_lines(256, &interest("/a", 4)),
+        [""; 0],
+        "now 20 ms"
+    );
     node.wait(10);
-    assert_eq!(node.ask_lines(256, &interest("/a", 5)), ["257 interest /a"], "used the longest time ago");
+    assert_eq!(
+        node.ask_lines(256, &interest("/a", 5)),
+        ["257 interest /a"],
+        "used the longest time ago"
+    );
 }
 
 #[test]
 fn an_interest_for_management_is_handed_to_it_with_the_face_that_asks() {
     let mut node = Node::with_faces(1);
     let program = node.add_local_face();
-    assert_eq!(node.ask_lines(program.0, &interest("/localhost/nfd/status/general", 1)), [""; 0]);
+    assert_eq!(
+        node.ask_lines(program.0, &interest("/localhost/nfd/status/general", 1)),
+        [""; 0]
+    );
     assert!(node.forwarder.has_management_work());
     assert_eq!(
         lines(&node.receive(FaceId::INTERNAL.0, &data("/localhost/nfd/status/general"))),
@@ -345,5 +484,8 @@ fn a_nack_reason_of_none_is_what_a_nack_without_reason_says() {
     let mut node = Node::with_faces(2);
     node.route("/a", 257, 0);
     let sent = node.ask(256, &interest("/a", 1));
-    assert_eq!(lines(&node.nack(257, &sent[0].packet, NackReason::None)), ["256 nack /a 0"]);
+    assert_eq!(
+        lines(&node.nack(257, &sent[0].packet, NackReason::None)),
+        ["256 nack /a 0"]
+    );
 }

@@ -1,5 +1,9 @@
 //! What a forwarder does with packets, seen from outside.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of a test fail the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of a test fail the test"
+)]
 
 mod batches;
 mod bounds;

@@ -40,7 +40,11 @@ pub(crate) struct Sent {
 
 impl Sent {
     fn new((face, Outgoing { packet, header }): (FaceId, Outgoing)) -> Sent {
-        Sent { face, packet: packet.into(), header: header.map(|header| *header).unwrap_or_default() }
+        Sent {
+            face,
+            packet: packet.into(),
+            header: header.map(|header| *header).unwrap_or_default(),
+        }
     }
 
     pub(crate) fn interest(&self) -> InterestRef<'_> {
@@ -86,7 +90,10 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(config: ForwarderConfig) -> Node {
         let forwarder = Forwarder::new(config, WallClock::default(), SeededRng::new(1));
-        Node { forwarder, now: Time::from_secs(1) }
+        Node {
+            forwarder,
+            now: Time::from_secs(1),
+        }
     }
 
     /// With these faces to other machines, numbered from 256.
@@ -99,31 +106,55 @@ impl Node {
     }
 
     pub(crate) fn add_face(&mut self) -> FaceId {
-        self.forwarder.add_face(self.now, FaceSpec::new("udp4://192.0.2.2:6363", "udp4://192.0.2.1:6363"))
+        self.forwarder.add_face(
+            self.now,
+            FaceSpec::new("udp4://192.0.2.2:6363", "udp4://192.0.2.1:6363"),
+        )
     }
 
     pub(crate) fn add_local_face(&mut self) -> FaceId {
-        self.forwarder.add_face(self.now, FaceSpec::local("fd://7", "unix:///run/nfd/nfd.sock"))
+        self.forwarder.add_face(
+            self.now,
+            FaceSpec::local("fd://7", "unix:///run/nfd/nfd.sock"),
+        )
     }
 
     pub(crate) fn add_shared_face(&mut self, link_type: LinkType) -> FaceId {
-        let spec = FaceSpec { link_type, ..FaceSpec::new("udp4://224.0.23.170:56363", "dev://eth0") };
+        let spec = FaceSpec {
+            link_type,
+            ..FaceSpec::new("udp4://224.0.23.170:56363", "dev://eth0")
+        };
         self.forwarder.add_face(self.now, spec)
     }
 
     pub(crate) fn route(&mut self, prefix: &str, face: u64, cost: u64) {
-        self.forwarder.fib_mut().add_next_hop(name(prefix).as_ref(), FaceId(face), cost).unwrap();
+        self.forwarder
+            .fib_mut()
+            .add_next_hop(name(prefix).as_ref(), FaceId(face), cost)
+            .unwrap();
     }
 
     pub(crate) fn strategy(&mut self, strategy: &str) {
-        self.forwarder.strategies_mut().set(Name::root().as_ref(), name(strategy).as_ref()).unwrap();
+        self.forwarder
+            .strategies_mut()
+            .set(Name::root().as_ref(), name(strategy).as_ref())
+            .unwrap();
     }
 
     /// A packet with link header fields comes in; what goes out then is the answer.
-    pub(crate) fn receive_with(&mut self, face: u64, packet: &[u8], header: &LpHeader) -> Vec<Sent> {
+    pub(crate) fn receive_with(
+        &mut self,
+        face: u64,
+        packet: &[u8],
+        header: &LpHeader,
+    ) -> Vec<Sent> {
         let mut frame = Vec::new();
         lp::encode(&mut frame, &LinkFields::default(), header, Some(packet));
-        self.forwarder.handle_packet(self.now, FaceId(face), &LpPacket::decode(&frame, false).unwrap());
+        self.forwarder.handle_packet(
+            self.now,
+            FaceId(face),
+            &LpPacket::decode(&frame, false).unwrap(),
+        );
         self.sent()
     }
 
@@ -140,12 +171,23 @@ impl Node {
     }
 
     pub(crate) fn nack(&mut self, face: u64, interest: &[u8], reason: NackReason) -> Vec<Sent> {
-        self.receive_with(face, interest, &LpHeader { nack: Some(reason), ..LpHeader::default() })
+        self.receive_with(
+            face,
+            interest,
+            &LpHeader {
+                nack: Some(reason),
+                ..LpHeader::default()
+            },
+        )
     }
 
     pub(crate) fn wait(&mut self, millis: u64) -> Vec<Sent> {
         let until = self.now + Duration::from_millis(millis);
-        while let Some(deadline) = self.forwarder.poll_timeout().filter(|deadline| deadline.at <= until) {
+        while let Some(deadline) = self
+            .forwarder
+            .poll_timeout()
+            .filter(|deadline| deadline.at <= until)
+        {
             self.now = self.now.max(deadline.at);
             self.forwarder.handle_timeout(self.now);
         }
@@ -155,12 +197,18 @@ impl Node {
     }
 
     pub(crate) fn sent(&mut self) -> Vec<Sent> {
-        core::iter::from_fn(|| self.forwarder.poll_send()).map(Sent::new).collect()
+        core::iter::from_fn(|| self.forwarder.poll_send())
+            .map(Sent::new)
+            .collect()
     }
 
     pub(crate) fn dropped(&self, reason: &str) -> u64 {
         let drops = self.forwarder.counters().drops();
-        drops.into_iter().find(|(name, _)| *name == reason).unwrap_or_else(|| panic!("no reason {reason}")).1
+        drops
+            .into_iter()
+            .find(|(name, _)| *name == reason)
+            .unwrap_or_else(|| panic!("no reason {reason}"))
+            .1
     }
 }
 

@@ -12,18 +12,51 @@ use crate::node::{Node, Sent, data, interest, lines, name};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Ask { face: usize, name: usize, nonce: u32, can_be_prefix: bool, lifetime: u64 },
-    Answer { name: usize, face: usize },
-    Nack { sent: usize, reason: u64 },
-    Dropped { sent: usize },
+    Ask {
+        face: usize,
+        name: usize,
+        nonce: u32,
+        can_be_prefix: bool,
+        lifetime: u64,
+    },
+    Answer {
+        name: usize,
+        face: usize,
+    },
+    Nack {
+        sent: usize,
+        reason: u64,
+    },
+    Dropped {
+        sent: usize,
+    },
     Wait(u64),
-    Up { face: usize, up: bool },
-    Remove { face: usize },
-    Route { prefix: usize, face: usize, cost: u64 },
-    Unroute { prefix: usize, face: usize },
+    Up {
+        face: usize,
+        up: bool,
+    },
+    Remove {
+        face: usize,
+    },
+    Route {
+        prefix: usize,
+        face: usize,
+        cost: u64,
+    },
+    Unroute {
+        prefix: usize,
+        face: usize,
+    },
 }
 
-const NAMES: [&str; 6] = ["/a", "/a/b", "/a/b/c", "/x/y", "/localhop/z", "/localhost/w"];
+const NAMES: [&str; 6] = [
+    "/a",
+    "/a/b",
+    "/a/b/c",
+    "/x/y",
+    "/localhop/z",
+    "/localhost/w",
+];
 /// Two links with one peer, a shared one, an ad hoc one, and two programs.
 const FACES: usize = 6;
 
@@ -55,17 +88,24 @@ struct World {
 impl World {
     fn new(strategy: &Name) -> World {
         let mut node = Node::with_faces(2);
-        node.forwarder.strategies_mut().set(Name::root().as_ref(), strategy.as_ref()).unwrap();
+        node.forwarder
+            .strategies_mut()
+            .set(Name::root().as_ref(), strategy.as_ref())
+            .unwrap();
         let mut faces = vec![FaceId(256), FaceId(257)];
         faces.push(node.add_shared_face(LinkType::MultiAccess));
         faces.push(node.add_shared_face(LinkType::AdHoc));
         faces.push(node.add_local_face());
         faces.push(node.add_local_face());
-        World { node, faces, log: Vec::new() }
+        World {
+            node,
+            faces,
+            log: Vec::new(),
+        }
     }
 
-    /// Every Interest that went out went to a next hop that is up, that it did not come from, and within its scope; no
-    /// face got it twice.
+    /// Every Interest that went out went to a next hop that is up, that it did not come from, and
+    /// within its scope; no face got it twice.
     fn check_sent(&mut self, sent: &[Sent], from: Option<FaceId>) -> Result<(), TestCaseError> {
         let mut faces: BTreeMap<FaceId, usize> = BTreeMap::new();
         for sent in sent.iter().filter(|sent| sent.is_interest()) {
@@ -73,30 +113,60 @@ impl World {
             let face = self.node.forwarder.face(sent.face);
             prop_assert!(face.is_some_and(|face| face.up), "{}", sent.line());
             let face = face.unwrap();
-            let (_, hops) = self.node.forwarder.fib().longest_match(interest.name).unwrap();
-            prop_assert!(hops.iter().any(|hop| hop.face == sent.face), "{}", sent.line());
+            let (_, hops) = self
+                .node
+                .forwarder
+                .fib()
+                .longest_match(interest.name)
+                .unwrap();
+            prop_assert!(
+                hops.iter().any(|hop| hop.face == sent.face),
+                "{}",
+                sent.line()
+            );
             let one_way = face.spec.link_type != LinkType::AdHoc;
-            prop_assert!(!(one_way && from == Some(sent.face)), "{} came from there", sent.line());
-            let from_here =
-                from.is_none_or(|from| self.node.forwarder.face(from).is_some_and(|f| f.is_local()));
+            prop_assert!(
+                !(one_way && from == Some(sent.face)),
+                "{} came from there",
+                sent.line()
+            );
+            let from_here = from
+                .is_none_or(|from| self.node.forwarder.face(from).is_some_and(|f| f.is_local()));
             let is_under = |scope: &str| name(scope).as_ref().is_prefix_of(interest.name);
-            prop_assert!(face.is_local() || !is_under("/localhost"), "{}", sent.line());
-            prop_assert!(face.is_local() || !is_under("/localhop") || from_here, "{}", sent.line());
+            prop_assert!(
+                face.is_local() || !is_under("/localhost"),
+                "{}",
+                sent.line()
+            );
+            prop_assert!(
+                face.is_local() || !is_under("/localhop") || from_here,
+                "{}",
+                sent.line()
+            );
             *faces.entry(sent.face).or_default() += 1;
             prop_assert!(interest.nonce.is_some());
         }
         prop_assert!(faces.values().all(|count| *count == 1), "{:?}", lines(sent));
-        self.log.extend(sent.iter().filter(|sent| sent.is_interest()).cloned());
+        self.log
+            .extend(sent.iter().filter(|sent| sent.is_interest()).cloned());
         Ok(())
     }
 
-    fn ask(&mut self, asked: &whimbrel_ndn_packet::Interest, from: FaceId) -> Result<(), TestCaseError> {
+    fn ask(
+        &mut self,
+        asked: &whimbrel_ndn_packet::Interest,
+        from: FaceId,
+    ) -> Result<(), TestCaseError> {
         let before = *self.node.forwarder.counters();
         let pending = self.node.forwarder.pit().len();
         let sent = self.node.ask(from.0, asked);
         let after = *self.node.forwarder.counters();
         let count = |counters: &whimbrel_forwarder::ForwarderCounters, reason: &str| {
-            counters.drops().find(|(name, _)| *name == reason).unwrap().1
+            counters
+                .drops()
+                .find(|(name, _)| *name == reason)
+                .unwrap()
+                .1
         };
         let dropped = |reason: &str| count(&after, reason) - count(&before, reason);
         let went_on = sent.iter().any(|sent| sent.is_interest() || sent.is_data());
@@ -112,7 +182,13 @@ impl World {
 
     fn run(&mut self, step: Step) -> Result<(), TestCaseError> {
         match step {
-            Step::Ask { face, name, nonce, can_be_prefix, lifetime } => {
+            Step::Ask {
+                face,
+                name,
+                nonce,
+                can_be_prefix,
+                lifetime,
+            } => {
                 let mut asked = interest(NAMES[name], nonce);
                 asked.can_be_prefix = can_be_prefix;
                 asked.lifetime = Some(Duration::from_millis(lifetime));
@@ -124,20 +200,29 @@ impl World {
                     cache_policy: Some(whimbrel_ndn_packet::CachePolicy::NoCache),
                     ..Default::default()
                 };
-                let sent = self.node.receive_with(self.faces[face].0, &data(NAMES[name]), &header);
-                prop_assert!(!sent.iter().any(Sent::is_interest), "a Data makes no Interest");
+                let sent = self
+                    .node
+                    .receive_with(self.faces[face].0, &data(NAMES[name]), &header);
+                prop_assert!(
+                    !sent.iter().any(Sent::is_interest),
+                    "a Data makes no Interest"
+                );
                 let mut faces: Vec<_> = sent.iter().map(|sent| sent.face).collect();
                 faces.dedup();
                 prop_assert_eq!(faces.len(), sent.len(), "one Data for each downstream");
             }
             Step::Nack { sent, reason } if !self.log.is_empty() => {
                 let sent = self.log[sent % self.log.len()].clone();
-                let out = self.node.nack(sent.face.0, &sent.packet, NackReason::from_code(reason));
+                let out = self
+                    .node
+                    .nack(sent.face.0, &sent.packet, NackReason::from_code(reason));
                 self.check_sent(&out, None)?;
             }
             Step::Dropped { sent } if !self.log.is_empty() => {
                 let sent = self.log[sent % self.log.len()].clone();
-                self.node.forwarder.handle_dropped(self.node.now, sent.face, &sent.packet);
+                self.node
+                    .forwarder
+                    .handle_dropped(self.node.now, sent.face, &sent.packet);
                 let out = self.node.sent();
                 self.check_sent(&out, None)?;
             }
@@ -145,9 +230,15 @@ impl World {
                 let out = self.node.wait(millis);
                 self.check_sent(&out, None)?;
             }
-            Step::Up { face, up } => self.node.forwarder.set_face_up(self.node.now, self.faces[face], up),
+            Step::Up { face, up } => {
+                self.node
+                    .forwarder
+                    .set_face_up(self.node.now, self.faces[face], up)
+            }
             Step::Remove { face } => {
-                self.node.forwarder.remove_face(self.node.now, self.faces[face]);
+                self.node
+                    .forwarder
+                    .remove_face(self.node.now, self.faces[face]);
                 // Another one of its kind comes.
                 self.faces[face] = match face {
                     0 | 1 => self.node.add_face(),
@@ -156,10 +247,15 @@ impl World {
                     _ => self.node.add_local_face(),
                 };
             }
-            Step::Route { prefix, face, cost } => self.node.route(NAMES[prefix], self.faces[face].0, cost),
+            Step::Route { prefix, face, cost } => {
+                self.node.route(NAMES[prefix], self.faces[face].0, cost)
+            }
             Step::Unroute { prefix, face } => {
                 let prefix = name(NAMES[prefix]);
-                self.node.forwarder.fib_mut().remove_next_hop(prefix.as_ref(), self.faces[face]);
+                self.node
+                    .forwarder
+                    .fib_mut()
+                    .remove_next_hop(prefix.as_ref(), self.faces[face]);
             }
             Step::Nack { .. } | Step::Dropped { .. } => {}
         }
@@ -169,8 +265,12 @@ impl World {
 
 fn strategies() -> Vec<Name> {
     let mut names = StrategyChoice::available();
-    names.push(name("/localhost/nfd/strategy/asf/v=5/probing-interval~1000/max-timeouts~1"));
-    names.push(name("/localhost/nfd/strategy/weighted/v=1/by~object/weights~cost/face-256~0"));
+    names.push(name(
+        "/localhost/nfd/strategy/asf/v=5/probing-interval~1000/max-timeouts~1",
+    ));
+    names.push(name(
+        "/localhost/nfd/strategy/weighted/v=1/by~object/weights~cost/face-256~0",
+    ));
     names.push(name(
         "/localhost/nfd/strategy/best-route/v=5/retx-suppression-initial~1/retx-suppression-max~2",
     ));
@@ -237,7 +337,10 @@ fn multicast_asks_all_next_hops_and_each_again_only_after_a_while() {
 fn random_asks_each_next_hop_about_as_often() {
     let mut node = three_ways("/localhost/nfd/strategy/random");
     let counts = spread(&mut node, |number| format!("/a/{number}"));
-    assert!(counts.len() == 3 && counts.values().all(|count| (250..420).contains(count)), "{counts:?}");
+    assert!(
+        counts.len() == 3 && counts.values().all(|count| (250..420).contains(count)),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -246,10 +349,17 @@ fn weighted_spreads_by_cost_or_by_weights_of_faces() {
     let counts = spread(&mut node, |number| format!("/a/{number}"));
     // 1, 1/2 and 1/4 of 7/4.
     let near = |count: u32, expected: u32| count.abs_diff(expected) < 60;
-    assert!(near(counts[&257], 571) && near(counts[&258], 286) && near(counts[&259], 143), "{counts:?}");
-    let mut node = three_ways("/localhost/nfd/strategy/weighted/v=1/face-257~0/face-258~3/face-259~1");
+    assert!(
+        near(counts[&257], 571) && near(counts[&258], 286) && near(counts[&259], 143),
+        "{counts:?}"
+    );
+    let mut node =
+        three_ways("/localhost/nfd/strategy/weighted/v=1/face-257~0/face-258~3/face-259~1");
     let counts = spread(&mut node, |number| format!("/a/{number}"));
-    assert!(!counts.contains_key(&257) && near(counts[&258], 750) && near(counts[&259], 250), "{counts:?}");
+    assert!(
+        !counts.contains_key(&257) && near(counts[&258], 750) && near(counts[&259], 250),
+        "{counts:?}"
+    );
 }
 
 #[test]
@@ -287,14 +397,20 @@ fn exchange(node: &mut Node, round: u32, delay: impl Fn(u64) -> u64) -> BTreeMap
 fn asf_finds_the_fastest_way_by_probing_and_leaves_one_that_stops_answering() {
     let mut node = three_ways("/localhost/nfd/strategy/asf/v=5/probing-interval~1000");
     let delays = |face: u64| [40, 20, 5][(face - 257) as usize];
-    assert!(exchange(&mut node, 0, delays)[&257] > 0, "by cost, as long as nothing is known");
+    assert!(
+        exchange(&mut node, 0, delays)[&257] > 0,
+        "by cost, as long as nothing is known"
+    );
     let counts = exchange(&mut node, 1, delays);
     assert!(counts[&259] > 80, "{counts:?}");
     assert!(node.forwarder.measurements_len() == 1);
     let broken = |face: u64| if face == 259 { 10_000 } else { 10 };
     exchange(&mut node, 2, broken);
     let counts = exchange(&mut node, 3, broken);
-    assert!(counts.get(&259).copied().unwrap_or_default() < 20, "{counts:?}");
+    assert!(
+        counts.get(&259).copied().unwrap_or_default() < 20,
+        "{counts:?}"
+    );
     assert_eq!(counts.values().sum::<u32>().min(100), 100);
     node.forwarder.remove_face(node.now, FaceId(258));
     assert!(exchange(&mut node, 4, broken)[&257] > 80);
@@ -319,7 +435,11 @@ fn a_strategy_is_named_with_or_without_version_and_with_parameters_that_it_has()
         "/localhost/nfd/strategy",
         "/best-route",
     ] {
-        assert_eq!(set(unknown), Err(StrategyError::Unknown(name(unknown))), "{unknown}");
+        assert_eq!(
+            set(unknown),
+            Err(StrategyError::Unknown(name(unknown))),
+            "{unknown}"
+        );
     }
     for wrong in [
         "asf/v=5/probing-interval~1",
@@ -337,9 +457,17 @@ fn a_strategy_is_named_with_or_without_version_and_with_parameters_that_it_has()
         "random/v=1/word",
     ] {
         let answer = set(&format!("/localhost/nfd/strategy/{wrong}"));
-        assert!(matches!(answer, Err(StrategyError::Parameter { .. })), "{wrong}: {answer:?}");
+        assert!(
+            matches!(answer, Err(StrategyError::Parameter { .. })),
+            "{wrong}: {answer:?}"
+        );
     }
-    assert_eq!(node.forwarder.strategies().effective_name(name("/a/b").as_ref()), Some(name(asf)));
+    assert_eq!(
+        node.forwarder
+            .strategies()
+            .effective_name(name("/a/b").as_ref()),
+        Some(name(asf))
+    );
 }
 
 #[test]
@@ -347,20 +475,32 @@ fn the_longest_prefix_has_its_own_strategy_until_it_is_unset() {
     let mut node = three_ways("/localhost/nfd/strategy/best-route");
     let multicast = name("/localhost/nfd/strategy/multicast");
     let choice = node.forwarder.strategies_mut();
-    choice.set(name("/a/all").as_ref(), multicast.as_ref()).unwrap();
+    choice
+        .set(name("/a/all").as_ref(), multicast.as_ref())
+        .unwrap();
     assert_eq!(choice.entries().len(), 2);
-    assert_eq!(choice.unset(Name::root().as_ref()), Err(StrategyError::Root));
+    assert_eq!(
+        choice.unset(Name::root().as_ref()),
+        Err(StrategyError::Root)
+    );
     assert_eq!(choice.unset(name("/a").as_ref()), Ok(false));
     assert_eq!(node.ask_lines(256, &interest("/a/all/1", 1)).len(), 3);
     assert_eq!(node.ask_lines(256, &interest("/a/one/1", 2)).len(), 1);
-    assert_eq!(node.forwarder.strategies_mut().unset(name("/a/all").as_ref()), Ok(true));
+    assert_eq!(
+        node.forwarder
+            .strategies_mut()
+            .unset(name("/a/all").as_ref()),
+        Ok(true)
+    );
     assert_eq!(node.ask_lines(256, &interest("/a/all/2", 3)).len(), 1);
     // A pending Interest has the strategy of now, not of when it came.
     node.wait(50);
     assert_eq!(node.ask_lines(256, &interest("/a/all/1", 4)).len(), 1);
     let deep = Name::root().join(name(&"/x".repeat(33)).as_ref());
     assert_eq!(
-        node.forwarder.strategies_mut().set(deep.as_ref(), multicast.as_ref()),
+        node.forwarder
+            .strategies_mut()
+            .set(deep.as_ref(), multicast.as_ref()),
         Err(StrategyError::TooDeep(33))
     );
 }

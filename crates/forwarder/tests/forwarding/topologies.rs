@@ -1,4 +1,5 @@
-//! A few forwarders connected directly, with any routes, loops included, over links that lose, delay and duplicate.
+//! A few forwarders connected directly, with any routes, loops included, over links that lose,
+//! delay and duplicate.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -27,7 +28,8 @@ struct Plan {
     nodes: usize,
     links: Vec<Link>,
     strategies: Vec<usize>,
-    /// Of each node: the costs of its links, in their order, towards the producer's prefix; `None` for no route.
+    /// Of each node: the costs of its links, in their order, towards the producer's prefix; `None`
+    /// for no route.
     routes: Vec<Vec<Option<u64>>>,
     /// At which node and when a program asks for which name.
     asks: Vec<(usize, u64, u32)>,
@@ -37,20 +39,33 @@ struct Plan {
 fn plan(lossless: bool) -> impl Strategy<Value = Plan> {
     let nodes = 2usize..6;
     nodes.prop_flat_map(move |nodes| {
-        let loss = if lossless { Just(0.0).boxed() } else { prop_oneof![Just(0.0), Just(0.3)].boxed() };
-        let duplication =
-            if lossless { Just(0.0).boxed() } else { prop_oneof![Just(0.0), Just(0.3)].boxed() };
+        let loss = if lossless {
+            Just(0.0).boxed()
+        } else {
+            prop_oneof![Just(0.0), Just(0.3)].boxed()
+        };
+        let duplication = if lossless {
+            Just(0.0).boxed()
+        } else {
+            prop_oneof![Just(0.0), Just(0.3)].boxed()
+        };
         // A line through all nodes, and further links between any of them.
         let further = prop::collection::vec((0..nodes, 0..nodes), 0..5);
         let details = prop::collection::vec((1u64..40, loss, duplication), 12);
         let links = (further, details).prop_map(move |(further, details)| {
             let line = (1..nodes).map(|node| (node - 1, node));
             let ends = line.chain(further.into_iter().filter(|(a, b)| a != b));
-            let link = |(ends, (delay, loss, duplication))| Link { ends, delay, loss, duplication };
+            let link = |(ends, (delay, loss, duplication))| Link {
+                ends,
+                delay,
+                loss,
+                duplication,
+            };
             ends.zip(details).map(link).collect::<Vec<_>>()
         });
         let strategies = prop::collection::vec(0..StrategyChoice::available().len(), nodes);
-        let routes = prop::collection::vec(prop::collection::vec(prop::option::of(0u64..3), 12), nodes);
+        let routes =
+            prop::collection::vec(prop::collection::vec(prop::option::of(0u64..3), 12), nodes);
         let asks = prop::collection::vec((0..nodes, 0u64..300, 0u32..4), 1..12);
         (any::<u64>(), links, strategies, routes, asks, any::<bool>()).prop_map(
             move |(seed, links, strategies, routes, asks, cached)| Plan {
@@ -67,8 +82,17 @@ fn plan(lossless: bool) -> impl Strategy<Value = Plan> {
 }
 
 enum Event {
-    Packet { node: usize, face: FaceId, packet: Bytes, header: LpHeader },
-    Ask { node: usize, name: u32, nonce: u32 },
+    Packet {
+        node: usize,
+        face: FaceId,
+        packet: Bytes,
+        header: LpHeader,
+    },
+    Ask {
+        node: usize,
+        name: u32,
+        nonce: u32,
+    },
 }
 
 struct Network {
@@ -91,7 +115,10 @@ impl Network {
     fn new(plan: &Plan) -> Network {
         let capacity = if plan.cached { 1 << 20 } else { 0 };
         let config = ForwarderConfig {
-            content_store: CsConfig { capacity, ..CsConfig::default() },
+            content_store: CsConfig {
+                capacity,
+                ..CsConfig::default()
+            },
             ..ForwarderConfig::default()
         };
         let mut nodes: Vec<Node> = (0..plan.nodes).map(|_| Node::new(config.clone())).collect();
@@ -110,7 +137,10 @@ impl Network {
         nodes.last_mut().unwrap().route("/p", producer.0, 0);
         for (number, node) in nodes.iter_mut().enumerate() {
             let strategy = &StrategyChoice::available()[plan.strategies[number]];
-            node.forwarder.strategies_mut().set(Name::root().as_ref(), strategy.as_ref()).unwrap();
+            node.forwarder
+                .strategies_mut()
+                .set(Name::root().as_ref(), strategy.as_ref())
+                .unwrap();
             for (face, cost) in faces_of[number].iter().zip(&plan.routes[number]) {
                 if let Some(cost) = cost {
                     node.route("/p", face.0, cost + 1);
@@ -133,7 +163,8 @@ impl Network {
     }
 
     fn schedule(&mut self, at: Time, event: Event) {
-        self.events.push(Reverse((at, self.stored.len() as u64, self.stored.len())));
+        self.events
+            .push(Reverse((at, self.stored.len() as u64, self.stored.len())));
         self.stored.push(Some(event));
     }
 
@@ -141,15 +172,29 @@ impl Network {
     fn drain(&mut self, node: usize) {
         for sent in self.nodes[node].sent() {
             if let Some((link, peer, at_peer)) = self.peers.get(&(node, sent.face)).copied() {
-                let Link { delay, loss, duplication, .. } = self.links[link].clone();
+                let Link {
+                    delay,
+                    loss,
+                    duplication,
+                    ..
+                } = self.links[link].clone();
                 self.interests_on_links += usize::from(sent.is_interest());
                 let copies = 1 + usize::from(self.rng.chance(duplication));
                 for _ in 0..copies {
                     if !self.rng.chance(loss) {
                         let jitter = self.rng.below(10_000_000);
-                        let at = self.now + Duration::from_millis(delay) + Duration::from_nanos(jitter);
+                        let at =
+                            self.now + Duration::from_millis(delay) + Duration::from_nanos(jitter);
                         let (packet, header) = (sent.packet.clone(), sent.header.clone());
-                        self.schedule(at, Event::Packet { node: peer, face: at_peer, packet, header });
+                        self.schedule(
+                            at,
+                            Event::Packet {
+                                node: peer,
+                                face: at_peer,
+                                packet,
+                                header,
+                            },
+                        );
                     }
                 }
             } else if sent.face == self.programs[node] {
@@ -162,7 +207,12 @@ impl Network {
                 let at = self.now + Duration::from_millis(1);
                 self.schedule(
                     at,
-                    Event::Packet { node, face: self.producer, packet, header: LpHeader::default() },
+                    Event::Packet {
+                        node,
+                        face: self.producer,
+                        packet,
+                        header: LpHeader::default(),
+                    },
                 );
             }
         }
@@ -171,10 +221,9 @@ impl Network {
     /// Runs until nothing happens any more. False if it does not end.
     fn run(&mut self) -> bool {
         for _ in 0..200_000 {
-            let timeouts =
-                self.nodes.iter().enumerate().filter_map(|(number, node)| {
-                    Some((node.forwarder.poll_timeout()?.at.max(self.now), number))
-                });
+            let timeouts = self.nodes.iter().enumerate().filter_map(|(number, node)| {
+                Some((node.forwarder.poll_timeout()?.at.max(self.now), number))
+            });
             let timeout = timeouts.min();
             let event = self.events.peek().map(|Reverse((at, _, _))| *at);
             match (event, timeout) {
@@ -192,13 +241,25 @@ impl Network {
     }
 
     fn happen(&mut self) {
-        let Some(Reverse((at, _, which))) = self.events.pop() else { return };
+        let Some(Reverse((at, _, which))) = self.events.pop() else {
+            return;
+        };
         self.now = at;
         self.nodes.iter_mut().for_each(|node| node.now = at);
         let node = match self.stored[which].take().unwrap() {
-            Event::Packet { node, face, packet, header } => {
+            Event::Packet {
+                node,
+                face,
+                packet,
+                header,
+            } => {
                 let mut frame = Vec::new();
-                whimbrel_ndn_packet::lp::encode(&mut frame, &Default::default(), &header, Some(&packet));
+                whimbrel_ndn_packet::lp::encode(
+                    &mut frame,
+                    &Default::default(),
+                    &header,
+                    Some(&packet),
+                );
                 let lp = whimbrel_ndn_packet::LpPacket::decode(&frame, false).unwrap();
                 self.nodes[node].forwarder.handle_packet(at, face, &lp);
                 node
@@ -219,7 +280,14 @@ impl Network {
     fn ask_all(&mut self, plan: &Plan) {
         for (nonce, (node, after, name)) in plan.asks.iter().enumerate() {
             let at = self.now + Duration::from_millis(*after);
-            self.schedule(at, Event::Ask { node: *node, name: *name, nonce: nonce as u32 + 1 });
+            self.schedule(
+                at,
+                Event::Ask {
+                    node: *node,
+                    name: *name,
+                    nonce: nonce as u32 + 1,
+                },
+            );
         }
     }
 
@@ -229,7 +297,11 @@ impl Network {
             node.wait(7_000);
             prop_assert!(node.forwarder.pit().is_empty());
             prop_assert_eq!(node.forwarder.dead_nonces_len(), 0);
-            prop_assert!(node.forwarder.faces().all(|face| face.pending_records() == 0));
+            prop_assert!(
+                node.forwarder
+                    .faces()
+                    .all(|face| face.pending_records() == 0)
+            );
         }
         Ok(())
     }
@@ -238,14 +310,16 @@ impl Network {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Whatever the routes and the links: it ends, nobody is answered twice or with what was not asked, nothing stays.
+    /// Whatever the routes and the links: it ends, nobody is answered twice or with what was not
+    /// asked, nothing stays.
     #[test]
     fn no_interest_runs_forever_and_no_state_stays(plan in plan(false)) {
         let mut network = Network::new(&plan);
         let start = network.now;
         network.ask_all(&plan);
         prop_assert!(network.run(), "it did not end");
-        // Each program's Interest may be forwarded once by each link end, a duplicate or a probe of it as well.
+        // Each program's Interest may be forwarded once by each link end, a duplicate or a probe of
+        // it as well.
         let bound = plan.asks.len() * plan.links.len() * 2 * 4;
         prop_assert!(network.interests_on_links <= bound, "{} of {bound}", network.interests_on_links);
         let asked = |node: usize, name: &Name| {
@@ -264,7 +338,8 @@ proptest! {
         network.check_that_nothing_stays()?;
     }
 
-    /// Along a line whose links lose nothing, every Interest is answered: one Data for each in-record.
+    /// Along a line whose links lose nothing, every Interest is answered: one Data for each
+    /// in-record.
     #[test]
     fn every_interest_is_answered_where_routes_lead_and_links_lose_nothing(mut plan in plan(true)) {
         plan.links.truncate(plan.nodes - 1);

@@ -3,13 +3,21 @@
 use core::time::Duration;
 
 use whimbrel_forwarder::mgmt::client::{self, Target};
-use whimbrel_forwarder::mgmt::{CommandPolicy, LocalCommands, ManagementConfig, RibEntry, RouteOrigin};
+use whimbrel_forwarder::mgmt::{
+    CommandPolicy, LocalCommands, ManagementConfig, RibEntry, RouteOrigin,
+};
 use whimbrel_ndn_packet::{Data, DigestSigner, PrefixAnnouncement, ValidityPeriod};
 
 use crate::router::{Router, name};
 
 fn announcement(prefix: &str, expiration: Duration, validity: Option<ValidityPeriod>) -> Vec<u8> {
-    PrefixAnnouncement { prefix: name(prefix), version: 1, expiration, validity }.encode(&DigestSigner)
+    PrefixAnnouncement {
+        prefix: name(prefix),
+        version: 1,
+        expiration,
+        validity,
+    }
+    .encode(&DigestSigner)
 }
 
 fn announce(router: &mut Router, announcement: &[u8]) -> u64 {
@@ -31,15 +39,20 @@ fn an_announced_prefix_leads_to_who_announced_it_for_as_long_as_it_says() {
     assert_eq!(listed[0].name, name("/a/b"));
     let route = listed[0].routes[0];
     let origin = RouteOrigin::PREFIX_ANNOUNCEMENT.0;
-    assert_eq!((route.face_id, route.origin, route.expiration_period), (program.0, origin, Some(hour)));
+    assert_eq!(
+        (route.face_id, route.origin, route.expiration_period),
+        (program.0, origin, Some(hour))
+    );
 }
 
 /// As NDNts builds it: of /a/b, for an hour.
 #[test]
 fn an_announcement_by_ndnts_is_understood() {
     let hex = "0626071008016108016220025041360107320100140318010515066d040036ee8016031b01c81700";
-    let wire: Vec<u8> =
-        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+    let wire: Vec<u8> = (0..hex.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+        .collect();
     let mut router = Router::new();
     router.program();
     assert_eq!(announce(&mut router, &wire), 200);
@@ -55,7 +68,10 @@ fn what_is_no_announcement_or_is_over_is_refused() {
     assert_eq!(announce(&mut router, &data), 400, "not named as one");
     let over = announcement("/a", Duration::ZERO, None);
     assert_eq!(announce(&mut router, &over), 416);
-    let long_ago = ValidityPeriod { not_before: 1, not_after: 2 };
+    let long_ago = ValidityPeriod {
+        not_before: 1,
+        not_after: 2,
+    };
     let over = announcement("/a", Duration::from_secs(60), Some(long_ago));
     assert_eq!(announce(&mut router, &over), 416);
     assert!(router.forwarder.rib().is_empty());
@@ -63,8 +79,14 @@ fn what_is_no_announcement_or_is_over_is_refused() {
 
 #[test]
 fn where_keys_are_required_an_announcement_needs_one_too() {
-    let policy = CommandPolicy { local: LocalCommands::RequireSignature, ..CommandPolicy::default() };
-    let mut router = Router::with(ManagementConfig { policy, ..ManagementConfig::default() });
+    let policy = CommandPolicy {
+        local: LocalCommands::RequireSignature,
+        ..CommandPolicy::default()
+    };
+    let mut router = Router::with(ManagementConfig {
+        policy,
+        ..ManagementConfig::default()
+    });
     router.program();
     let announcement = announcement("/a", Duration::from_secs(60), None);
     assert_eq!(announce(&mut router, &announcement), 403);

@@ -13,8 +13,8 @@ use whimbrel_forwarder::mgmt::{
 };
 use whimbrel_forwarder::{FaceId, FaceSpec};
 use whimbrel_ndn_packet::{
-    Certificate, CertificateDraft, Component, DigestSigner, Interest, InterestRef, KeySigner, KeyType, Name,
-    PrefixAnnouncement, PrivateKey, SignatureInfo, Signer, ValidityPeriod,
+    Certificate, CertificateDraft, Component, DigestSigner, Interest, InterestRef, KeySigner,
+    KeyType, Name, PrefixAnnouncement, PrivateKey, SignatureInfo, Signer, ValidityPeriod,
 };
 
 use crate::router::{Router, START_MILLIS, name, of_name, parameters};
@@ -30,10 +30,21 @@ impl Person {
         let seed = who.bytes().map(u64::from).sum();
         let key = PrivateKey::generate(typ, &mut ChaCha20Rng::seed_from_u64(seed)).unwrap();
         let now = START_MILLIS / 1_000;
-        let validity = ValidityPeriod { not_before: now - 10, not_after: now + 5_000 };
+        let validity = ValidityPeriod {
+            not_before: now - 10,
+            not_after: now + 5_000,
+        };
         let key_name = name(&format!("/{who}/KEY/1"));
-        let draft = CertificateDraft::new(key_name.clone(), Component::generic(&b"self"[..]), 1, validity);
-        Person { signer: key.signer(key_name), certificate: draft.self_sign(&key).unwrap() }
+        let draft = CertificateDraft::new(
+            key_name.clone(),
+            Component::generic(&b"self"[..]),
+            1,
+            validity,
+        );
+        Person {
+            signer: key.signer(key_name),
+            certificate: draft.self_sign(&key).unwrap(),
+        }
     }
 }
 
@@ -66,15 +77,27 @@ fn strict() -> Router {
         local: LocalCommands::RequireSignature,
         remote: RemoteRegistration::RequireSignature,
     };
-    let mut router = Router::with(ManagementConfig { policy, ..ManagementConfig::default() });
+    let mut router = Router::with(ManagementConfig {
+        policy,
+        ..ManagementConfig::default()
+    });
     let mut anchors = Anchors::new();
     anchors.add(operator().certificate, Privileges::All);
-    anchors.add(tenant().certificate, Privileges::Modules(BTreeSet::from(["rib".to_owned()])));
+    anchors.add(
+        tenant().certificate,
+        Privileges::Modules(BTreeSet::from(["rib".to_owned()])),
+    );
     router.forwarder.set_command_verifier(Box::new(anchors));
     router
 }
 
-fn signed(target: Target, verb: &str, wanted: &ControlParameters, key: &dyn Signer, stamp: Stamp) -> Vec<u8> {
+fn signed(
+    target: Target,
+    verb: &str,
+    wanted: &ControlParameters,
+    key: &dyn Signer,
+    stamp: Stamp,
+) -> Vec<u8> {
     let (module, verb) = verb.split_once('/').unwrap();
     client::command(target, module, verb, wanted, key, stamp)
 }
@@ -91,7 +114,11 @@ fn where_signatures_are_required_known_keys_command_and_nobody_else() {
     let program = router.program();
     let mut send = |verb: &str, key: &dyn Signer| {
         let stamp = router.stamp();
-        let wanted = if verb == "cs/config" { parameters() } else { of_name("/a") };
+        let wanted = if verb == "cs/config" {
+            parameters()
+        } else {
+            of_name("/a")
+        };
         let interest = signed(Target::Local, verb, &wanted, key, stamp);
         status(&mut router, program, &interest)
     };
@@ -100,29 +127,58 @@ fn where_signatures_are_required_known_keys_command_and_nobody_else() {
     assert_eq!(send("rib/unregister", &tenant()), 200);
     assert_eq!(send("cs/config", &tenant()), 403, "not this module");
     assert_eq!(send("rib/register", &stranger()), 403);
-    assert_eq!(send("rib/register", &DigestSigner), 403, "a digest says nothing of who made it");
+    assert_eq!(
+        send("rib/register", &DigestSigner),
+        403,
+        "a digest says nothing of who made it"
+    );
     assert!(router.next_hops("/a").is_empty());
 }
 
 #[test]
 fn without_a_verifier_no_key_is_known() {
-    let policy = CommandPolicy { local: LocalCommands::RequireSignature, ..CommandPolicy::default() };
-    let mut router = Router::with(ManagementConfig { policy, ..ManagementConfig::default() });
+    let policy = CommandPolicy {
+        local: LocalCommands::RequireSignature,
+        ..CommandPolicy::default()
+    };
+    let mut router = Router::with(ManagementConfig {
+        policy,
+        ..ManagementConfig::default()
+    });
     let program = router.program();
     let stamp = router.stamp();
-    let interest = signed(Target::Local, "rib/register", &of_name("/a"), &operator(), stamp);
+    let interest = signed(
+        Target::Local,
+        "rib/register",
+        &of_name("/a"),
+        &operator(),
+        stamp,
+    );
     assert_eq!(status(&mut router, program, &interest), 403);
 }
 
 #[test]
 fn a_changed_command_is_refused_whoever_signed_it() {
     for key in [&operator() as &dyn Signer, &DigestSigner] {
-        let mut router = if key.info().key_locator.is_some() { strict() } else { Router::new() };
+        let mut router = if key.info().key_locator.is_some() {
+            strict()
+        } else {
+            Router::new()
+        };
         let program = router.program();
         let stamp = router.stamp();
-        let interest =
-            client::command_in_name(Target::Local, "rib", "register", &of_name("/victim"), key, stamp);
-        let at = interest.windows(6).position(|window| window == b"victim").unwrap();
+        let interest = client::command_in_name(
+            Target::Local,
+            "rib",
+            "register",
+            &of_name("/victim"),
+            key,
+            stamp,
+        );
+        let at = interest
+            .windows(6)
+            .position(|window| window == b"victim")
+            .unwrap();
         let mut changed = interest.clone();
         changed[at] ^= 1;
         assert_eq!(status(&mut router, program, &changed), 403);
@@ -130,17 +186,24 @@ fn a_changed_command_is_refused_whoever_signed_it() {
     }
 }
 
-/// The same command with another nonce of the Interest: what a recorded command looks like when it is sent again.
+/// The same command with another nonce of the Interest: what a recorded command looks like when it
+/// is sent again.
 fn replayed(interest: &[u8]) -> Vec<u8> {
-    InterestRef::decode(interest).unwrap().with_nonce([9, 9, 9, 9])
+    InterestRef::decode(interest)
+        .unwrap()
+        .with_nonce([9, 9, 9, 9])
 }
 
 #[test]
 fn a_recorded_command_is_not_carried_out_again() {
-    for (mut router, key) in [(strict(), &operator() as &dyn Signer), (Router::new(), &DigestSigner)] {
+    for (mut router, key) in [
+        (strict(), &operator() as &dyn Signer),
+        (Router::new(), &DigestSigner),
+    ] {
         let (program, other) = (router.program(), router.program());
         let (first, second) = (router.stamp(), router.stamp());
-        let older = client::command_in_name(Target::Local, "rib", "register", &of_name("/a"), key, first);
+        let older =
+            client::command_in_name(Target::Local, "rib", "register", &of_name("/a"), key, first);
         let newer = signed(Target::Local, "rib/register", &of_name("/a"), key, second);
         for interest in [&older, &newer] {
             assert_eq!(status(&mut router, program, interest), 200);
@@ -148,7 +211,10 @@ fn a_recorded_command_is_not_carried_out_again() {
         router.forwarder.remove_face(router.now, program);
         // The answers are no longer in the content store.
         router.now += Duration::from_secs(10);
-        router.forwarder.cs_mut().erase(Name::root().as_ref(), usize::MAX);
+        router
+            .forwarder
+            .cs_mut()
+            .erase(Name::root().as_ref(), usize::MAX);
         for interest in [&older, &newer] {
             assert_eq!(status(&mut router, other, &replayed(interest)), 403);
             assert!(router.next_hops("/a").is_empty());
@@ -162,8 +228,14 @@ fn who_missed_the_answer_gets_it_again_and_the_command_is_carried_out_once() {
     let program = router.program();
     let interest = router.interest("rib/register", &of_name("/a"));
     assert_eq!(status(&mut router, program, &interest), 200);
-    let again = InterestRef::decode(&interest).unwrap().with_nonce([9, 9, 9, 9]);
-    assert_eq!(status(&mut router, program, &again), 200, "from the content store, while it is fresh");
+    let again = InterestRef::decode(&interest)
+        .unwrap()
+        .with_nonce([9, 9, 9, 9]);
+    assert_eq!(
+        status(&mut router, program, &again),
+        200,
+        "from the content store, while it is fresh"
+    );
     assert_eq!(router.forwarder.management_counters().commands, 1);
 }
 
@@ -172,14 +244,30 @@ fn the_same_command_without_time_and_nonce_is_meant_each_time() {
     let mut router = Router::new();
     let program = router.program();
     let bare = |verb: &str, nonce: u8| {
-        let name = Target::Local.name("rib", verb).child_generic(&of_name("/a").encode());
-        Interest { nonce: Some([nonce; 4]), ..Interest::new(name) }.encode()
+        let name = Target::Local
+            .name("rib", verb)
+            .child_generic(&of_name("/a").encode());
+        Interest {
+            nonce: Some([nonce; 4]),
+            ..Interest::new(name)
+        }
+        .encode()
     };
     for round in 0..3 {
-        assert_eq!(status(&mut router, program, &bare("register", 2 * round)), 200);
+        assert_eq!(
+            status(&mut router, program, &bare("register", 2 * round)),
+            200
+        );
         assert_eq!(router.next_hops("/a").len(), 1);
-        assert_eq!(status(&mut router, program, &bare("unregister", 2 * round + 1)), 200);
-        assert_eq!(router.next_hops("/a").len(), 0, "in round {round} it came from a cache");
+        assert_eq!(
+            status(&mut router, program, &bare("unregister", 2 * round + 1)),
+            200
+        );
+        assert_eq!(
+            router.next_hops("/a").len(),
+            0,
+            "in round {round} it came from a cache"
+        );
     }
 }
 
@@ -188,13 +276,30 @@ fn a_keyed_command_must_be_of_now_and_say_so() {
     let mut router = strict();
     let program = router.program();
     router.now = Time::from_secs(1_000);
-    for (away, code) in [(-121_000i64, 403), (-119_000, 200), (119_000, 200), (122_000, 403)] {
-        let stamp = Stamp { time: router.unix_millis().saturating_add_signed(away), ..router.stamp() };
-        let interest = signed(Target::Local, "rib/register", &of_name("/a"), &operator(), stamp);
+    for (away, code) in [
+        (-121_000i64, 403),
+        (-119_000, 200),
+        (119_000, 200),
+        (122_000, 403),
+    ] {
+        let stamp = Stamp {
+            time: router.unix_millis().saturating_add_signed(away),
+            ..router.stamp()
+        };
+        let interest = signed(
+            Target::Local,
+            "rib/register",
+            &of_name("/a"),
+            &operator(),
+            stamp,
+        );
         assert_eq!(status(&mut router, program, &interest), code, "{away} ms");
     }
-    let mut timeless =
-        Interest::new(Target::Local.name("rib", "register").child_generic(&of_name("/a").encode()));
+    let mut timeless = Interest::new(
+        Target::Local
+            .name("rib", "register")
+            .child_generic(&of_name("/a").encode()),
+    );
     timeless.nonce = Some([1; 4]);
     let interest = timeless.encode_signed(&operator(), &operator().info());
     assert_eq!(status(&mut router, program, &interest), 403);
@@ -202,7 +307,10 @@ fn a_keyed_command_must_be_of_now_and_say_so() {
 
 #[test]
 fn a_burst_of_a_thousand_commands_of_one_millisecond_is_carried_out() {
-    for (mut router, key) in [(strict(), &operator() as &dyn Signer), (Router::new(), &DigestSigner)] {
+    for (mut router, key) in [
+        (strict(), &operator() as &dyn Signer),
+        (Router::new(), &DigestSigner),
+    ] {
         let program = router.program();
         for number in 0..1_000 {
             let stamp = router.stamp();
@@ -220,7 +328,12 @@ fn a_burst_of_a_thousand_commands_of_one_millisecond_is_carried_out() {
     }
 }
 
-fn from_neighbour(router: &mut Router, verb: &str, wanted: &ControlParameters, key: &dyn Signer) -> Vec<u8> {
+fn from_neighbour(
+    router: &mut Router,
+    verb: &str,
+    wanted: &ControlParameters,
+    key: &dyn Signer,
+) -> Vec<u8> {
     let stamp = router.stamp();
     signed(Target::Neighbour, verb, wanted, key, stamp)
 }
@@ -235,7 +348,10 @@ fn a_neighbour_registers_at_its_own_face_if_it_has_a_key() {
     assert_eq!(router.next_hops("/site/a"), [(neighbour.0, 0)]);
     let interest = from_neighbour(&mut router, "rib/register", &own, &stranger());
     assert_eq!(status(&mut router, neighbour, &interest), 403);
-    let of_other = ControlParameters { face_id: Some(other.0), ..of_name("/site/b") };
+    let of_other = ControlParameters {
+        face_id: Some(other.0),
+        ..of_name("/site/b")
+    };
     let interest = from_neighbour(&mut router, "rib/register", &of_other, &tenant());
     assert_eq!(status(&mut router, neighbour, &interest), 403);
     let interest = from_neighbour(&mut router, "rib/unregister", &own, &tenant());
@@ -247,55 +363,103 @@ fn a_neighbour_registers_at_its_own_face_if_it_has_a_key() {
 fn a_neighbour_has_no_other_command_and_none_where_it_is_not_configured() {
     let mut router = strict();
     let neighbour = router.neighbour(1);
-    for verb in ["cs/config", "faces/destroy", "strategy-choice/unset", "fib/add-nexthop"] {
-        let wanted = ControlParameters { face_id: Some(neighbour.0), ..parameters() };
+    for verb in [
+        "cs/config",
+        "faces/destroy",
+        "strategy-choice/unset",
+        "fib/add-nexthop",
+    ] {
+        let wanted = ControlParameters {
+            face_id: Some(neighbour.0),
+            ..parameters()
+        };
         let interest = from_neighbour(&mut router, verb, &wanted, &operator());
         assert_eq!(router.ask(neighbour, &interest), None, "{verb}");
     }
     let mut list = Interest::new(Target::Neighbour.name("rib", "list"));
     (list.can_be_prefix, list.nonce) = (true, Some([1; 4]));
-    assert_eq!(router.ask(neighbour, &list.encode()), None, "and is told no routes");
+    assert_eq!(
+        router.ask(neighbour, &list.encode()),
+        None,
+        "and is told no routes"
+    );
 
     let mut router = Router::new();
     let neighbour = router.neighbour(1);
     let interest = from_neighbour(&mut router, "rib/register", &of_name("/a"), &DigestSigner);
     assert_eq!(router.ask(neighbour, &interest), None);
     let stamp = router.stamp();
-    let interest = signed(Target::Local, "rib/register", &of_name("/a"), &DigestSigner, stamp);
-    assert_eq!(router.ask(neighbour, &interest), None, "/localhost does not cross a link");
+    let interest = signed(
+        Target::Local,
+        "rib/register",
+        &of_name("/a"),
+        &DigestSigner,
+        stamp,
+    );
+    assert_eq!(
+        router.ask(neighbour, &interest),
+        None,
+        "/localhost does not cross a link"
+    );
     assert!(router.forwarder.rib().is_empty());
 }
 
 #[test]
 fn a_page_in_a_browser_on_this_machine_registers_for_itself_and_commands_nothing_else() {
     let mut router = Router::new();
-    let page = |address: &str| FaceSpec::new(format!("wsclient://{address}:5000"), "ws://127.0.0.1:9696");
+    let page =
+        |address: &str| FaceSpec::new(format!("wsclient://{address}:5000"), "ws://127.0.0.1:9696");
     let (here, elsewhere) = (page("127.0.0.1"), page("192.0.2.7"));
     let here = router.forwarder.add_face(router.now, here);
     let elsewhere = router.forwarder.add_face(router.now, elsewhere);
-    let register = from_neighbour(&mut router, "rib/register", &of_name("/page"), &DigestSigner);
+    let register = from_neighbour(
+        &mut router,
+        "rib/register",
+        &of_name("/page"),
+        &DigestSigner,
+    );
     assert_eq!(status(&mut router, here, &register), 200);
-    let other = ControlParameters { face_id: Some(elsewhere.0), ..of_name("/other") };
+    let other = ControlParameters {
+        face_id: Some(elsewhere.0),
+        ..of_name("/other")
+    };
     let for_another = from_neighbour(&mut router, "rib/register", &other, &DigestSigner);
     assert_eq!(status(&mut router, here, &for_another), 403);
-    let create =
-        ControlParameters { uri: Some("udp4://192.0.2.9:6363".into()), ..ControlParameters::default() };
+    let create = ControlParameters {
+        uri: Some("udp4://192.0.2.9:6363".into()),
+        ..ControlParameters::default()
+    };
     let create_face = from_neighbour(&mut router, "faces/create", &create, &DigestSigner);
     assert_eq!(router.ask(here, &create_face), None);
-    let from_afar = from_neighbour(&mut router, "rib/register", &of_name("/afar"), &DigestSigner);
+    let from_afar = from_neighbour(
+        &mut router,
+        "rib/register",
+        &of_name("/afar"),
+        &DigestSigner,
+    );
     assert_eq!(router.ask(elsewhere, &from_afar), None);
 }
 
 #[test]
 fn where_any_neighbour_may_register_a_digest_is_enough() {
-    let policy = CommandPolicy { remote: RemoteRegistration::AcceptAny, ..CommandPolicy::default() };
-    let mut router = Router::with(ManagementConfig { policy, ..ManagementConfig::default() });
+    let policy = CommandPolicy {
+        remote: RemoteRegistration::AcceptAny,
+        ..CommandPolicy::default()
+    };
+    let mut router = Router::with(ManagementConfig {
+        policy,
+        ..ManagementConfig::default()
+    });
     let neighbour = router.neighbour(1);
     let interest = from_neighbour(&mut router, "rib/register", &of_name("/a"), &DigestSigner);
     assert_eq!(status(&mut router, neighbour, &interest), 200);
     let program = router.program();
     let taken = of_name("/localhop/nfd/rib");
-    assert_eq!(router.refused(program, "rib/register", &taken), 403, "the router serves it");
+    assert_eq!(
+        router.refused(program, "rib/register", &taken),
+        403,
+        "the router serves it"
+    );
 }
 
 #[test]
@@ -304,7 +468,8 @@ fn a_key_is_named_by_itself_or_by_its_certificate_and_commands_until_it_expires(
     let program = router.program();
     let key = PrivateKey::generate(KeyType::EcdsaP256, &mut ChaCha20Rng::seed_from_u64(5)).unwrap();
     let seed = "operator".bytes().map(u64::from).sum();
-    let same_key = PrivateKey::generate(KeyType::EcdsaP256, &mut ChaCha20Rng::seed_from_u64(seed)).unwrap();
+    let same_key =
+        PrivateKey::generate(KeyType::EcdsaP256, &mut ChaCha20Rng::seed_from_u64(seed)).unwrap();
     let by_certificate = same_key.signer(operator().certificate.name().clone());
     let send = |router: &mut Router, signer: &dyn Signer| {
         let stamp = router.stamp();
@@ -313,9 +478,17 @@ fn a_key_is_named_by_itself_or_by_its_certificate_and_commands_until_it_expires(
     };
     assert_eq!(send(&mut router, &by_certificate), 200);
     let impostor = key.signer(operator().certificate.name().clone());
-    assert_eq!(send(&mut router, &impostor), 403, "another key under the same name");
+    assert_eq!(
+        send(&mut router, &impostor),
+        403,
+        "another key under the same name"
+    );
     router.now = Time::from_secs(6_000);
-    assert_eq!(send(&mut router, &by_certificate), 403, "the certificate is over");
+    assert_eq!(
+        send(&mut router, &by_certificate),
+        403,
+        "the certificate is over"
+    );
 }
 
 #[test]
@@ -330,7 +503,12 @@ fn an_announcement_needs_a_key_that_may_register() {
             validity: None,
         };
         let stamp = router.stamp();
-        let interest = client::announce(Target::Neighbour, &announcement.encode(announcer), sender, stamp);
+        let interest = client::announce(
+            Target::Neighbour,
+            &announcement.encode(announcer),
+            sender,
+            stamp,
+        );
         status(&mut router, neighbour, &interest)
     };
     assert_eq!(announce(&stranger(), &tenant()), 403);

@@ -5,9 +5,9 @@ use core::time::Duration;
 use whimbrel_core::Time;
 use whimbrel_forwarder::mgmt::client::{self, Target};
 use whimbrel_forwarder::mgmt::{
-    ControlParameters, CsInfo, FLAG_CONGESTION_MARKING, FLAG_CS_ADMIT, FLAG_CS_SERVE, FLAG_LOCAL_FIELDS,
-    FLAG_LP_RELIABILITY, FaceRequest, FaceSettings, FibEntry, ROUTE_CAPTURE, RibEntry, RouteOrigin,
-    StrategyChoice,
+    ControlParameters, CsInfo, FLAG_CONGESTION_MARKING, FLAG_CS_ADMIT, FLAG_CS_SERVE,
+    FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceRequest, FaceSettings, FibEntry, ROUTE_CAPTURE,
+    RibEntry, RouteOrigin, StrategyChoice,
 };
 use whimbrel_forwarder::tables::MAX_DEPTH;
 use whimbrel_forwarder::{FaceId, Persistency};
@@ -17,12 +17,18 @@ use crate::formats::registrations;
 use crate::router::{Router, name, of_name, parameters};
 
 fn at_face(prefix: &str, face: FaceId) -> ControlParameters {
-    ControlParameters { face_id: Some(face.0), ..of_name(prefix) }
+    ControlParameters {
+        face_id: Some(face.0),
+        ..of_name(prefix)
+    }
 }
 
 fn too_deep() -> ControlParameters {
     let deep = (0..=MAX_DEPTH).fold(Name::root(), |name, _| name.child_generic(b"x"));
-    ControlParameters { name: Some(deep), ..parameters() }
+    ControlParameters {
+        name: Some(deep),
+        ..parameters()
+    }
 }
 
 #[test]
@@ -42,7 +48,11 @@ fn a_program_registers_its_prefix_with_nothing_but_the_name() {
     router.done(program, "rib/unregister", &of_name("/a/b"));
     assert!(router.next_hops("/a/b").is_empty());
     let again = router.done(program, "rib/unregister", &of_name("/a/b"));
-    assert_eq!(again.origin, Some(0), "to unregister what is not there is no error");
+    assert_eq!(
+        again.origin,
+        Some(0),
+        "to unregister what is not there is no error"
+    );
 }
 
 #[test]
@@ -50,7 +60,9 @@ fn registrations_as_python_ndn_and_ndnts_send_them_are_carried_out() {
     for (client, interest) in registrations() {
         let mut router = Router::new();
         let program = router.program();
-        let answer = router.ask(program, &interest).unwrap_or_else(|| panic!("{client}: no answer"));
+        let answer = router
+            .ask(program, &interest)
+            .unwrap_or_else(|| panic!("{client}: no answer"));
         assert!(client::response(&answer).unwrap().is_success(), "{client}");
         assert_eq!(router.next_hops("/a/b"), [(program.0, 0)], "{client}");
     }
@@ -61,13 +73,36 @@ fn the_older_form_of_our_own_client_and_a_command_without_signature_are_carried_
     let mut router = Router::new();
     let program = router.program();
     let stamp = router.stamp();
-    let older =
-        client::command_in_name(Target::Local, "rib", "register", &of_name("/a"), &DigestSigner, stamp);
-    assert!(client::response(&router.ask(program, &older).unwrap()).unwrap().is_success());
-    let bare = Target::Local.name("rib", "register").child_generic(&of_name("/b").encode());
-    let bare = Interest { nonce: Some([1; 4]), ..Interest::new(bare) }.encode();
-    assert!(client::response(&router.ask(program, &bare).unwrap()).unwrap().is_success());
-    assert_eq!((router.next_hops("/a").len(), router.next_hops("/b").len()), (1, 1));
+    let older = client::command_in_name(
+        Target::Local,
+        "rib",
+        "register",
+        &of_name("/a"),
+        &DigestSigner,
+        stamp,
+    );
+    assert!(
+        client::response(&router.ask(program, &older).unwrap())
+            .unwrap()
+            .is_success()
+    );
+    let bare = Target::Local
+        .name("rib", "register")
+        .child_generic(&of_name("/b").encode());
+    let bare = Interest {
+        nonce: Some([1; 4]),
+        ..Interest::new(bare)
+    }
+    .encode();
+    assert!(
+        client::response(&router.ask(program, &bare).unwrap())
+            .unwrap()
+            .is_success()
+    );
+    assert_eq!(
+        (router.next_hops("/a").len(), router.next_hops("/b").len()),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -86,9 +121,17 @@ fn a_route_for_another_face_with_all_its_fields_is_listed_as_given_and_ends_with
     let listed: Vec<RibEntry> = router.items(program, "rib/list");
     assert_eq!(listed.len(), 1);
     let route = listed[0].routes[0];
-    assert_eq!((route.face_id, route.origin, route.cost, route.flags), (neighbour.0, 255, 30, 2));
+    assert_eq!(
+        (route.face_id, route.origin, route.cost, route.flags),
+        (neighbour.0, 255, 30, 2)
+    );
     assert_eq!(route.expiration_period, Some(Duration::from_secs(50)));
-    assert!(router.forwarder.poll_timeout().is_some_and(|deadline| deadline.at <= Time::from_secs(61)));
+    assert!(
+        router
+            .forwarder
+            .poll_timeout()
+            .is_some_and(|deadline| deadline.at <= Time::from_secs(61))
+    );
     router.now = Time::from_secs(61);
     router.forwarder.handle_timeout(router.now);
     assert!(router.next_hops("/a").is_empty());
@@ -100,19 +143,46 @@ fn registrations_that_cannot_be_are_refused() {
     let mut router = Router::new();
     let program = router.program();
     let nobody = FaceId(9_999);
-    assert_eq!(router.refused(program, "rib/register", &parameters()), 400, "no Name");
-    assert_eq!(router.refused(program, "rib/register", &at_face("/a", nobody)), 410);
+    assert_eq!(
+        router.refused(program, "rib/register", &parameters()),
+        400,
+        "no Name"
+    );
+    assert_eq!(
+        router.refused(program, "rib/register", &at_face("/a", nobody)),
+        410
+    );
     assert_eq!(router.refused(program, "rib/register", &too_deep()), 414);
-    let with_uri = ControlParameters { uri: Some("udp4://192.0.2.1:1".to_owned()), ..of_name("/a") };
-    assert_eq!(router.refused(program, "rib/register", &with_uri), 400, "a field that it does not take");
+    let with_uri = ControlParameters {
+        uri: Some("udp4://192.0.2.1:1".to_owned()),
+        ..of_name("/a")
+    };
+    assert_eq!(
+        router.refused(program, "rib/register", &with_uri),
+        400,
+        "a field that it does not take"
+    );
     let response = router.command(program, "rib/register", &at_face("/a", nobody));
     let body = response.parameters().unwrap();
-    assert_eq!(body, Some(at_face("/a", nobody)), "python-ndn fails on a refusal without a body");
-    let origin = ControlParameters { origin: Some(65_536), ..of_name("/a") };
+    assert_eq!(
+        body,
+        Some(at_face("/a", nobody)),
+        "python-ndn fails on a refusal without a body"
+    );
+    let origin = ControlParameters {
+        origin: Some(65_536),
+        ..of_name("/a")
+    };
     assert_eq!(router.refused(program, "rib/register", &origin), 400);
-    let at_once = ControlParameters { expiration_period: Some(Duration::ZERO), ..of_name("/a") };
+    let at_once = ControlParameters {
+        expiration_period: Some(Duration::ZERO),
+        ..of_name("/a")
+    };
     assert_eq!(router.refused(program, "rib/register", &at_once), 400);
-    assert_eq!(router.refused(program, "rib/unregister", &parameters()), 400);
+    assert_eq!(
+        router.refused(program, "rib/unregister", &parameters()),
+        400
+    );
     assert!(router.forwarder.rib().is_empty());
 }
 
@@ -120,10 +190,27 @@ fn registrations_that_cannot_be_are_refused() {
 fn nobody_takes_the_prefix_of_management_away() {
     let mut router = Router::new();
     let program = router.program();
-    for prefix in ["/localhost/nfd", "/localhost/nfd/rib", "/localhost/nfd/faces/events"] {
-        assert_eq!(router.refused(program, "rib/register", &of_name(prefix)), 403);
-        assert_eq!(router.refused(program, "fib/add-nexthop", &of_name(prefix)), 403);
-        assert_eq!(router.refused(program, "fib/remove-nexthop", &at_face(prefix, FaceId::INTERNAL)), 403);
+    for prefix in [
+        "/localhost/nfd",
+        "/localhost/nfd/rib",
+        "/localhost/nfd/faces/events",
+    ] {
+        assert_eq!(
+            router.refused(program, "rib/register", &of_name(prefix)),
+            403
+        );
+        assert_eq!(
+            router.refused(program, "fib/add-nexthop", &of_name(prefix)),
+            403
+        );
+        assert_eq!(
+            router.refused(
+                program,
+                "fib/remove-nexthop",
+                &at_face(prefix, FaceId::INTERNAL)
+            ),
+            403
+        );
     }
     router.done(program, "rib/register", &of_name("/localhost"));
     router.done(program, "rib/register", &of_name("/localhop/nfd"));
@@ -135,20 +222,45 @@ fn next_hops_are_added_changed_listed_and_removed() {
     let mut router = Router::new();
     let (program, neighbour) = (router.program(), router.neighbour(1));
     let added = router.done(program, "fib/add-nexthop", &of_name("/a"));
-    let expected = ControlParameters { cost: Some(0), ..at_face("/a", program) };
-    assert_eq!(added, expected, "without FaceId it is the program's own face");
-    let costly = ControlParameters { cost: Some(7), ..at_face("/a", neighbour) };
+    let expected = ControlParameters {
+        cost: Some(0),
+        ..at_face("/a", program)
+    };
+    assert_eq!(
+        added, expected,
+        "without FaceId it is the program's own face"
+    );
+    let costly = ControlParameters {
+        cost: Some(7),
+        ..at_face("/a", neighbour)
+    };
     assert_eq!(router.done(program, "fib/add-nexthop", &costly), costly);
     let listed: Vec<FibEntry> = router.items(program, "fib/list");
-    let entry = listed.iter().find(|entry| entry.name == name("/a")).unwrap();
-    let hops: Vec<_> = entry.next_hops.iter().map(|hop| (hop.face_id, hop.cost)).collect();
+    let entry = listed
+        .iter()
+        .find(|entry| entry.name == name("/a"))
+        .unwrap();
+    let hops: Vec<_> = entry
+        .next_hops
+        .iter()
+        .map(|hop| (hop.face_id, hop.cost))
+        .collect();
     assert_eq!(hops, [(program.0, 0), (neighbour.0, 7)]);
-    assert_eq!(router.done(program, "fib/remove-nexthop", &of_name("/a")), at_face("/a", program));
+    assert_eq!(
+        router.done(program, "fib/remove-nexthop", &of_name("/a")),
+        at_face("/a", program)
+    );
     router.done(program, "fib/remove-nexthop", &of_name("/a"));
     assert_eq!(router.next_hops("/a"), [(neighbour.0, 7)]);
-    assert_eq!(router.refused(program, "fib/add-nexthop", &at_face("/b", FaceId(9_999))), 410);
+    assert_eq!(
+        router.refused(program, "fib/add-nexthop", &at_face("/b", FaceId(9_999))),
+        410
+    );
     assert_eq!(router.refused(program, "fib/add-nexthop", &too_deep()), 414);
-    assert_eq!(router.refused(program, "fib/add-nexthop", &parameters()), 400);
+    assert_eq!(
+        router.refused(program, "fib/add-nexthop", &parameters()),
+        400
+    );
 }
 
 #[test]
@@ -158,7 +270,11 @@ fn a_face_that_goes_takes_its_routes_and_next_hops_with_it() {
     router.done(leaving, "rib/register", &of_name("/"));
     router.done(program, "rib/register", &of_name("/a"));
     router.done(leaving, "fib/add-nexthop", &of_name("/b"));
-    assert_eq!(router.next_hops("/a"), [(program.0, 0), (leaving.0, 0)], "inherited from /");
+    assert_eq!(
+        router.next_hops("/a"),
+        [(program.0, 0), (leaving.0, 0)],
+        "inherited from /"
+    );
     router.forwarder.remove_face(router.now, leaving);
     assert_eq!(router.next_hops("/a"), [(program.0, 0)]);
     assert!(router.next_hops("/").is_empty() && router.next_hops("/b").is_empty());
@@ -170,21 +286,48 @@ fn strategies_are_chosen_listed_and_given_up() {
     let mut router = Router::new();
     let program = router.program();
     let multicast = name("/localhost/nfd/strategy/multicast");
-    let wanted = ControlParameters { strategy: Some(multicast.clone()), ..of_name("/a") };
+    let wanted = ControlParameters {
+        strategy: Some(multicast.clone()),
+        ..of_name("/a")
+    };
     let done = router.done(program, "strategy-choice/set", &wanted);
     let full_name = done.strategy.expect("the full name with version");
     assert!(multicast.as_ref().is_prefix_of(full_name.as_ref()));
     let listed: Vec<StrategyChoice> = router.items(program, "strategy-choice/list");
     assert_eq!(listed.len(), 2, "/ has one too");
-    assert_eq!((&listed[1].name, &listed[1].strategy), (&name("/a"), &full_name));
+    assert_eq!(
+        (&listed[1].name, &listed[1].strategy),
+        (&name("/a"), &full_name)
+    );
     router.done(program, "strategy-choice/unset", &of_name("/a"));
-    assert_eq!(router.items::<StrategyChoice>(program, "strategy-choice/list").len(), 1);
+    assert_eq!(
+        router
+            .items::<StrategyChoice>(program, "strategy-choice/list")
+            .len(),
+        1
+    );
 
-    let unknown = ControlParameters { strategy: Some(name("/no/such")), ..of_name("/a") };
-    assert_eq!(router.refused(program, "strategy-choice/set", &unknown), 404);
-    assert_eq!(router.refused(program, "strategy-choice/set", &of_name("/a")), 400, "no Strategy");
-    assert_eq!(router.refused(program, "strategy-choice/unset", &of_name("/")), 400);
-    let deep = ControlParameters { strategy: Some(multicast), ..too_deep() };
+    let unknown = ControlParameters {
+        strategy: Some(name("/no/such")),
+        ..of_name("/a")
+    };
+    assert_eq!(
+        router.refused(program, "strategy-choice/set", &unknown),
+        404
+    );
+    assert_eq!(
+        router.refused(program, "strategy-choice/set", &of_name("/a")),
+        400,
+        "no Strategy"
+    );
+    assert_eq!(
+        router.refused(program, "strategy-choice/unset", &of_name("/")),
+        400
+    );
+    let deep = ControlParameters {
+        strategy: Some(multicast),
+        ..too_deep()
+    };
     assert_eq!(router.refused(program, "strategy-choice/set", &deep), 414);
 }
 
@@ -192,21 +335,43 @@ fn strategies_are_chosen_listed_and_given_up() {
 fn the_content_store_is_configured_and_told() {
     let mut router = Router::new();
     let program = router.program();
-    let flags = ControlParameters { capacity: Some(100), ..parameters() }
-        .with_flag(FLAG_CS_ADMIT, false)
-        .with_flag(FLAG_CS_SERVE, true);
+    let flags = ControlParameters {
+        capacity: Some(100),
+        ..parameters()
+    }
+    .with_flag(FLAG_CS_ADMIT, false)
+    .with_flag(FLAG_CS_SERVE, true);
     let done = router.done(program, "cs/config", &flags);
-    assert_eq!((done.capacity, done.flags), (Some(100), Some(FLAG_CS_SERVE)));
+    assert_eq!(
+        (done.capacity, done.flags),
+        (Some(100), Some(FLAG_CS_SERVE))
+    );
     let told: Vec<CsInfo> = router.items(program, "cs/info");
-    assert_eq!((told.len(), told[0].capacity, told[0].flags), (1, 100, FLAG_CS_SERVE));
+    assert_eq!(
+        (told.len(), told[0].capacity, told[0].flags),
+        (1, 100, FLAG_CS_SERVE)
+    );
     let nothing = router.done(program, "cs/config", &parameters());
-    assert_eq!((nothing.capacity, nothing.flags), (Some(100), Some(FLAG_CS_SERVE)));
-    let unmasked = ControlParameters { flags: Some(1), ..parameters() };
-    assert_eq!(router.refused(program, "cs/config", &unmasked), 400, "Flags without Mask");
+    assert_eq!(
+        (nothing.capacity, nothing.flags),
+        (Some(100), Some(FLAG_CS_SERVE))
+    );
+    let unmasked = ControlParameters {
+        flags: Some(1),
+        ..parameters()
+    };
+    assert_eq!(
+        router.refused(program, "cs/config", &unmasked),
+        400,
+        "Flags without Mask"
+    );
 
     let erased = router.done(program, "cs/erase", &of_name("/a"));
     assert_eq!((erased.count, erased.capacity), (Some(0), None));
-    let none = ControlParameters { count: Some(0), ..of_name("/a") };
+    let none = ControlParameters {
+        count: Some(0),
+        ..of_name("/a")
+    };
     assert_eq!(router.refused(program, "cs/erase", &none), 400);
     assert_eq!(router.refused(program, "cs/erase", &parameters()), 400);
 }
@@ -228,12 +393,24 @@ fn a_face_is_changed_and_its_link_is_told() {
     let done = router.done(program, "faces/update", &wanted);
     let both = FLAG_LP_RELIABILITY | FLAG_CONGESTION_MARKING;
     assert_eq!((done.flags, done.mask), (Some(both), None));
-    assert_eq!(ControlParameters { mask: wanted.mask, ..done }, wanted);
+    assert_eq!(
+        ControlParameters {
+            mask: wanted.mask,
+            ..done
+        },
+        wanted
+    );
     let Some(FaceRequest::Update { face, settings }) = router.forwarder.poll_face_request() else {
         panic!("the link is not told");
     };
-    assert_eq!((face, settings.reliability, settings.mtu), (neighbour, Some(true), Some(1_200)));
-    assert_eq!((settings.local_fields, settings.persistency), (None, Some(Persistency::Permanent)));
+    assert_eq!(
+        (face, settings.reliability, settings.mtu),
+        (neighbour, Some(true), Some(1_200))
+    );
+    assert_eq!(
+        (settings.local_fields, settings.persistency),
+        (None, Some(Persistency::Permanent))
+    );
     let spec = &router.forwarder.face(neighbour).unwrap().spec;
     assert!(spec.flags.reliability && !spec.flags.local_fields);
     assert_eq!(spec.mtu, Some(1_200));
@@ -245,39 +422,95 @@ fn a_program_turns_local_fields_on_for_itself_and_for_nobody_who_is_not_local() 
     let (program, neighbour) = (router.program(), router.neighbour(1));
     let wanted = parameters().with_flag(FLAG_LOCAL_FIELDS, true);
     let done = router.done(program, "faces/update", &wanted);
-    assert_eq!((done.face_id, done.flags), (Some(program.0), Some(FLAG_LOCAL_FIELDS)));
-    assert!(router.forwarder.face(program).unwrap().spec.flags.local_fields);
-    let settings = FaceSettings { local_fields: Some(true), ..FaceSettings::default() };
-    let expected = FaceRequest::Update { face: program, settings };
+    assert_eq!(
+        (done.face_id, done.flags),
+        (Some(program.0), Some(FLAG_LOCAL_FIELDS))
+    );
+    assert!(
+        router
+            .forwarder
+            .face(program)
+            .unwrap()
+            .spec
+            .flags
+            .local_fields
+    );
+    let settings = FaceSettings {
+        local_fields: Some(true),
+        ..FaceSettings::default()
+    };
+    let expected = FaceRequest::Update {
+        face: program,
+        settings,
+    };
     assert_eq!(router.forwarder.poll_face_request(), Some(expected));
 
-    let of_neighbour = ControlParameters { face_id: Some(neighbour.0), ..wanted };
+    let of_neighbour = ControlParameters {
+        face_id: Some(neighbour.0),
+        ..wanted
+    };
     let refused = router.command(program, "faces/update", &of_neighbour);
     assert_eq!(refused.status_code, 409);
     let body = refused.parameters().unwrap().expect("what was refused");
     assert_eq!(body.flag(FLAG_LOCAL_FIELDS), Some(true));
-    assert_eq!(router.forwarder.poll_face_request(), None, "nothing is changed");
+    assert_eq!(
+        router.forwarder.poll_face_request(),
+        None,
+        "nothing is changed"
+    );
 }
 
 #[test]
 fn changes_that_a_face_cannot_have_are_refused_all_together_and_none_is_made() {
     let mut router = Router::new();
     let (program, neighbour) = (router.program(), router.neighbour(1));
-    let of_face = |face: FaceId| ControlParameters { face_id: Some(face.0), ..parameters() };
-    assert_eq!(router.refused(program, "faces/update", &of_face(FaceId(9_999))), 404);
-    assert_eq!(router.refused(program, "faces/update", &of_face(FaceId::INTERNAL)), 403);
-    let permanent = ControlParameters { persistency: Some(Persistency::Permanent), ..of_face(program) };
-    assert_eq!(router.refused(program, "faces/update", &permanent), 409, "a client cannot be called back");
-    let mtu = ControlParameters { mtu: Some(1_000), ..of_face(program) };
-    assert_eq!(router.refused(program, "faces/update", &mtu), 409, "a stream has no MTU");
-    let small =
-        ControlParameters { mtu: Some(63), persistency: Some(Persistency::Permanent), ..of_face(neighbour) };
+    let of_face = |face: FaceId| ControlParameters {
+        face_id: Some(face.0),
+        ..parameters()
+    };
+    assert_eq!(
+        router.refused(program, "faces/update", &of_face(FaceId(9_999))),
+        404
+    );
+    assert_eq!(
+        router.refused(program, "faces/update", &of_face(FaceId::INTERNAL)),
+        403
+    );
+    let permanent = ControlParameters {
+        persistency: Some(Persistency::Permanent),
+        ..of_face(program)
+    };
+    assert_eq!(
+        router.refused(program, "faces/update", &permanent),
+        409,
+        "a client cannot be called back"
+    );
+    let mtu = ControlParameters {
+        mtu: Some(1_000),
+        ..of_face(program)
+    };
+    assert_eq!(
+        router.refused(program, "faces/update", &mtu),
+        409,
+        "a stream has no MTU"
+    );
+    let small = ControlParameters {
+        mtu: Some(63),
+        persistency: Some(Persistency::Permanent),
+        ..of_face(neighbour)
+    };
     let refused = router.command(program, "faces/update", &small);
     assert_eq!(refused.status_code, 409);
     let body = refused.parameters().unwrap().unwrap();
     assert_eq!((body.mtu, body.persistency), (Some(63), None));
-    assert_eq!(router.forwarder.face(neighbour).unwrap().spec.persistency, Persistency::Persistent);
-    let unmasked = ControlParameters { flags: Some(2), ..of_face(neighbour) };
+    assert_eq!(
+        router.forwarder.face(neighbour).unwrap().spec.persistency,
+        Persistency::Persistent
+    );
+    let unmasked = ControlParameters {
+        flags: Some(2),
+        ..of_face(neighbour)
+    };
     assert_eq!(router.refused(program, "faces/update", &unmasked), 400);
 }
 
@@ -285,14 +518,29 @@ fn changes_that_a_face_cannot_have_are_refused_all_together_and_none_is_made() {
 fn a_face_is_destroyed_once_and_twice_but_never_the_routers_own() {
     let mut router = Router::new();
     let (program, neighbour) = (router.program(), router.neighbour(1));
-    let of_face = |face: FaceId| ControlParameters { face_id: Some(face.0), ..parameters() };
-    assert_eq!(router.done(program, "faces/destroy", &of_face(neighbour)), of_face(neighbour));
+    let of_face = |face: FaceId| ControlParameters {
+        face_id: Some(face.0),
+        ..parameters()
+    };
+    assert_eq!(
+        router.done(program, "faces/destroy", &of_face(neighbour)),
+        of_face(neighbour)
+    );
     assert!(router.forwarder.face(neighbour).is_none());
-    assert_eq!(router.forwarder.poll_face_request(), Some(FaceRequest::Destroy(neighbour)));
+    assert_eq!(
+        router.forwarder.poll_face_request(),
+        Some(FaceRequest::Destroy(neighbour))
+    );
     router.done(program, "faces/destroy", &of_face(neighbour));
     assert_eq!(router.forwarder.poll_face_request(), None);
-    assert_eq!(router.refused(program, "faces/destroy", &of_face(FaceId::INVALID)), 400);
-    assert_eq!(router.refused(program, "faces/destroy", &of_face(FaceId::INTERNAL)), 403);
+    assert_eq!(
+        router.refused(program, "faces/destroy", &of_face(FaceId::INVALID)),
+        400
+    );
+    assert_eq!(
+        router.refused(program, "faces/destroy", &of_face(FaceId::INTERNAL)),
+        403
+    );
     assert_eq!(router.refused(program, "faces/destroy", &parameters()), 400);
 }
 
@@ -301,14 +549,22 @@ fn what_is_no_command_is_answered_with_what_is_wrong() {
     let mut router = Router::new();
     let program = router.program();
     let ask = |router: &mut Router, name: Name| {
-        let interest = Interest { nonce: Some([7; 4]), ..Interest::new(name) }.encode();
+        let interest = Interest {
+            nonce: Some([7; 4]),
+            ..Interest::new(name)
+        }
+        .encode();
         let data = router.ask(program, &interest).expect("an answer");
         client::response(&data).unwrap().status_code
     };
     let base = Target::Local.name("rib", "register");
     assert_eq!(ask(&mut router, base.clone()), 400, "no parameters");
     assert_eq!(ask(&mut router, base.child_generic(b"not TLV")), 400);
-    assert_eq!(ask(&mut router, base.child_generic(&[104, 2, 105, 0])), 400, "a number without octets");
+    assert_eq!(
+        ask(&mut router, base.child_generic(&[104, 2, 105, 0])),
+        400,
+        "a number without octets"
+    );
     assert_eq!(ask(&mut router, Target::Local.name("rib", "repair")), 501);
     assert_eq!(ask(&mut router, Target::Local.name("bank", "rob")), 501);
 }

@@ -27,20 +27,38 @@ fn quiet() -> (Router, FaceId) {
 
 fn told(packet: &[u8]) -> (String, FaceEventNotification) {
     let data = DataRef::decode(packet).unwrap();
-    (data.name.to_string(), FaceEventNotification::decode(data.content).unwrap())
+    (
+        data.name.to_string(),
+        FaceEventNotification::decode(data.content).unwrap(),
+    )
 }
 
 #[test]
 fn a_subscriber_gets_the_next_event_and_then_each_by_its_number() {
     let (mut router, program) = quiet();
-    assert_eq!(router.ask(program, &interest("/localhost/nfd/faces/events", true, 1)), None);
+    assert_eq!(
+        router.ask(program, &interest("/localhost/nfd/faces/events", true, 1)),
+        None
+    );
     let neighbour = router.neighbour(1);
     router.work();
     let (name, event) = told(&router.receive(program).expect("the creation"));
-    assert_eq!(name, "/localhost/nfd/faces/events/seq=1", "0 was the program's own face");
-    assert_eq!((event.kind, event.face_id), (FaceEventKind::Created, neighbour.0));
+    assert_eq!(
+        name, "/localhost/nfd/faces/events/seq=1",
+        "0 was the program's own face"
+    );
+    assert_eq!(
+        (event.kind, event.face_id),
+        (FaceEventKind::Created, neighbour.0)
+    );
 
-    assert_eq!(router.ask(program, &interest("/localhost/nfd/faces/events/seq=2", false, 2)), None);
+    assert_eq!(
+        router.ask(
+            program,
+            &interest("/localhost/nfd/faces/events/seq=2", false, 2)
+        ),
+        None
+    );
     router.forwarder.set_face_up(router.now, neighbour, false);
     router.work();
     let (_, event) = told(&router.receive(program).expect("it went down"));
@@ -50,18 +68,41 @@ fn a_subscriber_gets_the_next_event_and_then_each_by_its_number() {
     router.forwarder.set_face_up(router.now, neighbour, true);
     router.forwarder.remove_face(router.now, neighbour);
     router.work();
-    let third = router.ask(program, &interest("/localhost/nfd/faces/events/seq=3", false, 3)).unwrap();
-    let fourth = router.ask(program, &interest("/localhost/nfd/faces/events/seq=4", false, 4)).unwrap();
+    let third = router
+        .ask(
+            program,
+            &interest("/localhost/nfd/faces/events/seq=3", false, 3),
+        )
+        .unwrap();
+    let fourth = router
+        .ask(
+            program,
+            &interest("/localhost/nfd/faces/events/seq=4", false, 4),
+        )
+        .unwrap();
     assert_eq!(told(&third).1.kind, FaceEventKind::Up);
     let destroyed = told(&fourth).1;
-    assert_eq!((destroyed.kind, destroyed.face_id), (FaceEventKind::Destroyed, neighbour.0));
-    assert_eq!(destroyed.uri, crate::router::udp(1), "a face that is gone is still described");
+    assert_eq!(
+        (destroyed.kind, destroyed.face_id),
+        (FaceEventKind::Destroyed, neighbour.0)
+    );
+    assert_eq!(
+        destroyed.uri,
+        crate::router::udp(1),
+        "a face that is gone is still described"
+    );
 }
 
 #[test]
 fn an_event_is_told_under_the_kind_of_number_that_was_asked_for() {
     let (mut router, program) = quiet();
-    assert_eq!(router.ask(program, &interest("/localhost/nfd/faces/events/seg=1", false, 1)), None);
+    assert_eq!(
+        router.ask(
+            program,
+            &interest("/localhost/nfd/faces/events/seg=1", false, 1)
+        ),
+        None
+    );
     router.neighbour(1);
     router.work();
     let (name, _) = told(&router.receive(program).expect("the event"));
@@ -76,7 +117,10 @@ fn fresh_news_are_not_old_ones() {
     let fresh = router.ask(program, &interest("/localhost/nfd/faces/events", true, 1));
     assert!(fresh.is_some(), "it has just happened");
     router.now += Duration::from_secs(5);
-    assert_eq!(router.ask(program, &interest("/localhost/nfd/faces/events", true, 2)), None);
+    assert_eq!(
+        router.ask(program, &interest("/localhost/nfd/faces/events", true, 2)),
+        None
+    );
 }
 
 #[test]
@@ -85,13 +129,25 @@ fn all_who_wait_are_told_and_nobody_twice() {
     let second = router.program();
     router.work();
     router.now += Duration::from_secs(10);
-    assert_eq!(router.ask(first, &interest("/localhost/nfd/faces/events", true, 1)), None);
-    assert_eq!(router.ask(second, &interest("/localhost/nfd/faces/events/seq=2", false, 2)), None);
+    assert_eq!(
+        router.ask(first, &interest("/localhost/nfd/faces/events", true, 1)),
+        None
+    );
+    assert_eq!(
+        router.ask(
+            second,
+            &interest("/localhost/nfd/faces/events/seq=2", false, 2)
+        ),
+        None
+    );
     let face = router.neighbour(1);
     router.forwarder.remove_face(router.now, face);
     router.work();
     for program in [first, second] {
-        assert_eq!(told(&router.receive(program).expect("the event")).1.kind, FaceEventKind::Created);
+        assert_eq!(
+            told(&router.receive(program).expect("the event")).1.kind,
+            FaceEventKind::Created
+        );
         assert_eq!(router.receive(program), None);
     }
 }
@@ -104,7 +160,20 @@ fn old_events_are_forgotten_and_only_so_many_interests_wait() {
         router.forwarder.remove_face(router.now, face);
         router.work();
     }
-    assert_eq!(router.ask(program, &interest("/localhost/nfd/faces/events/seq=5", false, 1)), None);
-    assert!(router.ask(program, &interest("/localhost/nfd/faces/events/seq=790", false, 2)).is_some());
+    assert_eq!(
+        router.ask(
+            program,
+            &interest("/localhost/nfd/faces/events/seq=5", false, 1)
+        ),
+        None
+    );
+    assert!(
+        router
+            .ask(
+                program,
+                &interest("/localhost/nfd/faces/events/seq=790", false, 2)
+            )
+            .is_some()
+    );
     assert_eq!(router.forwarder.management_counters().events, 801);
 }

@@ -5,21 +5,28 @@ use core::time::Duration;
 use whimbrel_core::Time;
 use whimbrel_forwarder::mgmt::client;
 use whimbrel_forwarder::mgmt::{
-    ControlParameters, ControlResponse, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceFailure, FaceRequest,
-    RequestId,
+    ControlParameters, ControlResponse, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceFailure,
+    FaceRequest, RequestId,
 };
 use whimbrel_forwarder::{FaceId, FaceSpec, Persistency};
 
 use crate::router::{Router, parameters, udp};
 
 fn of_uri(uri: &str) -> ControlParameters {
-    ControlParameters { uri: Some(uri.to_owned()), ..parameters() }
+    ControlParameters {
+        uri: Some(uri.to_owned()),
+        ..parameters()
+    }
 }
 
 /// Sends the command and returns the wish that comes of it.
 fn wish(router: &mut Router, from: FaceId, wanted: &ControlParameters) -> FaceRequest {
     let interest = router.interest("faces/create", wanted);
-    assert_eq!(router.ask(from, &interest), None, "the answer waits for the face");
+    assert_eq!(
+        router.ask(from, &interest),
+        None,
+        "the answer waits for the face"
+    );
     router.forwarder.poll_face_request().expect("a wish")
 }
 
@@ -51,28 +58,52 @@ fn a_face_is_created_with_what_was_wished_and_its_properties_are_told() {
     }
     .with_flag(FLAG_LP_RELIABILITY, true);
     let request = wish(&mut router, program, &wanted);
-    let FaceRequest::Create { request, remote, local, settings } = request else { panic!("not a creation") };
+    let FaceRequest::Create {
+        request,
+        remote,
+        local,
+        settings,
+    } = request
+    else {
+        panic!("not a creation")
+    };
     assert_eq!((remote.to_string(), local), (udp(7), None));
-    assert_eq!((settings.persistency, settings.mtu), (Some(Persistency::Permanent), Some(1_200)));
-    assert_eq!((settings.reliability, settings.local_fields), (Some(true), None));
+    assert_eq!(
+        (settings.persistency, settings.mtu),
+        (Some(Persistency::Permanent), Some(1_200))
+    );
+    assert_eq!(
+        (settings.reliability, settings.local_fields),
+        (Some(true), None)
+    );
 
-    let spec = FaceSpec { mtu: Some(1_200), ..FaceSpec::new(udp(7), "udp4://192.0.2.254:6363") };
+    let spec = FaceSpec {
+        mtu: Some(1_200),
+        ..FaceSpec::new(udp(7), "udp4://192.0.2.254:6363")
+    };
     let face = router.forwarder.add_face(router.now, spec);
     finish(&mut router, request, Ok(face));
     let response = answer(&mut router, program);
     assert!(response.is_success());
     let told = response.parameters().unwrap().unwrap();
-    assert_eq!((told.face_id, told.uri, told.mtu), (Some(face.0), Some(udp(7)), Some(1_200)));
+    assert_eq!(
+        (told.face_id, told.uri, told.mtu),
+        (Some(face.0), Some(udp(7)), Some(1_200))
+    );
     assert_eq!(told.local_uri.as_deref(), Some("udp4://192.0.2.254:6363"));
     assert_eq!((told.flags, told.mask), (Some(0), None));
-    assert!(told.base_congestion_marking_interval.is_some() && told.default_congestion_threshold.is_some());
+    assert!(
+        told.base_congestion_marking_interval.is_some()
+            && told.default_congestion_threshold.is_some()
+    );
 }
 
 #[test]
 fn without_a_wish_a_face_is_persistent() {
     let mut router = Router::new();
     let program = router.program();
-    let FaceRequest::Create { settings, .. } = wish(&mut router, program, &of_uri("tcp4://192.0.2.7:6363"))
+    let FaceRequest::Create { settings, .. } =
+        wish(&mut router, program, &of_uri("tcp4://192.0.2.7:6363"))
     else {
         panic!("not a creation")
     };
@@ -87,7 +118,11 @@ fn a_face_that_is_there_already_is_told_with_status_409() {
     assert_eq!(response.status_code, 409);
     let told = response.parameters().unwrap().expect("its properties");
     assert_eq!((told.face_id, told.uri), (Some(neighbour.0), Some(udp(7))));
-    assert_eq!((told.mtu, told.base_congestion_marking_interval), (None, None), "nobody asked for these");
+    assert_eq!(
+        (told.mtu, told.base_congestion_marking_interval),
+        (None, None),
+        "nobody asked for these"
+    );
     assert_eq!(router.forwarder.poll_face_request(), None);
 }
 
@@ -98,12 +133,22 @@ fn two_programs_that_want_the_same_face_at_once_get_one() {
     let request = number(&wish(&mut router, first, &of_uri(&udp(7))));
     let interest = router.interest("faces/create", &of_uri(&udp(7)));
     assert_eq!(router.ask(second, &interest), None);
-    assert_eq!(router.forwarder.poll_face_request(), None, "it is asked for once");
+    assert_eq!(
+        router.forwarder.poll_face_request(),
+        None,
+        "it is asked for once"
+    );
     let face = router.neighbour(7);
     finish(&mut router, request, Ok(face));
     assert!(answer(&mut router, first).is_success());
     let other = answer(&mut router, second);
-    assert_eq!((other.status_code, other.parameters().unwrap().unwrap().face_id), (409, Some(face.0)));
+    assert_eq!(
+        (
+            other.status_code,
+            other.parameters().unwrap().unwrap().face_id
+        ),
+        (409, Some(face.0))
+    );
 }
 
 #[test]
@@ -112,9 +157,21 @@ fn what_goes_wrong_while_opening_is_told_in_words() {
     let program = router.program();
     let face = router.neighbour(9);
     for (failure, code, words) in [
-        (FaceFailure::Unsupported("this system has no raw sockets".to_owned()), 406, "raw sockets"),
-        (FaceFailure::Failed("connection refused".to_owned()), 504, "connection refused"),
-        (FaceFailure::TooMany("1000 faces are open".to_owned()), 503, "1000 faces"),
+        (
+            FaceFailure::Unsupported("this system has no raw sockets".to_owned()),
+            406,
+            "raw sockets",
+        ),
+        (
+            FaceFailure::Failed("connection refused".to_owned()),
+            504,
+            "connection refused",
+        ),
+        (
+            FaceFailure::TooMany("1000 faces are open".to_owned()),
+            503,
+            "1000 faces",
+        ),
         (FaceFailure::Exists(face), 409, "already"),
     ] {
         let request = number(&wish(&mut router, program, &of_uri(&udp(7))));
@@ -122,12 +179,19 @@ fn what_goes_wrong_while_opening_is_told_in_words() {
         let response = answer(&mut router, program);
         assert_eq!(response.status_code, code);
         assert!(response.status_text.contains(words), "{response}");
-        let body = response.parameters().unwrap().expect("what was asked for, or the face that is there");
+        let body = response
+            .parameters()
+            .unwrap()
+            .expect("what was asked for, or the face that is there");
         assert!(body.uri.is_some());
     }
     let request = number(&wish(&mut router, program, &of_uri(&udp(7))));
     finish(&mut router, request, Ok(FaceId(9_999)));
-    assert_eq!(answer(&mut router, program).status_code, 504, "it broke before it could be told of");
+    assert_eq!(
+        answer(&mut router, program).status_code,
+        504,
+        "it broke before it could be told of"
+    );
     finish(&mut router, request, Ok(face));
     assert_eq!(router.receive(program), None, "an answer for nobody");
 }
@@ -142,7 +206,13 @@ fn what_cannot_be_created_is_refused_before_anybody_is_asked() {
         (of_uri("udp6://192.0.2.1"), 400),
         (of_uri("quic://192.0.2.1"), 400),
         (of_uri("udp://router.example.net"), 400),
-        (ControlParameters { local_uri: Some("nonsense".to_owned()), ..of_uri(&udp(7)) }, 400),
+        (
+            ControlParameters {
+                local_uri: Some("nonsense".to_owned()),
+                ..of_uri(&udp(7))
+            },
+            400,
+        ),
         (of_uri("unix:///tmp/socket"), 406),
         (of_uri("fd://3"), 406),
         (of_uri("dev://eth0"), 406),
@@ -151,17 +221,57 @@ fn what_cannot_be_created_is_refused_before_anybody_is_asked() {
         (of_uri("udp4://224.0.23.170:56363"), 406),
         (of_uri("ether://[01:00:5e:00:17:aa]"), 406),
         (of_uri("ether://[02:00:00:00:00:01]"), 406),
-        (ControlParameters { local_uri: Some("udp4://192.0.2.254:6363".to_owned()), ..of_uri(&udp(7)) }, 406),
-        (ControlParameters { persistency: Some(Persistency::OnDemand), ..of_uri(&udp(7)) }, 406),
-        (ControlParameters { mtu: Some(63), ..of_uri(&udp(7)) }, 406),
-        (ControlParameters { mtu: Some(1_400), ..of_uri("tcp4://192.0.2.1:6363") }, 406),
+        (
+            ControlParameters {
+                local_uri: Some("udp4://192.0.2.254:6363".to_owned()),
+                ..of_uri(&udp(7))
+            },
+            406,
+        ),
+        (
+            ControlParameters {
+                persistency: Some(Persistency::OnDemand),
+                ..of_uri(&udp(7))
+            },
+            406,
+        ),
+        (
+            ControlParameters {
+                mtu: Some(63),
+                ..of_uri(&udp(7))
+            },
+            406,
+        ),
+        (
+            ControlParameters {
+                mtu: Some(1_400),
+                ..of_uri("tcp4://192.0.2.1:6363")
+            },
+            406,
+        ),
         (of_uri(&udp(7)).with_flag(FLAG_LOCAL_FIELDS, true), 406),
-        (ControlParameters { flags: Some(2), ..of_uri(&udp(7)) }, 400),
+        (
+            ControlParameters {
+                flags: Some(2),
+                ..of_uri(&udp(7))
+            },
+            400,
+        ),
         (parameters(), 400),
-        (ControlParameters { face_id: Some(300), ..of_uri(&udp(7)) }, 400),
+        (
+            ControlParameters {
+                face_id: Some(300),
+                ..of_uri(&udp(7))
+            },
+            400,
+        ),
     ];
     for (wanted, code) in refusals {
-        assert_eq!(router.refused(program, "faces/create", &wanted), code, "{wanted:?}");
+        assert_eq!(
+            router.refused(program, "faces/create", &wanted),
+            code,
+            "{wanted:?}"
+        );
     }
     assert_eq!(router.forwarder.poll_face_request(), None);
     let ether = ControlParameters {
@@ -171,7 +281,10 @@ fn what_cannot_be_created_is_refused_before_anybody_is_asked() {
     let FaceRequest::Create { local, .. } = wish(&mut router, program, &ether) else {
         panic!("not a creation")
     };
-    assert_eq!(local.map(|local| local.to_string()).as_deref(), Some("dev://eth0"));
+    assert_eq!(
+        local.map(|local| local.to_string()).as_deref(),
+        Some("dev://eth0")
+    );
 }
 
 #[test]

@@ -1,13 +1,14 @@
-//! The formats, octet by octet: vectors written by python-ndn 0.5.2 and NDNts 0.0.20250307, and round trips.
+//! The formats, octet by octet: vectors written by python-ndn 0.5.2 and NDNts 0.0.20250307, and
+//! round trips.
 
 use core::time::Duration;
 
 use proptest::prelude::*;
 use whimbrel_forwarder::mgmt::client::{DatasetItem, decode_items};
 use whimbrel_forwarder::mgmt::{
-    ChannelStatus, ControlParameters, ControlResponse, CsInfo, FaceEventKind, FaceEventNotification,
-    FaceQueryFilter, FaceStatus, FaceTraffic, FibEntry, ForwarderStatus, NextHopRecord, RibEntry,
-    RouteStatus, SignedCommand, StrategyChoice,
+    ChannelStatus, ControlParameters, ControlResponse, CsInfo, FaceEventKind,
+    FaceEventNotification, FaceQueryFilter, FaceStatus, FaceTraffic, FibEntry, ForwarderStatus,
+    NextHopRecord, RibEntry, RouteStatus, SignedCommand, StrategyChoice,
 };
 use whimbrel_forwarder::{LinkType, Persistency, Scope};
 use whimbrel_ndn_packet::{InterestRef, Name};
@@ -15,7 +16,10 @@ use whimbrel_ndn_packet::{InterestRef, Name};
 use crate::router::name;
 
 fn octets(hex: &str) -> Vec<u8> {
-    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    (0..hex.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+        .collect()
 }
 
 fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -67,9 +71,13 @@ fn control_parameters_are_as_ndnts_writes_them() {
 #[test]
 fn control_parameters_in_the_order_of_python_ndn_are_read_all_the_same() {
     // Mtu comes before Flags there.
-    let wire = octets("68247215756470343a2f2f3139322e302e322e313a36333633890205786c0102700102850102");
+    let wire =
+        octets("68247215756470343a2f2f3139322e302e322e313a36333633890205786c0102700102850102");
     let parameters = ControlParameters::decode(&wire).unwrap();
-    assert_eq!((parameters.mtu, parameters.flag(2)), (Some(1_400), Some(true)));
+    assert_eq!(
+        (parameters.mtu, parameters.flag(2)),
+        (Some(1_400), Some(true))
+    );
     assert_eq!(parameters.persistency, Some(Persistency::Permanent));
 }
 
@@ -138,20 +146,42 @@ fn a_face_query_filter_is_as_python_ndn_writes_it() {
 
 #[test]
 fn rib_and_fib_entries_are_as_python_ndn_writes_them() {
-    let rib =
-        octets("802b07060801610801628113690201066f01ff6a010a6c01016d040036ee80810c6901016f01006a01006c0101");
+    let rib = octets(
+        "802b07060801610801628113690201066f01ff6a010a6c01016d040036ee80810c6901016f01006a01006c0101",
+    );
     let hour = Some(Duration::from_secs(3_600));
     let routes = vec![
-        RouteStatus { face_id: 262, origin: 255, cost: 10, flags: 1, expiration_period: hour },
-        RouteStatus { face_id: 1, origin: 0, cost: 0, flags: 1, expiration_period: None },
+        RouteStatus {
+            face_id: 262,
+            origin: 255,
+            cost: 10,
+            flags: 1,
+            expiration_period: hour,
+        },
+        RouteStatus {
+            face_id: 1,
+            origin: 0,
+            cost: 0,
+            flags: 1,
+            expiration_period: None,
+        },
     ];
-    let entry = RibEntry { name: name("/a/b"), routes };
+    let entry = RibEntry {
+        name: name("/a/b"),
+        routes,
+    };
     assert_eq!(encoded(|out| entry.encode(out)), rib);
     assert_eq!(decode_items::<RibEntry>(&rib).unwrap(), [entry]);
 
     let fib = octets("801207060801610801628108690201066a02012c");
-    let next_hops = vec![NextHopRecord { face_id: 262, cost: 300 }];
-    let entry = FibEntry { name: name("/a/b"), next_hops };
+    let next_hops = vec![NextHopRecord {
+        face_id: 262,
+        cost: 300,
+    }];
+    let entry = FibEntry {
+        name: name("/a/b"),
+        next_hops,
+    };
     assert_eq!(encoded(|out| entry.encode(out)), fib);
     assert_eq!(decode_items::<FibEntry>(&fib).unwrap(), [entry]);
 }
@@ -162,19 +192,36 @@ fn strategy_choice_cs_info_and_channel_status_are_as_python_ndn_writes_them() {
         "802f07006b2b072908096c6f63616c686f737408036e666408087374726174656779080a626573742d726f757465360105",
     );
     let strategy = name("/localhost/nfd/strategy/best-route/v=5");
-    let choice = StrategyChoice { name: Name::root(), strategy };
+    let choice = StrategyChoice {
+        name: Name::root(),
+        strategy,
+    };
     assert_eq!(encoded(|out| choice.encode(out)), wire);
     assert_eq!(decode_items::<StrategyChoice>(&wire).unwrap(), [choice]);
 
     // python-ndn has the fields only, ndn-cxx the container around them.
     let wire = octets("80128304000100006c0103870107810108820109");
-    let info = CsInfo { capacity: 65_536, flags: 3, entries: 7, hits: 8, misses: 9 };
+    let info = CsInfo {
+        capacity: 65_536,
+        flags: 3,
+        entries: 7,
+        hits: 8,
+        misses: 9,
+    };
     assert_eq!(encoded(|out| info.encode(out)), wire);
     assert_eq!(decode_items::<CsInfo>(&wire).unwrap(), [info]);
 
-    let channel = ChannelStatus { local_uri: "fd://7".to_owned() };
-    assert_eq!(encoded(|out| channel.encode(out)), octets("8208810666643a2f2f37"));
-    assert_eq!(decode_items::<ChannelStatus>(&octets("8208810666643a2f2f37")).unwrap(), [channel]);
+    let channel = ChannelStatus {
+        local_uri: "fd://7".to_owned(),
+    };
+    assert_eq!(
+        encoded(|out| channel.encode(out)),
+        octets("8208810666643a2f2f37")
+    );
+    assert_eq!(
+        decode_items::<ChannelStatus>(&octets("8208810666643a2f2f37")).unwrap(),
+        [channel]
+    );
 }
 
 #[test]
@@ -254,17 +301,22 @@ pub(crate) const REGISTRATIONS: [(&str, &str); 3] = [
 ];
 
 pub(crate) fn registrations() -> impl Iterator<Item = (&'static str, Vec<u8>)> {
-    REGISTRATIONS.into_iter().map(|(client, hex)| (client, octets(hex)))
+    REGISTRATIONS
+        .into_iter()
+        .map(|(client, hex)| (client, octets(hex)))
 }
 
 #[test]
 fn signatures_of_all_clients_are_found_and_their_digests_fit() {
     for (client, wire) in registrations() {
         let interest = InterestRef::decode(&wire).unwrap();
-        let signed = SignedCommand::of(&interest).unwrap_or_else(|| panic!("{client}: no signature found"));
+        let signed =
+            SignedCommand::of(&interest).unwrap_or_else(|| panic!("{client}: no signature found"));
         assert!(signed.has_right_digest(), "{client}");
         assert!(
-            signed.time.is_some_and(|time| (1_795_000_000_000..1_800_000_000_000).contains(&time)),
+            signed
+                .time
+                .is_some_and(|time| (1_795_000_000_000..1_800_000_000_000).contains(&time)),
             "{client}"
         );
         assert_eq!(signed.nonce.map(<[u8]>::len), Some(8), "{client}");
@@ -277,14 +329,19 @@ fn every_octet_of_a_signed_command_is_covered_or_checked() {
         for at in 0..wire.len() {
             let mut changed = wire.clone();
             changed[at] ^= 1;
-            let Ok(interest) = InterestRef::decode(&changed) else { continue };
+            let Ok(interest) = InterestRef::decode(&changed) else {
+                continue;
+            };
             let covers = |interest: &InterestRef<'_>| {
                 interest.parameters_digest_is_valid()
                     && SignedCommand::of(interest).is_some_and(|signed| signed.has_right_digest())
             };
             let original = InterestRef::decode(&wire).unwrap();
             let same = original.name == interest.name && original.parameters == interest.parameters;
-            assert!(!covers(&interest) || same, "{client}: octet {at} can be changed");
+            assert!(
+                !covers(&interest) || same,
+                "{client}: octet {at} can be changed"
+            );
         }
     }
 }
@@ -303,8 +360,26 @@ fn any_parameters() -> impl Strategy<Value = ControlParameters> {
         Persistency::Permanent,
     ]));
     (
-        (prefix(), number(), text(), text(), number(), number(), number(), number()),
-        (number(), number(), prefix(), number(), persistency, number(), number(), number()),
+        (
+            prefix(),
+            number(),
+            text(),
+            text(),
+            number(),
+            number(),
+            number(),
+            number(),
+        ),
+        (
+            number(),
+            number(),
+            prefix(),
+            number(),
+            persistency,
+            number(),
+            number(),
+            number(),
+        ),
     )
         .prop_map(|(first, second)| ControlParameters {
             name: first.0,

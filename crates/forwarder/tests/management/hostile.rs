@@ -10,7 +10,10 @@ use crate::router::{Router, name, of_name};
 
 fn small() -> Router {
     Router::with(ManagementConfig {
-        routes: RibLimits { routes: 1_000, routes_per_face: 100 },
+        routes: RibLimits {
+            routes: 1_000,
+            routes_per_face: 100,
+        },
         fib_entries: 200,
         strategy_choices: 50,
         ..ManagementConfig::default()
@@ -23,7 +26,11 @@ fn endless_registrations_end_at_the_limit_of_the_face_and_others_still_register(
     let (hostile, program) = (router.program(), router.program());
     let mut refused = 0;
     for number in 0..500 {
-        let response = router.command(hostile, "rib/register", &of_name(&format!("/flood/{number}")));
+        let response = router.command(
+            hostile,
+            "rib/register",
+            &of_name(&format!("/flood/{number}")),
+        );
         if !response.is_success() {
             assert_eq!(response.status_code, 503);
             refused += 1;
@@ -33,7 +40,11 @@ fn endless_registrations_end_at_the_limit_of_the_face_and_others_still_register(
     router.done(program, "rib/register", &of_name("/honest"));
     router.forwarder.remove_face(router.now, hostile);
     assert_eq!(router.forwarder.rib().len(), 1);
-    assert_eq!(router.forwarder.fib().len(), 3, "with the two prefixes of management");
+    assert_eq!(
+        router.forwarder.fib().len(),
+        3,
+        "with the two prefixes of management"
+    );
 }
 
 #[test]
@@ -44,7 +55,10 @@ fn next_hops_and_strategy_choices_end_at_their_limits() {
     for number in 0..300 {
         let prefix = of_name(&format!("/flood/{number}"));
         router.command(hostile, "fib/add-nexthop", &prefix);
-        let choice = ControlParameters { strategy: strategy.clone(), ..prefix };
+        let choice = ControlParameters {
+            strategy: strategy.clone(),
+            ..prefix
+        };
         router.command(hostile, "strategy-choice/set", &choice);
     }
     assert_eq!(router.forwarder.fib().len(), 200);

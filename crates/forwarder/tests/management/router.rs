@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time, WallClock};
 use whimbrel_forwarder::mgmt::client::{self, DatasetFetch, DatasetItem, Stamp, Target};
-use whimbrel_forwarder::mgmt::{ControlParameters, ControlResponse, LinkCounters, ManagementConfig};
+use whimbrel_forwarder::mgmt::{
+    ControlParameters, ControlResponse, LinkCounters, ManagementConfig,
+};
 use whimbrel_forwarder::{FaceId, FaceSpec, Forwarder, ForwarderConfig, Scope};
 use whimbrel_ndn_packet::{DigestSigner, InterestRef, LpPacket, Name};
 
@@ -26,9 +28,18 @@ impl Router {
     }
 
     pub(crate) fn with(management: ManagementConfig) -> Router {
-        let config = ForwarderConfig { management, ..ForwarderConfig::default() };
+        let config = ForwarderConfig {
+            management,
+            ..ForwarderConfig::default()
+        };
         let forwarder = Forwarder::new(config, WallClock::new(START_MILLIS), SeededRng::new(1));
-        Router { forwarder, now: Time::from_secs(1), stamps: 0, nonces: 1 << 24, out: VecDeque::new() }
+        Router {
+            forwarder,
+            now: Time::from_secs(1),
+            stamps: 0,
+            nonces: 1 << 24,
+            out: VecDeque::new(),
+        }
     }
 
     /// A program that has opened the Unix socket.
@@ -40,7 +51,10 @@ impl Router {
 
     /// A neighbour over UDP.
     pub(crate) fn neighbour(&mut self, host: u8) -> FaceId {
-        let spec = FaceSpec { mtu: Some(1_400), ..FaceSpec::new(udp(host), "udp4://192.0.2.254:6363") };
+        let spec = FaceSpec {
+            mtu: Some(1_400),
+            ..FaceSpec::new(udp(host), "udp4://192.0.2.254:6363")
+        };
         assert_eq!(spec.scope, Scope::NonLocal);
         self.forwarder.add_face(self.now, spec)
     }
@@ -52,8 +66,16 @@ impl Router {
     pub(crate) fn stamp(&mut self) -> Stamp {
         self.stamps += 1;
         let mut nonce = [0; 8];
-        nonce.copy_from_slice(&self.stamps.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-        Stamp { time: self.unix_millis(), nonce }
+        nonce.copy_from_slice(
+            &self
+                .stamps
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .to_be_bytes(),
+        );
+        Stamp {
+            time: self.unix_millis(),
+            nonce,
+        }
     }
 
     /// A nonce that no Interest had before.
@@ -102,7 +124,14 @@ impl Router {
     pub(crate) fn interest(&mut self, name: &str, parameters: &ControlParameters) -> Vec<u8> {
         let (module, verb) = name.split_once('/').unwrap();
         let stamp = self.stamp();
-        client::command(Target::Local, module, verb, parameters, &DigestSigner, stamp)
+        client::command(
+            Target::Local,
+            module,
+            verb,
+            parameters,
+            &DigestSigner,
+            stamp,
+        )
     }
 
     pub(crate) fn command(
@@ -125,11 +154,19 @@ impl Router {
     ) -> ControlParameters {
         let response = self.command(from, name, parameters);
         assert!(response.is_success(), "{name}: {response}");
-        response.parameters().unwrap().expect("a success has parameters")
+        response
+            .parameters()
+            .unwrap()
+            .expect("a success has parameters")
     }
 
     /// The status of a command that is refused; its text must say something.
-    pub(crate) fn refused(&mut self, from: FaceId, name: &str, parameters: &ControlParameters) -> u64 {
+    pub(crate) fn refused(
+        &mut self,
+        from: FaceId,
+        name: &str,
+        parameters: &ControlParameters,
+    ) -> u64 {
         let response = self.command(from, name, parameters);
         assert!(!response.is_success(), "{name} was carried out");
         assert!(response.status_text.len() > 15, "{name}: {response}");
@@ -139,7 +176,9 @@ impl Router {
     /// Fetches a dataset to its end.
     pub(crate) fn fetch(&mut self, from: FaceId, mut fetch: DatasetFetch) -> Vec<u8> {
         loop {
-            let interest = fetch.poll_request(self.nonce()).expect("there is more to ask for");
+            let interest = fetch
+                .poll_request(self.nonce())
+                .expect("there is more to ask for");
             assert!(InterestRef::decode(&interest).is_ok());
             let data = self.ask(from, &interest).expect("a dataset is told");
             if let Some(content) = fetch.handle_data(&data).unwrap() {
@@ -161,7 +200,10 @@ impl Router {
     /// The next hops of a prefix.
     pub(crate) fn next_hops(&self, prefix: &str) -> Vec<(u64, u64)> {
         let hops = self.forwarder.fib().next_hops(name(prefix).as_ref());
-        hops.into_iter().flatten().map(|hop| (hop.face.0, hop.cost)).collect()
+        hops.into_iter()
+            .flatten()
+            .map(|hop| (hop.face.0, hop.cost))
+            .collect()
     }
 }
 
@@ -178,5 +220,8 @@ pub(crate) fn parameters() -> ControlParameters {
 }
 
 pub(crate) fn of_name(prefix: &str) -> ControlParameters {
-    ControlParameters { name: Some(name(prefix)), ..parameters() }
+    ControlParameters {
+        name: Some(name(prefix)),
+        ..parameters()
+    }
 }

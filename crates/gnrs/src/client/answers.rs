@@ -31,7 +31,9 @@ impl Resolver {
         }
         let operation = self.exchanges.operation(frame.id);
         let expected = operation.filter(|operation| {
-            self.exchanges.get_mut(*operation).is_some_and(|exchange| exchange.server == Some(index))
+            self.exchanges
+                .get_mut(*operation)
+                .is_some_and(|exchange| exchange.server == Some(index))
                 && answers(*operation, &frame.message)
         });
         match expected {
@@ -41,7 +43,9 @@ impl Resolver {
     }
 
     fn answered(&mut self, now: Time, index: usize, operation: Operation, frame: &Frame<'_>) {
-        let Some(exchange) = self.exchanges.get_mut(operation) else { return };
+        let Some(exchange) = self.exchanges.get_mut(operation) else {
+            return;
+        };
         // An answer to a repeated request may belong to any of them (RFC 6298, Karn's rule).
         if exchange.tries == 1
             && let Some(server) = self.servers.get_mut(index)
@@ -54,20 +58,34 @@ impl Resolver {
             (Operation::Lookup(guid), Message::LookupAnswer { page, .. }) => {
                 self.page_arrived(now, index, guid, page);
             }
-            (Operation::Watch(guid), Message::WatchAnswer { lease_secs, page, .. }) => {
+            (
+                Operation::Watch(guid),
+                Message::WatchAnswer {
+                    lease_secs, page, ..
+                },
+            ) => {
                 self.watch_granted(now, index, guid, lease_secs, page);
             }
             (Operation::Insert(key, server), Message::InsertAnswer { version, .. }) => {
                 self.cancel(operation);
-                let rejection = Rejection::Server { code: frame.code, stored: version };
-                self.insert_answered(key, server, Some(rejection).filter(|_| frame.code != Code::Ok));
+                let rejection = Rejection::Server {
+                    code: frame.code,
+                    stored: version,
+                };
+                self.insert_answered(
+                    key,
+                    server,
+                    Some(rejection).filter(|_| frame.code != Code::Ok),
+                );
             }
             _ => self.cancel(operation),
         }
     }
 
     fn refused(&mut self, now: Time, index: usize, operation: Operation, code: Code) {
-        let Some(exchange) = self.exchanges.get_mut(operation) else { return };
+        let Some(exchange) = self.exchanges.get_mut(operation) else {
+            return;
+        };
         if code == Code::NeedCookie {
             exchange.challenges += 1;
             if exchange.challenges <= MAX_CHALLENGES {
@@ -98,7 +116,9 @@ impl Resolver {
         let Some(records) = self.believed(now, guid, page.records) else {
             return self.distrust(now, index, operation);
         };
-        let Some(exchange) = self.exchanges.get_mut(operation) else { return };
+        let Some(exchange) = self.exchanges.get_mut(operation) else {
+            return;
+        };
         if page.first != exchange.first {
             self.counters.unexpected_frames += 1;
             return;
@@ -129,23 +149,42 @@ impl Resolver {
         }
         self.cache.purge(now_ms, &guid);
         let answer = self.cache.answer(now_ms, &guid);
-        let ttl = if answer.is_empty() { self.config.negative_ttl() } else { self.config.ttl() };
-        let lease_until = self.watches.get(&guid).map_or(Time::ZERO, |watch| watch.lease_until);
+        let ttl = if answer.is_empty() {
+            self.config.negative_ttl()
+        } else {
+            self.config.ttl()
+        };
+        let lease_until = self
+            .watches
+            .get(&guid)
+            .map_or(Time::ZERO, |watch| watch.lease_until);
         self.cache.set_valid_until(guid, lease_until.max(now + ttl));
         self.events.push_back(if answer.is_empty() {
-            ResolverEvent::Unresolvable { guid, why: Failure::NotFound }
+            ResolverEvent::Unresolvable {
+                guid,
+                why: Failure::NotFound,
+            }
         } else {
             ResolverEvent::Resolved { guid, answer }
         });
     }
 
-    fn watch_granted(&mut self, now: Time, index: usize, guid: Guid, lease_secs: u32, page: Page<'_>) {
+    fn watch_granted(
+        &mut self,
+        now: Time,
+        index: usize,
+        guid: Guid,
+        lease_secs: u32,
+        page: Page<'_>,
+    ) {
         let Some(records) = self.believed(now, guid, page.records) else {
             return self.distrust(now, index, Operation::Watch(guid));
         };
         self.cancel(Operation::Watch(guid));
         let lease = Duration::from_secs(lease_secs.max(1).into());
-        let Some(watch) = self.watches.get_mut(&guid) else { return };
+        let Some(watch) = self.watches.get_mut(&guid) else {
+            return;
+        };
         watch.server = Some(index);
         watch.lease_until = now + lease;
         self.timers.set(Timer::Renew(guid), now + lease / 2);
@@ -166,14 +205,24 @@ impl Resolver {
         }
     }
 
-    pub(super) fn insert_answered(&mut self, key: RecordKey, server: usize, rejection: Option<Rejection>) {
-        let Some(registration) = self.registrations.get_mut(&key) else { return };
+    pub(super) fn insert_answered(
+        &mut self,
+        key: RecordKey,
+        server: usize,
+        rejection: Option<Rejection>,
+    ) {
+        let Some(registration) = self.registrations.get_mut(&key) else {
+            return;
+        };
         registration.waiting.remove(&server);
         match rejection {
             None if !registration.stored => {
                 registration.stored = true;
                 let version = registration.record.version();
-                self.events.push_back(ResolverEvent::Registered { guid: key.subject, version });
+                self.events.push_back(ResolverEvent::Registered {
+                    guid: key.subject,
+                    version,
+                });
             }
             None | Some(Rejection::Unreachable) => {}
             // What a server says tells more than the silence of another.
@@ -183,13 +232,25 @@ impl Resolver {
             let (stored, code) = (registration.stored, registration.rejection);
             self.registrations.remove(&key);
             if !stored {
-                self.events.push_back(ResolverEvent::Refused { guid: key.subject, code });
+                self.events.push_back(ResolverEvent::Refused {
+                    guid: key.subject,
+                    code,
+                });
             }
         }
     }
 
-    fn pushed(&mut self, now: Time, index: usize, frame: &Frame<'_>, guid: Guid, list: RecordList<'_>) {
-        let Some(server) = self.servers.get_mut(index) else { return };
+    fn pushed(
+        &mut self,
+        now: Time,
+        index: usize,
+        frame: &Frame<'_>,
+        guid: Guid,
+        list: RecordList<'_>,
+    ) {
+        let Some(server) = self.servers.get_mut(index) else {
+            return;
+        };
         if server.cookie == 0 || server.cookie != frame.cookie {
             self.counters.unexpected_frames += 1;
             return;
@@ -197,18 +258,24 @@ impl Resolver {
         let port = server.port;
         self.server_heard(now, index, frame.cookie);
         self.counters.pushes += 1;
-        let Some(records) = self.believed(now, guid, list) else { return };
+        let Some(records) = self.believed(now, guid, list) else {
+            return;
+        };
         let mut bytes = Vec::new();
         Frame::request(frame.id, frame.cookie, Message::PushAck { guid }).encode(&mut bytes);
         self.counters.frames_sent += 1;
         self.outbox.push(port, bytes);
-        if self.is_watched(&guid) && self.cache.merge(self.clock.unix_millis(now), guid, &records) {
+        if self.is_watched(&guid)
+            && self
+                .cache
+                .merge(self.clock.unix_millis(now), guid, &records)
+        {
             self.changed.insert(guid);
         }
     }
 
-    /// The records of a list that may be believed; `None` if one of them is forged: then the frame is not the
-    /// answer that we wait for.
+    /// The records of a list that may be believed; `None` if one of them is forged: then the frame
+    /// is not the answer that we wait for.
     fn believed(&mut self, now: Time, guid: Guid, list: RecordList<'_>) -> Option<Vec<Record>> {
         let now_ms = self.clock.unix_millis(now);
         let mut records = Vec::with_capacity(list.len());
@@ -220,8 +287,11 @@ impl Resolver {
             };
             match verdict {
                 Ok(()) if record.subject() == guid => records.push(record.to_owned()),
-                Err(VerifyError::Expired | VerifyError::FromTheFuture) => self.counters.untimely_records += 1,
-                Ok(()) | Err(VerifyError::WrongKey | VerifyError::BadKey | VerifyError::BadSignature) => {
+                Err(VerifyError::Expired | VerifyError::FromTheFuture) => {
+                    self.counters.untimely_records += 1
+                }
+                Ok(())
+                | Err(VerifyError::WrongKey | VerifyError::BadKey | VerifyError::BadSignature) => {
                     self.counters.forged_answers += 1;
                     return None;
                 }

@@ -19,7 +19,8 @@ impl Answer {
         self.binding.is_none() && self.providers.is_empty()
     }
 
-    /// All addresses, of the binding and of the providers: best preference first, then by larger weight.
+    /// All addresses, of the binding and of the providers: best preference first, then by larger
+    /// weight.
     pub fn addresses(&self) -> Vec<Address> {
         let records = self.binding.iter().chain(&self.providers);
         let mut addresses: Vec<Address> = records.flat_map(Record::addresses).collect();
@@ -28,8 +29,8 @@ impl Answer {
     }
 }
 
-/// Verified records by name, for as long as they may be used without asking again. Bounded: the name whose time is
-/// over first makes room.
+/// Verified records by name, for as long as they may be used without asking again. Bounded: the
+/// name whose time is over first makes room.
 #[derive(Debug)]
 pub(super) struct Cache {
     max_names: usize,
@@ -41,17 +42,25 @@ pub(super) struct Cache {
 impl Cache {
     pub(super) fn new(max_names: usize, max_providers: usize) -> Cache {
         let names = BTreeMap::new();
-        Cache { max_names: max_names.max(1), max_providers, names, valid_until: TimerQueue::new() }
+        Cache {
+            max_names: max_names.max(1),
+            max_providers,
+            names,
+            valid_until: TimerQueue::new(),
+        }
     }
 
-    /// What is known and may be used at `now`; an empty answer is "no such name", which is knowledge too.
+    /// What is known and may be used at `now`; an empty answer is "no such name", which is
+    /// knowledge too.
     pub(super) fn usable(&self, now: Time, now_ms: u64, guid: &Guid) -> Option<Answer> {
         if self.valid_until.get(guid).is_none_or(|until| until <= now) {
             return None;
         }
         // What has expired may have a successor that we have not heard of.
         let records = self.names.get(guid)?;
-        let current = records.values().all(|record| record.is_removal() || !record.is_expired(now_ms));
+        let current = records
+            .values()
+            .all(|record| record.is_removal() || !record.is_expired(now_ms));
         current.then(|| self.answer(now_ms, guid))
     }
 
@@ -74,12 +83,15 @@ impl Cache {
     /// True if this very record is known, so that its signature need not be checked again.
     pub(super) fn holds<B: AsRef<[u8]>>(&self, record: &Record<B>) -> bool {
         let key = record.filed_under();
-        let known = self.names.get(&key.subject).and_then(|records| records.get(&key.provider));
+        let known = self
+            .names
+            .get(&key.subject)
+            .and_then(|records| records.get(&key.provider));
         known.is_some_and(|known| known.as_bytes() == record.as_bytes())
     }
 
-    /// Takes in records of `guid`. The newest version of each provider stays, in whatever order they come. True if
-    /// anything changed.
+    /// Takes in records of `guid`. The newest version of each provider stays, in whatever order
+    /// they come. True if anything changed.
     pub(super) fn merge(&mut self, now_ms: u64, guid: Guid, records: &[Record]) -> bool {
         self.make_room(&guid);
         let known = self.names.entry(guid).or_default();
@@ -105,11 +117,14 @@ impl Cache {
         changed
     }
 
-    /// As [`Cache::merge`] for an answer that is complete: what it does not name is no longer known.
+    /// As [`Cache::merge`] for an answer that is complete: what it does not name is no longer
+    /// known.
     pub(super) fn replace(&mut self, now_ms: u64, guid: Guid, records: &[Record]) {
         if let Some(known) = self.names.get_mut(&guid) {
             known.retain(|provider, _| {
-                records.iter().any(|record| record.filed_under().provider == *provider)
+                records
+                    .iter()
+                    .any(|record| record.filed_under().provider == *provider)
             });
         }
         self.merge(now_ms, guid, records);
@@ -157,7 +172,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn record(provider: u8, version: u64, content: Guid) -> Record {
-        let said = Statement { version, ..Statement::new(1000, 1000, vec![]) };
+        let said = Statement {
+            version,
+            ..Statement::new(1000, 1000, vec![])
+        };
         Record::provider(&KeyPair::from_secret(&[provider; 32]), content, &said).unwrap()
     }
 
@@ -201,10 +219,25 @@ mod tests {
     #[test]
     fn the_best_address_comes_first() {
         let keys = KeyPair::from_secret(&[1; 32]);
-        let address = |na, preference, weight| Address { na: Guid([na; 32]), preference, weight };
-        let said = Statement::new(1000, 1000, vec![address(1, 2, 9), address(2, 1, 1), address(3, 1, 5)]);
-        let answer = Answer { binding: Some(Record::binding(&keys, &said).unwrap()), providers: vec![] };
-        let order: Vec<u8> = answer.addresses().iter().map(|address| address.na.0[0]).collect();
+        let address = |na, preference, weight| Address {
+            na: Guid([na; 32]),
+            preference,
+            weight,
+        };
+        let said = Statement::new(
+            1000,
+            1000,
+            vec![address(1, 2, 9), address(2, 1, 1), address(3, 1, 5)],
+        );
+        let answer = Answer {
+            binding: Some(Record::binding(&keys, &said).unwrap()),
+            providers: vec![],
+        };
+        let order: Vec<u8> = answer
+            .addresses()
+            .iter()
+            .map(|address| address.na.0[0])
+            .collect();
         assert_eq!(order, [3, 2, 1]);
     }
 }

@@ -8,8 +8,8 @@ use whimbrel_core::RttEstimator;
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResolverConfig {
-    /// How long an answer is used without asking again, in milliseconds. The released router uses 3 s (research
-    /// notes, section 4.3); a push replaces it at once.
+    /// How long an answer is used without asking again, in milliseconds. The released router uses 3
+    /// s (research notes, section 4.3); a push replaces it at once.
     pub ttl_ms: u64,
     /// How long "no such name" is believed, in milliseconds.
     pub negative_ttl_ms: u64,
@@ -29,8 +29,8 @@ pub struct ResolverConfig {
     pub tries_per_server: u32,
     /// Time-out before a round trip was measured, in milliseconds.
     pub initial_timeout_ms: u64,
-    /// How often a server that does not answer is tried again, and how long a server that holds watches may be
-    /// silent before it is asked whether it still knows of them, in milliseconds.
+    /// How often a server that does not answer is tried again, and how long a server that holds
+    /// watches may be silent before it is asked whether it still knows of them, in milliseconds.
     pub probe_interval_ms: u64,
 }
 

@@ -4,7 +4,8 @@ use whimbrel_core::{Guid, SeededRng, Time};
 
 use crate::record::{Record, RecordKey};
 
-/// What is asked of a server. At most one exchange per operation, which is how look-ups are coalesced.
+/// What is asked of a server. At most one exchange per operation, which is how look-ups are
+/// coalesced.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Operation {
     Lookup(Guid),
@@ -21,9 +22,9 @@ impl Operation {
     pub(super) fn pinned_to(self) -> Option<usize> {
         match self {
             Operation::Lookup(_) | Operation::Watch(_) => None,
-            Operation::Insert(_, server) | Operation::Unwatch(_, server) | Operation::Probe(server) => {
-                Some(server)
-            }
+            Operation::Insert(_, server)
+            | Operation::Unwatch(_, server)
+            | Operation::Probe(server) => Some(server),
         }
     }
 }
@@ -57,7 +58,11 @@ pub(super) struct Exchanges {
 
 impl Exchanges {
     pub(super) fn new(rng: SeededRng) -> Exchanges {
-        Exchanges { by_operation: BTreeMap::new(), by_id: BTreeMap::new(), rng }
+        Exchanges {
+            by_operation: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            rng,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -77,7 +82,10 @@ impl Exchanges {
     }
 
     /// Those that a test picks.
-    pub(super) fn select(&self, mut pick: impl FnMut(Operation, &Exchange) -> bool) -> Vec<Operation> {
+    pub(super) fn select(
+        &self,
+        mut pick: impl FnMut(Operation, &Exchange) -> bool,
+    ) -> Vec<Operation> {
         self.by_operation
             .iter()
             .filter(|(key, exchange)| pick(**key, exchange))

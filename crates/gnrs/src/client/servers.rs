@@ -20,7 +20,14 @@ pub(super) struct Server {
 impl Servers {
     pub(super) fn add(&mut self, port: PortId, rtt: RttEstimator) {
         if self.index_of(port).is_none() {
-            self.0.push(Server { port, up: false, cookie: 0, rtt, heard_at: None, silent_since: None });
+            self.0.push(Server {
+                port,
+                up: false,
+                cookie: 0,
+                rtt,
+                heard_at: None,
+                silent_since: None,
+            });
         }
     }
 
@@ -40,12 +47,14 @@ impl Servers {
         self.0.get_mut(index)
     }
 
-    /// The one to ask: the most preferred that answers; if none does, the one that has been silent for longest (it
-    /// may have come back); `None` if all are down.
+    /// The one to ask: the most preferred that answers; if none does, the one that has been silent
+    /// for longest (it may have come back); `None` if all are down.
     pub(super) fn choose(&self) -> Option<usize> {
         let up = || self.0.iter().enumerate().filter(|(_, server)| server.up);
         let answering = up().find(|(_, server)| server.silent_since.is_none());
-        answering.or_else(|| up().min_by_key(|(_, server)| server.silent_since)).map(|(index, _)| index)
+        answering
+            .or_else(|| up().min_by_key(|(_, server)| server.silent_since))
+            .map(|(index, _)| index)
     }
 }
 

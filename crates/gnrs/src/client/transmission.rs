@@ -11,12 +11,14 @@ use crate::wire::{Frame, MIN_FRAME, Message, PADDED_LOOKUP};
 
 /// After a watch could not be set up, how long until the next attempt.
 const WATCH_RETRY: Duration = Duration::from_secs(1);
-/// When a server changes, watches move to the new one this much apart, so that they do not overrun its queue.
+/// When a server changes, watches move to the new one this much apart, so that they do not overrun
+/// its queue.
 const WATCH_SPACING: Duration = Duration::from_micros(50);
 
 impl Resolver {
     pub(super) fn begin(&mut self, now: Time, operation: Operation) {
-        self.exchanges.start(now, operation, now + self.config.give_up());
+        self.exchanges
+            .start(now, operation, now + self.config.give_up());
         self.ask(now, operation);
     }
 
@@ -28,10 +30,14 @@ impl Resolver {
     /// Turns to the best server for an exchange and sends the request.
     fn ask(&mut self, now: Time, operation: Operation) {
         let server = match operation.pinned_to() {
-            Some(server) => Some(server).filter(|index| self.servers.get(*index).is_some_and(|it| it.up)),
+            Some(server) => {
+                Some(server).filter(|index| self.servers.get(*index).is_some_and(|it| it.up))
+            }
             None => self.servers.choose(),
         };
-        let Some(exchange) = self.exchanges.get_mut(operation) else { return };
+        let Some(exchange) = self.exchanges.get_mut(operation) else {
+            return;
+        };
         if exchange.server != server {
             exchange.server = server;
             exchange.tries = 0;
@@ -46,7 +52,9 @@ impl Resolver {
 
     /// Sends the request of an exchange to its server, and sets the time of the next attempt.
     pub(super) fn transmit(&mut self, now: Time, operation: Operation) {
-        let Some(exchange) = self.exchanges.get_mut(operation) else { return };
+        let Some(exchange) = self.exchanges.get_mut(operation) else {
+            return;
+        };
         let Some(server) = exchange.server.and_then(|index| self.servers.get(index)) else {
             // No server is up: when one comes, `server_up` asks it.
             let give_up_at = exchange.give_up_at;
@@ -56,15 +64,20 @@ impl Resolver {
         let message = match operation {
             Operation::Lookup(guid) => lookup(guid, exchange.first, server.cookie),
             Operation::Probe(_) => lookup(Guid::NONE, 0, server.cookie),
-            Operation::Watch(guid) => Message::Watch { guid, lease_secs: self.config.lease_secs },
-            Operation::Unwatch(guid, _) => Message::Unwatch { guid },
-            Operation::Insert(key, _) => match self.registrations.get(&key).map(|it| it.record.as_bytes()) {
-                Some(bytes) => match Record::parse(bytes) {
-                    Ok(record) => Message::Insert { record },
-                    Err(_) => return,
-                },
-                None => return,
+            Operation::Watch(guid) => Message::Watch {
+                guid,
+                lease_secs: self.config.lease_secs,
             },
+            Operation::Unwatch(guid, _) => Message::Unwatch { guid },
+            Operation::Insert(key, _) => {
+                match self.registrations.get(&key).map(|it| it.record.as_bytes()) {
+                    Some(bytes) => match Record::parse(bytes) {
+                        Ok(record) => Message::Insert { record },
+                        Err(_) => return,
+                    },
+                    None => return,
+                }
+            }
         };
         let mut bytes = Vec::new();
         Frame::request(exchange.id, server.cookie, message).encode(&mut bytes);
@@ -79,13 +92,18 @@ impl Resolver {
     }
 
     pub(super) fn unanswered(&mut self, now: Time, operation: Operation) {
-        let Some(exchange) = self.exchanges.get_mut(operation) else { return };
+        let Some(exchange) = self.exchanges.get_mut(operation) else {
+            return;
+        };
         let (server, tries, asked_at) = (exchange.server, exchange.tries, exchange.asked_at);
         let over = now >= exchange.give_up_at;
         let enough = tries >= self.config.tries_per_server;
         if (enough || over)
             && let Some(index) = server
-            && self.servers.get(index).is_some_and(|server| server.heard_at.is_none_or(|at| at < asked_at))
+            && self
+                .servers
+                .get(index)
+                .is_some_and(|server| server.heard_at.is_none_or(|at| at < asked_at))
         {
             self.server_silent(now, index);
         }
@@ -101,9 +119,12 @@ impl Resolver {
         match operation {
             Operation::Lookup(guid) => {
                 let why = Failure::Unreachable;
-                self.events.push_back(ResolverEvent::Unresolvable { guid, why });
+                self.events
+                    .push_back(ResolverEvent::Unresolvable { guid, why });
             }
-            Operation::Insert(key, server) => self.insert_answered(key, server, Some(Rejection::Unreachable)),
+            Operation::Insert(key, server) => {
+                self.insert_answered(key, server, Some(Rejection::Unreachable))
+            }
             Operation::Watch(guid) => self.timers.set(Timer::Renew(guid), now + WATCH_RETRY),
             Operation::Unwatch(..) | Operation::Probe(_) => {}
         }
@@ -127,7 +148,11 @@ impl Resolver {
 
     /// Watches that `picked` says are lost are set up again soon.
     fn renew_watches(&mut self, now: Time, picked: impl Fn(Option<usize>) -> bool) {
-        let lost = self.watches.iter().filter(|(_, watch)| picked(watch.server)).map(|(guid, _)| *guid);
+        let lost = self
+            .watches
+            .iter()
+            .filter(|(_, watch)| picked(watch.server))
+            .map(|(guid, _)| *guid);
         let mut at = now;
         for guid in lost {
             self.timers.set_earlier(Timer::Renew(guid), at);
@@ -136,23 +161,33 @@ impl Resolver {
     }
 
     pub(super) fn server_up(&mut self, now: Time, index: usize) {
-        let Some(server) = self.servers.get_mut(index) else { return };
+        let Some(server) = self.servers.get_mut(index) else {
+            return;
+        };
         server.up = true;
         server.silent_since = None;
         self.move_to_best(now);
-        for operation in self.exchanges.select(|_, exchange| exchange.server.is_none()) {
+        for operation in self
+            .exchanges
+            .select(|_, exchange| exchange.server.is_none())
+        {
             self.ask(now, operation);
         }
     }
 
     pub(super) fn server_down(&mut self, now: Time, index: usize) {
-        let Some(server) = self.servers.get_mut(index) else { return };
+        let Some(server) = self.servers.get_mut(index) else {
+            return;
+        };
         server.up = false;
         let port = server.port;
         self.outbox.remove(port);
         self.outbox.add(port);
         self.timers.cancel(&Timer::Probe(index));
-        for operation in self.exchanges.select(|_, exchange| exchange.server == Some(index)) {
+        for operation in self
+            .exchanges
+            .select(|_, exchange| exchange.server == Some(index))
+        {
             self.ask(now, operation);
         }
         self.move_to_best(now);
@@ -160,17 +195,20 @@ impl Resolver {
 
     /// The server does not answer: others are asked, and this one now and then whether it is back.
     fn server_silent(&mut self, now: Time, index: usize) {
-        let Some(server) = self.servers.get_mut(index) else { return };
+        let Some(server) = self.servers.get_mut(index) else {
+            return;
+        };
         if server.silent_since.is_none() {
             self.counters.failovers += 1;
         }
         server.silent_since = Some(now);
-        self.timers.set_earlier(Timer::Probe(index), now + self.config.probe_interval());
+        self.timers
+            .set_earlier(Timer::Probe(index), now + self.config.probe_interval());
         self.move_to_best(now);
     }
 
-    /// The server answers, but not as a server should: its answer does not count, and another one is asked at once if
-    /// there is one.
+    /// The server answers, but not as a server should: its answer does not count, and another one
+    /// is asked at once if there is one.
     pub(super) fn distrust(&mut self, now: Time, index: usize, operation: Operation) {
         self.server_silent(now, index);
         if self.servers.choose() != Some(index) {
@@ -180,13 +218,16 @@ impl Resolver {
 
     /// A frame that somebody waited for came from the server.
     pub(super) fn server_heard(&mut self, now: Time, index: usize, cookie: u64) {
-        let Some(server) = self.servers.get_mut(index) else { return };
+        let Some(server) = self.servers.get_mut(index) else {
+            return;
+        };
         server.heard_at = Some(now);
         let forgotten = server.cookie != 0 && server.cookie != cookie;
         let back = server.silent_since.take().is_some();
         server.cookie = cookie;
         if forgotten {
-            // It gives a port another cookie only after a restart, or after it has dropped the port and its watches.
+            // It gives a port another cookie only after a restart, or after it has dropped the port
+            // and its watches.
             self.counters.server_restarts += 1;
             self.renew_watches(now, |server| server == Some(index));
         }
@@ -208,8 +249,13 @@ impl Resolver {
         if !self.exchanges.contains(Operation::Probe(index)) {
             self.begin(now, Operation::Probe(index));
         }
-        if self.servers.get(index).is_some_and(|server| server.silent_since.is_some()) {
-            self.timers.set(Timer::Probe(index), now + self.config.probe_interval());
+        if self
+            .servers
+            .get(index)
+            .is_some_and(|server| server.silent_since.is_some())
+        {
+            self.timers
+                .set(Timer::Probe(index), now + self.config.probe_interval());
         }
     }
 
@@ -221,7 +267,12 @@ impl Resolver {
         }
         let mut next = now + interval;
         if let Some(index) = self.servers.choose() {
-            match self.servers.get(index).and_then(|server| server.heard_at).map(|at| at + interval) {
+            match self
+                .servers
+                .get(index)
+                .and_then(|server| server.heard_at)
+                .map(|at| at + interval)
+            {
                 Some(due) if due > now => next = due,
                 _ => self.probe(now, index),
             }
@@ -232,6 +283,14 @@ impl Resolver {
 
 /// Padded as long as the server does not know us, so that it may answer without a challenge.
 fn lookup(guid: Guid, first: u16, cookie: u64) -> Message<'static> {
-    let padding = if cookie == 0 { PADDED_LOOKUP - MIN_FRAME - Guid::LEN - 2 } else { 0 };
-    Message::Lookup { guid, first, padding }
+    let padding = if cookie == 0 {
+        PADDED_LOOKUP - MIN_FRAME - Guid::LEN - 2
+    } else {
+        0
+    };
+    Message::Lookup {
+        guid,
+        first,
+        padding,
+    }
 }

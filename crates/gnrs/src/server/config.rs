@@ -24,7 +24,8 @@ pub struct ServerConfig {
     pub max_batch: usize,
     /// First time-out of a push, before a round trip was measured, in milliseconds.
     pub push_timeout_ms: u64,
-    /// How often one push is sent, unless its lease ends before. The renewal of the lease repairs the rest.
+    /// How often one push is sent, unless its lease ends before. The renewal of the lease repairs
+    /// the rest.
     pub push_tries: u32,
     /// How often expired records are removed, in milliseconds.
     pub expiry_interval_ms: u64,

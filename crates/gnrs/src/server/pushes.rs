@@ -15,15 +15,37 @@ impl<S: Store> Server<S> {
             return;
         }
         let lease_secs = lease_secs.clamp(1, self.config.max_lease_secs.max(1));
-        self.timers.set(Timer::Lease(guid, port), now + Duration::from_secs(lease_secs.into()));
+        self.timers.set(
+            Timer::Lease(guid, port),
+            now + Duration::from_secs(lease_secs.into()),
+        );
         let more = self.collect_page(now, &guid, 0);
-        let Some(cookie) = self.ports.get(&port).map(|state| state.cookie) else { return };
+        let Some(cookie) = self.ports.get(&port).map(|state| state.cookie) else {
+            return;
+        };
         let records = self.page.list();
-        let code = if records.is_empty() { Code::NotFound } else { Code::Ok };
-        let page = Page { first: 0, more, records };
+        let code = if records.is_empty() {
+            Code::NotFound
+        } else {
+            Code::Ok
+        };
+        let page = Page {
+            first: 0,
+            more,
+            records,
+        };
         let mut bytes = Vec::new();
-        Frame { id, cookie, code, message: Message::WatchAnswer { guid, lease_secs, page } }
-            .encode(&mut bytes);
+        Frame {
+            id,
+            cookie,
+            code,
+            message: Message::WatchAnswer {
+                guid,
+                lease_secs,
+                page,
+            },
+        }
+        .encode(&mut bytes);
         self.queue(port, bytes);
     }
 
@@ -47,17 +69,27 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// Sends the unacknowledged records of a watch, as many as fit; the rest follows the acknowledgement.
+    /// Sends the unacknowledged records of a watch, as many as fit; the rest follows the
+    /// acknowledgement.
     fn push(&mut self, now: Time, guid: Guid, port: PortId, repeated: u32) {
         let now_ms = self.now_ms(now);
-        let Some(watch) = self.watches.get_mut(&guid, port) else { return };
-        let Some(state) = self.ports.get(&port) else { return };
+        let Some(watch) = self.watches.get_mut(&guid, port) else {
+            return;
+        };
+        let Some(state) = self.ports.get(&port) else {
+            return;
+        };
         self.page.clear();
         let mut versions = Vec::new();
         let (page, store) = (&mut self.page, &self.store);
         watch.unacknowledged.retain(|provider| {
-            let record = store.get(&RecordKey { subject: guid, provider: *provider });
-            let Some(record) = record.filter(|record| !record.is_expired(now_ms)) else { return false };
+            let record = store.get(&RecordKey {
+                subject: guid,
+                provider: *provider,
+            });
+            let Some(record) = record.filter(|record| !record.is_expired(now_ms)) else {
+                return false;
+            };
             if page.push(&record) {
                 versions.push((*provider, record.version()));
             }
@@ -68,22 +100,47 @@ impl<S: Store> Server<S> {
             self.timers.cancel(&Timer::Push(guid, port));
             return;
         }
-        // The cookie in the frame shows the client that it comes from its server; the id need only be new.
+        // The cookie in the frame shows the client that it comes from its server; the id need only
+        // be new.
         self.counters.pushes += 1;
         let id = self.counters.pushes;
-        watch.outstanding = Some(Push { id, sent_at: now, repeated, versions });
-        self.timers.set(Timer::Push(guid, port), now + state.rtt.timeout_after(repeated));
+        watch.outstanding = Some(Push {
+            id,
+            sent_at: now,
+            repeated,
+            versions,
+        });
+        self.timers.set(
+            Timer::Push(guid, port),
+            now + state.rtt.timeout_after(repeated),
+        );
         let mut bytes = Vec::new();
-        let message = Message::Push { guid, records: self.page.list() };
-        Frame { id, cookie: state.cookie, code: Code::Ok, message }.encode(&mut bytes);
+        let message = Message::Push {
+            guid,
+            records: self.page.list(),
+        };
+        Frame {
+            id,
+            cookie: state.cookie,
+            code: Code::Ok,
+            message,
+        }
+        .encode(&mut bytes);
         self.queue(port, bytes);
     }
 
     pub(super) fn push_acknowledged(&mut self, now: Time, port: PortId, id: u64, guid: Guid) {
-        let Some(watch) = self.watches.get_mut(&guid, port) else { return };
-        let Some(push) = watch.outstanding.take_if(|push| push.id == id) else { return };
+        let Some(watch) = self.watches.get_mut(&guid, port) else {
+            return;
+        };
+        let Some(push) = watch.outstanding.take_if(|push| push.id == id) else {
+            return;
+        };
         for (provider, version) in push.versions {
-            let stored = self.store.get(&RecordKey { subject: guid, provider });
+            let stored = self.store.get(&RecordKey {
+                subject: guid,
+                provider,
+            });
             if stored.is_none_or(|stored| stored.version() == version) {
                 watch.unacknowledged.remove(&provider);
             }
@@ -97,8 +154,12 @@ impl<S: Store> Server<S> {
     }
 
     pub(super) fn push_unanswered(&mut self, now: Time, guid: Guid, port: PortId) {
-        let Some(watch) = self.watches.get_mut(&guid, port) else { return };
-        let Some(push) = watch.outstanding.take() else { return };
+        let Some(watch) = self.watches.get_mut(&guid, port) else {
+            return;
+        };
+        let Some(push) = watch.outstanding.take() else {
+            return;
+        };
         if push.repeated + 1 >= self.config.push_tries {
             watch.unacknowledged.clear();
             self.counters.pushes_given_up += 1;

@@ -14,8 +14,9 @@ pub(super) struct Watches {
 /// One client's interest in one name.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// Providers ([`Guid::NONE`]: the binding) whose newest record the client has not acknowledged. At most as many
-    /// as the store keeps per name: what the store no longer has is taken out at the next push.
+    /// Providers ([`Guid::NONE`]: the binding) whose newest record the client has not acknowledged.
+    /// At most as many as the store keeps per name: what the store no longer has is taken out at
+    /// the next push.
     pub(super) unacknowledged: BTreeSet<Guid>,
     pub(super) outstanding: Option<Push>,
 }
@@ -33,7 +34,12 @@ pub(super) struct Push {
 
 impl Watches {
     pub(super) fn new(max: usize, max_per_port: usize) -> Watches {
-        Watches { max, max_per_port, by_name: BTreeMap::new(), by_port: BTreeMap::new() }
+        Watches {
+            max,
+            max_per_port,
+            by_name: BTreeMap::new(),
+            by_port: BTreeMap::new(),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -80,6 +86,9 @@ impl Watches {
     /// The clients that watch `guid`.
     pub(super) fn of(&self, guid: &Guid) -> Vec<PortId> {
         let all = (*guid, PortId(0))..=(*guid, PortId(u32::MAX));
-        self.by_name.range(all).map(|((_, port), _)| *port).collect()
+        self.by_name
+            .range(all)
+            .map(|((_, port), _)| *port)
+            .collect()
     }
 }

@@ -16,10 +16,11 @@ const RETRY_MS: u64 = 1000;
 /// Opens the database anew; called at the start and after every failure to write.
 pub type DatabaseOpener = Box<dyn FnMut() -> Result<Database, DatabaseError> + Send>;
 
-/// Records on disk (redb: copy-on-write trees with checksums, so that a crash at any point leaves a whole file),
-/// with all of them in memory too: a look-up never waits for the disk.
+/// Records on disk (redb: copy-on-write trees with checksums, so that a crash at any point leaves a
+/// whole file), with all of them in memory too: a look-up never waits for the disk.
 ///
-/// When writing fails, the batch is refused and look-ups go on; the file is opened again for a later batch.
+/// When writing fails, the batch is refused and look-ups go on; the file is opened again for a
+/// later batch.
 pub struct DiskStore {
     limits: StoreLimits,
     memory: MemoryStore,
@@ -38,22 +39,35 @@ impl core::fmt::Debug for DiskStore {
 }
 
 impl DiskStore {
-    /// Memory that redb may take for its own cache, in bytes. Reads come from our memory, so little is enough.
+    /// Memory that redb may take for its own cache, in bytes. Reads come from our memory, so little
+    /// is enough.
     const CACHE: usize = 16 << 20;
 
     /// Opens the store in the file `path`, or makes an empty one. Checks every page.
     pub fn open(path: impl Into<PathBuf>, limits: StoreLimits) -> Result<DiskStore, StoreError> {
         let path = path.into();
         let opener = move || {
-            Database::builder().set_check_integrity_on_open(true).set_cache_size(Self::CACHE).create(&path)
+            Database::builder()
+                .set_check_integrity_on_open(true)
+                .set_cache_size(Self::CACHE)
+                .create(&path)
         };
         DiskStore::open_with(Box::new(opener), limits)
     }
 
     /// Opens the store in whatever `opener` opens.
-    pub fn open_with(mut opener: DatabaseOpener, limits: StoreLimits) -> Result<DiskStore, StoreError> {
+    pub fn open_with(
+        mut opener: DatabaseOpener,
+        limits: StoreLimits,
+    ) -> Result<DiskStore, StoreError> {
         let (database, memory) = load(&mut opener, limits)?;
-        Ok(DiskStore { limits, memory, opener, database: Some(database), failed_at_ms: 0 })
+        Ok(DiskStore {
+            limits,
+            memory,
+            opener,
+            database: Some(database),
+            failed_at_ms: 0,
+        })
     }
 
     /// The database, opened again if the last write failed long enough ago.
@@ -62,7 +76,9 @@ impl DiskStore {
             return Ok(());
         }
         if now_ms < self.failed_at_ms.saturating_add(RETRY_MS) {
-            return Err(StoreError::Io("writing failed less than a second ago".into()));
+            return Err(StoreError::Io(
+                "writing failed less than a second ago".into(),
+            ));
         }
         self.failed_at_ms = now_ms;
         // The failed batch may have reached the disk or not: the disk decides.
@@ -72,7 +88,12 @@ impl DiskStore {
         Ok(())
     }
 
-    fn write(&mut self, now_ms: u64, undo: UndoLog, durability: Durability) -> Result<(), StoreError> {
+    fn write(
+        &mut self,
+        now_ms: u64,
+        undo: UndoLog,
+        durability: Durability,
+    ) -> Result<(), StoreError> {
         if undo.is_empty() {
             return Ok(());
         }
@@ -121,12 +142,18 @@ fn commit(
     transaction.commit().map_err(failed)
 }
 
-fn load(opener: &mut DatabaseOpener, limits: StoreLimits) -> Result<(Database, MemoryStore), StoreError> {
+fn load(
+    opener: &mut DatabaseOpener,
+    limits: StoreLimits,
+) -> Result<(Database, MemoryStore), StoreError> {
     let database = opener().map_err(failed)?;
     let transaction = database.begin_write().map_err(failed)?;
     {
         let mut meta = transaction.open_table(META).map_err(failed)?;
-        let format = meta.get("format").map_err(failed)?.map(|format| format.value());
+        let format = meta
+            .get("format")
+            .map_err(failed)?
+            .map(|format| format.value());
         match format {
             Some(FORMAT) => {}
             Some(other) => return Err(StoreError::Format(other)),
@@ -139,15 +166,27 @@ fn load(opener: &mut DatabaseOpener, limits: StoreLimits) -> Result<(Database, M
     transaction.commit().map_err(failed)?;
     let mut memory = MemoryStore::new(limits);
     let reading = database.begin_read().map_err(failed)?;
-    for item in reading.open_table(RECORDS).map_err(failed)?.iter().map_err(failed)? {
+    for item in reading
+        .open_table(RECORDS)
+        .map_err(failed)?
+        .iter()
+        .map_err(failed)?
+    {
         let (key, value) = item.map_err(failed)?;
-        let (keep_until, record) = value.value().split_first_chunk().ok_or_else(|| misfiled("no time"))?;
-        let record = Record::parse(bytes::Bytes::copy_from_slice(record)).map_err(|why| misfiled(&why))?;
+        let (keep_until, record) = value
+            .value()
+            .split_first_chunk()
+            .ok_or_else(|| misfiled("no time"))?;
+        let record =
+            Record::parse(bytes::Bytes::copy_from_slice(record)).map_err(|why| misfiled(&why))?;
         let filed_under = record.filed_under();
         if key.value() != key_to_bytes(&filed_under) {
             return Err(misfiled("wrong key"));
         }
-        let entry = Entry { record, keep_until_ms: u64::from_be_bytes(*keep_until) };
+        let entry = Entry {
+            record,
+            keep_until_ms: u64::from_be_bytes(*keep_until),
+        };
         memory.restore(filed_under, Some(entry));
     }
     drop(reading);
@@ -192,8 +231,10 @@ impl Store for DiskStore {
     fn apply(&mut self, now_ms: u64, batch: &[Record]) -> Result<Vec<PutResult>, StoreError> {
         self.writable(now_ms)?;
         let mut undo = UndoLog::new();
-        let results =
-            batch.iter().map(|record| self.memory.apply_logged(now_ms, record, &mut undo)).collect();
+        let results = batch
+            .iter()
+            .map(|record| self.memory.apply_logged(now_ms, record, &mut undo))
+            .collect();
         self.write(now_ms, undo, Durability::Immediate)?;
         Ok(results)
     }
@@ -202,7 +243,8 @@ impl Store for DiskStore {
         self.writable(now_ms)?;
         let mut undo = UndoLog::new();
         let count = self.memory.forget_expired(now_ms, budget, None, &mut undo);
-        // Losing this in a crash loses nothing: they expire again. The next durable commit carries it along.
+        // Losing this in a crash loses nothing: they expire again. The next durable commit carries
+        // it along.
         self.write(now_ms, undo, Durability::None)?;
         Ok(count)
     }

@@ -25,18 +25,24 @@ pub(super) struct Entry {
 pub(super) type UndoLog = Vec<(RecordKey, Option<Entry>)>;
 
 impl MemoryStore {
-    /// What an entry takes beside its record, in bytes: its key twice, its times, and the slack of two trees.
+    /// What an entry takes beside its record, in bytes: its key twice, its times, and the slack of
+    /// two trees.
     pub const ENTRY_OVERHEAD: usize = 320;
     /// How many expired records a full store forgets to make room for a new one.
     const EVICTION_BUDGET: usize = 64;
 
     /// An empty store.
     pub fn new(limits: StoreLimits) -> MemoryStore {
-        MemoryStore { limits, entries: BTreeMap::new(), forget_at: BTreeSet::new(), bytes: 0 }
+        MemoryStore {
+            limits,
+            entries: BTreeMap::new(),
+            forget_at: BTreeSet::new(),
+            bytes: 0,
+        }
     }
 
-    /// Memory that a record takes, in bytes: its encoding and [`MemoryStore::ENTRY_OVERHEAD`]. A store therefore
-    /// never takes more than its `max_bytes`.
+    /// Memory that a record takes, in bytes: its encoding and [`MemoryStore::ENTRY_OVERHEAD`]. A
+    /// store therefore never takes more than its `max_bytes`.
     pub fn bytes_of(record: &Record) -> usize {
         record.as_bytes().len() + Self::ENTRY_OVERHEAD
     }
@@ -57,7 +63,10 @@ impl MemoryStore {
         };
         if let Some(old) = &old {
             self.bytes -= Self::bytes_of(&old.record);
-            let unchanged = self.entries.get(&key).is_some_and(|new| new.keep_until_ms == old.keep_until_ms);
+            let unchanged = self
+                .entries
+                .get(&key)
+                .is_some_and(|new| new.keep_until_ms == old.keep_until_ms);
             if !unchanged {
                 self.forget_at.remove(&(old.keep_until_ms, key));
             }
@@ -70,7 +79,12 @@ impl MemoryStore {
         undo.push((key, old));
     }
 
-    pub(super) fn apply_logged(&mut self, now_ms: u64, record: &Record, undo: &mut UndoLog) -> PutResult {
+    pub(super) fn apply_logged(
+        &mut self,
+        now_ms: u64,
+        record: &Record,
+        undo: &mut UndoLog,
+    ) -> PutResult {
         let key = record.filed_under();
         let mut keep_until_ms = record.expires_ms();
         let mut replaced = None;
@@ -81,7 +95,11 @@ impl MemoryStore {
             }
             if record.version() == stored {
                 let same = old.record.as_bytes() == record.as_bytes();
-                return if same { Ok(Outcome::Unchanged) } else { Err(Refusal::Conflict { stored }) };
+                return if same {
+                    Ok(Outcome::Unchanged)
+                } else {
+                    Err(Refusal::Conflict { stored })
+                };
             }
             keep_until_ms = keep_until_ms.max(old.keep_until_ms);
             replaced = Some(key);
@@ -98,27 +116,44 @@ impl MemoryStore {
         if let Some(other) = replaced.filter(|other| *other != key) {
             self.change(other, None, undo);
         }
-        self.change(key, Some(Entry { record: record.clone(), keep_until_ms }), undo);
+        self.change(
+            key,
+            Some(Entry {
+                record: record.clone(),
+                keep_until_ms,
+            }),
+            undo,
+        );
         Ok(Outcome::Stored)
     }
 
-    /// What takes no more room than before is always taken, so that a full store can still be emptied.
+    /// What takes no more room than before is always taken, so that a full store can still be
+    /// emptied.
     fn has_room(&self, record: &Record, replaced: Option<RecordKey>) -> bool {
         let freed = replaced.and_then(|key| self.entries.get(&key));
-        let (grown, freed) = (Self::bytes_of(record), freed.map(|entry| Self::bytes_of(&entry.record)));
-        let enough_bytes =
-            freed >= Some(grown) || self.bytes - freed.unwrap_or(0) + grown <= self.limits.max_bytes;
+        let (grown, freed) = (
+            Self::bytes_of(record),
+            freed.map(|entry| Self::bytes_of(&entry.record)),
+        );
+        let enough_bytes = freed >= Some(grown)
+            || self.bytes - freed.unwrap_or(0) + grown <= self.limits.max_bytes;
         enough_bytes && (freed.is_some() || self.entries.len() < self.limits.max_records)
     }
 
     /// Which provider a new one pushes out, if there is no room for both.
     fn provider_to_evict(&self, record: &Record) -> Result<Option<RecordKey>, Refusal> {
         let subject = record.subject();
-        let providers = || self.subject(&subject).filter(|(key, _)| !key.provider.is_none());
+        let providers = || {
+            self.subject(&subject)
+                .filter(|(key, _)| !key.provider.is_none())
+        };
         if providers().count() < self.limits.max_providers {
             return Ok(None);
         }
-        match providers().map(|(key, entry)| (entry.record.expires_ms(), *key)).min() {
+        match providers()
+            .map(|(key, entry)| (entry.record.expires_ms(), *key))
+            .min()
+        {
             Some((expires_ms, key)) if expires_ms < record.expires_ms() => Ok(Some(key)),
             _ => Err(Refusal::Full),
         }
@@ -168,7 +203,10 @@ impl Store for MemoryStore {
 
     fn apply(&mut self, now_ms: u64, batch: &[Record]) -> Result<Vec<PutResult>, StoreError> {
         let mut undo = UndoLog::new();
-        Ok(batch.iter().map(|record| self.apply_logged(now_ms, record, &mut undo)).collect())
+        Ok(batch
+            .iter()
+            .map(|record| self.apply_logged(now_ms, record, &mut undo))
+            .collect())
     }
 
     fn remove_expired(&mut self, now_ms: u64, budget: usize) -> Result<usize, StoreError> {

@@ -15,8 +15,8 @@ use whimbrel_core::{
     Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock,
 };
 use whimbrel_gnrs::{
-    Address, KeyPair, MemoryStore, Record, Resolver, ResolverConfig, ResolverEvent, Server, ServerConfig,
-    Statement, StoreLimits,
+    Address, KeyPair, MemoryStore, Record, Resolver, ResolverConfig, ResolverEvent, Server,
+    ServerConfig, Statement, StoreLimits,
 };
 
 /// Unix time of the virtual origin, in milliseconds.
@@ -36,7 +36,13 @@ pub fn binding(seed: u8, version: u64, life_ms: u64, addresses: Vec<Address>) ->
 }
 
 pub fn said(version: u64, life_ms: u64, addresses: Vec<Address>) -> Statement {
-    Statement { version, issued_ms: EPOCH, expires_ms: EPOCH + life_ms, addresses, removed: false }
+    Statement {
+        version,
+        issued_ms: EPOCH,
+        expires_ms: EPOCH + life_ms,
+        addresses,
+        removed: false,
+    }
 }
 
 pub fn up() -> PortEvent {
@@ -104,7 +110,12 @@ pub struct Pair {
 }
 
 fn server(secret: u8, store: MemoryStore) -> Server<MemoryStore> {
-    Server::new(ServerConfig::default(), WallClock::new(EPOCH), [secret; 32], store)
+    Server::new(
+        ServerConfig::default(),
+        WallClock::new(EPOCH),
+        [secret; 32],
+        store,
+    )
 }
 
 impl Pair {
@@ -112,12 +123,25 @@ impl Pair {
         Pair::with_config(seed, network, servers, ResolverConfig::default())
     }
 
-    pub fn with_config(seed: u64, network: Network, servers: usize, config: ResolverConfig) -> Pair {
-        let client = Resolver::new(config, WallClock::new(EPOCH), SeededRng::stream(seed, "client"));
+    pub fn with_config(
+        seed: u64,
+        network: Network,
+        servers: usize,
+        config: ResolverConfig,
+    ) -> Pair {
+        let client = Resolver::new(
+            config,
+            WallClock::new(EPOCH),
+            SeededRng::stream(seed, "client"),
+        );
         let servers = (0..servers)
             .map(|index| {
                 let store = MemoryStore::new(StoreLimits::default());
-                Node { server: server(index as u8, store), alive: true, incarnation: 0 }
+                Node {
+                    server: server(index as u8, store),
+                    alive: true,
+                    incarnation: 0,
+                }
             })
             .collect();
         let mut pair = Pair {
@@ -135,7 +159,9 @@ impl Pair {
         for index in 0..pair.servers.len() {
             pair.client.add_server(port_of(index));
             pair.client.handle_port(pair.now, port_of(index), up());
-            pair.servers[index].server.handle_port(pair.now, PortId(1), up());
+            pair.servers[index]
+                .server
+                .handle_port(pair.now, PortId(1), up());
         }
         pair
     }
@@ -166,9 +192,14 @@ impl Pair {
         if self.rng.chance(self.network.loss) {
             return;
         }
-        let copies = if self.rng.chance(self.network.duplication) { 2 } else { 1 };
+        let copies = if self.rng.chance(self.network.duplication) {
+            2
+        } else {
+            1
+        };
         for _ in 0..copies {
-            let jitter = Duration::from_nanos(self.rng.below(self.network.jitter.as_nanos() as u64));
+            let jitter =
+                Duration::from_nanos(self.rng.below(self.network.jitter.as_nanos() as u64));
             let (Frame::ToServer(index, bytes) | Frame::ToClient(index, bytes)) = &frame;
             let (index, mut bytes) = (*index, bytes.clone());
             if self.rng.chance(self.network.corruption) {
@@ -180,7 +211,8 @@ impl Pair {
                 Frame::ToClient(..) => Frame::ToClient(index, bytes),
             };
             self.serial += 1;
-            self.pipe.insert((self.now + self.network.delay + jitter, self.serial), copy);
+            self.pipe
+                .insert((self.now + self.network.delay + jitter, self.serial), copy);
         }
     }
 
@@ -188,10 +220,17 @@ impl Pair {
         let mut buffer = Vec::new();
         while let Some(transmit) = self.client.poll_transmit(self.now, &mut buffer) {
             self.to_server.push(buffer.clone());
-            self.carry(Frame::ToServer(index_of(transmit.port), core::mem::take(&mut buffer)));
+            self.carry(Frame::ToServer(
+                index_of(transmit.port),
+                core::mem::take(&mut buffer),
+            ));
         }
         for index in 0..self.servers.len() {
-            while let Some(transmit) = self.servers[index].server.poll_transmit(self.now, 4, &mut buffer) {
+            while let Some(transmit) =
+                self.servers[index]
+                    .server
+                    .poll_transmit(self.now, 4, &mut buffer)
+            {
                 let written = core::mem::take(&mut buffer);
                 if transmit.port == PortId(1) && self.servers[index].alive {
                     for frame in transmit.frames(&written) {
@@ -210,16 +249,29 @@ impl Pair {
     pub fn step(&mut self, end: Time) -> bool {
         self.drain();
         let arrival = self.pipe.first_key_value().map(|((at, _), _)| *at);
-        let deadlines = self.servers.iter().filter_map(|node| node.server.poll_timeout());
-        let deadline = deadlines.chain(self.client.poll_timeout()).map(|deadline| deadline.at).min();
-        let Some(at) = arrival.into_iter().chain(deadline).min().filter(|at| *at <= end) else {
+        let deadlines = self
+            .servers
+            .iter()
+            .filter_map(|node| node.server.poll_timeout());
+        let deadline = deadlines
+            .chain(self.client.poll_timeout())
+            .map(|deadline| deadline.at)
+            .min();
+        let Some(at) = arrival
+            .into_iter()
+            .chain(deadline)
+            .min()
+            .filter(|at| *at <= end)
+        else {
             return false;
         };
         self.now = self.now.max(at);
         if arrival.is_some_and(|arrival| arrival <= self.now) {
             match self.pipe.pop_first() {
                 Some((_, Frame::ToServer(index, bytes))) if self.servers[index].alive => {
-                    self.servers[index].server.handle_frame(self.now, PortId(1), &bytes);
+                    self.servers[index]
+                        .server
+                        .handle_frame(self.now, PortId(1), &bytes);
                 }
                 Some((_, Frame::ToClient(index, bytes))) => {
                     self.client.handle_frame(self.now, port_of(index), &bytes);
@@ -228,7 +280,9 @@ impl Pair {
             }
         } else {
             self.client.handle_timeout(self.now);
-            self.servers.iter_mut().for_each(|node| node.server.handle_timeout(self.now));
+            self.servers
+                .iter_mut()
+                .for_each(|node| node.server.handle_timeout(self.now));
         }
         self.drain();
         true
@@ -242,7 +296,10 @@ impl Pair {
     }
 
     pub fn take_events(&mut self) -> Vec<ResolverEvent> {
-        core::mem::take(&mut self.events).into_iter().map(|(_, event)| event).collect()
+        core::mem::take(&mut self.events)
+            .into_iter()
+            .map(|(_, event)| event)
+            .collect()
     }
 }
 

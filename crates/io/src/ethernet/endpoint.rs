@@ -37,12 +37,20 @@ pub(crate) struct EthernetEndpoint {
 }
 
 impl EthernetEndpoint {
-    pub(crate) fn open(config: EthernetConfig, slot: usize, token: u64) -> Result<EthernetEndpoint, IoError> {
+    pub(crate) fn open(
+        config: EthernetConfig,
+        slot: usize,
+        token: u64,
+    ) -> Result<EthernetEndpoint, IoError> {
         let name = || config.interface.name.clone();
         let failed = |action| {
             move |source: io::Error| match source.kind() {
                 io::ErrorKind::PermissionDenied => IoError::EthernetNotPermitted { name: name() },
-                _ => IoError::Interface { name: name(), action, source },
+                _ => IoError::Interface {
+                    name: name(),
+                    action,
+                    source,
+                },
             }
         };
         let Some(local) = config.interface.ethernet else {
@@ -52,7 +60,8 @@ impl EthernetEndpoint {
         socket::bind(&socket, config.interface.index, config.ether_type)
             .map_err(failed("bind a packet socket to"))?;
         if let Some(group) = config.group {
-            socket::join(&socket, config.interface.index, group).map_err(failed("join a group on"))?;
+            socket::join(&socket, config.interface.index, group)
+                .map_err(failed("join a group on"))?;
         }
         let buffers = socket2::SockRef::from(&socket);
         // Smaller buffers only cost frames under load.
@@ -86,9 +95,12 @@ impl EthernetEndpoint {
         side: &mut MachineSide<M>,
         now: Time,
     ) -> Result<Option<PortId>, IoError> {
-        let Some(address) = self.config.group else { return Ok(None) };
+        let Some(address) = self.config.group else {
+            return Ok(None);
+        };
         let label = self.config.label.clone();
-        self.add_neighbour(side, now, EthernetNeighbour { label, address }).map(Some)
+        self.add_neighbour(side, now, EthernetNeighbour { label, address })
+            .map(Some)
     }
 
     pub(crate) fn add_neighbour<M: Machine>(
@@ -100,10 +112,20 @@ impl EthernetEndpoint {
         let EthernetNeighbour { label, address } = neighbour;
         match self.by_address.get(&address).copied() {
             // It called before it was configured: it comes back as a neighbour.
-            Some(port) if self.callers.as_mut().is_some_and(|callers| callers.heard(now, port)) => {
+            Some(port)
+                if self
+                    .callers
+                    .as_mut()
+                    .is_some_and(|callers| callers.heard(now, port)) =>
+            {
                 self.close_port(side, now, port);
             }
-            Some(_) => return Err(IoError::DuplicateStation { label, address: written(address) }),
+            Some(_) => {
+                return Err(IoError::DuplicateStation {
+                    label,
+                    address: written(address),
+                });
+            }
             None => {}
         }
         self.open_port(side, now, label.clone(), PortKind::Neighbour, address)
@@ -112,7 +134,9 @@ impl EthernetEndpoint {
 
     /// Makes a caller permanent; false if it is none.
     pub(crate) fn keep_caller(&mut self, port: PortId) -> bool {
-        self.callers.as_mut().is_some_and(|callers| callers.remove(port))
+        self.callers
+            .as_mut()
+            .is_some_and(|callers| callers.remove(port))
     }
 
     fn open_port<M: Machine>(
@@ -125,9 +149,22 @@ impl EthernetEndpoint {
     ) -> Option<PortId> {
         let interface = self.config.interface.name.clone();
         let mtu = current_mtu(&interface).unwrap_or(self.config.interface.mtu);
-        let medium = Medium::Ethernet { interface, local: self.local, remote: address };
-        let port =
-            side.open(now, self.slot, PortInfo { label, kind, mtu, peer: written(address), medium })?;
+        let medium = Medium::Ethernet {
+            interface,
+            local: self.local,
+            remote: address,
+        };
+        let port = side.open(
+            now,
+            self.slot,
+            PortInfo {
+                label,
+                kind,
+                mtu,
+                peer: written(address),
+                medium,
+            },
+        )?;
         self.peers.insert(port, address);
         self.by_address.insert(address, port);
         if self.unsent.is_some() {
@@ -137,7 +174,12 @@ impl EthernetEndpoint {
     }
 
     /// Forgets a port of this socket and tells the machine.
-    pub(crate) fn close_port<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time, port: PortId) {
+    pub(crate) fn close_port<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        port: PortId,
+    ) {
         if let Some(address) = self.peers.remove(&port) {
             self.by_address.remove(&address);
         }
@@ -176,10 +218,13 @@ impl EthernetEndpoint {
     }
 
     fn hand_in<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time, frame: &[u8]) {
-        let Some((header, payload)) = frame.split_at_checked(HEADER) else { return };
-        let (Some(to), Some(from)) =
-            (header.first_chunk::<6>(), header.get(6..).and_then(|rest| rest.first_chunk::<6>()))
-        else {
+        let Some((header, payload)) = frame.split_at_checked(HEADER) else {
+            return;
+        };
+        let (Some(to), Some(from)) = (
+            header.first_chunk::<6>(),
+            header.get(6..).and_then(|rest| rest.first_chunk::<6>()),
+        ) else {
             return;
         };
         if let Some(port) = self.port_of(side, now, *to, *from) {
@@ -224,7 +269,12 @@ impl EthernetEndpoint {
         Some(port)
     }
 
-    fn admit<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time, from: [u8; 6]) -> Option<PortId> {
+    fn admit<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        from: [u8; 6],
+    ) -> Option<PortId> {
         let Some(callers) = &mut self.callers else {
             self.counters.strangers += 1;
             return None;
@@ -258,7 +308,11 @@ impl EthernetEndpoint {
 
     /// Closes the callers that are idle for too long.
     pub(crate) fn expire<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
-        while let Some(port) = self.callers.as_mut().and_then(|callers| callers.expired(now)) {
+        while let Some(port) = self
+            .callers
+            .as_mut()
+            .and_then(|callers| callers.expired(now))
+        {
             self.counters.expired += 1;
             self.close_port(side, now, port);
         }

@@ -1,8 +1,10 @@
-//! Ethernet links: frames of one EtherType on one interface, to single stations and to one group, without IP.
+//! Ethernet links: frames of one EtherType on one interface, to single stations and to one group,
+//! without IP.
 //!
-//! A machine sees the payload of each frame. An Ethernet frame has at least 46 octets of payload; what is shorter is
-//! padded with zeros on its way, and nothing in the frame says so: **whoever decodes must take what follows the
-//! packet for padding.** Frames that this machine sends are never received by it.
+//! A machine sees the payload of each frame. An Ethernet frame has at least 46 octets of payload;
+//! what is shorter is padded with zeros on its way, and nothing in the frame says so: **whoever
+//! decodes must take what follows the packet for padding.** Frames that this machine sends are
+//! never received by it.
 
 mod endpoint;
 mod send;
@@ -17,7 +19,8 @@ pub(crate) use endpoint::EthernetEndpoint;
 /// Which frames to receive, and who is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EthernetConfig {
-    /// The link's name: in [`whimbrel_core::PortInfo`] of the group and of callers, in logs and errors.
+    /// The link's name: in [`whimbrel_core::PortInfo`] of the group and of callers, in logs and
+    /// errors.
     pub label: String,
     /// The interface, as [`Interface::all`] or [`Interface::find`] gave it.
     pub interface: Interface,
@@ -52,7 +55,10 @@ impl EthernetConfig {
 
     /// With one more neighbour.
     pub fn neighbour(mut self, label: impl Into<String>, address: [u8; 6]) -> EthernetConfig {
-        self.neighbours.push(EthernetNeighbour { label: label.into(), address });
+        self.neighbours.push(EthernetNeighbour {
+            label: label.into(),
+            address,
+        });
         self
     }
 

@@ -34,7 +34,8 @@ enum Sent {
 }
 
 impl EthernetEndpoint {
-    /// Sends the frames of one transmit, or keeps what the kernel cannot take now and blocks all ports.
+    /// Sends the frames of one transmit, or keeps what the kernel cannot take now and blocks all
+    /// ports.
     pub(crate) fn send<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -52,7 +53,12 @@ impl EthernetEndpoint {
             Sent::Gone => Progress::Ended,
             Sent::BlockedAt(at) => {
                 let (start, segment) = (out.frames_start() + at, out.segment());
-                self.unsent = Some(Unsent { port: id, bytes: std::mem::take(out.buffer), start, segment });
+                self.unsent = Some(Unsent {
+                    port: id,
+                    bytes: std::mem::take(out.buffer),
+                    start,
+                    segment,
+                });
                 poller.set_interest(&self.socket, self.token, true, true);
                 self.report_blocked(side, now, true);
                 Progress::Open
@@ -67,7 +73,9 @@ impl EthernetEndpoint {
         poller: &mut Poller,
         now: Time,
     ) -> Progress {
-        let Some(mut unsent) = self.unsent.take() else { return Progress::Open };
+        let Some(mut unsent) = self.unsent.take() else {
+            return Progress::Open;
+        };
         let frames = unsent.bytes.get(unsent.start..).unwrap_or_default();
         // A port may have been closed while its frames waited; then they go nowhere.
         match self.send_frames(side, now, unsent.port, frames, unsent.segment) {
@@ -117,7 +125,9 @@ impl EthernetEndpoint {
                     sent = Sent::BlockedAt(index * segment);
                     break;
                 }
-                Err(Errno::NXIO | Errno::NODEV) if !exists(self.config.interface.index) => return Sent::Gone,
+                Err(Errno::NXIO | Errno::NODEV) if !exists(self.config.interface.index) => {
+                    return Sent::Gone;
+                }
                 Err(error) => {
                     let reason = DropReason::of(&error.into());
                     if reason == DropReason::PathTooNarrow {
@@ -156,7 +166,10 @@ impl EthernetEndpoint {
 fn header(to: [u8; 6], from: [u8; 6], ether_type: u16) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     let octets = to.into_iter().chain(from).chain(ether_type.to_be_bytes());
-    header.iter_mut().zip(octets).for_each(|(place, octet)| *place = octet);
+    header
+        .iter_mut()
+        .zip(octets)
+        .for_each(|(place, octet)| *place = octet);
     header
 }
 
@@ -167,7 +180,13 @@ mod tests {
     #[test]
     fn a_header_is_destination_source_and_type() {
         let header = header([1, 0, 0x5e, 0, 0x17, 0xaa], [2, 0, 0, 0, 0, 9], 0x8624);
-        assert_eq!(header, [1, 0, 0x5e, 0, 0x17, 0xaa, 2, 0, 0, 0, 0, 9, 0x86, 0x24]);
-        assert_eq!(crate::ethernet::written([1, 0, 0x5e, 0, 0x17, 0xaa]), "01:00:5e:00:17:aa");
+        assert_eq!(
+            header,
+            [1, 0, 0x5e, 0, 0x17, 0xaa, 2, 0, 0, 0, 0, 9, 0x86, 0x24]
+        );
+        assert_eq!(
+            crate::ethernet::written([1, 0, 0x5e, 0, 0x17, 0xaa]),
+            "01:00:5e:00:17:aa"
+        );
     }
 }

@@ -13,11 +13,16 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 pub(super) fn open() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // Without a protocol it gets no frames of other interfaces before it is bound to one.
-    Ok(socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?)
+    Ok(socket_with(
+        AddressFamily::PACKET,
+        SocketType::RAW,
+        flags,
+        None,
+    )?)
 }
 
-/// From now on the socket receives the frames of `ether_type` on the interface, and sends there. It is bound to one
-/// EtherType, so the kernel does not show it what this machine sends.
+/// From now on the socket receives the frames of `ether_type` on the interface, and sends there. It
+/// is bound to one EtherType, so the kernel does not show it what this machine sends.
 pub(super) fn bind(socket: &OwnedFd, interface: u32, ether_type: u16) -> io::Result<()> {
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as libc::c_ushort,
@@ -36,7 +41,11 @@ pub(super) fn bind(socket: &OwnedFd, interface: u32, ether_type: u16) -> io::Res
             size_of::<libc::sockaddr_ll>() as libc::socklen_t,
         )
     };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Makes the interface take frames to a group as well, for as long as the socket is open.
@@ -47,7 +56,11 @@ pub(super) fn join(socket: &OwnedFd, interface: u32, group: [u8; 6]) -> io::Resu
         mr_alen: group.len() as libc::c_ushort,
         mr_address: [0; 8],
     };
-    request.mr_address.iter_mut().zip(group).for_each(|(to, from)| *to = from);
+    request
+        .mr_address
+        .iter_mut()
+        .zip(group)
+        .for_each(|(to, from)| *to = from);
     // SAFETY: the option takes a `packet_mreq`, whose size is given and which outlives the call.
     let outcome = unsafe {
         libc::setsockopt(
@@ -58,7 +71,11 @@ pub(super) fn join(socket: &OwnedFd, interface: u32, group: [u8; 6]) -> io::Resu
             size_of::<libc::packet_mreq>() as libc::socklen_t,
         )
     };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 fn index_of(interface: u32) -> io::Result<libc::c_int> {

@@ -1,5 +1,8 @@
 //! The few calls that ask about or configure an interface (netdevice(7)).
-#![allow(unsafe_code, reason = "the kernel offers TUN devices and the MTU of interfaces through ioctl alone")]
+#![allow(
+    unsafe_code,
+    reason = "the kernel offers TUN devices and the MTU of interfaces through ioctl alone"
+)]
 
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
@@ -30,15 +33,27 @@ impl Request {
         let usable = (1..=15).contains(&name.len())
             && name != "."
             && name != ".."
-            && name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%'));
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':' | b'%'));
         let mut bytes = [0; 16];
-        bytes.get_mut(..name.len()).filter(|_| usable)?.copy_from_slice(name.as_bytes());
-        Some(Request { name: bytes, value: Value([0; 24]) })
+        bytes
+            .get_mut(..name.len())
+            .filter(|_| usable)?
+            .copy_from_slice(name.as_bytes());
+        Some(Request {
+            name: bytes,
+            value: Value([0; 24]),
+        })
     }
 
     fn set(&mut self, value: &[u8]) {
         self.value.0 = [0; 24];
-        self.value.0.iter_mut().zip(value).for_each(|(to, from)| *to = *from);
+        self.value
+            .0
+            .iter_mut()
+            .zip(value)
+            .for_each(|(to, from)| *to = *from);
     }
 
     pub(crate) fn set_flags(&mut self, flags: u16) {
@@ -70,8 +85,8 @@ macro_rules! requests {
     ($($name:ident = $opcode:expr;)*) => {
         $(pub(crate) fn $name(fd: impl AsFd, request: &mut Request) -> Result<(), Errno> {
             const OPCODE: Opcode = $opcode;
-            // SAFETY: each of these opcodes takes a pointer to a `struct ifreq`, whose layout `Request` has and
-            // which is borrowed for the call.
+            // SAFETY: each of these opcodes takes a pointer to a `struct ifreq`, whose layout
+            // `Request` has and which is borrowed for the call.
             unsafe { rustix::ioctl::ioctl(fd, Updater::<OPCODE, Request>::new(request)) }
         })*
     };
@@ -97,7 +112,19 @@ mod tests {
         assert_eq!(size_of::<Request>(), 40);
         let mut request = Request::for_interface("tun0").unwrap();
         request.set_address(Ipv4Addr::new(10, 1, 2, 3));
-        assert_eq!(request.value.0[..8], [2u16.to_ne_bytes()[0], 2u16.to_ne_bytes()[1], 0, 0, 10, 1, 2, 3]);
+        assert_eq!(
+            request.value.0[..8],
+            [
+                2u16.to_ne_bytes()[0],
+                2u16.to_ne_bytes()[1],
+                0,
+                0,
+                10,
+                1,
+                2,
+                3
+            ]
+        );
         request.set_mtu(1400);
         assert_eq!(request.mtu(), 1400);
     }

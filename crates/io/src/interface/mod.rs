@@ -13,7 +13,8 @@ use socket2::{Domain, Socket, Type};
 
 use crate::IoError;
 
-/// Hardware type of Ethernet and of the loopback interface (linux/if_arp.h); both carry Ethernet frames.
+/// Hardware type of Ethernet and of the loopback interface (linux/if_arp.h); both carry Ethernet
+/// frames.
 const ARPHRD_ETHER: u16 = 1;
 const ARPHRD_LOOPBACK: u16 = 772;
 
@@ -45,13 +46,18 @@ pub struct Interface {
 impl Interface {
     /// All interfaces in the network namespace of this thread, by name.
     pub fn all() -> Result<Vec<Interface>, IoError> {
-        let failed = |source| IoError::Interface { name: "(all)".to_owned(), action: "list", source };
+        let failed = |source| IoError::Interface {
+            name: "(all)".to_owned(),
+            action: "list",
+            source,
+        };
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).map_err(failed)?;
         let mut interfaces: BTreeMap<String, Interface> = BTreeMap::new();
         for entry in getifaddrs().map_err(|error| failed(error.into()))? {
             if !interfaces.contains_key(&entry.interface_name) {
                 // It may have gone since.
-                let Ok(interface) = Interface::new(&socket, &entry.interface_name, entry.flags) else {
+                let Ok(interface) = Interface::new(&socket, &entry.interface_name, entry.flags)
+                else {
                     continue;
                 };
                 interfaces.insert(entry.interface_name.clone(), interface);
@@ -65,7 +71,8 @@ impl Interface {
         Ok(interfaces.into_values().collect())
     }
 
-    /// The interface of that name, or with that IP address; in the network namespace of this thread.
+    /// The interface of that name, or with that IP address; in the network namespace of this
+    /// thread.
     pub fn find(name_or_address: &str) -> Result<Interface, IoError> {
         let address: Option<IpAddr> = name_or_address.parse().ok();
         Interface::all()?
@@ -74,7 +81,9 @@ impl Interface {
                 interface.name == name_or_address
                     || address.is_some_and(|address| interface.addresses.contains(&address))
             })
-            .ok_or_else(|| IoError::NoSuchInterface { name: name_or_address.to_owned() })
+            .ok_or_else(|| IoError::NoSuchInterface {
+                name: name_or_address.to_owned(),
+            })
     }
 
     /// Up, takes multicast packets, and leads to more than this machine or one peer.

@@ -26,9 +26,18 @@ pub(crate) fn connect(path: &Path) -> Result<UnixStream, IoError> {
     connected.map_err(|source: io::Error| {
         let path = path.to_owned();
         match source.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => IoError::NobodyListens { path },
-            io::ErrorKind::PermissionDenied => IoError::SocketPathNotPermitted { path, action: "connect to" },
-            _ => IoError::UnixSocket { path, action: "connect to", source },
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                IoError::NobodyListens { path }
+            }
+            io::ErrorKind::PermissionDenied => IoError::SocketPathNotPermitted {
+                path,
+                action: "connect to",
+            },
+            _ => IoError::UnixSocket {
+                path,
+                action: "connect to",
+                source,
+            },
         }
     })
 }

@@ -15,14 +15,18 @@ pub(crate) use socket_file::SocketFile;
 pub struct UnixListenerConfig {
     /// The name that its connections get in [`whimbrel_core::PortInfo`].
     pub label: String,
-    /// The socket file. A file left by a program that is gone is replaced, anything else is left alone.
+    /// The socket file. A file left by a program that is gone is replaced, anything else is left
+    /// alone.
     pub path: PathBuf,
-    /// Permissions of the socket file: who may connect. Default 0o600, the user only; 0o666 lets every user.
+    /// Permissions of the socket file: who may connect. Default 0o600, the user only; 0o666 lets
+    /// every user.
     pub mode: u32,
-    /// If set, folders above the socket file that do not exist are made, with these permissions (less the umask).
+    /// If set, folders above the socket file that do not exist are made, with these permissions
+    /// (less the umask).
     pub folder_mode: Option<u32>,
-    /// Most connections at a time; more are closed at once. Default 64. A connection holds at most two frames of
-    /// the largest size, so this bounds memory: `max_connections x (max_frame + max_unsent)`.
+    /// Most connections at a time; more are closed at once. Default 64. A connection holds at most
+    /// two frames of the largest size, so this bounds memory: `max_connections x (max_frame +
+    /// max_unsent)`.
     pub max_connections: usize,
     /// Framing and limits of each connection.
     pub limits: StreamLimits,

@@ -30,13 +30,26 @@ impl SocketFile {
             let path = config.path.clone();
             match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                    IoError::SocketPathNotPermitted { path, action: "create" }
+                    IoError::SocketPathNotPermitted {
+                        path,
+                        action: "create",
+                    }
                 }
                 io::ErrorKind::AddrInUse => IoError::SocketPathInUse { path },
-                _ => IoError::UnixSocket { path, action: "listen on", source },
+                _ => IoError::UnixSocket {
+                    path,
+                    action: "listen on",
+                    source,
+                },
             }
         })?;
-        Ok((socket, SocketFile { path: config.path.clone(), identity: identity(&config.path) }))
+        Ok((
+            socket,
+            SocketFile {
+                path: config.path.clone(),
+                identity: identity(&config.path),
+            },
+        ))
     }
 }
 
@@ -44,15 +57,26 @@ fn make_folder(folder: &Path, mode: u32) -> Result<(), IoError> {
     if folder.as_os_str().is_empty() {
         return Ok(());
     }
-    std::fs::DirBuilder::new().recursive(true).mode(mode).create(folder).map_err(|source| {
-        let path = folder.to_owned();
-        match source.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                IoError::SocketPathNotPermitted { path, action: "create the folder of" }
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(folder)
+        .map_err(|source| {
+            let path = folder.to_owned();
+            match source.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    IoError::SocketPathNotPermitted {
+                        path,
+                        action: "create the folder of",
+                    }
+                }
+                _ => IoError::UnixSocket {
+                    path,
+                    action: "create the folder of",
+                    source,
+                },
             }
-            _ => IoError::UnixSocket { path, action: "create the folder of", source },
-        }
-    })
+        })
 }
 
 impl Drop for SocketFile {
@@ -71,9 +95,18 @@ fn clear_the_path(path: &Path) -> Result<(), IoError> {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return Err(IoError::SocketPathNotPermitted { path: owned(), action: "look at" });
+            return Err(IoError::SocketPathNotPermitted {
+                path: owned(),
+                action: "look at",
+            });
         }
-        Err(source) => return Err(IoError::UnixSocket { path: owned(), action: "look at", source }),
+        Err(source) => {
+            return Err(IoError::UnixSocket {
+                path: owned(),
+                action: "look at",
+                source,
+            });
+        }
     };
     if !metadata.file_type().is_socket() {
         return Err(IoError::SocketPathTaken { path: owned() });
@@ -84,20 +117,32 @@ fn clear_the_path(path: &Path) -> Result<(), IoError> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             tracing::info!(path = %path.display(), "replacing the socket file of a program that is gone");
             std::fs::remove_file(path).map_err(|source| match source.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    IoError::SocketPathNotPermitted { path: owned(), action: "replace" }
-                }
-                _ => IoError::UnixSocket { path: owned(), action: "replace", source },
+                io::ErrorKind::PermissionDenied => IoError::SocketPathNotPermitted {
+                    path: owned(),
+                    action: "replace",
+                },
+                _ => IoError::UnixSocket {
+                    path: owned(),
+                    action: "replace",
+                    source,
+                },
             })
         }
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(IoError::SocketPathNotPermitted { path: owned(), action: "try" })
+            Err(IoError::SocketPathNotPermitted {
+                path: owned(),
+                action: "try",
+            })
         }
         // A listener whose backlog is full is alive.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             Err(IoError::SocketPathInUse { path: owned() })
         }
-        Err(source) => Err(IoError::UnixSocket { path: owned(), action: "try", source }),
+        Err(source) => Err(IoError::UnixSocket {
+            path: owned(),
+            action: "try",
+            source,
+        }),
     }
 }
 
@@ -110,8 +155,8 @@ fn knock(path: &Path) -> io::Result<()> {
 
 fn listen(config: &UnixListenerConfig) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // Linux gives a socket file the mode of the socket, less the umask: so there is no moment at which more may
-    // connect than the configuration says.
+    // Linux gives a socket file the mode of the socket, less the umask: so there is no moment at
+    // which more may connect than the configuration says.
     rustix::fs::fchmod(&socket, Mode::from_raw_mode(config.mode))?;
     socket.bind(&SockAddr::unix(&config.path)?)?;
     // The umask may have taken bits that the configuration wants.
@@ -122,5 +167,7 @@ fn listen(config: &UnixListenerConfig) -> io::Result<Socket> {
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
-    std::fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    std::fs::symlink_metadata(path)
+        .ok()
+        .map(|metadata| (metadata.dev(), metadata.ino()))
 }

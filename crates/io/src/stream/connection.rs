@@ -16,8 +16,9 @@ use crate::poller::Poller;
 use crate::side::{Frames, MachineSide};
 use crate::transport::{Outgoing, PREFIX, Progress};
 
-/// Reads per round, so that one busy peer does not keep the others waiting; and so that what it sent is handed on while it
-/// still sends: where a peer's whole window comes in one round, it and its receivers work by turns instead of at once.
+/// Reads per round, so that one busy peer does not keep the others waiting; and so that what it
+/// sent is handed on while it still sends: where a peer's whole window comes in one round, it and
+/// its receivers work by turns instead of at once.
 const READS_PER_ROUND: usize = 2;
 /// Frames per call of `writev`.
 const FRAMES_PER_WRITE: usize = 64;
@@ -132,9 +133,10 @@ impl StreamConnection {
                 Ok(false) => return Progress::Open,
                 Err(refused) => {
                     let (counter, reason) = match refused {
-                        Refused::Oversize(_) => {
-                            (&mut self.counters.oversize_closed, "a frame beyond the limit")
-                        }
+                        Refused::Oversize(_) => (
+                            &mut self.counters.oversize_closed,
+                            "a frame beyond the limit",
+                        ),
                         Refused::BadType(_) => (&mut self.counters.malformed_closed, "no packet"),
                     };
                     *counter += 1;
@@ -148,8 +150,8 @@ impl StreamConnection {
         }
     }
 
-    /// Writes the frames of one transmit, or gathers them for [`StreamConnection::push`]; what does not fit in the
-    /// kernel's buffer waits, and the port is blocked.
+    /// Writes the frames of one transmit, or gathers them for [`StreamConnection::push`]; what does
+    /// not fit in the kernel's buffer waits, and the port is blocked.
     pub(crate) fn send<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -157,7 +159,9 @@ impl StreamConnection {
         now: Time,
         out: Outgoing<'_>,
     ) -> Progress {
-        let Some(port) = self.port else { return Progress::Open };
+        let Some(port) = self.port else {
+            return Progress::Open;
+        };
         let bytes = out.frames().len();
         let (frames, written) = match self.limits.framing {
             Framing::Tlv => (count_blocks(out.frames()), self.send_packets(out)),
@@ -206,7 +210,8 @@ impl StreamConnection {
         }
     }
 
-    /// Writes what waits; once it is gone the port is writable, or the connection ends if the port is closed.
+    /// Writes what waits; once it is gone the port is writable, or the connection ends if the port
+    /// is closed.
     pub(crate) fn flush<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -224,14 +229,17 @@ impl StreamConnection {
         if !gone {
             return Progress::Open;
         }
-        let Some(port) = self.port else { return Progress::Ended };
+        let Some(port) = self.port else {
+            return Progress::Ended;
+        };
         self.waiting = false;
         poller.set_interest(&self.stream, self.token, true, false);
         side.set_blocked(now, port, false);
         Progress::Open
     }
 
-    /// The machine closed the port. The connection ends at once, or when its last output is written.
+    /// The machine closed the port. The connection ends at once, or when its last output is
+    /// written.
     pub(crate) fn close_port<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -243,10 +251,19 @@ impl StreamConnection {
         }
         self.linger_until = Some(now + LINGER);
         let progress = self.push(side, poller, now);
-        if self.has_unsent() { progress } else { Progress::Ended }
+        if self.has_unsent() {
+            progress
+        } else {
+            Progress::Ended
+        }
     }
 
-    fn wait_for_room<M: Machine>(&mut self, side: &mut MachineSide<M>, poller: &mut Poller, now: Time) {
+    fn wait_for_room<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        poller: &mut Poller,
+        now: Time,
+    ) {
         if std::mem::replace(&mut self.waiting, true) {
             return;
         }
@@ -313,7 +330,11 @@ impl StreamConnection {
         } else {
             self.outbox.bytes().extend_from_slice(packets);
         }
-        if self.outbox.len() >= GATHER { self.write_outbox() } else { Ok(true) }
+        if self.outbox.len() >= GATHER {
+            self.write_outbox()
+        } else {
+            Ok(true)
+        }
     }
 
     fn send_prefixed(&mut self, out: Outgoing<'_>) -> Result<bool, Failure> {
@@ -327,9 +348,11 @@ impl StreamConnection {
         }
     }
 
-    /// One frame: its prefix goes in the room before it, and the buffer itself is kept if it does not go at once.
+    /// One frame: its prefix goes in the room before it, and the buffer itself is kept if it does
+    /// not go at once.
     fn write_one(&mut self, buffer: &mut Vec<u8>) -> Result<bool, Failure> {
-        let length = u32::try_from(buffer.len().saturating_sub(PREFIX)).map_err(|_| Failure::Overflow)?;
+        let length =
+            u32::try_from(buffer.len().saturating_sub(PREFIX)).map_err(|_| Failure::Overflow)?;
         if let Some(prefix) = buffer.first_chunk_mut::<PREFIX>() {
             *prefix = length.to_be_bytes();
         }
@@ -344,7 +367,10 @@ impl StreamConnection {
     /// Several frames: prefixes and frames are gathered by the kernel.
     fn write_many(&mut self, out: &Outgoing<'_>) -> Result<bool, Failure> {
         let segment = out.segment();
-        for group in out.frames().chunks(segment.saturating_mul(FRAMES_PER_WRITE)) {
+        for group in out
+            .frames()
+            .chunks(segment.saturating_mul(FRAMES_PER_WRITE))
+        {
             if !self.outbox.is_empty() {
                 self.keep(group, segment);
                 continue;
@@ -396,7 +422,9 @@ impl StreamConnection {
     }
 
     fn write_outbox(&mut self) -> Result<bool, Failure> {
-        self.outbox.write_to(&self.stream, &mut self.counters.send_calls).map_err(Failure::Gone)
+        self.outbox
+            .write_to(&self.stream, &mut self.counters.send_calls)
+            .map_err(Failure::Gone)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Streams of bytes (Unix and TCP connections) that carry frames: how the frames are told apart, and how much a
-//! connection may hold.
+//! Streams of bytes (Unix and TCP connections) that carry frames: how the frames are told apart,
+//! and how much a connection may hold.
 
 mod connection;
 mod outbox;
@@ -19,13 +19,14 @@ const DEFAULT_TLV_UNSENT: usize = 4 << 20;
 /// How frames are told apart in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Framing {
-    /// Each frame after its length (u32, big-endian, without the four octets themselves). Empty frames are dropped
-    /// and counted.
+    /// Each frame after its length (u32, big-endian, without the four octets themselves). Empty
+    /// frames are dropped and counted.
     #[default]
     LengthPrefix,
-    /// Each frame is one type-length-value block of NDN (NDN Packet Format 0.3, section 1): type and length in 1, 3,
-    /// 5 or 9 octets, shortest form or not. Frames are handed in whole, type and length included. What a machine
-    /// sends is written as it is, so one transmit may carry several whole packets of any size.
+    /// Each frame is one type-length-value block of NDN (NDN Packet Format 0.3, section 1): type
+    /// and length in 1, 3, 5 or 9 octets, shortest form or not. Frames are handed in whole, type
+    /// and length included. What a machine sends is written as it is, so one transmit may carry
+    /// several whole packets of any size.
     ///
     /// A type of zero or above 2^32-1 ends the connection, for what follows cannot be found.
     Tlv,
@@ -36,12 +37,12 @@ pub enum Framing {
 pub struct StreamLimits {
     /// How frames are told apart.
     pub framing: Framing,
-    /// Largest frame, bytes: the port's MTU. With [`Framing::Tlv`], type and length count. A peer that announces
-    /// more is disconnected.
+    /// Largest frame, bytes: the port's MTU. With [`Framing::Tlv`], type and length count. A peer
+    /// that announces more is disconnected.
     pub max_frame: usize,
-    /// Bytes that may wait for a peer that does not read. The port is blocked from the first waiting byte on, so a
-    /// machine that heeds this has one transmit waiting at most; one that does not is cut off here, for a stream
-    /// with a hole is of no use.
+    /// Bytes that may wait for a peer that does not read. The port is blocked from the first
+    /// waiting byte on, so a machine that heeds this has one transmit waiting at most; one that
+    /// does not is cut off here, for a stream with a hole is of no use.
     pub max_unsent: usize,
 }
 

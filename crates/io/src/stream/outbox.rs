@@ -39,7 +39,8 @@ impl Outbox {
         self.start = 0;
     }
 
-    /// Writes once: true if all is gone. Had there been room for more, the kernel would have taken it.
+    /// Writes once: true if all is gone. Had there been room for more, the kernel would have taken
+    /// it.
     pub(crate) fn write_to(&mut self, stream: impl AsFd, calls: &mut u64) -> Result<bool, Errno> {
         let rest = self.bytes.get(self.start..).unwrap_or_default();
         if !rest.is_empty() {

@@ -39,11 +39,18 @@ pub(super) struct FrameReader {
 
 impl FrameReader {
     pub(super) fn new(framing: Framing, max_frame: usize) -> FrameReader {
-        FrameReader { framing, max_frame, buffer: Vec::new(), start: 0, end: 0 }
+        FrameReader {
+            framing,
+            max_frame,
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+        }
     }
 
-    /// Where to read to; never empty. A large frame is read exactly to its end, so that what follows need not be
-    /// moved. The buffer at most doubles at a time: announcing a large frame costs nobody memory, sending it does.
+    /// Where to read to; never empty. A large frame is read exactly to its end, so that what
+    /// follows need not be moved. The buffer at most doubles at a time: announcing a large frame
+    /// costs nobody memory, sending it does.
     pub(super) fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -75,8 +82,9 @@ impl FrameReader {
         self.end = self.buffer.len().min(self.end + count);
     }
 
-    /// Appends the next whole frames, without their prefixes if they have any. True if it stopped because there is no
-    /// room for more; an error is about what follows the frames that were appended.
+    /// Appends the next whole frames, without their prefixes if they have any. True if it stopped
+    /// because there is no room for more; an error is about what follows the frames that were
+    /// appended.
     pub(super) fn next_frames<'a>(&'a mut self, frames: &mut Frames<'a>) -> Result<bool, Refused> {
         let mut start = self.start;
         let outcome = loop {
@@ -91,7 +99,10 @@ impl FrameReader {
             if start + whole > self.end {
                 break Ok(false);
             }
-            let frame = self.buffer.get(start + skip..start + whole).unwrap_or_default();
+            let frame = self
+                .buffer
+                .get(start + skip..start + whole)
+                .unwrap_or_default();
             frames.push(frame);
             start += whole;
         };
@@ -124,8 +135,14 @@ impl FrameReader {
         let read = self.buffer.get(start..self.end).unwrap_or_default();
         let (skip, size, limit) = match self.framing {
             Framing::LengthPrefix => {
-                let Some(prefix) = read.first_chunk::<PREFIX>() else { return Ok(None) };
-                (PREFIX, u64::from(u32::from_be_bytes(*prefix)), self.max_frame)
+                let Some(prefix) = read.first_chunk::<PREFIX>() else {
+                    return Ok(None);
+                };
+                (
+                    PREFIX,
+                    u64::from(u32::from_be_bytes(*prefix)),
+                    self.max_frame,
+                )
             }
             Framing::Tlv => match block_size(read) {
                 Ok(Some(size)) => (0, size, self.max_frame),
@@ -134,7 +151,10 @@ impl FrameReader {
             },
         };
         match usize::try_from(size) {
-            Ok(size) if size <= limit => Ok(Some(Announced { skip, whole: skip + size })),
+            Ok(size) if size <= limit => Ok(Some(Announced {
+                skip,
+                whole: skip + size,
+            })),
             _ => Err(Refused::Oversize(size)),
         }
     }
@@ -176,7 +196,11 @@ mod tests {
     }
 
     /// Feeds `stream` in pieces of the given sizes, round and round.
-    fn read_all(framing: Framing, stream: &[u8], pieces: &[usize]) -> Result<Vec<Vec<u8>>, Refused> {
+    fn read_all(
+        framing: Framing,
+        stream: &[u8],
+        pieces: &[usize],
+    ) -> Result<Vec<Vec<u8>>, Refused> {
         let mut reader = FrameReader::new(framing, MAX);
         let (mut frames, mut at) = (Vec::new(), 0);
         for piece in pieces.iter().cycle() {
@@ -191,7 +215,10 @@ mod tests {
             if let Some(refused) = refused {
                 return Err(refused);
             }
-            assert!(reader.buffer.len() <= PREFIX + MAX, "memory stays within one frame");
+            assert!(
+                reader.buffer.len() <= PREFIX + MAX,
+                "memory stays within one frame"
+            );
             if at == stream.len() {
                 break;
             }
@@ -330,7 +357,10 @@ mod tests {
             at += count;
         }
         reader.deflate();
-        assert!(reader.buffer.len() > SMALL, "a frame that was not taken yet is kept");
+        assert!(
+            reader.buffer.len() > SMALL,
+            "a frame that was not taken yet is kept"
+        );
         assert_eq!(frames_of(&mut reader), (vec![frame], None));
         assert!(reader.is_inflated());
         reader.deflate();

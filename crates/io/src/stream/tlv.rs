@@ -4,20 +4,30 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadType(pub(super) u64);
 
-/// A number of variable size: one octet below 253, else a mark and 2, 4 or 8 octets. Also its octets.
+/// A number of variable size: one octet below 253, else a mark and 2, 4 or 8 octets. Also its
+/// octets.
 fn var_number(bytes: &[u8]) -> Option<(u64, usize)> {
     let (first, rest) = bytes.split_first()?;
     match first {
-        253 => rest.first_chunk().map(|octets| (u16::from_be_bytes(*octets).into(), 3)),
-        254 => rest.first_chunk().map(|octets| (u32::from_be_bytes(*octets).into(), 5)),
-        255 => rest.first_chunk().map(|octets| (u64::from_be_bytes(*octets), 9)),
+        253 => rest
+            .first_chunk()
+            .map(|octets| (u16::from_be_bytes(*octets).into(), 3)),
+        254 => rest
+            .first_chunk()
+            .map(|octets| (u32::from_be_bytes(*octets).into(), 5)),
+        255 => rest
+            .first_chunk()
+            .map(|octets| (u64::from_be_bytes(*octets), 9)),
         small => Some(((*small).into(), 1)),
     }
 }
 
-/// Bytes of the block that `bytes` begin with, type and length included; `None` if that cannot be told yet.
+/// Bytes of the block that `bytes` begin with, type and length included; `None` if that cannot be
+/// told yet.
 pub(super) fn block_size(bytes: &[u8]) -> Result<Option<u64>, BadType> {
-    let Some((kind, kind_size)) = var_number(bytes) else { return Ok(None) };
+    let Some((kind, kind_size)) = var_number(bytes) else {
+        return Ok(None);
+    };
     if kind == 0 || kind > u64::from(u32::MAX) {
         return Err(BadType(kind));
     }
@@ -30,7 +40,10 @@ pub(super) fn count_blocks(mut bytes: &[u8]) -> u64 {
     let mut count = 0;
     while !bytes.is_empty() {
         count += 1;
-        let size = block_size(bytes).ok().flatten().and_then(|size| usize::try_from(size).ok());
+        let size = block_size(bytes)
+            .ok()
+            .flatten()
+            .and_then(|size| usize::try_from(size).ok());
         bytes = size.and_then(|size| bytes.get(size..)).unwrap_or_default();
     }
     count
@@ -44,18 +57,31 @@ mod tests {
     fn types_and_lengths_of_all_forms_are_read_whether_shortest_or_not() {
         let forms = |number: u64| {
             let mut forms: Vec<Vec<u8>> = vec![[&[255][..], &number.to_be_bytes()].concat()];
-            forms.extend(u32::try_from(number).ok().map(|n| [&[254][..], &n.to_be_bytes()].concat()));
-            forms.extend(u16::try_from(number).ok().map(|n| [&[253][..], &n.to_be_bytes()].concat()));
+            forms.extend(
+                u32::try_from(number)
+                    .ok()
+                    .map(|n| [&[254][..], &n.to_be_bytes()].concat()),
+            );
+            forms.extend(
+                u16::try_from(number)
+                    .ok()
+                    .map(|n| [&[253][..], &n.to_be_bytes()].concat()),
+            );
             forms.extend((number < 253).then(|| vec![number as u8]));
             forms
         };
         for kind in [1, 252, 253, 0xffff, 0x1_0000, 0xffff_ffff] {
             for length in [0, 1, 252, 253, 0xffff, 0x1_0000, 0xffff_ffff, 0x1_0000_0000] {
-                for (kind_form, length_form) in
-                    forms(kind).iter().flat_map(|k| forms(length).into_iter().map(move |l| (k.clone(), l)))
+                for (kind_form, length_form) in forms(kind)
+                    .iter()
+                    .flat_map(|k| forms(length).into_iter().map(move |l| (k.clone(), l)))
                 {
                     let head = [kind_form, length_form].concat();
-                    assert_eq!(block_size(&head), Ok(Some(head.len() as u64 + length)), "{head:?}");
+                    assert_eq!(
+                        block_size(&head),
+                        Ok(Some(head.len() as u64 + length)),
+                        "{head:?}"
+                    );
                     for cut in 0..head.len() {
                         assert_eq!(block_size(&head[..cut]), Ok(None), "{head:?} cut to {cut}");
                     }
@@ -66,16 +92,21 @@ mod tests {
 
     #[test]
     fn types_outside_one_to_four_octets_are_refused() {
-        for (bytes, kind) in
-            [(&[0u8, 0][..], 0), (&[253, 0, 0], 0), (&[255, 0, 0, 0, 1, 0, 0, 0, 0, 9], 0x1_0000_0000)]
-        {
+        for (bytes, kind) in [
+            (&[0u8, 0][..], 0),
+            (&[253, 0, 0], 0),
+            (&[255, 0, 0, 0, 1, 0, 0, 0, 0, 9], 0x1_0000_0000),
+        ] {
             assert_eq!(block_size(bytes), Err(BadType(kind)));
         }
     }
 
     #[test]
     fn the_largest_length_does_not_overflow() {
-        assert_eq!(block_size(&[5, 255, 255, 255, 255, 255, 255, 255, 255, 255]), Ok(Some(u64::MAX)));
+        assert_eq!(
+            block_size(&[5, 255, 255, 255, 255, 255, 255, 255, 255, 255]),
+            Ok(Some(u64::MAX))
+        );
     }
 
     #[test]

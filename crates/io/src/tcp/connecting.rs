@@ -55,7 +55,11 @@ impl Connecting {
         timeout: Duration,
     ) -> Result<Connecting, IoError> {
         let address = canonical(address);
-        let failed = |source| IoError::ConnectFailed { label: label.clone(), address, source };
+        let failed = |source| IoError::ConnectFailed {
+            label: label.clone(),
+            address,
+            source,
+        };
         let socket = new_socket(address).map_err(failed)?;
         match socket.connect(&address.into()) {
             Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => {
@@ -68,7 +72,10 @@ impl Connecting {
                 becomes,
                 deadline: now + timeout,
                 timeout,
-                counters: TransportCounters { send_calls: 1, ..TransportCounters::default() },
+                counters: TransportCounters {
+                    send_calls: 1,
+                    ..TransportCounters::default()
+                },
             }),
         }
     }
@@ -77,11 +84,16 @@ impl Connecting {
     pub(crate) fn arrival(&self) -> Arrival {
         let outcome = self.socket.take_error().and_then(|error| match error {
             Some(error) => Err(error),
-            None => self.socket.peer_addr().and_then(|_| self.socket.local_addr()),
+            None => self
+                .socket
+                .peer_addr()
+                .and_then(|_| self.socket.local_addr()),
         });
         match outcome {
             Ok(local) => match local.as_socket() {
-                Some(local) => Arrival::Connected { local: canonical(local) },
+                Some(local) => Arrival::Connected {
+                    local: canonical(local),
+                },
                 None => Arrival::NotYet,
             },
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Arrival::NotYet,
@@ -101,7 +113,11 @@ impl Connecting {
     pub(crate) fn timed_out(&mut self) -> IoError {
         self.counters.timed_out += 1;
         let seconds = self.timeout.as_secs_f64();
-        IoError::ConnectTimedOut { label: self.label.clone(), address: self.address, seconds }
+        IoError::ConnectTimedOut {
+            label: self.label.clone(),
+            address: self.address,
+            seconds,
+        }
     }
 
     pub(crate) fn snapshot(&self) -> TransportSnapshot {

@@ -30,8 +30,17 @@ pub struct TcpListenerConfig {
 
 impl TcpListenerConfig {
     /// Listens on `bind` with the defaults.
-    pub fn new(label: impl Into<String>, bind: SocketAddr, limits: StreamLimits) -> TcpListenerConfig {
-        TcpListenerConfig { label: label.into(), bind, max_connections: 1024, limits }
+    pub fn new(
+        label: impl Into<String>,
+        bind: SocketAddr,
+        limits: StreamLimits,
+    ) -> TcpListenerConfig {
+        TcpListenerConfig {
+            label: label.into(),
+            bind,
+            max_connections: 1024,
+            limits,
+        }
     }
 }
 
@@ -50,7 +59,16 @@ pub struct TcpClientConfig {
 
 impl TcpClientConfig {
     /// Connects to `address` with the default patience.
-    pub fn new(label: impl Into<String>, address: SocketAddr, limits: StreamLimits) -> TcpClientConfig {
-        TcpClientConfig { label: label.into(), address, limits, timeout: CONNECT_TIMEOUT }
+    pub fn new(
+        label: impl Into<String>,
+        address: SocketAddr,
+        limits: StreamLimits,
+    ) -> TcpClientConfig {
+        TcpClientConfig {
+            label: label.into(),
+            address,
+            limits,
+            timeout: CONNECT_TIMEOUT,
+        }
     }
 }

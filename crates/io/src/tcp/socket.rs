@@ -11,33 +11,62 @@ use crate::udp::canonical;
 
 /// A socket that listens and does not block, and the address with the port that the kernel chose.
 pub(crate) fn listen(label: &str, address: SocketAddr) -> Result<(Socket, SocketAddr), IoError> {
-    let failed =
-        |action| move |source| IoError::TcpSocket { label: label.to_owned(), address, action, source };
+    let failed = |action| {
+        move |source| IoError::TcpSocket {
+            label: label.to_owned(),
+            address,
+            action,
+            source,
+        }
+    };
     let socket = new_socket(address).map_err(failed("create"))?;
     // A listener that was stopped a moment ago must not keep its successor from starting.
-    socket.set_reuse_address(true).map_err(failed("configure"))?;
+    socket
+        .set_reuse_address(true)
+        .map_err(failed("configure"))?;
     if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified()).map_err(failed("configure"))?;
+        socket
+            .set_only_v6(!address.ip().is_unspecified())
+            .map_err(failed("configure"))?;
     }
     let named = |source: io::Error| {
         let (label, protocol) = (label.to_owned(), "TCP");
         match source.kind() {
-            io::ErrorKind::AddrInUse => IoError::AddressInUse { label, protocol, address },
+            io::ErrorKind::AddrInUse => IoError::AddressInUse {
+                label,
+                protocol,
+                address,
+            },
             io::ErrorKind::AddrNotAvailable => IoError::AddressNotHere { label, address },
-            io::ErrorKind::PermissionDenied => IoError::AddressNotPermitted { label, protocol, address },
-            _ => IoError::TcpSocket { label, address, action: "listen on", source },
+            io::ErrorKind::PermissionDenied => IoError::AddressNotPermitted {
+                label,
+                protocol,
+                address,
+            },
+            _ => IoError::TcpSocket {
+                label,
+                address,
+                action: "listen on",
+                source,
+            },
         }
     };
     socket.bind(&address.into()).map_err(named)?;
     // Two sockets may bind one address with SO_REUSEADDR, but only one may listen.
     socket.listen(BACKLOG).map_err(named)?;
-    let local = socket.local_addr().map_err(failed("ask for the address of"))?;
+    let local = socket
+        .local_addr()
+        .map_err(failed("ask for the address of"))?;
     Ok((socket, local.as_socket().unwrap_or(address)))
 }
 
 /// A socket that does not block and sends small packets at once.
 pub(super) fn new_socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     // A peer that vanished without a word is noticed some time.

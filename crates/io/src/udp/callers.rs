@@ -10,19 +10,24 @@ use whimbrel_core::{PortId, Time, TimerQueue};
 pub struct CallerLimits {
     /// Most callers at a time.
     pub max: usize,
-    /// A caller from whom nothing came for this long is closed; `None` leaves that to the machine, which knows more
-    /// of what a caller is worth. A full table still makes room as below.
+    /// A caller from whom nothing came for this long is closed; `None` leaves that to the machine,
+    /// which knows more of what a caller is worth. A full table still makes room as below.
     pub idle: Option<Duration>,
-    /// When the table is full, the caller idle for longest makes room, if it was idle for at least this long;
-    /// otherwise the new one is refused. Above zero, a flood of forged source addresses opens at most
-    /// `max / evict_after` ports a second and cannot push out a caller that is talking.
+    /// When the table is full, the caller idle for longest makes room, if it was idle for at least
+    /// this long; otherwise the new one is refused. Above zero, a flood of forged source addresses
+    /// opens at most `max / evict_after` ports a second and cannot push out a caller that is
+    /// talking.
     pub evict_after: Duration,
 }
 
 impl Default for CallerLimits {
     /// 4096 callers, 60 seconds, eviction after one second of silence.
     fn default() -> Self {
-        CallerLimits { max: 4096, idle: Some(Duration::from_secs(60)), evict_after: Duration::from_secs(1) }
+        CallerLimits {
+            max: 4096,
+            idle: Some(Duration::from_secs(60)),
+            evict_after: Duration::from_secs(1),
+        }
     }
 }
 
@@ -37,8 +42,9 @@ pub(crate) enum Room {
 
 /// When each caller was heard last.
 ///
-/// Hearing somebody is the frequent operation and only writes the time. The order by idleness is kept lazily: an
-/// entry moves to its true place when it comes to the front, at most once for each time that it was heard.
+/// Hearing somebody is the frequent operation and only writes the time. The order by idleness is
+/// kept lazily: an entry moves to its true place when it comes to the front, at most once for each
+/// time that it was heard.
 #[derive(Debug)]
 pub(crate) struct CallerTable {
     limits: CallerLimits,
@@ -48,7 +54,11 @@ pub(crate) struct CallerTable {
 
 impl CallerTable {
     pub(crate) fn new(limits: CallerLimits) -> CallerTable {
-        CallerTable { limits, heard: BTreeMap::new(), order: TimerQueue::new() }
+        CallerTable {
+            limits,
+            heard: BTreeMap::new(),
+            order: TimerQueue::new(),
+        }
     }
 
     pub(crate) fn room(&mut self, now: Time) -> Room {
@@ -80,7 +90,9 @@ impl CallerTable {
     /// A caller that is idle for too long. It stays until it is removed.
     pub(crate) fn expired(&mut self, now: Time) -> Option<PortId> {
         let idle = self.limits.idle?;
-        self.longest_idle().filter(|(at, _)| now.since(*at) >= idle).map(|(_, port)| port)
+        self.longest_idle()
+            .filter(|(at, _)| now.since(*at) >= idle)
+            .map(|(_, port)| port)
     }
 
     /// No caller expires before this time.
@@ -106,8 +118,11 @@ mod tests {
     use proptest::prelude::*;
 
     const IDLE: Duration = Duration::from_nanos(50);
-    const LIMITS: CallerLimits =
-        CallerLimits { max: 4, idle: Some(IDLE), evict_after: Duration::from_nanos(5) };
+    const LIMITS: CallerLimits = CallerLimits {
+        max: 4,
+        idle: Some(IDLE),
+        evict_after: Duration::from_nanos(5),
+    };
 
     proptest! {
         /// Against the obvious model: a list of (last heard, port), searched from end to end.

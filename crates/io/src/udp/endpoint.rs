@@ -8,7 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, TransportErrorPayload, UdpSocketState};
 use socket2::Socket;
-use whimbrel_core::{KeyedMap, Machine, Medium, PortId, PortInfo, PortKind, SeededRng, Time, keyed_map};
+use whimbrel_core::{
+    KeyedMap, Machine, Medium, PortId, PortInfo, PortKind, SeededRng, Time, keyed_map,
+};
 
 use super::callers::{CallerTable, Room};
 use super::group::Group;
@@ -92,9 +94,17 @@ impl UdpEndpoint {
         rng: &mut SeededRng,
     ) -> Result<UdpEndpoint, IoError> {
         let socket = bind(&config.label, config.bind)?;
-        let local = socket.local_addr().ok().and_then(|address| address.as_socket()).unwrap_or(config.bind);
-        let kernel_buffers =
-            enlarge_buffers(&config.label, &socket, config.receive_buffer, config.send_buffer);
+        let local = socket
+            .local_addr()
+            .ok()
+            .and_then(|address| address.as_socket())
+            .unwrap_or(config.bind);
+        let kernel_buffers = enlarge_buffers(
+            &config.label,
+            &socket,
+            config.receive_buffer,
+            config.send_buffer,
+        );
         UdpEndpoint::new(config, socket, (local, kernel_buffers), slot, token, rng)
     }
 
@@ -108,11 +118,19 @@ impl UdpEndpoint {
     ) -> Result<UdpEndpoint, IoError> {
         let failed = |action| {
             let (label, address) = (config.label.clone(), config.bind);
-            move |source| IoError::UdpSocket { label, address, action, source }
+            move |source| IoError::UdpSocket {
+                label,
+                address,
+                action,
+                source,
+            }
         };
         let state = UdpSocketState::new((&socket).into()).map_err(failed("configure"))?;
-        // Without it, a packet that is too large for a link further on would vanish without a trace.
-        state.enable_transport_errors((&socket).into()).map_err(failed("ask for errors of"))?;
+        // Without it, a packet that is too large for a link further on would vanish without a
+        // trace.
+        state
+            .enable_transport_errors((&socket).into())
+            .map_err(failed("ask for errors of"))?;
         Ok(UdpEndpoint {
             socket,
             state,
@@ -157,11 +175,20 @@ impl UdpEndpoint {
         let label = neighbour.label;
         let address = canonical(neighbour.address);
         if self.local.is_ipv4() && address.is_ipv6() {
-            return Err(IoError::FamilyMismatch { label, bound: self.local, address });
+            return Err(IoError::FamilyMismatch {
+                label,
+                bound: self.local,
+                address,
+            });
         }
         match self.by_address.get(&address).copied() {
             // It called before it was configured: it comes back as a neighbour.
-            Some(port) if self.callers.as_mut().is_some_and(|callers| callers.heard(now, port)) => {
+            Some(port)
+                if self
+                    .callers
+                    .as_mut()
+                    .is_some_and(|callers| callers.heard(now, port)) =>
+            {
                 self.close_port(side, now, port);
             }
             Some(_) => return Err(IoError::DuplicateNeighbour { label, address }),
@@ -173,7 +200,9 @@ impl UdpEndpoint {
 
     /// Makes a caller permanent; false if it is none.
     pub(crate) fn keep_caller(&mut self, port: PortId) -> bool {
-        self.callers.as_mut().is_some_and(|callers| callers.remove(port))
+        self.callers
+            .as_mut()
+            .is_some_and(|callers| callers.remove(port))
     }
 
     fn open_port<M: Machine>(
@@ -188,15 +217,34 @@ impl UdpEndpoint {
         let route = self.probe.towards(address);
         let mtu = route.largest_payload(self.config.path_mtu);
         let own = canonical(self.local);
-        let local = match called.or(route.source).filter(|_| own.ip().is_unspecified()) {
+        let local = match called
+            .or(route.source)
+            .filter(|_| own.ip().is_unspecified())
+        {
             Some(ip) => canonical(SocketAddr::new(ip, own.port())),
             None => own,
         };
-        let medium = Medium::Udp { local, remote: address };
-        let info = PortInfo { label, kind, mtu, peer: address.to_string(), medium };
+        let medium = Medium::Udp {
+            local,
+            remote: address,
+        };
+        let info = PortInfo {
+            label,
+            kind,
+            mtu,
+            peer: address.to_string(),
+            medium,
+        };
         let port = side.open(now, self.slot, info)?;
         let destination = for_socket(address, self.local.is_ipv6());
-        self.peers.insert(port, Peer { address, destination, source: None });
+        self.peers.insert(
+            port,
+            Peer {
+                address,
+                destination,
+                source: None,
+            },
+        );
         self.by_address.insert(address, port);
         if self.unsent.port.is_some() {
             side.set_blocked(now, port, true);
@@ -205,7 +253,12 @@ impl UdpEndpoint {
     }
 
     /// Forgets a port of this socket and tells the machine.
-    pub(crate) fn close_port<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time, port: PortId) {
+    pub(crate) fn close_port<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        now: Time,
+        port: PortId,
+    ) {
         if let Some(peer) = self.peers.remove(&port) {
             self.by_address.remove(&peer.address);
         }
@@ -228,7 +281,10 @@ impl UdpEndpoint {
         let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
             array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
         self.counters.receive_calls += 1;
-        let count = match self.state.recv((&self.socket).into(), &mut slices, &mut metas) {
+        let count = match self
+            .state
+            .recv((&self.socket).into(), &mut slices, &mut metas)
+        {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) => {
@@ -237,8 +293,14 @@ impl UdpEndpoint {
                 return;
             }
         };
-        for (buffer, meta) in buffers.0.chunks_exact(RECEIVE_BUFFER).zip(metas.iter().take(count)) {
-            if let (Some(port), Some(bytes)) = (self.sender(side, now, meta), buffer.get(..meta.len)) {
+        for (buffer, meta) in buffers
+            .0
+            .chunks_exact(RECEIVE_BUFFER)
+            .zip(metas.iter().take(count))
+        {
+            if let (Some(port), Some(bytes)) =
+                (self.sender(side, now, meta), buffer.get(..meta.len))
+            {
                 side.deliver(now, port, bytes, meta.stride);
             }
         }
@@ -313,8 +375,8 @@ impl UdpEndpoint {
         Some(port)
     }
 
-    /// Reads what ICMP messages said, so that the socket is not reported ready for ever, and asks the routes again
-    /// if a datagram was too large for one.
+    /// Reads what ICMP messages said, so that the socket is not reported ready for ever, and asks
+    /// the routes again if a datagram was too large for one.
     pub(crate) fn receive_errors<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
         let mut too_big = false;
         for _ in 0..ERRORS_PER_ROUND {
@@ -347,7 +409,11 @@ impl UdpEndpoint {
             return Some(group.largest_payload(self.config.path_mtu));
         }
         let address = self.peers.get(&port)?.address;
-        Some(self.probe.towards(address).largest_payload(self.config.path_mtu))
+        Some(
+            self.probe
+                .towards(address)
+                .largest_payload(self.config.path_mtu),
+        )
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
@@ -356,7 +422,11 @@ impl UdpEndpoint {
 
     /// Closes the callers that are idle for too long.
     pub(crate) fn expire<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) {
-        while let Some(port) = self.callers.as_mut().and_then(|callers| callers.expired(now)) {
+        while let Some(port) = self
+            .callers
+            .as_mut()
+            .and_then(|callers| callers.expired(now))
+        {
             self.counters.expired += 1;
             self.close_port(side, now, port);
         }
@@ -365,7 +435,11 @@ impl UdpEndpoint {
     pub(crate) fn snapshot(&self) -> TransportSnapshot {
         TransportSnapshot {
             label: self.config.label.clone(),
-            kind: if self.is_group() { "udp-multicast" } else { "udp" },
+            kind: if self.is_group() {
+                "udp-multicast"
+            } else {
+                "udp"
+            },
             local: self.local.to_string(),
             kernel_buffers: self.kernel_buffers,
             counters: self.counters,

@@ -31,8 +31,17 @@ pub struct UdpMulticastConfig {
 
 impl UdpMulticastConfig {
     /// Joins `group` on `interface`, for this link only.
-    pub fn new(label: impl Into<String>, group: SocketAddr, interface: Interface) -> UdpMulticastConfig {
-        UdpMulticastConfig { label: label.into(), group, interface, hops: 1 }
+    pub fn new(
+        label: impl Into<String>,
+        group: SocketAddr,
+        interface: Interface,
+    ) -> UdpMulticastConfig {
+        UdpMulticastConfig {
+            label: label.into(),
+            group,
+            interface,
+            hops: 1,
+        }
     }
 }
 
@@ -74,7 +83,10 @@ impl UdpEndpoint {
     ) -> Result<UdpEndpoint, IoError> {
         let (socket, group) = join(&config)?;
         let bound = (group.local, (0, 0));
-        let config = UdpConfig { path_mtu: usize::MAX, ..UdpConfig::new(config.label, config.group) };
+        let config = UdpConfig {
+            path_mtu: usize::MAX,
+            ..UdpConfig::new(config.label, config.group)
+        };
         let mut endpoint = UdpEndpoint::new(config, socket, bound, slot, token, rng)?;
         endpoint.group = Some(group);
         Ok(endpoint)
@@ -87,11 +99,17 @@ impl UdpEndpoint {
         now: Time,
     ) -> Result<PortId, IoError> {
         let label = self.config.label.clone();
-        let out_of_ports = || IoError::OutOfPorts { label: label.clone() };
+        let out_of_ports = || IoError::OutOfPorts {
+            label: label.clone(),
+        };
         let group = self.group.as_mut().ok_or(IoError::NoSuchLink)?;
         let (interface, local, address) = (group.interface.clone(), group.local, group.address);
         let mtu = group.largest_payload(self.config.path_mtu);
-        let medium = Medium::UdpMulticast { interface, local, group: address };
+        let medium = Medium::UdpMulticast {
+            interface,
+            local,
+            group: address,
+        };
         let info = PortInfo {
             label: label.clone(),
             kind: PortKind::Neighbour,
@@ -101,7 +119,14 @@ impl UdpEndpoint {
         };
         let port = side.open(now, self.slot, info).ok_or_else(out_of_ports)?;
         group.port = Some(port);
-        self.peers.insert(port, Peer { address, destination: address, source: None });
+        self.peers.insert(
+            port,
+            Peer {
+                address,
+                destination: address,
+                source: None,
+            },
+        );
         Ok(port)
     }
 
@@ -111,8 +136,9 @@ impl UdpEndpoint {
     }
 }
 
-/// A socket in the group: it receives what is sent to the group on this interface and nothing else, and sends on
-/// this interface. Others on this machine may join, too; what this machine sends does not come back to it.
+/// A socket in the group: it receives what is sent to the group on this interface and nothing else,
+/// and sends on this interface. Others on this machine may join, too; what this machine sends does
+/// not come back to it.
 fn join(config: &UdpMulticastConfig) -> Result<(Socket, Group), IoError> {
     let interface = &config.interface;
     let group = match config.group {
@@ -121,17 +147,27 @@ fn join(config: &UdpMulticastConfig) -> Result<(Socket, Group), IoError> {
     };
     let own = match group.ip() {
         _ if !group.ip().is_multicast() => None,
-        IpAddr::V4(_) => interface.ipv4().map(|v4| SocketAddr::from((v4, group.port()))),
+        IpAddr::V4(_) => interface
+            .ipv4()
+            .map(|v4| SocketAddr::from((v4, group.port()))),
         IpAddr::V6(_) => interface
             .ipv6_link_local()
             .map(|v6| SocketAddr::V6(SocketAddrV6::new(v6, group.port(), 0, interface.index))),
     };
     let Some(local) = own else {
-        return Err(IoError::UnsuitedForMulticast { name: interface.name.clone(), group: config.group });
+        return Err(IoError::UnsuitedForMulticast {
+            name: interface.name.clone(),
+            group: config.group,
+        });
     };
     let failed = |action| {
         let (label, address) = (config.label.clone(), config.group);
-        move |source| IoError::UdpSocket { label, address, action, source }
+        move |source| IoError::UdpSocket {
+            label,
+            address,
+            action,
+            source,
+        }
     };
     let socket = Socket::new(Domain::for_address(group), Type::DGRAM, Some(Protocol::UDP))
         .map_err(failed("create"))?;
@@ -166,5 +202,13 @@ fn join(config: &UdpMulticastConfig) -> Result<(Socket, Group), IoError> {
     .map_err(failed("join a group with"))?;
     let _ = socket.set_recv_buffer_size(BUFFER);
     let _ = socket.set_send_buffer_size(BUFFER);
-    Ok((socket, Group { interface: interface.name.clone(), address: group, local, port: None }))
+    Ok((
+        socket,
+        Group {
+            interface: interface.name.clone(),
+            address: group,
+            local,
+            port: None,
+        },
+    ))
 }

@@ -1,4 +1,5 @@
-//! UDP links: one socket, its configured neighbours and, if it listens, its callers; or one multicast group.
+//! UDP links: one socket, its configured neighbours and, if it listens, its callers; or one
+//! multicast group.
 
 mod callers;
 mod endpoint;
@@ -33,13 +34,15 @@ pub struct UdpConfig {
     pub neighbours: Vec<Neighbour>,
     /// Whether, and within which bounds, peers that nobody configured get a port when they call.
     pub callers: Option<CallerLimits>,
-    /// Path MTU to assume, bytes of IP packet; where the kernel's route says less, that holds. Default 1500.
+    /// Path MTU to assume, bytes of IP packet; where the kernel's route says less, that holds.
+    /// Default 1500.
     pub path_mtu: usize,
     /// Kernel receive buffer to ask for, bytes. Default 8 MiB.
     pub receive_buffer: usize,
     /// Kernel send buffer to ask for, bytes. Default 8 MiB.
     pub send_buffer: usize,
-    /// Whether to let the kernel split large sends (GSO). Default yes; it is given up where it fails.
+    /// Whether to let the kernel split large sends (GSO). Default yes; it is given up where it
+    /// fails.
     pub segmentation_offload: bool,
 }
 
@@ -60,7 +63,10 @@ impl UdpConfig {
 
     /// With one more neighbour.
     pub fn neighbour(mut self, label: impl Into<String>, address: SocketAddr) -> UdpConfig {
-        self.neighbours.push(Neighbour { label: label.into(), address });
+        self.neighbours.push(Neighbour {
+            label: label.into(),
+            address,
+        });
         self
     }
 
@@ -89,8 +95,10 @@ pub struct UdpLink {
     pub local: SocketAddr,
     /// One port per configured neighbour, in their order.
     pub ports: Vec<PortId>,
-    /// Bytes of kernel receive buffer that were granted; less than asked for where `net.core.rmem_max` forbids.
+    /// Bytes of kernel receive buffer that were granted; less than asked for where
+    /// `net.core.rmem_max` forbids.
     pub receive_buffer: usize,
-    /// Bytes of kernel send buffer that were granted; less than asked for where `net.core.wmem_max` forbids.
+    /// Bytes of kernel send buffer that were granted; less than asked for where `net.core.wmem_max`
+    /// forbids.
     pub send_buffer: usize,
 }

@@ -9,12 +9,12 @@ pub(crate) const LARGEST_PAYLOAD: usize = 65_507;
 
 const IPV4_AND_UDP_HEADER: usize = 28;
 const IPV6_AND_UDP_HEADER: usize = 48;
-/// Payloads to try when the kernel refuses a size and knows no better: Ethernet, IPv6 on Ethernet, common tunnels,
-/// the least IPv6 guarantees, the least IPv4 hosts must take.
+/// Payloads to try when the kernel refuses a size and knows no better: Ethernet, IPv6 on Ethernet,
+/// common tunnels, the least IPv6 guarantees, the least IPv4 hosts must take.
 const PLATEAUS: [usize; 6] = [1472, 1452, 1400, 1352, 1232, 548];
 
-/// Asks the kernel for the path MTU towards a peer: a connected socket knows it, including what ICMP messages have
-/// taught the kernel since.
+/// Asks the kernel for the path MTU towards a peer: a connected socket knows it, including what
+/// ICMP messages have taught the kernel since.
 #[derive(Debug, Default)]
 pub(crate) struct RouteProbe {
     ipv4: Option<UdpSocket>,
@@ -30,14 +30,27 @@ impl RouteProbe {
             SocketAddr::V6(_) => opened(&mut self.ipv6, (Ipv6Addr::UNSPECIFIED, 0).into()),
         };
         // Once connected, the kernel would keep the address that it chose towards the last peer.
-        let asked =
-            |socket: &&UdpSocket| rustix::net::connect_unspec(socket).is_ok() && socket.connect(peer).is_ok();
-        let Some(socket) = socket.filter(asked) else {
-            return Route { ipv4, path_mtu: None, source: None };
+        let asked = |socket: &&UdpSocket| {
+            rustix::net::connect_unspec(socket).is_ok() && socket.connect(peer).is_ok()
         };
-        let mtu = if peer.is_ipv4() { sockopt::ip_mtu(socket) } else { sockopt::ipv6_mtu(socket) };
+        let Some(socket) = socket.filter(asked) else {
+            return Route {
+                ipv4,
+                path_mtu: None,
+                source: None,
+            };
+        };
+        let mtu = if peer.is_ipv4() {
+            sockopt::ip_mtu(socket)
+        } else {
+            sockopt::ipv6_mtu(socket)
+        };
         let source = socket.local_addr().ok().map(|address| address.ip());
-        Route { ipv4, path_mtu: mtu.ok().map(|mtu| mtu as usize), source }
+        Route {
+            ipv4,
+            path_mtu: mtu.ok().map(|mtu| mtu as usize),
+            source,
+        }
     }
 }
 
@@ -53,13 +66,20 @@ pub(crate) struct Route {
 impl Route {
     /// Largest payload by the kernel's routes, at most what a path MTU of `assumed` bytes leaves.
     pub(crate) fn largest_payload(&self, assumed: usize) -> usize {
-        payload_within(self.path_mtu.map_or(assumed, |known| known.min(assumed)), self.ipv4)
+        payload_within(
+            self.path_mtu.map_or(assumed, |known| known.min(assumed)),
+            self.ipv4,
+        )
     }
 }
 
 /// What a path MTU leaves for one datagram.
 pub(super) fn payload_within(path_mtu: usize, ipv4: bool) -> usize {
-    let headers = if ipv4 { IPV4_AND_UDP_HEADER } else { IPV6_AND_UDP_HEADER };
+    let headers = if ipv4 {
+        IPV4_AND_UDP_HEADER
+    } else {
+        IPV6_AND_UDP_HEADER
+    };
     path_mtu.saturating_sub(headers).clamp(1, LARGEST_PAYLOAD)
 }
 
@@ -73,7 +93,9 @@ fn opened(slot: &mut Option<UdpSocket>, address: SocketAddr) -> Option<&UdpSocke
 /// The next payload to try below one of `refused` bytes.
 pub(crate) fn next_lower(refused: usize) -> usize {
     let plateau = PLATEAUS.into_iter().find(|plateau| *plateau < refused);
-    plateau.unwrap_or(refused.saturating_sub(refused / 8).saturating_sub(1)).max(1)
+    plateau
+        .unwrap_or(refused.saturating_sub(refused / 8).saturating_sub(1))
+        .max(1)
 }
 
 #[cfg(test)]
@@ -85,7 +107,10 @@ mod tests {
         let mut probe = RouteProbe::default();
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
         assert_eq!(probe.towards(peer).largest_payload(1500), 1472);
-        assert_eq!(probe.towards(peer).largest_payload(usize::MAX), LARGEST_PAYLOAD);
+        assert_eq!(
+            probe.towards(peer).largest_payload(usize::MAX),
+            LARGEST_PAYLOAD
+        );
         let peer = SocketAddr::from((Ipv6Addr::LOCALHOST, 9));
         assert_eq!(probe.towards(peer).largest_payload(1500), 1452);
     }

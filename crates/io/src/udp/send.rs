@@ -23,7 +23,8 @@ struct Outcome {
 }
 
 impl UdpEndpoint {
-    /// Sends the frames of one transmit, or keeps what the kernel cannot take now and blocks all ports.
+    /// Sends the frames of one transmit, or keeps what the kernel cannot take now and blocks all
+    /// ports.
     pub(crate) fn send<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -33,7 +34,9 @@ impl UdpEndpoint {
     ) {
         let id = out.transmit.port;
         let frame_count = out.frame_count();
-        let (Some(peer), Some(port)) = (self.peers.get(&id).copied(), side.get_mut(id)) else { return };
+        let (Some(peer), Some(port)) = (self.peers.get(&id).copied(), side.get_mut(id)) else {
+            return;
+        };
         if self.unsent.port.is_some() {
             port.counters.drops.count(DropReason::Blocked, frame_count);
             return;
@@ -52,7 +55,12 @@ impl UdpEndpoint {
     }
 
     /// Sends what was kept; the ports are writable again once all of it is gone.
-    pub(crate) fn flush<M: Machine>(&mut self, side: &mut MachineSide<M>, poller: &mut Poller, now: Time) {
+    pub(crate) fn flush<M: Machine>(
+        &mut self,
+        side: &mut MachineSide<M>,
+        poller: &mut Poller,
+        now: Time,
+    ) {
         let Some(id) = self.unsent.port else { return };
         let mut outcome = Outcome::default();
         // A port may have been closed while its frames waited; then they go nowhere.
@@ -84,8 +92,8 @@ impl UdpEndpoint {
         }
     }
 
-    /// After a frame of `too_long` bytes was refused: what the route allows, or else the next size that is
-    /// common.
+    /// After a frame of `too_long` bytes was refused: what the route allows, or else the next size
+    /// that is common.
     fn narrow<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -103,7 +111,11 @@ impl UdpEndpoint {
 
     /// Frames per call: what offload allows, within what one call can carry.
     fn piece(&self, segment: usize) -> usize {
-        let offload = if self.config.segmentation_offload { self.state.max_gso_segments() } else { 1 };
+        let offload = if self.config.segmentation_offload {
+            self.state.max_gso_segments()
+        } else {
+            1
+        };
         offload.min(LARGEST_PAYLOAD / segment).max(1) * segment
     }
 
@@ -143,7 +155,8 @@ impl UdpEndpoint {
                     return outcome;
                 }
                 Err(error) if refuses_the_call(&error) && peer.source.is_some() => {
-                    // The address that the peer called may be none to send from (a subnet's broadcast address).
+                    // The address that the peer called may be none to send from (a subnet's
+                    // broadcast address).
                     peer.source = None;
                     self.restore_offload();
                     continue;
@@ -154,7 +167,8 @@ impl UdpEndpoint {
                     continue;
                 }
                 Err(_) if !std::mem::replace(&mut tried_again, true) => {
-                    // An error that an earlier datagram caused comes in place of this send: try again.
+                    // An error that an earlier datagram caused comes in place of this send: try
+                    // again.
                     continue;
                 }
                 Err(error) => {
@@ -174,8 +188,9 @@ impl UdpEndpoint {
         outcome
     }
 
-    /// `quinn-udp` gives up offload for good at the first EIO or EINVAL. Where frames fail one by one as well, it was
-    /// not to blame (a device whose MTU shrank, an address that cannot be sent to).
+    /// `quinn-udp` gives up offload for good at the first EIO or EINVAL. Where frames fail one by
+    /// one as well, it was not to blame (a device whose MTU shrank, an address that cannot be sent
+    /// to).
     fn restore_offload(&mut self) {
         if let Ok(state) = UdpSocketState::new((&self.socket).into()) {
             self.state = state;
@@ -184,7 +199,10 @@ impl UdpEndpoint {
 }
 
 fn refuses_the_call(error: &io::Error) -> bool {
-    matches!(error.raw_os_error().map(Errno::from_raw_os_error), Some(Errno::IO | Errno::INVAL))
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::IO | Errno::INVAL)
+    )
 }
 
 #[cfg(test)]
@@ -217,7 +235,11 @@ mod tests {
                 return None;
             }
             (0..30u8).for_each(|number| buffer.extend_from_slice(&[number; 1000]));
-            Some(whimbrel_core::Transmit { port: PortId(0), size: 30_000, segment_size: Some(1000) })
+            Some(whimbrel_core::Transmit {
+                port: PortId(0),
+                size: 30_000,
+                segment_size: Some(1000),
+            })
         }
         fn poll_event(&mut self) -> Option<()> {
             None
@@ -230,13 +252,20 @@ mod tests {
     #[test]
     fn where_offload_fails_at_run_time_the_same_frames_go_one_by_one() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-        receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        receiver
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
         let mut event_loop = EventLoop::new(Clock::start(), Thirty(false)).unwrap();
         let config = UdpConfig::new("wire", "127.0.0.1:0".parse().unwrap());
-        event_loop.add_udp(config.neighbour("receiver", receiver.local_addr().unwrap())).unwrap();
-        let Some(Transport::Udp(endpoint)) = event_loop.transports().next() else { panic!("no UDP link") };
+        event_loop
+            .add_udp(config.neighbour("receiver", receiver.local_addr().unwrap()))
+            .unwrap();
+        let Some(Transport::Udp(endpoint)) = event_loop.transports().next() else {
+            panic!("no UDP link")
+        };
         let on: libc::c_int = 1;
-        // SAFETY: the option takes an `int`, which outlives the call. Without checksums the kernel refuses offload (EIO).
+        // SAFETY: the option takes an `int`, which outlives the call. Without checksums the kernel
+        // refuses offload (EIO).
         let set = unsafe {
             libc::setsockopt(
                 endpoint.socket.as_raw_fd(),

@@ -1,4 +1,5 @@
-//! Binding a UDP socket: large kernel buffers, both address families, and errors that say what to do.
+//! Binding a UDP socket: large kernel buffers, both address families, and errors that say what to
+//! do.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,40 +11,72 @@ use crate::IoError;
 
 /// Binds without blocking mode; `[::]` takes IPv4 as well.
 pub(crate) fn bind(label: &str, address: SocketAddr) -> Result<Socket, IoError> {
-    let failed =
-        |action| move |source| IoError::UdpSocket { label: label.to_owned(), address, action, source };
-    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))
-        .map_err(failed("create"))?;
+    let failed = |action| {
+        move |source| IoError::UdpSocket {
+            label: label.to_owned(),
+            address,
+            action,
+            source,
+        }
+    };
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )
+    .map_err(failed("create"))?;
     if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified()).map_err(failed("configure"))?;
+        socket
+            .set_only_v6(!address.ip().is_unspecified())
+            .map_err(failed("configure"))?;
     }
     socket.bind(&address.into()).map_err(|source| {
         let (label, protocol) = (label.to_owned(), "UDP");
         match source.kind() {
-            io::ErrorKind::AddrInUse => IoError::AddressInUse { label, protocol, address },
+            io::ErrorKind::AddrInUse => IoError::AddressInUse {
+                label,
+                protocol,
+                address,
+            },
             io::ErrorKind::AddrNotAvailable => IoError::AddressNotHere { label, address },
-            io::ErrorKind::PermissionDenied => IoError::AddressNotPermitted { label, protocol, address },
-            _ => IoError::UdpSocket { label, address, action: "bind", source },
+            io::ErrorKind::PermissionDenied => IoError::AddressNotPermitted {
+                label,
+                protocol,
+                address,
+            },
+            _ => IoError::UdpSocket {
+                label,
+                address,
+                action: "bind",
+                source,
+            },
         }
     })?;
     Ok(socket)
 }
 
-/// Asks for kernel buffers, first with the privilege to go beyond the system's limit. Answers what was granted
-/// for receiving and for sending, in bytes.
-pub(crate) fn enlarge_buffers(label: &str, socket: &Socket, receive: usize, send: usize) -> (usize, usize) {
+/// Asks for kernel buffers, first with the privilege to go beyond the system's limit. Answers what
+/// was granted for receiving and for sending, in bytes.
+pub(crate) fn enlarge_buffers(
+    label: &str,
+    socket: &Socket,
+    receive: usize,
+    send: usize,
+) -> (usize, usize) {
     if sockopt::set_socket_recv_buffer_size_force(socket, receive).is_err() {
         let _ = socket.set_recv_buffer_size(receive);
     }
     if sockopt::set_socket_send_buffer_size_force(socket, send).is_err() {
         let _ = socket.set_send_buffer_size(send);
     }
-    // The kernel doubles what it is asked for, to account for its own book-keeping, and answers with the double.
+    // The kernel doubles what it is asked for, to account for its own book-keeping, and answers
+    // with the double.
     let granted_receive = socket.recv_buffer_size().unwrap_or(0) / 2;
     let granted_send = socket.send_buffer_size().unwrap_or(0) / 2;
-    for (sysctl, wanted, granted) in
-        [("net.core.rmem_max", receive, granted_receive), ("net.core.wmem_max", send, granted_send)]
-    {
+    for (sysctl, wanted, granted) in [
+        ("net.core.rmem_max", receive, granted_receive),
+        ("net.core.wmem_max", send, granted_send),
+    ] {
         if granted < wanted {
             tracing::info!(
                 label,
@@ -56,7 +89,8 @@ pub(crate) fn enlarge_buffers(label: &str, socket: &Socket, receive: usize, send
     (granted_receive, granted_send)
 }
 
-/// One form for each peer: IPv4 never in IPv6 clothes, no flow label, a scope only where it says something.
+/// One form for each peer: IPv4 never in IPv6 clothes, no flow label, a scope only where it says
+/// something.
 pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(_) => address,
@@ -76,12 +110,15 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
 /// The form of a canonical address that a socket of the other family needs.
 pub(crate) fn for_socket(address: SocketAddr, socket_is_ipv6: bool) -> SocketAddr {
     match address {
-        SocketAddr::V4(v4) if socket_is_ipv6 => SocketAddr::from((v4.ip().to_ipv6_mapped(), v4.port())),
+        SocketAddr::V4(v4) if socket_is_ipv6 => {
+            SocketAddr::from((v4.ip().to_ipv6_mapped(), v4.port()))
+        }
         _ => address,
     }
 }
 
-/// An address that answers can come from: what a peer called, unless it called many machines at once.
+/// An address that answers can come from: what a peer called, unless it called many machines at
+/// once.
 pub(crate) fn usable_source(called: IpAddr) -> Option<IpAddr> {
     let many = match called.to_canonical() {
         IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),
@@ -108,7 +145,13 @@ mod tests {
 
     #[test]
     fn answers_never_come_from_an_address_of_many() {
-        for many in ["255.255.255.255", "224.0.0.1", "ff02::1", "::ffff:224.0.0.1", "0.0.0.0"] {
+        for many in [
+            "255.255.255.255",
+            "224.0.0.1",
+            "ff02::1",
+            "::ffff:224.0.0.1",
+            "0.0.0.0",
+        ] {
             assert_eq!(usable_source(many.parse().unwrap()), None, "{many}");
         }
         let one: IpAddr = "::ffff:192.0.2.1".parse().unwrap();

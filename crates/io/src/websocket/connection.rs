@@ -67,7 +67,15 @@ impl WebSocketConnection {
         limits: WebSocketLimits,
         now: Time,
     ) -> WebSocketConnection {
-        WebSocketConnection::new(stream, ends, slot, token, limits, Stage::serve(&limits), now)
+        WebSocketConnection::new(
+            stream,
+            ends,
+            slot,
+            token,
+            limits,
+            Stage::serve(&limits),
+            now,
+        )
     }
 
     /// Starts the handshake on a stream that is connected and does not block.
@@ -79,9 +87,13 @@ impl WebSocketConnection {
         (uri, limits): (&str, WebSocketLimits),
         now: Time,
     ) -> Result<WebSocketConnection, IoError> {
-        let stage = Stage::call(uri, &limits)
-            .map_err(|error| IoError::WebSocketRefused { uri: uri.to_owned(), reason: error.to_string() })?;
-        Ok(WebSocketConnection::new(stream, ends, slot, token, limits, stage, now))
+        let stage = Stage::call(uri, &limits).map_err(|error| IoError::WebSocketRefused {
+            uri: uri.to_owned(),
+            reason: error.to_string(),
+        })?;
+        Ok(WebSocketConnection::new(
+            stream, ends, slot, token, limits, stage, now,
+        ))
     }
 
     fn new(
@@ -154,7 +166,9 @@ impl WebSocketConnection {
                     return Progress::Ended;
                 }
             };
-            let Some(pipe) = self.stage.pipe() else { return Progress::Ended };
+            let Some(pipe) = self.stage.pipe() else {
+                return Progress::Ended;
+            };
             match buffer.get(..count) {
                 Some(read) if !read.is_empty() => pipe.feed(read),
                 _ => pipe.end(),
@@ -166,7 +180,10 @@ impl WebSocketConnection {
             if self.push(side, poller, now) == Progress::Ended || progress == Progress::Ended {
                 return Progress::Ended;
             }
-            if self.outbox().is_some_and(|outbox| outbox.len() > self.limits.max_unsent) {
+            if self
+                .outbox()
+                .is_some_and(|outbox| outbox.len() > self.limits.max_unsent)
+            {
                 self.counters.overflow_closed += 1;
                 return Progress::Ended;
             }
@@ -182,18 +199,26 @@ impl WebSocketConnection {
         if let Err(error) = self.stage.shake() {
             return self.refuse(&error);
         }
-        if matches!(self.stage, Stage::Open(_)) && self.port.is_none() && self.linger_until.is_none() {
+        if matches!(self.stage, Stage::Open(_))
+            && self.port.is_none()
+            && self.linger_until.is_none()
+        {
             let remote = self.ends.remote;
             let info = PortInfo {
                 label: self.ends.label.clone(),
                 kind: self.ends.kind,
                 mtu: self.limits.max_frame,
                 peer: remote.to_string(),
-                medium: Medium::WebSocket { local: self.ends.local, remote },
+                medium: Medium::WebSocket {
+                    local: self.ends.local,
+                    remote,
+                },
             };
             self.port = side.open(now, self.slot, info);
             if self.port.is_none() {
-                self.failure = Some(IoError::OutOfPorts { label: self.ends.label.clone() });
+                self.failure = Some(IoError::OutOfPorts {
+                    label: self.ends.label.clone(),
+                });
                 return Progress::Ended;
             }
         }
@@ -203,13 +228,17 @@ impl WebSocketConnection {
     fn refuse(&mut self, error: &Error) -> Progress {
         tracing::debug!(label = %self.ends.label, peer = %self.ends.remote, %error, "WebSocket handshake failed");
         self.counters.malformed_closed += 1;
-        self.failure =
-            Some(IoError::WebSocketRefused { uri: self.ends.remote.to_string(), reason: error.to_string() });
+        self.failure = Some(IoError::WebSocketRefused {
+            uri: self.ends.remote.to_string(),
+            reason: error.to_string(),
+        });
         Progress::Ended
     }
 
     fn hand_in<M: Machine>(&mut self, side: &mut MachineSide<M>, now: Time) -> Progress {
-        let Stage::Open(socket) = &mut self.stage else { return Progress::Open };
+        let Stage::Open(socket) = &mut self.stage else {
+            return Progress::Open;
+        };
         loop {
             match socket.read() {
                 Ok(Message::Binary(frame)) => {
@@ -227,7 +256,9 @@ impl WebSocketConnection {
                     match &error {
                         Error::Capacity(_) => self.counters.oversize_closed += 1,
                         Error::ConnectionClosed | Error::AlreadyClosed | Error::Io(_) => {}
-                        Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake) => {}
+                        Error::Protocol(
+                            tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
+                        ) => {}
                         _ => self.counters.malformed_closed += 1,
                     }
                     tracing::debug!(label = %self.ends.label, peer = %self.ends.remote, %error, "WebSocket ends");
@@ -245,7 +276,9 @@ impl WebSocketConnection {
         now: Time,
         out: &Outgoing<'_>,
     ) -> Progress {
-        let (Some(port), Stage::Open(socket)) = (self.port, &mut self.stage) else { return Progress::Open };
+        let (Some(port), Stage::Open(socket)) = (self.port, &mut self.stage) else {
+            return Progress::Open;
+        };
         let (frames, bytes) = (out.frame_count(), out.frames().len());
         if self.waiting && socket.get_ref().outbox.len() + bytes > self.limits.max_unsent {
             self.counters.overflow_closed += 1;
@@ -263,7 +296,11 @@ impl WebSocketConnection {
             port.counters.sent_frames += frames;
             port.counters.sent_bytes += bytes as u64;
         }
-        if gathered >= GATHER { self.push(side, poller, now) } else { Progress::Open }
+        if gathered >= GATHER {
+            self.push(side, poller, now)
+        } else {
+            Progress::Open
+        }
     }
 
     /// Writes what was gathered in this round.
@@ -315,7 +352,8 @@ impl WebSocketConnection {
         Progress::Open
     }
 
-    /// The machine closed the port. The connection ends when the peer has said goodbye, too, or after a while.
+    /// The machine closed the port. The connection ends when the peer has said goodbye, too, or
+    /// after a while.
     pub(crate) fn close_port<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -330,7 +368,11 @@ impl WebSocketConnection {
             Stage::Open(socket) => socket.close(None).is_ok(),
             _ => false,
         };
-        if farewell { self.push(side, poller, now) } else { Progress::Ended }
+        if farewell {
+            self.push(side, poller, now)
+        } else {
+            Progress::Ended
+        }
     }
 
     /// True while output waits for the peer to read, or for the end of the round.
@@ -347,7 +389,8 @@ impl WebSocketConnection {
         })
     }
 
-    /// To be called when the deadline has come: asks a silent peer whether it is there, gives up one that is not.
+    /// To be called when the deadline has come: asks a silent peer whether it is there, gives up
+    /// one that is not.
     pub(crate) fn expire<M: Machine>(
         &mut self,
         side: &mut MachineSide<M>,
@@ -373,7 +416,11 @@ impl WebSocketConnection {
                 self.counters.timed_out += 1;
                 let seconds = self.limits.handshake_timeout.as_secs_f64();
                 let (label, address) = (self.ends.label.clone(), self.ends.remote);
-                self.failure = Some(IoError::ConnectTimedOut { label, address, seconds });
+                self.failure = Some(IoError::ConnectTimedOut {
+                    label,
+                    address,
+                    seconds,
+                });
                 Progress::Ended
             }
         }
@@ -391,7 +438,9 @@ impl WebSocketConnection {
 
     fn write_outbox(&mut self) -> Result<bool, Errno> {
         match self.stage.pipe() {
-            Some(pipe) => pipe.outbox.write_to(&self.stream, &mut self.counters.send_calls),
+            Some(pipe) => pipe
+                .outbox
+                .write_to(&self.stream, &mut self.counters.send_calls),
             None => Ok(true),
         }
     }

@@ -1,7 +1,8 @@
-//! WebSocket (RFC 6455) over TCP, without encryption: each binary message is one frame. Browsers attach this way.
+//! WebSocket (RFC 6455) over TCP, without encryption: each binary message is one frame. Browsers
+//! attach this way.
 //!
-//! The protocol is `tungstenite`'s, which is fed with what was read and asked for what to write, so that it never
-//! touches a socket and never blocks.
+//! The protocol is `tungstenite`'s, which is fed with what was read and asked for what to write, so
+//! that it never touches a socket and never blocks.
 
 mod connection;
 mod pipe;
@@ -17,8 +18,8 @@ pub(crate) use connection::{Ends, WebSocketConnection};
 pub struct WebSocketLimits {
     /// Largest message, bytes: the port's MTU. A peer that announces more is disconnected.
     pub max_frame: usize,
-    /// Bytes that may wait for a peer that does not read; beyond, it is disconnected. The port is blocked from the
-    /// first waiting byte on.
+    /// Bytes that may wait for a peer that does not read; beyond, it is disconnected. The port is
+    /// blocked from the first waiting byte on.
     pub max_unsent: usize,
     /// How long the opening handshake may take.
     pub handshake_timeout: Duration,
@@ -29,7 +30,8 @@ pub struct WebSocketLimits {
 }
 
 impl WebSocketLimits {
-    /// Messages of at most `max_frame` bytes, a handshake within 10 s, a ping after 30 s, an answer within 10 s.
+    /// Messages of at most `max_frame` bytes, a handshake within 10 s, a ping after 30 s, an answer
+    /// within 10 s.
     pub fn new(max_frame: usize) -> WebSocketLimits {
         WebSocketLimits {
             max_frame,
@@ -61,7 +63,12 @@ impl WebSocketListenerConfig {
         bind: SocketAddr,
         limits: WebSocketLimits,
     ) -> WebSocketListenerConfig {
-        WebSocketListenerConfig { label: label.into(), bind, max_connections: 1024, limits }
+        WebSocketListenerConfig {
+            label: label.into(),
+            bind,
+            max_connections: 1024,
+            limits,
+        }
     }
 }
 

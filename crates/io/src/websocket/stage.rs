@@ -34,16 +34,25 @@ fn config(limits: &WebSocketLimits) -> WebSocketConfig {
 impl Stage {
     /// Waits for a client's handshake.
     pub(super) fn serve(limits: &WebSocketLimits) -> Stage {
-        Stage::Serving(ServerHandshake::start(Pipe::default(), NoCallback, Some(config(limits))))
+        Stage::Serving(ServerHandshake::start(
+            Pipe::default(),
+            NoCallback,
+            Some(config(limits)),
+        ))
     }
 
     /// Asks a server for what `uri` names.
     pub(super) fn call(uri: &str, limits: &WebSocketLimits) -> Result<Stage, Error> {
         let request = uri.into_client_request()?;
-        Ok(Stage::Calling(ClientHandshake::start(Pipe::default(), request, Some(config(limits)))?))
+        Ok(Stage::Calling(ClientHandshake::start(
+            Pipe::default(),
+            request,
+            Some(config(limits)),
+        )?))
     }
 
-    /// Goes on with the handshake as far as the input goes; where it fails, the stage is [`Stage::Over`].
+    /// Goes on with the handshake as far as the input goes; where it fails, the stage is
+    /// [`Stage::Over`].
     pub(super) fn shake(&mut self) -> Result<(), Error> {
         *self = match std::mem::replace(self, Stage::Over) {
             Stage::Serving(handshake) => match handshake.handshake() {

@@ -1,5 +1,8 @@
 //! Machines that do what a test tells them, and bounded waits.
-#![allow(clippy::disallowed_methods, reason = "tests of the driver have threads and clocks")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the driver have threads and clocks"
+)]
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -40,7 +43,11 @@ impl Script {
     }
 
     pub(crate) fn frames_from(&self, port: PortId) -> Vec<Vec<u8>> {
-        self.inbox.iter().filter(|(from, _)| *from == port).map(|(_, frame)| frame.clone()).collect()
+        self.inbox
+            .iter()
+            .filter(|(from, _)| *from == port)
+            .map(|(_, frame)| frame.clone())
+            .collect()
     }
 
     pub(crate) fn down(&self, port: PortId) -> bool {
@@ -54,10 +61,16 @@ impl Machine for Script {
     fn handle_port(&mut self, _: Time, port: PortId, event: PortEvent) {
         match &event {
             PortEvent::Up(info) => {
-                assert!(self.ports.insert(port, info.clone()).is_none(), "{port} is up twice");
+                assert!(
+                    self.ports.insert(port, info.clone()).is_none(),
+                    "{port} is up twice"
+                );
             }
             PortEvent::Down => {
-                assert!(self.ports.remove(&port).is_some(), "{port} goes down without being up");
+                assert!(
+                    self.ports.remove(&port).is_some(),
+                    "{port} goes down without being up"
+                );
                 self.blocked.remove(&port);
             }
             PortEvent::Mtu(mtu) => self.ports.get_mut(&port).unwrap().mtu = *mtu,
@@ -68,7 +81,10 @@ impl Machine for Script {
     }
 
     fn handle_frame(&mut self, _: Time, port: PortId, frame: &[u8]) {
-        assert!(self.ports.contains_key(&port), "a frame from {port}, which is not up");
+        assert!(
+            self.ports.contains_key(&port),
+            "a frame from {port}, which is not up"
+        );
         self.inbox.push((port, frame.to_vec()));
         if self.echo {
             self.send(port, vec![frame.to_vec()]);
@@ -83,7 +99,12 @@ impl Machine for Script {
         }
     }
 
-    fn poll_transmit(&mut self, _: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        _: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         let free = |(port, _): &(PortId, _)| self.ignores_blocking || !self.blocked.contains(port);
         let index = self.outbox.iter().position(free)?;
         let (port, frames) = &mut self.outbox[index];
@@ -93,9 +114,15 @@ impl Machine for Script {
             self.outbox.remove(index);
         }
         let before = buffer.len();
-        taken.iter().for_each(|frame| buffer.extend_from_slice(frame));
+        taken
+            .iter()
+            .for_each(|frame| buffer.extend_from_slice(frame));
         let segment_size = (taken.len() > 1).then(|| taken[0].len());
-        Some(Transmit { port, size: buffer.len() - before, segment_size })
+        Some(Transmit {
+            port,
+            size: buffer.len() - before,
+            segment_size,
+        })
     }
 
     fn poll_event(&mut self) -> Option<u32> {
@@ -107,7 +134,9 @@ impl Machine for Script {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        self.timers.next().map(|(at, _)| Deadline::new(at, "test timer"))
+        self.timers
+            .next()
+            .map(|(at, _)| Deadline::new(at, "test timer"))
     }
 }
 
@@ -152,7 +181,9 @@ pub(crate) fn settle<M: Machine>(a: &mut EventLoop<M>) {
 
 /// Bytes that differ from frame to frame and within a frame.
 pub(crate) fn pattern(length: usize, number: usize) -> Vec<u8> {
-    (0..length).map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ number.wrapping_mul(97)) as u8).collect()
+    (0..length)
+        .map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ number.wrapping_mul(97)) as u8)
+        .collect()
 }
 
 /// A type-length-value block with the shortest forms.

@@ -23,26 +23,30 @@ pub(crate) fn in_new_namespace(test: impl FnOnce() + Send + 'static) {
 }
 
 fn unshare_network() -> Result<(), Errno> {
-    // SAFETY: only the network namespace of this thread changes; no descriptors or memory are unshared.
+    // SAFETY: only the network namespace of this thread changes; no descriptors or memory are
+    // unshared.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
 }
 
 /// True if all of the commands ran.
 pub(crate) fn ip(commands: &[&str]) -> bool {
     commands.iter().all(|command| {
-        Command::new("ip").args(command.split(' ')).status().is_ok_and(|status| status.success())
+        Command::new("ip")
+            .args(command.split(' '))
+            .status()
+            .is_ok_and(|status| status.success())
     })
 }
 
-/// Two namespaces with a wire between them: `e0` with 10.77.0.1 in the first, `e1` with 10.77.0.2 in the second.
-/// Sockets belong to the namespace that the thread is in when they are opened.
+/// Two namespaces with a wire between them: `e0` with 10.77.0.1 in the first, `e1` with 10.77.0.2
+/// in the second. Sockets belong to the namespace that the thread is in when they are opened.
 pub(crate) struct Wire {
     namespaces: [File; 2],
 }
 
 impl Wire {
-    /// Lays the wire in a thread that is in a namespace of its own, which becomes the first; `None` if this system
-    /// makes no veth pairs.
+    /// Lays the wire in a thread that is in a namespace of its own, which becomes the first; `None`
+    /// if this system makes no veth pairs.
     pub(crate) fn lay() -> Option<Wire> {
         let here = || File::open("/proc/thread-self/ns/net").unwrap();
         let first = here();
@@ -55,19 +59,28 @@ impl Wire {
             "link set lo up",
             "link set e1 up",
         ]);
-        let wire = Wire { namespaces: [first, second] };
+        let wire = Wire {
+            namespaces: [first, second],
+        };
         if !made {
             eprintln!("skipped: this system makes no veth pairs");
             return None;
         }
         wire.enter(0);
-        assert!(ip(&["address add 10.77.0.1/24 dev e0", "link set lo up", "link set e0 up"]));
+        assert!(ip(&[
+            "address add 10.77.0.1/24 dev e0",
+            "link set lo up",
+            "link set e0 up"
+        ]));
         for (which, interface) in ["e0", "e1"].into_iter().enumerate().rev() {
             wire.enter(which);
             let start = Instant::now();
             // The kernel drops what is sent before it has noticed that the wire has two ends.
             while !Interface::find(interface).unwrap().is_running {
-                assert!(start.elapsed() < Duration::from_secs(20), "{interface} stays without a carrier");
+                assert!(
+                    start.elapsed() < Duration::from_secs(20),
+                    "{interface} stays without a carrier"
+                );
                 thread::sleep(Duration::from_millis(1));
             }
         }
@@ -76,6 +89,10 @@ impl Wire {
 
     /// Moves the thread to the first or the second namespace.
     pub(crate) fn enter(&self, which: usize) {
-        move_into_link_name_space(self.namespaces[which].as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        move_into_link_name_space(
+            self.namespaces[which].as_fd(),
+            Some(LinkNameSpaceType::Network),
+        )
+        .unwrap();
     }
 }

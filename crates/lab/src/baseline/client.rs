@@ -51,7 +51,9 @@ impl HttpClient {
             HttpClient::Curl => curl(host, server, &mut receiver)?,
             HttpClient::Any => match curl(host, server, &mut receiver) {
                 Err(LabError::MissingProgram { .. }) => {
-                    tracing::info!("curl is not installed; the built-in HTTP client fetches instead");
+                    tracing::info!(
+                        "curl is not installed; the built-in HTTP client fetches instead"
+                    );
                     built_in(host, server, &mut receiver)?
                 }
                 other => other?,
@@ -74,7 +76,15 @@ fn curl(
     let mut command = Command::new("curl");
     // `-q` and `--noproxy` keep the user's own settings out of the measurement.
     command
-        .args(["-q", "--noproxy", "*", "--silent", "--show-error", "--fail", "--no-buffer"])
+        .args([
+            "-q",
+            "--noproxy",
+            "*",
+            "--silent",
+            "--show-error",
+            "--fail",
+            "--no-buffer",
+        ])
         .args(["--connect-timeout", "86400", "--output", "-"])
         .arg(format!("http://{server}/file"))
         .stdin(Stdio::null())
@@ -83,7 +93,9 @@ fn curl(
     receiver.start();
     let mut process = host.spawn(command)?;
     if let Some(mut output) = process.take_stdout() {
-        receiver.receive(&mut output).map_err(LabError::system("read from curl"))?;
+        receiver
+            .receive(&mut output)
+            .map_err(LabError::system("read from curl"))?;
     }
     // What the record says counts; why curl failed is worth a line all the same.
     if receiver.short() && process.try_wait()?.is_some() {
@@ -102,7 +114,10 @@ fn built_in(
     receiver: &mut Receiver<'_>,
 ) -> Result<&'static str, LabError> {
     receiver.start();
-    let patience = receiver.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let patience = receiver
+        .deadline
+        .saturating_duration_since(Instant::now())
+        .max(Duration::from_millis(1));
     let connected = host.enter(|| TcpStream::connect_timeout(&server.into(), patience))?;
     // Whatever the network does to the transfer is a result, which the record holds.
     if let Err(error) = connected.and_then(|stream| get(stream, server, patience, receiver)) {
@@ -119,11 +134,17 @@ fn get(
 ) -> io::Result<()> {
     use std::io::Write;
     stream.set_read_timeout(Some(patience))?;
-    write!(stream, "GET /file HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n")?;
+    write!(
+        stream,
+        "GET /file HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n"
+    )?;
     let head = read_head(&stream)?;
     if !head.starts_with(b"HTTP/1.1 200 ") {
         let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        return Err(io::Error::other(format!("the server answered '{}'", String::from_utf8_lossy(line))));
+        return Err(io::Error::other(format!(
+            "the server answered '{}'",
+            String::from_utf8_lossy(line)
+        )));
     }
     receiver.receive(&mut stream)
 }
@@ -140,7 +161,13 @@ struct Receiver<'a> {
 impl<'a> Receiver<'a> {
     fn new(length: u64, deadline: Instant, observer: &'a mut dyn TransferObserver) -> Receiver<'a> {
         let meter = TransferMeter::new(Instant::now());
-        Receiver { meter, hasher: blake3::Hasher::new(), length, deadline, observer }
+        Receiver {
+            meter,
+            hasher: blake3::Hasher::new(),
+            length,
+            deadline,
+            observer,
+        }
     }
 
     /// The request is made now.

@@ -1,7 +1,7 @@
 //! The rival: a file fetched over HTTP by the kernel's own TCP.
 //!
-//! Seed `000_503ecb02b427ee24.txt` section 5: "default version of TCP [...], TCP Cubic" at both ends, a receive
-//! buffer of 2 MB, and (section 5.2) "one HTTP GET request to retrieve one file".
+//! Seed `000_503ecb02b427ee24.txt` section 5: "default version of TCP [...], TCP Cubic" at both
+//! ends, a receive buffer of 2 MB, and (section 5.2) "one HTTP GET request to retrieve one file".
 
 mod client;
 mod server;
@@ -46,8 +46,8 @@ impl CongestionControl {
 pub struct TcpBaseline {
     /// Of the sender. Default cubic.
     pub congestion: CongestionControl,
-    /// The client's receive buffer in bytes, fixed (no autotuning); the kernel offers a part of it as window.
-    /// Default 2 MB, as the seed.
+    /// The client's receive buffer in bytes, fixed (no autotuning); the kernel offers a part of it
+    /// as window. Default 2 MB, as the seed.
     pub receive_buffer: u32,
     /// Who asks. Default: curl if it is installed.
     pub client: HttpClient,
@@ -91,18 +91,34 @@ impl TcpBaseline {
     ) -> Result<TcpTransfer, LabError> {
         let buffer = self.receive_buffer;
         client_host.set_sysctl("net.ipv4.tcp_rmem", &format!("4096 {buffer} {buffer}"))?;
-        // The sender must be able to keep the receiver's whole window in flight, and as much again unsent.
+        // The sender must be able to keep the receiver's whole window in flight, and as much again
+        // unsent.
         let send_buffer = u64::from(buffer).saturating_mul(2).max(4_194_304);
         server_host.set_sysctl("net.ipv4.tcp_wmem", &format!("4096 65536 {send_buffer}"))?;
 
-        let server = HttpServer::start(server_host, SocketAddrV4::new(address, 0), file, self.congestion)?;
+        let server = HttpServer::start(
+            server_host,
+            SocketAddrV4::new(address, 0),
+            file,
+            self.congestion,
+        )?;
         let deadline = Instant::now() + self.patience;
-        let fetched =
-            self.client.fetch(client_host, server.address(), server.length(), deadline, observer)?;
+        let fetched = self.client.fetch(
+            client_host,
+            server.address(),
+            server.length(),
+            deadline,
+            observer,
+        )?;
         let sender = server.stop();
         let mut record = fetched.record;
         record.retransmitted_segments = Some(sender.retransmitted_segments);
         record.retransmitted_bytes = Some(sender.retransmitted_bytes);
-        Ok(TcpTransfer { record, blake3: fetched.blake3, client: fetched.client, sender })
+        Ok(TcpTransfer {
+            record,
+            blake3: fetched.blake3,
+            client: fetched.client,
+            sender,
+        })
     }
 }

@@ -33,7 +33,8 @@ pub struct SenderStats {
     pub segments: u64,
     /// Shortest round-trip time that any connection saw, in microseconds.
     pub min_rtt_micros: u32,
-    /// Retransmission time-outs in the last row of them without an answer, at the end of a connection.
+    /// Retransmission time-outs in the last row of them without an answer, at the end of a
+    /// connection.
     pub pending_timeouts: u64,
 }
 
@@ -55,7 +56,8 @@ struct Shared {
 }
 
 impl HttpServer {
-    /// Listens at `address` in `host` (port 0: any free one), each connection with the given congestion control.
+    /// Listens at `address` in `host` (port 0: any free one), each connection with the given
+    /// congestion control.
     pub fn start(
         host: &Namespace,
         address: SocketAddrV4,
@@ -68,14 +70,22 @@ impl HttpServer {
             .len();
         let listener = host
             .enter(|| listen(address, congestion))?
-            .map_err(LabError::system(format!("listen at {address} with {}", congestion.name())))?;
-        let bound = listener.local_addr().map_err(LabError::system("read a socket's address"))?;
+            .map_err(LabError::system(format!(
+                "listen at {address} with {}",
+                congestion.name()
+            )))?;
+        let bound = listener
+            .local_addr()
+            .map_err(LabError::system("read a socket's address"))?;
         let SocketAddr::V4(address) = bound else {
             return Err(LabError::BadTopology(format!("{bound} is no IPv4 address")));
         };
         let listener = Arc::new(listener);
-        let shared =
-            Arc::new(Shared { file: file.to_owned(), stats: Mutex::default(), open: Mutex::default() });
+        let shared = Arc::new(Shared {
+            file: file.to_owned(),
+            stats: Mutex::default(),
+            open: Mutex::default(),
+        });
         let acceptor = {
             let (listener, shared) = (listener.clone(), shared.clone());
             std::thread::Builder::new()
@@ -83,7 +93,13 @@ impl HttpServer {
                 .spawn(move || accept(&listener, &shared))
                 .map_err(LabError::system("start a thread"))?
         };
-        Ok(HttpServer { address, length, listener, shared, acceptor: Some(acceptor) })
+        Ok(HttpServer {
+            address,
+            length,
+            listener,
+            shared,
+            acceptor: Some(acceptor),
+        })
     }
 
     /// Where it listens.
@@ -99,7 +115,11 @@ impl HttpServer {
     /// Closes every connection and says what they did.
     pub fn stop(mut self) -> SenderStats {
         self.close();
-        *self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner)
+        *self
+            .shared
+            .stats
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn close(&mut self) {
@@ -136,7 +156,11 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             continue;
         }
         let handle = stream.try_clone().and_then(|copy| {
-            shared.open.lock().unwrap_or_else(PoisonError::into_inner).push(copy);
+            shared
+                .open
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(copy);
             let shared = shared.clone();
             std::thread::Builder::new()
                 .name("http-connection".to_owned())
@@ -147,7 +171,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             Err(error) => tracing::warn!(%peer, %error, "a connection cannot be served"),
         }
     }
-    for stream in shared.open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+    for stream in shared
+        .open
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .drain(..)
+    {
         let _ = stream.shutdown(Shutdown::Both);
     }
     for connection in connections {
@@ -160,7 +189,11 @@ fn serve(stream: &TcpStream, shared: &Shared) {
         tracing::debug!(%error, "an HTTP connection broke");
     }
     match tcp_info(stream) {
-        Ok(info) => shared.stats.lock().unwrap_or_else(PoisonError::into_inner).add(&info),
+        Ok(info) => shared
+            .stats
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(&info),
         Err(error) => tracing::warn!(%error, "the kernel does not tell about a connection"),
     }
 }
@@ -195,7 +228,10 @@ pub(super) fn read_head(mut stream: impl Read) -> io::Result<Vec<u8>> {
     let mut byte = [0];
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() == MAX_REQUEST {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the HTTP head is too long"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the HTTP head is too long",
+            ));
         }
         stream.read_exact(&mut byte)?;
         head.push(byte[0]);
@@ -234,7 +270,8 @@ fn tcp_info(stream: &TcpStream) -> io::Result<libc::tcp_info> {
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was zeroed, the kernel overwrote a prefix, and every bit pattern is a valid `tcp_info`.
+    // SAFETY: it was zeroed, the kernel overwrote a prefix, and every bit pattern is a valid
+    // `tcp_info`.
     Ok(unsafe { info.assume_init() })
 }
 
@@ -245,13 +282,22 @@ mod tests {
     #[test]
     fn a_head_ends_at_the_empty_line_and_leaves_the_body() {
         let mut stream: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\nbody";
-        assert_eq!(read_head(&mut stream).unwrap(), b"GET / HTTP/1.1\r\nHost: x");
+        assert_eq!(
+            read_head(&mut stream).unwrap(),
+            b"GET / HTTP/1.1\r\nHost: x"
+        );
         assert_eq!(stream, b"body");
     }
 
     #[test]
     fn a_head_without_an_end_is_refused() {
-        assert_eq!(read_head(io::repeat(b'a')).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        assert_eq!(read_head(&b"GET"[..]).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            read_head(io::repeat(b'a')).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
+        assert_eq!(
+            read_head(&b"GET"[..]).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! Links between hosts, emulated in real time.
 //!
-//! An emulated link is two TUN devices, one in each host, and one `whimbrel_sim` link direction each way between
-//! them: the very model that the simulator runs in virtual time. One thread serves all links of a topology. It
-//! wakes when a packet arrives or is due, and runs with real-time priority where that is permitted.
+//! An emulated link is two TUN devices, one in each host, and one `whimbrel_sim` link direction
+//! each way between them: the very model that the simulator runs in virtual time. One thread serves
+//! all links of a topology. It wakes when a packet arrives or is due, and runs with real-time
+//! priority where that is permitted.
 
 mod packet;
 mod path;
@@ -47,8 +48,8 @@ pub struct EmulatedLink {
 
 /// A running emulator. Dropping it stops it, and the interfaces at the ends of its links vanish.
 ///
-/// Until [`Emulator::arm`] is called, links have their rates, delays and losses, but no outage and no change of
-/// their schedules takes place.
+/// Until [`Emulator::arm`] is called, links have their rates, delays and losses, but no outage and
+/// no change of their schedules takes place.
 #[derive(Debug)]
 pub struct Emulator {
     commands: Sender<Command>,
@@ -57,7 +58,8 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Starts to emulate `links`. Every random draw comes from `seed`. `mtu` is the largest packet in bytes.
+    /// Starts to emulate `links`. Every random draw comes from `seed`. `mtu` is the largest packet
+    /// in bytes.
     pub fn start(links: Vec<EmulatedLink>, seed: u64, mtu: usize) -> Result<Emulator, LabError> {
         for link in &links {
             for spec in [&link.forward, &link.backward] {
@@ -71,35 +73,52 @@ impl Emulator {
         let worker_wake = wake.clone();
         let thread = std::thread::Builder::new()
             .name("link-emulator".to_owned())
-            .spawn(move || match Worker::new(links, seed, mtu, worker_wake, inbox) {
-                Ok(mut worker) => worker.run(),
-                Err(error) => tracing::error!(%error, "the link emulator cannot start"),
-            })
+            .spawn(
+                move || match Worker::new(links, seed, mtu, worker_wake, inbox) {
+                    Ok(mut worker) => worker.run(),
+                    Err(error) => tracing::error!(%error, "the link emulator cannot start"),
+                },
+            )
             .map_err(LabError::system("start a thread"))?;
-        Ok(Emulator { commands, wake, thread: Some(thread) })
+        Ok(Emulator {
+            commands,
+            wake,
+            thread: Some(thread),
+        })
     }
 
-    /// Makes `start` (now or soon) the origin of every link's schedule of outages and changes. At that moment
-    /// each link also starts over with fresh random streams and zeroed counters, so that each run sees the same;
-    /// packets that are under way arrive as they would have, without being counted.
+    /// Makes `start` (now or soon) the origin of every link's schedule of outages and changes. At
+    /// that moment each link also starts over with fresh random streams and zeroed counters, so
+    /// that each run sees the same; packets that are under way arrive as they would have, without
+    /// being counted.
     pub fn arm(&self, start: Instant) -> Result<(), LabError> {
         self.send(Command::Arm(start))
     }
 
-    /// Cuts both directions of the link number `link` (in the order given to [`Emulator::start`]), or restores
-    /// them. A schedule of outages goes on beside this.
+    /// Cuts both directions of the link number `link` (in the order given to [`Emulator::start`]),
+    /// or restores them. A schedule of outages goes on beside this.
     pub fn set_outage(&self, link: usize, out: bool) -> Result<(), LabError> {
         self.send(Command::SetUp { link, up: !out })
     }
 
-    /// Replaces what one direction of a link does, from now on and for later runs. Times in its schedule count
-    /// from the last [`Emulator::arm`].
-    pub fn set_spec(&self, link: usize, direction: Direction, spec: &LinkSpec) -> Result<(), LabError> {
+    /// Replaces what one direction of a link does, from now on and for later runs. Times in its
+    /// schedule count from the last [`Emulator::arm`].
+    pub fn set_spec(
+        &self,
+        link: usize,
+        direction: Direction,
+        spec: &LinkSpec,
+    ) -> Result<(), LabError> {
         validate(&format!("number {link}"), spec)?;
-        self.send(Command::SetSpec { link, direction, spec: Box::new(spec.clone()) })
+        self.send(Command::SetSpec {
+            link,
+            direction,
+            spec: Box::new(spec.clone()),
+        })
     }
 
-    /// What each link has done since the last [`Emulator::arm`], in the order given to [`Emulator::start`].
+    /// What each link has done since the last [`Emulator::arm`], in the order given to
+    /// [`Emulator::start`].
     pub fn report(&self) -> Result<Vec<LinkReport>, LabError> {
         let (answer, answered) = channel();
         self.send(Command::Report(answer))?;
@@ -128,5 +147,6 @@ fn stopped() -> LabError {
 }
 
 fn validate(name: &str, spec: &LinkSpec) -> Result<(), LabError> {
-    spec.validate().map_err(|error| LabError::BadTopology(format!("link '{name}': {error}")))
+    spec.validate()
+        .map_err(|error| LabError::BadTopology(format!("link '{name}': {error}")))
 }

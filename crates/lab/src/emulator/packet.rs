@@ -13,7 +13,8 @@ pub(super) struct PacketPool {
     size: usize,
 }
 
-/// One packet. Its buffer returns to its pool when it is dropped, wherever in the link model that happens.
+/// One packet. Its buffer returns to its pool when it is dropped, wherever in the link model that
+/// happens.
 #[derive(Debug)]
 pub(super) struct Packet {
     buffer: Box<[u8]>,
@@ -24,14 +25,21 @@ pub(super) struct Packet {
 impl PacketPool {
     /// Of buffers of `size` bytes.
     pub(super) fn new(size: usize) -> PacketPool {
-        PacketPool { idle: Rc::default(), size }
+        PacketPool {
+            idle: Rc::default(),
+            size,
+        }
     }
 
     /// A packet with a length of zero; the contents of its buffer are arbitrary.
     pub(super) fn take(&self) -> Packet {
         let idle = self.idle.borrow_mut().pop();
         let buffer = idle.unwrap_or_else(|| vec![0; self.size].into());
-        Packet { buffer, length: 0, pool: self.clone() }
+        Packet {
+            buffer,
+            length: 0,
+            pool: self.clone(),
+        }
     }
 }
 

@@ -30,7 +30,8 @@ impl Clocked {
     }
 
     fn next_time(&self) -> Option<Instant> {
-        self.origin.checked_add(self.model.next_time()?.since(Time::ZERO))
+        self.origin
+            .checked_add(self.model.next_time()?.since(Time::ZERO))
     }
 }
 
@@ -39,14 +40,24 @@ impl Path {
     pub(super) fn new(spec: LinkSpec, rng: SeededRng, now: Instant) -> Result<Path, LinkSpecError> {
         let model = LinkDirection::new(&unscheduled(&spec), rng)?;
         let current = Clocked { origin: now, model };
-        Ok(Path { spec, current, retired: None, armed: false, refused: 0, lateness: Lateness::default() })
+        Ok(Path {
+            spec,
+            current,
+            retired: None,
+            armed: false,
+            refused: 0,
+            lateness: Lateness::default(),
+        })
     }
 
     /// Starts over with the schedule's origin at `origin`.
     pub(super) fn arm(&mut self, origin: Instant, rng: SeededRng) -> Result<(), LinkSpecError> {
         let mut model = LinkDirection::new(&self.spec, rng)?;
         model.set_up(Time::ZERO, self.current.model.is_up());
-        self.retired = Some(std::mem::replace(&mut self.current, Clocked { origin, model }));
+        self.retired = Some(std::mem::replace(
+            &mut self.current,
+            Clocked { origin, model },
+        ));
         self.armed = true;
         self.refused = 0;
         self.lateness = Lateness::default();
@@ -60,7 +71,11 @@ impl Path {
 
     pub(super) fn set_spec(&mut self, now: Instant, spec: LinkSpec) -> Result<(), LinkSpecError> {
         let time = self.current.time(now);
-        let effective = if self.armed { spec.clone() } else { unscheduled(&spec) };
+        let effective = if self.armed {
+            spec.clone()
+        } else {
+            unscheduled(&spec)
+        };
         self.current.model.set_spec(time, &effective)?;
         self.spec = spec;
         Ok(())
@@ -86,7 +101,9 @@ impl Path {
             let due = self.current.next_time();
             let now = Instant::now();
             let time = self.current.time(now);
-            let Some(packet) = self.current.model.poll(time) else { return };
+            let Some(packet) = self.current.model.poll(time) else {
+                return;
+            };
             if send(packet.as_ref()).is_err() {
                 self.refused += 1;
             }
@@ -99,7 +116,10 @@ impl Path {
     /// When [`Path::deliver`] has something to do next.
     pub(super) fn next_time(&self) -> Option<Instant> {
         let retired = self.retired.as_ref().and_then(Clocked::next_time);
-        [retired, self.current.next_time()].into_iter().flatten().min()
+        [retired, self.current.next_time()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     pub(super) fn report(&self) -> DirectionReport {
@@ -109,7 +129,11 @@ impl Path {
 
 /// What a link does while no run has started its schedule.
 fn unscheduled(spec: &LinkSpec) -> LinkSpec {
-    LinkSpec { outages: Vec::new(), changes: Vec::new(), ..spec.clone() }
+    LinkSpec {
+        outages: Vec::new(),
+        changes: Vec::new(),
+        ..spec.clone()
+    }
 }
 
 #[cfg(test)]
@@ -140,8 +164,14 @@ mod tests {
 
     #[test]
     fn an_outage_waits_until_the_schedule_is_armed() {
-        let outage = Outage::Once { start: Duration::ZERO, duration: Duration::from_secs(3600) };
-        let spec = LinkSpec { outages: vec![outage], ..LinkSpec::default() };
+        let outage = Outage::Once {
+            start: Duration::ZERO,
+            duration: Duration::from_secs(3600),
+        };
+        let spec = LinkSpec {
+            outages: vec![outage],
+            ..LinkSpec::default()
+        };
         let (pool, now) = (PacketPool::new(4), Instant::now());
         let mut path = Path::new(spec, SeededRng::new(1), now).unwrap();
         path.offer(now, packet(&pool, 1));
@@ -150,12 +180,18 @@ mod tests {
         path.offer(now, packet(&pool, 2));
         assert!(deliver(&mut path).is_empty());
         let report = path.report();
-        assert_eq!((report.offered, report.dropped_outage, report.delivered), (1, 1, 0));
+        assert_eq!(
+            (report.offered, report.dropped_outage, report.delivered),
+            (1, 1, 0)
+        );
     }
 
     #[test]
     fn packets_under_way_when_a_run_starts_arrive_uncounted() {
-        let spec = LinkSpec { delay: Duration::from_millis(20), ..LinkSpec::default() };
+        let spec = LinkSpec {
+            delay: Duration::from_millis(20),
+            ..LinkSpec::default()
+        };
         let (pool, now) = (PacketPool::new(4), Instant::now());
         let mut path = Path::new(spec, SeededRng::new(1), now).unwrap();
         path.offer(now, packet(&pool, 1));

@@ -50,8 +50,8 @@ pub struct DirectionReport {
     pub dropped_loss: u64,
     /// Packets lost in an outage.
     pub dropped_outage: u64,
-    /// Packets handed over that the receiving host's kernel refused (corrupted so that they are no IP packet);
-    /// also counted as delivered.
+    /// Packets handed over that the receiving host's kernel refused (corrupted so that they are no
+    /// IP packet); also counted as delivered.
     pub refused: u64,
     /// Copies in which a bit was flipped.
     pub corrupted: u64,
@@ -65,8 +65,8 @@ pub struct DirectionReport {
     pub max_queue_bytes: u64,
     /// The longest wait in the queue, in microseconds.
     pub max_queueing_micros: u64,
-    /// Mean lateness of the emulation, in nanoseconds: from when the model says a packet arrives until it is
-    /// handed over.
+    /// Mean lateness of the emulation, in nanoseconds: from when the model says a packet arrives
+    /// until it is handed over.
     pub mean_lateness_nanos: u64,
     /// The largest lateness, in nanoseconds.
     pub max_lateness_nanos: u64,
@@ -92,10 +92,13 @@ impl DirectionReport {
             corrupted: stats.corrupted,
             duplicated: stats.duplicated,
             reordered: stats.reordered,
-            under_way: (stats.offered + stats.duplicated).saturating_sub(stats.delivered + stats.dropped()),
+            under_way: (stats.offered + stats.duplicated)
+                .saturating_sub(stats.delivered + stats.dropped()),
             max_queue_bytes: stats.max_queue_bytes,
             max_queueing_micros: micros(stats.queueing_delay_max),
-            mean_lateness_nanos: nanos(lateness.total).checked_div(stats.delivered).unwrap_or(0),
+            mean_lateness_nanos: nanos(lateness.total)
+                .checked_div(stats.delivered)
+                .unwrap_or(0),
             max_lateness_nanos: nanos(lateness.max),
         }
     }

@@ -24,8 +24,15 @@ const TOO_SHORT_TO_SLEEP: Duration = Duration::from_micros(20);
 
 pub(super) enum Command {
     Arm(Instant),
-    SetUp { link: usize, up: bool },
-    SetSpec { link: usize, direction: Direction, spec: Box<LinkSpec> },
+    SetUp {
+        link: usize,
+        up: bool,
+    },
+    SetSpec {
+        link: usize,
+        direction: Direction,
+        spec: Box<LinkSpec>,
+    },
     Report(Sender<Vec<LinkReport>>),
     Stop,
 }
@@ -63,19 +70,39 @@ impl Worker {
         inbox: Receiver<Command>,
     ) -> Result<Worker, LinkSpecError> {
         let now = Instant::now();
-        let links = links.into_iter().map(|EmulatedLink { name, ends, forward, backward }| {
-            let forward = Path::new(forward, stream(seed, &name, 0), now)?;
-            let backward = Path::new(backward, stream(seed, &name, 1), now)?;
-            Ok(Link { name, ends, paths: [forward, backward] })
-        });
+        let links = links.into_iter().map(
+            |EmulatedLink {
+                 name,
+                 ends,
+                 forward,
+                 backward,
+             }| {
+                let forward = Path::new(forward, stream(seed, &name, 0), now)?;
+                let backward = Path::new(backward, stream(seed, &name, 1), now)?;
+                Ok(Link {
+                    name,
+                    ends,
+                    paths: [forward, backward],
+                })
+            },
+        );
         let links = links.collect::<Result<_, LinkSpecError>>()?;
         let pool = PacketPool::new(mtu);
-        Ok(Worker { links, seed, pool, wake, inbox, arm_at: None, scheduling: raise_priority() })
+        Ok(Worker {
+            links,
+            seed,
+            pool,
+            wake,
+            inbox,
+            arm_at: None,
+            scheduling: raise_priority(),
+        })
     }
 
     /// Runs until it is told to stop, its owner is gone, or a device fails.
     pub(super) fn run(&mut self) {
-        // Of each link's two ends, whether there may be more to read. The first entry is the wake-up.
+        // Of each link's two ends, whether there may be more to read. The first entry is the
+        // wake-up.
         let mut readable = vec![false; 1 + 2 * self.links.len()];
         loop {
             match self.round(&mut readable) {
@@ -99,8 +126,10 @@ impl Worker {
             self.arm()?;
         }
         for (link, readable) in self.links.iter_mut().zip(readable[1..].chunks_mut(2)) {
-            for (path, (from, readable)) in
-                link.paths.iter_mut().zip(link.ends.iter().zip(readable.iter_mut()))
+            for (path, (from, readable)) in link
+                .paths
+                .iter_mut()
+                .zip(link.ends.iter().zip(readable.iter_mut()))
             {
                 if *readable {
                     *readable = take_in(path, from, &self.pool).map_err(Ended::Failed)?;
@@ -123,9 +152,15 @@ impl Worker {
                         link.paths.iter_mut().for_each(|path| path.set_up(now, up));
                     }
                 }
-                Ok(Command::SetSpec { link, direction, spec }) => {
+                Ok(Command::SetSpec {
+                    link,
+                    direction,
+                    spec,
+                }) => {
                     if let Some(link) = self.links.get_mut(link) {
-                        link.paths[direction as usize].set_spec(now, *spec).map_err(failed)?;
+                        link.paths[direction as usize]
+                            .set_spec(now, *spec)
+                            .map_err(failed)?;
                     }
                 }
                 Ok(Command::Report(answer)) => {
@@ -138,10 +173,13 @@ impl Worker {
     }
 
     fn arm(&mut self) -> Result<(), Ended> {
-        let Some(origin) = self.arm_at.take() else { return Ok(()) };
+        let Some(origin) = self.arm_at.take() else {
+            return Ok(());
+        };
         for link in &mut self.links {
             for (end, path) in link.paths.iter_mut().enumerate() {
-                path.arm(origin, stream(self.seed, &link.name, end)).map_err(failed)?;
+                path.arm(origin, stream(self.seed, &link.name, end))
+                    .map_err(failed)?;
             }
         }
         Ok(())
@@ -159,14 +197,22 @@ impl Worker {
 
     /// Waits for the next packet, command or deadline, and marks what can be read.
     fn wait(&self, readable: &mut [bool]) -> io::Result<()> {
-        let deadlines = self.links.iter().flat_map(|link| &link.paths).filter_map(Path::next_time);
+        let deadlines = self
+            .links
+            .iter()
+            .flat_map(|link| &link.paths)
+            .filter_map(Path::next_time);
         let deadline = deadlines.chain(self.arm_at).min();
         let busy = readable[1..].contains(&true);
         let patience = match deadline {
             _ if busy => Some(Duration::ZERO),
             Some(at) => {
                 let left = at.saturating_duration_since(Instant::now());
-                Some(if left < TOO_SHORT_TO_SLEEP { Duration::ZERO } else { left })
+                Some(if left < TOO_SHORT_TO_SLEEP {
+                    Duration::ZERO
+                } else {
+                    left
+                })
             }
             None => None,
         };
@@ -215,7 +261,8 @@ fn raise_priority() -> Scheduling {
     if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
         tracing::debug!(%error, "timers keep their slack");
     }
-    // The lowest of the real-time priorities: above all ordinary programs, below the kernel's own threads.
+    // The lowest of the real-time priorities: above all ordinary programs, below the kernel's own
+    // threads.
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: the kernel reads one `sched_param`; process 0 is the calling thread.
     let real_time = unsafe {

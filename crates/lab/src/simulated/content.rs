@@ -7,8 +7,8 @@ use whimbrel_content::{ChunkSize, ChunkTree};
 use whimbrel_core::{Guid, SeededRng};
 use whimbrel_mobilityfirst::local::ReadChunk;
 
-/// Content that repeats one block of random bytes. Its chunks are slices of the block, so that a simulation
-/// of hundreds of megabytes hashes and moves real bytes without holding them.
+/// Content that repeats one block of random bytes. Its chunks are slices of the block, so that a
+/// simulation of hundreds of megabytes hashes and moves real bytes without holding them.
 #[derive(Clone, Debug)]
 pub struct RepeatingContent {
     tree: ChunkTree,
@@ -27,7 +27,12 @@ impl RepeatingContent {
         }
         block.extend_from_within(..);
         let block = Bytes::from(block);
-        let mut reader = Repeat { block: &block, period, at: 0 }.take(len);
+        let mut reader = Repeat {
+            block: &block,
+            period,
+            at: 0,
+        }
+        .take(len);
         // Memory never fails to be read.
         let tree = match ChunkTree::from_reader(&mut reader, ChunkSize::MIN, &mut |_| {}) {
             Ok(tree) => tree,
@@ -62,8 +67,14 @@ impl RepeatingContent {
         let chunk_size = ChunkSize::from_code(chunk_log2)?;
         let range = chunk_size.range(index.into(), self.len())?;
         let mut proof = Vec::new();
-        self.tree.proof(index.into(), chunk_size).ok()?.encode(&mut proof);
-        Some(ReadChunk { proof: proof.into(), data: self.bytes(range.start, range.end) })
+        self.tree
+            .proof(index.into(), chunk_size)
+            .ok()?
+            .encode(&mut proof);
+        Some(ReadChunk {
+            proof: proof.into(),
+            data: self.bytes(range.start, range.end),
+        })
     }
 }
 

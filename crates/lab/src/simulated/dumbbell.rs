@@ -1,8 +1,8 @@
 //! Transfers that share one bottleneck, in virtual time: Whimbrel's, and TCP's by smoltcp.
 //!
-//! Each pair's server and client stand on either side of the shared link, with a fast link of their own to it. On
-//! the client's side of a Whimbrel pair stand its router and its name server, so that one hop crosses the
-//! bottleneck and competes there.
+//! Each pair's server and client stand on either side of the shared link, with a fast link of their
+//! own to it. On the client's side of a Whimbrel pair stand its router and its name server, so that
+//! one hop crosses the bottleneck and competes there.
 
 use core::time::Duration;
 use std::net::Ipv4Addr;
@@ -59,8 +59,9 @@ struct Pair {
     contender: Contender,
 }
 
-/// Bytes on the wire (IP packets) that each contender got through `bottleneck` in `measured`, which begins
-/// `warm_up` after each has asked for `len` bytes, which are to be more than it can get until then.
+/// Bytes on the wire (IP packets) that each contender got through `bottleneck` in `measured`, which
+/// begins `warm_up` after each has asked for `len` bytes, which are to be more than it can get
+/// until then.
 pub fn simulated_shares(
     bottleneck: &LinkSpec,
     contenders: &[Contender],
@@ -73,16 +74,29 @@ pub fn simulated_shares(
     let mut sim: World = Simulator::new(seed);
     let pairs = build(&mut sim, bottleneck, contenders, seed)?;
     run_until(&mut sim, &pairs, &content, ANNOUNCED_AT);
-    for pair in pairs.iter().filter(|pair| pair.contender == Contender::Whimbrel) {
-        request(&mut sim, pair.server, LocalRequest::Publish(publish(&content)));
+    for pair in pairs
+        .iter()
+        .filter(|pair| pair.contender == Contender::Whimbrel)
+    {
+        request(
+            &mut sim,
+            pair.server,
+            LocalRequest::Publish(publish(&content)),
+        );
     }
     run_until(&mut sim, &pairs, &content, ASKED_AT);
     for pair in &pairs {
         match pair.contender {
-            Contender::Whimbrel => request(&mut sim, pair.client, LocalRequest::Get(get(content.name()))),
+            Contender::Whimbrel => request(
+                &mut sim,
+                pair.client,
+                LocalRequest::Get(get(content.name())),
+            ),
             Contender::Tcp => {
                 sim.with_node(pair.client, |machine, now| {
-                    machine.get_mut::<TcpClient>().map(|tcp| tcp.fetch(now, len))
+                    machine
+                        .get_mut::<TcpClient>()
+                        .map(|tcp| tcp.fetch(now, len))
                 });
             }
         }
@@ -91,7 +105,11 @@ pub fn simulated_shares(
     run_until(&mut sim, &pairs, &content, begin);
     let before: Vec<u64> = pairs.iter().map(|pair| pair.carried(&sim)).collect();
     run_until(&mut sim, &pairs, &content, begin + measured);
-    Ok(pairs.iter().zip(before).map(|(pair, before)| pair.carried(&sim) - before).collect())
+    Ok(pairs
+        .iter()
+        .zip(before)
+        .map(|(pair, before)| pair.carried(&sim) - before)
+        .collect())
 }
 
 impl Pair {
@@ -119,7 +137,10 @@ fn build(
         contenders.iter().enumerate().map(access).collect()
     };
     let switch = |side| AnyMachine::new(Switch::new(accesses(side)), |never| match never {});
-    let (near, far) = (sim.add_node("near", switch(0)), sim.add_node("far", switch(1)));
+    let (near, far) = (
+        sim.add_node("near", switch(0)),
+        sim.add_node("far", switch(1)),
+    );
     let shared = DuplexLink::ip(bottleneck.clone(), bottleneck.clone(), 1500);
     connect(sim, near, far, &shared)?;
     let fast = LinkSpec::new(1_000_000_000, Duration::ZERO);
@@ -135,11 +156,19 @@ fn build(
                 connect(sim, server, near, &datagrams)?;
                 let access = connect(sim, far, router, &datagrams)?;
                 connect(sim, router, client, &datagrams)?;
-                connect(sim, router, names, &datagrams.clone().with_labels("gnrs", "router"))?;
+                connect(
+                    sim,
+                    router,
+                    names,
+                    &datagrams.clone().with_labels("gnrs", "router"),
+                )?;
                 (server, client, access)
             }
             Contender::Tcp => {
-                let config = |side| TcpConfig { seed, ..TcpConfig::new(address(index, side)) };
+                let config = |side| TcpConfig {
+                    seed,
+                    ..TcpConfig::new(address(index, side))
+                };
                 let tcp = |_: TcpEvent| Event::Tcp;
                 let server = AnyMachine::new(TcpServer::new(config(0)), tcp);
                 let server = sim.add_node(&format!("S{index}"), server);
@@ -150,14 +179,21 @@ fn build(
                 (server, client, connect(sim, far, client, &packets)?)
             }
         };
-        pairs.push(Pair { server, client, access, contender });
+        pairs.push(Pair {
+            server,
+            client,
+            access,
+            contender,
+        });
     }
     Ok(pairs)
 }
 
 fn connect(sim: &mut World, a: NodeId, b: NodeId, link: &DuplexLink) -> Result<LinkId, LabError> {
     let connection = sim.connect(a, b, link);
-    connection.map(|connection| connection.link).map_err(|fault| LabError::BadTopology(fault.to_string()))
+    connection
+        .map(|connection| connection.link)
+        .map_err(|fault| LabError::BadTopology(fault.to_string()))
 }
 
 fn address(pair: usize, side: u8) -> Ipv4Addr {
@@ -175,7 +211,10 @@ fn keys(pair: usize, role: u8) -> KeyPair {
 
 fn host(pair: usize, role: u8, seed: u64) -> Whimbrel {
     let config = HostConfig::new(keys(pair, role), ORIGIN);
-    Node::Host(Box::new(Host::new(config, SeededRng::stream(seed, &format!("host {pair} {role}")))))
+    Node::Host(Box::new(Host::new(
+        config,
+        SeededRng::stream(seed, &format!("host {pair} {role}")),
+    )))
 }
 
 fn router(pair: usize, seed: u64) -> Whimbrel {
@@ -185,18 +224,30 @@ fn router(pair: usize, seed: u64) -> Whimbrel {
         wall: ORIGIN,
         hop: HopConfig::new(guid, 1472),
         buffer_packets: 16_384,
-        store: StoreLimits { total: 1 << 30, per_flow: 100 << 20, lifetime: Duration::from_secs(3600) },
+        store: StoreLimits {
+            total: 1 << 30,
+            per_flow: 100 << 20,
+            lifetime: Duration::from_secs(3600),
+        },
         routes: Vec::new(),
         default_route: None,
         name_servers: vec![String::from("gnrs")],
         proxy: ProxyPolicy::default(),
     };
-    Node::Router(Box::new(Router::new(config, SeededRng::stream(seed, &format!("router {pair}")))))
+    Node::Router(Box::new(Router::new(
+        config,
+        SeededRng::stream(seed, &format!("router {pair}")),
+    )))
 }
 
 fn name_server() -> Whimbrel {
     let store = MemoryStore::new(RecordLimits::default());
-    Node::NameServer(Box::new(Server::new(ServerConfig::default(), ORIGIN, [7; 32], store)))
+    Node::NameServer(Box::new(Server::new(
+        ServerConfig::default(),
+        ORIGIN,
+        [7; 32],
+        store,
+    )))
 }
 
 fn publish(content: &RepeatingContent) -> Publish {
@@ -234,16 +285,31 @@ fn run_until(sim: &mut World, pairs: &[Pair], content: &RepeatingContent, end: T
     sim.schedule(end, |_| {});
     while sim.now() < end && sim.step() {
         while let Some(occurrence) = sim.poll_event() {
-            let Event::Node(NodeEvent::Host(HostEvent { event, .. })) = occurrence.event else { continue };
+            let Event::Node(NodeEvent::Host(HostEvent { event, .. })) = occurrence.event else {
+                continue;
+            };
             let of = |pair: &&Pair| [pair.server, pair.client].contains(&occurrence.node);
-            let Some(pair) = pairs.iter().find(of) else { continue };
+            let Some(pair) = pairs.iter().find(of) else {
+                continue;
+            };
             match event {
-                LocalEvent::Read { read, index, chunk_log2, .. } => {
+                LocalEvent::Read {
+                    read,
+                    index,
+                    chunk_log2,
+                    ..
+                } => {
                     let chunk = content.read(index, chunk_log2);
                     request(sim, pair.server, LocalRequest::ReadDone { read, chunk });
                 }
                 LocalEvent::Chunk(chunk) => {
-                    request(sim, pair.client, LocalRequest::Consumed { request: chunk.request });
+                    request(
+                        sim,
+                        pair.client,
+                        LocalRequest::Consumed {
+                            request: chunk.request,
+                        },
+                    );
                 }
                 _ => {}
             }
@@ -258,16 +324,25 @@ mod tests {
 
     #[test]
     fn a_bottleneck_is_used_and_every_pair_gets_something() {
-        let bottleneck =
-            LinkSpec::new(20_000_000, Duration::from_millis(25)).with_queue(QueueLimit::Bytes(125_000));
+        let bottleneck = LinkSpec::new(20_000_000, Duration::from_millis(25))
+            .with_queue(QueueLimit::Bytes(125_000));
         let (warm_up, measured) = (Duration::from_secs(2), Duration::from_secs(4));
-        for contenders in [[Contender::Whimbrel, Contender::Tcp], [Contender::Whimbrel, Contender::Whimbrel]]
-        {
+        for contenders in [
+            [Contender::Whimbrel, Contender::Tcp],
+            [Contender::Whimbrel, Contender::Whimbrel],
+        ] {
             let shares =
-                simulated_shares(&bottleneck, &contenders, 40_000_000, warm_up, measured, 1).unwrap();
-            assert!(shares.iter().all(|bytes| *bytes > 0), "{contenders:?}: {shares:?}");
+                simulated_shares(&bottleneck, &contenders, 40_000_000, warm_up, measured, 1)
+                    .unwrap();
+            assert!(
+                shares.iter().all(|bytes| *bytes > 0),
+                "{contenders:?}: {shares:?}"
+            );
             let all: u64 = shares.iter().sum();
-            assert!((5_000_000..=10_000_000).contains(&all), "{contenders:?}: {shares:?}");
+            assert!(
+                (5_000_000..=10_000_000).contains(&all),
+                "{contenders:?}: {shares:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The seed's Fig. 7 in the simulator: server N1 - router N2 - access router N3 - client N4, and a name server.
+//! The seed's Fig. 7 in the simulator: server N1 - router N2 - access router N3 - client N4, and a
+//! name server.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -8,7 +9,9 @@ use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as R
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
 use whimbrel_mobilityfirst::local::{FailReason, Get, LocalEvent, LocalRequest, Publish};
-use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits};
+use whimbrel_mobilityfirst::router::{
+    NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
+};
 use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
 use whimbrel_node::{Node, NodeEvent};
 use whimbrel_sim::link::LinkSpec;
@@ -49,7 +52,11 @@ impl Default for SimulatedFig7Options {
             chunk_log2: 20,
             reliability: Reliability::Nack,
             buffer_packets: 16_384,
-            store: StoreLimits { total: 1 << 30, per_flow: 100 << 20, lifetime: Duration::from_secs(3600) },
+            store: StoreLimits {
+                total: 1 << 30,
+                per_flow: 100 << 20,
+                lifetime: Duration::from_secs(3600),
+            },
         }
     }
 }
@@ -109,14 +116,24 @@ impl SimulatedFig7 {
             Ok(connection) => connection.link,
             Err(fault) => panic!("the link's specification makes no sense: {fault}"),
         };
-        // "A local GNRS server on both N2 and N3" (seed section 5): one, a short wire away from both.
+        // "A local GNRS server on both N2 and N3" (seed section 5): one, a short wire away from
+        // both.
         let wire = DuplexLink::symmetric(LinkSpec::new(1_000_000_000, Duration::from_micros(100)));
         for router in &nodes[1..3] {
-            join(*router, name_server, &wire.clone().with_labels("gnrs", "router"));
+            join(
+                *router,
+                name_server,
+                &wire.clone().with_labels("gnrs", "router"),
+            );
         }
         let specs = [&fig7.server_link, &fig7.router_link, &fig7.last_hop];
-        let links = [0, 1, 2]
-            .map(|index| join(nodes[index], nodes[index + 1], &DuplexLink::symmetric(specs[index].clone())));
+        let links = [0, 1, 2].map(|index| {
+            join(
+                nodes[index],
+                nodes[index + 1],
+                &DuplexLink::symmetric(specs[index].clone()),
+            )
+        });
         let mut fig7 = SimulatedFig7 {
             sim,
             nodes,
@@ -161,14 +178,22 @@ impl SimulatedFig7 {
         let number = self.transfers.len();
         let started = self.sim.now();
         let meter = TransferMeter::new(self.origin + started.since(Time::ZERO));
-        self.transfers.push(Transfer { content, started, meter, outcome: None });
+        self.transfers.push(Transfer {
+            content,
+            started,
+            meter,
+            outcome: None,
+        });
         let get = Get {
             request: number as u32,
             content,
             chunk_log2: self.options.chunk_log2,
             in_order: false,
             reliability: self.options.reliability,
-            nack_timeout_ms: self.options.nack_timeout.map_or(0, |timeout| timeout.as_millis() as u32),
+            nack_timeout_ms: self
+                .options
+                .nack_timeout
+                .map_or(0, |timeout| timeout.as_millis() as u32),
             credit: 8,
             resume: bytes::Bytes::new(),
         };
@@ -176,8 +201,8 @@ impl SimulatedFig7 {
         number
     }
 
-    /// Runs until a transfer has ended or `limit` has come. `Ok` with its record (completed or cut off), `Err`
-    /// with what the network said.
+    /// Runs until a transfer has ended or `limit` has come. `Ok` with its record (completed or cut
+    /// off), `Err` with what the network said.
     pub fn finish(&mut self, transfer: usize, limit: Time) -> Result<TransferRecord, FailReason> {
         while self.transfers[transfer].outcome.is_none() && self.sim.now() < limit {
             if !self.sim.step() {
@@ -219,11 +244,16 @@ impl SimulatedFig7 {
         self.transfers[transfer].started
     }
 
-    /// What N`number` (1 to 4) says of itself, as `whimbrel router status --json` and `host status --json` do.
+    /// What N`number` (1 to 4) says of itself, as `whimbrel router status --json` and `host status
+    /// --json` do.
     pub fn status(&mut self, number: usize) -> serde_json::Value {
-        let status = self.sim.with_node(self.nodes[number - 1], |machine, now| match machine.router() {
-            Some(router) => serde_json::to_value(router.status(now)).ok(),
-            None => machine.host().and_then(|host| serde_json::to_value(host.status(now)).ok()),
+        let status = self.sim.with_node(self.nodes[number - 1], |machine, now| {
+            match machine.router() {
+                Some(router) => serde_json::to_value(router.status(now)).ok(),
+                None => machine
+                    .host()
+                    .and_then(|host| serde_json::to_value(host.status(now)).ok()),
+            }
         });
         status.unwrap_or_default()
     }
@@ -256,7 +286,12 @@ impl SimulatedFig7 {
 
     fn handle_event(&mut self, now: Time, event: LocalEvent) {
         match event {
-            LocalEvent::Read { read, content, index, chunk_log2 } => {
+            LocalEvent::Read {
+                read,
+                content,
+                index,
+                chunk_log2,
+            } => {
                 let known = self.contents.iter().find(|known| known.name() == content);
                 let chunk = known.and_then(|content| content.read(index, chunk_log2));
                 self.request(0, SERVER_APP, LocalRequest::ReadDone { read, chunk });
@@ -266,12 +301,19 @@ impl SimulatedFig7 {
                 let now = self.instant(now);
                 let transfer = &mut self.transfers[chunk.request as usize];
                 transfer.meter.arrived(now, chunk.data.len() as u64);
-                self.request(3, CLIENT_APP, LocalRequest::Consumed { request: chunk.request });
+                self.request(
+                    3,
+                    CLIENT_APP,
+                    LocalRequest::Consumed {
+                        request: chunk.request,
+                    },
+                );
             }
             LocalEvent::Complete { request, .. } => {
                 let now = self.instant(now);
                 let transfer = &mut self.transfers[request as usize];
-                transfer.outcome = Some(Outcome::Complete(transfer.meter.clone().finish(now, true)));
+                transfer.outcome =
+                    Some(Outcome::Complete(transfer.meter.clone().finish(now, true)));
             }
             LocalEvent::Failed { request, reason } => {
                 self.transfers[request as usize].outcome = Some(Outcome::Failed(reason));
@@ -286,21 +328,36 @@ impl SimulatedFig7 {
     /// What is handed to a program must be the content's bytes.
     fn check(&self, chunk: &whimbrel_mobilityfirst::local::LocalChunk) {
         let content = self.transfers[chunk.request as usize].content;
-        let Some(known) = self.contents.iter().find(|known| known.name() == content) else { return };
+        let Some(known) = self.contents.iter().find(|known| known.name() == content) else {
+            return;
+        };
         let start = u64::from(chunk.index) << chunk.chunk_log2;
         let expected = known.bytes(start, start + chunk.data.len() as u64);
-        assert!(expected == chunk.data, "chunk {} was handed over with other bytes", chunk.index);
+        assert!(
+            expected == chunk.data,
+            "chunk {} was handed over with other bytes",
+            chunk.index
+        );
     }
 }
 
 /// N1 and N4 are hosts, N2 and N3 routers.
 fn build(index: usize, options: &SimulatedFig7Options, seed: u64, life: u64) -> Machine {
     let wall = WallClock::new(ORIGIN_UNIX_MS);
-    let rng = SeededRng::stream(seed.wrapping_add(life << 32), ["N1", "N2", "N3", "N4"][index]);
+    let rng = SeededRng::stream(
+        seed.wrapping_add(life << 32),
+        ["N1", "N2", "N3", "N4"][index],
+    );
     let guid = keys(index).guid();
-    let hop = HopConfig { incarnation: life + 1, ..HopConfig::new(guid, 1472) };
+    let hop = HopConfig {
+        incarnation: life + 1,
+        ..HopConfig::new(guid, 1472)
+    };
     if index == 0 || index == 3 {
-        let config = HostConfig { hop, ..HostConfig::new(keys(index), wall) };
+        let config = HostConfig {
+            hop,
+            ..HostConfig::new(keys(index), wall)
+        };
         return Node::Host(Box::new(Host::new(config, rng)));
     }
     let other = keys(3 - index).guid();
@@ -310,7 +367,10 @@ fn build(index: usize, options: &SimulatedFig7Options, seed: u64, life: u64) -> 
         hop,
         buffer_packets: options.buffer_packets,
         store: options.store,
-        routes: vec![Route { to: other, via: NextHop::Neighbour(other) }],
+        routes: vec![Route {
+            to: other,
+            via: NextHop::Neighbour(other),
+        }],
         default_route: None,
         name_servers: vec![String::from("gnrs")],
         proxy: options.proxy,

@@ -1,4 +1,5 @@
-//! A router of packets, not of chunks: several pairs of neighbours share the link between two of these.
+//! A router of packets, not of chunks: several pairs of neighbours share the link between two of
+//! these.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -15,8 +16,8 @@ const DESTINATION: std::ops::Range<usize> = 16..20;
 /// What comes and goes at one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Frames of Whimbrel, which on the shared link have headers before them. The number tells pairs apart, and is
-    /// the same on both sides.
+    /// Frames of Whimbrel, which on the shared link have headers before them. The number tells
+    /// pairs apart, and is the same on both sides.
     Datagrams(u8),
     /// IPv4 packets of the host with this address.
     Packets(Ipv4Addr),
@@ -32,7 +33,11 @@ pub(super) struct Switch {
 
 impl Switch {
     pub(super) fn new(accesses: Vec<Access>) -> Switch {
-        Switch { accesses, ports: Vec::new(), passing: VecDeque::new() }
+        Switch {
+            accesses,
+            ports: Vec::new(),
+            passing: VecDeque::new(),
+        }
     }
 
     fn pass_to_shared(&mut self, access: usize, frame: &[u8]) {
@@ -48,8 +53,13 @@ impl Switch {
         let of = |wanted: Access| self.accesses.iter().position(|access| *access == wanted);
         let (access, from) = match packet {
             [IPV4, ..] => {
-                let address = packet.get(DESTINATION).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
-                (address.and_then(|address| of(Access::Packets(address.into()))), 0)
+                let address = packet
+                    .get(DESTINATION)
+                    .and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
+                (
+                    address.and_then(|address| of(Access::Packets(address.into()))),
+                    0,
+                )
             }
             [pair, ..] => (of(Access::Datagrams(*pair)), DATAGRAM_HEADERS),
             [] => (None, 0),
@@ -79,10 +89,19 @@ impl Machine for Switch {
 
     fn handle_timeout(&mut self, _now: Time) {}
 
-    fn poll_transmit(&mut self, _now: Time, _max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        _now: Time,
+        _max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         let (port, packet) = self.passing.pop_front()?;
         buffer.extend_from_slice(&packet);
-        Some(Transmit { port, size: packet.len(), segment_size: None })
+        Some(Transmit {
+            port,
+            size: packet.len(),
+            segment_size: None,
+        })
     }
 
     fn poll_event(&mut self) -> Option<Self::Event> {

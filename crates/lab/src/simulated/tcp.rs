@@ -14,28 +14,54 @@ use crate::{Fig7, TransferMeter, TransferRecord};
 /// Fetches `len` bytes from N1 at `request_at` and answers with what N4 saw by `limit`.
 ///
 /// What smoltcp lacks against the kernel is listed in `whimbrel_sim::tcp`.
-pub fn simulated_tcp(fig7: &Fig7, len: u64, request_at: Time, limit: Time, seed: u64) -> TransferRecord {
+pub fn simulated_tcp(
+    fig7: &Fig7,
+    len: u64,
+    request_at: Time,
+    limit: Time,
+    seed: u64,
+) -> TransferRecord {
     let (server_address, client_address) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
-    let config = |address| TcpConfig { seed, ..TcpConfig::new(address) };
+    let config = |address| TcpConfig {
+        seed,
+        ..TcpConfig::new(address)
+    };
     let mut sim: Simulator<AnyMachine<TcpEvent>> = Simulator::new(seed);
-    let server = sim.add_node("N1", AnyMachine::plain(TcpServer::new(config(server_address))));
+    let server = sim.add_node(
+        "N1",
+        AnyMachine::plain(TcpServer::new(config(server_address))),
+    );
     let relay = || AnyMachine::new(Relay::new(), |never| match never {});
     let (n2, n3) = (sim.add_node("N2", relay()), sim.add_node("N3", relay()));
     let client = TcpClient::new(config(client_address), server_address, SAMPLE_INTERVAL);
     let client = sim.add_node("N4", AnyMachine::plain(client));
-    let links = [(server, n2, &fig7.server_link), (n2, n3, &fig7.router_link), (n3, client, &fig7.last_hop)];
+    let links = [
+        (server, n2, &fig7.server_link),
+        (n2, n3, &fig7.router_link),
+        (n3, client, &fig7.last_hop),
+    ];
     for (a, b, spec) in links {
         connect(&mut sim, a, b, spec);
     }
     sim.run_until(request_at);
-    sim.with_node(client, |machine, now| machine.get_mut::<TcpClient>().map(|tcp| tcp.fetch(now, len)));
+    sim.with_node(client, |machine, now| {
+        machine
+            .get_mut::<TcpClient>()
+            .map(|tcp| tcp.fetch(now, len))
+    });
     sim.run_while(limit, |sim| {
-        let fetch = sim.node(client).get::<TcpClient>().and_then(|tcp| tcp.fetches().first());
+        let fetch = sim
+            .node(client)
+            .get::<TcpClient>()
+            .and_then(|tcp| tcp.fetches().first());
         fetch.is_some_and(|fetch| fetch.completed.is_none() && !fetch.failed)
     });
     let retransmitted = sim.node(server).get::<TcpServer>().map(TcpServer::stats);
     let now = sim.now();
-    let fetch = sim.node(client).get::<TcpClient>().and_then(|tcp| tcp.fetches().first());
+    let fetch = sim
+        .node(client)
+        .get::<TcpClient>()
+        .and_then(|tcp| tcp.fetches().first());
     let origin = Instant::now();
     let mut meter = TransferMeter::new(origin);
     let mut completed = false;

@@ -21,13 +21,18 @@ fn folder_of(root: &Path, study: &str, backend: Backend) -> PathBuf {
     root.join(study).join(backend.name())
 }
 
-/// Writes all but the pages below `root`, in place of an earlier run on the same back end. Answers with the folder.
+/// Writes all but the pages below `root`, in place of an earlier run on the same back end. Answers
+/// with the folder.
 pub fn write_result(result: &StudyResult, root: &Path) -> Result<PathBuf, LabError> {
     let folder = folder_of(root, &result.study, result.backend);
     let failed = |path: &Path| LabError::system(format!("write {}", path.display()));
     let flent_folder = folder.join(FLENT);
     remove_flent_files(&flent_folder)?;
-    let needed = if result.transfers.is_empty() { &folder } else { &flent_folder };
+    let needed = if result.transfers.is_empty() {
+        &folder
+    } else {
+        &flent_folder
+    };
     std::fs::create_dir_all(needed).map_err(failed(needed))?;
     for table in &result.tables {
         let path = folder.join(&table.name).with_extension("csv");
@@ -37,7 +42,11 @@ pub fn write_result(result: &StudyResult, root: &Path) -> Result<PathBuf, LabErr
         named.chart.write(&folder.join(&named.name))?;
     }
     for transfer in &result.transfers {
-        flent::write(result, transfer, &flent_folder.join(format!("{}{}", transfer.label, flent::ENDING)))?;
+        flent::write(
+            result,
+            transfer,
+            &flent_folder.join(format!("{}{}", transfer.label, flent::ENDING)),
+        )?;
     }
     let path = folder.join(RESULT);
     let json = serde_json::to_string_pretty(result).unwrap_or_default();
@@ -68,10 +77,14 @@ pub fn read_results(root: &Path, study: &str) -> Result<Vec<StudyResult>, LabErr
     for backend in Backend::ALL {
         let path = folder_of(root, study, backend).join(RESULT);
         match std::fs::read_to_string(&path) {
-            Ok(text) => results.push(serde_json::from_str(&text).map_err(|fault| LabError::BadResult {
-                path: path.display().to_string(),
-                reason: fault.to_string(),
-            })?),
+            Ok(text) => {
+                results.push(
+                    serde_json::from_str(&text).map_err(|fault| LabError::BadResult {
+                        path: path.display().to_string(),
+                        reason: fault.to_string(),
+                    })?,
+                )
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(LabError::system(format!("read {}", path.display()))(error)),
         }
@@ -84,7 +97,13 @@ fn csv(table: &Table) -> String {
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells
             .iter()
-            .map(|cell| if cell.contains(',') { format!("\"{cell}\"") } else { cell.clone() })
+            .map(|cell| {
+                if cell.contains(',') {
+                    format!("\"{cell}\"")
+                } else {
+                    cell.clone()
+                }
+            })
             .collect();
         cells.join(",") + "\n"
     };

@@ -1,7 +1,8 @@
-//! Transfers in the result format of flent, the network tester, so that `flent` plots and compares them.
+//! Transfers in the result format of flent, the network tester, so that `flent` plots and compares
+//! them.
 //!
-//! After flent's documentation, "The Data File Format", and version 4 of the format as flent 2 reads it: gzipped JSON of
-//! `version`, `x_values`, `results`, `metadata` and `raw_values`.
+//! After flent's documentation, "The Data File Format", and version 4 of the format as flent 2
+//! reads it: gzipped JSON of `version`, `x_values`, `results`, `metadata` and `raw_values`.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,8 +18,8 @@ use crate::LabError;
 use crate::transfer::{SAMPLE_INTERVAL, TransferRecord};
 
 const VERSION: u32 = 4;
-/// flent draws a file by the plots of the test that `NAME` says, and knows no other tests than its own: this is the
-/// one of a single download, whatever carried it.
+/// flent draws a file by the plots of the test that `NAME` says, and knows no other tests than its
+/// own: this is the one of a single download, whatever carried it.
 const TEST: &str = "tcp_download";
 const SERIES: &str = "TCP download";
 /// Seconds; as in the seed's Fig. 8 (b).
@@ -27,18 +28,32 @@ const STEP: f64 = 0.5;
 pub(super) const ENDING: &str = ".flent.gz";
 
 /// Writes one transfer of a study.
-pub(super) fn write(result: &StudyResult, transfer: &Transfer, path: &Path) -> Result<(), LabError> {
+pub(super) fn write(
+    result: &StudyResult,
+    transfer: &Transfer,
+    path: &Path,
+) -> Result<(), LabError> {
     let failed = || LabError::system(format!("write {}", path.display()));
     // No time stamp in the header: the same run leaves the same file.
-    let mut gzip = GzEncoder::new(File::create(path).map_err(failed())?, Compression::default());
+    let mut gzip = GzEncoder::new(
+        File::create(path).map_err(failed())?,
+        Compression::default(),
+    );
     let text = serde_json::to_vec(&document(result, transfer)).unwrap_or_default();
-    gzip.write_all(&text).and_then(|()| gzip.finish()).map_err(failed())?.sync_data().map_err(failed())
+    gzip.write_all(&text)
+        .and_then(|()| gzip.finish())
+        .map_err(failed())?
+        .sync_data()
+        .map_err(failed())
 }
 
 fn document(result: &StudyResult, transfer: &Transfer) -> Value {
     let record = &transfer.record;
-    let (x_values, rates): (Vec<f64>, Vec<f64>) =
-        record.goodput_series(STEP).into_iter().map(|(at, rate)| (at, rate / 1e6)).unzip();
+    let (x_values, rates): (Vec<f64>, Vec<f64>) = record
+        .goodput_series(STEP)
+        .into_iter()
+        .map(|(at, rate)| (at, rate / 1e6))
+        .unzip();
     json!({
         "version": VERSION,
         "x_values": x_values,
@@ -129,10 +144,18 @@ mod tests {
             retransmitted_bytes: None,
             completed: true,
         };
-        (result, Transfer { label: "run-1".into(), title: "MFTP".into(), record })
+        (
+            result,
+            Transfer {
+                label: "run-1".into(),
+                title: "MFTP".into(),
+                record,
+            },
+        )
     }
 
-    /// What `ResultSet.unserialise` of flent 2.3 demands; real flent reads real files in `tests/flent.rs`.
+    /// What `ResultSet.unserialise` of flent 2.3 demands; real flent reads real files in
+    /// `tests/flent.rs`.
     #[test]
     fn a_document_keeps_the_rules_of_the_format() {
         let (result, transfer) = example();
@@ -141,10 +164,19 @@ mod tests {
         let x_values = document["x_values"].as_array().unwrap();
         let rates = document["results"][SERIES].as_array().unwrap();
         assert_eq!((x_values.len(), rates.len()), (2, 2));
-        assert_eq!((x_values[0].as_f64(), x_values[1].as_f64()), (Some(0.5), Some(0.82)));
-        assert!((rates[0].as_f64().unwrap() - 1.6).abs() < 1e-9, "100 kB in half a second: {rates:?}");
+        assert_eq!(
+            (x_values[0].as_f64(), x_values[1].as_f64()),
+            (Some(0.5), Some(0.82))
+        );
+        assert!(
+            (rates[0].as_f64().unwrap() - 1.6).abs() < 1e-9,
+            "100 kB in half a second: {rates:?}"
+        );
         let raw = &document["raw_values"][SERIES];
-        assert!((raw[0]["t"].as_f64().unwrap() - 1_767_225_600.623).abs() < 1e-3, "{raw}");
+        assert!(
+            (raw[0]["t"].as_f64().unwrap() - 1_767_225_600.623).abs() < 1e-3,
+            "{raw}"
+        );
         assert_eq!(document["metadata"]["T0"], "2026-01-01T00:00:00.123000Z");
     }
 

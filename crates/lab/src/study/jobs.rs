@@ -31,9 +31,9 @@ impl Job for Trial {
     }
 }
 
-/// Runs every job and answers in their order. Each has a network of its own, so what runs beside it only
-/// shares the processor with it. The last one is begun first: scenarios end with what takes longest, which would
-/// otherwise run on alone. After a failure no further job is begun.
+/// Runs every job and answers in their order. Each has a network of its own, so what runs beside it
+/// only shares the processor with it. The last one is begun first: scenarios end with what takes
+/// longest, which would otherwise run on alone. After a failure no further job is begun.
 pub(super) fn run_all<J: Job>(
     jobs: &[J],
     input: &StudyInput<'_>,
@@ -67,6 +67,8 @@ pub(super) fn run_all<J: Job>(
 }
 
 fn take<'a, J>(jobs: &'a [J], next: &AtomicUsize) -> Option<(usize, &'a J)> {
-    let index = jobs.len().checked_sub(1 + next.fetch_add(1, Ordering::Relaxed))?;
+    let index = jobs
+        .len()
+        .checked_sub(1 + next.fetch_add(1, Ordering::Relaxed))?;
     Some((index, &jobs[index]))
 }

@@ -1,8 +1,8 @@
 //! Studies: a paper's figure again, drawn by the code that ships.
 //!
-//! A study is a folder `studies/NAME/`: `scenario.toml` with the parameters, `paper.toml` with the paper's own
-//! statements, and a README that says what was assumed where the paper is silent. Nothing here is tuned towards the paper:
-//! a deviation is shown beside it and explained.
+//! A study is a folder `studies/NAME/`: `scenario.toml` with the parameters, `paper.toml` with the
+//! paper's own statements, and a README that says what was assumed where the paper is silent.
+//! Nothing here is tuned towards the paper: a deviation is shown beside it and explained.
 
 mod archive;
 mod belrp;
@@ -223,16 +223,33 @@ impl Study {
     }
 
     /// Runs it.
-    pub fn run(&self, options: &StudyOptions, progress: Progress<'_>) -> Result<StudyResult, LabError> {
+    pub fn run(
+        &self,
+        options: &StudyOptions,
+        progress: Progress<'_>,
+    ) -> Result<StudyResult, LabError> {
         if !self.runs_on(options.backend) {
-            return Err(LabError::NotOnBackend { study: self.name, backend: options.backend.name() });
+            return Err(LabError::NotOnBackend {
+                study: self.name,
+                backend: options.backend.name(),
+            });
         }
         let scenario = match &options.scenario {
             None => self.scenario.to_owned(),
-            Some(path) => std::fs::read_to_string(path)
-                .map_err(LabError::system(format!("read the scenario {}", path.display())))?,
+            Some(path) => std::fs::read_to_string(path).map_err(LabError::system(format!(
+                "read the scenario {}",
+                path.display()
+            )))?,
         };
-        (self.run)(&StudyInput { study: self, options, scenario, paper: self.paper()? }, progress)
+        (self.run)(
+            &StudyInput {
+                study: self,
+                options,
+                scenario,
+                paper: self.paper()?,
+            },
+            progress,
+        )
     }
 
     /// Whether this back end can run it.
@@ -247,7 +264,11 @@ impl Study {
 
 impl StudyInput<'_> {
     fn scenario<T: serde::de::DeserializeOwned>(&self) -> Result<T, LabError> {
-        let file = self.options.scenario.as_deref().unwrap_or(Path::new("scenario.toml"));
+        let file = self
+            .options
+            .scenario
+            .as_deref()
+            .unwrap_or(Path::new("scenario.toml"));
         let mut scenario: toml::Table = toml::from_str(&self.scenario)
             .map_err(|fault| bad_file(self.study.name, &file.display().to_string(), &fault))?;
         if let Some(runs) = self.options.runs {
@@ -259,12 +280,18 @@ impl StudyInput<'_> {
                 scenario.insert(key.to_owned(), i64::from(runs).into());
             }
         }
-        scenario.try_into().map_err(|fault| bad_file(self.study.name, &file.display().to_string(), &fault))
+        scenario
+            .try_into()
+            .map_err(|fault| bad_file(self.study.name, &file.display().to_string(), &fault))
     }
 
     /// The paper's statement beside ours. `case` says for which of the scenario's assumptions.
     fn compare(&self, id: &str, case: &str, ours: String, agrees: bool) -> Comparison {
-        let statement = self.paper.statement.iter().find(|statement| statement.id == id);
+        let statement = self
+            .paper
+            .statement
+            .iter()
+            .find(|statement| statement.id == id);
         let statement = statement.cloned().unwrap_or_default();
         let own_note = match self.options.backend {
             Backend::Sim => statement.note_sim,
@@ -276,7 +303,11 @@ impl StudyInput<'_> {
             quantity: statement.quantity,
             paper: statement.says,
             ours,
-            verdict: if agrees { Verdict::Agrees } else { Verdict::Differs },
+            verdict: if agrees {
+                Verdict::Agrees
+            } else {
+                Verdict::Differs
+            },
             explanation: format!("{} {own_note}", statement.note).trim().to_owned(),
         }
     }
@@ -286,12 +317,21 @@ impl StudyInput<'_> {
         let step = self.paper.steps.iter().position(|known| *known == step)?;
         let numbers = self.paper.numbers.iter().find(|numbers| numbers.id == id)?;
         // A table may have a gap: "nan".
-        numbers.rows.get(variant)?.get(step).copied().filter(|number| number.is_finite())
+        numbers
+            .rows
+            .get(variant)?
+            .get(step)
+            .copied()
+            .filter(|number| number.is_finite())
     }
 
     /// Where the paper has these numbers.
     fn published_in(&self, id: &str) -> &str {
-        self.paper.numbers.iter().find(|numbers| numbers.id == id).map_or("", |numbers| &numbers.source)
+        self.paper
+            .numbers
+            .iter()
+            .find(|numbers| numbers.id == id)
+            .map_or("", |numbers| &numbers.source)
     }
 
     /// What was found, with what it takes to find it again.
@@ -310,7 +350,8 @@ impl StudyInput<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: (self.options.backend == Backend::Netns).then(machine),
             command: self.study.command(self.options),
-            scenario: toml::to_string_pretty(scenario).map_err(|fault| bad_file(name, "scenario", &fault))?,
+            scenario: toml::to_string_pretty(scenario)
+                .map_err(|fault| bad_file(name, "scenario", &fault))?,
             comparisons,
             tables,
             charts,
@@ -332,7 +373,10 @@ impl Study {
     /// The command that repeats a run with these options.
     fn command(&self, options: &StudyOptions) -> String {
         let (backend, seed) = (options.backend.name(), options.seed);
-        let mut command = format!("whimbrel study run {} --backend {backend} --seed {seed}", self.name);
+        let mut command = format!(
+            "whimbrel study run {} --backend {backend} --seed {seed}",
+            self.name
+        );
         if let Some(runs) = options.runs {
             command += &format!(" --runs {runs}");
         }
@@ -351,11 +395,17 @@ impl Study {
 fn machine() -> String {
     let kernel = rustix::system::uname();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("Linux {}, {processors} processors", kernel.release().to_string_lossy())
+    format!(
+        "Linux {}, {processors} processors",
+        kernel.release().to_string_lossy()
+    )
 }
 
 fn bad_file(study: &str, file: &str, fault: &dyn std::fmt::Display) -> LabError {
-    LabError::BadScenario { study: study.to_owned(), reason: format!("{file}: {fault}") }
+    LabError::BadScenario {
+        study: study.to_owned(),
+        reason: format!("{file}: {fault}"),
+    }
 }
 
 #[cfg(test)]

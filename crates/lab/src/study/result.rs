@@ -114,6 +114,8 @@ fn has_transfers() -> bool {
 
 /// Arithmetic mean; `NaN` of nothing.
 pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
-    let (sum, count) = values.into_iter().fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
+    let (sum, count) = values
+        .into_iter()
+        .fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
     sum / f64::from(count)
 }

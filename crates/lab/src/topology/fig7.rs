@@ -9,8 +9,9 @@ use crate::LabError;
 
 /// Server N1 - router N2 - access router N3 - client N4. Each link is the same in both directions.
 ///
-/// "A local GNRS server on both N2 and N3" (seed section 5): one host for the name server, a wire away from both
-/// routers, so that a look-up takes no round trip between them. The simulator has the same.
+/// "A local GNRS server on both N2 and N3" (seed section 5): one host for the name server, a wire
+/// away from both routers, so that a look-up takes no round trip between them. The simulator has
+/// the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fig7 {
     /// N1 to N2: the testbed's Gigabit Ethernet.
@@ -52,7 +53,9 @@ impl Fig7 {
             builder.link(name, first, second, spec.clone(), spec.clone())
         };
         let hosts = ["N1", "N2", "N3", "N4", Fig7::NAME_SERVER];
-        let builder = hosts.into_iter().fold(TopologyBuilder::new(seed), TopologyBuilder::host);
+        let builder = hosts
+            .into_iter()
+            .fold(TopologyBuilder::new(seed), TopologyBuilder::host);
         let builder = both(builder, Fig7::SERVER_LINK, "N1", "N2", &self.server_link);
         let builder = both(builder, Fig7::ROUTER_LINK, "N2", "N3", &self.router_link);
         let builder = both(builder, Fig7::LAST_HOP, "N3", "N4", &self.last_hop);

@@ -16,7 +16,8 @@ use plan::{Carrier, Plan, PlannedLink, address, interface, network};
 
 /// What a link carries in one packet, in bytes.
 const DEFAULT_MTU: usize = 1500;
-/// Packets that the kernel keeps for the emulator. The link's own queue is to be the bottleneck, never this one.
+/// Packets that the kernel keeps for the emulator. The link's own queue is to be the bottleneck,
+/// never this one.
 const DEVICE_QUEUE: u32 = 10_000;
 
 /// Describes a topology and builds it.
@@ -30,7 +31,11 @@ pub struct TopologyBuilder {
 impl TopologyBuilder {
     /// Nothing yet. Every random draw of the emulated links comes from `seed`.
     pub fn new(seed: u64) -> TopologyBuilder {
-        TopologyBuilder { plan: Plan::default(), seed, mtu: DEFAULT_MTU }
+        TopologyBuilder {
+            plan: Plan::default(),
+            seed,
+            mtu: DEFAULT_MTU,
+        }
     }
 
     /// Adds a host.
@@ -40,7 +45,8 @@ impl TopologyBuilder {
         self
     }
 
-    /// Adds an emulated link between two hosts: `forward` from `first` to `second`, `backward` the other way.
+    /// Adds an emulated link between two hosts: `forward` from `first` to `second`, `backward` the
+    /// other way.
     #[must_use]
     pub fn link(
         self,
@@ -50,11 +56,15 @@ impl TopologyBuilder {
         forward: LinkSpec,
         backward: LinkSpec,
     ) -> TopologyBuilder {
-        let carrier = Carrier::Emulated { forward: Box::new(forward), backward: Box::new(backward) };
+        let carrier = Carrier::Emulated {
+            forward: Box::new(forward),
+            backward: Box::new(backward),
+        };
         self.add(name, first, second, carrier)
     }
 
-    /// Adds a pair of virtual Ethernet interfaces: as fast as the kernel, with its offloads, and uncounted.
+    /// Adds a pair of virtual Ethernet interfaces: as fast as the kernel, with its offloads, and
+    /// uncounted.
     #[must_use]
     pub fn veth(self, name: &str, first: &str, second: &str) -> TopologyBuilder {
         self.add(name, first, second, Carrier::Veth)
@@ -68,7 +78,11 @@ impl TopologyBuilder {
 
     fn add(mut self, name: &str, first: &str, second: &str, carrier: Carrier) -> TopologyBuilder {
         let ends = [first.to_owned(), second.to_owned()];
-        self.plan.links.push(PlannedLink { name: name.to_owned(), ends, carrier });
+        self.plan.links.push(PlannedLink {
+            name: name.to_owned(),
+            ends,
+            carrier,
+        });
         self
     }
 
@@ -77,14 +91,22 @@ impl TopologyBuilder {
         let TopologyBuilder { plan, seed, mtu } = self;
         plan.check()?;
         if !(576..=65_535).contains(&mtu) {
-            return Err(LabError::BadTopology(format!("an MTU of {mtu} is not within 576 to 65535 bytes")));
+            return Err(LabError::BadTopology(format!(
+                "an MTU of {mtu} is not within 576 to 65535 bytes"
+            )));
         }
-        let hosts: Vec<Namespace> =
-            plan.hosts.iter().map(|name| Namespace::new(name)).collect::<Result<_, _>>()?;
+        let hosts: Vec<Namespace> = plan
+            .hosts
+            .iter()
+            .map(|name| Namespace::new(name))
+            .collect::<Result<_, _>>()?;
         let mut emulated = Vec::new();
         let mut emulator_index = Vec::with_capacity(plan.links.len());
         for (index, link) in plan.links.iter().enumerate() {
-            let [first, second] = [&hosts[plan.host(&link.ends[0])?], &hosts[plan.host(&link.ends[1])?]];
+            let [first, second] = [
+                &hosts[plan.host(&link.ends[0])?],
+                &hosts[plan.host(&link.ends[1])?],
+            ];
             let device = interface(index);
             match &link.carrier {
                 Carrier::Veth => {
@@ -106,13 +128,23 @@ impl TopologyBuilder {
             configure(&plan, index, host, mtu)?;
         }
         let emulator = Emulator::start(emulated, seed, mtu)?;
-        Ok(Topology { emulator, plan, emulator_index, hosts })
+        Ok(Topology {
+            emulator,
+            plan,
+            emulator_index,
+            hosts,
+        })
     }
 }
 
 fn connect(first: &Namespace, second: &Namespace, device: &str) -> Result<(), LabError> {
     let peer = second.path();
-    first.run("ip", &["link", "add", device, "type", "veth", "peer", "name", device, "netns", &peer])?;
+    first.run(
+        "ip",
+        &[
+            "link", "add", device, "type", "veth", "peer", "name", device, "netns", &peer,
+        ],
+    )?;
     Ok(())
 }
 
@@ -128,18 +160,25 @@ fn configure(plan: &Plan, host: usize, namespace: &Namespace, mtu: usize) -> Res
                 Carrier::Veth => String::new(),
                 Carrier::Emulated { .. } => format!(" txqueuelen {DEVICE_QUEUE}"),
             };
-            batch += &format!("link set {device} mtu {mtu}{queue} up\naddress add {own}/30 dev {device}\n");
+            batch += &format!(
+                "link set {device} mtu {mtu}{queue} up\naddress add {own}/30 dev {device}\n"
+            );
         }
     }
     for route in plan.routes(host) {
-        batch +=
-            &format!("route add {} via {} dev {}\n", network(route.link), route.via, interface(route.out));
+        batch += &format!(
+            "route add {} via {} dev {}\n",
+            network(route.link),
+            route.via,
+            interface(route.out)
+        );
     }
     namespace.run_with_input("ip", &["-batch", "-"], &batch)?;
     Ok(())
 }
 
-/// Hosts that can talk to each other. Dropping it ends every program in it and removes every trace of it.
+/// Hosts that can talk to each other. Dropping it ends every program in it and removes every trace
+/// of it.
 #[derive(Debug)]
 pub struct Topology {
     // First: it stops before the hosts at the ends of its links go.
@@ -174,18 +213,18 @@ impl Topology {
         Ok(interface(link))
     }
 
-    /// The address of `host` on the first link of its shortest path to `other`: the one that `other`'s packets
-    /// reach on the straightest way.
+    /// The address of `host` on the first link of its shortest path to `other`: the one that
+    /// `other`'s packets reach on the straightest way.
     pub fn address_towards(&self, host: &str, other: &str) -> Result<Ipv4Addr, LabError> {
         let (from, to) = (self.plan.host(host)?, self.plan.host(other)?);
-        let link = self
-            .plan
-            .first_link(from, to)
-            .ok_or_else(|| LabError::BadTopology(format!("no path leads from '{host}' to '{other}'")))?;
+        let link = self.plan.first_link(from, to).ok_or_else(|| {
+            LabError::BadTopology(format!("no path leads from '{host}' to '{other}'"))
+        })?;
         Ok(address(link, self.plan.end(link, host)?))
     }
 
-    /// Starts the schedules of all emulated links at `start` and zeroes their counters; see [`Emulator::arm`].
+    /// Starts the schedules of all emulated links at `start` and zeroes their counters; see
+    /// [`Emulator::arm`].
     pub fn arm(&self, start: Instant) -> Result<(), LabError> {
         self.emulator.arm(start)
     }
@@ -201,10 +240,12 @@ impl Topology {
             0 => Direction::Forward,
             _ => Direction::Backward,
         };
-        self.emulator.set_spec(self.emulated(link)?, direction, spec)
+        self.emulator
+            .set_spec(self.emulated(link)?, direction, spec)
     }
 
-    /// What the emulated links have done since the last [`Topology::arm`], in the order in which they were added.
+    /// What the emulated links have done since the last [`Topology::arm`], in the order in which
+    /// they were added.
     pub fn link_reports(&self) -> Result<Vec<LinkReport>, LabError> {
         self.emulator.report()
     }

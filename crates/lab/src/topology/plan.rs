@@ -7,14 +7,18 @@ use whimbrel_sim::link::LinkSpec;
 
 use crate::LabError;
 
-/// Each link has a network of four addresses below 10.0.0.0/8, of which there are 2^16 with two bytes each.
+/// Each link has a network of four addresses below 10.0.0.0/8, of which there are 2^16 with two
+/// bytes each.
 const MAX_LINKS: usize = 1 << 16;
 
 /// What carries a link.
 #[derive(Clone, Debug)]
 pub(super) enum Carrier {
     Veth,
-    Emulated { forward: Box<LinkSpec>, backward: Box<LinkSpec> },
+    Emulated {
+        forward: Box<LinkSpec>,
+        backward: Box<LinkSpec>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -24,7 +28,8 @@ pub(super) struct PlannedLink {
     pub(super) carrier: Carrier,
 }
 
-/// A route of one host: the network of link `link` is reached by `via`, on the host's own link `out`.
+/// A route of one host: the network of link `link` is reached by `via`, on the host's own link
+/// `out`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     pub(super) link: usize,
@@ -45,7 +50,10 @@ impl Plan {
             let mut sorted = names;
             sorted.sort_unstable();
             match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-                Some(pair) => Err(LabError::BadTopology(format!("two {what} are named '{}'", pair[0]))),
+                Some(pair) => Err(LabError::BadTopology(format!(
+                    "two {what} are named '{}'",
+                    pair[0]
+                ))),
                 None => Ok(()),
             }
         };
@@ -56,11 +64,17 @@ impl Plan {
                 self.host(end)?;
             }
             if link.ends[0] == link.ends[1] {
-                return Err(LabError::BadTopology(format!("link '{}' leads back to its host", link.name)));
+                return Err(LabError::BadTopology(format!(
+                    "link '{}' leads back to its host",
+                    link.name
+                )));
             }
         }
         if self.links.len() > MAX_LINKS {
-            return Err(LabError::BadTopology(format!("{} links are too many", self.links.len())));
+            return Err(LabError::BadTopology(format!(
+                "{} links are too many",
+                self.links.len()
+            )));
         }
         Ok(())
     }
@@ -80,15 +94,19 @@ impl Plan {
         self.host(host)?;
         let planned = &self.links[link];
         let found = planned.ends.iter().position(|end| end == host);
-        found.ok_or_else(|| LabError::UnknownLink(planned.name.clone(), format!(" at host '{host}'")))
+        found.ok_or_else(|| {
+            LabError::UnknownLink(planned.name.clone(), format!(" at host '{host}'"))
+        })
     }
 
-    /// The link that the shortest path from one host to another begins with, the one named first if several do.
+    /// The link that the shortest path from one host to another begins with, the one named first if
+    /// several do.
     pub(super) fn first_link(&self, from: usize, to: usize) -> Option<usize> {
         self.reach(from)[to].map(|reached| reached.out)
     }
 
-    /// One route for each network that is not the host's own and can be reached, by the shortest path.
+    /// One route for each network that is not the host's own and can be reached, by the shortest
+    /// path.
     pub(super) fn routes(&self, host: usize) -> Vec<Route> {
         let reach = self.reach(host);
         let mut routes = Vec::new();
@@ -96,16 +114,25 @@ impl Plan {
             if planned.ends.contains(&self.hosts[host]) {
                 continue;
             }
-            let ends = planned.ends.iter().filter_map(|end| reach[self.position(end)]);
-            let Some(nearest) = ends.min_by_key(|reached| reached.distance) else { continue };
+            let ends = planned
+                .ends
+                .iter()
+                .filter_map(|end| reach[self.position(end)]);
+            let Some(nearest) = ends.min_by_key(|reached| reached.distance) else {
+                continue;
+            };
             let peer = 1 - self.end_of(nearest.out, host);
-            routes.push(Route { link, via: address(nearest.out, peer), out: nearest.out });
+            routes.push(Route {
+                link,
+                via: address(nearest.out, peer),
+                out: nearest.out,
+            });
         }
         routes
     }
 
-    /// For each host, how far it is from `from` and by which link of `from`; `None` for `from` itself and for
-    /// what cannot be reached.
+    /// For each host, how far it is from `from` and by which link of `from`; `None` for `from`
+    /// itself and for what cannot be reached.
     fn reach(&self, from: usize) -> Vec<Option<Reached>> {
         let mut reached: Vec<Option<Reached>> = vec![None; self.hosts.len()];
         let mut next = VecDeque::from([from]);
@@ -118,7 +145,8 @@ impl Plan {
                     _ => continue,
                 };
                 if peer != from && reached[peer].is_none() {
-                    let (distance, out) = reached[host].map_or((1, link), |by| (by.distance + 1, by.out));
+                    let (distance, out) =
+                        reached[host].map_or((1, link), |by| (by.distance + 1, by.out));
                     reached[peer] = Some(Reached { distance, out });
                     next.push_back(peer);
                 }
@@ -173,7 +201,10 @@ mod tests {
             ends: [name(*a), name(*b)],
             carrier: Carrier::Veth,
         });
-        Plan { hosts: (0..hosts).map(name).collect(), links: links.collect() }
+        Plan {
+            hosts: (0..hosts).map(name).collect(),
+            links: links.collect(),
+        }
     }
 
     #[test]
@@ -183,11 +214,26 @@ mod tests {
         assert_eq!(
             plan.routes(0),
             [
-                Route { link: 1, via: via("10.0.0.2"), out: 0 },
-                Route { link: 2, via: via("10.0.0.2"), out: 0 },
+                Route {
+                    link: 1,
+                    via: via("10.0.0.2"),
+                    out: 0
+                },
+                Route {
+                    link: 2,
+                    via: via("10.0.0.2"),
+                    out: 0
+                },
             ]
         );
-        assert_eq!(plan.routes(2), [Route { link: 0, via: via("10.0.1.1"), out: 1 }]);
+        assert_eq!(
+            plan.routes(2),
+            [Route {
+                link: 0,
+                via: via("10.0.1.1"),
+                out: 1
+            }]
+        );
         assert_eq!(plan.first_link(3, 0), Some(2));
         assert_eq!(network(259), "10.1.3.0/30");
     }
@@ -200,13 +246,20 @@ mod tests {
         let mut twice = plan(2, &[(0, 1)]);
         twice.hosts.push("N0".to_owned());
         assert!(said(twice).contains("two hosts are named 'N0'"));
-        assert!(plan(3, &[(0, 1)]).link("L7").unwrap_err().to_string().contains("'L7'"));
+        assert!(
+            plan(3, &[(0, 1)])
+                .link("L7")
+                .unwrap_err()
+                .to_string()
+                .contains("'L7'")
+        );
         let error = plan(3, &[(0, 1)]).end(0, "N2").unwrap_err().to_string();
         assert!(error.contains("'L0' at host 'N2'"), "{error}");
     }
 
     proptest! {
-        /// Follows routes hop by hop: they arrive, and as fast as a search over all hosts says is possible.
+        /// Follows routes hop by hop: they arrive, and as fast as a search over all hosts says is
+        /// possible.
         #[test]
         fn packets_reach_every_network_by_a_shortest_path(
             hosts in 2usize..8, pairs in prop::collection::vec((0usize..8, 0usize..8), 1..14),

@@ -11,7 +11,11 @@ pub(super) struct Bitmap {
 impl Bitmap {
     /// `len` zeros.
     pub(super) fn new(len: usize) -> Bitmap {
-        Bitmap { words: vec![0; len.div_ceil(64)], len, ones: 0 }
+        Bitmap {
+            words: vec![0; len.div_ceil(64)],
+            len,
+            ones: 0,
+        }
     }
 
     pub(super) fn count_ones(&self) -> usize {
@@ -23,7 +27,9 @@ impl Bitmap {
     }
 
     pub(super) fn get(&self, index: usize) -> bool {
-        self.words.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+        self.words
+            .get(index / 64)
+            .is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     /// Sets a bit; true if it was clear. Out of range: false.
@@ -63,8 +69,15 @@ impl Bitmap {
 
     /// How many bits from 0 on are all set, rounded down to a multiple of 8.
     pub(super) fn leading_bytes(&self) -> usize {
-        let full = self.words.iter().take_while(|word| **word == u64::MAX).count();
-        let rest = self.words.get(full).map_or(0, |word| word.trailing_ones() as usize / 8);
+        let full = self
+            .words
+            .iter()
+            .take_while(|word| **word == u64::MAX)
+            .count();
+        let rest = self
+            .words
+            .get(full)
+            .map_or(0, |word| word.trailing_ones() as usize / 8);
         full * 8 + rest
     }
 
@@ -103,7 +116,11 @@ impl Bitmap {
 
 /// A word whose lowest `count` bits are set (all of them from 64 on).
 pub(super) fn low_bits(count: usize) -> u64 {
-    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+    if count >= 64 {
+        u64::MAX
+    } else {
+        (1 << count) - 1
+    }
 }
 
 #[cfg(test)]

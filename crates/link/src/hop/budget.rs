@@ -1,11 +1,12 @@
 //! The back-pressure buffer of a node, counted in packets.
 
-/// Room for `B` packets of chunks on their way through a node, shared by all its hops (seed 000, section 3.4.1:
-/// "a back-pressure buffer of capacity B packets").
+/// Room for `B` packets of chunks on their way through a node, shared by all its hops (seed 000,
+/// section 3.4.1: "a back-pressure buffer of capacity B packets").
 ///
 /// A hop reserves room before it lets a chunk in; whoever takes the chunk from
-/// [`HopEvent::Received`](crate::HopEvent::Received) releases it when the chunk has left the node (or was moved
-/// to storage) and then calls [`Hop::budget_released`](crate::Hop::budget_released) on the node's hops.
+/// [`HopEvent::Received`](crate::HopEvent::Received) releases it when the chunk has left the node
+/// (or was moved to storage) and then calls [`Hop::budget_released`](crate::Hop::budget_released)
+/// on the node's hops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketBudget {
     capacity: usize,
@@ -32,7 +33,10 @@ impl PacketBudget {
 
     /// Gives back what [`reserve`](PacketBudget::reserve) took.
     pub fn release(&mut self, packets: u32) {
-        debug_assert!(self.used >= packets as usize, "released more than was reserved");
+        debug_assert!(
+            self.used >= packets as usize,
+            "released more than was reserved"
+        );
         self.used = self.used.saturating_sub(packets as usize);
     }
 
@@ -67,6 +71,9 @@ mod tests {
         assert!(budget.reserve(25));
         assert!(!budget.reserve(1));
         budget.release(25);
-        assert_eq!((budget.used(), budget.free(), budget.capacity()), (0, 10, 10));
+        assert_eq!(
+            (budget.used(), budget.free(), budget.capacity()),
+            (0, 10, 10)
+        );
     }
 }

@@ -7,8 +7,8 @@ use whimbrel_core::Guid;
 
 /// Largest chunk that any hop carries, in bytes (4 MiB).
 pub const MAX_CHUNK: usize = 4 << 20;
-/// Smallest frame size that a hop works with, in bytes: a HELLO fits, and a chunk of [`MAX_CHUNK`] has fewer
-/// than 2^16 packets.
+/// Smallest frame size that a hop works with, in bytes: a HELLO fits, and a chunk of [`MAX_CHUNK`]
+/// has fewer than 2^16 packets.
 pub const MIN_MTU: usize = 256;
 /// Largest frame size, in bytes: what a UDP datagram over IPv4 holds.
 pub const MAX_MTU: usize = 65_507;
@@ -19,28 +19,34 @@ pub const MAX_MTU: usize = 65_507;
 pub enum Pacing {
     /// From a model of the path: delivery rate, smallest round trip, standing queue.
     Estimate,
-    /// Everything that the neighbour's window allows goes at once, as in the paper (seed 000, section 3.4.1).
+    /// Everything that the neighbour's window allows goes at once, as in the paper (seed 000,
+    /// section 3.4.1).
     Unpaced,
     /// At this many bits per second of frames, however the path behaves.
     Fixed(u64),
 }
 
-/// The settings of one [`Hop`](crate::Hop). All are bounded when a hop is made, none is trusted from outside.
+/// The settings of one [`Hop`](crate::Hop). All are bounded when a hop is made, none is trusted
+/// from outside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HopConfig {
     /// This node's name, told to the neighbour.
     pub local: Guid,
-    /// Which run of this node this is, told to the neighbour; a new value for each start of the process.
+    /// Which run of this node this is, told to the neighbour; a new value for each start of the
+    /// process.
     pub incarnation: u64,
     /// Largest frame, in bytes, within [`MIN_MTU`]`..=`[`MAX_MTU`].
     pub mtu: usize,
-    /// Largest chunk, in bytes, at most [`MAX_CHUNK`]; the smaller one of both neighbours' limits holds.
+    /// Largest chunk, in bytes, at most [`MAX_CHUNK`]; the smaller one of both neighbours' limits
+    /// holds.
     pub chunk_limit: usize,
     /// A chunk of at most this many packets is sent without asking for room first (MFREL: 32).
     pub small_chunk_packets: u16,
-    /// Most chunks that may be on their way in one direction; the smaller one of both neighbours' limits holds.
+    /// Most chunks that may be on their way in one direction; the smaller one of both neighbours'
+    /// limits holds.
     pub max_chunks_in_flight: u16,
-    /// Bytes that the owner should keep queued here beyond what is on its way; two chunks by default.
+    /// Bytes that the owner should keep queued here beyond what is on its way; two chunks by
+    /// default.
     pub queue_target: usize,
     /// Bounds of the retransmission time-out that is computed from measured round trips.
     pub min_timeout: Duration,
@@ -50,16 +56,18 @@ pub struct HopConfig {
     pub initial_timeout: Duration,
     /// Silence after which the neighbour is asked for a sign of life.
     pub idle_probe_interval: Duration,
-    /// How often an unresponsive neighbour is asked; after a minute it grows by a hundredth of the rest of the
-    /// outage, up to [`slowest_probe_interval`](HopConfig::slowest_probe_interval).
+    /// How often an unresponsive neighbour is asked; after a minute it grows by a hundredth of the
+    /// rest of the outage, up to [`slowest_probe_interval`](HopConfig::slowest_probe_interval).
     pub outage_probe_interval: Duration,
     /// See [`outage_probe_interval`](HopConfig::outage_probe_interval).
     pub slowest_probe_interval: Duration,
     /// This many unanswered time-outs in a row, and ...
     pub unresponsive_timeouts: u32,
-    /// ... this much silence (or four round trips, if that is longer) make a neighbour unresponsive.
+    /// ... this much silence (or four round trips, if that is longer) make a neighbour
+    /// unresponsive.
     pub unresponsive_silence: Duration,
-    /// Half-received chunks of which nothing was heard for so long are dropped and their room is released.
+    /// Half-received chunks of which nothing was heard for so long are dropped and their room is
+    /// released.
     pub reassembly_patience: Duration,
     /// How many finished transfers are remembered so that a repeated CSYN is answered; at least
     /// [`max_chunks_in_flight`](HopConfig::max_chunks_in_flight), rounded up to a multiple of 64.
@@ -99,8 +107,11 @@ impl HopConfig {
         self.mtu = self.mtu.clamp(MIN_MTU, MAX_MTU);
         self.chunk_limit = self.chunk_limit.clamp(1, MAX_CHUNK);
         self.max_chunks_in_flight = self.max_chunks_in_flight.clamp(1, 16_384);
-        self.finished_memory =
-            self.finished_memory.max(self.max_chunks_in_flight).clamp(64, 32_768).next_multiple_of(64);
+        self.finished_memory = self
+            .finished_memory
+            .max(self.max_chunks_in_flight)
+            .clamp(64, 32_768)
+            .next_multiple_of(64);
         self.min_timeout = self.min_timeout.max(tick);
         self.max_timeout = self.max_timeout.max(self.min_timeout);
         self.idle_probe_interval = self.idle_probe_interval.max(tick);

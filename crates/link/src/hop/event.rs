@@ -8,8 +8,8 @@ use whimbrel_core::Guid;
 pub enum HopEvent {
     /// The neighbour is known and chunks can flow. Comes once for each session.
     ///
-    /// A neighbour that restarted has forgotten what it half received: chunks that it had not acknowledged are
-    /// sent to it again by the hop itself.
+    /// A neighbour that restarted has forgotten what it half received: chunks that it had not
+    /// acknowledged are sent to it again by the hop itself.
     Up {
         /// Its name.
         neighbour: Guid,
@@ -22,7 +22,8 @@ pub enum HopEvent {
     Received {
         /// Its bytes.
         chunk: Bytes,
-        /// What it holds of the [`PacketBudget`](crate::PacketBudget), in packets. The owner releases it.
+        /// What it holds of the [`PacketBudget`](crate::PacketBudget), in packets. The owner
+        /// releases it.
         packets: u32,
     },
     /// The neighbour has the whole chunk that was sent under `tag`.
@@ -30,7 +31,8 @@ pub enum HopEvent {
         /// As given to [`Hop::send`](crate::Hop::send).
         tag: u64,
     },
-    /// A chunk is larger than what was negotiated with the neighbour, so it cannot go this way; it is given back.
+    /// A chunk is larger than what was negotiated with the neighbour, so it cannot go this way; it
+    /// is given back.
     TooLarge {
         /// As given to [`Hop::send`](crate::Hop::send).
         tag: u64,

@@ -1,4 +1,5 @@
-//! The CSYNs that were sent, what their answers tell about the path, and which of them must be lost.
+//! The CSYNs that were sent, what their answers tell about the path, and which of them must be
+//! lost.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -9,8 +10,9 @@ use super::rate::Sample;
 
 /// CSYNs that are remembered, answered or not.
 const MAX_RECORDS: usize = 1024;
-/// A CSYN may tell only the low byte of its number if it is so close to one that was answered: the neighbour has seen
-/// that one or a later one, and as many again may have been overtaken on the way.
+/// A CSYN may tell only the low byte of its number if it is so close to one that was answered: the
+/// neighbour has seen that one or a later one, and as many again may have been overtaken on the
+/// way.
 const NEAR_NUMBERS: u32 = 64;
 /// Delivery rates over shorter times would measure batches, not the path.
 const SHORTEST_SAMPLE: Duration = Duration::from_micros(300);
@@ -41,7 +43,8 @@ struct Reference {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     pub(super) about: Option<u64>,
-    /// DATA frames sent before this one, in sending order, were on their way clearly before the CSYN.
+    /// DATA frames sent before this one, in sending order, were on their way clearly before the
+    /// CSYN.
     pub(super) lost_before: u32,
     pub(super) sample: Sample,
 }
@@ -131,7 +134,8 @@ impl Feedback {
 
     /// True if the neighbour can tell the number of the next CSYN from its low byte.
     pub(super) fn is_next_near(&self) -> bool {
-        self.newest_answered.is_some_and(|newest| self.next_number.wrapping_sub(newest) <= NEAR_NUMBERS)
+        self.newest_answered
+            .is_some_and(|newest| self.next_number.wrapping_sub(newest) <= NEAR_NUMBERS)
     }
 
     /// The place in the sending order of the next DATA frame.
@@ -154,7 +158,9 @@ impl Feedback {
     pub(super) fn csyn_sent(&mut self, now: Time, about: Option<u64>) -> u32 {
         let number = self.next_number;
         self.next_number = number.checked_add(1).unwrap_or(1);
-        if self.records.len() == MAX_RECORDS && self.records.pop_front().is_some_and(|old| !old.answered) {
+        if self.records.len() == MAX_RECORDS
+            && self.records.pop_front().is_some_and(|old| !old.answered)
+        {
             self.unanswered -= 1;
         }
         self.records.push_back(Record {
@@ -180,7 +186,8 @@ impl Feedback {
         is_about: impl Fn(Option<u64>) -> bool,
         received: u64,
         clock: u64,
-        // Calls back with each CSYN that must be lost: it was sent clearly earlier and is not answered.
+        // Calls back with each CSYN that must be lost: it was sent clearly earlier and is not
+        // answered.
         mut lost: impl FnMut(u32, Option<u64>),
     ) -> Result<Answered, Disbelief> {
         let index = self.find(number)?;
@@ -192,7 +199,11 @@ impl Feedback {
             return Err(Disbelief::Late);
         }
         let threshold = record.sent_at - self.reordering;
-        let mut lost_before = if self.reordering.is_zero() { Some(record.order) } else { None };
+        let mut lost_before = if self.reordering.is_zero() {
+            Some(record.order)
+        } else {
+            None
+        };
         for earlier in self.records.range_mut(..index).rev() {
             if earlier.sent_at > threshold {
                 continue;
@@ -208,13 +219,20 @@ impl Feedback {
         }
         self.records[index].answered = true;
         self.unanswered -= 1;
-        if self.newest_answered.is_none_or(|newest| number.wrapping_sub(newest) as i32 > 0) {
+        if self
+            .newest_answered
+            .is_none_or(|newest| number.wrapping_sub(newest) as i32 > 0)
+        {
             self.newest_answered = Some(number);
         }
         let acked = record.sent_bytes.saturating_sub(self.answered_bytes);
         let filled = self.limited_at <= self.answered_bytes.max(1);
         self.answered_bytes += acked;
-        let sample = Sample { acked, filled, ..self.measure(now, &record, received, clock) };
+        let sample = Sample {
+            acked,
+            filled,
+            ..self.measure(now, &record, received, clock)
+        };
         self.trim(now);
         Ok(Answered {
             about: record.about,
@@ -248,7 +266,8 @@ impl Feedback {
         0
     }
 
-    /// Everything under way is given up: the neighbour was away. Calls back with each unanswered CSYN.
+    /// Everything under way is given up: the neighbour was away. Calls back with each unanswered
+    /// CSYN.
     pub(super) fn forget_flight(&mut self, mut lost: impl FnMut(u32, Option<u64>)) {
         for record in self.records.iter_mut().filter(|record| !record.answered) {
             record.answered = true;
@@ -266,23 +285,37 @@ impl Feedback {
         if back < 0 {
             return Err(Disbelief::False);
         }
-        let index = (self.records.len() - 1).checked_sub(back as usize).ok_or(Disbelief::Late)?;
+        let index = (self.records.len() - 1)
+            .checked_sub(back as usize)
+            .ok_or(Disbelief::Late)?;
         // Numbers are consecutive but for the 0 that is left out once in 2^32.
-        if self.records[index].number == number { Ok(index) } else { Err(Disbelief::Late) }
+        if self.records[index].number == number {
+            Ok(index)
+        } else {
+            Err(Disbelief::Late)
+        }
     }
 
     fn measure(&mut self, now: Time, record: &Record, received: u64, clock: u64) -> Sample {
-        let fresh = Reference { received, clock, sent_at: record.sent_at, sent_bytes: record.sent_bytes };
+        let fresh = Reference {
+            received,
+            clock,
+            sent_at: record.sent_at,
+            sent_bytes: record.sent_bytes,
+        };
         let (mut delivery, mut loss, mut limited) = (None, 0.0, true);
         if let Some(old) = record.reference
             && received >= old.received
             && clock > old.clock
         {
             let arriving = Duration::from_nanos(clock - old.clock);
-            let span = arriving.max(record.sent_at.since(old.sent_at)).max(Duration::from_micros(1));
+            let span = arriving
+                .max(record.sent_at.since(old.sent_at))
+                .max(Duration::from_micros(1));
             let (got, sent) = (received - old.received, record.sent_bytes - old.sent_bytes);
             if got > 0 && sent > 0 {
-                // What arrives can be no more than what was sent: a neighbour that claims more is not believed.
+                // What arrives can be no more than what was sent: a neighbour that claims more is
+                // not believed.
                 delivery = Some(got.min(sent + sent / 4) as f64 / span.as_secs_f64());
                 loss = 1.0 - got.min(sent) as f64 / sent as f64;
             }
@@ -315,7 +348,10 @@ impl Feedback {
     fn trim(&mut self, now: Time) {
         let age = self.reordering * 4 + Duration::from_secs(1);
         while self.records.len() > 64
-            && self.records.front().is_some_and(|record| record.answered && now.since(record.sent_at) > age)
+            && self
+                .records
+                .front()
+                .is_some_and(|record| record.answered && now.since(record.sent_at) > age)
         {
             self.records.pop_front();
         }

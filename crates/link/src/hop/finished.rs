@@ -17,7 +17,8 @@ pub(super) enum Standing {
 #[derive(Clone, Debug)]
 pub(super) struct FinishedWindow {
     bits: Vec<u64>,
-    // The first id of the session. Earlier ones were never received in it, so they must not count as finished.
+    // The first id of the session. Earlier ones were never received in it, so they must not count
+    // as finished.
     first: u64,
     newest: u64,
 }
@@ -29,7 +30,11 @@ impl FinishedWindow {
     /// Remembers `size` ids, a multiple of 64; nothing before `first` is open.
     pub(super) fn new(size: u16, first: u32) -> FinishedWindow {
         let first = ORIGIN + u64::from(first);
-        FinishedWindow { bits: vec![0; usize::from(size).div_ceil(64).max(1)], first, newest: first - 1 }
+        FinishedWindow {
+            bits: vec![0; usize::from(size).div_ceil(64).max(1)],
+            first,
+            newest: first - 1,
+        }
     }
 
     pub(super) fn size(&self) -> u64 {

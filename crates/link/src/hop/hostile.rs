@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use whimbrel_core::{Guid, SeededRng, Time};
 
 use super::wire::{
-    About, Cack, Csyn, Data, Frame, Hello, Progress, Shape, decode, encode_cack, encode_csyn, encode_data,
-    encode_hello, session_tag,
+    About, Cack, Csyn, Data, Frame, Hello, Progress, Shape, decode, encode_cack, encode_csyn,
+    encode_data, encode_hello, session_tag,
 };
 use super::{Hop, HopConfig, HopEvent, PacketBudget};
 
@@ -134,7 +134,14 @@ impl Attacked {
         attacked
     }
 
-    fn greet(&mut self, token: u32, wanted: bool, echo_right: bool, receiver_right: bool, extreme: u32) {
+    fn greet(
+        &mut self,
+        token: u32,
+        wanted: bool,
+        echo_right: bool,
+        receiver_right: bool,
+        extreme: u32,
+    ) {
         let hello = Hello {
             wanted,
             receiver: if receiver_right { self.token } else { extreme },
@@ -162,7 +169,15 @@ impl Attacked {
         let tag = session_tag(self.token, self.liar);
         let mut frame = Vec::new();
         match act {
-            Act::Data { id, seq, last, resent, question, chunk_len, payload } => {
+            Act::Data {
+                id,
+                seq,
+                last,
+                resent,
+                question,
+                chunk_len,
+                payload,
+            } => {
                 let bytes = vec![0; *payload];
                 let data = Data {
                     hop_id: *id,
@@ -175,10 +190,31 @@ impl Attacked {
                 };
                 encode_data(tag, &data, [&bytes, &[]], &mut frame);
             }
-            Act::Csyn { number, id, chunk_len, packet_size, cancel, bare } => {
-                let shape = Shape { chunk_len: *chunk_len, packet_size: *packet_size };
-                let about = (!bare).then_some(About { hop_id: *id, shape, cancel: *cancel });
-                encode_csyn(tag, &Csyn { number: *number, about }, &mut frame);
+            Act::Csyn {
+                number,
+                id,
+                chunk_len,
+                packet_size,
+                cancel,
+                bare,
+            } => {
+                let shape = Shape {
+                    chunk_len: *chunk_len,
+                    packet_size: *packet_size,
+                };
+                let about = (!bare).then_some(About {
+                    hop_id: *id,
+                    shape,
+                    cancel: *cancel,
+                });
+                encode_csyn(
+                    tag,
+                    &Csyn {
+                        number: *number,
+                        about,
+                    },
+                    &mut frame,
+                );
             }
             Act::Cack {
                 back,
@@ -194,7 +230,11 @@ impl Attacked {
                 bare,
             } => {
                 let progress = match kind {
-                    0 => Progress::Held { start: *start, bitmap, cut: *cut },
+                    0 => Progress::Held {
+                        start: *start,
+                        bitmap,
+                        cut: *cut,
+                    },
                     1 => Progress::Complete,
                     2 => Progress::Cancelled,
                     _ => Progress::Refused,
@@ -209,20 +249,29 @@ impl Attacked {
                 };
                 encode_cack(tag, &cack, &mut frame);
             }
-            Act::Hello { token, wanted, echo_right, receiver_right, extreme } => {
+            Act::Hello {
+                token,
+                wanted,
+                echo_right,
+                receiver_right,
+                extreme,
+            } => {
                 self.greet(*token, *wanted, *echo_right, *receiver_right, *extreme);
             }
             Act::Raw(bytes) => frame.clone_from(bytes),
             Act::Send { len } => {
                 let mut bytes = vec![0; (*len).max(8)];
                 bytes[..8].copy_from_slice(&self.next_tag.to_be_bytes());
-                self.hop.send(self.now, self.next_tag, Bytes::from(bytes), Bytes::new());
+                self.hop
+                    .send(self.now, self.next_tag, Bytes::from(bytes), Bytes::new());
                 self.next_tag += 1;
             }
             Act::Wait { millis } => {
                 let end = self.now + Duration::from_millis(*millis);
                 for _ in 0..10_000 {
-                    let Some(due) = self.hop.poll_timeout().filter(|due| due.at <= end) else { break };
+                    let Some(due) = self.hop.poll_timeout().filter(|due| due.at <= end) else {
+                        break;
+                    };
                     self.now = self.now.max(due.at);
                     self.hop.handle_timeout(self.now, &mut self.budget);
                     self.drain();
@@ -244,7 +293,9 @@ impl Attacked {
         for round in 0.. {
             assert!(round < 20_000, "sending never ends");
             buffer.clear();
-            let Some((size, segment)) = self.hop.poll_transmit(self.now, 64, &mut buffer) else { break };
+            let Some((size, segment)) = self.hop.poll_transmit(self.now, 64, &mut buffer) else {
+                break;
+            };
             for frame in buffer[..size].chunks(segment.unwrap_or(size)) {
                 match decode(frame).unwrap() {
                     Frame::Hello(hello) => (self.token, self.nonce) = (hello.token, hello.nonce),
@@ -255,7 +306,8 @@ impl Attacked {
                     Frame::Data { data, .. } => {
                         self.note(&data);
                         if let Some(low) = data.question {
-                            self.newest_number += u32::from(low.wrapping_sub(self.newest_number as u8));
+                            self.newest_number +=
+                                u32::from(low.wrapping_sub(self.newest_number as u8));
                             self.newest_id = data.hop_id;
                         }
                     }
@@ -278,10 +330,18 @@ impl Attacked {
         let gone = self.gone.entry(data.hop_id).or_default();
         gone.insert(data.seq);
         if data.seq == 0 {
-            self.tags.insert(data.hop_id, u64::from_be_bytes(data.payload[..8].try_into().unwrap()));
+            self.tags.insert(
+                data.hop_id,
+                u64::from_be_bytes(data.payload[..8].try_into().unwrap()),
+            );
         }
-        let whole = if data.last { Some(usize::from(data.seq) + 1) } else { None };
-        let packets = whole.unwrap_or_else(|| (data.chunk_len as usize).div_ceil(data.payload.len()));
+        let whole = if data.last {
+            Some(usize::from(data.seq) + 1)
+        } else {
+            None
+        };
+        let packets =
+            whole.unwrap_or_else(|| (data.chunk_len as usize).div_ceil(data.payload.len()));
         if gone.len() == packets {
             self.whole.insert(self.tags[&data.hop_id]);
         }
@@ -290,7 +350,11 @@ impl Attacked {
     fn check(&self) {
         let stats = self.hop.stats();
         // One chunk larger than the whole buffer may be in it, alone: 4 MiB in packets of 64 bytes.
-        assert!(self.budget.used() <= ROOM.max((4 << 20) / 64), "{}", self.budget.used());
+        assert!(
+            self.budget.used() <= ROOM.max((4 << 20) / 64),
+            "{}",
+            self.budget.used()
+        );
         assert!(stats.chunks_arriving <= usize::from(CHUNKS));
         assert!(stats.chunks_in_flight <= usize::from(CHUNKS));
         assert!((0.0..=1.0).contains(&stats.loss));

@@ -32,7 +32,11 @@ pub(super) struct Liveness {
 
 impl Liveness {
     pub(super) fn new(now: Time) -> Liveness {
-        Liveness { state: State::Responsive, heard_at: now, quiet_since: None }
+        Liveness {
+            state: State::Responsive,
+            heard_at: now,
+            quiet_since: None,
+        }
     }
 
     pub(super) fn is_responsive(&self) -> bool {
@@ -48,8 +52,8 @@ impl Liveness {
         back
     }
 
-    /// `attempts` time-outs in a row have expired; `rtt` is the smoothed round trip; `expecting` if a chunk of the
-    /// neighbour's is half received.
+    /// `attempts` time-outs in a row have expired; `rtt` is the smoothed round trip; `expecting` if
+    /// a chunk of the neighbour's is half received.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -61,9 +65,14 @@ impl Liveness {
         let idle_probe = self.next_idle_probe(config, expecting);
         match &mut self.state {
             State::Responsive => {
-                let patience = config.unresponsive_silence.max(rtt.unwrap_or_default().saturating_mul(4));
-                if attempts >= config.unresponsive_timeouts && now.since(self.heard_at) >= patience {
-                    self.state = State::Unresponsive { next_probe: now + config.outage_probe_interval };
+                let patience = config
+                    .unresponsive_silence
+                    .max(rtt.unwrap_or_default().saturating_mul(4));
+                if attempts >= config.unresponsive_timeouts && now.since(self.heard_at) >= patience
+                {
+                    self.state = State::Unresponsive {
+                        next_probe: now + config.outage_probe_interval,
+                    };
                     return Some(Due::Lost);
                 }
                 if idle_probe.is_none_or(|at| now < at) {
@@ -82,20 +91,32 @@ impl Liveness {
         }
     }
 
-    /// A neighbour that breaks off in the middle of a chunk is asked as often as in an outage: if the link has failed, the
-    /// first frame over it from either side ends the outage, half a round trip earlier than an answer would.
+    /// A neighbour that breaks off in the middle of a chunk is asked as often as in an outage: if
+    /// the link has failed, the first frame over it from either side ends the outage, half a round
+    /// trip earlier than an answer would.
     fn next_idle_probe(&self, config: &HopConfig, expecting: bool) -> Option<Time> {
-        let interval = if expecting { config.outage_probe_interval } else { config.idle_probe_interval };
+        let interval = if expecting {
+            config.outage_probe_interval
+        } else {
+            config.idle_probe_interval
+        };
         self.quiet_since.map(|since| since + interval)
     }
 
     pub(super) fn poll_timeout(&self, config: &HopConfig, expecting: bool) -> Option<Deadline> {
         match self.state {
             State::Responsive => {
-                let reason = if expecting { "silence in the middle of a chunk" } else { "idle neighbour" };
-                self.next_idle_probe(config, expecting).map(|at| Deadline::new(at, reason))
+                let reason = if expecting {
+                    "silence in the middle of a chunk"
+                } else {
+                    "idle neighbour"
+                };
+                self.next_idle_probe(config, expecting)
+                    .map(|at| Deadline::new(at, reason))
             }
-            State::Unresponsive { next_probe } => Some(Deadline::new(next_probe, "unresponsive neighbour")),
+            State::Unresponsive { next_probe } => {
+                Some(Deadline::new(next_probe, "unresponsive neighbour"))
+            }
         }
     }
 }

@@ -1,13 +1,15 @@
-//! Hop: the reliable transfer of whole chunks to one neighbour (seed 000, sections 3.2.1 and 3.4.1).
+//! Hop: the reliable transfer of whole chunks to one neighbour (seed 000, sections 3.2.1 and
+//! 3.4.1).
 //!
-//! The wire format, the rules and the timers are in `docs/protocols/hop.md`.
-//! The one invariant: **a chunk that is reported [`HopEvent::Delivered`] was handed to the owner at the other end,
-//! intact and once in the session** (a session ends when either neighbour restarts).
+//! The wire format, the rules and the timers are in `docs/protocols/hop.md`. The one invariant: **a
+//! chunk that is reported [`HopEvent::Delivered`] was handed to the owner at the other end, intact
+//! and once in the session** (a session ends when either neighbour restarts).
 //!
-//! An owner works in rounds, as a driver does with a [`Machine`](whimbrel_core::Machine): inputs first
-//! ([`Hop::send`], [`Hop::handle_frame`], [`Hop::handle_timeout`]), then [`Hop::poll_transmit`] and
-//! [`Hop::poll_event`] until they answer `None`, then [`Hop::poll_timeout`]. As in a machine, every input comes with
-//! the time, also where none is needed today.
+//! An owner works in rounds, as a driver does with a [`Machine`](whimbrel_core::Machine): inputs
+//! first ([`Hop::send`], [`Hop::handle_frame`], [`Hop::handle_timeout`]), then
+//! [`Hop::poll_transmit`] and [`Hop::poll_event`] until they answer `None`, then
+//! [`Hop::poll_timeout`]. As in a machine, every input comes with the time, also where none is
+//! needed today.
 
 mod bitmap;
 mod budget;
@@ -58,7 +60,8 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// A hop that starts to greet its neighbour at once. Settings out of bounds are brought within them.
+    /// A hop that starts to greet its neighbour at once. Settings out of bounds are brought within
+    /// them.
     pub fn new(config: HopConfig, mut rng: SeededRng, now: Time) -> Hop {
         let config = config.bounded();
         let first_id = rng.next_word() as u32;
@@ -81,10 +84,11 @@ impl Hop {
         self.session.announce();
     }
 
-    /// Queues a chunk, `head` followed by `body`; neither is copied until it is written into packets.
+    /// Queues a chunk, `head` followed by `body`; neither is copied until it is written into
+    /// packets.
     ///
-    /// `tag` comes back in [`HopEvent::Delivered`]; the owner chooses it, unique among the chunks it has here.
-    /// An empty chunk has nothing to deliver: it counts as delivered at once.
+    /// `tag` comes back in [`HopEvent::Delivered`]; the owner chooses it, unique among the chunks
+    /// it has here. An empty chunk has nothing to deliver: it counts as delivered at once.
     pub fn send(&mut self, _now: Time, tag: u64, head: Bytes, body: Bytes) {
         if head.is_empty() && body.is_empty() {
             self.events.push_back(HopEvent::Delivered { tag });
@@ -93,8 +97,8 @@ impl Hop {
         self.sender.queue(Parcel { tag, head, body });
     }
 
-    /// Takes back a chunk that is not yet acknowledged: to bind it anew, or to store it (seed 000, section 3.3).
-    /// `None` if it is not here. The neighbour may nevertheless have received it.
+    /// Takes back a chunk that is not yet acknowledged: to bind it anew, or to store it (seed 000,
+    /// section 3.3). `None` if it is not here. The neighbour may nevertheless have received it.
     pub fn withdraw(&mut self, _now: Time, tag: u64) -> Option<(Bytes, Bytes)> {
         self.sender.withdraw(tag)
     }
@@ -104,11 +108,15 @@ impl Hop {
         self.sender.withdraw_all()
     }
 
-    /// How many more bytes of chunks the owner should queue here now: enough to keep the hop busy, few enough
-    /// that chunks wait where they can still be routed elsewhere. 0 before the neighbour is up, while it is
-    /// unresponsive, and while its window is shut.
+    /// How many more bytes of chunks the owner should queue here now: enough to keep the hop busy,
+    /// few enough that chunks wait where they can still be routed elsewhere. 0 before the neighbour
+    /// is up, while it is unresponsive, and while its window is shut.
     pub fn ready_for(&self) -> usize {
-        if self.is_up() { self.sender.ready_for(self.config.queue_target) } else { 0 }
+        if self.is_up() {
+            self.sender.ready_for(self.config.queue_target)
+        } else {
+            0
+        }
     }
 
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].
@@ -121,34 +129,46 @@ impl Hop {
                 self.count_received(frame);
                 self.handle_hello(now, &hello, budget);
             }
-            Ok(Frame::Data { session, .. } | Frame::Csyn { session, .. } | Frame::Cack { session, .. })
-                if !self.session.is_current(session) =>
-            {
+            Ok(
+                Frame::Data { session, .. }
+                | Frame::Csyn { session, .. }
+                | Frame::Cack { session, .. },
+            ) if !self.session.is_current(session) => {
                 self.stats.drops.wrong_session += 1;
                 self.stats.drops.hello_limited += u64::from(!self.session.handle_stranger(now));
             }
             Ok(Frame::Data { data, .. }) => {
                 self.count_received(frame);
                 self.heard(now);
-                let whole = self.receiver.handle_data(now, &data, frame.len(), budget, &mut self.stats);
+                let whole =
+                    self.receiver
+                        .handle_data(now, &data, frame.len(), budget, &mut self.stats);
                 if let Some(whole) = whole {
                     self.stats.chunks_received += 1;
                     self.stats.chunk_bytes_received += whole.chunk.len() as u64;
-                    self.events.push_back(HopEvent::Received { chunk: whole.chunk, packets: whole.packets });
+                    self.events.push_back(HopEvent::Received {
+                        chunk: whole.chunk,
+                        packets: whole.packets,
+                    });
                 }
                 if let Some(low) = data.question {
-                    self.receiver.handle_question(now, &data, low, budget, &mut self.stats);
+                    self.receiver
+                        .handle_question(now, &data, low, budget, &mut self.stats);
                 }
             }
             Ok(Frame::Csyn { csyn, .. }) => {
                 self.count_received(frame);
                 self.heard(now);
-                self.receiver.handle_csyn(now, &csyn, budget, &mut self.stats);
+                self.receiver
+                    .handle_csyn(now, &csyn, budget, &mut self.stats);
             }
             Ok(Frame::Cack { cack, .. }) => {
                 self.count_received(frame);
                 // Before `heard`: an answer to a probe that ends an outage tells what was lost.
-                match self.sender.handle_cack(now, &cack, &mut self.stats, &mut self.events) {
+                match self
+                    .sender
+                    .handle_cack(now, &cack, &mut self.stats, &mut self.events)
+                {
                     Ok(()) => {}
                     Err(Disbelief::False) => self.stats.drops.false_ack += 1,
                     Err(Disbelief::Late) => self.stats.drops.late_ack += 1,
@@ -169,7 +189,13 @@ impl Hop {
         }
         self.sender.handle_timeout(now, &mut self.stats);
         let (attempts, rtt) = (self.sender.attempts(), self.sender.smoothed_rtt());
-        match self.liveness.handle_timeout(now, &self.config, attempts, rtt, self.receiver.arriving() > 0) {
+        match self.liveness.handle_timeout(
+            now,
+            &self.config,
+            attempts,
+            rtt,
+            self.receiver.arriving() > 0,
+        ) {
             Some(Due::Lost) => {
                 self.stats.outages += 1;
                 self.events.push_back(HopEvent::Unresponsive);
@@ -181,13 +207,14 @@ impl Hop {
         }
     }
 
-    /// Room came free in `budget`: chunks that were refused are granted now and a shut window opens.
+    /// Room came free in `budget`: chunks that were refused are granted now and a shut window
+    /// opens.
     pub fn budget_released(&mut self, now: Time, budget: &mut PacketBudget) {
         self.receiver.budget_released(now, budget);
     }
 
-    /// The hop is not used any more (its port is down): releases all that it holds of `budget` and returns the
-    /// chunks that are not yet acknowledged, in the order in which they were sent.
+    /// The hop is not used any more (its port is down): releases all that it holds of `budget` and
+    /// returns the chunks that are not yet acknowledged, in the order in which they were sent.
     pub fn close(mut self, _now: Time, budget: &mut PacketBudget) -> Vec<(u64, Bytes, Bytes)> {
         self.receiver.clear(budget);
         self.sender.withdraw_all()
@@ -238,12 +265,16 @@ impl Hop {
         if self.session.peer().is_none() {
             return next;
         }
-        let next =
-            Deadline::earlier(next, self.liveness.poll_timeout(&self.config, self.receiver.arriving() > 0));
+        let next = Deadline::earlier(
+            next,
+            self.liveness
+                .poll_timeout(&self.config, self.receiver.arriving() > 0),
+        );
         Deadline::earlier(next, self.sender.poll_timeout())
     }
 
-    /// True between [`HopEvent::Up`] and the end of the hop, except while the neighbour is unresponsive.
+    /// True between [`HopEvent::Up`] and the end of the hop, except while the neighbour is
+    /// unresponsive.
     pub fn is_up(&self) -> bool {
         self.session.peer().is_some() && self.liveness.is_responsive()
     }
@@ -262,22 +293,35 @@ impl Hop {
     }
 
     fn handle_hello(&mut self, now: Time, hello: &Hello, budget: &mut PacketBudget) {
-        let greeting = self.session.handle_hello(now, hello, &mut self.stats.drops.hello_limited);
+        let greeting = self
+            .session
+            .handle_hello(now, hello, &mut self.stats.drops.hello_limited);
         match greeting {
             Greeting::Unproven => return,
             Greeting::Known => {
                 let mtu = self.session.peer().map_or(MAX_MTU, |peer| peer.mtu);
                 self.sender.set_frame(self.config.mtu.min(mtu));
             }
-            Greeting::New { restarted, first_hop_id, window } => {
-                let Some(peer) = self.session.peer() else { return };
+            Greeting::New {
+                restarted,
+                first_hop_id,
+                window,
+            } => {
+                let Some(peer) = self.session.peer() else {
+                    return;
+                };
                 self.stats.sessions += 1;
                 self.receiver.restart(first_hop_id, budget);
                 self.sender.restart(now, peer, window, &self.config);
-                // The round trip of a path that carries nothing yet: what start-up judges queues by.
+                // The round trip of a path that carries nothing yet: what start-up judges queues
+                // by.
                 self.sender.probe();
                 let (neighbour, incarnation) = (peer.guid, peer.incarnation);
-                self.events.push_back(HopEvent::Up { neighbour, incarnation, restarted });
+                self.events.push_back(HopEvent::Up {
+                    neighbour,
+                    incarnation,
+                    restarted,
+                });
                 if let Some(rtt) = self.session.take_rtt() {
                     self.sender.measured(now, rtt);
                 }

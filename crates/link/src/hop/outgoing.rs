@@ -45,7 +45,8 @@ pub(super) enum Fate {
     Deliver,
     /// The owner has taken the chunk back; the neighbour is yet to be told.
     Withdrawn,
-    /// Its packets no longer fit the path: the neighbour is asked to cancel it, then it is cut anew.
+    /// Its packets no longer fit the path: the neighbour is asked to cancel it, then it is cut
+    /// anew.
     Recut,
 }
 
@@ -72,18 +73,25 @@ pub(super) struct Outgoing {
     missing: Bitmap,
     // Packets before this one have been sent at least once.
     sent: usize,
-    // The most that `sent` has been: packets of an attempt that was refused may arrive when there is room again.
+    // The most that `sent` has been: packets of an attempt that was refused may arrive when there
+    // is room again.
     ever_sent: usize,
     // Place in the sending order of each packet's last transmission.
     order: Vec<u32>,
 }
 
 impl Outgoing {
-    /// Cuts `parcel`, which is not empty, in packets of at most `payload` bytes; `None` if there are too many.
+    /// Cuts `parcel`, which is not empty, in packets of at most `payload` bytes; `None` if there
+    /// are too many.
     pub(super) fn new(parcel: Parcel, payload: usize, room: Room) -> Result<Outgoing, Parcel> {
         let len = parcel.len();
-        let shape = Shape { chunk_len: len as u32, packet_size: payload.min(len) as u16 };
-        let Some(packets) = shape.packets() else { return Err(parcel) };
+        let shape = Shape {
+            chunk_len: len as u32,
+            packet_size: payload.min(len) as u16,
+        };
+        let Some(packets) = shape.packets() else {
+            return Err(parcel);
+        };
         let count = usize::from(packets);
         Ok(Outgoing {
             parcel,
@@ -104,11 +112,17 @@ impl Outgoing {
 
     /// Bytes that have never been sent.
     pub(super) fn unsent_bytes(&self) -> usize {
-        if self.fate == Fate::Deliver { self.parcel.len() - self.start_of(self.sent) } else { 0 }
+        if self.fate == Fate::Deliver {
+            self.parcel.len() - self.start_of(self.sent)
+        } else {
+            0
+        }
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        self.sent < usize::from(self.packets) && self.room == Room::Given && self.fate == Fate::Deliver
+        self.sent < usize::from(self.packets)
+            && self.room == Room::Given
+            && self.fate == Fate::Deliver
     }
 
     pub(super) fn has_missing(&self) -> bool {
@@ -126,7 +140,8 @@ impl Outgoing {
         Some(self.start_of(seq + 1) - self.start_of(seq) + DATA_OVERHEAD)
     }
 
-    /// Writes the next packet: a missing one, or else the first one never sent. True if it is a resend.
+    /// Writes the next packet: a missing one, or else the first one never sent. True if it is a
+    /// resend.
     pub(super) fn write_next(
         &mut self,
         session: u32,
@@ -135,7 +150,9 @@ impl Outgoing {
         buffer: &mut Vec<u8>,
     ) -> Option<bool> {
         let (seq, resent) = self.next_packet()?;
-        let parts = self.parcel.slice(self.start_of(seq), self.start_of(seq + 1));
+        let parts = self
+            .parcel
+            .slice(self.start_of(seq), self.start_of(seq + 1));
         let data = Data {
             hop_id,
             seq: seq as u16,
@@ -164,9 +181,14 @@ impl Outgoing {
         match *progress {
             Progress::Refused => true,
             Progress::Cancelled => self.fate != Fate::Deliver,
-            Progress::Complete => self.fate != Fate::Deliver || self.ever_sent == usize::from(self.packets),
+            Progress::Complete => {
+                self.fate != Fate::Deliver || self.ever_sent == usize::from(self.packets)
+            }
             Progress::Held { start, bitmap, .. } => {
-                let (from, used) = (usize::from(start) * 8, bitmap.iter().rposition(|byte| *byte != 0));
+                let (from, used) = (
+                    usize::from(start) * 8,
+                    bitmap.iter().rposition(|byte| *byte != 0),
+                );
                 let end = match used {
                     Some(at) => from + at * 8 + 8 - bitmap[at].leading_zeros() as usize,
                     None => from,
@@ -178,8 +200,8 @@ impl Outgoing {
         }
     }
 
-    /// Takes the neighbour's bitmap as the truth. Packets that were sent before place `lost_before` of the
-    /// sending order and are not in it are missing.
+    /// Takes the neighbour's bitmap as the truth. Packets that were sent before place `lost_before`
+    /// of the sending order and are not in it are missing.
     pub(super) fn report(
         &mut self,
         start: u16,
@@ -189,7 +211,11 @@ impl Outgoing {
     ) -> Change {
         let mut change = Change::default();
         let from = usize::from(start) * 8;
-        let said = if cut { from + bitmap.len() * 8 } else { usize::MAX };
+        let said = if cut {
+            from + bitmap.len() * 8
+        } else {
+            usize::MAX
+        };
         for word in 0..self.acked.word_count() {
             let base = word * 64;
             if base >= said {
@@ -197,9 +223,13 @@ impl Outgoing {
             }
             let told = low_bits(said - base);
             let present = reported_word(base, from, bitmap);
-            self.acked.set_word(word, self.acked.word(word) & !told | present & told);
-            self.missing.set_word(word, self.missing.word(word) & !present);
-            let Some(lost_before) = lost_before else { continue };
+            self.acked
+                .set_word(word, self.acked.word(word) & !told | present & told);
+            self.missing
+                .set_word(word, self.missing.word(word) & !present);
+            let Some(lost_before) = lost_before else {
+                continue;
+            };
             let sent = low_bits(self.sent.saturating_sub(base));
             let mut absent = sent & told & !self.acked.word(word) & !self.missing.word(word);
             while absent != 0 {
@@ -241,14 +271,22 @@ fn reported_word(base: usize, from: usize, bitmap: &[u8]) -> u64 {
     let below = low_bits(from.saturating_sub(base));
     (0..8).fold(below, |word, byte| {
         let at = base + byte * 8;
-        let value = at.checked_sub(from).and_then(|ahead| bitmap.get(ahead / 8)).copied().unwrap_or(0);
+        let value = at
+            .checked_sub(from)
+            .and_then(|ahead| bitmap.get(ahead / 8))
+            .copied()
+            .unwrap_or(0);
         word | u64::from(value) << (byte * 8)
     })
 }
 
 /// True if the first `count` bits are all set.
 fn all_ones(bitmap: &[u8], count: usize) -> bool {
-    (0..count).all(|bit| bitmap.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1))
+    (0..count).all(|bit| {
+        bitmap
+            .get(bit / 8)
+            .is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
+    })
 }
 
 #[cfg(test)]
@@ -258,7 +296,11 @@ mod tests {
 
     fn chunk(len: usize, head: usize, payload: usize) -> Outgoing {
         let bytes = Bytes::from((0..len).map(|i| i as u8).collect::<Vec<_>>());
-        let parcel = Parcel { tag: 1, head: bytes.slice(..head), body: bytes.slice(head..) };
+        let parcel = Parcel {
+            tag: 1,
+            head: bytes.slice(..head),
+            body: bytes.slice(head..),
+        };
         Outgoing::new(parcel, payload, Room::Given).unwrap_or_else(|_| panic!("too many packets"))
     }
 
@@ -277,7 +319,8 @@ mod tests {
             prop_assert_eq!(chunk.unsent_bytes(), 0);
         }
 
-        /// Against the plain rule: sent before the threshold, not in the report, not known to be missing.
+        /// Against the plain rule: sent before the threshold, not in the report, not known to be
+        /// missing.
         #[test]
         fn missing_is_what_was_sent_in_time_and_is_not_reported(
             sent in 1usize..200, present in prop::collection::btree_set(0usize..200, 0..200), threshold in 0u32..220,
@@ -309,7 +352,11 @@ mod tests {
     fn reports_of_what_was_never_sent_are_not_plausible() {
         let mut chunk = chunk(100, 50, 10);
         chunk.write_next(0, 0, 0, &mut Vec::new());
-        let held = |start, bitmap| Progress::Held { start, bitmap, cut: false };
+        let held = |start, bitmap| Progress::Held {
+            start,
+            bitmap,
+            cut: false,
+        };
         assert!(chunk.is_plausible(&held(0, &[1])));
         assert!(!chunk.is_plausible(&held(0, &[2])));
         assert!(!chunk.is_plausible(&held(1, &[])));

@@ -6,10 +6,12 @@ use whimbrel_core::Time;
 
 /// Largest burst, in bytes: eight kernel batches of 64 KiB.
 const MAX_BURST: u64 = 512 << 10;
-/// Length of a burst at ordinary rates: longer than a timer is late, shorter than a queue that matters.
+/// Length of a burst at ordinary rates: longer than a timer is late, shorter than a queue that
+/// matters.
 const BURST_TIME: Duration = Duration::from_micros(500);
 
-/// Spends sending time: frames sent so far are paid for until a moment that may be a burst ahead of now.
+/// Spends sending time: frames sent so far are paid for until a moment that may be a burst ahead of
+/// now.
 #[derive(Clone, Debug)]
 pub(super) struct Pacer {
     // Bytes per second; 0: not paced.
@@ -20,18 +22,25 @@ pub(super) struct Pacer {
 
 impl Pacer {
     pub(super) fn new() -> Pacer {
-        Pacer { rate: 0, paid_until: Time::ZERO, burst: BURST_TIME }
+        Pacer {
+            rate: 0,
+            paid_until: Time::ZERO,
+            burst: BURST_TIME,
+        }
     }
 
     /// Paces at `rate` bytes per second from now on, 0 for not at all; frames have `frame` bytes.
     pub(super) fn set_rate(&mut self, rate: u64, frame: usize) {
         self.rate = rate;
         if rate > 0 {
-            self.burst = BURST_TIME.min(span(MAX_BURST, rate)).max(span(frame as u64, rate));
+            self.burst = BURST_TIME
+                .min(span(MAX_BURST, rate))
+                .max(span(frame as u64, rate));
         }
     }
 
-    /// Bytes that a burst may have; `None` if less than half a burst may go now: many small batches cost more.
+    /// Bytes that a burst may have; `None` if less than half a burst may go now: many small batches
+    /// cost more.
     pub(super) fn allowance(&self, now: Time) -> Option<u64> {
         if self.rate == 0 {
             return Some(MAX_BURST);
@@ -55,7 +64,11 @@ impl Pacer {
 
     /// Bytes of one burst.
     pub(super) fn burst_bytes(&self) -> u64 {
-        if self.rate == 0 { MAX_BURST } else { bytes_in(self.burst, self.rate) }
+        if self.rate == 0 {
+            MAX_BURST
+        } else {
+            bytes_in(self.burst, self.rate)
+        }
     }
 }
 
@@ -94,7 +107,10 @@ mod tests {
             let expected = rate * 20;
             // Spans are rounded down to nanoseconds.
             let slack = 2 * pacer.burst_bytes() + 2_800 + expected / 1_000;
-            assert!(sent.abs_diff(expected) <= slack, "{rate}: {sent} instead of {expected}");
+            assert!(
+                sent.abs_diff(expected) <= slack,
+                "{rate}: {sent} instead of {expected}"
+            );
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The model of the path: how fast it delivers, how long it takes, whether a queue stands in it.
 //!
-//! Loss is no congestion signal here, a standing queue is. The shape is that of BBR (Cardwell et al., 2016):
-//! the largest delivery rate of the last rounds and the smallest round trip; start-up doubles, drains, and
-//! then probes gently. Unlike BBR it leaves room in the pace for what the path loses at random, and it lets
-//! a queue that stands for a whole round drain at once.
+//! Loss is no congestion signal here, a standing queue is. The shape is that of BBR (Cardwell et
+//! al., 2016): the largest delivery rate of the last rounds and the smallest round trip; start-up
+//! doubles, drains, and then probes gently. Unlike BBR it leaves room in the pace for what the path
+//! loses at random, and it lets a queue that stands for a whole round drain at once.
 
 use core::time::Duration;
 
@@ -17,17 +17,20 @@ const RATE_ROUNDS: u32 = 10;
 const PROBE_ROUNDS: u32 = 8;
 /// How long the smallest round trip holds without being seen again.
 const MIN_RTT_AGE: Duration = Duration::from_secs(10);
-/// A queue that stands for so many rounds, although the sender makes room, is no queue: the path has become longer.
+/// A queue that stands for so many rounds, although the sender makes room, is no queue: the path
+/// has become longer.
 const QUEUE_ROUNDS: u32 = 10;
-/// Pace in start-up, over the estimate. That lags by half a round; BBR's 2.885 (= 2 / ln 2) would fill a whole further round's
-/// buffer before it is noticed.
+/// Pace in start-up, over the estimate. That lags by half a round; BBR's 2.885 (= 2 / ln 2) would
+/// fill a whole further round's buffer before it is noticed.
 const START_UP_GAIN: f64 = 2.4;
-/// Cruising is a little faster than the estimate: a sender that is woken late would otherwise leave a gap that nothing fills. The
-/// queue that this builds is noticed, and drained, before it stands for more than some milliseconds.
+/// Cruising is a little faster than the estimate: a sender that is woken late would otherwise leave
+/// a gap that nothing fills. The queue that this builds is noticed, and drained, before it stands
+/// for more than some milliseconds.
 const CRUISE_GAIN: f64 = 1.03;
 /// So many late answers in a row are a growing queue in start-up; fewer may be jitter.
 const LATE_ANSWERS: u32 = 2;
-/// Largest share of the pace that makes up for random loss: from there on it could be a shallow queue that overflows.
+/// Largest share of the pace that makes up for random loss: from there on it could be a shallow
+/// queue that overflows.
 const MAX_LOSS_ROOM: f64 = 0.10;
 /// Queueing delay that is never called a standing queue: timers and batches cause as much.
 const QUEUE_SLACK: Duration = Duration::from_millis(2);
@@ -146,9 +149,14 @@ impl RateModel {
     pub(super) fn pace(&self) -> Option<f64> {
         let bandwidth = self.bandwidth();
         if self.is_growing() && !self.resuming {
-            // A little more than the window makes of it, so that the window is what rules and no half of a round is a burst.
+            // A little more than the window makes of it, so that the window is what rules and no
+            // half of a round is a burst.
             let rtt = self.min_rtt?.max(SHORTEST_ROUND).as_secs_f64();
-            return Some((START_UP_GAIN * bandwidth).max(1.5 * self.start_window as f64 / rtt).min(MAX_RATE));
+            return Some(
+                (START_UP_GAIN * bandwidth)
+                    .max(1.5 * self.start_window as f64 / rtt)
+                    .min(MAX_RATE),
+            );
         }
         if bandwidth <= 0.0 {
             return None;
@@ -163,12 +171,16 @@ impl RateModel {
             Phase::Cruise { .. } => CRUISE_GAIN,
             Phase::Refresh { .. } => 1.0,
         };
-        let room = if self.queued_rounds == 0 { self.loss.min(MAX_LOSS_ROOM) } else { 0.0 };
+        let room = if self.queued_rounds == 0 {
+            self.loss.min(MAX_LOSS_ROOM)
+        } else {
+            0.0
+        };
         Some((gain * bandwidth / (1.0 - room)).min(MAX_RATE))
     }
 
-    /// Most bytes that may be sent beyond the newest answered CSYN; `feedback` is how many bytes go between two
-    /// answers, which a sender must have on top of what the path holds.
+    /// Most bytes that may be sent beyond the newest answered CSYN; `feedback` is how many bytes go
+    /// between two answers, which a sender must have on top of what the path holds.
     pub(super) fn inflight_cap(&self, feedback: u64) -> u64 {
         let full = self.bandwidth_delay() as f64;
         if self.is_growing() {
@@ -182,12 +194,16 @@ impl RateModel {
             Phase::Cruise { .. } => 1.5,
             Phase::Refresh { .. } => 0.5,
         };
-        let extra = if matches!(self.phase, Phase::Refresh { .. }) { feedback } else { 2 * feedback };
+        let extra = if matches!(self.phase, Phase::Refresh { .. }) {
+            feedback
+        } else {
+            2 * feedback
+        };
         (full * share) as u64 + extra
     }
 
-    /// The neighbour is back after an outage: the remembered rate may be wrong now, so it is approached with
-    /// care and forgotten soon if it is not seen again.
+    /// The neighbour is back after an outage: the remembered rate may be wrong now, so it is
+    /// approached with care and forgotten soon if it is not seen again.
     pub(super) fn resume(&mut self) {
         self.resuming = self.bandwidth() > 0.0;
         self.best = [0.0, self.bandwidth()];
@@ -196,14 +212,19 @@ impl RateModel {
         self.round_rtt = Duration::MAX;
         self.queued_rounds = 0;
         if !matches!(self.phase, Phase::StartUp) {
-            self.phase = Phase::Cruise { rounds: PROBE_ROUNDS };
+            self.phase = Phase::Cruise {
+                rounds: PROBE_ROUNDS,
+            };
         }
     }
 
     /// The sender's bursts have `bytes`.
     pub(super) fn set_burst(&mut self, bytes: u64) {
-        self.grain =
-            if self.bandwidth() > 0.0 { span(2 * bytes, self.bandwidth() as u64) } else { Duration::ZERO };
+        self.grain = if self.bandwidth() > 0.0 {
+            span(2 * bytes, self.bandwidth() as u64)
+        } else {
+            Duration::ZERO
+        };
     }
 
     /// The round trip was measured without a delivery rate (in the HELLO exchange).
@@ -222,9 +243,17 @@ impl RateModel {
 
     pub(super) fn sample(&mut self, now: Time, sample: &Sample) {
         self.round_trip(now, sample.rtt);
-        self.late_answers = if self.is_late(sample.rtt) { self.late_answers.saturating_add(1) } else { 0 };
+        self.late_answers = if self.is_late(sample.rtt) {
+            self.late_answers.saturating_add(1)
+        } else {
+            0
+        };
         if self.is_starting() && self.late_answers == 0 && sample.filled {
-            let more = if self.cautious { sample.acked / 4 } else { sample.acked };
+            let more = if self.cautious {
+                sample.acked / 4
+            } else {
+                sample.acked
+            };
             self.start_window = self.start_window.saturating_add(more);
         } else if self.is_overshooting() && self.bandwidth() > 0.0 {
             // It may have been jitter: growth goes on, slower, from what the path is known to hold.
@@ -252,7 +281,8 @@ impl RateModel {
         let queue = self.has_queue();
         self.queued_rounds = if queue { self.queued_rounds + 1 } else { 0 };
         self.round_rtt = Duration::MAX;
-        // A queue that outlives two rounds says that the remembered rate is too high: it ages three times as fast.
+        // A queue that outlives two rounds says that the remembered rate is too high: it ages three
+        // times as fast.
         self.best_age += if self.queued_rounds > 2 { 3 } else { 1 };
         if self.best_age >= RATE_ROUNDS / 2 && self.best[0] > 0.0 {
             self.best = [0.0, self.best[0]];
@@ -264,33 +294,42 @@ impl RateModel {
                 *rounds = rounds.saturating_sub(1);
             }
             Phase::Probe => self.phase = Phase::Settle,
-            Phase::Settle => self.phase = Phase::Cruise { rounds: PROBE_ROUNDS },
+            Phase::Settle => {
+                self.phase = Phase::Cruise {
+                    rounds: PROBE_ROUNDS,
+                }
+            }
             Phase::StartUp | Phase::Refresh { .. } => {}
         }
-        let outdated = now.since(self.min_rtt_seen) >= MIN_RTT_AGE || self.queued_rounds >= QUEUE_ROUNDS;
+        let outdated =
+            now.since(self.min_rtt_seen) >= MIN_RTT_AGE || self.queued_rounds >= QUEUE_ROUNDS;
         if outdated && !matches!(self.phase, Phase::StartUp) {
             self.begin_refresh(now);
         }
     }
 
-    /// True if even the fastest round trip of the round was much longer than the smallest one known.
+    /// True if even the fastest round trip of the round was much longer than the smallest one
+    /// known.
     fn has_queue(&self) -> bool {
         self.round_rtt != Duration::MAX && self.is_late(self.round_rtt)
     }
 
-    /// True if a round trip of `rtt` shows a queue: it is longer than the smallest one by more than the bursts
-    /// of the sender itself explain.
+    /// True if a round trip of `rtt` shows a queue: it is longer than the smallest one by more than
+    /// the bursts of the sender itself explain.
     fn is_late(&self, rtt: Duration) -> bool {
-        self.min_rtt.is_some_and(|least| rtt > least + (least / 8).max(QUEUE_SLACK).max(self.grain))
+        self.min_rtt
+            .is_some_and(|least| rtt > least + (least / 8).max(QUEUE_SLACK).max(self.grain))
     }
 
-    /// True while the window of start-up rules: until a rate is known at which the queue that grows can be left to drain.
+    /// True while the window of start-up rules: until a rate is known at which the queue that grows
+    /// can be left to drain.
     fn is_growing(&self) -> bool {
         self.is_starting() && (!self.is_overshooting() || self.bandwidth() <= 0.0)
     }
 
-    /// True if a queue grows in start-up. Whether start-up is over is judged at the end of the round; until then
-    /// no more is sent than the path takes, or a round trip's worth would meet a full queue.
+    /// True if a queue grows in start-up. Whether start-up is over is judged at the end of the
+    /// round; until then no more is sent than the path takes, or a round trip's worth would meet a
+    /// full queue.
     fn is_overshooting(&self) -> bool {
         self.late_answers >= LATE_ANSWERS
     }
@@ -309,7 +348,9 @@ impl RateModel {
 
     fn begin_refresh(&mut self, now: Time) {
         let rtt = self.min_rtt.unwrap_or_default();
-        self.phase = Phase::Refresh { until: now + rtt * 2 + Duration::from_millis(20) };
+        self.phase = Phase::Refresh {
+            until: now + rtt * 2 + Duration::from_millis(20),
+        };
         self.forget_rtt = true;
         self.queued_rounds = 0;
         self.min_rtt_seen = now;
@@ -318,10 +359,16 @@ impl RateModel {
     fn leave_phase(&mut self, now: Time, sample: &Sample) {
         let drained = !self.is_late(sample.rtt);
         self.phase = match self.phase {
-            Phase::Drain { rounds } if rounds == 0 || drained => Phase::Cruise { rounds: PROBE_ROUNDS },
+            Phase::Drain { rounds } if rounds == 0 || drained => Phase::Cruise {
+                rounds: PROBE_ROUNDS,
+            },
             Phase::Cruise { rounds: 0 } if self.queued_rounds == 0 => Phase::Probe,
-            Phase::Settle if drained => Phase::Cruise { rounds: PROBE_ROUNDS },
-            Phase::Refresh { until } if now >= until => Phase::Cruise { rounds: PROBE_ROUNDS },
+            Phase::Settle if drained => Phase::Cruise {
+                rounds: PROBE_ROUNDS,
+            },
+            Phase::Refresh { until } if now >= until => Phase::Cruise {
+                rounds: PROBE_ROUNDS,
+            },
             phase => phase,
         };
     }
@@ -355,7 +402,11 @@ mod tests {
             assert_eq!(model.phase, Phase::StartUp);
         }
         feed(&mut model, &mut now, 4, 1.6e6, 50);
-        assert!(matches!(model.phase, Phase::Cruise { .. }), "{:?}", model.phase);
+        assert!(
+            matches!(model.phase, Phase::Cruise { .. }),
+            "{:?}",
+            model.phase
+        );
         assert_eq!(model.bandwidth_delay(), 80_000);
     }
 

@@ -13,9 +13,11 @@ use super::finished::{FinishedWindow, Standing};
 use super::stats::HopStats;
 use super::wire::{About, CACK_LEN, Cack, Csyn, DATA_OVERHEAD, Data, Progress, Shape, encode_cack};
 
-/// Answers that may wait for the driver to take them; older ones give way, and the sender asks again.
+/// Answers that may wait for the driver to take them; older ones give way, and the sender asks
+/// again.
 const MAX_ANSWERS: usize = 256;
-/// Smallest payload of a packet that is not its chunk's last: smaller ones would cost more memory than they bring.
+/// Smallest payload of a packet that is not its chunk's last: smaller ones would cost more memory
+/// than they bring.
 const MIN_PACKET: u16 = 64;
 /// A window of fewer packets than this counts as shut, and its opening is announced.
 const SHUT: usize = 32;
@@ -51,7 +53,8 @@ pub(super) struct Receiver {
     // Refused chunks that get room as soon as there is some.
     waiting: BTreeMap<u64, Shape>,
     answers: VecDeque<Answer>,
-    // Packets reserved by `arriving`, packets free in the node, and whether the last window told was shut.
+    // Packets reserved by `arriving`, packets free in the node, and whether the last window told
+    // was shut.
     reserved: u32,
     free: usize,
     shut_below: usize,
@@ -122,10 +125,16 @@ impl Receiver {
         self.arriving.values().map(|chunk| chunk.bytes.len()).sum()
     }
 
-    /// W_ad: what this neighbour has reserved and what is free (seed 000, section 3.4.1), in packets.
+    /// W_ad: what this neighbour has reserved and what is free (seed 000, section 3.4.1), in
+    /// packets.
     pub(super) fn window(&self) -> u32 {
-        let free = if self.arriving.len() < self.max_chunks { self.free } else { 0 };
-        self.reserved.saturating_add(u32::try_from(free).unwrap_or(u32::MAX))
+        let free = if self.arriving.len() < self.max_chunks {
+            self.free
+        } else {
+            0
+        };
+        self.reserved
+            .saturating_add(u32::try_from(free).unwrap_or(u32::MAX))
     }
 
     /// Notes how much of the budget is free, for the windows that are told until the next call.
@@ -186,7 +195,10 @@ impl Receiver {
         let chunk = self.arriving.remove(&id)?;
         self.reserved -= chunk.reserved;
         self.finished.finish(id);
-        Some(Whole { chunk: chunk.bytes.freeze(), packets: chunk.reserved })
+        Some(Whole {
+            chunk: chunk.bytes.freeze(),
+            packets: chunk.reserved,
+        })
     }
 
     /// A DATA frame brought a CSYN along whose number ends in the byte `low`.
@@ -201,9 +213,21 @@ impl Receiver {
         let Some(shape) = shape_of(data) else { return };
         let distance = low.wrapping_sub(self.last_number as u8) as i8;
         let number = self.last_number.wrapping_add_signed(distance.into());
-        let about = About { hop_id: data.hop_id, shape, cancel: false };
+        let about = About {
+            hop_id: data.hop_id,
+            shape,
+            cancel: false,
+        };
         if number != 0 {
-            self.handle_csyn(now, &Csyn { number, about: Some(about) }, budget, stats);
+            self.handle_csyn(
+                now,
+                &Csyn {
+                    number,
+                    about: Some(about),
+                },
+                budget,
+                stats,
+            );
         }
     }
 
@@ -222,7 +246,12 @@ impl Receiver {
                 None => return,
             },
         };
-        self.answer(Answer { number: csyn.number, about, received: self.received, clock: now });
+        self.answer(Answer {
+            number: csyn.number,
+            about,
+            received: self.received,
+            clock: now,
+        });
     }
 
     /// The id to answer for, once room for it has been looked for.
@@ -271,17 +300,28 @@ impl Receiver {
         Some(id)
     }
 
-    /// Room came free: refused chunks are let in, in their order, and a shut window is told to be open.
+    /// Room came free: refused chunks are let in, in their order, and a shut window is told to be
+    /// open.
     pub(super) fn budget_released(&mut self, now: Time, budget: &mut PacketBudget) {
         while let Some((&id, &shape)) = self.waiting.first_key_value() {
             if !self.let_in(now, id, shape, budget) {
                 break;
             }
-            self.answer(Answer { number: 0, about: Some(id), received: self.received, clock: now });
+            self.answer(Answer {
+                number: 0,
+                about: Some(id),
+                received: self.received,
+                clock: now,
+            });
         }
         self.look_at(budget);
         if self.told_shut && self.free >= self.shut_below && self.answers.is_empty() {
-            self.answer(Answer { number: 0, about: None, received: self.received, clock: now });
+            self.answer(Answer {
+                number: 0,
+                about: None,
+                received: self.received,
+                clock: now,
+            });
         }
     }
 
@@ -300,16 +340,26 @@ impl Receiver {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Deadline> {
-        self.next_sweep.map(|at| Deadline::new(at, "drop chunks that nobody continues"))
+        self.next_sweep
+            .map(|at| Deadline::new(at, "drop chunks that nobody continues"))
     }
 
     /// Writes the next answer, of at most `mtu` bytes.
     pub(super) fn poll_answer(&mut self, session: u32, mtu: usize, buffer: &mut Vec<u8>) -> bool {
-        let Some(answer) = self.answers.pop_front() else { return false };
+        let Some(answer) = self.answers.pop_front() else {
+            return false;
+        };
         self.bitmap_bytes.clear();
         let progress = answer.about.map(|id| (id as u32, self.progress(id, mtu)));
         let chunk = progress.map(|(id, progress)| match progress {
-            Held::Part { start, cut } => (id, Progress::Held { start, bitmap: &self.bitmap_bytes, cut }),
+            Held::Part { start, cut } => (
+                id,
+                Progress::Held {
+                    start,
+                    bitmap: &self.bitmap_bytes,
+                    cut,
+                },
+            ),
             Held::All => (id, Progress::Complete),
             Held::Cancelled => (id, Progress::Cancelled),
             Held::Nothing => (id, Progress::Refused),
@@ -338,13 +388,21 @@ impl Receiver {
         let start = chunk.present.leading_bytes();
         let end = chunk.present.used_bytes().max(start);
         let fitting = end.min(start + (mtu - CACK_LEN));
-        self.bitmap_bytes.extend((start..fitting).map(|index| chunk.present.byte(index)));
-        Held::Part { start: start as u16, cut: fitting < end }
+        self.bitmap_bytes
+            .extend((start..fitting).map(|index| chunk.present.byte(index)));
+        Held::Part {
+            start: start as u16,
+            cut: fitting < end,
+        }
     }
 
     fn answer(&mut self, answer: Answer) {
         // The newest question about a chunk replaces older ones that have not been answered.
-        if let Some(pending) = self.answers.iter_mut().find(|pending| pending.about == answer.about) {
+        if let Some(pending) = self
+            .answers
+            .iter_mut()
+            .find(|pending| pending.about == answer.about)
+        {
             if answer.number != 0 {
                 *pending = answer;
             }
@@ -386,10 +444,18 @@ impl Receiver {
     /// Slides the window of ids; what falls out of it can never be finished.
     fn admit(&mut self, id: u64, budget: &mut PacketBudget) {
         let oldest = self.finished.admit(id);
-        while let Some((&old, _)) = self.arriving.first_key_value().filter(|(old, _)| **old < oldest) {
+        while let Some((&old, _)) = self
+            .arriving
+            .first_key_value()
+            .filter(|(old, _)| **old < oldest)
+        {
             self.forget(old, budget);
         }
-        while let Some((&old, _)) = self.waiting.first_key_value().filter(|(old, _)| **old < oldest) {
+        while let Some((&old, _)) = self
+            .waiting
+            .first_key_value()
+            .filter(|(old, _)| **old < oldest)
+        {
             self.waiting.remove(&old);
         }
         while self.cancelled.first().is_some_and(|old| *old < oldest) {

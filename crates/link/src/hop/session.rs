@@ -30,14 +30,20 @@ pub(super) enum Greeting {
     Unproven,
     /// Nothing new.
     Known,
-    /// A neighbour that has not been heard before; `restarted` if there was another incarnation of it before.
-    New { restarted: bool, first_hop_id: u32, window: u32 },
+    /// A neighbour that has not been heard before; `restarted` if there was another incarnation of
+    /// it before.
+    New {
+        restarted: bool,
+        first_hop_id: u32,
+        window: u32,
+    },
 }
 
 /// The session with one neighbour.
 ///
-/// Each side has a random token. A HELLO is authentic if it echoes the nonce that was last told to the neighbour:
-/// somebody who forges the neighbour's address cannot see it, and a HELLO from before a restart echoes an older one.
+/// Each side has a random token. A HELLO is authentic if it echoes the nonce that was last told to
+/// the neighbour: somebody who forges the neighbour's address cannot see it, and a HELLO from
+/// before a restart echoes an older one.
 #[derive(Debug)]
 pub(super) struct Session {
     rng: SeededRng,
@@ -88,7 +94,8 @@ impl Session {
 
     /// True if a frame with this tag is of the current session.
     pub(super) fn is_current(&self, tag: u32) -> bool {
-        self.peer.is_some_and(|peer| session_tag(self.token, peer.token) == tag)
+        self.peer
+            .is_some_and(|peer| session_tag(self.token, peer.token) == tag)
     }
 
     /// The round trip of the HELLO exchange, once, if it was measured.
@@ -96,19 +103,25 @@ impl Session {
         self.rtt.take()
     }
 
-    /// A frame arrived that is not of this session: one of us restarted. Tells the neighbour who we are, unless
-    /// that has happened too often; false then.
+    /// A frame arrived that is not of this session: one of us restarted. Tells the neighbour who we
+    /// are, unless that has happened too often; false then.
     pub(super) fn handle_stranger(&mut self, now: Time) -> bool {
         let allowed = self.allow(now);
         if allowed && self.due.is_none() {
-            self.due = Some(Answer { receiver: self.peer.map_or(0, |peer| peer.token), echo: 0 });
+            self.due = Some(Answer {
+                receiver: self.peer.map_or(0, |peer| peer.token),
+                echo: 0,
+            });
         }
         allowed
     }
 
     /// Takes a HELLO. `limited` counts answers that the rate limit suppressed.
     pub(super) fn handle_hello(&mut self, now: Time, hello: &Hello, limited: &mut u64) -> Greeting {
-        let answer = Answer { receiver: hello.token, echo: hello.nonce };
+        let answer = Answer {
+            receiver: hello.token,
+            echo: hello.nonce,
+        };
         let known = self.peer.is_some_and(|peer| peer.token == hello.token);
         if known && hello.receiver == self.token {
             if hello.wanted && self.allow(now) {
@@ -136,29 +149,41 @@ impl Session {
         self.nonce_told = (0, now);
         // A neighbour that already knows us needs no answer, but gets one if it asks.
         self.due = hello.wanted.then_some(answer);
-        Greeting::New { restarted, first_hop_id: hello.first_hop_id, window: hello.window }
+        Greeting::New {
+            restarted,
+            first_hop_id: hello.first_hop_id,
+            window: hello.window,
+        }
     }
 
     /// Tells the neighbour about changed parameters.
     pub(super) fn announce(&mut self) {
         if let Some(peer) = self.peer {
-            self.due.get_or_insert(Answer { receiver: peer.token, echo: 0 });
+            self.due.get_or_insert(Answer {
+                receiver: peer.token,
+                echo: 0,
+            });
         }
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time, config: &HopConfig) {
         if self.peer.is_none() && now >= self.next_greeting && self.due.is_none() {
-            self.due = Some(Answer { receiver: 0, echo: 0 });
+            self.due = Some(Answer {
+                receiver: 0,
+                echo: 0,
+            });
             self.next_greeting = now + probe_interval(config, now.since(self.since));
         }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Deadline> {
-        self.peer.is_none().then_some(Deadline::new(self.next_greeting, "greet the neighbour"))
+        self.peer
+            .is_none()
+            .then_some(Deadline::new(self.next_greeting, "greet the neighbour"))
     }
 
-    /// The HELLO that is due. `ids` are the first id of the session with the known neighbour, and the first one that
-    /// a session with another incarnation would see.
+    /// The HELLO that is due. `ids` are the first id of the session with the known neighbour, and
+    /// the first one that a session with another incarnation would see.
     pub(super) fn poll_hello(
         &mut self,
         now: Time,
@@ -170,7 +195,11 @@ impl Session {
         let answer = self.due.take()?;
         self.nonce_told = (
             self.nonce_told.0.saturating_add(1),
-            if self.nonce_told.0 == 0 { now } else { self.nonce_told.1 },
+            if self.nonce_told.0 == 0 {
+                now
+            } else {
+                self.nonce_told.1
+            },
         );
         let known = self.peer.is_some_and(|peer| peer.token == answer.receiver);
         Some(Hello {
@@ -200,8 +229,8 @@ impl Session {
     }
 }
 
-/// How long to wait between signs of life asked of a neighbour that has been silent for `silence`: the shortest
-/// interval for a minute, then longer by a hundredth of what goes beyond it.
+/// How long to wait between signs of life asked of a neighbour that has been silent for `silence`:
+/// the shortest interval for a minute, then longer by a hundredth of what goes beyond it.
 pub(super) fn probe_interval(config: &HopConfig, silence: Duration) -> Duration {
     let growth = silence.saturating_sub(Duration::from_secs(60)) / 100;
     (config.outage_probe_interval + growth).min(config.slowest_probe_interval)
@@ -252,32 +281,68 @@ mod tests {
     #[test]
     fn two_neighbours_agree_on_tags_and_then_fall_silent() {
         let now = Time::ZERO;
-        let (mut a, mut b) = (Session::new(SeededRng::new(1), now), Session::new(SeededRng::new(2), now));
+        let (mut a, mut b) = (
+            Session::new(SeededRng::new(1), now),
+            Session::new(SeededRng::new(2), now),
+        );
         assert!(establish(now, &mut a, &mut b) <= 6);
         assert!(b.is_current(a.outgoing_tag().unwrap()) && a.is_current(b.outgoing_tag().unwrap()));
-        assert!(!a.is_current(a.outgoing_tag().unwrap()), "a reflected frame is not the neighbour's");
+        assert!(
+            !a.is_current(a.outgoing_tag().unwrap()),
+            "a reflected frame is not the neighbour's"
+        );
         assert_eq!((greet(&mut a, now, 1), greet(&mut b, now, 2)), (None, None));
     }
 
     #[test]
     fn a_restart_is_proven_by_the_echo_and_an_old_hello_changes_nothing() {
         let now = Time::ZERO;
-        let (mut a, mut b) = (Session::new(SeededRng::new(1), now), Session::new(SeededRng::new(2), now));
+        let (mut a, mut b) = (
+            Session::new(SeededRng::new(1), now),
+            Session::new(SeededRng::new(2), now),
+        );
         a.poll_hello(now, &config(1), 0, (1, 1));
         let first_of_b = greet(&mut b, now, 2).unwrap();
         assert_eq!(a.handle_hello(now, &first_of_b, &mut 0), Greeting::Unproven);
         let answer = greet(&mut a, now, 1).unwrap();
-        assert!(matches!(b.handle_hello(now, &answer, &mut 0), Greeting::New { restarted: false, .. }));
+        assert!(matches!(
+            b.handle_hello(now, &answer, &mut 0),
+            Greeting::New {
+                restarted: false,
+                ..
+            }
+        ));
         let proven = greet(&mut b, now, 2).unwrap();
-        assert!(matches!(a.handle_hello(now, &proven, &mut 0), Greeting::New { restarted: false, .. }));
+        assert!(matches!(
+            a.handle_hello(now, &proven, &mut 0),
+            Greeting::New {
+                restarted: false,
+                ..
+            }
+        ));
 
         let mut reborn = Session::new(SeededRng::new(3), now);
-        assert_eq!(a.handle_hello(now, &greet(&mut reborn, now, 2).unwrap(), &mut 0), Greeting::Unproven);
-        assert!(a.is_current(b.outgoing_tag().unwrap()), "nothing changes before the proof");
+        assert_eq!(
+            a.handle_hello(now, &greet(&mut reborn, now, 2).unwrap(), &mut 0),
+            Greeting::Unproven
+        );
+        assert!(
+            a.is_current(b.outgoing_tag().unwrap()),
+            "nothing changes before the proof"
+        );
         let challenge = greet(&mut a, now, 1).unwrap();
-        assert!(matches!(reborn.handle_hello(now, &challenge, &mut 0), Greeting::New { .. }));
+        assert!(matches!(
+            reborn.handle_hello(now, &challenge, &mut 0),
+            Greeting::New { .. }
+        ));
         let proof = greet(&mut reborn, now, 2).unwrap();
-        assert!(matches!(a.handle_hello(now, &proof, &mut 0), Greeting::New { restarted: true, .. }));
+        assert!(matches!(
+            a.handle_hello(now, &proof, &mut 0),
+            Greeting::New {
+                restarted: true,
+                ..
+            }
+        ));
         assert_eq!(
             a.handle_hello(now, &proven, &mut 0),
             Greeting::Unproven,
@@ -295,7 +360,14 @@ mod tests {
         let (mut answers, mut limited) = (0, 0);
         for micros in 0..40_000u64 {
             let now = Time::from_nanos(micros * 1_000);
-            a.handle_hello(now, &Hello { token: micros as u32 | 1, ..forged }, &mut limited);
+            a.handle_hello(
+                now,
+                &Hello {
+                    token: micros as u32 | 1,
+                    ..forged
+                },
+                &mut limited,
+            );
             answers += u32::from(greet(&mut a, now, 1).is_some());
         }
         assert!(answers <= LIMIT_BURST + 1, "{answers}");

@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use serde::Serialize;
 
-/// Counters and estimates of one hop since it was made. Bytes are bytes of frames unless said otherwise.
+/// Counters and estimates of one hop since it was made. Bytes are bytes of frames unless said
+/// otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HopStats {
     /// Frames of all kinds sent.
@@ -53,7 +54,8 @@ pub struct HopStats {
     pub rtt: Option<Duration>,
     /// Smallest recent round trip.
     pub min_rtt: Option<Duration>,
-    /// Estimated rate at which the path delivers, bits of DATA frames per second; 0 before the first estimate.
+    /// Estimated rate at which the path delivers, bits of DATA frames per second; 0 before the
+    /// first estimate.
     pub bandwidth: u64,
     /// Share of DATA bytes that do not arrive, 0 to 1, smoothed.
     pub loss: f64,

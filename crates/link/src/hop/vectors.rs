@@ -6,7 +6,9 @@ fn encode(frame: &Frame<'_>) -> Vec<u8> {
     let mut buffer = Vec::new();
     match frame {
         Frame::Hello(hello) => encode_hello(hello, &mut buffer),
-        Frame::Data { session, data } => encode_data(*session, data, [data.payload, &[]], &mut buffer),
+        Frame::Data { session, data } => {
+            encode_data(*session, data, [data.payload, &[]], &mut buffer)
+        }
         Frame::Csyn { session, csyn } => encode_csyn(*session, csyn, &mut buffer),
         Frame::Cack { session, cack } => encode_cack(*session, cack, &mut buffer),
     }
@@ -16,7 +18,10 @@ fn encode(frame: &Frame<'_>) -> Vec<u8> {
 #[test]
 fn every_vector_is_read_as_it_says_and_written_the_same() {
     let text = include_str!("../../../../docs/protocols/vectors/hop.txt");
-    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
     assert!(lines.len() >= 3 * 14 && lines.len().is_multiple_of(3));
     for block in lines.chunks(3) {
         let name = block[0].strip_prefix("name: ").unwrap();

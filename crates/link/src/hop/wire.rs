@@ -143,9 +143,14 @@ pub(super) struct Cack<'a> {
 /// How far a chunk is at its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress<'a> {
-    /// Room is reserved. All packets before 8 x `start` are there; from there on `bitmap` tells (bit `i` is bit
-    /// `i % 8` of byte `i / 8`), and after its end none is there, or, if `cut`, nothing is said.
-    Held { start: u16, bitmap: &'a [u8], cut: bool },
+    /// Room is reserved. All packets before 8 x `start` are there; from there on `bitmap` tells
+    /// (bit `i` is bit `i % 8` of byte `i / 8`), and after its end none is there, or, if `cut`,
+    /// nothing is said.
+    Held {
+        start: u16,
+        bitmap: &'a [u8],
+        cut: bool,
+    },
     /// All of it is there.
     Complete,
     /// It was cancelled before it was complete.
@@ -158,7 +163,8 @@ const HELLO_WANTED: u8 = 1;
 const DATA_LAST: u8 = 1;
 const DATA_RESENT: u8 = 2;
 const DATA_ASKS: u8 = 4;
-/// Where a DATA frame tells the length of its chunk: its high byte is the question's number, if there is one.
+/// Where a DATA frame tells the length of its chunk: its high byte is the question's number, if
+/// there is one.
 const DATA_CHUNK_LEN: usize = 12;
 const CSYN_CHUNK: u8 = 1;
 const CSYN_CANCEL: u8 = 2;
@@ -168,8 +174,8 @@ const CACK_COMPLETE: u8 = 4;
 const CACK_CUT: u8 = 8;
 const CACK_CANCELLED: u8 = 16;
 
-/// What frames other than HELLO carry: it names the receiver's token and the sender's, so that a frame from
-/// or to a former incarnation is told apart.
+/// What frames other than HELLO carry: it names the receiver's token and the sender's, so that a
+/// frame from or to a former incarnation is told apart.
 pub(super) fn session_tag(receiver: u32, sender: u32) -> u32 {
     receiver ^ sender.rotate_left(16)
 }
@@ -216,7 +222,10 @@ pub(super) fn decode(frame: &[u8]) -> Result<Frame<'_>, DecodeError> {
     let session = u32_at(body, 4);
     match first & 15 {
         HELLO => decode_hello(flags, body).map(Frame::Hello),
-        DATA => Ok(Frame::Data { session, data: decode_data(flags, body) }),
+        DATA => Ok(Frame::Data {
+            session,
+            data: decode_data(flags, body),
+        }),
         CSYN => decode_csyn(flags, body).map(|csyn| Frame::Csyn { session, csyn }),
         _ => decode_cack(flags, body).map(|cack| Frame::Cack { session, cack }),
     }
@@ -259,7 +268,10 @@ fn decode_data(flags: u8, body: &[u8]) -> Data<'_> {
 }
 
 fn decode_csyn(flags: u8, body: &[u8]) -> Result<Csyn, DecodeError> {
-    let shape = Shape { chunk_len: u32_at(body, 12), packet_size: u16_at(body, 2) };
+    let shape = Shape {
+        chunk_len: u32_at(body, 12),
+        packet_size: u16_at(body, 2),
+    };
     let number = u32_at(body, 16);
     let about = (flags & CSYN_CHUNK != 0).then(|| About {
         hop_id: u32_at(body, 8),
@@ -275,9 +287,11 @@ fn decode_csyn(flags: u8, body: &[u8]) -> Result<Csyn, DecodeError> {
 fn decode_cack(flags: u8, body: &[u8]) -> Result<Cack<'_>, DecodeError> {
     let progress = match flags & (CACK_HELD | CACK_COMPLETE | CACK_CANCELLED) {
         0 => Progress::Refused,
-        CACK_HELD => {
-            Progress::Held { start: u16_at(body, 2), bitmap: &body[40..], cut: flags & CACK_CUT != 0 }
-        }
+        CACK_HELD => Progress::Held {
+            start: u16_at(body, 2),
+            bitmap: &body[40..],
+            cut: flags & CACK_CUT != 0,
+        },
         CACK_COMPLETE => Progress::Complete,
         CACK_CANCELLED => Progress::Cancelled,
         _ => return Err(DecodeError::Field),
@@ -310,7 +324,13 @@ fn seal(buffer: &mut Vec<u8>, start: usize) {
 }
 
 pub(super) fn encode_hello(hello: &Hello, buffer: &mut Vec<u8>) {
-    let start = open(buffer, HELLO, if hello.wanted { HELLO_WANTED } else { 0 }, 0, hello.receiver);
+    let start = open(
+        buffer,
+        HELLO,
+        if hello.wanted { HELLO_WANTED } else { 0 },
+        0,
+        hello.receiver,
+    );
     buffer.put_u32(hello.token);
     buffer.put_u32(hello.nonce);
     buffer.put_u32(hello.echo);
@@ -340,8 +360,8 @@ pub(super) fn encode_data(session: u32, data: &Data<'_>, parts: [&[u8]; 2], buff
     }
 }
 
-/// The DATA frame that begins at `start` and ends `buffer` is to bring along the CSYN whose number ends in the byte
-/// `number`. Its length stays the same, as segmentation by the kernel wants it.
+/// The DATA frame that begins at `start` and ends `buffer` is to bring along the CSYN whose number
+/// ends in the byte `number`. Its length stays the same, as segmentation by the kernel wants it.
 pub(super) fn carry_question(buffer: &mut Vec<u8>, start: usize, number: u8) {
     buffer.truncate(buffer.len() - CRC_LEN);
     buffer[start + 1] |= DATA_ASKS;
@@ -372,9 +392,12 @@ pub(super) fn encode_cack(session: u32, cack: &Cack<'_>, buffer: &mut Vec<u8>) {
         Some((id, Progress::Complete)) => (id, CACK_CHUNK | CACK_COMPLETE, 0, &[]),
         Some((id, Progress::Cancelled)) => (id, CACK_CHUNK | CACK_CANCELLED, 0, &[]),
         Some((id, Progress::Refused)) => (id, CACK_CHUNK, 0, &[]),
-        Some((id, Progress::Held { start, bitmap, cut })) => {
-            (id, CACK_CHUNK | CACK_HELD | if cut { CACK_CUT } else { 0 }, start, bitmap)
-        }
+        Some((id, Progress::Held { start, bitmap, cut })) => (
+            id,
+            CACK_CHUNK | CACK_HELD | if cut { CACK_CUT } else { 0 },
+            start,
+            bitmap,
+        ),
     };
     let start = open(buffer, CACK, flags, start_byte, session);
     buffer.put_u32(id);

@@ -1,7 +1,9 @@
-//! Frames without the outermost type and length of the packet that they carry: both follow from the frame.
+//! Frames without the outermost type and length of the packet that they carry: both follow from the
+//! frame.
 //!
-//! An Interest has 2 octets of them, a Data of 253 bytes or more has 4: about as much as a number and an acknowledgement
-//! take. The first octet of such a frame is 0x80 or more, which no NDN packet begins with.
+//! An Interest has 2 octets of them, a Data of 253 bytes or more has 4: about as much as a number
+//! and an acknowledgement take. The first octet of such a frame is 0x80 or more, which no NDN
+//! packet begins with.
 
 use whimbrel_ndn_packet::{tlv, types};
 
@@ -44,8 +46,8 @@ impl Kind {
         }
     }
 
-    /// The kind of a packet whose type and length can be left out, and their octets: an Interest or Data whose length
-    /// is in the shortest form and right.
+    /// The kind of a packet whose type and length can be left out, and their octets: an Interest or
+    /// Data whose length is in the shortest form and right.
     pub(crate) fn of(packet: &[u8]) -> Option<(Kind, usize)> {
         let kind = match *packet.first()? {
             0x05 => Kind::Interest,

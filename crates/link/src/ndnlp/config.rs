@@ -10,9 +10,11 @@ pub enum FrameKind {
         /// Largest frame, in bytes; at least [`MIN_MTU`] is taken.
         mtu: usize,
     },
-    /// An ordered, reliable stream of TLV elements: Unix, TCP. Nothing is cut, and reliability is off.
+    /// An ordered, reliable stream of TLV elements: Unix, TCP. Nothing is cut, and reliability is
+    /// off.
     Stream {
-        /// Bytes that one call of `poll_transmit` may write, beyond the packet that it writes in any case.
+        /// Bytes that one call of `poll_transmit` may write, beyond the packet that it writes in
+        /// any case.
         batch: usize,
     },
 }
@@ -32,15 +34,18 @@ pub enum Reliability {
         /// A frame is sent again at most so often: 1, 2 or 3 in the paper.
         max_retransmissions: u8,
     },
-    /// NDNLPv2's reliability feature, as NFD has it. A peer that never acknowledges is not burdened for long.
+    /// NDNLPv2's reliability feature, as NFD has it. A peer that never acknowledges is not burdened
+    /// for long.
     Ndnlpv2,
     /// Between Whimbrel routers. A peer that does not answer in kind gets plain frames.
     Adaptive,
-    /// [`Reliability::Adaptive`] if the peer answers in kind, else [`Reliability::Ndnlpv2`] if it acknowledges, else off.
+    /// [`Reliability::Adaptive`] if the peer answers in kind, else [`Reliability::Ndnlpv2`] if it
+    /// acknowledges, else off.
     Auto,
 }
 
-/// The settings of one [`LinkService`](super::LinkService). All are brought within their bounds when it is made.
+/// The settings of one [`LinkService`](super::LinkService). All are brought within their bounds
+/// when it is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkServiceConfig {
     /// What a frame is.
@@ -49,7 +54,8 @@ pub struct LinkServiceConfig {
     pub reliability: Reliability,
     /// Packets are cut to the MTU. If not, a packet that does not fit is dropped and counted.
     pub fragmentation: bool,
-    /// The medium pads frames shorter than this many bytes with zeros (Ethernet: 46); 0 if it does not.
+    /// The medium pads frames shorter than this many bytes with zeros (Ethernet: 46); 0 if it does
+    /// not.
     pub smallest_frame: usize,
     /// Most packets that wait to be sent; a further one is dropped and counted.
     pub queue_packets: usize,
@@ -57,13 +63,13 @@ pub struct LinkServiceConfig {
     pub queue_bytes: usize,
     /// Congestion is marked.
     pub marking: bool,
-    /// More bytes than this in the queue for the whole [`marking_interval`](Self::marking_interval) are congestion
-    /// (NFD: 65,536).
+    /// More bytes than this in the queue for the whole [`marking_interval`](Self::marking_interval)
+    /// are congestion (NFD: 65,536).
     pub marking_threshold: usize,
     /// See [`marking_threshold`](Self::marking_threshold) (NFD: 100 ms).
     pub marking_interval: Duration,
-    /// Frames leave one at a time at this rate in bit/s, so that the queue here is the queue of a modelled device.
-    /// `None`: as fast as the driver asks.
+    /// Frames leave one at a time at this rate in bit/s, so that the queue here is the queue of a
+    /// modelled device. `None`: as fast as the driver asks.
     pub drain_rate: Option<u64>,
     /// Bytes that the modelled device adds to each frame.
     pub drain_overhead: u32,
@@ -71,9 +77,11 @@ pub struct LinkServiceConfig {
     pub most_outstanding: usize,
     /// Adaptive profile: a frame is sent again at most so often, ...
     pub max_retransmissions: u8,
-    /// ... an Interest not beyond its lifetime, and anything else not so long after it was given to the link.
+    /// ... an Interest not beyond its lifetime, and anything else not so long after it was given to
+    /// the link.
     pub data_patience: Duration,
-    /// Adaptive profile: news of frames waits at most so long for a packet to travel with; told to the peer in whole ms.
+    /// Adaptive profile: news of frames waits at most so long for a packet to travel with; told to
+    /// the peer in whole ms.
     pub report_delay: Duration,
     /// Most packets of which some fragments are missing.
     pub reassembly_packets: usize,
@@ -131,7 +139,9 @@ impl LinkServiceConfig {
         self.marking_interval = self.marking_interval.max(Duration::from_millis(1));
         self.drain_rate = self.drain_rate.map(|rate| rate.max(1));
         self.most_outstanding = self.most_outstanding.clamp(16, 1 << 20);
-        self.report_delay = self.report_delay.clamp(Duration::from_millis(1), Duration::from_millis(250));
+        self.report_delay = self
+            .report_delay
+            .clamp(Duration::from_millis(1), Duration::from_millis(250));
         self.reassembly_packets = self.reassembly_packets.max(1);
         self
     }

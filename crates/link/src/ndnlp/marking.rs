@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use whimbrel_core::Time;
 
-/// After NFD, which took it from CoDel: a queue above the threshold for a whole interval marks one packet, and further
-/// ones after interval / sqrt(n + 1) while it stays above.
+/// After NFD, which took it from CoDel: a queue above the threshold for a whole interval marks one
+/// packet, and further ones after interval / sqrt(n + 1) while it stays above.
 #[derive(Clone, Debug)]
 pub(crate) struct CongestionMarker {
     threshold: usize,
@@ -16,7 +16,12 @@ pub(crate) struct CongestionMarker {
 
 impl CongestionMarker {
     pub(crate) fn new(threshold: usize, interval: Duration) -> CongestionMarker {
-        CongestionMarker { threshold, interval, next: None, marked: 0 }
+        CongestionMarker {
+            threshold,
+            interval,
+            next: None,
+            marked: 0,
+        }
     }
 
     /// To be asked for each packet that leaves the queue, with the bytes that were in it.
@@ -31,7 +36,11 @@ impl CongestionMarker {
             return false;
         }
         self.marked = self.marked.saturating_add(1);
-        self.next = Some(next + self.interval.div_f64(f64::from(self.marked.saturating_add(1)).sqrt()));
+        self.next = Some(
+            next + self
+                .interval
+                .div_f64(f64::from(self.marked.saturating_add(1)).sqrt()),
+        );
         true
     }
 }

@@ -1,8 +1,9 @@
 //! The link service of one NDN face: NDNLPv2 and best-effort hop-by-hop reliability (BELRP).
 //!
-//! [`LinkService`] stands between a forwarder, which knows whole Interests and Data, and a driver, which knows frames.
-//! It queues, cuts to the MTU, marks congestion, and recovers lost frames as its [`Reliability`] says. The wire formats
-//! and the reasons for them are in `docs/protocols/belrp.md`.
+//! [`LinkService`] stands between a forwarder, which knows whole Interests and Data, and a driver,
+//! which knows frames. It queues, cuts to the MTU, marks congestion, and recovers lost frames as
+//! its [`Reliability`] says. The wire formats and the reasons for them are in
+//! `docs/protocols/belrp.md`.
 //!
 //! | module | holds |
 //! |---|---|

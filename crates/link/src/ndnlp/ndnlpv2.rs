@@ -1,8 +1,9 @@
 //! The reliability feature of NDNLPv2, as NFD speaks it, without burdening a peer that does not.
 //!
-//! A peer cannot be asked whether it has the feature (NFD #4958). So frames carry a TxSequence from the start, but are kept
-//! and sent again only once the peer has acknowledged one; after 30 s without an Ack they go without, until the peer
-//! itself sends a TxSequence or a single frame, one in 30 s, is acknowledged after all.
+//! A peer cannot be asked whether it has the feature (NFD #4958). So frames carry a TxSequence from
+//! the start, but are kept and sent again only once the peer has acknowledged one; after 30 s
+//! without an Ack they go without, until the peer itself sends a TxSequence or a single frame, one
+//! in 30 s, is acknowledged after all.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -24,7 +25,8 @@ const IDLE_ACK: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Acks that wait, at most: a peer that is not heard cannot make them pile up.
 const MOST_ACKS: usize = 4096;
-/// A Sequence is remembered for so long at least: the initial time-out of a peer that has no measurement, four times.
+/// A Sequence is remembered for so long at least: the initial time-out of a peer that has no
+/// measurement, four times.
 const LEAST_MEMORY: Duration = Duration::from_secs(4);
 /// Bytes of an Ack field.
 const ACK_LEN: usize = 12;
@@ -88,7 +90,10 @@ impl Ndnlpv2 {
 
     /// True if the next frame with a packet should carry a TxSequence.
     pub(crate) fn wants_number(&mut self, now: Time, stats: &mut LinkStats) -> bool {
-        if self.peer != Peer::Silent && self.unanswered_since.is_some_and(|since| now.since(since) > PATIENCE)
+        if self.peer != Peer::Silent
+            && self
+                .unanswered_since
+                .is_some_and(|since| now.since(since) > PATIENCE)
         {
             stats.abandoned += self.outstanding.drain().count() as u64;
             self.peer = Peer::Silent;
@@ -108,7 +113,13 @@ impl Ndnlpv2 {
     }
 
     /// The next frame, with that TxSequence, was written.
-    pub(crate) fn sent(&mut self, now: Time, piece: Piece, replaces: Option<u64>, stats: &mut LinkStats) {
+    pub(crate) fn sent(
+        &mut self,
+        now: Time,
+        piece: Piece,
+        replaces: Option<u64>,
+        stats: &mut LinkStats,
+    ) {
         self.unanswered_since.get_or_insert(now);
         if self.peer == Peer::Acknowledges {
             if self.outstanding.push(now, piece, 8, replaces).is_some() {
@@ -155,10 +166,14 @@ impl Ndnlpv2 {
             }
         }
         self.heard();
-        self.outstanding.count_later(number, LATER_ACKS, &mut self.overtaken);
+        self.outstanding
+            .count_later(number, LATER_ACKS, &mut self.overtaken);
         while let Some(earlier) = self.overtaken.pop() {
             stats.losses += 1;
-            if let Some(piece) = self.outstanding.declare_lost(now, earlier, stats, &mut self.loss) {
+            if let Some(piece) = self
+                .outstanding
+                .declare_lost(now, earlier, stats, &mut self.loss)
+            {
                 lost.push((earlier, piece));
             }
         }
@@ -170,14 +185,22 @@ impl Ndnlpv2 {
     }
 
     /// Sends the frames again of which nothing was heard for a retransmission time-out.
-    pub(crate) fn handle_timeout(&mut self, now: Time, stats: &mut LinkStats, lost: &mut Vec<(u64, Piece)>) {
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Time,
+        stats: &mut LinkStats,
+        lost: &mut Vec<(u64, Piece)>,
+    ) {
         while let Some((number, slot)) = self.outstanding.oldest() {
             // No back-off, and the same time for all: the oldest frame is always the first one due.
             if slot.sent_at + self.rtt.timeout() > now {
                 break;
             }
             stats.timeouts += 1;
-            if let Some(piece) = self.outstanding.declare_lost(now, number, stats, &mut self.loss) {
+            if let Some(piece) = self
+                .outstanding
+                .declare_lost(now, number, stats, &mut self.loss)
+            {
                 lost.push((number, piece));
             }
         }
@@ -218,8 +241,9 @@ impl Ndnlpv2 {
         } else {
             stats.drops.acks_overflow += 1;
         }
-        // As long as the peer may take to send a frame three times more. A peer that restarts begins with the same numbers
-        // again (NFD) and must not be taken for itself: its first numbers are long forgotten, unless it restarts twice.
+        // As long as the peer may take to send a frame three times more. A peer that restarts
+        // begins with the same numbers again (NFD) and must not be taken for itself: its first
+        // numbers are long forgotten, unless it restarts twice.
         let memory = LEAST_MEMORY.max(self.rtt.timeout() * (u32::from(MOST_RETRANSMISSIONS) + 1));
         let twice = sequence.is_some_and(|sequence| self.came.came_before(now, sequence, memory));
         stats.duplicates += u64::from(twice);
@@ -253,7 +277,9 @@ impl Ndnlpv2 {
 
     /// When the oldest frame is taken for lost.
     pub(crate) fn retransmission_due(&self) -> Option<Time> {
-        self.outstanding.oldest().map(|(_, slot)| slot.sent_at + self.rtt.timeout())
+        self.outstanding
+            .oldest()
+            .map(|(_, slot)| slot.sent_at + self.rtt.timeout())
     }
 
     /// No fragment of this packet is sent again.

@@ -3,11 +3,12 @@
 const FIRST_WORDS: usize = 64;
 const MOST_WORDS: usize = 1024;
 
-/// A window over numbers that slides upwards. It holds at least the latest 65,472 numbers once it has grown; all
-/// operations but sliding far are O(1).
+/// A window over numbers that slides upwards. It holds at least the latest 65,472 numbers once it
+/// has grown; all operations but sliding far are O(1).
 #[derive(Clone, Debug)]
 pub(crate) struct NumberSet {
-    // One bit for each number from `floor` to `next`, at number modulo capacity; bits outside are zero.
+    // One bit for each number from `floor` to `next`, at number modulo capacity; bits outside are
+    // zero.
     words: Vec<u64>,
     floor: u64,
     next: u64,
@@ -27,7 +28,11 @@ pub(crate) enum Insert {
 impl NumberSet {
     /// Numbers below `first` are not in the window.
     pub(crate) fn new(first: u64) -> NumberSet {
-        NumberSet { words: Vec::new(), floor: first, next: first }
+        NumberSet {
+            words: Vec::new(),
+            floor: first,
+            next: first,
+        }
     }
 
     /// One more than the largest number; the first one if there is none.
@@ -97,7 +102,13 @@ impl NumberSet {
 
     fn grow(&mut self) {
         let words = (self.words.len() * 2).clamp(FIRST_WORDS, MOST_WORDS);
-        let old = core::mem::replace(self, NumberSet { words: vec![0; words], ..NumberSet::new(self.floor) });
+        let old = core::mem::replace(
+            self,
+            NumberSet {
+                words: vec![0; words],
+                ..NumberSet::new(self.floor)
+            },
+        );
         self.next = old.next;
         for number in old.floor..old.next {
             if old.contains(number) {
@@ -109,7 +120,8 @@ impl NumberSet {
         }
     }
 
-    /// How many numbers from `top` downwards are in the set (`present`) or not, at most down to `bottom`.
+    /// How many numbers from `top` downwards are in the set (`present`) or not, at most down to
+    /// `bottom`.
     pub(crate) fn run(&self, top: u64, bottom: u64, present: bool) -> u64 {
         let mut number = top;
         let mut run = 0;

@@ -8,8 +8,8 @@ use whimbrel_core::Time;
 use super::piece::Piece;
 use super::stats::{LinkStats, LossMeter};
 
-/// A window over consecutive transmission numbers, which may wrap. Everything but [`Outstanding::forget_packet`] is
-/// O(1), amortised.
+/// A window over consecutive transmission numbers, which may wrap. Everything but
+/// [`Outstanding::forget_packet`] is O(1), amortised.
 #[derive(Debug)]
 pub(crate) struct Outstanding {
     base: u64,
@@ -63,9 +63,16 @@ pub(crate) enum Acknowledged {
 }
 
 impl Outstanding {
-    /// The first frame will have the number `first`; of more than `limit` numbers the oldest is let go.
+    /// The first frame will have the number `first`; of more than `limit` numbers the oldest is let
+    /// go.
     pub(crate) fn new(first: u64, limit: usize) -> Outstanding {
-        Outstanding { base: first, slots: VecDeque::new(), oldest: 0, waiting: 0, limit: limit.max(1) }
+        Outstanding {
+            base: first,
+            slots: VecDeque::new(),
+            oldest: 0,
+            waiting: 0,
+            limit: limit.max(1),
+        }
     }
 
     /// The number of the next frame.
@@ -104,11 +111,12 @@ impl Outstanding {
     }
 
     pub(crate) fn is_waiting(&self, number: u64) -> bool {
-        self.slot(number).is_some_and(|slot| matches!(slot.state, State::Waiting(_)))
+        self.slot(number)
+            .is_some_and(|slot| matches!(slot.state, State::Waiting(_)))
     }
 
-    /// Records the transmission of `piece` as the next number; `replaces` is the number under which it was found lost.
-    /// Returns a piece that had to be let go because too many wait.
+    /// Records the transmission of `piece` as the next number; `replaces` is the number under which
+    /// it was found lost. Returns a piece that had to be let go because too many wait.
     pub(crate) fn push(
         &mut self,
         now: Time,
@@ -127,9 +135,20 @@ impl Outstanding {
         };
         let queued_at = piece.queued_at;
         let state = State::Waiting(piece);
-        self.slots.push_back(Slot { state, sent_at: now, queued_at, later_acks: 0, width, previous });
+        self.slots.push_back(Slot {
+            state,
+            sent_at: now,
+            queued_at,
+            later_acks: 0,
+            width,
+            previous,
+        });
         self.waiting += 1;
-        let evicted = if self.slots.len() > self.limit { self.evict_oldest() } else { None };
+        let evicted = if self.slots.len() > self.limit {
+            self.evict_oldest()
+        } else {
+            None
+        };
         self.trim();
         evicted
     }
@@ -163,7 +182,9 @@ impl Outstanding {
 
     /// Takes an acknowledgement of `number` into account.
     pub(crate) fn acknowledge(&mut self, number: u64) -> Acknowledged {
-        let Some(slot) = self.slot_mut(number) else { return Acknowledged::Unknown };
+        let Some(slot) = self.slot_mut(number) else {
+            return Acknowledged::Unknown;
+        };
         let previous = slot.previous;
         let sent_at = slot.sent_at;
         let meaning = match core::mem::replace(&mut slot.state, State::Settled) {
@@ -219,7 +240,8 @@ impl Outstanding {
 
     /// True if the frame was found lost and has not been heard of since.
     pub(crate) fn is_resending(&self, number: u64) -> bool {
-        self.slot(number).is_some_and(|slot| matches!(slot.state, State::Resending))
+        self.slot(number)
+            .is_some_and(|slot| matches!(slot.state, State::Resending))
     }
 
     /// The frame's piece will not be sent again.
@@ -260,13 +282,17 @@ impl Outstanding {
         }
     }
 
-    /// Counts an acknowledgement of `number` for all older frames that wait. Those for which it was the `threshold`th
-    /// one go to `overtaken`, the oldest last.
+    /// Counts an acknowledgement of `number` for all older frames that wait. Those for which it was
+    /// the `threshold`th one go to `overtaken`, the oldest last.
     pub(crate) fn count_later(&mut self, number: u64, threshold: u8, overtaken: &mut Vec<u64>) {
         let base = self.base;
         // What was acknowledged has often just left the window, and then all that wait are newer.
         let distance = number.wrapping_sub(base);
-        let end = if distance > u64::MAX / 2 { 0 } else { distance.min(self.slots.len() as u64) as usize };
+        let end = if distance > u64::MAX / 2 {
+            0
+        } else {
+            distance.min(self.slots.len() as u64) as usize
+        };
         let start = self.oldest.min(end);
         for (offset, slot) in self.slots.range_mut(start..end).enumerate() {
             if matches!(slot.state, State::Waiting(_)) {
@@ -279,9 +305,14 @@ impl Outstanding {
         overtaken.reverse();
     }
 
-    /// Frames that wait, were marked by their `later_acks` and were sent `wait` ago or earlier go to `found`, the oldest
-    /// last. Returns when the next one that is marked was sent.
-    pub(crate) fn marked_before(&self, now: Time, wait: Duration, found: &mut Vec<u64>) -> Option<Time> {
+    /// Frames that wait, were marked by their `later_acks` and were sent `wait` ago or earlier go
+    /// to `found`, the oldest last. Returns when the next one that is marked was sent.
+    pub(crate) fn marked_before(
+        &self,
+        now: Time,
+        wait: Duration,
+        found: &mut Vec<u64>,
+    ) -> Option<Time> {
         let mut next = None;
         for (offset, slot) in self.slots.iter().enumerate().skip(self.oldest) {
             if slot.later_acks == 0 || !matches!(slot.state, State::Waiting(_)) {
@@ -329,9 +360,9 @@ impl Outstanding {
         while let Some(front) = self.slots.front() {
             let over = match front.state {
                 State::Settled => true,
-                State::Superseded(by) => {
-                    self.slot(by).is_none_or(|slot| matches!(slot.state, State::Settled))
-                }
+                State::Superseded(by) => self
+                    .slot(by)
+                    .is_none_or(|slot| matches!(slot.state, State::Settled)),
                 State::Waiting(_) | State::Resending => false,
             };
             if !over {
@@ -345,7 +376,11 @@ impl Outstanding {
     }
 
     fn find_oldest(&mut self) {
-        while self.slots.get(self.oldest).is_some_and(|slot| !matches!(slot.state, State::Waiting(_))) {
+        while self
+            .slots
+            .get(self.oldest)
+            .is_some_and(|slot| !matches!(slot.state, State::Waiting(_)))
+        {
             self.oldest += 1;
         }
     }
@@ -378,9 +413,18 @@ mod tests {
     /// The obvious model: every transmission ever made, by its place in order.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Model {
-        Waiting { packet: u64, replaces: Option<usize> },
-        Lost { packet: u64, replaces: Option<usize> },
-        Replaced { by: usize, replaces: Option<usize> },
+        Waiting {
+            packet: u64,
+            replaces: Option<usize>,
+        },
+        Lost {
+            packet: u64,
+            replaces: Option<usize>,
+        },
+        Replaced {
+            by: usize,
+            replaces: Option<usize>,
+        },
         Settled,
     }
 
@@ -475,7 +519,12 @@ mod tests {
     #[test]
     fn more_than_the_limit_are_not_kept() {
         let mut window = Outstanding::new(0, 3);
-        let let_go = (0..5).filter_map(|id| window.push(Time::ZERO, piece(id), 1, None)).count();
-        assert_eq!((let_go, window.len(), window.waiting(), window.base()), (2, 3, 3, 2));
+        let let_go = (0..5)
+            .filter_map(|id| window.push(Time::ZERO, piece(id), 1, None))
+            .count();
+        assert_eq!(
+            (let_go, window.len(), window.waiting(), window.base()),
+            (2, 3, 3, 2)
+        );
     }
 }

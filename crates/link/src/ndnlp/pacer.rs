@@ -13,7 +13,12 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     pub(crate) fn new(bits_per_second: u64, overhead: u32) -> Pacer {
-        Pacer { bits_per_second: bits_per_second.max(1), overhead, idle_at: Time::ZERO, fraction: 0 }
+        Pacer {
+            bits_per_second: bits_per_second.max(1),
+            overhead,
+            idle_at: Time::ZERO,
+            fraction: 0,
+        }
     }
 
     /// When the frame in transmission has left.

@@ -20,8 +20,8 @@ pub(crate) struct Piece {
     pub(crate) count: u16,
     /// The same for all fragments of a packet, and for no other packet of this face.
     pub(crate) packet_id: u64,
-    /// What stays the same when it is sent again: Sequence (NDNLPv2), packet number (paper), number of the first
-    /// transmission (adaptive).
+    /// What stays the same when it is sent again: Sequence (NDNLPv2), packet number (paper), number
+    /// of the first transmission (adaptive).
     pub(crate) identity: u64,
     /// How often it has been sent again.
     pub(crate) retransmissions: u8,
@@ -34,7 +34,9 @@ pub(crate) struct Piece {
 impl Piece {
     pub(crate) fn bytes(&self) -> &[u8] {
         let start = self.start as usize;
-        self.packet.get(start..start + self.len as usize).unwrap_or_default()
+        self.packet
+            .get(start..start + self.len as usize)
+            .unwrap_or_default()
     }
 
     pub(crate) fn is_whole(&self) -> bool {

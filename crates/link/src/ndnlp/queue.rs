@@ -53,12 +53,19 @@ pub(crate) struct OutQueue {
 
 impl OutQueue {
     pub(crate) fn new(most_packets: usize, most_bytes: usize) -> OutQueue {
-        OutQueue { entries: VecDeque::new(), urgent: VecDeque::new(), bytes: 0, most_packets, most_bytes }
+        OutQueue {
+            entries: VecDeque::new(),
+            urgent: VecDeque::new(),
+            bytes: 0,
+            most_packets,
+            most_bytes,
+        }
     }
 
     /// False if there is no room. One packet is let in however large it is.
     pub(crate) fn push(&mut self, packet: QueuedPacket) -> bool {
-        let full = self.len() >= self.most_packets || self.bytes + packet.packet.len() > self.most_bytes;
+        let full =
+            self.len() >= self.most_packets || self.bytes + packet.packet.len() > self.most_bytes;
         if full && !self.is_empty() {
             return false;
         }

@@ -91,7 +91,8 @@ impl Reassembler {
         }
     }
 
-    /// Takes a fragment. When it was the last one missing, `deliver` gets the packet and what came with its fragments.
+    /// Takes a fragment. When it was the last one missing, `deliver` gets the packet and what came
+    /// with its fragments.
     pub(crate) fn insert(
         &mut self,
         now: Time,
@@ -119,9 +120,13 @@ impl Reassembler {
                 entry.insert(partial)
             }
         };
-        let slot = partial.places.get_mut(index as usize).filter(|_| partial.count == count);
+        let slot = partial
+            .places
+            .get_mut(index as usize)
+            .filter(|_| partial.count == count);
         let Some(slot) = slot.filter(|_| partial.bytes.len() + fragment.len() <= MOST_BYTES) else {
-            // What contradicts itself is given up whole: which of the fragments is right cannot be told.
+            // What contradicts itself is given up whole: which of the fragments is right cannot be
+            // told.
             drops.bad_fragment += 1;
             self.remove(key, before);
             return;
@@ -145,7 +150,10 @@ impl Reassembler {
                 self.whole.clear();
                 for (start, len) in &partial.places {
                     let start = *start as usize;
-                    let bytes = partial.bytes.get(start..start + *len as usize).unwrap_or_default();
+                    let bytes = partial
+                        .bytes
+                        .get(start..start + *len as usize)
+                        .unwrap_or_default();
                     self.whole.extend_from_slice(bytes);
                 }
                 deliver(&self.whole, partial.header.as_deref());
@@ -174,8 +182,9 @@ impl Reassembler {
     fn keep_within_bounds(&mut self, newest: PacketKey, drops: &mut LinkDrops) {
         while self.partials.len() > self.most_packets || self.bytes > self.most_bytes {
             let others = self.partials.iter().filter(|(key, _)| **key != newest);
-            let Some((key, cost)) =
-                others.min_by_key(|(_, partial)| partial.last_arrival).map(|(key, p)| (*key, p.cost()))
+            let Some((key, cost)) = others
+                .min_by_key(|(_, partial)| partial.last_arrival)
+                .map(|(key, p)| (*key, p.cost()))
             else {
                 return;
             };
@@ -196,18 +205,30 @@ impl Reassembler {
         }
         let timeout = self.timeout;
         let late = |partial: &Partial| partial.last_arrival + timeout <= now;
-        while let Some((key, cost)) =
-            self.partials.iter().find(|(_, partial)| late(partial)).map(|(key, p)| (*key, p.cost()))
+        while let Some((key, cost)) = self
+            .partials
+            .iter()
+            .find(|(_, partial)| late(partial))
+            .map(|(key, p)| (*key, p.cost()))
         {
             drops.reassembly_timeout += 1;
             self.remove(key, cost);
         }
-        self.next_expiry = self.partials.values().map(|partial| partial.last_arrival + timeout).min();
+        self.next_expiry = self
+            .partials
+            .values()
+            .map(|partial| partial.last_arrival + timeout)
+            .min();
     }
 
-    /// Gives up packets whose fragments are known by frame numbers: those mean something else from now on.
+    /// Gives up packets whose fragments are known by frame numbers: those mean something else from
+    /// now on.
     pub(crate) fn forget_frames(&mut self) {
-        let keys: Vec<_> = self.partials.range(PacketKey::Frame(0)..).map(|(k, p)| (*k, p.cost())).collect();
+        let keys: Vec<_> = self
+            .partials
+            .range(PacketKey::Frame(0)..)
+            .map(|(k, p)| (*k, p.cost()))
+            .collect();
         for (key, cost) in keys {
             self.remove(key, cost);
         }
@@ -225,7 +246,10 @@ fn take_header(kept: &mut Option<Box<LpHeader>>, header: LpHeader) {
         None => *kept = Some(Box::new(header)),
         Some(kept) => {
             let mark = kept.congestion_mark.max(header.congestion_mark);
-            let only_mark = LpHeader { congestion_mark: header.congestion_mark, ..LpHeader::default() };
+            let only_mark = LpHeader {
+                congestion_mark: header.congestion_mark,
+                ..LpHeader::default()
+            };
             if header != only_mark {
                 **kept = header;
             }
@@ -244,14 +268,30 @@ mod tests {
     }
 
     fn place(key: u64, index: u64, count: u64) -> Place {
-        Place { key: PacketKey::Sequence(key), index, count }
+        Place {
+            key: PacketKey::Sequence(key),
+            index,
+            count,
+        }
     }
 
-    fn insert(into: &mut Reassembler, now: u64, place: Place, bytes: &[u8]) -> (Option<Vec<u8>>, LinkDrops) {
+    fn insert(
+        into: &mut Reassembler,
+        now: u64,
+        place: Place,
+        bytes: &[u8],
+    ) -> (Option<Vec<u8>>, LinkDrops) {
         let (mut whole, mut drops) = (None, LinkDrops::default());
-        into.insert(Time::from_millis(now), place, bytes, None, &mut drops, &mut |packet, _| {
-            whole = Some(packet.to_vec());
-        });
+        into.insert(
+            Time::from_millis(now),
+            place,
+            bytes,
+            None,
+            &mut drops,
+            &mut |packet, _| {
+                whole = Some(packet.to_vec());
+            },
+        );
         (whole, drops)
     }
 
@@ -261,7 +301,12 @@ mod tests {
         insert(&mut partials, 0, place(7, 1, 2), b"world");
         let (whole, drops) = insert(&mut partials, 1, place(7, 1, 2), b"other");
         assert_eq!((whole, drops.duplicate_fragment), (None, 1));
-        assert_eq!(insert(&mut partials, 2, place(7, 0, 2), b"hello ").0.unwrap(), b"hello world");
+        assert_eq!(
+            insert(&mut partials, 2, place(7, 0, 2), b"hello ")
+                .0
+                .unwrap(),
+            b"hello world"
+        );
         assert_eq!(partials.held(), (0, 0));
     }
 
@@ -269,16 +314,36 @@ mod tests {
     fn fragments_that_contradict_each_other_are_given_up() {
         let mut partials = reassembler();
         insert(&mut partials, 0, place(7, 0, 3), b"a");
-        assert_eq!(insert(&mut partials, 0, place(7, 1, 4), b"b").1.bad_fragment, 1);
+        assert_eq!(
+            insert(&mut partials, 0, place(7, 1, 4), b"b")
+                .1
+                .bad_fragment,
+            1
+        );
         assert_eq!(partials.held(), (0, 0));
     }
 
     #[test]
     fn a_hostile_fragment_count_takes_no_memory() {
         let mut partials = reassembler();
-        assert_eq!(insert(&mut partials, 0, place(7, 0, 401), b"a").1.bad_fragment, 1);
-        assert_eq!(insert(&mut partials, 0, place(7, 0, u64::MAX), b"a").1.bad_fragment, 1);
-        assert_eq!(insert(&mut partials, 0, place(7, 5, 5), b"a").1.bad_fragment, 1);
+        assert_eq!(
+            insert(&mut partials, 0, place(7, 0, 401), b"a")
+                .1
+                .bad_fragment,
+            1
+        );
+        assert_eq!(
+            insert(&mut partials, 0, place(7, 0, u64::MAX), b"a")
+                .1
+                .bad_fragment,
+            1
+        );
+        assert_eq!(
+            insert(&mut partials, 0, place(7, 5, 5), b"a")
+                .1
+                .bad_fragment,
+            1
+        );
         assert_eq!(partials.held(), (0, 0));
     }
 
@@ -292,19 +357,27 @@ mod tests {
         assert_eq!(drops.reassembly_timeout, 0);
         assert_eq!(partials.next_expiry(), Some(Time::from_millis(900)));
         partials.expire(Time::from_millis(900), &mut drops);
-        assert_eq!((drops.reassembly_timeout, partials.held(), partials.next_expiry()), (1, (0, 0), None));
+        assert_eq!(
+            (
+                drops.reassembly_timeout,
+                partials.held(),
+                partials.next_expiry()
+            ),
+            (1, (0, 0), None)
+        );
     }
 
     proptest! {
-        /// Whatever comes in whatever order: a packet is delivered if and only if all of its fragments came, as it was
-        /// cut; memory keeps to its bounds.
+        /// Whatever comes in whatever order: a packet is delivered if and only if all of its
+        /// fragments came, as it was cut; memory keeps to its bounds.
         #[test]
         fn delivers_what_was_cut_and_keeps_to_its_bounds(
             events in prop::collection::vec((0u64..6, 0u64..5, any::<u8>()), 1..300),
         ) {
             let mut partials = reassembler();
             for (number, (key, index, noise)) in events.iter().enumerate() {
-                // The packet `key` has `key + 1` fragments of its own bytes; now and then comes one that lies.
+                // The packet `key` has `key + 1` fragments of its own bytes; now and then comes one
+                // that lies.
                 let count = if *noise < 10 { u64::from(*noise) * 60 } else { key + 1 };
                 let bytes = [*key as u8 * 16 + *index as u8; 3];
                 let (whole, _) = insert(&mut partials, number as u64, place(*key, *index, count), &bytes);

@@ -13,7 +13,8 @@ struct Entry {
     at: Time,
 }
 
-/// A table indexed by the low bits of numbers that are mostly consecutive. It grows while it forgets too early.
+/// A table indexed by the low bits of numbers that are mostly consecutive. It grows while it
+/// forgets too early.
 #[derive(Debug, Default)]
 pub(crate) struct RecentNumbers {
     entries: Vec<Option<Entry>>,
@@ -25,7 +26,10 @@ impl RecentNumbers {
         if self.entries.is_empty() {
             self.entries.resize(FIRST_SIZE, None);
         }
-        if let Some(entry) = self.entry(number).filter(|entry| now.since(entry.at) <= memory) {
+        if let Some(entry) = self
+            .entry(number)
+            .filter(|entry| now.since(entry.at) <= memory)
+        {
             if entry.number == number {
                 return true;
             }
@@ -51,7 +55,10 @@ impl RecentNumbers {
 
     fn grow(&mut self) {
         let doubled = vec![None; self.entries.len() * 2];
-        for entry in core::mem::replace(&mut self.entries, doubled).into_iter().flatten() {
+        for entry in core::mem::replace(&mut self.entries, doubled)
+            .into_iter()
+            .flatten()
+        {
             let index = self.index(entry.number);
             if let Some(slot) = self.entries.get_mut(index) {
                 *slot = Some(entry);

@@ -27,9 +27,11 @@ pub struct LinkStats {
     pub retransmissions: u64,
     /// Their bytes.
     pub retransmitted_bytes: u64,
-    /// Retransmissions that the sender learnt were in vain: the frame that they replaced had arrived.
+    /// Retransmissions that the sender learnt were in vain: the frame that they replaced had
+    /// arrived.
     pub spurious: u64,
-    /// Frames that the receiver had already: what was resent in vain, and what the network duplicated.
+    /// Frames that the receiver had already: what was resent in vain, and what the network
+    /// duplicated.
     pub duplicates: u64,
     /// Frames found lost by acknowledgements of later ones.
     pub losses: u64,
@@ -67,7 +69,8 @@ pub struct LinkStats {
     pub loss: f64,
     /// Smoothed round trip of the link.
     pub rtt: Option<Duration>,
-    /// How much later than a frame another one must have been sent to prove by its arrival that the former is lost.
+    /// How much later than a frame another one must have been sent to prove by its arrival that the
+    /// former is lost.
     pub reordering_window: Duration,
     /// Frames sent and not acknowledged.
     pub outstanding: usize,
@@ -88,8 +91,8 @@ pub struct LinkStats {
 }
 
 impl LinkStats {
-    /// Bytes sent beyond those of packets: headers, and frames that carry no packet. Negative if the compact framing
-    /// saves more than it adds.
+    /// Bytes sent beyond those of packets: headers, and frames that carry no packet. Negative if
+    /// the compact framing saves more than it adds.
     pub fn header_bytes(&self) -> i64 {
         self.bytes_sent as i64 - self.payload_bytes_sent as i64
     }
@@ -119,7 +122,8 @@ pub struct Delays {
     pub total: Duration,
     /// The longest one.
     pub longest: Duration,
-    /// How many were shorter than 0.25 ms x 2^i and not than half of that; the last one counts all longer ones too.
+    /// How many were shorter than 0.25 ms x 2^i and not than half of that; the last one counts all
+    /// longer ones too.
     pub buckets: [u64; 16],
 }
 

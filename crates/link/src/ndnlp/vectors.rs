@@ -1,4 +1,5 @@
-//! The frames of `docs/protocols/vectors/belrp.txt` are read as that file says, and written the same.
+//! The frames of `docs/protocols/vectors/belrp.txt` are read as that file says, and written the
+//! same.
 
 use whimbrel_ndn_packet::LpPacket;
 use whimbrel_ndn_packet::lp::{self, LinkFields};
@@ -18,16 +19,33 @@ fn write_adaptive(frame: &AdaptiveFrame<'_>) -> Vec<u8> {
     match frame {
         AdaptiveFrame::Control { ask, report } => {
             wire::write_control_start(&mut out, *ask, report.is_some());
-            report.iter().for_each(|report| write_report(&mut out, report));
+            report
+                .iter()
+                .for_each(|report| write_report(&mut out, report));
         }
-        AdaptiveFrame::Packet { number, resent, report, payload } => {
-            let kind = if let Payload::Value(kind, _) = payload { *kind } else { Kind::Other };
+        AdaptiveFrame::Packet {
+            number,
+            resent,
+            report,
+            payload,
+        } => {
+            let kind = if let Payload::Value(kind, _) = payload {
+                *kind
+            } else {
+                Kind::Other
+            };
             wire::write_packet_start(&mut out, kind, *number, *resent, report.is_some());
-            report.iter().for_each(|report| write_report(&mut out, report));
+            report
+                .iter()
+                .for_each(|report| write_report(&mut out, report));
             match payload {
                 Payload::Value(_, bytes) => out.extend_from_slice(bytes),
                 Payload::Whole(bytes) => out.extend([&[0], *bytes].concat()),
-                Payload::Fragment { index, count, bytes } => out.extend([&[*count, *index], *bytes].concat()),
+                Payload::Fragment {
+                    index,
+                    count,
+                    bytes,
+                } => out.extend([&[*count, *index], *bytes].concat()),
             }
         }
     }
@@ -48,12 +66,16 @@ fn write_paper(frame: &PaperFrame<'_>) -> Vec<u8> {
 /// What the frame means, and the same written anew.
 fn read(frame: &[u8]) -> Option<(String, Vec<u8>)> {
     match frame.first()? & PROFILE_MASK {
-        ADAPTIVE => AdaptiveFrame::decode(frame).map(|read| (format!("{read:?}"), write_adaptive(&read))),
+        ADAPTIVE => {
+            AdaptiveFrame::decode(frame).map(|read| (format!("{read:?}"), write_adaptive(&read)))
+        }
         PAPER => PaperFrame::decode(frame).map(|read| (format!("{read:?}"), write_paper(&read))),
         _ => {
             let read = LpPacket::decode(frame, false).ok()?;
-            let hello =
-                read.fields().find(|(typ, _)| *typ == HELLO_TYPE).and_then(|(_, value)| Hello::decode(value));
+            let hello = read
+                .fields()
+                .find(|(typ, _)| *typ == HELLO_TYPE)
+                .and_then(|(_, value)| Hello::decode(value));
             let acks: Vec<u64> = read.acks().collect();
             let means = format!(
                 "Sequence {:?}, fragment {} of {}, Acks {acks:?}, TxSequence {:?}, {hello:?}, {} octets",
@@ -81,7 +103,10 @@ fn read(frame: &[u8]) -> Option<(String, Vec<u8>)> {
 #[test]
 fn every_vector_is_read_as_it_says_and_written_the_same() {
     let text = include_str!("../../../../docs/protocols/vectors/belrp.txt");
-    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .collect();
     assert!(lines.len() >= 3 * 18 && lines.len().is_multiple_of(3));
     for block in lines.chunks(3) {
         let name = block[0].strip_prefix("name: ").unwrap();

@@ -1,5 +1,6 @@
-//! The paper's linear topology (seed 004, section IV-A): a consumer, routers with content stores, a producer, and between
-//! them links with the link service under test at both ends. The forwarder here knows one name scheme and nothing else.
+//! The paper's linear topology (seed 004, section IV-A): a consumer, routers with content stores, a
+//! producer, and between them links with the link service under test at both ends. The forwarder
+//! here knows one name scheme and nothing else.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
@@ -30,7 +31,15 @@ pub(crate) struct Scenario {
 
 impl Scenario {
     pub(crate) fn new(reliability: Reliability, loss: f64) -> Scenario {
-        Scenario { hops: 5, loss, interests: 20_000, rate: 900.0, reliability, own_queue: true, seed: 1 }
+        Scenario {
+            hops: 5,
+            loss,
+            interests: 20_000,
+            rate: 900.0,
+            reliability,
+            own_queue: true,
+            seed: 1,
+        }
     }
 }
 
@@ -117,7 +126,9 @@ impl Consumer {
     fn timeout(&self) -> Duration {
         match self.smoothed {
             None => Duration::from_secs(1),
-            Some((srtt, variation)) => Duration::from_secs_f64(srtt + 8.0 * variation) * self.backoff,
+            Some((srtt, variation)) => {
+                Duration::from_secs_f64(srtt + 8.0 * variation) * self.backoff
+            }
         }
     }
 
@@ -125,9 +136,10 @@ impl Consumer {
         self.backoff = 1;
         self.smoothed = Some(match self.smoothed {
             None => (rtt, rtt / 2.0),
-            Some((srtt, variation)) => {
-                (srtt * 0.875 + rtt * 0.125, variation * 0.75 + (srtt - rtt).abs() * 0.25)
-            }
+            Some((srtt, variation)) => (
+                srtt * 0.875 + rtt * 0.125,
+                variation * 0.75 + (srtt - rtt).abs() * 0.25,
+            ),
         });
     }
 }
@@ -157,8 +169,10 @@ impl Chain {
                 spec.rate = whimbrel_sim::link::Rate::Unlimited;
             }
             Link {
-                ends: [(); 2].map(|()| LinkService::new(config.clone(), SeededRng::new(rng.next_word()))),
-                ways: [(); 2].map(|()| LinkDirection::new(&spec, SeededRng::new(rng.next_word())).unwrap()),
+                ends: [(); 2]
+                    .map(|()| LinkService::new(config.clone(), SeededRng::new(rng.next_word()))),
+                ways: [(); 2]
+                    .map(|()| LinkDirection::new(&spec, SeededRng::new(rng.next_word())).unwrap()),
             }
         });
         let links: Vec<Link> = links.collect();
@@ -226,8 +240,10 @@ impl Chain {
         if consumer.next_check <= self.now {
             consumer.next_check = self.now + CHECK;
             let timeout = consumer.timeout();
-            let late =
-                consumer.waiting.iter_mut().filter(|(_, (_, latest, _))| *latest + timeout <= self.now);
+            let late = consumer
+                .waiting
+                .iter_mut()
+                .filter(|(_, (_, latest, _))| *latest + timeout <= self.now);
             let late: Vec<u64> = late
                 .map(|(number, (_, latest, count))| {
                     (*latest, *count) = (self.now, *count + 1);
@@ -268,7 +284,10 @@ impl Chain {
                     }
                 }
                 let service = &mut self.links[hop].ends[end];
-                if service.poll_timeout().is_some_and(|deadline| deadline.at <= self.now) {
+                if service
+                    .poll_timeout()
+                    .is_some_and(|deadline| deadline.at <= self.now)
+                {
                     service.handle_timeout(self.now);
                 }
                 while service.poll_event().is_some() {}
@@ -286,7 +305,8 @@ impl Chain {
                 self.links[hop].ends[1].send(now, data(number), None);
                 return;
             }
-            // A retransmission is forwarded unless the last one was only just now (NFD's suppression: 10 ms and more).
+            // A retransmission is forwarded unless the last one was only just now (NFD's
+            // suppression: 10 ms and more).
             let fresh = (now + Duration::from_millis(600), now);
             let pending = self.routers[node].pending.entry(number).or_insert(fresh);
             let (expires, forwarded) = *pending;
@@ -318,7 +338,10 @@ impl Chain {
             for end in 0..2 {
                 loop {
                     buffer.clear();
-                    let Some(written) = link.ends[end].poll_transmit(self.now, 1, &mut buffer) else { break };
+                    let Some(written) = link.ends[end].poll_transmit(self.now, 1, &mut buffer)
+                    else {
+                        break;
+                    };
                     assert_eq!(written.size, buffer.len());
                     link.ways[end].enqueue(self.now, buffer.clone());
                 }

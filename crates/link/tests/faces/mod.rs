@@ -1,6 +1,10 @@
 //! Two faces and the link between them, in virtual time.
 
-#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it, as its own module")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test uses a part of it, as its own module"
+)]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use core::time::Duration;
@@ -39,7 +43,10 @@ impl Path {
     }
 
     pub fn losing(delay: Duration, loss: f64) -> Path {
-        Path { loss, ..Path::new(delay) }
+        Path {
+            loss,
+            ..Path::new(delay)
+        }
     }
 }
 
@@ -53,7 +60,8 @@ pub struct End {
     /// Every frame sent: when, and its bytes.
     pub frames: Vec<(Time, Vec<u8>)>,
     pub mtu: usize,
-    /// Which of the frames that it sends from now on are lost, the first one first; then as the path says.
+    /// Which of the frames that it sends from now on are lost, the first one first; then as the
+    /// path says.
     pub script: Vec<bool>,
 }
 
@@ -69,7 +77,11 @@ pub struct Faces {
 
 impl Faces {
     pub fn new(seed: u64, config: &LinkServiceConfig, path: &Path) -> Faces {
-        Faces::with(seed, [config.clone(), config.clone()], [path.clone(), path.clone()])
+        Faces::with(
+            seed,
+            [config.clone(), config.clone()],
+            [path.clone(), path.clone()],
+        )
     }
 
     pub fn with(seed: u64, configs: [LinkServiceConfig; 2], paths: [Path; 2]) -> Faces {
@@ -93,7 +105,15 @@ impl Faces {
             }
         });
         let rng = SeededRng::stream(seed, "link");
-        Faces { now: Time::ZERO, ends, rng, wire: BTreeMap::new(), counter: 0, spins: 0, segments: 8 }
+        Faces {
+            now: Time::ZERO,
+            ends,
+            rng,
+            wire: BTreeMap::new(),
+            counter: 0,
+            spins: 0,
+            segments: 8,
+        }
     }
 
     pub fn send(&mut self, end: usize, packet: Bytes) {
@@ -119,10 +139,17 @@ impl Faces {
         loop {
             buffer.truncate(1);
             let this = &mut self.ends[end];
-            let Some(written) = this.service.poll_transmit(self.now, self.segments, &mut buffer) else {
+            let Some(written) = this
+                .service
+                .poll_transmit(self.now, self.segments, &mut buffer)
+            else {
                 break;
             };
-            assert_eq!(written.size, buffer.len() - 1, "what was in the buffer stays");
+            assert_eq!(
+                written.size,
+                buffer.len() - 1,
+                "what was in the buffer stays"
+            );
             assert!(written.size > 0);
             let frames: Vec<Vec<u8>> = buffer[1..]
                 .chunks(written.segment_size.unwrap_or(written.size))
@@ -147,7 +174,11 @@ impl Faces {
         let (now, this) = (self.now, &mut self.ends[end]);
         this.frames.push((now, frame.clone()));
         let rng = &mut self.rng;
-        let scripted = if this.script.is_empty() { None } else { Some(this.script.remove(0)) };
+        let scripted = if this.script.is_empty() {
+            None
+        } else {
+            Some(this.script.remove(0))
+        };
         if now < this.path.out_until || scripted.unwrap_or_else(|| rng.chance(this.path.loss)) {
             return;
         }
@@ -172,7 +203,10 @@ impl Faces {
 
     fn next_time(&self) -> Option<Time> {
         let frame = self.wire.keys().next().map(|(at, _)| *at);
-        let deadlines = self.ends.iter().filter_map(|end| end.service.poll_timeout().map(|due| due.at));
+        let deadlines = self
+            .ends
+            .iter()
+            .filter_map(|end| end.service.poll_timeout().map(|due| due.at));
         frame.into_iter().chain(deadlines).min()
     }
 
@@ -191,14 +225,23 @@ impl Faces {
             }
             self.spins += 1;
             assert!(self.spins < 100_000, "time stands still at {}", self.now);
-            while let Some(((at, key), _)) = self.wire.first_key_value().map(|(key, value)| (*key, value))
+            while let Some(((at, key), _)) = self
+                .wire
+                .first_key_value()
+                .map(|(key, value)| (*key, value))
                 && at <= self.now
             {
                 let (end, frame) = self.wire.remove(&(at, key)).unwrap();
                 let now = self.now;
-                let End { service, received, .. } = &mut self.ends[end];
+                let End {
+                    service, received, ..
+                } = &mut self.ends[end];
                 service.handle_frame(now, &frame, &mut |lp| {
-                    received.push((now, Bytes::copy_from_slice(lp.fragment.unwrap()), lp.header()));
+                    received.push((
+                        now,
+                        Bytes::copy_from_slice(lp.fragment.unwrap()),
+                        lp.header(),
+                    ));
                 });
             }
             for end in 0..2 {

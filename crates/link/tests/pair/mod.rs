@@ -1,6 +1,10 @@
 //! Two hops and the link between them, in virtual time.
 
-#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it, as its own module")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test uses a part of it, as its own module"
+)]
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -47,7 +51,8 @@ impl Path {
         }
     }
 
-    /// When a frame of `len` bytes, put in at `now`, is out of the serialiser; `None` if the queue is full.
+    /// When a frame of `len` bytes, put in at `now`, is out of the serialiser; `None` if the queue
+    /// is full.
     fn serialise(&mut self, now: Time, len: usize) -> Option<Time> {
         if self.rate == 0 {
             return Some(now);
@@ -59,7 +64,8 @@ impl Path {
             return None;
         }
         self.longest_queue = self.longest_queue.max(waiting);
-        self.busy_until = self.busy_until.max(now) + Duration::from_nanos(bits * 1_000_000_000 / self.rate);
+        self.busy_until =
+            self.busy_until.max(now) + Duration::from_nanos(bits * 1_000_000_000 / self.rate);
         Some(self.busy_until)
     }
 }
@@ -73,7 +79,9 @@ pub struct Arrival {
 impl Arrival {
     /// The tag that [`chunk`] put into its first eight bytes.
     pub fn tag(&self) -> u64 {
-        self.chunk[..8].iter().fold(0, |tag, byte| tag << 8 | u64::from(*byte))
+        self.chunk[..8]
+            .iter()
+            .fold(0, |tag, byte| tag << 8 | u64::from(*byte))
     }
 }
 
@@ -113,7 +121,10 @@ pub struct Pair {
 }
 
 pub fn config(end: usize) -> HopConfig {
-    HopConfig { incarnation: 1, ..HopConfig::new(Guid([end as u8 + 1; 32]), 1452) }
+    HopConfig {
+        incarnation: 1,
+        ..HopConfig::new(Guid([end as u8 + 1; 32]), 1452)
+    }
 }
 
 impl Pair {
@@ -121,9 +132,20 @@ impl Pair {
         Pair::with(seed, path.clone(), path, config(0), config(1), 1 << 20)
     }
 
-    pub fn with(seed: u64, a: Path, b: Path, config_a: HopConfig, config_b: HopConfig, room: usize) -> Pair {
+    pub fn with(
+        seed: u64,
+        a: Path,
+        b: Path,
+        config_a: HopConfig,
+        config_b: HopConfig,
+        room: usize,
+    ) -> Pair {
         let end = |index: u64, config: HopConfig, path| End {
-            hop: Hop::new(config.clone(), SeededRng::new(seed ^ index << 32), Time::ZERO),
+            hop: Hop::new(
+                config.clone(),
+                SeededRng::new(seed ^ index << 32),
+                Time::ZERO,
+            ),
             budget: PacketBudget::new(room),
             config,
             path,
@@ -149,7 +171,9 @@ impl Pair {
     pub fn send(&mut self, end: usize, tag: u64, chunk: Bytes) {
         let head = chunk.len().min(100);
         let now = self.now;
-        self.ends[end].hop.send(now, tag, chunk.slice(..head), chunk.slice(head..));
+        self.ends[end]
+            .hop
+            .send(now, tag, chunk.slice(..head), chunk.slice(head..));
     }
 
     /// The process at `end` dies and starts again, without memory. What it held for others is gone.
@@ -168,7 +192,10 @@ impl Pair {
         loop {
             buffer.clear();
             let now = self.now;
-            let Some((size, segment)) = self.ends[end].hop.poll_transmit(now, self.segments, &mut buffer)
+            let Some((size, segment)) =
+                self.ends[end]
+                    .hop
+                    .poll_transmit(now, self.segments, &mut buffer)
             else {
                 break;
             };
@@ -187,8 +214,10 @@ impl Pair {
         while let Some(event) = this.hop.poll_event() {
             match &event {
                 HopEvent::Received { chunk, packets } => {
-                    this.received
-                        .push(Arrival { chunk: chunk.clone(), incarnation: this.config.incarnation });
+                    this.received.push(Arrival {
+                        chunk: chunk.clone(),
+                        incarnation: this.config.incarnation,
+                    });
                     this.held += packets;
                     if !this.hold {
                         this.release(self.now);
@@ -205,8 +234,15 @@ impl Pair {
 
     fn put(&mut self, from: usize, frame: &[u8]) {
         let path = &mut self.ends[from].path;
-        let Some(out) = path.serialise(self.now, frame.len()) else { return };
-        if self.rng.chance(path.loss) || path.outages.iter().any(|(start, end)| *start <= out && out < *end) {
+        let Some(out) = path.serialise(self.now, frame.len()) else {
+            return;
+        };
+        if self.rng.chance(path.loss)
+            || path
+                .outages
+                .iter()
+                .any(|(start, end)| *start <= out && out < *end)
+        {
             return;
         }
         let copies = 1 + usize::from(self.rng.chance(path.duplicate));
@@ -231,8 +267,14 @@ impl Pair {
             self.drain(side);
         }
         let arrival = self.wire.first_key_value().map(|((at, _), _)| *at);
-        let deadlines = self.ends.each_ref().map(|this| this.hop.poll_timeout().map(|deadline| deadline.at));
-        let next = [arrival, deadlines[0], deadlines[1]].into_iter().flatten().min();
+        let deadlines = self
+            .ends
+            .each_ref()
+            .map(|this| this.hop.poll_timeout().map(|deadline| deadline.at));
+        let next = [arrival, deadlines[0], deadlines[1]]
+            .into_iter()
+            .flatten()
+            .min();
         let Some(next) = next.map(|at| at.max(self.now)).filter(|at| *at <= end) else {
             self.now = end.max(self.now);
             return false;
@@ -240,7 +282,11 @@ impl Pair {
         self.spins = if next == self.now { self.spins + 1 } else { 0 };
         assert!(self.spins < 100_000, "time stands still: {deadlines:?}");
         self.now = next;
-        while let Some(entry) = self.wire.first_entry().filter(|entry| entry.key().0 <= next) {
+        while let Some(entry) = self
+            .wire
+            .first_entry()
+            .filter(|entry| entry.key().0 <= next)
+        {
             let (to, bytes) = entry.remove();
             let this = &mut self.ends[to];
             this.hop.handle_frame(next, &bytes, &mut this.budget);

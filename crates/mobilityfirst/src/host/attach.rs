@@ -17,7 +17,8 @@ use crate::wire::{
 
 /// When an announcement could not be made, it is tried again after this long.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(5);
-/// An hour of microseconds: a host whose clock ran ahead once starts so far above the version that was refused.
+/// An hour of microseconds: a host whose clock ran ahead once starts so far above the version that
+/// was refused.
 const VERSION_LEAP: u64 = 3_600_000_000;
 
 /// What the host has told its routers.
@@ -28,7 +29,8 @@ pub(super) struct Registration {
     announced: BTreeSet<PortId>,
     version: u64,
     registered: bool,
-    // Contents whose announcement is to be made as soon as there is room, and when the others' are due.
+    // Contents whose announcement is to be made as soon as there is room, and when the others' are
+    // due.
     to_announce: VecDeque<Guid>,
     due: BTreeMap<Guid, Time>,
 }
@@ -51,8 +53,8 @@ impl Host {
         self.resume_transfers(now);
     }
 
-    /// A router has stopped answering: with another one at hand, the host is bound to that alone, so that
-    /// what is stored for it comes by there.
+    /// A router has stopped answering: with another one at hand, the host is bound to that alone,
+    /// so that what is stored for it comes by there.
     pub(super) fn router_silent(&mut self, now: Time) {
         self.renew_if_changed(now);
         self.note_connectivity(now);
@@ -64,36 +66,54 @@ impl Host {
         self.note_connectivity(now);
     }
 
-    /// True if this host opened the link of `port`. Who calls is another host that wants something of this one, whatever it
-    /// says of itself: it neither binds this host nor carries what this host sends to others.
+    /// True if this host opened the link of `port`. Who calls is another host that wants something
+    /// of this one, whatever it says of itself: it neither binds this host nor carries what this
+    /// host sends to others.
     pub(super) fn is_uplink(&self, port: PortId) -> bool {
         !self.callers.contains(&port)
     }
 
-    /// The ports that lead to routers, or to the host that this one was told to ask directly; best first.
+    /// The ports that lead to routers, or to the host that this one was told to ask directly; best
+    /// first.
     pub(super) fn routers_by_preference(&self) -> Vec<PortId> {
         let rank = |port: &PortId| {
             let label = self.links.info(*port).map(|info| info.label.as_str());
-            let named = self.config.preference.iter().position(|known| Some(known.as_str()) == label);
+            let named = self
+                .config
+                .preference
+                .iter()
+                .position(|known| Some(known.as_str()) == label);
             named.unwrap_or(usize::MAX)
         };
-        let mut ports: Vec<PortId> = self.links.ports().filter(|port| self.is_uplink(*port)).collect();
+        let mut ports: Vec<PortId> = self
+            .links
+            .ports()
+            .filter(|port| self.is_uplink(*port))
+            .collect();
         ports.sort_by_key(rank);
         ports
     }
 
     pub(super) fn handle_control(&mut self, now: Time, port: PortId, control: Control) {
         match control {
-            Control::Challenge { .. } if !self.is_uplink(port) => self.counters.drop("challenge-of-a-caller"),
+            Control::Challenge { .. } if !self.is_uplink(port) => {
+                self.counters.drop("challenge-of-a-caller")
+            }
             Control::Challenge { nonce } => {
                 self.registration.nonces.insert(port, nonce);
                 self.renew(now);
             }
-            Control::Outcome { guid, version, code } if guid == self.guid => {
+            Control::Outcome {
+                guid,
+                version,
+                code,
+            } if guid == self.guid => {
                 self.note_binding_outcome(now, version, code);
             }
             Control::Outcome { guid, code, .. } => self.note_announcement_outcome(now, guid, code),
-            Control::Attach { .. } | Control::Register { .. } => self.counters.drop("attach-to-a-host"),
+            Control::Attach { .. } | Control::Register { .. } => {
+                self.counters.drop("attach-to-a-host")
+            }
         }
     }
 
@@ -111,8 +131,12 @@ impl Host {
 
     /// Routers that answer and have sent a challenge.
     fn attachable(&self) -> Vec<PortId> {
-        let ready = |port: &PortId| self.links.is_up(*port) && self.registration.nonces.contains_key(port);
-        self.routers_by_preference().into_iter().filter(ready).collect()
+        let ready =
+            |port: &PortId| self.links.is_up(*port) && self.registration.nonces.contains_key(port);
+        self.routers_by_preference()
+            .into_iter()
+            .filter(ready)
+            .collect()
     }
 
     fn renew_if_changed(&mut self, now: Time) {
@@ -125,22 +149,32 @@ impl Host {
     /// Signs a new record that names all routers at hand, and gives it to each of them.
     pub(super) fn renew(&mut self, now: Time) {
         let ports = self.attachable();
-        self.timers.set(Timer::Renewal, now + self.config.binding_lifetime / 3);
+        self.timers
+            .set(Timer::Renewal, now + self.config.binding_lifetime / 3);
         if ports.is_empty() {
             return;
         }
-        let addresses = ports.iter().filter_map(|port| self.links.neighbour(*port)).enumerate();
+        let addresses = ports
+            .iter()
+            .filter_map(|port| self.links.neighbour(*port))
+            .enumerate();
         let addresses: Vec<Address> = addresses
             .take(whimbrel_gnrs::MAX_ADDRESSES)
-            .map(|(rank, na)| Address { preference: rank as u8, ..Address::new(na) })
+            .map(|(rank, na)| Address {
+                preference: rank as u8,
+                ..Address::new(na)
+            })
             .collect();
         let statement = self.statement(now, self.config.binding_lifetime, addresses);
         let version = statement.version;
-        let Ok(record) = Record::binding(&self.config.keys, &statement) else { return };
+        let Ok(record) = Record::binding(&self.config.keys, &statement) else {
+            return;
+        };
         for port in &ports {
-            let (Some(nonce), Some(router)) =
-                (self.registration.nonces.get(port), self.links.neighbour(*port))
-            else {
+            let (Some(nonce), Some(router)) = (
+                self.registration.nonces.get(port),
+                self.links.neighbour(*port),
+            ) else {
                 continue;
             };
             let signed = attach_statement(&router, nonce, version);
@@ -161,14 +195,31 @@ impl Host {
     }
 
     fn send_control(&mut self, port: PortId, control: &Control) {
-        let Some(router) = self.links.neighbour(port) else { return };
-        let header = NetworkHeader::new(ServiceId::NEIGHBOUR, UpperProtocol::Control, self.guid, router);
+        let Some(router) = self.links.neighbour(port) else {
+            return;
+        };
+        let header = NetworkHeader::new(
+            ServiceId::NEIGHBOUR,
+            UpperProtocol::Control,
+            self.guid,
+            router,
+        );
         let mut head = Vec::new();
         control.encode(&mut head);
-        let message = Message { head: head.into(), body: bytes::Bytes::new() };
+        let message = Message {
+            head: head.into(),
+            body: bytes::Bytes::new(),
+        };
         // A port that is gone needs no message.
         let chunk = Chunk { header, message };
-        let _ = self.links.enqueue(port, Outgoing { chunk, packets: 0, charge: Charge::default() });
+        let _ = self.links.enqueue(
+            port,
+            Outgoing {
+                chunk,
+                packets: 0,
+                charge: Charge::default(),
+            },
+        );
     }
 
     /// A content is to be announced as soon as there is a router with room.
@@ -181,7 +232,9 @@ impl Host {
     pub(super) fn send_announcements(&mut self, now: Time) -> bool {
         let mut sent = false;
         while let Some(content) = self.registration.to_announce.front().copied() {
-            let Some(port) = self.uplink().filter(|port| self.links.has_room(*port)) else { break };
+            let Some(port) = self.uplink().filter(|port| self.links.has_room(*port)) else {
+                break;
+            };
             self.registration.to_announce.pop_front();
             sent = true;
             let statement = if self.uploads.catalogue.contains(&content) {
@@ -204,8 +257,13 @@ impl Host {
     }
 
     pub(super) fn renew_announcements(&mut self, now: Time) {
-        let due: Vec<Guid> =
-            self.registration.due.iter().filter(|(_, at)| **at <= now).map(|(guid, _)| *guid).collect();
+        let due: Vec<Guid> = self
+            .registration
+            .due
+            .iter()
+            .filter(|(_, at)| **at <= now)
+            .map(|(guid, _)| *guid)
+            .collect();
         for content in due {
             self.announce(content);
         }
@@ -220,7 +278,8 @@ impl Host {
         }
         if code != ControlCode::Registered && self.uploads.catalogue.contains(&content) {
             self.registration.due.insert(content, now + ANNOUNCE_AGAIN);
-            self.timers.set_earlier(Timer::Announcements, now + ANNOUNCE_AGAIN);
+            self.timers
+                .set_earlier(Timer::Announcements, now + ANNOUNCE_AGAIN);
         }
         for app in self.uploads.catalogue.publishers(&content) {
             self.tell(app, LocalEvent::Published { content, code });

@@ -17,7 +17,8 @@ pub(super) struct Offer {
     pub(super) publish: Publish,
 }
 
-/// Several programs may offer the same content: the newest offer is used, and when its program leaves, the one before it.
+/// Several programs may offer the same content: the newest offer is used, and when its program
+/// leaves, the one before it.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     // The newest offer of each content is the last one; none is empty.
@@ -42,7 +43,12 @@ impl Catalogue {
 
     /// All programs that offer `content`.
     pub(super) fn publishers(&self, content: &Guid) -> Vec<App> {
-        self.by_content.get(content).into_iter().flatten().map(|offer| offer.app).collect()
+        self.by_content
+            .get(content)
+            .into_iter()
+            .flatten()
+            .map(|offer| offer.app)
+            .collect()
     }
 
     /// Adds an offer, or renews that of the same program; false if there are too many.
@@ -52,13 +58,18 @@ impl Catalogue {
             return false;
         }
         self.offers += 1;
-        self.by_content.entry(offer.publish.content).or_default().push(offer);
+        self.by_content
+            .entry(offer.publish.content)
+            .or_default()
+            .push(offer);
         true
     }
 
     /// Takes an offer back; true if it was there and nobody else offers the content.
     pub(super) fn remove(&mut self, app: App, content: &Guid) -> bool {
-        let Some(offers) = self.by_content.get_mut(content) else { return false };
+        let Some(offers) = self.by_content.get_mut(content) else {
+            return false;
+        };
         let before = offers.len();
         offers.retain(|offer| offer.app != app);
         self.offers -= before - offers.len();
@@ -78,7 +89,10 @@ impl Catalogue {
             .filter(|(_, offers)| offered(offers))
             .map(|(content, _)| *content)
             .collect();
-        contents.into_iter().filter(|content| self.remove(app, content)).collect()
+        contents
+            .into_iter()
+            .filter(|content| self.remove(app, content))
+            .collect()
     }
 }
 
@@ -94,7 +108,10 @@ mod tests {
             kind: ContentKind::File,
             file_name: String::new(),
         };
-        Offer { app: App::Inner(app), publish }
+        Offer {
+            app: App::Inner(app),
+            publish,
+        }
     }
 
     #[test]
@@ -104,8 +121,15 @@ mod tests {
             assert!(catalogue.add(offer(app, content)));
         }
         let (shared, alone) = (Guid([7; 32]), Guid([8; 32]));
-        assert_eq!(catalogue.get(&shared), Some(&offer(1, 7)), "the one renewed last");
-        assert_eq!(catalogue.publishers(&shared), [App::Inner(2), App::Inner(1)]);
+        assert_eq!(
+            catalogue.get(&shared),
+            Some(&offer(1, 7)),
+            "the one renewed last"
+        );
+        assert_eq!(
+            catalogue.publishers(&shared),
+            [App::Inner(2), App::Inner(1)]
+        );
         assert_eq!(catalogue.remove_all_of(App::Inner(1)), [alone]);
         assert_eq!(catalogue.get(&shared), Some(&offer(2, 7)));
         assert!(!catalogue.remove(App::Inner(1), &shared), "it has none");

@@ -17,12 +17,13 @@ pub struct HostConfig {
     pub hop: HopConfig,
     /// Capacity of the back-pressure buffer, in packets.
     pub buffer_packets: usize,
-    /// Labels of the links to access routers, best first: the order of the addresses in the host's record, and
-    /// of the links that it sends by. Links not named here come last.
+    /// Labels of the links to access routers, best first: the order of the addresses in the host's
+    /// record, and of the links that it sends by. Links not named here come last.
     pub preference: Vec<String>,
     /// How long a binding holds that is not renewed; it is renewed three times as often.
     pub binding_lifetime: Duration,
-    /// How long an announcement of content holds that is not renewed; it is renewed three times as often.
+    /// How long an announcement of content holds that is not renewed; it is renewed three times as
+    /// often.
     pub announcement_lifetime: Duration,
     /// How long chunks may be missing before their source is told, unless a request says otherwise.
     pub nack_timeout: Duration,

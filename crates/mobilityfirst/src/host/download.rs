@@ -9,12 +9,12 @@ use whimbrel_core::{Guid, Time};
 use super::{App, Host, Timer};
 use crate::local::{FailReason, Get, LocalChunk, LocalEvent, TransferState};
 use crate::wire::{
-    ChunkRanges, Data, DropReason, MAX_RANGES, NetworkHeader, Notice, Reliability, Request, ServiceId,
-    Transport,
+    ChunkRanges, Data, DropReason, MAX_RANGES, NetworkHeader, Notice, Reliability, Request,
+    ServiceId, Transport,
 };
 
-/// Chunks that may wait here for one program (for those before them, or for credit) while it has other
-/// downloads beside it; what comes on top is dropped and asked for again.
+/// Chunks that may wait here for one program (for those before them, or for credit) while it has
+/// other downloads beside it; what comes on top is dropped and asked for again.
 const MAX_HELD: usize = 64;
 /// Requests without any answer before a name is given up that is known but not served.
 const MAX_UNSERVED: u32 = 3;
@@ -72,11 +72,16 @@ impl Downloads {
 
     fn find(&self, app: App, request: u32) -> Option<u64> {
         let wanted = |download: &Download| download.app == app && download.request == request;
-        self.by_id.iter().find(|(_, download)| wanted(download)).map(|(id, _)| *id)
+        self.by_id
+            .iter()
+            .find(|(_, download)| wanted(download))
+            .map(|(id, _)| *id)
     }
 
     fn ids_of(&self, content: &Guid) -> Vec<u64> {
-        self.by_content.get(content).map_or(Vec::new(), |ids| ids.iter().copied().collect())
+        self.by_content
+            .get(content)
+            .map_or(Vec::new(), |ids| ids.iter().copied().collect())
     }
 
     fn remove(&mut self, id: u64) -> Option<Download> {
@@ -99,7 +104,11 @@ impl Download {
         chunk_size: ChunkSize,
         nack_timeout: Duration,
     ) -> Download {
-        let next_offset = if get.in_order { assembly.deliverable().end } else { 0 };
+        let next_offset = if get.in_order {
+            assembly.deliverable().end
+        } else {
+            0
+        };
         Download {
             app,
             request: get.request,
@@ -129,8 +138,8 @@ impl Download {
         if self.assembly.expected_len().is_none() {
             missing = ChunkRanges::all();
             for range in self.assembly.verified().iter() {
-                let whole =
-                    range.start.div_ceil(self.chunk_size.bytes())..self.chunk_size.index_of(range.end);
+                let whole = range.start.div_ceil(self.chunk_size.bytes())
+                    ..self.chunk_size.index_of(range.end);
                 missing.remove_range(whole.start as u32..whole.end as u32);
             }
             return missing;
@@ -151,7 +160,8 @@ impl Download {
     /// How long nothing may come before it is asked for again.
     fn patience(&self) -> Duration {
         let slow = self.nack_timeout.max(self.interval * 4);
-        slow.saturating_mul(1 << self.attempts.min(5)).min(MAX_PAUSE.max(self.nack_timeout))
+        slow.saturating_mul(1 << self.attempts.min(5))
+            .min(MAX_PAUSE.max(self.nack_timeout))
     }
 
     /// The next held chunk that may be handed over.
@@ -190,16 +200,37 @@ impl Host {
         let assembly = if get.resume.is_empty() {
             Some(Assembly::new(get.content, self.config.content_limit))
         } else {
-            Assembly::decode(&get.resume).ok().filter(|assembly| assembly.root() == get.content)
+            Assembly::decode(&get.resume)
+                .ok()
+                .filter(|assembly| assembly.root() == get.content)
         };
-        let (Some(assembly), Some(chunk_size)) = (assembly, ChunkSize::from_code(get.chunk_log2)) else {
-            return self.tell(app, LocalEvent::Failed { request, reason: FailReason::Invalid });
+        let (Some(assembly), Some(chunk_size)) = (assembly, ChunkSize::from_code(get.chunk_log2))
+        else {
+            return self.tell(
+                app,
+                LocalEvent::Failed {
+                    request,
+                    reason: FailReason::Invalid,
+                },
+            );
         };
         if self.downloads.find(app, request).is_some() {
-            return self.tell(app, LocalEvent::Failed { request, reason: FailReason::Invalid });
+            return self.tell(
+                app,
+                LocalEvent::Failed {
+                    request,
+                    reason: FailReason::Invalid,
+                },
+            );
         }
         if self.downloads.len() >= self.config.max_transfers {
-            return self.tell(app, LocalEvent::Failed { request, reason: FailReason::Busy });
+            return self.tell(
+                app,
+                LocalEvent::Failed {
+                    request,
+                    reason: FailReason::Busy,
+                },
+            );
         }
         let nack_timeout = match get.nack_timeout_ms {
             0 => self.config.nack_timeout,
@@ -207,16 +238,26 @@ impl Host {
         };
         let id = self.downloads.next_id;
         self.downloads.next_id += 1;
-        self.downloads.by_content.entry(get.content).or_default().insert(id);
-        self.downloads.by_id.insert(id, Download::new(app, &get, assembly, chunk_size, nack_timeout));
+        self.downloads
+            .by_content
+            .entry(get.content)
+            .or_default()
+            .insert(id);
+        self.downloads.by_id.insert(
+            id,
+            Download::new(app, &get, assembly, chunk_size, nack_timeout),
+        );
         if !self.finish_if_done(id) {
             self.ask(now, id);
         }
     }
 
-    /// Sends a request (nobody has answered yet, or the source has gone silent) or a NACK to the source.
+    /// Sends a request (nobody has answered yet, or the source has gone silent) or a NACK to the
+    /// source.
     fn ask(&mut self, now: Time, id: u64) {
-        let Some(download) = self.downloads.by_id.get(&id) else { return };
+        let Some(download) = self.downloads.by_id.get(&id) else {
+            return;
+        };
         let request = Request {
             content: download.content,
             chunk_log2: download.chunk_size.code(),
@@ -229,7 +270,12 @@ impl Host {
         let sent = match source {
             Some((source, address)) => {
                 self.counters.nacks_sent += 1;
-                self.send_transport(ServiceId::DELAY_TOLERANT, source, address, &Transport::Nack(request))
+                self.send_transport(
+                    ServiceId::DELAY_TOLERANT,
+                    source,
+                    address,
+                    &Transport::Nack(request),
+                )
             }
             None => {
                 self.counters.requests_sent += 1;
@@ -243,14 +289,20 @@ impl Host {
         self.timers.set(Timer::Download(id), now + patience);
     }
 
-    /// A router that had taken chunks over has restarted. This message came behind all that it had passed on, so what is
-    /// still missing of them is lost.
+    /// A router that had taken chunks over has restarted. This message came behind all that it had
+    /// passed on, so what is still missing of them is lost.
     pub(super) fn handle_lost(&mut self, now: Time, notice: &Notice) {
         for id in self.downloads.ids_of(&notice.content) {
-            let Some(download) = self.downloads.by_id.get_mut(&id) else { continue };
+            let Some(download) = self.downloads.by_id.get_mut(&id) else {
+                continue;
+            };
             let chunks = download.missing().intersection(&notice.chunks);
-            let recent = download.last_resend.is_some_and(|last| now.since(last) < RESEND_INTERVAL);
-            let Some((source, address)) = download.source.filter(|(source, _)| *source == notice.source)
+            let recent = download
+                .last_resend
+                .is_some_and(|last| now.since(last) < RESEND_INTERVAL);
+            let Some((source, address)) = download
+                .source
+                .filter(|(source, _)| *source == notice.source)
             else {
                 continue;
             };
@@ -265,12 +317,19 @@ impl Host {
                 chunks,
             };
             self.counters.nacks_sent += 1;
-            self.send_transport(ServiceId::DELAY_TOLERANT, source, address, &Transport::Resend(request));
+            self.send_transport(
+                ServiceId::DELAY_TOLERANT,
+                source,
+                address,
+                &Transport::Resend(request),
+            );
         }
     }
 
     fn set_state(&mut self, id: u64, state: TransferState) {
-        let Some(download) = self.downloads.by_id.get_mut(&id) else { return };
+        let Some(download) = self.downloads.by_id.get_mut(&id) else {
+            return;
+        };
         if download.state != state {
             download.state = state;
             let (app, request) = (download.app, download.request);
@@ -278,11 +337,13 @@ impl Host {
         }
     }
 
-    /// "The receiver provides notification only when a chunk is not delivered over a conservatively long
-    /// period of time."
+    /// "The receiver provides notification only when a chunk is not delivered over a conservatively
+    /// long period of time."
     pub(super) fn check_download(&mut self, now: Time, id: u64) {
         let connected = self.uplink().is_some();
-        let Some(download) = self.downloads.by_id.get_mut(&id) else { return };
+        let Some(download) = self.downloads.by_id.get_mut(&id) else {
+            return;
+        };
         let program_is_slow = download.unconsumed >= download.credit;
         if !connected || program_is_slow {
             let patience = download.patience();
@@ -298,7 +359,13 @@ impl Host {
     }
 
     /// A chunk has come. Its room in the buffer is released when a program has it.
-    pub(super) fn handle_data(&mut self, now: Time, header: &NetworkHeader, data: Data, packets: u32) {
+    pub(super) fn handle_data(
+        &mut self,
+        now: Time,
+        header: &NetworkHeader,
+        data: Data,
+        packets: u32,
+    ) {
         let ids = self.downloads.ids_of(&data.content);
         if ids.is_empty() {
             self.links.release(now, packets);
@@ -319,15 +386,25 @@ impl Host {
     }
 
     /// True if the download took the chunk, and its room with it.
-    fn take_chunk(&mut self, now: Time, id: u64, header: &NetworkHeader, data: &Data, packets: u32) -> bool {
+    fn take_chunk(
+        &mut self,
+        now: Time,
+        id: u64,
+        header: &NetworkHeader,
+        data: &Data,
+        packets: u32,
+    ) -> bool {
         let alone = self.downloads.len() == 1;
-        let Some(download) = self.downloads.by_id.get_mut(&id) else { return false };
+        let Some(download) = self.downloads.by_id.get_mut(&id) else {
+            return false;
+        };
         download.source = Some((header.source, header.source_address));
         download.note_arrival(now);
         let patience = download.patience();
-        let (Some(chunk_size), Ok((proof, []))) =
-            (ChunkSize::from_code(data.chunk_log2), Proof::decode(&data.proof))
-        else {
+        let (Some(chunk_size), Ok((proof, []))) = (
+            ChunkSize::from_code(data.chunk_log2),
+            Proof::decode(&data.proof),
+        ) else {
             self.counters.unproven += 1;
             return false;
         };
@@ -376,7 +453,9 @@ impl Host {
     /// Hands over what may be handed over, and ends the download when that was all.
     fn hand_over(&mut self, now: Time, id: u64) {
         while let Some(download) = self.downloads.by_id.get_mut(&id) {
-            let Some(Held { chunk, packets }) = download.next_deliverable() else { break };
+            let Some(Held { chunk, packets }) = download.next_deliverable() else {
+                break;
+            };
             download.unconsumed += 1;
             let app = download.app;
             self.counters.chunks_handed_over += 1;
@@ -387,20 +466,37 @@ impl Host {
     }
 
     fn finish_if_done(&mut self, id: u64) -> bool {
-        if !self.downloads.by_id.get(&id).is_some_and(Download::is_finished) {
+        if !self
+            .downloads
+            .by_id
+            .get(&id)
+            .is_some_and(Download::is_finished)
+        {
             return false;
         }
         if let Some(download) = self.downloads.remove(id) {
             self.timers.cancel(&Timer::Download(id));
             let content_len = download.assembly.confirmed_len().unwrap_or_default();
-            self.tell(download.app, LocalEvent::Complete { request: download.request, content_len });
+            self.tell(
+                download.app,
+                LocalEvent::Complete {
+                    request: download.request,
+                    content_len,
+                },
+            );
         }
         true
     }
 
     fn fail(&mut self, now: Time, id: u64, reason: FailReason) {
         if let Some(download) = self.end_download(now, id) {
-            self.tell(download.app, LocalEvent::Failed { request: download.request, reason });
+            self.tell(
+                download.app,
+                LocalEvent::Failed {
+                    request: download.request,
+                    reason,
+                },
+            );
         }
     }
 
@@ -413,7 +509,9 @@ impl Host {
     }
 
     pub(super) fn note_consumed(&mut self, now: Time, app: App, request: u32) {
-        let Some(id) = self.downloads.find(app, request) else { return };
+        let Some(id) = self.downloads.find(app, request) else {
+            return;
+        };
         if let Some(download) = self.downloads.by_id.get_mut(&id) {
             download.unconsumed = download.unconsumed.saturating_sub(1);
         }
@@ -421,16 +519,29 @@ impl Host {
     }
 
     pub(super) fn cancel_download(&mut self, now: Time, app: App, request: u32) {
-        let Some(id) = self.downloads.find(app, request) else { return };
-        let Some(download) = self.end_download(now, id) else { return };
+        let Some(id) = self.downloads.find(app, request) else {
+            return;
+        };
+        let Some(download) = self.end_download(now, id) else {
+            return;
+        };
         let wanted_by_others = self.downloads.by_content.contains_key(&download.content);
         if let Some((source, address)) = download.source.filter(|_| !wanted_by_others) {
-            self.send_stop(download.content, download.chunk_size.code(), source, address);
+            self.send_stop(
+                download.content,
+                download.chunk_size.code(),
+                source,
+                address,
+            );
         }
     }
 
     pub(super) fn forget_downloads_of(&mut self, now: Time, app: App) {
-        let requests = self.downloads.by_id.values().filter(|download| download.app == app);
+        let requests = self
+            .downloads
+            .by_id
+            .values()
+            .filter(|download| download.app == app);
         let requests: Vec<u32> = requests.map(|download| download.request).collect();
         for request in requests {
             self.cancel_download(now, app, request);
@@ -440,7 +551,12 @@ impl Host {
     fn acknowledge(&mut self, header: &NetworkHeader, data: &Data) {
         let chunks = ChunkRanges::from(data.index..data.index.saturating_add(1));
         let (content, chunk_log2) = (data.content, data.chunk_log2);
-        let ack = Request { content, chunk_log2, reliability: Reliability::Ack, chunks };
+        let ack = Request {
+            content,
+            chunk_log2,
+            reliability: Reliability::Ack,
+            chunks,
+        };
         self.send_transport(
             ServiceId::DELAY_TOLERANT,
             header.source,
@@ -453,27 +569,55 @@ impl Host {
     fn stop_source(&mut self, now: Time, header: &NetworkHeader, data: &Data) {
         self.counters.drop("unwanted-chunk");
         let key = (header.source, data.content);
-        if self.downloads.stopped.get(&key).is_some_and(|last| now.since(*last) < STOP_INTERVAL) {
+        if self
+            .downloads
+            .stopped
+            .get(&key)
+            .is_some_and(|last| now.since(*last) < STOP_INTERVAL)
+        {
             return;
         }
         if self.downloads.stopped.len() >= MAX_STOPPED {
-            self.downloads.stopped.retain(|_, last| now.since(*last) < STOP_INTERVAL);
+            self.downloads
+                .stopped
+                .retain(|_, last| now.since(*last) < STOP_INTERVAL);
         }
         if self.downloads.stopped.len() < MAX_STOPPED {
             self.downloads.stopped.insert(key, now);
-            self.send_stop(data.content, data.chunk_log2, header.source, header.source_address);
+            self.send_stop(
+                data.content,
+                data.chunk_log2,
+                header.source,
+                header.source_address,
+            );
         }
     }
 
     /// A request for no chunk at all takes back an earlier one.
     fn send_stop(&mut self, content: Guid, chunk_log2: u8, source: Guid, address: Guid) {
         let chunks = ChunkRanges::default();
-        let stop = Request { content, chunk_log2, reliability: Reliability::DontCare, chunks };
-        self.send_transport(ServiceId::DELAY_TOLERANT, source, address, &Transport::Request(stop));
+        let stop = Request {
+            content,
+            chunk_log2,
+            reliability: Reliability::DontCare,
+            chunks,
+        };
+        self.send_transport(
+            ServiceId::DELAY_TOLERANT,
+            source,
+            address,
+            &Transport::Request(stop),
+        );
     }
 
     /// The network has dropped something of this host's: a request, or a chunk that it sent.
-    pub(super) fn handle_drop(&mut self, now: Time, from: Guid, notice: Notice, reason: DropReason) {
+    pub(super) fn handle_drop(
+        &mut self,
+        now: Time,
+        from: Guid,
+        notice: Notice,
+        reason: DropReason,
+    ) {
         if notice.source != self.guid {
             return self.counters.drop("notice-for-another");
         }
@@ -487,8 +631,11 @@ impl Host {
     }
 
     fn request_dropped(&mut self, now: Time, from: Guid, id: u64, reason: DropReason) {
-        let asked_directly = self.uplink().and_then(|port| self.links.neighbour(port)) == Some(from);
-        let Some(download) = self.downloads.by_id.get_mut(&id) else { return };
+        let asked_directly =
+            self.uplink().and_then(|port| self.links.neighbour(port)) == Some(from);
+        let Some(download) = self.downloads.by_id.get_mut(&id) else {
+            return;
+        };
         let begun = download.last_arrival.is_some() || download.assembly.verified_bytes() > 0;
         match reason {
             DropReason::NoSuchName if !begun => self.fail(now, id, FailReason::NoSuchName),
@@ -512,12 +659,15 @@ impl Host {
         }
     }
 
-    /// A router answers again. What was asked for is on its way or stored in the network, and "the client relies
-    /// on the network to re-deliver" (seed section 5.2.1); only what never left this host is asked for at once.
+    /// A router answers again. What was asked for is on its way or stored in the network, and "the
+    /// client relies on the network to re-deliver" (seed section 5.2.1); only what never left this
+    /// host is asked for at once.
     pub(super) fn resume_transfers(&mut self, now: Time) {
         let ids: Vec<u64> = self.downloads.by_id.keys().copied().collect();
         for id in ids {
-            let Some(download) = self.downloads.by_id.get_mut(&id) else { continue };
+            let Some(download) = self.downloads.by_id.get_mut(&id) else {
+                continue;
+            };
             download.attempts = 0;
             let patience = download.patience();
             if download.last_arrival.is_none() {

@@ -1,9 +1,9 @@
 //! The host stack: what local programs attach to.
 //!
-//! It keeps the host bound to its access routers ([`attach`](self)), fetches content for local programs
-//! (`download`), and sends the content that they publish (`upload`). End-to-end recovery is "parsimonious"
-//! (seed `000_503ecb02b427ee24.txt` section 3.2.2): hops are reliable, so the receiver speaks up only when
-//! chunks have been missing for long.
+//! It keeps the host bound to its access routers ([`attach`](self)), fetches content for local
+//! programs (`download`), and sends the content that they publish (`upload`). End-to-end recovery
+//! is "parsimonious" (seed `000_503ecb02b427ee24.txt` section 3.2.2): hops are reliable, so the
+//! receiver speaks up only when chunks have been missing for long.
 
 mod attach;
 mod catalogue;
@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_core::{
-    Deadline, Guid, Machine, PortEvent, PortId, PortKind, PortRequest, SeededRng, Time, TimerQueue, Transmit,
+    Deadline, Guid, Machine, PortEvent, PortId, PortKind, PortRequest, SeededRng, Time, TimerQueue,
+    Transmit,
 };
 
 use crate::charge::Charge;
@@ -67,8 +68,8 @@ enum Timer {
 enum Way {
     /// By the preferred router that answers, or the host that this one was told to ask.
     Uplink,
-    /// Back to who called on this port, whatever name it gives itself: a name in a greeting or a header proves nothing, so
-    /// what goes to that name by the uplink is another matter.
+    /// Back to who called on this port, whatever name it gives itself: a name in a greeting or a
+    /// header proves nothing, so what goes to that name by the uplink is another matter.
     Caller(PortId),
 }
 
@@ -97,7 +98,11 @@ pub struct Host {
 impl Host {
     /// A host without ports. Everything random in it comes from `rng`.
     pub fn new(config: HostConfig, mut rng: SeededRng) -> Host {
-        let links = Links::new(config.hop.clone(), config.buffer_packets, SeededRng::new(rng.next_word()));
+        let links = Links::new(
+            config.hop.clone(),
+            config.buffer_packets,
+            SeededRng::new(rng.next_word()),
+        );
         Host {
             guid: config.keys.guid(),
             links,
@@ -132,7 +137,12 @@ impl Host {
             LocalRequest::Publish(publish) => self.publish(now, app, publish),
             LocalRequest::Withdraw { content } => self.withdraw(now, app, content),
             LocalRequest::ReadDone { read, chunk } => self.finish_read(now, app, read, chunk),
-            LocalRequest::Ping { request, destination, sequence, padding } => {
+            LocalRequest::Ping {
+                request,
+                destination,
+                sequence,
+                padding,
+            } => {
                 self.send_ping(app, request, destination, sequence, padding);
             }
             LocalRequest::Status { request } => {
@@ -142,13 +152,15 @@ impl Host {
         }
     }
 
-    /// Queues an event for a program. What a program asked for is bounded by what it may ask; only reports
-    /// are dropped when it does not read.
+    /// Queues an event for a program. What a program asked for is bounded by what it may ask; only
+    /// reports are dropped when it does not read.
     fn tell(&mut self, app: App, event: LocalEvent) {
         match app {
             App::Inner(app) => self.inner_events.push_back(HostEvent { app, event }),
             App::Port(port) => {
-                let Some(local) = self.local.get_mut(&port) else { return };
+                let Some(local) = self.local.get_mut(&port) else {
+                    return;
+                };
                 let optional = matches!(
                     event,
                     LocalEvent::State { .. } | LocalEvent::Status { .. } | LocalEvent::Pong { .. }
@@ -184,13 +196,21 @@ impl Host {
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
-            LinkEvent::Up { port, neighbour } if self.is_uplink(port) => self.router_up(now, port, neighbour),
+            LinkEvent::Up { port, neighbour } if self.is_uplink(port) => {
+                self.router_up(now, port, neighbour)
+            }
             // A caller asks when it wants something.
             LinkEvent::Up { .. } => {}
-            LinkEvent::Restarted(port, handed) if self.is_uplink(port) => self.tell_receivers(handed),
+            LinkEvent::Restarted(port, handed) if self.is_uplink(port) => {
+                self.tell_receivers(handed)
+            }
             // A caller that restarts has forgotten what it asked for.
             LinkEvent::Restarted(..) => {}
-            LinkEvent::Received { port, bytes, packets } => self.handle_chunk(now, port, &bytes, packets),
+            LinkEvent::Received {
+                port,
+                bytes,
+                packets,
+            } => self.handle_chunk(now, port, &bytes, packets),
             LinkEvent::Delivered(_) => self.counters.chunks_sent += 1,
             LinkEvent::TooLarge(port, outgoing) => {
                 self.upload_too_large(self.way_back(port), &outgoing.chunk)
@@ -237,13 +257,13 @@ impl Host {
         }
         let way = self.way_back(from);
         match chunk.transport() {
-            Ok(Transport::Data(_) | Transport::Store(_) | Transport::Drop(..) | Transport::Lost(_))
-                if way != Way::Uplink =>
-            {
-                self.counters.drop("not-for-a-caller-to-say")
-            }
+            Ok(
+                Transport::Data(_) | Transport::Store(_) | Transport::Drop(..) | Transport::Lost(_),
+            ) if way != Way::Uplink => self.counters.drop("not-for-a-caller-to-say"),
             // The chunk's room in the buffer goes with it until a program has taken it.
-            Ok(Transport::Data(data)) => return self.handle_data(now, &chunk.header, data, packets),
+            Ok(Transport::Data(data)) => {
+                return self.handle_data(now, &chunk.header, data, packets);
+            }
             Ok(Transport::Request(request) | Transport::Nack(request)) => {
                 self.handle_wanted(now, way, &chunk.header, request, Presence::MayBeUnderWay);
             }
@@ -253,7 +273,9 @@ impl Host {
             Ok(Transport::Lost(notice)) => self.handle_lost(now, &notice),
             Ok(Transport::Ack(request)) => self.handle_ack(way, &chunk.header, &request),
             Ok(Transport::Store(notice)) => self.handle_store(now, &chunk.header, notice),
-            Ok(Transport::Drop(notice, reason)) => self.handle_drop(now, chunk.header.source, notice, reason),
+            Ok(Transport::Drop(notice, reason)) => {
+                self.handle_drop(now, chunk.header.source, notice, reason)
+            }
             Ok(Transport::Push(_)) => self.counters.drop("push-to-a-host"),
             Err(_) => self.counters.drop("bad-transport"),
         }
@@ -262,12 +284,18 @@ impl Host {
 
     /// The link that this host sends by now: the most preferred one whose router answers.
     fn uplink(&self) -> Option<PortId> {
-        self.routers_by_preference().into_iter().find(|port| self.links.is_up(*port))
+        self.routers_by_preference()
+            .into_iter()
+            .find(|port| self.links.is_up(*port))
     }
 
     /// The way by which an answer to what came in on a port goes.
     fn way_back(&self, from: PortId) -> Way {
-        if self.is_uplink(from) { Way::Uplink } else { Way::Caller(from) }
+        if self.is_uplink(from) {
+            Way::Uplink
+        } else {
+            Way::Caller(from)
+        }
     }
 
     /// The port of a way that is open now.
@@ -287,38 +315,65 @@ impl Host {
         address: Guid,
     ) -> NetworkHeader {
         let mut header = NetworkHeader::new(service, upper, self.guid, to);
-        header.source_address =
-            self.port_by(way).and_then(|port| self.links.neighbour(port)).unwrap_or(Guid::NONE);
+        header.source_address = self
+            .port_by(way)
+            .and_then(|port| self.links.neighbour(port))
+            .unwrap_or(Guid::NONE);
         header.destination_address = address;
         header
     }
 
     /// Sends a chunk of this host's own; `Err` gives it back if nobody answers on that way.
     fn send(&mut self, way: Way, chunk: Chunk) -> Result<(), Chunk> {
-        let Some(port) = self.port_by(way) else { return Err(chunk) };
-        let outgoing = Outgoing { chunk, packets: 0, charge: Charge::default() };
-        self.links.enqueue(port, outgoing).map_err(|outgoing| outgoing.chunk)
+        let Some(port) = self.port_by(way) else {
+            return Err(chunk);
+        };
+        let outgoing = Outgoing {
+            chunk,
+            packets: 0,
+            charge: Charge::default(),
+        };
+        self.links
+            .enqueue(port, outgoing)
+            .map_err(|outgoing| outgoing.chunk)
     }
 
-    fn send_transport(&mut self, service: ServiceId, to: Guid, address: Guid, transport: &Transport) -> bool {
+    fn send_transport(
+        &mut self,
+        service: ServiceId,
+        to: Guid,
+        address: Guid,
+        transport: &Transport,
+    ) -> bool {
         let header = self.header(Way::Uplink, service, UpperProtocol::Transport, to, address);
-        self.send(Way::Uplink, Chunk::of_transport(header, transport)).is_ok()
+        self.send(Way::Uplink, Chunk::of_transport(header, transport))
+            .is_ok()
     }
 
     fn send_message(&mut self, way: Way, header: NetworkHeader, head: Vec<u8>) -> bool {
-        let message = Message { head: head.into(), body: Bytes::new() };
+        let message = Message {
+            head: head.into(),
+            body: Bytes::new(),
+        };
         self.send(way, Chunk { header, message }).is_ok()
     }
 
-    /// A router has restarted that had taken over chunks of this host's uploads: their receivers know what has not come.
+    /// A router has restarted that had taken over chunks of this host's uploads: their receivers
+    /// know what has not come.
     fn tell_receivers(&mut self, handed: Vec<HandedOver>) {
         for notice in handed.into_iter().map(HandedOver::into_lost) {
             let service = ServiceId::DELAY_TOLERANT;
-            self.send_transport(service, notice.destination, Guid::NONE, &Transport::Lost(notice));
+            self.send_transport(
+                service,
+                notice.destination,
+                Guid::NONE,
+                &Transport::Lost(notice),
+            );
         }
     }
 
-    /// A port went down with this chunk undelivered: another link takes it, or recovery end to end does.
+    /// A port went down with this chunk undelivered: another link takes it, or recovery end to end
+    /// does.
     fn resend(&mut self, _now: Time, outgoing: Outgoing) {
         if self.send(Way::Uplink, outgoing.chunk).is_err() {
             self.counters.drop("no-router");
@@ -373,7 +428,12 @@ impl Machine for Host {
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.settle(now);
         for (port, local) in &mut self.local {
             if !local.blocked
@@ -382,7 +442,11 @@ impl Machine for Host {
                 let start = buffer.len();
                 let tail = event.encode_head(buffer);
                 buffer.extend_from_slice(&tail);
-                return Some(Transmit { port: *port, size: buffer.len() - start, segment_size: None });
+                return Some(Transmit {
+                    port: *port,
+                    size: buffer.len() - start,
+                    segment_size: None,
+                });
             }
         }
         self.links.poll_transmit(now, max_segments, buffer)

@@ -24,7 +24,10 @@ pub(super) struct Pings {
 impl Pings {
     pub(super) fn new(first_id: u64) -> Pings {
         // The upper half is random, so that answers to an earlier run of this host match nothing.
-        Pings { awaited: BTreeMap::new(), next_id: first_id & !0xffff_ffff }
+        Pings {
+            awaited: BTreeMap::new(),
+            next_id: first_id & !0xffff_ffff,
+        }
     }
 
     pub(super) fn forget(&mut self, app: App) {
@@ -33,7 +36,14 @@ impl Pings {
 }
 
 impl Host {
-    pub(super) fn send_ping(&mut self, app: App, request: u32, to: Guid, sequence: u32, padding: u16) {
+    pub(super) fn send_ping(
+        &mut self,
+        app: App,
+        request: u32,
+        to: Guid,
+        sequence: u32,
+        padding: u16,
+    ) {
         let id = self.pings.next_id;
         self.pings.next_id = self.pings.next_id.wrapping_add(1);
         if self.pings.awaited.len() >= MAX_AWAITED {
@@ -41,18 +51,43 @@ impl Host {
         }
         self.pings.awaited.insert(id, (app, request, to));
         let padding = vec![0; usize::from(padding).min(MAX_PADDING)];
-        self.send_echo(Way::Uplink, to, Guid::NONE, &Echo { reply: false, id, sequence, padding });
+        self.send_echo(
+            Way::Uplink,
+            to,
+            Guid::NONE,
+            &Echo {
+                reply: false,
+                id,
+                sequence,
+                padding,
+            },
+        );
     }
 
     pub(super) fn handle_echo(&mut self, way: Way, chunk: &Chunk, echo: Echo) {
         let (from, address) = (chunk.header.source, chunk.header.source_address);
         if !echo.reply {
-            return self.send_echo(way, from, address, &Echo { reply: true, ..echo });
+            return self.send_echo(
+                way,
+                from,
+                address,
+                &Echo {
+                    reply: true,
+                    ..echo
+                },
+            );
         }
         match self.pings.awaited.get(&echo.id).copied() {
             Some((app, request, to)) if to == from => {
                 self.pings.awaited.remove(&echo.id);
-                self.tell(app, LocalEvent::Pong { request, sequence: echo.sequence, from });
+                self.tell(
+                    app,
+                    LocalEvent::Pong {
+                        request,
+                        sequence: echo.sequence,
+                        from,
+                    },
+                );
             }
             _ => self.counters.drop("unawaited-echo"),
         }

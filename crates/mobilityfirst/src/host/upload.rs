@@ -11,8 +11,8 @@ use super::{App, Host, Timer, Way};
 use crate::chunk::Chunk;
 use crate::local::{LocalEvent, Publish, ReadChunk};
 use crate::wire::{
-    ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId, Transport,
-    UpperProtocol,
+    ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
+    Transport, UpperProtocol,
 };
 
 /// Chunks that programs are asked to read ahead of the link.
@@ -131,14 +131,19 @@ impl Upload {
     fn rotate_sent(&mut self, now: Time) {
         if now.since(self.sent_since) >= REPEAT_GUARD {
             let older = core::mem::take(&mut self.sent[0]);
-            self.sent[1] =
-                if now.since(self.sent_since) < REPEAT_GUARD * 2 { older } else { ChunkRanges::default() };
+            self.sent[1] = if now.since(self.sent_since) < REPEAT_GUARD * 2 {
+                older
+            } else {
+                ChunkRanges::default()
+            };
             self.sent_since = now;
         }
     }
 
     fn pause(&mut self, now: Time) {
-        let pause = Duration::from_secs(1).saturating_mul(1 << self.pauses.min(5)).min(MAX_PAUSE);
+        let pause = Duration::from_secs(1)
+            .saturating_mul(1 << self.pauses.min(5))
+            .min(MAX_PAUSE);
         self.pauses += 1;
         self.paused_until = now + pause;
     }
@@ -163,9 +168,16 @@ impl Host {
     pub(super) fn publish(&mut self, now: Time, app: App, publish: Publish) {
         let content = publish.content;
         if !self.uploads.catalogue.add(Offer { app, publish }) {
-            return self.tell(app, LocalEvent::Published { content, code: crate::wire::ControlCode::Full });
+            return self.tell(
+                app,
+                LocalEvent::Published {
+                    content,
+                    code: crate::wire::ControlCode::Full,
+                },
+            );
         }
-        self.timers.set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
+        self.timers
+            .set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
         self.announce(content);
     }
 
@@ -178,9 +190,15 @@ impl Host {
     pub(super) fn forget_contents_of(&mut self, _now: Time, app: App) {
         let contents = self.uploads.catalogue.remove_all_of(app);
         self.withdraw_announcements(contents);
-        let unread: Vec<Read> =
-            self.uploads.reads.extract_if(.., |_, read| read.app == app).map(|(_, read)| read).collect();
-        unread.into_iter().for_each(|read| self.uploads.read_again(read.key, read.index));
+        let unread: Vec<Read> = self
+            .uploads
+            .reads
+            .extract_if(.., |_, read| read.app == app)
+            .map(|(_, read)| read)
+            .collect();
+        unread
+            .into_iter()
+            .for_each(|read| self.uploads.read_again(read.key, read.index));
     }
 
     /// A client wants chunks: for the first time, again, or (if it names none) no more.
@@ -192,18 +210,31 @@ impl Host {
         request: Request,
         presence: Presence,
     ) {
-        let key = Key { content: request.content, client: header.source, way };
+        let key = Key {
+            content: request.content,
+            client: header.source,
+            way,
+        };
         let Some(offer) = self.uploads.catalogue.get(&key.content) else {
             return self.refuse(key, header.source_address, &request, DropReason::NotServed);
         };
-        let Some(chunk_size) = ChunkSize::from_code(request.chunk_log2) else { return };
+        let Some(chunk_size) = ChunkSize::from_code(request.chunk_log2) else {
+            return;
+        };
         if request.chunks.is_empty() {
             self.uploads.by_key.remove(&key);
             return;
         }
-        let count = chunk_size.count(offer.publish.content_len).min(u32::MAX.into()) as u32;
+        let count = chunk_size
+            .count(offer.publish.content_len)
+            .min(u32::MAX.into()) as u32;
         let mut wanted = request.chunks.intersection(&ChunkRanges::from(0..count));
-        if self.uploads.by_key.get(&key).is_some_and(|upload| upload.chunk_size != chunk_size) {
+        if self
+            .uploads
+            .by_key
+            .get(&key)
+            .is_some_and(|upload| upload.chunk_size != chunk_size)
+        {
             self.uploads.by_key.remove(&key);
         }
         let is_new = !self.uploads.by_key.contains_key(&key);
@@ -229,13 +260,16 @@ impl Host {
             wanted.subtract(&held);
             self.push(key, proxy, held);
         }
-        let Some(upload) = self.uploads.by_key.get_mut(&key) else { return };
+        let Some(upload) = self.uploads.by_key.get_mut(&key) else {
+            return;
+        };
         if is_new && wanted.contains(count - 1) {
             upload.first = Some(count - 1);
         }
         upload.pending.union(&wanted);
         self.uploads.take_turn(key);
-        self.timers.set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
+        self.timers
+            .set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
     }
 
     /// "It utilizes this in-network copy and initiates the retransmission from inside the network."
@@ -252,7 +286,12 @@ impl Host {
             stored: 0,
             limit: 0,
         };
-        self.send_transport(ServiceId::DELAY_TOLERANT, proxy, proxy, &Transport::Push(notice));
+        self.send_transport(
+            ServiceId::DELAY_TOLERANT,
+            proxy,
+            proxy,
+            &Transport::Push(notice),
+        );
     }
 
     fn make_room(&mut self, now: Time) -> bool {
@@ -286,9 +325,18 @@ impl Host {
             stored: 0,
             limit: 0,
         };
-        let header = self.header(key.way, ServiceId::UNICAST, UpperProtocol::Transport, key.client, address);
+        let header = self.header(
+            key.way,
+            ServiceId::UNICAST,
+            UpperProtocol::Transport,
+            key.client,
+            address,
+        );
         // A client that cannot be told asks again.
-        let _ = self.send(key.way, Chunk::of_transport(header, &Transport::Drop(notice, reason)));
+        let _ = self.send(
+            key.way,
+            Chunk::of_transport(header, &Transport::Drop(notice, reason)),
+        );
     }
 
     /// Asks programs for as many chunks as the link will take soon. True if any was asked for.
@@ -299,14 +347,28 @@ impl Host {
             if !self.links.ports().any(|port| self.links.has_room(port)) {
                 break;
             }
-            let Some(key) = self.uploads.turns.pop_front() else { break };
+            let Some(key) = self.uploads.turns.pop_front() else {
+                break;
+            };
             turns -= 1;
-            if !self.port_by(key.way).is_some_and(|port| self.links.has_room(port)) {
+            if !self
+                .port_by(key.way)
+                .is_some_and(|port| self.links.has_room(port))
+            {
                 self.uploads.turns.push_back(key);
                 continue;
             }
-            let Some(app) = self.uploads.catalogue.get(&key.content).map(|offer| offer.app) else { continue };
-            let Some(upload) = self.uploads.by_key.get_mut(&key) else { continue };
+            let Some(app) = self
+                .uploads
+                .catalogue
+                .get(&key.content)
+                .map(|offer| offer.app)
+            else {
+                continue;
+            };
+            let Some(upload) = self.uploads.by_key.get_mut(&key) else {
+                continue;
+            };
             if upload.paused_until > now {
                 self.timers.set_earlier(Timer::Uploads, upload.paused_until);
                 continue;
@@ -317,24 +379,40 @@ impl Host {
             self.uploads.next_read += 1;
             self.uploads.reads.insert(read, Read { app, key, index });
             self.uploads.turns.push_back(key);
-            self.tell(app, LocalEvent::Read { read, content, index, chunk_log2 });
+            self.tell(
+                app,
+                LocalEvent::Read {
+                    read,
+                    content,
+                    index,
+                    chunk_log2,
+                },
+            );
             asked = true;
         }
         asked
     }
 
     pub(super) fn finish_read(&mut self, now: Time, app: App, read: u64, chunk: Option<ReadChunk>) {
-        if self.uploads.reads.get(&read).is_none_or(|read| read.app != app) {
+        if self
+            .uploads
+            .reads
+            .get(&read)
+            .is_none_or(|read| read.app != app)
+        {
             return;
         }
-        let Some(Read { key, index, .. }) = self.uploads.reads.remove(&read) else { return };
+        let Some(Read { key, index, .. }) = self.uploads.reads.remove(&read) else {
+            return;
+        };
         let Some(chunk) = chunk else {
             self.counters.drop("unreadable-chunk");
             return self.end_unreadable(app, key, index);
         };
-        let (Some(offer), Some(upload)) =
-            (self.uploads.catalogue.get(&key.content), self.uploads.by_key.get_mut(&key))
-        else {
+        let (Some(offer), Some(upload)) = (
+            self.uploads.catalogue.get(&key.content),
+            self.uploads.by_key.get_mut(&key),
+        ) else {
             return;
         };
         let data = Data {
@@ -352,7 +430,10 @@ impl Host {
         let (client, address) = (key.client, upload.client_address);
         let service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
         let header = self.header(key.way, service, UpperProtocol::Transport, client, address);
-        if self.send(key.way, Chunk::of_transport(header, &Transport::Data(data))).is_err() {
+        if self
+            .send(key.way, Chunk::of_transport(header, &Transport::Data(data)))
+            .is_err()
+        {
             // No router answers: it waits here.
             if let Some(upload) = self.uploads.by_key.get_mut(&key) {
                 upload.pending.insert(index);
@@ -367,7 +448,8 @@ impl Host {
         self.uploads.turns.retain(|key| key.way != way);
     }
 
-    /// A program cannot read its content any more: its offer ends, and if there is no other, the client hears of it.
+    /// A program cannot read its content any more: its offer ends, and if there is no other, the
+    /// client hears of it.
     fn end_unreadable(&mut self, app: App, key: Key, index: u32) {
         if !self.uploads.catalogue.remove(app, &key.content) {
             return self.uploads.read_again(key, index);
@@ -379,21 +461,37 @@ impl Host {
     }
 
     pub(super) fn handle_ack(&mut self, way: Way, header: &NetworkHeader, ack: &Request) {
-        let key = Key { content: ack.content, client: header.source, way };
+        let key = Key {
+            content: ack.content,
+            client: header.source,
+            way,
+        };
         if let Some(upload) = self.uploads.by_key.get_mut(&key) {
-            upload.unconfirmed.retain(|index, _| !ack.chunks.contains(*index));
+            upload
+                .unconfirmed
+                .retain(|index, _| !ack.chunks.contains(*index));
         }
     }
 
-    /// A proxy stores chunks of an upload: they need not be sent again, and at 80 % of what it may store for
-    /// the flow the source pauses (the release's "stop", research notes section 3).
+    /// A proxy stores chunks of an upload: they need not be sent again, and at 80 % of what it may
+    /// store for the flow the source pauses (the release's "stop", research notes section 3).
     pub(super) fn handle_store(&mut self, now: Time, header: &NetworkHeader, notice: Notice) {
-        let key = Key { content: notice.content, client: notice.destination, way: Way::Uplink };
+        let key = Key {
+            content: notice.content,
+            client: notice.destination,
+            way: Way::Uplink,
+        };
         if notice.source != self.guid {
             return self.counters.drop("notice-for-another");
         }
-        let Some(upload) = self.uploads.by_key.get_mut(&key) else { return };
-        upload.stored.entry(header.source).or_default().union(&notice.chunks);
+        let Some(upload) = self.uploads.by_key.get_mut(&key) else {
+            return;
+        };
+        upload
+            .stored
+            .entry(header.source)
+            .or_default()
+            .union(&notice.chunks);
         if notice.is_nearly_full() {
             upload.pause(now);
         } else if notice.chunks.is_empty() {
@@ -404,10 +502,18 @@ impl Host {
 
     /// A router has dropped chunks of an upload: they are sent again, later.
     pub(super) fn upload_dropped(&mut self, now: Time, notice: Notice, reason: DropReason) {
-        let key = Key { content: notice.content, client: notice.destination, way: Way::Uplink };
-        let Some(offer) = self.uploads.catalogue.get(&key.content) else { return };
+        let key = Key {
+            content: notice.content,
+            client: notice.destination,
+            way: Way::Uplink,
+        };
+        let Some(offer) = self.uploads.catalogue.get(&key.content) else {
+            return;
+        };
         let content_len = offer.publish.content_len;
-        let Some(upload) = self.uploads.by_key.get_mut(&key) else { return };
+        let Some(upload) = self.uploads.by_key.get_mut(&key) else {
+            return;
+        };
         if reason == DropReason::TooLarge {
             return self.tell_too_large(key);
         }
@@ -425,7 +531,11 @@ impl Host {
 
     pub(super) fn upload_too_large(&mut self, way: Way, chunk: &Chunk) {
         if let Some(data) = chunk.data() {
-            self.tell_too_large(Key { content: data.content, client: chunk.header.destination, way });
+            self.tell_too_large(Key {
+                content: data.content,
+                client: chunk.header.destination,
+                way,
+            });
         }
     }
 

@@ -24,19 +24,25 @@ pub struct RouterConfig {
     pub routes: Vec<Route>,
     /// Where chunks go whose address is in no route.
     pub default_route: Option<NextHop>,
-    /// Labels of the ports that lead to name servers, best first. All other datagram ports are neighbours.
+    /// Labels of the ports that lead to name servers, best first. All other datagram ports are
+    /// neighbours.
     pub name_servers: Vec<String>,
     /// How stored chunks are tried again.
     pub proxy: ProxyPolicy,
 }
 
 impl RouterConfig {
-    /// The most memory that chunks take on ports whose frames have at most `mtu` bytes, however many neighbours there are, in
-    /// bytes: the formula of `docs/protocols/mobilityfirst.md`, without the tables of fixed size.
+    /// The most memory that chunks take on ports whose frames have at most `mtu` bytes, however
+    /// many neighbours there are, in bytes: the formula of `docs/protocols/mobilityfirst.md`,
+    /// without the tables of fixed size.
     pub fn memory_bound(&self, mtu: usize) -> u64 {
         let chunk = self.hop.chunk_limit as u64;
-        let buffer = (self.buffer_packets as u64).saturating_mul(mtu as u64).max(chunk);
-        buffer.saturating_add(self.store.total).saturating_add(MAX_SAID + chunk)
+        let buffer = (self.buffer_packets as u64)
+            .saturating_mul(mtu as u64)
+            .max(chunk);
+        buffer
+            .saturating_add(self.store.total)
+            .saturating_add(MAX_SAID + chunk)
     }
 }
 
@@ -45,11 +51,11 @@ impl RouterConfig {
 pub struct ProxyPolicy {
     /// The storage timer: when it expires, the destination is looked up again.
     pub storage_timer: Duration,
-    /// If false, stored chunks wait for a `Push` from their source: the receiver-driven approach that the
-    /// seed compares with in section 5.2.1.
+    /// If false, stored chunks wait for a `Push` from their source: the receiver-driven approach
+    /// that the seed compares with in section 5.2.1.
     pub proactive: bool,
-    /// A neighbour that answers but takes nothing for this long has the chunks that wait for it moved to
-    /// storage, once half of the back-pressure buffer is in use (seed section 3.4.3).
+    /// A neighbour that answers but takes nothing for this long has the chunks that wait for it
+    /// moved to storage, once half of the back-pressure buffer is in use (seed section 3.4.3).
     pub held_back_patience: Duration,
 }
 

@@ -34,7 +34,11 @@ impl Router {
                 return;
             }
         };
-        let mut outgoing = Outgoing { chunk, packets, charge: Charge::default() };
+        let mut outgoing = Outgoing {
+            chunk,
+            packets,
+            charge: Charge::default(),
+        };
         let header = &mut outgoing.chunk.header;
         if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
             self.handle_control(now, from, &outgoing.chunk.message.head);
@@ -52,7 +56,9 @@ impl Router {
 
     fn handle_control(&mut self, now: Time, from: PortId, message: &Bytes) {
         match Control::decode(message) {
-            Ok(Control::Attach { record, signature }) => self.handle_attach(now, from, record, signature),
+            Ok(Control::Attach { record, signature }) => {
+                self.handle_attach(now, from, record, signature)
+            }
             Ok(Control::Register { record }) => self.handle_register(now, from, record),
             // A neighbouring router's: only hosts attach.
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
@@ -77,7 +83,11 @@ impl Router {
 
     fn answer_echo(&mut self, now: Time, request: &Chunk, echo: Echo) {
         let mut head = Vec::new();
-        Echo { reply: true, ..echo }.encode(&mut head);
+        Echo {
+            reply: true,
+            ..echo
+        }
+        .encode(&mut head);
         let mut header = NetworkHeader::new(
             ServiceId::UNICAST,
             UpperProtocol::Echo,
@@ -86,7 +96,10 @@ impl Router {
         );
         header.source_address = self.config.guid;
         header.destination_address = request.header.source_address;
-        let message = Message { head: head.into(), body: Bytes::new() };
+        let message = Message {
+            head: head.into(),
+            body: Bytes::new(),
+        };
         self.say(now, Chunk { header, message });
     }
 
@@ -117,23 +130,34 @@ impl Router {
         of(&header.destination).or_else(|| header.extensions.via.as_ref().and_then(of))
     }
 
-    /// True if a name is that of a router in this one's configuration: such a name is its own address. Who calls here may say
-    /// any name, so callers do not count.
+    /// True if a name is that of a router in this one's configuration: such a name is its own
+    /// address. Who calls here may say any name, so callers do not count.
     fn is_known_router(&self, name: &Guid) -> bool {
-        let configured = |port| self.links.info(port).is_some_and(|info| info.kind == PortKind::Neighbour);
+        let configured = |port| {
+            self.links
+                .info(port)
+                .is_some_and(|info| info.kind == PortKind::Neighbour)
+        };
         self.config.routes.iter().any(|route| route.to == *name)
             || self.links.port_of(name).is_some_and(configured)
     }
 
     fn way_over(&self, port: PortId) -> Way {
-        if self.links.is_up(port) { Way::Open(port) } else { Way::Silent(port) }
+        if self.links.is_up(port) {
+            Way::Open(port)
+        } else {
+            Way::Silent(port)
+        }
     }
 
     /// The way to a network address: a neighbour's own, by a route, or by the default route.
     pub(super) fn way_to(&self, address: &Guid) -> Way {
         let port = self.links.port_of(address).or_else(|| {
             let route = self.config.routes.iter().find(|route| route.to == *address);
-            match route.map(|route| &route.via).or(self.config.default_route.as_ref())? {
+            match route
+                .map(|route| &route.via)
+                .or(self.config.default_route.as_ref())?
+            {
                 NextHop::Neighbour(guid) => self.links.port_of(guid),
                 NextHop::Label(label) => self.links.port_labelled(label),
             }
@@ -152,8 +176,8 @@ impl Router {
         }
     }
 
-    /// Asks the name service for the chunk's destination (or for the host that serves it); all chunks that
-    /// wait for one name share one look-up.
+    /// Asks the name service for the chunk's destination (or for the host that serves it); all
+    /// chunks that wait for one name share one look-up.
     fn ask_for_binding(&mut self, now: Time, outgoing: Outgoing) {
         let header = &outgoing.chunk.header;
         let name = header.extensions.via.unwrap_or(header.destination);
@@ -186,24 +210,46 @@ impl Router {
 
     /// The preferred address of a binding. This router's own is none: the host would be attached.
     pub(super) fn pick_address(&self, answer: &Answer) -> Option<Guid> {
-        let addresses = answer.binding.as_ref()?.addresses().filter(|at| at.na != self.config.guid);
+        let addresses = answer
+            .binding
+            .as_ref()?
+            .addresses()
+            .filter(|at| at.na != self.config.guid);
         let reachable = |at: &Address| matches!(self.way_to(&at.na), Way::Open(_));
         let mut by_preference: Vec<Address> = addresses.collect();
         by_preference.sort_by_key(|at| at.preference);
-        by_preference.iter().find(|at| reachable(at)).or(by_preference.first()).map(|at| at.na)
+        by_preference
+            .iter()
+            .find(|at| reachable(at))
+            .or(by_preference.first())
+            .map(|at| at.na)
     }
 
-    /// "The network will route the request to the location of a copy" (seed section 2): one that is attached
-    /// here, or any, so that a requestor who asks again may meet another.
+    /// "The network will route the request to the location of a copy" (seed section 2): one that is
+    /// attached here, or any, so that a requestor who asks again may meet another.
     fn pick_provider(&mut self, answer: &Answer) -> Option<Guid> {
-        let providers: Vec<Guid> = answer.providers.iter().map(|record| record.signer()).collect();
-        let here = providers.iter().find(|guid| self.attachments.port_of(guid).is_some());
-        here.or_else(|| providers.get(self.rng.below(providers.len() as u64) as usize)).copied()
+        let providers: Vec<Guid> = answer
+            .providers
+            .iter()
+            .map(|record| record.signer())
+            .collect();
+        let here = providers
+            .iter()
+            .find(|guid| self.attachments.port_of(guid).is_some());
+        here.or_else(|| providers.get(self.rng.below(providers.len() as u64) as usize))
+            .copied()
     }
 
-    pub(super) fn handle_unresolvable(&mut self, now: Time, outgoing: Outgoing, name: Guid, why: Failure) {
+    pub(super) fn handle_unresolvable(
+        &mut self,
+        now: Time,
+        outgoing: Outgoing,
+        name: Guid,
+        why: Failure,
+    ) {
         let header = &outgoing.chunk.header;
-        let asks_for_content = header.service.has(ServiceId::CONTENT_REQUEST) && name == header.destination;
+        let asks_for_content =
+            header.service.has(ServiceId::CONTENT_REQUEST) && name == header.destination;
         if why == Failure::NotFound && asks_for_content {
             self.give_up(now, outgoing, DropReason::NoSuchName);
         } else {

@@ -2,15 +2,20 @@
 //!
 //! A chunk's walk (seed `000_503ecb02b427ee24.txt` sections 3.2 to 3.4):
 //!
-//! 1. a hop delivers it whole ([`crate::links`]); it holds room in the back-pressure buffer from then on;
-//! 2. [`forward`](self) decides: for this router, for a host attached here, to another address, or to be bound;
-//! 3. binding asks the name service, once per name however many chunks wait ([`whimbrel_gnrs::Resolver`]);
-//! 4. what cannot go on is pushed up to the proxy and stored ([`store`]), its source is told, and it is tried
-//!    again when the storage timer fires or at once when the name service pushes a changed binding;
+//! 1. a hop delivers it whole ([`crate::links`]); it holds room in the back-pressure buffer from
+//!    then on;
+//! 2. [`forward`](self) decides: for this router, for a host attached here, to another address, or
+//!    to be bound;
+//! 3. binding asks the name service, once per name however many chunks wait
+//!    ([`whimbrel_gnrs::Resolver`]);
+//! 4. what cannot go on is pushed up to the proxy and stored ([`store`]), its source is told, and
+//!    it is tried again when the storage timer fires or at once when the name service pushes a
+//!    changed binding;
 //! 5. the next hop takes it whole, and its room in the buffer is free again.
 //!
-//! Memory is bounded by configuration: the back-pressure buffer, the storage, and for each neighbour what
-//! its hop may hold (`docs/protocols/hop.md`); tables are bounded by the constants in this module.
+//! Memory is bounded by configuration: the back-pressure buffer, the storage, and for each
+//! neighbour what its hop may hold (`docs/protocols/hop.md`); tables are bounded by the constants
+//! in this module.
 
 mod attach;
 mod config;
@@ -25,7 +30,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_core::{
-    Deadline, Guid, Machine, PortEvent, PortId, PortKind, PortRequest, SeededRng, Time, TimerQueue, Transmit,
+    Deadline, Guid, Machine, PortEvent, PortId, PortKind, PortRequest, SeededRng, Time, TimerQueue,
+    Transmit,
 };
 use whimbrel_gnrs::{Resolver, ResolverConfig, ResolverEvent};
 
@@ -43,7 +49,8 @@ use store::ENTRY_BYTES;
 
 /// Bytes of messages of its own that a router has on their way, one more or less.
 const MAX_SAID: u64 = 8 << 20;
-/// Answers to local programs that wait to be written; a program that never reads loses further ones.
+/// Answers to local programs that wait to be written; a program that never reads loses further
+/// ones.
 const MAX_LOCAL_QUEUED: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,8 +74,8 @@ pub struct Router {
     own_names: Option<OwnNames>,
     attachments: Attachments,
     proxy: Proxy,
-    // Chunks that wait for the name service, by the name that was asked for. Their number is bounded by the
-    // back-pressure buffer.
+    // Chunks that wait for the name service, by the name that was asked for. Their number is
+    // bounded by the back-pressure buffer.
     unbound: BTreeMap<Guid, Vec<Outgoing>>,
     // Messages of its own.
     said: Pool,
@@ -82,11 +89,22 @@ pub struct Router {
 impl Router {
     /// A router without ports. Everything random in it comes from `rng`.
     pub fn new(config: RouterConfig, mut rng: SeededRng) -> Router {
-        let links = Links::new(config.hop.clone(), config.buffer_packets, SeededRng::new(rng.next_word()));
-        let resolver = Resolver::new(ResolverConfig::default(), config.wall, SeededRng::new(rng.next_word()));
+        let links = Links::new(
+            config.hop.clone(),
+            config.buffer_packets,
+            SeededRng::new(rng.next_word()),
+        );
+        let resolver = Resolver::new(
+            ResolverConfig::default(),
+            config.wall,
+            SeededRng::new(rng.next_word()),
+        );
         let proxy = Proxy::new(config.store, &mut rng);
         let mut timers = TimerQueue::new();
-        timers.set(Timer::HeldBack, Time::ZERO + config.proxy.held_back_patience);
+        timers.set(
+            Timer::HeldBack,
+            Time::ZERO + config.proxy.held_back_patience,
+        );
         Router {
             links,
             resolver,
@@ -109,7 +127,8 @@ impl Router {
         self.config.guid
     }
 
-    /// Works off everything that the hops and the name service have to say, until nothing new comes of it.
+    /// Works off everything that the hops and the name service have to say, until nothing new comes
+    /// of it.
     fn settle(&mut self, now: Time) {
         loop {
             let mut quiet = true;
@@ -136,7 +155,11 @@ impl Router {
                 self.retry_waiting(now);
             }
             LinkEvent::Restarted(_, handed) => self.tell_receivers(now, handed),
-            LinkEvent::Received { port, bytes, packets } => self.handle_chunk(now, port, &bytes, packets),
+            LinkEvent::Received {
+                port,
+                bytes,
+                packets,
+            } => self.handle_chunk(now, port, &bytes, packets),
             LinkEvent::Delivered(carried) => {
                 self.counters.chunks_forwarded += 1;
                 self.proxy.forget_lingering(carried);
@@ -173,7 +196,8 @@ impl Router {
             }
             ResolverEvent::Changed { guid, answer } => {
                 self.counters.bindings_pushed += 1;
-                self.attachments.forget_if_moved(&guid, &self.config.guid, answer.binding.as_ref());
+                self.attachments
+                    .forget_if_moved(&guid, &self.config.guid, answer.binding.as_ref());
                 self.bind_stored(now, guid, &answer);
             }
             ResolverEvent::Registered { guid, version } => self.report_registered(guid, version),
@@ -203,7 +227,8 @@ impl Router {
             Timer::Storage(destination) => self.retry_destination(now, destination),
             Timer::Lifetime => self.drop_expired(now),
             Timer::HeldBack => {
-                self.timers.set(Timer::HeldBack, now + self.config.proxy.held_back_patience);
+                self.timers
+                    .set(Timer::HeldBack, now + self.config.proxy.held_back_patience);
                 self.relieve_held_back(now);
             }
         }
@@ -254,11 +279,20 @@ impl Machine for Router {
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.settle(now);
         if let Some((port, frame)) = self.local_queue.pop_front() {
             buffer.extend_from_slice(&frame);
-            return Some(Transmit { port, size: frame.len(), segment_size: None });
+            return Some(Transmit {
+                port,
+                size: frame.len(),
+                segment_size: None,
+            });
         }
         if let Some(transmit) = self.links.poll_transmit(now, max_segments, buffer) {
             return Some(transmit);
@@ -292,8 +326,9 @@ impl Machine for Router {
 }
 
 impl Router {
-    /// A chunk of this router's own; `None` if too many are on their way: those who would get it have timers. Who makes the
-    /// router answer echoes, or send notices, can not keep it from letting hosts attach.
+    /// A chunk of this router's own; `None` if too many are on their way: those who would get it
+    /// have timers. Who makes the router answer echoes, or send notices, can not keep it from
+    /// letting hosts attach.
     fn own(&mut self, chunk: Chunk) -> Option<Outgoing> {
         let limit = match chunk.header.upper {
             UpperProtocol::Echo => MAX_SAID / 2,
@@ -305,7 +340,11 @@ impl Router {
             return None;
         }
         let charge = self.said.charge(chunk.size() as u64 + ENTRY_BYTES);
-        Some(Outgoing { chunk, packets: 0, charge })
+        Some(Outgoing {
+            chunk,
+            packets: 0,
+            charge,
+        })
     }
 
     fn say(&mut self, now: Time, chunk: Chunk) {

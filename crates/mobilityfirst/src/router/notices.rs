@@ -1,4 +1,5 @@
-//! What the proxy tells sources and receivers: stored, dropped, room again, lost (seed section 3.3).
+//! What the proxy tells sources and receivers: stored, dropped, room again, lost (seed section
+//! 3.3).
 
 use std::collections::BTreeMap;
 
@@ -7,16 +8,20 @@ use whimbrel_core::{Guid, Time};
 use super::Router;
 use crate::chunk::{Chunk, Flow};
 use crate::handed::HandedOver;
-use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol};
+use crate::wire::{
+    ChunkRanges, DropReason, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol,
+};
 
-/// Notices that wait to be sent, one for each flow, content and reason; more are dropped and counted.
+/// Notices that wait to be sent, one for each flow, content and reason; more are dropped and
+/// counted.
 const MAX_NOTICES: usize = 16_384;
 
 /// What is to be told, and who waits for better news.
 #[derive(Default)]
 pub(super) struct Notices {
     pending: BTreeMap<NoticeKey, ChunkRanges>,
-    // Sources that were told that the storage is nearly full for their flow, and of which content; their addresses.
+    // Sources that were told that the storage is nearly full for their flow, and of which content;
+    // their addresses.
     warned: BTreeMap<(Flow, Guid), Guid>,
     // Of those, the ones whose flow has room again.
     relieved: BTreeMap<(Flow, Guid), Guid>,
@@ -32,11 +37,13 @@ pub(super) struct NoticeKey {
 }
 
 impl Notices {
-    /// Half of the storage of `flow` is free again: sources that were told to stop may go on (below 50 % the release
-    /// says "no change" again, research notes section 3). By its own timer a source would wait up to half a minute.
+    /// Half of the storage of `flow` is free again: sources that were told to stop may go on (below
+    /// 50 % the release says "no change" again, research notes section 3). By its own timer a
+    /// source would wait up to half a minute.
     pub(super) fn note_room(&mut self, flow: &Flow) {
         let of_flow = (*flow, Guid([0; 32]))..=(*flow, Guid([255; 32]));
-        self.relieved.extend(self.warned.extract_if(of_flow, |_, _| true));
+        self.relieved
+            .extend(self.warned.extract_if(of_flow, |_, _| true));
     }
 }
 
@@ -65,8 +72,8 @@ impl Router {
         }
     }
 
-    /// A neighbour has restarted that had taken over these chunks: their receivers know which of them have not come. The
-    /// message takes the chunks' way, behind those that were passed on.
+    /// A neighbour has restarted that had taken over these chunks: their receivers know which of
+    /// them have not come. The message takes the chunks' way, behind those that were passed on.
     pub(super) fn tell_receivers(&mut self, now: Time, handed: Vec<HandedOver>) {
         for notice in handed.into_iter().map(HandedOver::into_lost) {
             let mut header = NetworkHeader::new(
@@ -88,15 +95,22 @@ impl Router {
         pending.entry(key).or_default().insert(index);
     }
 
-    /// "A transport layer message, either Store or Drop, is transmitted back to the original source." True if any was.
+    /// "A transport layer message, either Store or Drop, is transmitted back to the original
+    /// source." True if any was.
     pub(super) fn send_notices(&mut self, now: Time) -> bool {
         let mut sent = false;
         while let Some((key, chunks)) = self.proxy.notices.pending.pop_first() {
             self.send_notice(now, key, chunks);
             sent = true;
         }
-        while let Some(((flow, content), source_address)) = self.proxy.notices.relieved.pop_first() {
-            let key = NoticeKey { flow, source_address, content, dropped: None };
+        while let Some(((flow, content), source_address)) = self.proxy.notices.relieved.pop_first()
+        {
+            let key = NoticeKey {
+                flow,
+                source_address,
+                content,
+                dropped: None,
+            };
             self.send_notice(now, key, ChunkRanges::default());
             sent = true;
         }
@@ -104,12 +118,29 @@ impl Router {
     }
 
     fn send_notice(&mut self, now: Time, key: NoticeKey, chunks: ChunkRanges) {
-        let NoticeKey { flow, source_address, content, dropped } = key;
-        let (stored, limit) = (self.proxy.store().flow_bytes(&flow), self.proxy.store().limits().per_flow);
-        let notice =
-            Notice { content, source: flow.source, destination: flow.destination, chunks, stored, limit };
+        let NoticeKey {
+            flow,
+            source_address,
+            content,
+            dropped,
+        } = key;
+        let (stored, limit) = (
+            self.proxy.store().flow_bytes(&flow),
+            self.proxy.store().limits().per_flow,
+        );
+        let notice = Notice {
+            content,
+            source: flow.source,
+            destination: flow.destination,
+            chunks,
+            stored,
+            limit,
+        };
         if notice.is_nearly_full() && self.proxy.notices.warned.len() < MAX_NOTICES {
-            self.proxy.notices.warned.insert((flow, content), source_address);
+            self.proxy
+                .notices
+                .warned
+                .insert((flow, content), source_address);
         }
         let transport = match dropped {
             Some(reason) => Transport::Drop(notice, reason),
@@ -127,5 +158,13 @@ impl Router {
 pub(super) fn notice_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<(NoticeKey, u32)> {
     let data = chunk.data()?;
     let source_address = chunk.header.source_address;
-    Some((NoticeKey { flow: chunk.flow(), source_address, content: data.content, dropped }, data.index))
+    Some((
+        NoticeKey {
+            flow: chunk.flow(),
+            source_address,
+            content: data.content,
+            dropped,
+        },
+        data.index,
+    ))
 }

@@ -1,4 +1,5 @@
-//! Names of a router that has no name service: its own hosts, and what they serve. One site needs no server.
+//! Names of a router that has no name service: its own hosts, and what they serve. One site needs
+//! no server.
 
 use whimbrel_core::{Guid, Time};
 use whimbrel_gnrs::{Answer, Kind, Lookup, MemoryStore, Record, Store, StoreLimits};
@@ -7,7 +8,11 @@ use super::Router;
 use crate::wire::ControlCode;
 
 /// Bounds of the records: some thousands of hosts, each with some contents.
-const LIMITS: StoreLimits = StoreLimits { max_records: 65_536, max_bytes: 32 << 20, max_providers: 64 };
+const LIMITS: StoreLimits = StoreLimits {
+    max_records: 65_536,
+    max_bytes: 32 << 20,
+    max_providers: 64,
+};
 /// Records whose time is over that are looked for with each new one.
 const EXPIRED_AT_ONCE: usize = 4;
 
@@ -18,7 +23,9 @@ pub(super) struct OwnNames {
 
 impl OwnNames {
     pub(super) fn new() -> OwnNames {
-        OwnNames { store: MemoryStore::new(LIMITS) }
+        OwnNames {
+            store: MemoryStore::new(LIMITS),
+        }
     }
 
     /// Takes a verified record.
@@ -41,21 +48,32 @@ impl OwnNames {
             // The binding comes first, if there is one.
             false
         });
-        Answer { binding, providers: self.store.providers(name, now_ms) }
+        Answer {
+            binding,
+            providers: self.store.providers(name, now_ms),
+        }
     }
 }
 
 impl Router {
     /// What is known of a name: by the name service, or, where none is configured, by this router.
     pub(super) fn look_up(&mut self, now: Time, name: Guid) -> Lookup {
-        let Some(names) = &self.own_names else { return self.resolver.lookup(now, name) };
+        let Some(names) = &self.own_names else {
+            return self.resolver.lookup(now, name);
+        };
         let answer = names.lookup(self.config.wall.unix_millis(now), &name);
-        if answer.is_empty() { Lookup::NotFound } else { Lookup::Resolved(answer) }
+        if answer.is_empty() {
+            Lookup::NotFound
+        } else {
+            Lookup::Resolved(answer)
+        }
     }
 
     /// Keeps a verified record where there is no name service; gives it back where there is one.
     pub(super) fn keep_name(&mut self, now: Time, record: Record) -> Result<ControlCode, Record> {
-        let Some(names) = &mut self.own_names else { return Err(record) };
+        let Some(names) = &mut self.own_names else {
+            return Err(record);
+        };
         let subject = record.subject();
         let code = names.register(self.config.wall.unix_millis(now), record);
         if let Lookup::Resolved(answer) = self.look_up(now, subject) {

@@ -17,14 +17,15 @@ use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
 /// The storage, and what is known of the destinations that chunks in it wait for.
 pub(super) struct Proxy {
     store: ProxyStore,
-    // Chunks that were stored and are on their way again: they count to the storage until the next hop has them.
+    // Chunks that were stored and are on their way again: they count to the storage until the next
+    // hop has them.
     released: Pool,
     // Destinations with stored chunks whose way is open: their chunks go as their hops have room.
     open: BTreeMap<Guid, Binding>,
     // Destinations that chunks are stored for.
     waiting: BTreeSet<Guid>,
-    // Stored copies of chunks that a silent neighbour's hop still carries, so that what the neighbour has of
-    // them already is not sent again when it is back.
+    // Stored copies of chunks that a silent neighbour's hop still carries, so that what the
+    // neighbour has of them already is not sent again when it is back.
     lingering: BTreeMap<Carried, StoreId>,
     lingering_ids: BTreeMap<StoreId, Carried>,
     pub(super) notices: Notices,
@@ -62,7 +63,11 @@ impl Proxy {
     /// A chunk that was stored goes on its way.
     fn released(&self, chunk: Chunk) -> Outgoing {
         let charge = self.released.charge(chunk.size() as u64 + ENTRY_BYTES);
-        Outgoing { chunk, packets: 0, charge }
+        Outgoing {
+            chunk,
+            packets: 0,
+            charge,
+        }
     }
 
     pub(super) fn waiting_destinations(&self) -> usize {
@@ -100,8 +105,14 @@ impl Proxy {
     }
 
     fn lingering_on(&self, port: PortId) -> Vec<Carried> {
-        let all = Carried { port, tag: 0 }..=Carried { port, tag: u64::MAX };
-        self.lingering.range(all).map(|(carried, _)| *carried).collect()
+        let all = Carried { port, tag: 0 }..=Carried {
+            port,
+            tag: u64::MAX,
+        };
+        self.lingering
+            .range(all)
+            .map(|(carried, _)| *carried)
+            .collect()
     }
 }
 
@@ -117,7 +128,11 @@ impl Router {
         chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
         let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
-        match self.proxy.store.store(now, chunk, self.proxy.released.bytes()) {
+        match self
+            .proxy
+            .store
+            .store(now, chunk, self.proxy.released.bytes())
+        {
             Stored::Held(id, evicted) => {
                 self.counters.chunks_stored += 1;
                 for (id, chunk) in evicted {
@@ -151,7 +166,10 @@ impl Router {
                 // Without room for another watch, the storage timer alone has to do.
                 let _ = self.resolver.watch(now, destination);
             }
-            self.timers.set(Timer::Storage(destination), now + self.config.proxy.storage_timer);
+            self.timers.set(
+                Timer::Storage(destination),
+                now + self.config.proxy.storage_timer,
+            );
         }
     }
 
@@ -163,8 +181,8 @@ impl Router {
         }
     }
 
-    /// The storage timer of a destination has expired, or there is news of it: "a GNRS look-up to bind an
-    /// updated NA" - or none, if it is attached here.
+    /// The storage timer of a destination has expired, or there is news of it: "a GNRS look-up to
+    /// bind an updated NA" - or none, if it is attached here.
     pub(super) fn retry_destination(&mut self, now: Time, destination: Guid) {
         if self.proxy.store.has_none_for(&destination) {
             return self.stop_waiting(now, destination);
@@ -172,10 +190,19 @@ impl Router {
         if !self.config.proxy.proactive {
             return;
         }
-        self.timers.set(Timer::Storage(destination), now + self.config.proxy.storage_timer);
+        self.timers.set(
+            Timer::Storage(destination),
+            now + self.config.proxy.storage_timer,
+        );
         if let Some(port) = self.attachments.port_of(&destination) {
             if self.links.is_up(port) {
-                self.proxy.open.insert(destination, Binding { port, address: self.config.guid });
+                self.proxy.open.insert(
+                    destination,
+                    Binding {
+                        port,
+                        address: self.config.guid,
+                    },
+                );
             }
             return;
         }
@@ -205,7 +232,9 @@ impl Router {
         if let Some(address) = self.pick_address(answer)
             && let Way::Open(port) = self.way_to(&address)
         {
-            self.proxy.open.insert(destination, Binding { port, address });
+            self.proxy
+                .open
+                .insert(destination, Binding { port, address });
             return;
         }
         if !answer.providers.is_empty() {
@@ -229,13 +258,21 @@ impl Router {
     pub(super) fn keep_stored(&mut self, now: Time, destination: Guid) {
         self.proxy.open.remove(&destination);
         if self.config.proxy.proactive && !self.proxy.store.has_none_for(&destination) {
-            self.timers.set(Timer::Storage(destination), now + self.config.proxy.storage_timer);
+            self.timers.set(
+                Timer::Storage(destination),
+                now + self.config.proxy.storage_timer,
+            );
         }
     }
 
     /// Sends stored chunks whose way is open, as far as their hops have room. True if any went.
     pub(super) fn release_stored(&mut self, now: Time) -> bool {
-        let open: Vec<(Guid, Binding)> = self.proxy.open.iter().map(|(guid, way)| (*guid, *way)).collect();
+        let open: Vec<(Guid, Binding)> = self
+            .proxy
+            .open
+            .iter()
+            .map(|(guid, way)| (*guid, *way))
+            .collect();
         let mut released = false;
         for (destination, binding) in open {
             if !self.links.is_up(binding.port) {
@@ -262,7 +299,9 @@ impl Router {
             }
             self.links.withdraw(now, carried);
         }
-        let Some(mut chunk) = self.proxy.take(id) else { return };
+        let Some(mut chunk) = self.proxy.take(id) else {
+            return;
+        };
         chunk.header.destination_address = binding.address;
         self.counters.chunks_released += 1;
         let outgoing = self.proxy.released(chunk);
@@ -274,11 +313,13 @@ impl Router {
     /// A hop goes on with a chunk of which a copy was stored while its neighbour was silent.
     fn go_on_with(&mut self, id: StoreId, carried: Carried) {
         if let Some(chunk) = self.proxy.take(id) {
-            self.links.charge(carried, self.proxy.released(chunk).charge);
+            self.links
+                .charge(carried, self.proxy.released(chunk).charge);
         }
     }
 
-    /// A neighbour is back: its hop goes on with what it carries, so the stored copies are not needed.
+    /// A neighbour is back: its hop goes on with what it carries, so the stored copies are not
+    /// needed.
     pub(super) fn resume_lingering(&mut self, port: PortId) {
         for carried in self.proxy.lingering_on(port) {
             if let Some(id) = self.proxy.lingering.remove(&carried) {
@@ -296,8 +337,8 @@ impl Router {
         }
     }
 
-    /// A neighbour has stopped answering ("the link layer is not able to deliver the chunk despite several
-    /// attempts"): what its hop carries is stored too, what waits for it is stored instead.
+    /// A neighbour has stopped answering ("the link layer is not able to deliver the chunk despite
+    /// several attempts"): what its hop carries is stored too, what waits for it is stored instead.
     pub(super) fn store_what_waits_for(&mut self, now: Time, port: PortId) {
         for (carried, outgoing) in self.links.carried(port) {
             if !outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
@@ -314,13 +355,17 @@ impl Router {
         }
     }
 
-    /// Head-of-line blocking: chunks that a neighbour's back-pressure holds back make room for others.
+    /// Head-of-line blocking: chunks that a neighbour's back-pressure holds back make room for
+    /// others.
     pub(super) fn relieve_held_back(&mut self, now: Time) {
         let (used, capacity) = self.links.buffer();
         if used * 2 < capacity {
             return;
         }
-        for port in self.links.held_back(now, self.config.proxy.held_back_patience) {
+        for port in self
+            .links
+            .held_back(now, self.config.proxy.held_back_patience)
+        {
             for outgoing in self.links.take_waiting(port) {
                 if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
                     self.counters.held_back += 1;
@@ -343,19 +388,25 @@ impl Router {
         }
     }
 
-    /// A source wants the chunks that are stored for it to be tried now. Only the flow's own source may ask.
+    /// A source wants the chunks that are stored for it to be tried now. Only the flow's own source
+    /// may ask.
     pub(super) fn handle_push(&mut self, now: Time, header: &NetworkHeader, notice: &Notice) {
         if header.source != notice.source {
             return self.counters.drop("forged-push");
         }
-        let flow = Flow { source: notice.source, destination: notice.destination };
+        let flow = Flow {
+            source: notice.source,
+            destination: notice.destination,
+        };
         for id in self.proxy.store.ids_of(&flow) {
             let wanted = self
                 .proxy
                 .store
                 .get(id)
                 .and_then(|(chunk, _)| chunk.data())
-                .is_some_and(|data| data.content == notice.content && notice.chunks.contains(data.index));
+                .is_some_and(|data| {
+                    data.content == notice.content && notice.chunks.contains(data.index)
+                });
             if !wanted || self.proxy.lingering_ids.contains_key(&id) {
                 continue;
             }

@@ -65,7 +65,8 @@ pub struct RouterStatus {
 /// Where a router's memory for chunks is, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RouterMemory {
-    /// Of chunks with room in the back-pressure buffer: arriving, waiting to be bound, waiting for a hop or on it.
+    /// Of chunks with room in the back-pressure buffer: arriving, waiting to be bound, waiting for
+    /// a hop or on it.
     pub buffered_bytes: u64,
     /// Of stored chunks.
     pub stored_bytes: u64,
@@ -85,7 +86,12 @@ impl RouterMemory {
 impl Router {
     /// What its chunks take now. Looks at each of them: for reports and tests.
     pub fn memory(&self) -> RouterMemory {
-        let unbound: u64 = self.unbound.values().flatten().map(Outgoing::buffered_bytes).sum();
+        let unbound: u64 = self
+            .unbound
+            .values()
+            .flatten()
+            .map(Outgoing::buffered_bytes)
+            .sum();
         RouterMemory {
             buffered_bytes: self.links.buffered_bytes() + unbound,
             stored_bytes: self.proxy.store().bytes(),

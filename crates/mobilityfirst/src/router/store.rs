@@ -1,8 +1,8 @@
 //! The in-network proxy's storage (seed `000_503ecb02b427ee24.txt` section 3.3).
 //!
-//! "Each (source GUID, destination GUID) pair is limited to have stored content up to a size S." Beyond the
-//! total, chunks of the least recently used flow make room. Storing, taking and evicting are O(1) (hash
-//! tables and linked lists); only the lifetime index is O(log n).
+//! "Each (source GUID, destination GUID) pair is limited to have stored content up to a size S."
+//! Beyond the total, chunks of the least recently used flow make room. Storing, taking and evicting
+//! are O(1) (hash tables and linked lists); only the lifetime index is O(log n).
 
 use core::time::Duration;
 
@@ -25,7 +25,8 @@ pub struct StoreLimits {
     pub total: u64,
     /// Bytes of one flow's stored chunks: the seed's S.
     pub per_flow: u64,
-    /// How long a chunk is kept that names no lifetime of its own, and the longest that one may name.
+    /// How long a chunk is kept that names no lifetime of its own, and the longest that one may
+    /// name.
     pub lifetime: Duration,
 }
 
@@ -123,24 +124,48 @@ impl ProxyStore {
         let (flow, size) = (chunk.flow(), charge_of(&chunk));
         let hasher = self.hasher;
         let list = || LinkedHashMap::with_hasher(hasher);
-        let wanted = chunk.header.extensions.lifetime_ms.map(|ms| Duration::from_millis(ms.into()));
-        self.lifetimes
-            .set(id, now + wanted.map_or(self.limits.lifetime, |life| life.min(self.limits.lifetime)));
-        let stored = self.flows.entry(flow).or_insert_with(|| StoredFlow { ids: list(), bytes: 0 });
+        let wanted = chunk
+            .header
+            .extensions
+            .lifetime_ms
+            .map(|ms| Duration::from_millis(ms.into()));
+        self.lifetimes.set(
+            id,
+            now + wanted.map_or(self.limits.lifetime, |life| life.min(self.limits.lifetime)),
+        );
+        let stored = self.flows.entry(flow).or_insert_with(|| StoredFlow {
+            ids: list(),
+            bytes: 0,
+        });
         stored.ids.insert(id, ());
         stored.bytes += size;
         self.flows.to_back(&flow);
-        self.by_destination.entry(flow.destination).or_insert_with(list).insert(id, ());
+        self.by_destination
+            .entry(flow.destination)
+            .or_insert_with(list)
+            .insert(id, ());
         if let Some(part) = part {
             self.parts.insert((flow, part), id);
         }
         self.bytes += size;
-        self.entries.insert(id, Entry { chunk, part, stored_at: now });
+        self.entries.insert(
+            id,
+            Entry {
+                chunk,
+                part,
+                stored_at: now,
+            },
+        );
     }
 
-    /// "A chunk for the oldest flow is evicted to make room": the oldest chunk of the flow used longest ago.
+    /// "A chunk for the oldest flow is evicted to make room": the oldest chunk of the flow used
+    /// longest ago.
     fn evict_one(&mut self) -> Option<(StoreId, Chunk)> {
-        let id = self.flows.front().and_then(|(_, flow)| flow.ids.front()).map(|(id, ())| *id)?;
+        let id = self
+            .flows
+            .front()
+            .and_then(|(_, flow)| flow.ids.front())
+            .map(|(id, ())| *id)?;
         Some((id, self.remove(id)?))
     }
 
@@ -188,7 +213,10 @@ impl ProxyStore {
 
     /// The oldest chunk for a destination.
     pub fn oldest_for(&self, destination: &Guid) -> Option<StoreId> {
-        self.by_destination.get(destination)?.front().map(|(id, ())| *id)
+        self.by_destination
+            .get(destination)?
+            .front()
+            .map(|(id, ())| *id)
     }
 
     /// The stored part of a flow's content, if it is here.
@@ -198,12 +226,16 @@ impl ProxyStore {
 
     /// The chunks stored for a flow, oldest first.
     pub fn ids_of(&self, flow: &Flow) -> Vec<StoreId> {
-        self.flows.get(flow).map_or(Vec::new(), |stored| stored.ids.keys().copied().collect())
+        self.flows
+            .get(flow)
+            .map_or(Vec::new(), |stored| stored.ids.keys().copied().collect())
     }
 
     /// A stored chunk and when it was stored.
     pub fn get(&self, id: StoreId) -> Option<(&Chunk, Time)> {
-        self.entries.get(&id).map(|entry| (&entry.chunk, entry.stored_at))
+        self.entries
+            .get(&id)
+            .map(|entry| (&entry.chunk, entry.stored_at))
     }
 
     /// True if nothing waits for `destination`.
@@ -240,7 +272,9 @@ impl ProxyStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{ContentKind, Data, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol};
+    use crate::wire::{
+        ContentKind, Data, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol,
+    };
     use bytes::Bytes;
     use proptest::prelude::*;
 
@@ -257,13 +291,21 @@ mod tests {
             proof: Bytes::new(),
             payload: Bytes::from(vec![0; size]),
         };
-        let header =
-            NetworkHeader::new(ServiceId::DELAY_TOLERANT, UpperProtocol::Transport, source, destination);
+        let header = NetworkHeader::new(
+            ServiceId::DELAY_TOLERANT,
+            UpperProtocol::Transport,
+            source,
+            destination,
+        );
         Chunk::of_transport(header, &Transport::Data(data))
     }
 
     fn store(total: u64, per_flow: u64) -> ProxyStore {
-        let limits = StoreLimits { total, per_flow, lifetime: Duration::from_secs(60) };
+        let limits = StoreLimits {
+            total,
+            per_flow,
+            lifetime: Duration::from_secs(60),
+        };
         ProxyStore::new(limits, &mut SeededRng::new(1))
     }
 
@@ -280,7 +322,10 @@ mod tests {
         let other = held(store.store(Time::ZERO, part(1, 2, 0, 1000), 0));
         held(store.store(Time::ZERO, part(3, 4, 0, 1000), 0));
         held(store.store(Time::ZERO, part(3, 4, 1, 1000), 0));
-        assert!(matches!(store.store(Time::ZERO, part(3, 4, 2, 1000), 0), Stored::FlowFull(_)));
+        assert!(matches!(
+            store.store(Time::ZERO, part(3, 4, 2, 1000), 0),
+            Stored::FlowFull(_)
+        ));
         assert!(store.get(other).is_some());
     }
 
@@ -302,10 +347,20 @@ mod tests {
     fn the_same_chunk_is_stored_once() {
         let mut store = store(10_000, 10_000);
         held(store.store(Time::ZERO, part(1, 2, 5, 100), 0));
-        assert_eq!(store.store(Time::ZERO, part(1, 2, 5, 100), 0), Stored::Duplicate);
+        assert_eq!(
+            store.store(Time::ZERO, part(1, 2, 5, 100), 0),
+            Stored::Duplicate
+        );
         assert!(
             store
-                .find(Flow { source: Guid([1; 32]), destination: Guid([2; 32]) }, Guid([9; 32]), 5)
+                .find(
+                    Flow {
+                        source: Guid([1; 32]),
+                        destination: Guid([2; 32])
+                    },
+                    Guid([9; 32]),
+                    5
+                )
                 .is_some()
         );
     }
@@ -318,7 +373,10 @@ mod tests {
             Stored::Held(_, evicted) => assert_eq!(evicted[0].0, first),
             other => panic!("{other:?}"),
         }
-        assert!(matches!(store.store(Time::ZERO, part(3, 9, 0, 1000), 9_000), Stored::FlowFull(_)));
+        assert!(matches!(
+            store.store(Time::ZERO, part(3, 9, 0, 1000), 9_000),
+            Stored::FlowFull(_)
+        ));
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub enum Control {
     Attach {
         /// The host's signed binding record, which names this router (`docs/protocols/gnrs.md`).
         record: Bytes,
-        /// Over [`attach_statement`], by the record's key: proves that the holder of the key is on this
-        /// port now. The record alone is public, and anyone could replay it.
+        /// Over [`attach_statement`], by the record's key: proves that the holder of the key is on
+        /// this port now. The record alone is public, and anyone could replay it.
         signature: [u8; 64],
     },
     /// From a host: pass this signed record on to the name service.
@@ -96,11 +96,20 @@ impl Control {
                 out.push(2);
                 out.extend_from_slice(record);
             }
-            Control::Outcome { guid, version, code } => {
+            Control::Outcome {
+                guid,
+                version,
+                code,
+            } => {
                 out.push(3);
                 out.extend_from_slice(guid.as_bytes());
                 out.extend_from_slice(&version.to_be_bytes());
-                out.push(ControlCode::ALL.iter().position(|known| known == code).unwrap_or_default() as u8);
+                out.push(
+                    ControlCode::ALL
+                        .iter()
+                        .position(|known| known == code)
+                        .unwrap_or_default() as u8,
+                );
             }
         }
     }
@@ -116,21 +125,37 @@ impl Control {
         };
         match reader.u8()? {
             0 => {
-                let nonce = reader.take(16)?.try_into().map_err(|_| WireError::Truncated)?;
+                let nonce = reader
+                    .take(16)?
+                    .try_into()
+                    .map_err(|_| WireError::Truncated)?;
                 reader.finish()?;
                 Ok(Control::Challenge { nonce })
             }
             1 => {
-                let signature = reader.take(64)?.try_into().map_err(|_| WireError::Truncated)?;
-                Ok(Control::Attach { record: record(reader)?, signature })
+                let signature = reader
+                    .take(64)?
+                    .try_into()
+                    .map_err(|_| WireError::Truncated)?;
+                Ok(Control::Attach {
+                    record: record(reader)?,
+                    signature,
+                })
             }
-            2 => Ok(Control::Register { record: record(reader)? }),
+            2 => Ok(Control::Register {
+                record: record(reader)?,
+            }),
             3 => {
                 let (guid, version, code) = (reader.guid()?, reader.u64()?, reader.u8()?);
                 reader.finish()?;
-                let code =
-                    *ControlCode::ALL.get(usize::from(code)).ok_or(WireError::Invalid("outcome code"))?;
-                Ok(Control::Outcome { guid, version, code })
+                let code = *ControlCode::ALL
+                    .get(usize::from(code))
+                    .ok_or(WireError::Invalid("outcome code"))?;
+                Ok(Control::Outcome {
+                    guid,
+                    version,
+                    code,
+                })
             }
             other => Err(WireError::MessageType(other)),
         }
@@ -148,11 +173,22 @@ mod tests {
         prop_oneof![
             any::<[u8; 16]>().prop_map(|nonce| Control::Challenge { nonce }),
             (record(), prop::collection::vec(any::<u8>(), 64)).prop_map(|(record, signature)| {
-                Control::Attach { record, signature: signature.try_into().expect("64 bytes") }
+                Control::Attach {
+                    record,
+                    signature: signature.try_into().expect("64 bytes"),
+                }
             }),
             record().prop_map(|record| Control::Register { record }),
-            (any_guid(), any::<u64>(), prop::sample::select(ControlCode::ALL.to_vec()))
-                .prop_map(|(guid, version, code)| Control::Outcome { guid, version, code }),
+            (
+                any_guid(),
+                any::<u64>(),
+                prop::sample::select(ControlCode::ALL.to_vec())
+            )
+                .prop_map(|(guid, version, code)| Control::Outcome {
+                    guid,
+                    version,
+                    code
+                }),
         ]
     }
 

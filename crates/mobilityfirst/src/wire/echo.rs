@@ -39,7 +39,12 @@ impl Echo {
         if reader.0.len() > MAX_PADDING {
             return Err(WireError::Invalid("padding"));
         }
-        Ok(Echo { reply, id, sequence, padding: reader.0.to_vec() })
+        Ok(Echo {
+            reply,
+            id,
+            sequence,
+            padding: reader.0.to_vec(),
+        })
     }
 }
 

@@ -1,8 +1,9 @@
-//! What goes on the wire above Hop: headers, extensions and messages (`docs/protocols/mobilityfirst.md`).
+//! What goes on the wire above Hop: headers, extensions and messages
+//! (`docs/protocols/mobilityfirst.md`).
 //!
-//! A chunk is one string of bytes: network header, extension chain, then the message of the upper protocol.
-//! Every decoder takes any bytes and answers with a value or a [`WireError`]; none panics, and none
-//! allocates more than the input is long.
+//! A chunk is one string of bytes: network header, extension chain, then the message of the upper
+//! protocol. Every decoder takes any bytes and answers with a value or a [`WireError`]; none
+//! panics, and none allocates more than the input is long.
 
 mod control;
 mod echo;
@@ -17,7 +18,8 @@ pub use network::{
 };
 pub use ranges::{ChunkRanges, MAX_RANGES};
 pub use transport::{
-    ContentKind, Data, DropReason, MAX_FILE_NAME, Notice, Reliability, Request, Transport, TransportKind,
+    ContentKind, Data, DropReason, MAX_FILE_NAME, Notice, Reliability, Request, Transport,
+    TransportKind,
 };
 
 use bytes::Buf;
@@ -83,15 +85,22 @@ impl<'a> Reader<'a> {
     pub(crate) fn short_text(&mut self) -> Result<String, WireError> {
         let len = self.u8()?;
         let bytes = self.take(usize::from(len))?;
-        core::str::from_utf8(bytes).map(str::to_owned).map_err(|_| WireError::Invalid("text"))
+        core::str::from_utf8(bytes)
+            .map(str::to_owned)
+            .map_err(|_| WireError::Invalid("text"))
     }
 
     pub(crate) fn finish(self) -> Result<(), WireError> {
-        if self.0.is_empty() { Ok(()) } else { Err(WireError::Trailing) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(WireError::Trailing)
+        }
     }
 }
 
-/// Writes a text behind its length in one byte, cut at a character boundary if it is over 255 bytes.
+/// Writes a text behind its length in one byte, cut at a character boundary if it is over 255
+/// bytes.
 pub(crate) fn put_short_text(out: &mut Vec<u8>, text: &str) {
     let mut end = text.len().min(255);
     while !text.is_char_boundary(end) {

@@ -15,8 +15,8 @@ const CRITICAL: u16 = 0x8000;
 const EXTENSION_VIA: u16 = 0x8002;
 const EXTENSION_LIFETIME: u16 = 0x0003;
 
-/// The service identifier: what kind of delivery the sender asks for, as bit flags. The values up to
-/// 0x2000 are those of the Rutgers release (research notes `mobilityfirst.md` section 2.2).
+/// The service identifier: what kind of delivery the sender asks for, as bit flags. The values up
+/// to 0x2000 are those of the Rutgers release (research notes `mobilityfirst.md` section 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ServiceId(pub u16);
 
@@ -27,7 +27,8 @@ impl ServiceId {
     pub const CONTENT_REQUEST: ServiceId = ServiceId(0x0200);
     /// Carries a part of a content.
     pub const CONTENT_RESPONSE: ServiceId = ServiceId(0x0400);
-    /// Routers may store the chunk while its destination is away (the explicit delay-tolerant option).
+    /// Routers may store the chunk while its destination is away (the explicit delay-tolerant
+    /// option).
     pub const DELAY_TOLERANT: ServiceId = ServiceId(0x0008);
     /// For the neighbour on the other end of the hop; never forwarded.
     pub const NEIGHBOUR: ServiceId = ServiceId(0x0800);
@@ -109,7 +110,12 @@ pub struct NetworkHeader {
 
 impl NetworkHeader {
     /// A header of a new chunk that no router has bound yet.
-    pub fn new(service: ServiceId, upper: UpperProtocol, source: Guid, destination: Guid) -> NetworkHeader {
+    pub fn new(
+        service: ServiceId,
+        upper: UpperProtocol,
+        source: Guid,
+        destination: Guid,
+    ) -> NetworkHeader {
         NetworkHeader {
             hop_limit: HOP_LIMIT,
             service,
@@ -140,7 +146,11 @@ impl NetworkHeader {
         for (kind, value) in &self.extensions.unknown {
             extend(*kind, value);
         }
-        let flag = if chain.is_empty() { 0 } else { ServiceId::EXTENDED };
+        let flag = if chain.is_empty() {
+            0
+        } else {
+            ServiceId::EXTENDED
+        };
         out.push(VERSION);
         out.push(self.hop_limit);
         out.extend_from_slice(&(self.service.0 & !ServiceId::EXTENDED | flag).to_be_bytes());
@@ -148,7 +158,12 @@ impl NetworkHeader {
         out.push(0);
         out.extend_from_slice(&((NETWORK_HEADER_LEN + chain.len()) as u16).to_be_bytes());
         out.extend_from_slice(&(payload_len as u32).to_be_bytes());
-        for guid in [self.source, self.source_address, self.destination, self.destination_address] {
+        for guid in [
+            self.source,
+            self.source_address,
+            self.destination,
+            self.destination_address,
+        ] {
             out.extend_from_slice(guid.as_bytes());
         }
         debug_assert_eq!(out.len() - start, NETWORK_HEADER_LEN);
@@ -177,8 +192,9 @@ impl NetworkHeader {
             Some(rest) if rest > payload_len => return Err(WireError::Trailing),
             _ => return Err(WireError::Truncated),
         }
-        let chain_len =
-            payload_offset.checked_sub(NETWORK_HEADER_LEN).ok_or(WireError::Invalid("payload offset"))?;
+        let chain_len = payload_offset
+            .checked_sub(NETWORK_HEADER_LEN)
+            .ok_or(WireError::Invalid("payload offset"))?;
         if (service & ServiceId::EXTENDED != 0) != (chain_len != 0) {
             return Err(WireError::Invalid("extension flag"));
         }
@@ -207,10 +223,13 @@ impl Extensions {
             let value = reader.take(len)?;
             match kind {
                 EXTENSION_VIA => {
-                    extensions.via = Some(Guid::from_slice(value).ok_or(WireError::Invalid("via"))?);
+                    extensions.via =
+                        Some(Guid::from_slice(value).ok_or(WireError::Invalid("via"))?);
                 }
                 EXTENSION_LIFETIME => {
-                    let bytes = value.try_into().map_err(|_| WireError::Invalid("lifetime"))?;
+                    let bytes = value
+                        .try_into()
+                        .map_err(|_| WireError::Invalid("lifetime"))?;
                     extensions.lifetime_ms = Some(u32::from_be_bytes(bytes));
                 }
                 kind if kind & CRITICAL != 0 => return Err(WireError::CriticalExtension(kind)),
@@ -267,11 +286,18 @@ pub(super) mod tests {
 
     #[test]
     fn an_unknown_critical_extension_is_refused() {
-        let mut header =
-            NetworkHeader::new(ServiceId::UNICAST, UpperProtocol::Echo, Guid([1; 32]), Guid([2; 32]));
+        let mut header = NetworkHeader::new(
+            ServiceId::UNICAST,
+            UpperProtocol::Echo,
+            Guid([1; 32]),
+            Guid([2; 32]),
+        );
         header.extensions.unknown.push((0xffff, vec![]));
         let mut chunk = Vec::new();
         header.encode(0, &mut chunk);
-        assert_eq!(NetworkHeader::decode(&chunk), Err(WireError::CriticalExtension(0xffff)));
+        assert_eq!(
+            NetworkHeader::decode(&chunk),
+            Err(WireError::CriticalExtension(0xffff))
+        );
     }
 }

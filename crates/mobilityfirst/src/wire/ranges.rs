@@ -29,7 +29,10 @@ impl ChunkRanges {
 
     /// How many numbers it holds.
     pub fn count(&self) -> u64 {
-        self.0.iter().map(|range| u64::from(range.end - range.start)).sum()
+        self.0
+            .iter()
+            .map(|range| u64::from(range.end - range.start))
+            .sum()
     }
 
     /// The smallest number in it.
@@ -40,7 +43,9 @@ impl ChunkRanges {
     /// True if it holds `index`.
     pub fn contains(&self, index: u32) -> bool {
         let after = self.0.partition_point(|range| range.end <= index);
-        self.0.get(after).is_some_and(|range| range.contains(&index))
+        self.0
+            .get(after)
+            .is_some_and(|range| range.contains(&index))
     }
 
     /// Adds one number.
@@ -55,9 +60,14 @@ impl ChunkRanges {
         }
         let from = self.0.partition_point(|old| old.end < range.start);
         let to = self.0.partition_point(|old| old.start <= range.end);
-        let start =
-            self.0.get(from).filter(|_| from < to).map_or(range.start, |old| old.start.min(range.start));
-        let end = self.0[from..to].last().map_or(range.end, |old| old.end.max(range.end));
+        let start = self
+            .0
+            .get(from)
+            .filter(|_| from < to)
+            .map_or(range.start, |old| old.start.min(range.start));
+        let end = self.0[from..to]
+            .last()
+            .map_or(range.end, |old| old.end.max(range.end));
         self.0.splice(from..to, core::iter::once(start..end));
     }
 
@@ -160,7 +170,8 @@ pub(super) mod tests {
     pub(crate) fn any_ranges() -> impl Strategy<Value = ChunkRanges> {
         prop::collection::vec((0u32..60, 0u32..9), 0..12).prop_map(|list| {
             let mut ranges = ChunkRanges::default();
-            list.into_iter().for_each(|(start, len)| ranges.insert_range(start..start + len));
+            list.into_iter()
+                .for_each(|(start, len)| ranges.insert_range(start..start + len));
             ranges
         })
     }

@@ -9,7 +9,8 @@ use super::{ChunkRanges, Reader, WireError, put_short_text};
 pub const MAX_FILE_NAME: usize = 255;
 const FIXED_LEN: usize = 4;
 
-/// What the receiver of a content is asked to confirm (seed section 3.2.2: "don't care, NACK, ACK").
+/// What the receiver of a content is asked to confirm (seed section 3.2.2: "don't care, NACK,
+/// ACK").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reliability {
@@ -92,10 +93,11 @@ pub enum Transport {
     Store(Notice),
     /// From a router to the source: these chunks are gone.
     Drop(Notice, DropReason),
-    /// From a node to the receiver: the next router had taken these chunks over and has restarted; what it had not passed
-    /// on is lost.
+    /// From a node to the receiver: the next router had taken these chunks over and has restarted;
+    /// what it had not passed on is lost.
     Lost(Notice),
-    /// Chunks missing at the receiver that are known to be lost: the source need not wonder whether they are under way.
+    /// Chunks missing at the receiver that are known to be lost: the source need not wonder whether
+    /// they are under way.
     Resend(Request),
 }
 
@@ -201,11 +203,17 @@ impl DropReason {
     }
 
     fn code(self) -> u8 {
-        Self::ALL.iter().position(|reason| *reason == self).unwrap_or_default() as u8
+        Self::ALL
+            .iter()
+            .position(|reason| *reason == self)
+            .unwrap_or_default() as u8
     }
 
     fn from_code(code: u8) -> Result<DropReason, WireError> {
-        Self::ALL.get(usize::from(code)).copied().ok_or(WireError::Invalid("drop reason"))
+        Self::ALL
+            .get(usize::from(code))
+            .copied()
+            .ok_or(WireError::Invalid("drop reason"))
     }
 }
 
@@ -276,14 +284,18 @@ impl Transport {
             return Err(WireError::Trailing);
         }
         let mut reader = Reader(&fields);
-        let request =
-            |reader: &mut Reader<'_>| Request::decode_fields(reader, Reliability::from_code(detail)?);
+        let request = |reader: &mut Reader<'_>| {
+            Request::decode_fields(reader, Reliability::from_code(detail)?)
+        };
         let message = match kind {
             1 => Transport::Ack(request(&mut reader)?),
             2 => Transport::Nack(request(&mut reader)?),
             3 => Transport::Push(Notice::decode_fields(&mut reader)?),
             4 => Transport::Store(Notice::decode_fields(&mut reader)?),
-            5 => Transport::Drop(Notice::decode_fields(&mut reader)?, DropReason::from_code(detail)?),
+            5 => Transport::Drop(
+                Notice::decode_fields(&mut reader)?,
+                DropReason::from_code(detail)?,
+            ),
             6 => Transport::Request(request(&mut reader)?),
             7 => Transport::Lost(Notice::decode_fields(&mut reader)?),
             8 => Transport::Resend(request(&mut reader)?),
@@ -331,7 +343,17 @@ impl Data {
         }
         fields.advance(fields.len() - proof_len);
         let proof = fields.clone();
-        Ok(Data { content, index, chunk_log2, content_len, kind, reliability, file_name, proof, payload })
+        Ok(Data {
+            content,
+            index,
+            chunk_log2,
+            content_len,
+            kind,
+            reliability,
+            file_name,
+            proof,
+            payload,
+        })
     }
 }
 
@@ -342,13 +364,22 @@ impl Request {
         self.chunks.encode(out);
     }
 
-    fn decode_fields(reader: &mut Reader<'_>, reliability: Reliability) -> Result<Request, WireError> {
+    fn decode_fields(
+        reader: &mut Reader<'_>,
+        reliability: Reliability,
+    ) -> Result<Request, WireError> {
         let content = reader.guid()?;
         let chunk_log2 = checked_log2(reader.u8()?)?;
-        // Three octets for the window of end-to-end flow control (seed section 3.4.2); zero means none.
+        // Three octets for the window of end-to-end flow control (seed section 3.4.2); zero means
+        // none.
         let _window = reader.take(3)?;
         let chunks = ChunkRanges::decode(reader)?;
-        Ok(Request { content, chunk_log2, reliability, chunks })
+        Ok(Request {
+            content,
+            chunk_log2,
+            reliability,
+            chunks,
+        })
     }
 }
 
@@ -381,7 +412,11 @@ impl Notice {
 
 /// Chunks are 64 KiB to 4 MiB; what is outside names no chunk size.
 fn checked_log2(log2: u8) -> Result<u8, WireError> {
-    if (16..=22).contains(&log2) { Ok(log2) } else { Err(WireError::Invalid("chunk size")) }
+    if (16..=22).contains(&log2) {
+        Ok(log2)
+    } else {
+        Err(WireError::Invalid("chunk size"))
+    }
 }
 
 #[cfg(test)]
@@ -392,7 +427,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_reliability() -> impl Strategy<Value = Reliability> {
-        prop::sample::select(vec![Reliability::DontCare, Reliability::Nack, Reliability::Ack])
+        prop::sample::select(vec![
+            Reliability::DontCare,
+            Reliability::Nack,
+            Reliability::Ack,
+        ])
     }
 
     prop_compose! {

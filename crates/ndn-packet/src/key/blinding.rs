@@ -1,4 +1,5 @@
-//! RSA signatures with blinding, which hides from who measures the time how the private key is used.
+//! RSA signatures with blinding, which hides from who measures the time how the private key is
+//! used.
 
 use core::convert::Infallible;
 
@@ -22,9 +23,15 @@ pub(super) struct RsaSigner {
 
 impl RsaSigner {
     pub(super) fn new(key: rsa::RsaPrivateKey) -> RsaSigner {
-        let secret = key.to_pkcs8_der().map(|document| document.to_bytes()).unwrap_or_default();
+        let secret = key
+            .to_pkcs8_der()
+            .map(|document| document.to_bytes())
+            .unwrap_or_default();
         let blinding_key = Zeroizing::new(sha256(&[b"whimbrel rsa blinding", &secret]));
-        RsaSigner { signer: pkcs1v15::SigningKey::new(key), blinding_key }
+        RsaSigner {
+            signer: pkcs1v15::SigningKey::new(key),
+            blinding_key,
+        }
     }
 
     pub(super) const fn signer(&self) -> &pkcs1v15::SigningKey<Sha256> {
@@ -35,7 +42,8 @@ impl RsaSigner {
         self.signer.as_ref()
     }
 
-    /// Empty only for a key that is damaged in memory: the crate checks each signature before it gives it away.
+    /// Empty only for a key that is damaged in memory: the crate checks each signature before it
+    /// gives it away.
     pub(super) fn sign(&self, portions: &[&[u8]]) -> Vec<u8> {
         let mut rng = KeyedStream::new(&self.blinding_key, &sha256(portions));
         self.signer
@@ -45,8 +53,9 @@ impl RsaSigner {
     }
 }
 
-/// Octets that nobody can tell from random ones who does not have the key: HMAC-SHA-256 of the message's digest and a counter. Each
-/// message has its own stream, and the same message always the same, in the way of RFC 6979.
+/// Octets that nobody can tell from random ones who does not have the key: HMAC-SHA-256 of the
+/// message's digest and a counter. Each message has its own stream, and the same message always the
+/// same, in the way of RFC 6979.
 struct KeyedStream {
     mac: Hmac<Sha256>,
     counter: u64,
@@ -56,7 +65,10 @@ impl KeyedStream {
     fn new(key: &[u8; 32], message: &[u8; 32]) -> KeyedStream {
         // Padded with zeros to the block of SHA-256, as HMAC does with a short key.
         let mut block = Zeroizing::new([0; 64]);
-        block.iter_mut().zip(key).for_each(|(place, octet)| *place = *octet);
+        block
+            .iter_mut()
+            .zip(key)
+            .for_each(|(place, octet)| *place = *octet);
         let mut mac = <Hmac<Sha256> as KeyInit>::new(&(*block).into());
         mac.update(message);
         KeyedStream { mac, counter: 0 }
@@ -84,7 +96,9 @@ impl TryRng for KeyedStream {
             mac.update(&self.counter.to_le_bytes());
             self.counter += 1;
             let block = mac.finalize().into_bytes();
-            part.iter_mut().zip(block).for_each(|(octet, random)| *octet = random);
+            part.iter_mut()
+                .zip(block)
+                .for_each(|(octet, random)| *octet = random);
         }
         Ok(())
     }

@@ -30,12 +30,17 @@ pub(super) fn encrypt(
     rng.fill_bytes(&mut iv);
     let scheme = pbes2::Parameters::generate_pbkdf2_sha256_aes256cbc(ITERATIONS, &salt, iv)
         .map_err(|_| KeyError::UnsupportedEncryption)?;
+    let encrypted_data = scheme
+        .encrypt(passphrase, private_key_info)
+        .map_err(|_| KeyError::UnsupportedEncryption)?;
     let encrypted_data =
-        scheme.encrypt(passphrase, private_key_info).map_err(|_| KeyError::UnsupportedEncryption)?;
-    let encrypted_data = OctetStringRef::new(&encrypted_data).map_err(|_| KeyError::UnsupportedEncryption)?;
-    EncryptedPrivateKeyInfoRef { encryption_algorithm: scheme.into(), encrypted_data }
-        .to_der()
-        .map_err(|_| KeyError::UnsupportedEncryption)
+        OctetStringRef::new(&encrypted_data).map_err(|_| KeyError::UnsupportedEncryption)?;
+    EncryptedPrivateKeyInfoRef {
+        encryption_algorithm: scheme.into(),
+        encrypted_data,
+    }
+    .to_der()
+    .map_err(|_| KeyError::UnsupportedEncryption)
 }
 
 /// The PrivateKeyInfo within.
@@ -47,31 +52,43 @@ pub(super) fn decrypt(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>
     check_cost(&scheme.kdf)?;
     match scheme.decrypt(passphrase, info.encrypted_data.as_bytes()) {
         Ok(plain) => Ok(Zeroizing::new(plain)),
-        Err(pkcs5::Error::UnsupportedAlgorithm { .. } | pkcs5::Error::AlgorithmParametersInvalid { .. }) => {
-            Err(KeyError::UnsupportedEncryption)
-        }
+        Err(
+            pkcs5::Error::UnsupportedAlgorithm { .. }
+            | pkcs5::Error::AlgorithmParametersInvalid { .. },
+        ) => Err(KeyError::UnsupportedEncryption),
         Err(_) => Err(KeyError::Passphrase),
     }
 }
 
-/// Why this is no EncryptedPrivateKeyInfo of a known scheme: it is one of another scheme, or none at all.
+/// Why this is no EncryptedPrivateKeyInfo of a known scheme: it is one of another scheme, or none
+/// at all.
 fn why_not(der: &[u8]) -> KeyError {
     let parts = |der| {
         let mut reader = SliceReader::new(AnyRef::from_der(der)?.value())?;
         AlgorithmIdentifierRef::decode(&mut reader)?;
         <&OctetStringRef>::decode(&mut reader)
     };
-    if parts(der).is_ok() { KeyError::UnsupportedEncryption } else { KeyError::Malformed }
+    if parts(der).is_ok() {
+        KeyError::UnsupportedEncryption
+    } else {
+        KeyError::Malformed
+    }
 }
 
 fn check_cost(kdf: &Kdf) -> Result<(), KeyError> {
     let bearable = match kdf {
         Kdf::Pbkdf2(parameters) => parameters.iteration_count <= MOST_ITERATIONS,
         Kdf::Scrypt(parameters) => {
-            let memory = parameters.cost_parameter.saturating_mul(128 * u64::from(parameters.block_size));
+            let memory = parameters
+                .cost_parameter
+                .saturating_mul(128 * u64::from(parameters.block_size));
             memory <= MOST_SCRYPT_MEMORY && parameters.parallelization <= MOST_SCRYPT_LANES
         }
         _ => return Err(KeyError::UnsupportedEncryption),
     };
-    if bearable { Ok(()) } else { Err(KeyError::TooCostly) }
+    if bearable {
+        Ok(())
+    } else {
+        Err(KeyError::TooCostly)
+    }
 }

@@ -1,5 +1,5 @@
-//! Elliptic-curve keys whose curve is written out rather than named. The trust anchor of the NDN testbed and other certificates
-//! made by old versions of OpenSSL are such.
+//! Elliptic-curve keys whose curve is written out rather than named. The trust anchor of the NDN
+//! testbed and other certificates made by old versions of OpenSSL are such.
 
 use der::asn1::{AnyRef, BitStringRef, ObjectIdentifier, OctetStringRef, UintRef};
 use der::{Decode, Reader, SliceReader, Tag, Tagged};
@@ -23,7 +23,11 @@ pub(super) fn check_p256(parameters: Option<AnyRef<'_>>) -> Result<(), KeyError>
     let parameters = parameters.ok_or(KeyError::Unsupported)?;
     if parameters.tag() == Tag::Sequence {
         let is_p256 = explicit_is_p256(parameters.value()).map_err(|_| KeyError::Malformed)?;
-        return if is_p256 { Ok(()) } else { Err(KeyError::Unsupported) };
+        return if is_p256 {
+            Ok(())
+        } else {
+            Err(KeyError::Unsupported)
+        };
     }
     match parameters.decode_as::<ObjectIdentifier>() {
         Ok(P256) => Ok(()),
@@ -64,13 +68,19 @@ fn explicit_is_p256(value: &[u8]) -> der::Result<bool> {
 /// True if the octets are these hexadecimal digits.
 fn same(octets: &[u8], digits: &str) -> bool {
     octets.len() * 2 == digits.len()
-        && octets.iter().zip(digits.as_bytes().chunks_exact(2)).all(|(octet, pair)| {
-            core::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok()) == Some(*octet)
-        })
+        && octets
+            .iter()
+            .zip(digits.as_bytes().chunks_exact(2))
+            .all(|(octet, pair)| {
+                core::str::from_utf8(pair)
+                    .ok()
+                    .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+                    == Some(*octet)
+            })
 }
 
-/// The private number of an ECPrivateKey (RFC 5915), whose own parameters, named or explicit, repeat what the algorithm
-/// identifier says.
+/// The private number of an ECPrivateKey (RFC 5915), whose own parameters, named or explicit,
+/// repeat what the algorithm identifier says.
 pub(super) fn private_scalar(der: &[u8]) -> Result<Zeroizing<[u8; 32]>, KeyError> {
     let key = AnyRef::from_der(der).map_err(|_| KeyError::Malformed)?;
     let octets = private_octets(key).map_err(|_| KeyError::Malformed)?;
@@ -80,7 +90,11 @@ pub(super) fn private_scalar(der: &[u8]) -> Result<Zeroizing<[u8; 32]>, KeyError
         return Err(KeyError::Malformed);
     }
     let mut scalar = Zeroizing::new([0; 32]);
-    scalar.iter_mut().rev().zip(octets.iter().rev()).for_each(|(place, octet)| *place = *octet);
+    scalar
+        .iter_mut()
+        .rev()
+        .zip(octets.iter().rev())
+        .for_each(|(place, octet)| *place = *octet);
     Ok(scalar)
 }
 

@@ -8,8 +8,8 @@ use sha2::Sha256;
 use crate::name::Name;
 use crate::signature::{SignatureInfo, SignatureType, Signer, Verifier};
 
-/// A key shared by who signs and who checks: HMAC with SHA-256. Keys shorter than 32 octets are strongly discouraged
-/// (RFC 2104 section 3).
+/// A key shared by who signs and who checks: HMAC with SHA-256. Keys shorter than 32 octets are
+/// strongly discouraged (RFC 2104 section 3).
 #[derive(Clone)]
 pub struct HmacKey {
     /// The state after the key has been taken in.

@@ -1,7 +1,8 @@
 //! Keys: what signs packets and what checks their signatures.
 //!
-//! Private keys are read and written as PKCS#8, plain or encrypted; public keys as SubjectPublicKeyInfo, the content of a
-//! certificate. Nothing here draws randomness by itself: who generates or encrypts a key passes a generator.
+//! Private keys are read and written as PKCS#8, plain or encrypted; public keys as
+//! SubjectPublicKeyInfo, the content of a certificate. Nothing here draws randomness by itself: who
+//! generates or encrypts a key passes a generator.
 
 mod blinding;
 mod encrypted;
@@ -59,7 +60,9 @@ impl fmt::Display for KeyType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The octets are no DER structure of the right kind.
-    #[error("the key is damaged, or not in the format PKCS#8 (private) or SubjectPublicKeyInfo (public)")]
+    #[error(
+        "the key is damaged, or not in the format PKCS#8 (private) or SubjectPublicKeyInfo (public)"
+    )]
     Malformed,
     /// Not a kind of key that is used here.
     #[error("the key is neither ECDSA P-256 nor RSA (1024 to 4096 bits) nor Ed25519")]
@@ -91,28 +94,42 @@ enum Public {
 pub struct PublicKey(Public);
 
 impl PublicKey {
-    /// From a DER SubjectPublicKeyInfo. Curves given by their parameters, as old NDN certificates have them, are
-    /// accepted if they are P-256.
+    /// From a DER SubjectPublicKeyInfo. Curves given by their parameters, as old NDN certificates
+    /// have them, are accepted if they are P-256.
     pub fn from_spki(der: &[u8]) -> Result<PublicKey, KeyError> {
-        let spki = pkcs8::SubjectPublicKeyInfoRef::from_der(der).map_err(|_| KeyError::Malformed)?;
+        let spki =
+            pkcs8::SubjectPublicKeyInfoRef::from_der(der).map_err(|_| KeyError::Malformed)?;
         match spki.algorithm.oid {
             ID_EC_PUBLIC_KEY => {
                 explicit_curve::check_p256(spki.algorithm.parameters)?;
-                let point = spki.subject_public_key.as_bytes().ok_or(KeyError::Malformed)?;
-                let key = ecdsa::VerifyingKey::from_sec1_bytes(point).map_err(|_| KeyError::Malformed)?;
+                let point = spki
+                    .subject_public_key
+                    .as_bytes()
+                    .ok_or(KeyError::Malformed)?;
+                let key =
+                    ecdsa::VerifyingKey::from_sec1_bytes(point).map_err(|_| KeyError::Malformed)?;
                 Ok(PublicKey(Public::Ecdsa(key)))
             }
             ID_RSA => {
-                let octets = spki.subject_public_key.as_bytes().ok_or(KeyError::Malformed)?;
-                let numbers =
-                    rsa::pkcs1::RsaPublicKeyRef::from_der(octets).map_err(|_| KeyError::Malformed)?;
+                let octets = spki
+                    .subject_public_key
+                    .as_bytes()
+                    .ok_or(KeyError::Malformed)?;
+                let numbers = rsa::pkcs1::RsaPublicKeyRef::from_der(octets)
+                    .map_err(|_| KeyError::Malformed)?;
                 check_modulus(numbers.modulus.as_bytes())?;
-                PublicKey::of_rsa(rsa::RsaPublicKey::try_from(numbers).map_err(|_| KeyError::Malformed)?)
+                PublicKey::of_rsa(
+                    rsa::RsaPublicKey::try_from(numbers).map_err(|_| KeyError::Malformed)?,
+                )
             }
             ID_ED25519 => {
-                let octets = spki.subject_public_key.as_bytes().ok_or(KeyError::Malformed)?;
+                let octets = spki
+                    .subject_public_key
+                    .as_bytes()
+                    .ok_or(KeyError::Malformed)?;
                 let octets = octets.try_into().map_err(|_| KeyError::Malformed)?;
-                let key = ed25519_dalek::VerifyingKey::from_bytes(octets).map_err(|_| KeyError::Malformed)?;
+                let key = ed25519_dalek::VerifyingKey::from_bytes(octets)
+                    .map_err(|_| KeyError::Malformed)?;
                 Ok(PublicKey(Public::Ed25519(key)))
             }
             _ => Err(KeyError::Unsupported),
@@ -122,7 +139,9 @@ impl PublicKey {
     fn of_rsa(key: rsa::RsaPublicKey) -> Result<PublicKey, KeyError> {
         let bits = rsa_bits(&key);
         if (LEAST_RSA_BITS..=MOST_RSA_BITS).contains(&bits) {
-            Ok(PublicKey(Public::Rsa(Box::new(pkcs1v15::VerifyingKey::new(key)))))
+            Ok(PublicKey(Public::Rsa(Box::new(
+                pkcs1v15::VerifyingKey::new(key),
+            ))))
         } else {
             Err(KeyError::Unsupported)
         }
@@ -152,10 +171,13 @@ impl PublicKey {
         Ok(sha256(&[&self.to_spki()?]))
     }
 
-    /// A name component that tells it from other keys of its identity: the first 8 octets of its digest.
+    /// A name component that tells it from other keys of its identity: the first 8 octets of its
+    /// digest.
     pub fn key_id(&self) -> Result<Component, KeyError> {
         let digest = self.digest()?;
-        Ok(Component::generic(digest.get(..8).unwrap_or_default().to_vec()))
+        Ok(Component::generic(
+            digest.get(..8).unwrap_or_default().to_vec(),
+        ))
     }
 }
 
@@ -224,11 +246,15 @@ impl PrivateKey {
     /// A new one. RSA takes seconds.
     pub fn generate(typ: KeyType, rng: &mut impl CryptoRng) -> Result<PrivateKey, KeyError> {
         match typ {
-            KeyType::EcdsaP256 => Ok(PrivateKey(Private::Ecdsa(ecdsa::SigningKey::generate_from_rng(rng)))),
+            KeyType::EcdsaP256 => Ok(PrivateKey(Private::Ecdsa(
+                ecdsa::SigningKey::generate_from_rng(rng),
+            ))),
             KeyType::Ed25519 => {
                 let mut seed = Zeroizing::new([0; 32]);
                 rng.fill_bytes(&mut *seed);
-                Ok(PrivateKey(Private::Ed25519(ed25519_dalek::SigningKey::from_bytes(&seed))))
+                Ok(PrivateKey(Private::Ed25519(
+                    ed25519_dalek::SigningKey::from_bytes(&seed),
+                )))
             }
             KeyType::Rsa(bits) if !(LEAST_RSA_BITS..=MOST_RSA_BITS).contains(&bits) => {
                 Err(KeyError::Unsupported)
@@ -243,7 +269,9 @@ impl PrivateKey {
     fn of_rsa(key: rsa::RsaPrivateKey) -> Result<PrivateKey, KeyError> {
         let bits = rsa_bits(&key);
         if (LEAST_RSA_BITS..=MOST_RSA_BITS).contains(&bits) {
-            Ok(PrivateKey(Private::Rsa(Box::new(blinding::RsaSigner::new(key)))))
+            Ok(PrivateKey(Private::Rsa(Box::new(
+                blinding::RsaSigner::new(key),
+            ))))
         } else {
             Err(KeyError::Unsupported)
         }
@@ -256,17 +284,21 @@ impl PrivateKey {
             ID_EC_PUBLIC_KEY => {
                 explicit_curve::check_p256(info.algorithm.parameters)?;
                 let scalar = explicit_curve::private_scalar(info.private_key.as_bytes())?;
-                let key = ecdsa::SigningKey::from_slice(&*scalar).map_err(|_| KeyError::Malformed)?;
+                let key =
+                    ecdsa::SigningKey::from_slice(&*scalar).map_err(|_| KeyError::Malformed)?;
                 Ok(PrivateKey(Private::Ecdsa(key)))
             }
             ID_RSA => {
                 let numbers = rsa::pkcs1::RsaPrivateKeyRef::from_der(info.private_key.as_bytes())
                     .map_err(|_| KeyError::Malformed)?;
                 check_modulus(numbers.modulus.as_bytes())?;
-                PrivateKey::of_rsa(rsa::RsaPrivateKey::try_from(numbers).map_err(|_| KeyError::Malformed)?)
+                PrivateKey::of_rsa(
+                    rsa::RsaPrivateKey::try_from(numbers).map_err(|_| KeyError::Malformed)?,
+                )
             }
             ID_ED25519 => {
-                let key = ed25519_dalek::SigningKey::try_from(info).map_err(|_| KeyError::Malformed)?;
+                let key =
+                    ed25519_dalek::SigningKey::try_from(info).map_err(|_| KeyError::Malformed)?;
                 Ok(PrivateKey(Private::Ed25519(key)))
             }
             _ => Err(KeyError::Unsupported),
@@ -279,9 +311,11 @@ impl PrivateKey {
             Private::Ecdsa(key) => key.to_pkcs8_der(),
             Private::Rsa(key) => key.key().to_pkcs8_der(),
             // Without the public key beside it: OpenSSL before 3 refuses the form that has it.
-            Private::Ed25519(key) => {
-                ed25519::KeypairBytes { secret_key: key.to_bytes(), public_key: None }.to_pkcs8_der()
+            Private::Ed25519(key) => ed25519::KeypairBytes {
+                secret_key: key.to_bytes(),
+                public_key: None,
             }
+            .to_pkcs8_der(),
         };
         Ok(document.map_err(|_| KeyError::Malformed)?.to_bytes())
     }
@@ -291,8 +325,8 @@ impl PrivateKey {
         PrivateKey::from_pkcs8(&encrypted::decrypt(der, passphrase)?)
     }
 
-    /// As a DER EncryptedPrivateKeyInfo (PKCS#8): PBES2 with PBKDF2-HMAC-SHA-256 and AES-256-CBC, which all NDN tools
-    /// and OpenSSL read.
+    /// As a DER EncryptedPrivateKeyInfo (PKCS#8): PBES2 with PBKDF2-HMAC-SHA-256 and AES-256-CBC,
+    /// which all NDN tools and OpenSSL read.
     pub fn to_encrypted_pkcs8(
         &self,
         passphrase: &[u8],
@@ -319,7 +353,8 @@ impl PrivateKey {
         })
     }
 
-    /// The signature over `portions`, one after the other. The same portions give the same signature (ECDSA: RFC 6979).
+    /// The signature over `portions`, one after the other. The same portions give the same
+    /// signature (ECDSA: RFC 6979).
     pub fn sign(&self, portions: &[&[u8]]) -> Vec<u8> {
         match &self.0 {
             Private::Ecdsa(key) => {
@@ -337,7 +372,10 @@ impl PrivateKey {
     /// Signs with this key, under the name of the key or of its certificate.
     pub fn signer(&self, locator: Name) -> KeySigner {
         let typ = self.public_key().signature_type();
-        KeySigner { key: self.clone(), info: SignatureInfo::by(typ, locator) }
+        KeySigner {
+            key: self.clone(),
+            info: SignatureInfo::by(typ, locator),
+        }
     }
 }
 

@@ -33,9 +33,17 @@ pub struct ResolveError {
 impl Remote {
     /// Its first address. Asks the system's resolver, which may take seconds if it is a name.
     pub fn resolve(&self) -> Result<SocketAddr, ResolveError> {
-        let failed = |reason: String| ResolveError { remote: self.clone(), reason };
-        let mut found = self.0.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
-        found.next().ok_or_else(|| failed("the name has no address".to_owned()))
+        let failed = |reason: String| ResolveError {
+            remote: self.clone(),
+            reason,
+        };
+        let mut found = self
+            .0
+            .to_socket_addrs()
+            .map_err(|error| failed(error.to_string()))?;
+        found
+            .next()
+            .ok_or_else(|| failed("the name has no address".to_owned()))
     }
 }
 
@@ -48,7 +56,11 @@ impl FromStr for Remote {
             let plain = !host.is_empty() && !host.contains([':', ' ', '/']);
             (bracketed || plain) && port.parse::<u16>().is_ok_and(|port| port != 0)
         });
-        if valid { Ok(Remote(text.to_owned())) } else { Err(RemoteError(text.to_owned())) }
+        if valid {
+            Ok(Remote(text.to_owned()))
+        } else {
+            Err(RemoteError(text.to_owned()))
+        }
     }
 }
 
@@ -95,7 +107,16 @@ mod tests {
         for good in ["127.0.0.1:1", "[::1]:65535", "a.example:80"] {
             assert!(good.parse::<Remote>().is_ok(), "{good}");
         }
-        for bad in ["", "host", ":80", "host:0", "host:65536", "::1:80", "ho st:80", "http://host:80"] {
+        for bad in [
+            "",
+            "host",
+            ":80",
+            "host:0",
+            "host:65536",
+            "::1:80",
+            "ho st:80",
+            "http://host:80",
+        ] {
             assert!(bad.parse::<Remote>().is_err(), "{bad}");
         }
         assert_eq!(
@@ -106,7 +127,13 @@ mod tests {
 
     #[test]
     fn a_way_is_a_guid_or_a_label() {
-        assert_eq!(Via("ab".repeat(32)).next_hop(), NextHop::Neighbour(Guid([0xab; 32])));
-        assert_eq!(Via("north".into()).next_hop(), NextHop::Label("north".into()));
+        assert_eq!(
+            Via("ab".repeat(32)).next_hop(),
+            NextHop::Neighbour(Guid([0xab; 32]))
+        );
+        assert_eq!(
+            Via("north".into()).next_hop(),
+            NextHop::Label("north".into())
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The configuration of a host, a router or a name server: one TOML schema for the three.
 //!
-//! Flags of a command override what a file says; a key that the schema does not know is an error that names
-//! the line and the known key that it resembles.
+//! Flags of a command override what a file says; a key that the schema does not know is an error
+//! that names the line and the known key that it resembles.
 
 mod address;
 mod ndn;
@@ -56,8 +56,10 @@ pub enum ConfigError {
 impl Config {
     /// Reads a file.
     pub fn load(path: &Path) -> Result<Config, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
         Config::parse(path, &text)
     }
 
@@ -65,7 +67,12 @@ impl Config {
     pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
         let config: Config = toml::from_str(text).map_err(|error| {
             let (line, column) = position(text, error.span().map_or(0, |span| span.start));
-            ConfigError::Parse { path: path.to_owned(), line, column, message: helpful(error.message()) }
+            ConfigError::Parse {
+                path: path.to_owned(),
+                line,
+                column,
+                message: helpful(error.message()),
+            }
         })?;
         config.check().map_err(|fault| match fault {
             ConfigError::Contradiction(what) => {
@@ -102,7 +109,12 @@ impl Config {
             }
         }
         let ways = self.route.iter().map(|route| ("[[route]] via", &route.via));
-        let ways = ways.chain(self.router.default_route.iter().map(|via| ("[router] default_route", via)));
+        let ways = ways.chain(
+            self.router
+                .default_route
+                .iter()
+                .map(|via| ("[router] default_route", via)),
+        );
         for (key, via) in ways {
             if let NextHop::Label(label) = via.next_hop()
                 && !labels.contains(label.as_str())
@@ -114,7 +126,12 @@ impl Config {
                 ));
             }
         }
-        if let Some(unknown) = self.host.preference.iter().find(|label| !labels.contains(label.as_str())) {
+        if let Some(unknown) = self
+            .host
+            .preference
+            .iter()
+            .find(|label| !labels.contains(label.as_str()))
+        {
             return contradiction(format!(
                 "[host] preference names \"{unknown}\", and no link has this label"
             ));
@@ -127,13 +144,19 @@ impl Config {
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    (
+        before.matches('\n').count() + 1,
+        before[line_start..].chars().count() + 1,
+    )
 }
 
 /// The parser's message, with the nearest known key where it complains of an unknown one.
 fn helpful(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
-    let Some(unknown) = quoted.next().filter(|_| message.starts_with("unknown field")) else {
+    let Some(unknown) = quoted
+        .next()
+        .filter(|_| message.starts_with("unknown field"))
+    else {
         return message.trim_end().to_owned();
     };
     let known: Vec<&str> = quoted.collect();
@@ -146,7 +169,9 @@ fn helpful(message: &str) -> String {
 /// The candidate that a person may have meant.
 fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |candidate: &&str| strsim::damerau_levenshtein(text, candidate);
-    candidates.min_by_key(distance).filter(|near| distance(near) <= text.chars().count().max(3) / 3)
+    candidates
+        .min_by_key(distance)
+        .filter(|near| distance(near) <= text.chars().count().max(3) / 3)
 }
 
 #[cfg(test)]
@@ -154,28 +179,42 @@ mod tests {
     use super::*;
 
     fn fault(text: &str) -> String {
-        Config::parse(Path::new("node.toml"), text).unwrap_err().to_string()
+        Config::parse(Path::new("node.toml"), text)
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
     fn an_unknown_key_is_named_with_its_line_and_the_known_one() {
         let message = fault("[router]\n\n[hop]\nbufer_packets = 5\n");
         assert!(message.starts_with("node.toml:4:1: "), "{message}");
-        assert!(message.contains("'bufer_packets'") && message.contains("'buffer_packets'"), "{message}");
+        assert!(
+            message.contains("'bufer_packets'") && message.contains("'buffer_packets'"),
+            "{message}"
+        );
         let message = fault("[hop]\nzebra = 5\n");
         assert!(message.contains("pacing, buffer_packets"), "{message}");
         let message = fault("[rooter]\n");
-        assert!(message.contains("node.toml:1:2") && message.contains("'router'"), "{message}");
+        assert!(
+            message.contains("node.toml:1:2") && message.contains("'router'"),
+            "{message}"
+        );
     }
 
     #[test]
     fn a_bad_value_is_named_with_its_line_and_an_example() {
         let message = fault("[storage]\ntotal = \"lots\"\n");
-        assert!(message.contains("node.toml:2:") && message.contains("64 MiB"), "{message}");
+        assert!(
+            message.contains("node.toml:2:") && message.contains("64 MiB"),
+            "{message}"
+        );
         let message = fault("[hop]\npacing = \"fast\"\n");
         assert!(message.contains("estimate"), "{message}");
         let message = fault("[[link]]\nlabel = \"a\"\nremote = \"nowhere\"\n");
-        assert!(message.contains("node.toml:3:") && message.contains("host:port"), "{message}");
+        assert!(
+            message.contains("node.toml:3:") && message.contains("host:port"),
+            "{message}"
+        );
         assert!(fault("[hop\n").contains("node.toml:1:"));
     }
 
@@ -192,6 +231,9 @@ mod tests {
 
     #[test]
     fn an_empty_file_is_the_defaults() {
-        assert_eq!(Config::parse(Path::new("x"), "").unwrap(), Config::default());
+        assert_eq!(
+            Config::parse(Path::new("x"), "").unwrap(),
+            Config::default()
+        );
     }
 }

@@ -18,11 +18,13 @@ pub const NDN_WEBSOCKET_PORT: u16 = 9696;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NdnSection {
-    /// Whether this router forwards NDN. Default: yes, unless links make it a MobilityFirst router only.
+    /// Whether this router forwards NDN. Default: yes, unless links make it a MobilityFirst router
+    /// only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &true)]
     pub enabled: Option<bool>,
-    /// The Unix socket for programs. Default: /run/nfd/nfd.sock, or nfd.sock in the user's run-time folder where that cannot be made.
+    /// The Unix socket for programs. Default: /run/nfd/nfd.sock, or nfd.sock in the user's run-time
+    /// folder where that cannot be made.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"/run/nfd/nfd.sock")]
     pub socket: Option<PathBuf>,
@@ -58,16 +60,19 @@ pub struct NdnSection {
     pub strategy: String,
     /// Data that nobody asked for: "drop", "admit-local" or "admit-network".
     pub unsolicited_data: String,
-    /// How an Interest's forwarding hint knows that it has arrived: names of the regions that this router serves.
+    /// How an Interest's forwarding hint knows that it has arrived: names of the regions that this
+    /// router serves.
     #[schemars(example = example_regions())]
     pub regions: Vec<String>,
     /// Faces that nobody configured end after this silence.
     pub idle_timeout: Span,
     /// Most faces.
     pub max_faces: usize,
-    /// Link reliability of faces that are made by configuration or command: "auto", "adaptive", "ndnlpv2", "paper" or "off".
+    /// Link reliability of faces that are made by configuration or command: "auto", "adaptive",
+    /// "ndnlpv2", "paper" or "off".
     pub reliability: Reliability,
-    /// Who may change faces, routes and strategies: "local" (programs on this machine) or "signed" (who signs by an anchor).
+    /// Who may change faces, routes and strategies: "local" (programs on this machine) or "signed"
+    /// (who signs by an anchor).
     pub commands: CommandRights,
     /// Certificates whose owners may sign commands.
     #[schemars(example = example_anchors())]
@@ -116,7 +121,8 @@ impl Default for NdnSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NdnFaceSection {
-    /// The other end: udp4://, udp6://, udp://, tcp4://, tcp6://, tcp://, or ether:// and an address in brackets, with local = "dev://eth0".
+    /// The other end: udp4://, udp6://, udp://, tcp4://, tcp6://, tcp://, or ether:// and an
+    /// address in brackets, with local = "dev://eth0".
     #[schemars(example = &"udp://192.0.2.7:6363")]
     pub uri: String,
     /// This end, where it matters.

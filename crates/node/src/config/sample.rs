@@ -23,8 +23,8 @@ pub enum Kind {
 /// Longest line of a comment.
 const WIDTH: usize = 100;
 
-/// A configuration file in which everything is commented out at its default: `# ` begins an explanation, `#` a
-/// key. Keys without a default show an example.
+/// A configuration file in which everything is commented out at its default: `# ` begins an
+/// explanation, `#` a key. Keys without a default show an example.
 pub fn sample(kind: Kind) -> String {
     let mut out = String::new();
     let command = match kind {
@@ -43,7 +43,11 @@ pub fn sample(kind: Kind) -> String {
     let section = |out: &mut String, name: &str, list: bool| {
         out.push('\n');
         comment(out, about.get(name).map_or("", String::as_str));
-        out.push_str(&if list { format!("#[[{name}]]\n") } else { format!("[{name}]\n") });
+        out.push_str(&if list {
+            format!("#[[{name}]]\n")
+        } else {
+            format!("[{name}]\n")
+        });
     };
     match kind {
         Kind::Router => {
@@ -65,7 +69,13 @@ pub fn sample(kind: Kind) -> String {
     if kind == Kind::Router {
         section(&mut out, "route", true);
         let to = whimbrel_core::Guid::NONE;
-        keys(&mut out, &RouteSection { to, via: super::Via(String::new()) });
+        keys(
+            &mut out,
+            &RouteSection {
+                to,
+                via: super::Via(String::new()),
+            },
+        );
     }
     section(&mut out, "hop", false);
     keys(&mut out, &HopSection::default());
@@ -76,28 +86,63 @@ pub fn sample(kind: Kind) -> String {
         keys(&mut out, &NdnSection::default());
         section(&mut out, "ndn_face", true);
         let uri = String::new();
-        keys(&mut out, &NdnFaceSection { uri, local: None, reliability: None, mtu: None });
+        keys(
+            &mut out,
+            &NdnFaceSection {
+                uri,
+                local: None,
+                reliability: None,
+                mtu: None,
+            },
+        );
         section(&mut out, "ndn_route", true);
-        keys(&mut out, &NdnRouteSection { prefix: String::new(), face: String::new(), cost: 0 });
+        keys(
+            &mut out,
+            &NdnRouteSection {
+                prefix: String::new(),
+                face: String::new(),
+                cost: 0,
+            },
+        );
         section(&mut out, "ndn_strategy", true);
-        keys(&mut out, &NdnStrategySection { prefix: String::new(), strategy: String::new() });
+        keys(
+            &mut out,
+            &NdnStrategySection {
+                prefix: String::new(),
+                strategy: String::new(),
+            },
+        );
     }
     out
 }
 
 fn properties<T: JsonSchema>() -> Map<String, Value> {
     let schema = SchemaGenerator::default().into_root_schema_for::<T>();
-    let properties = schema.as_object().and_then(|object| object.get("properties"));
-    properties.and_then(Value::as_object).cloned().unwrap_or_default()
+    let properties = schema
+        .as_object()
+        .and_then(|object| object.get("properties"));
+    properties
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default()
 }
 
 fn descriptions<T: JsonSchema>() -> std::collections::BTreeMap<String, String> {
-    let text =
-        |schema: &Value| schema.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
-    properties::<T>().iter().map(|(name, schema)| (name.clone(), text(schema))).collect()
+    let text = |schema: &Value| {
+        schema
+            .get("description")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    properties::<T>()
+        .iter()
+        .map(|(name, schema)| (name.clone(), text(schema)))
+        .collect()
 }
 
-/// Every key of a section: its explanation, then the key with its default, or with an example if it has none.
+/// Every key of a section: its explanation, then the key with its default, or with an example if it
+/// has none.
 fn keys<T: JsonSchema + Serialize>(out: &mut String, defaults: &T) {
     let defaults = serde_json::to_value(defaults).unwrap_or_default();
     let is_empty = |value: &Value| match value {
@@ -106,9 +151,14 @@ fn keys<T: JsonSchema + Serialize>(out: &mut String, defaults: &T) {
         _ => false,
     };
     for (name, schema) in properties::<T>() {
-        let description = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        let description = schema
+            .get("description")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let example = schema.get("examples").and_then(|examples| examples.get(0));
-        let default = defaults.get(&name).filter(|value| !is_empty(value) && example.is_none());
+        let default = defaults
+            .get(&name)
+            .filter(|value| !is_empty(value) && example.is_none());
         let (value, mark) = match (default, example) {
             (Some(default), _) => (Some(default), ""),
             (None, example) => (example, " For example:"),
@@ -152,7 +202,10 @@ mod tests {
     #[test]
     fn a_sample_as_printed_is_the_defaults() {
         for kind in KINDS {
-            assert_eq!(Config::parse(Path::new("sample"), &sample(kind)).unwrap(), Config::default());
+            assert_eq!(
+                Config::parse(Path::new("sample"), &sample(kind)).unwrap(),
+                Config::default()
+            );
         }
     }
 
@@ -160,10 +213,15 @@ mod tests {
     fn every_key_of_a_sample_is_known_and_its_value_is_the_default_or_an_example() {
         for kind in KINDS {
             let text = in_force(kind);
-            // The examples name links that the sample does not have, so only the types are checked here.
-            let config: Config = toml::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            // The examples name links that the sample does not have, so only the types are checked
+            // here.
+            let config: Config =
+                toml::from_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             let defaults = Config::default();
-            assert_eq!((&config.hop, &config.storage), (&defaults.hop, &defaults.storage));
+            assert_eq!(
+                (&config.hop, &config.storage),
+                (&defaults.hop, &defaults.storage)
+            );
             assert_eq!(config.gnrs.listen, defaults.gnrs.listen);
             assert_eq!(config.ndn.udp, defaults.ndn.udp);
             assert_eq!(config.gnrs.max_bytes, defaults.gnrs.max_bytes);
@@ -178,12 +236,18 @@ mod tests {
     #[test]
     fn the_samples_in_the_documentation_are_what_the_program_prints() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config");
-        for (kind, file) in KINDS.into_iter().zip(["router.toml", "host.toml", "gnrs.toml"]) {
+        for (kind, file) in KINDS
+            .into_iter()
+            .zip(["router.toml", "host.toml", "gnrs.toml"])
+        {
             if std::env::var_os("WHIMBREL_WRITE_SAMPLES").is_some() {
                 std::fs::write(folder.join(file), sample(kind)).unwrap();
             }
             let kept = std::fs::read_to_string(folder.join(file)).unwrap();
-            assert!(kept == sample(kind), "WHIMBREL_WRITE_SAMPLES=1 makes docs/config/{file} again");
+            assert!(
+                kept == sample(kind),
+                "WHIMBREL_WRITE_SAMPLES=1 makes docs/config/{file} again"
+            );
         }
     }
 

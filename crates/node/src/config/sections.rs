@@ -1,4 +1,5 @@
-//! The schema: what each section of a configuration may say. The comments are the sample's comments.
+//! The schema: what each section of a configuration may say. The comments are the sample's
+//! comments.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -11,7 +12,8 @@ use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::router::store::StoreLimits;
 
 use super::{
-    ByteSize, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Rate, Remote, Span, Via,
+    ByteSize, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Rate, Remote, Span,
+    Via,
 };
 
 /// The whole configuration. Each kind of node reads the sections that concern it.
@@ -24,7 +26,8 @@ pub struct Config {
     pub host: HostSection,
     /// A name server: `whimbrel gnrs serve`.
     pub gnrs: GnrsSection,
-    /// A UDP link. Write the section once for each link; links with the same bind address share one socket.
+    /// A UDP link. Write the section once for each link; links with the same bind address share one
+    /// socket.
     pub link: Vec<LinkSection>,
     /// A static route. Neighbours need none: each is reached by its own link.
     pub route: Vec<RouteSection>,
@@ -46,13 +49,15 @@ pub struct Config {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RouterSection {
-    /// The key whose hash is the router's name; made at the first start. Default: router.pem in the state folder.
+    /// The key whose hash is the router's name; made at the first start. Default: router.pem in the
+    /// state folder.
     #[schemars(example = &"/var/lib/whimbrel/router.pem")]
     pub key: Option<PathBuf>,
     /// The socket that `whimbrel router status` asks. Default: router.sock in the run-time folder.
     #[schemars(example = &"/run/whimbrel/router.sock")]
     pub socket: Option<PathBuf>,
-    /// Name servers, the preferred one first. Without any, only hosts that are attached here and what they serve can be found.
+    /// Name servers, the preferred one first. Without any, only hosts that are attached here and
+    /// what they serve can be found.
     #[schemars(example = example_name_servers())]
     pub name_servers: Vec<Remote>,
     /// Where chunks go for whose address there is no route: a neighbour's name or a link's label.
@@ -64,7 +69,8 @@ pub struct RouterSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostSection {
-    /// The key whose hash is the host's name; made at the first start. Default: host.pem in the state folder.
+    /// The key whose hash is the host's name; made at the first start. Default: host.pem in the
+    /// state folder.
     #[schemars(example = &"/var/lib/whimbrel/host.pem")]
     pub key: Option<PathBuf>,
     /// The socket that local programs attach to. Default: host.sock in the run-time folder.
@@ -212,9 +218,11 @@ pub struct RouteSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HopSection {
-    /// When packets may go: "estimate" (from a model of the path), "unpaced", or a fixed rate as "100 Mbit/s".
+    /// When packets may go: "estimate" (from a model of the path), "unpaced", or a fixed rate as
+    /// "100 Mbit/s".
     pub pacing: Pacing,
-    /// Room for chunks that have come and wait to go on, in packets: the back-pressure buffer of this node.
+    /// Room for chunks that have come and wait to go on, in packets: the back-pressure buffer of
+    /// this node.
     pub buffer_packets: usize,
     /// Largest chunk, at most 4 MiB; the smaller of both neighbours' limits holds.
     pub chunk_limit: ByteSize,
@@ -331,9 +339,11 @@ pub struct StorageSection {
     pub per_flow: ByteSize,
     /// How long a chunk is kept.
     pub lifetime: Span,
-    /// How often a destination that is away is looked up again. A pushed binding does not wait for it.
+    /// How often a destination that is away is looked up again. A pushed binding does not wait for
+    /// it.
     pub storage_timer: Span,
-    /// Whether stored chunks are sent on as soon as they can be; otherwise they wait for a word of their source.
+    /// Whether stored chunks are sent on as soon as they can be; otherwise they wait for a word of
+    /// their source.
     pub proactive: bool,
     /// How long a neighbour may answer and take nothing before what waits for it is stored.
     pub held_back_patience: Span,
@@ -356,6 +366,10 @@ impl Default for StorageSection {
 impl StorageSection {
     /// As the router's storage takes it.
     pub fn limits(&self) -> StoreLimits {
-        StoreLimits { total: self.total.0, per_flow: self.per_flow.0, lifetime: self.lifetime.0 }
+        StoreLimits {
+            total: self.total.0,
+            per_flow: self.per_flow.0,
+            lifetime: self.lifetime.0,
+        }
     }
 }

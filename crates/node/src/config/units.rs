@@ -55,7 +55,12 @@ const NANOSECONDS: Kind = Kind {
 
 const BITS_PER_SECOND: Kind = Kind {
     what: "rate",
-    units: &[("bit/s", 1), ("kbit/s", 1_000), ("Mbit/s", 1_000_000), ("Gbit/s", 1_000_000_000)],
+    units: &[
+        ("bit/s", 1),
+        ("kbit/s", 1_000),
+        ("Mbit/s", 1_000_000),
+        ("Gbit/s", 1_000_000_000),
+    ],
     example: "100 Mbit/s",
 };
 
@@ -64,25 +69,45 @@ impl Kind {
         let fault = || UnitError {
             text: text.to_owned(),
             what: self.what,
-            units: self.units.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+            units: self
+                .units
+                .iter()
+                .map(|(name, _)| *name)
+                .collect::<Vec<_>>()
+                .join(", "),
             example: self.example,
         };
         let trimmed = text.trim();
-        let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+        let digits = trimmed
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(trimmed.len());
         let (number, unit) = (&trimmed[..digits], trimmed[digits..].trim());
-        let (_, factor) =
-            self.units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(fault)?;
+        let (_, factor) = self
+            .units
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(unit))
+            .ok_or_else(fault)?;
         if let Ok(whole) = number.parse::<u64>() {
             return whole.checked_mul(*factor).ok_or_else(fault);
         }
         let value = number.parse::<f64>().map_err(|_| fault())? * *factor as f64;
-        if value.is_finite() && value < u64::MAX as f64 { Ok(value.round() as u64) } else { Err(fault()) }
+        if value.is_finite() && value < u64::MAX as f64 {
+            Ok(value.round() as u64)
+        } else {
+            Err(fault())
+        }
     }
 
     /// With the largest unit of which it is a whole multiple.
     fn show(&self, value: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |(_, factor): &&(&str, u64)| value >= *factor && value.is_multiple_of(*factor);
-        let (unit, factor) = self.units.iter().rfind(fits).or(self.units.first()).copied().unwrap_or(("", 1));
+        let (unit, factor) = self
+            .units
+            .iter()
+            .rfind(fits)
+            .or(self.units.first())
+            .copied()
+            .unwrap_or(("", 1));
         write!(f, "{} {unit}", value / factor)
     }
 }

@@ -31,14 +31,24 @@ impl FolderPlan {
     pub(super) fn new(top: PathBuf, folder: &Folder) -> FolderPlan {
         let mut entries: Vec<&Entry> = folder.entries().iter().collect();
         entries.sort_by(|a, b| (a.content, &a.path).cmp(&(b.content, &b.path)));
-        let wanted = entries.chunk_by(|a, b| a.content == b.content).map(|same| Wanted {
-            content: same[0].content,
-            length: same[0].length,
-            places: same.iter().map(|entry| (top.join(&entry.path), entry.executable)).collect(),
-        });
+        let wanted = entries
+            .chunk_by(|a, b| a.content == b.content)
+            .map(|same| Wanted {
+                content: same[0].content,
+                length: same[0].length,
+                places: same
+                    .iter()
+                    .map(|entry| (top.join(&entry.path), entry.executable))
+                    .collect(),
+            });
         let mut queue: Vec<Wanted> = wanted.collect();
         queue.sort_by(|a, b| a.places[0].0.cmp(&b.places[0].0));
-        FolderPlan { files: folder.entries().len(), length: folder.total_len(), queue: queue.into(), top }
+        FolderPlan {
+            files: folder.entries().len(),
+            length: folder.total_len(),
+            queue: queue.into(),
+            top,
+        }
     }
 }
 
@@ -51,11 +61,18 @@ pub(super) fn make_parents(top: &Path, path: &Path) -> Result<PathBuf, FetchErro
     fs::create_dir_all(top).map_err(failed(top))?;
     let parent = path.parent().unwrap_or(top);
     let mut folder = top.to_owned();
-    for component in parent.strip_prefix(top).unwrap_or(Path::new("")).components() {
+    for component in parent
+        .strip_prefix(top)
+        .unwrap_or(Path::new(""))
+        .components()
+    {
         folder.push(component);
         match fs::create_dir(&folder) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                if !fs::symlink_metadata(&folder).map_err(failed(&folder))?.is_dir() {
+                if !fs::symlink_metadata(&folder)
+                    .map_err(failed(&folder))?
+                    .is_dir()
+                {
                     return Err(FetchError::InTheWay(folder));
                 }
             }
@@ -67,7 +84,8 @@ pub(super) fn make_parents(top: &Path, path: &Path) -> Result<PathBuf, FetchErro
 
 /// Whether the file is there already, byte for byte: from an earlier run, or from long ago.
 pub(super) fn is_there(path: &Path, content: Guid, length: u64) -> bool {
-    let is_file = fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() == length);
+    let is_file =
+        fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() == length);
     is_file
         && File::open(path).is_ok_and(|file| {
             let mut hasher = blake3::Hasher::new();
@@ -89,7 +107,10 @@ mod tests {
         std::os::unix::fs::symlink(outside.path(), top.join("a")).unwrap();
         let refused = make_parents(&top, &top.join("a/b/c"));
         assert!(matches!(refused, Err(FetchError::InTheWay(_))));
-        assert_eq!(make_parents(&top, &top.join("x/y/z")).unwrap(), top.join("x/y"));
+        assert_eq!(
+            make_parents(&top, &top.join("x/y/z")).unwrap(),
+            top.join("x/y")
+        );
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 
@@ -104,6 +125,9 @@ mod tests {
         let folder = Folder::new(vec![entry("a", 1), entry("b", 2), entry("c", 1)]).unwrap();
         let plan = FolderPlan::new("top".into(), &folder);
         assert_eq!((plan.files, plan.length, plan.queue.len()), (3, 15, 2));
-        assert_eq!(plan.queue[0].places, [("top/a".into(), false), ("top/c".into(), true)]);
+        assert_eq!(
+            plan.queue[0].places,
+            [("top/a".into(), false), ("top/c".into(), true)]
+        );
     }
 }

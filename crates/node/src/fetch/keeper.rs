@@ -27,13 +27,23 @@ impl Keeper {
             }
         };
         // Without a thread, records are kept when the transfer ends.
-        let thread = std::thread::Builder::new().name("keeper".into()).spawn(run).ok();
-        Keeper { work: Some(work), thread, busy: None }
+        let thread = std::thread::Builder::new()
+            .name("keeper".into())
+            .spawn(run)
+            .ok();
+        Keeper {
+            work: Some(work),
+            thread,
+            busy: None,
+        }
     }
 
     /// True while the last batch is being written.
     pub(super) fn is_busy(&mut self) -> bool {
-        let done = self.busy.as_ref().is_none_or(|done| done.try_recv() != Err(TryRecvError::Empty));
+        let done = self
+            .busy
+            .as_ref()
+            .is_none_or(|done| done.try_recv() != Err(TryRecvError::Empty));
         if done {
             self.busy = None;
         }

@@ -1,5 +1,6 @@
-//! The receiving side: `get`. Verified chunks go to their places on disk as they arrive, a record beside them
-//! says which; so a transfer goes on after `kill -9` of this program, of the host and of any router.
+//! The receiving side: `get`. Verified chunks go to their places on disk as they arrive, a record
+//! beside them says which; so a transfer goes on after `kill -9` of this program, of the host and
+//! of any router.
 
 mod folder;
 mod keeper;
@@ -51,8 +52,8 @@ pub struct FetchOptions {
 
 /// Where a content goes.
 pub enum Output {
-    /// To this file (replacing it) or, if the content is a folder, into this folder. A content that is a file goes
-    /// into this path under its own name if the path is a folder.
+    /// To this file (replacing it) or, if the content is a folder, into this folder. A content that
+    /// is a file goes into this path under its own name if the path is a folder.
     Path(PathBuf),
     /// Into this folder, under the name that its source suggests. Replaces nothing.
     Within(PathBuf),
@@ -112,7 +113,8 @@ pub struct Fetched {
     pub files: usize,
 }
 
-/// Why there is no content. All but the first three leave what has come, and the same command goes on from there.
+/// Why there is no content. All but the first three leave what has come, and the same command goes
+/// on from there.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The host, or a router, gives up.
@@ -172,13 +174,15 @@ fn explain(reason: FailReason) -> &'static str {
         }
         FailReason::NotServed => "those who announced it no longer serve it",
         FailReason::TooLarge => "even the smallest chunks are too large for a hop on their way",
-        FailReason::Busy => "the host has as many transfers as its configuration allows (max_transfers)",
+        FailReason::Busy => {
+            "the host has as many transfers as its configuration allows (max_transfers)"
+        }
         FailReason::Invalid => "the host does not understand the request; is it another version?",
     }
 }
 
-/// Fetches a content. The first connection to the host must succeed; if the host goes later, its return is
-/// waited for.
+/// Fetches a content. The first connection to the host must succeed; if the host goes later, its
+/// return is waited for.
 pub fn fetch(
     attachment: &mut Attachment,
     options: FetchOptions,
@@ -204,7 +208,8 @@ struct Fetch {
     transfers: BTreeMap<u32, Transfer>,
     next_request: u32,
     plan: Option<FolderPlan>,
-    /// The list of a folder stays until all its files are there: a later run needs no network for it.
+    /// The list of a folder stays until all its files are there: a later run needs no network for
+    /// it.
     list: Option<PartFile>,
     done: Option<PathBuf>,
     keeper: Keeper,
@@ -228,7 +233,11 @@ impl Wish {
             Wish::Path(path) if path.is_dir() => path,
             Wish::Path(path) => path.parent().unwrap_or(Path::new("")),
         };
-        if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() }
+        if folder.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            folder.to_owned()
+        }
     }
 
     fn place_of_file(&self, name: &str) -> Place {
@@ -255,7 +264,12 @@ impl Wish {
 
 impl Fetch {
     fn begin(options: FetchOptions) -> Result<Fetch, FetchError> {
-        let FetchOptions { content, output, limit, .. } = options;
+        let FetchOptions {
+            content,
+            output,
+            limit,
+            ..
+        } = options;
         let wish = match output {
             Output::Path(path) => Ok(Wish::Path(path)),
             Output::Within(folder) => Ok(Wish::Within(folder)),
@@ -266,15 +280,29 @@ impl Fetch {
                 let (part, assembly, manner) = PartFile::open(&wish.folder(), content, limit)?;
                 (Some(wish), Sink::Part(part), assembly, manner)
             }
-            Err(stream) => (None, Sink::Stream(stream), Assembly::new(content, limit), None),
+            Err(stream) => (
+                None,
+                Sink::Stream(stream),
+                Assembly::new(content, limit),
+                None,
+            ),
         };
         let resumed = assembly.verified_bytes();
-        let root = Transfer { content, assembly, manner, purpose: Purpose::Whole, sink, unrecorded: false };
+        let root = Transfer {
+            content,
+            assembly,
+            manner,
+            purpose: Purpose::Whole,
+            sink,
+            unrecorded: false,
+        };
         let now = Instant::now();
         let mut fetch = Fetch {
             chunk_size: options.chunk_size,
             timeout: options.timeout,
-            nack_timeout_ms: options.nack_timeout.map_or(0, |time| time.as_millis().clamp(1, 1 << 31) as u32),
+            nack_timeout_ms: options
+                .nack_timeout
+                .map_or(0, |time| time.as_millis().clamp(1, 1 << 31) as u32),
             limit,
             wanted: wish,
             transfers: BTreeMap::from([(0, root)]),
@@ -307,16 +335,24 @@ impl Fetch {
         observe: &mut dyn FnMut(&Progress),
     ) -> Result<Fetched, FetchError> {
         let mut client = attachment.connect()?;
-        // An earlier run may have left it complete, or may have left a folder's list: then files are due at once.
+        // An earlier run may have left it complete, or may have left a folder's list: then files
+        // are due at once.
         self.settle()?;
         let mut due = self.all_requests();
         loop {
             let step = match due.drain(..).try_for_each(|request| client.send(&request)) {
-                // What it has sent before it left is still to be read, and the end of it is noticed there.
+                // What it has sent before it left is still to be read, and the end of it is noticed
+                // there.
                 Err(LocalError::Closed) => Ok(()),
                 sent => sent,
             };
-            match step.and_then(|()| if self.is_done() { Ok(None) } else { client.receive(LOOK) }) {
+            match step.and_then(|()| {
+                if self.is_done() {
+                    Ok(None)
+                } else {
+                    client.receive(LOOK)
+                }
+            }) {
                 Ok(Some(event)) => due = self.handle(event)?,
                 Ok(None) => {}
                 Err(LocalError::Closed | LocalError::Io(_)) if attachment.can_return() => {
@@ -336,11 +372,17 @@ impl Fetch {
             if stop.load(Ordering::Relaxed) {
                 return Err(FetchError::Interrupted);
             }
-            if let Some(timeout) = self.timeout.filter(|timeout| self.last_arrival.elapsed() >= *timeout) {
+            if let Some(timeout) = self
+                .timeout
+                .filter(|timeout| self.last_arrival.elapsed() >= *timeout)
+            {
                 return Err(FetchError::TimedOut(timeout));
             }
             self.keep_records()?;
-            if self.last_told.is_none_or(|last| last.elapsed() >= TELL_INTERVAL) {
+            if self
+                .last_told
+                .is_none_or(|last| last.elapsed() >= TELL_INTERVAL)
+            {
                 self.last_told = Some(Instant::now());
                 observe(&self.progress);
             }
@@ -363,7 +405,9 @@ impl Fetch {
 
     fn all_requests(&self) -> Vec<LocalRequest> {
         let requests = self.transfers.iter();
-        requests.map(|(number, one)| one.request(*number, self.chunk_size, self.nack_timeout_ms)).collect()
+        requests
+            .map(|(number, one)| one.request(*number, self.chunk_size, self.nack_timeout_ms))
+            .collect()
     }
 
     /// Works off an event of the host; answers with what to tell the host.
@@ -371,7 +415,9 @@ impl Fetch {
         match event {
             LocalEvent::Chunk(chunk) => {
                 let request = chunk.request;
-                let Some(transfer) = self.transfers.get_mut(&request) else { return Ok(Vec::new()) };
+                let Some(transfer) = self.transfers.get_mut(&request) else {
+                    return Ok(Vec::new());
+                };
                 let new = transfer.take(&chunk)?;
                 if new > 0 {
                     self.last_arrival = Instant::now();
@@ -396,7 +442,10 @@ impl Fetch {
                 Ok(Vec::new())
             }
             LocalEvent::Failed { request, reason } => match self.transfers.get(&request) {
-                Some(transfer) => Err(FetchError::Failed { content: transfer.content, reason }),
+                Some(transfer) => Err(FetchError::Failed {
+                    content: transfer.content,
+                    reason,
+                }),
                 None => Ok(Vec::new()),
             },
             _ => Ok(Vec::new()),
@@ -405,9 +454,16 @@ impl Fetch {
 
     /// What the content itself has told of the whole.
     fn note_root(&mut self) {
-        let Some(root) = self.transfers.get(&0).filter(|root| root.purpose == Purpose::Whole) else { return };
+        let Some(root) = self
+            .transfers
+            .get(&0)
+            .filter(|root| root.purpose == Purpose::Whole)
+        else {
+            return;
+        };
         if let Some(manner) = &root.manner {
-            self.progress.file_name = Some(manner.file_name.clone()).filter(|name| !name.is_empty());
+            self.progress.file_name =
+                Some(manner.file_name.clone()).filter(|name| !name.is_empty());
         }
         if root.manner.as_ref().is_none_or(|manner| !manner.is_folder) {
             self.progress.length = root.assembly.expected_len();
@@ -416,7 +472,11 @@ impl Fetch {
 
     /// A folder that cannot be taken is refused with its first chunk.
     fn refuse_early(&self) -> Result<(), FetchError> {
-        let Some(root) = self.transfers.get(&0).filter(|root| root.purpose == Purpose::Whole) else {
+        let Some(root) = self
+            .transfers
+            .get(&0)
+            .filter(|root| root.purpose == Purpose::Whole)
+        else {
             return Ok(());
         };
         if !root.manner.as_ref().is_some_and(|manner| manner.is_folder) {
@@ -426,9 +486,10 @@ impl Fetch {
             return Err(FetchError::FolderToStream);
         }
         match root.assembly.expected_len() {
-            Some(length) if length > MAX_MANIFEST_LEN as u64 => {
-                Err(FetchError::TooLong { length, limit: MAX_MANIFEST_LEN as u64 })
-            }
+            Some(length) if length > MAX_MANIFEST_LEN as u64 => Err(FetchError::TooLong {
+                length,
+                limit: MAX_MANIFEST_LEN as u64,
+            }),
             _ => Ok(()),
         }
     }
@@ -437,7 +498,10 @@ impl Fetch {
     fn settle(&mut self) -> Result<Vec<LocalRequest>, FetchError> {
         let mut due = Vec::new();
         loop {
-            let complete = self.transfers.iter().find(|(_, one)| one.assembly.is_complete());
+            let complete = self
+                .transfers
+                .iter()
+                .find(|(_, one)| one.assembly.is_complete());
             if let Some(number) = complete.map(|(number, _)| *number) {
                 self.finish(number)?;
                 continue;
@@ -445,7 +509,9 @@ impl Fetch {
             if self.transfers.len() >= MAX_AT_ONCE {
                 break;
             }
-            let Some(wanted) = self.plan.as_mut().and_then(|plan| plan.queue.pop_front()) else { break };
+            let Some(wanted) = self.plan.as_mut().and_then(|plan| plan.queue.pop_front()) else {
+                break;
+            };
             if let Some(transfer) = self.start_member(wanted)? {
                 let number = self.next_request;
                 self.next_request = self.next_request.wrapping_add(1).max(1);
@@ -469,7 +535,9 @@ impl Fetch {
     fn finish(&mut self, number: u32) -> Result<(), FetchError> {
         // A record that is written late would come back after it was removed.
         self.keeper.wait();
-        let Some(transfer) = self.transfers.remove(&number) else { return Ok(()) };
+        let Some(transfer) = self.transfers.remove(&number) else {
+            return Ok(());
+        };
         let length = transfer.assembly.confirmed_len().unwrap_or_default();
         let manner = transfer.manner.clone().unwrap_or_default();
         let (part, wish) = match (transfer.sink, &self.wanted) {
@@ -489,7 +557,11 @@ impl Fetch {
                 let plan = FolderPlan::new(top, &folder);
                 // From here on the files count, not the list.
                 self.progress.length = Some(plan.length);
-                (self.progress.bytes, self.progress.received, self.progress.resumed) = (0, 0, 0);
+                (
+                    self.progress.bytes,
+                    self.progress.received,
+                    self.progress.resumed,
+                ) = (0, 0, 0);
                 self.progress.files = Some((0, plan.files));
                 make_parents(&plan.top, &plan.top.join("file"))?;
                 self.done = Some(plan.top.clone());
@@ -502,7 +574,11 @@ impl Fetch {
                 self.progress.length = Some(length);
                 self.done = Some(part.finish(length, false, &place, true)?);
             }
-            Purpose::Member { place, copies, executable } => {
+            Purpose::Member {
+                place,
+                copies,
+                executable,
+            } => {
                 // A folder's small files are many: the disk is not waited for each time.
                 let durable = length > ChunkSize::DEFAULT.bytes();
                 let files = 1 + copies.len();
@@ -519,10 +595,21 @@ impl Fetch {
     }
 
     /// Another place of a content that is here already.
-    fn copy(&mut self, from: &Path, to: PathBuf, executable: bool, length: u64) -> Result<(), FetchError> {
-        let (Some(plan), Some(wish)) = (&self.plan, &self.wanted) else { return Ok(()) };
+    fn copy(
+        &mut self,
+        from: &Path,
+        to: PathBuf,
+        executable: bool,
+        length: u64,
+    ) -> Result<(), FetchError> {
+        let (Some(plan), Some(wish)) = (&self.plan, &self.wanted) else {
+            return Ok(());
+        };
         let folder = make_parents(&plan.top, &to)?;
-        let failed = |source| FetchError::Disk { path: to.clone(), source };
+        let failed = |source| FetchError::Disk {
+            path: to.clone(),
+            source,
+        };
         let temporary = folder.join(format!(".{}.copy", self.next_request));
         std::fs::copy(from, &temporary).map_err(failed)?;
         let file = std::fs::File::open(&temporary).map_err(failed)?;
@@ -538,10 +625,14 @@ impl Fetch {
 
     /// Begins with a file of a folder; `None` if nothing of it is missing.
     fn start_member(&mut self, wanted: Wanted) -> Result<Option<Transfer>, FetchError> {
-        let (Some(plan), Some(wish)) = (&self.plan, &self.wanted) else { return Ok(None) };
+        let (Some(plan), Some(wish)) = (&self.plan, &self.wanted) else {
+            return Ok(None);
+        };
         let (content, length) = (wanted.content, wanted.length);
-        let (there, mut missing): (Vec<_>, Vec<_>) =
-            wanted.places.into_iter().partition(|(path, _)| is_there(path, content, length));
+        let (there, mut missing): (Vec<_>, Vec<_>) = wanted
+            .places
+            .into_iter()
+            .partition(|(path, _)| is_there(path, content, length));
         let present = there.len() as u64 * length;
         self.progress.bytes += present;
         self.progress.resumed += present;
@@ -557,8 +648,19 @@ impl Fetch {
         self.progress.bytes += assembly.verified_bytes();
         self.progress.resumed += assembly.verified_bytes();
         let place = wish.place_in_folder(path);
-        let purpose = Purpose::Member { place, copies: missing, executable };
-        Ok(Some(Transfer { content, assembly, manner, purpose, sink: Sink::Part(part), unrecorded: false }))
+        let purpose = Purpose::Member {
+            place,
+            copies: missing,
+            executable,
+        };
+        Ok(Some(Transfer {
+            content,
+            assembly,
+            manner,
+            purpose,
+            sink: Sink::Part(part),
+            unrecorded: false,
+        }))
     }
 
     /// Keeps what has changed, now and then, in the background.
@@ -576,7 +678,11 @@ impl Fetch {
 
     fn snapshots(&mut self) -> Result<Vec<part::Snapshot>, FetchError> {
         let mut snapshots = Vec::new();
-        for transfer in self.transfers.values_mut().filter(|transfer| transfer.unrecorded) {
+        for transfer in self
+            .transfers
+            .values_mut()
+            .filter(|transfer| transfer.unrecorded)
+        {
             if let (Sink::Part(part), Some(manner)) = (&transfer.sink, &transfer.manner) {
                 snapshots.push(part.snapshot(&transfer.assembly, manner)?);
             }
@@ -603,11 +709,18 @@ impl Fetch {
 
 /// A suggested name that is safe to create: one component, visible, no control characters.
 fn safe_name(suggested: &str, content: Guid) -> String {
-    let mut name: String = suggested.chars().filter(|c| !c.is_control() && *c != '/').collect();
+    let mut name: String = suggested
+        .chars()
+        .filter(|c| !c.is_control() && *c != '/')
+        .collect();
     if name.starts_with('.') {
         name.replace_range(..1, "_");
     }
-    if name.is_empty() || name.len() > 255 { content.to_string() } else { name }
+    if name.is_empty() || name.len() > 255 {
+        content.to_string()
+    } else {
+        name
+    }
 }
 
 #[cfg(test)]

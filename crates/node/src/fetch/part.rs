@@ -1,4 +1,5 @@
-//! A file under way: its bytes at their offsets, beside it the record by which it goes on after `kill -9`.
+//! A file under way: its bytes at their offsets, beside it the record by which it goes on after
+//! `kill -9`.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -25,11 +26,15 @@ pub(super) struct Manner {
 
 impl Manner {
     pub(super) fn new(file_name: &str, kind: ContentKind) -> Manner {
-        Manner { file_name: file_name.to_owned(), is_folder: kind == ContentKind::Folder }
+        Manner {
+            file_name: file_name.to_owned(),
+            is_folder: kind == ContentKind::Folder,
+        }
     }
 }
 
-/// The hidden files of one content in the folder of its output. Only one process has them at a time.
+/// The hidden files of one content in the folder of its output. Only one process has them at a
+/// time.
 #[derive(Debug)]
 pub(super) struct PartFile {
     file: File,
@@ -55,7 +60,10 @@ impl PartFile {
     ) -> Result<(PartFile, Assembly, Option<Manner>), FetchError> {
         let path = folder.join(format!(".{content}.part"));
         let record = folder.join(format!(".{content}.resume"));
-        let failed = |source| FetchError::Disk { path: path.clone(), source };
+        let failed = |source| FetchError::Disk {
+            path: path.clone(),
+            source,
+        };
         // A link planted here would be written through.
         let no_links = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
         let file = OpenOptions::new()
@@ -81,17 +89,29 @@ impl PartFile {
             Some((assembly, manner)) => (assembly, Some(manner)),
             None => (Assembly::new(content, limit), None),
         };
-        Ok((PartFile { file, path, record, reserved: false }, assembly, manner))
+        Ok((
+            PartFile {
+                file,
+                path,
+                record,
+                reserved: false,
+            },
+            assembly,
+            manner,
+        ))
     }
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), FetchError> {
         self.file
             .write_all_at(data, offset)
-            .map_err(|source| FetchError::Disk { path: self.path.clone(), source })
+            .map_err(|source| FetchError::Disk {
+                path: self.path.clone(),
+                source,
+            })
     }
 
-    /// Claims disk space for the whole content, once its length is proven: a disk that is too small is
-    /// reported before hours of transfer, not after.
+    /// Claims disk space for the whole content, once its length is proven: a disk that is too small
+    /// is reported before hours of transfer, not after.
     pub(super) fn reserve(&mut self, length: u64) -> Result<(), FetchError> {
         if core::mem::replace(&mut self.reserved, true) || length == 0 {
             return Ok(());
@@ -99,7 +119,10 @@ impl PartFile {
         match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, length) {
             Err(rustix::io::Errno::NOSPC) => {
                 let source = io::ErrorKind::StorageFull.into();
-                Err(FetchError::Disk { path: self.path.clone(), source })
+                Err(FetchError::Disk {
+                    path: self.path.clone(),
+                    source,
+                })
             }
             // Not every file system can.
             _ => Ok(()),
@@ -107,13 +130,23 @@ impl PartFile {
     }
 
     /// What is to be kept of the transfer as it stands.
-    pub(super) fn snapshot(&self, assembly: &Assembly, manner: &Manner) -> Result<Snapshot, FetchError> {
-        let file =
-            self.file.try_clone().map_err(|source| FetchError::Disk { path: self.path.clone(), source })?;
+    pub(super) fn snapshot(
+        &self,
+        assembly: &Assembly,
+        manner: &Manner,
+    ) -> Result<Snapshot, FetchError> {
+        let file = self.file.try_clone().map_err(|source| FetchError::Disk {
+            path: self.path.clone(),
+            source,
+        })?;
         let mut bytes = serde_json::to_vec(manner).unwrap_or_default();
         bytes.push(b'\n');
         bytes.extend_from_slice(&assembly.encode());
-        Ok(Snapshot { file, record: self.record.clone(), bytes })
+        Ok(Snapshot {
+            file,
+            record: self.record.clone(),
+            bytes,
+        })
     }
 
     /// All bytes, for a content that is small and complete.
@@ -121,7 +154,10 @@ impl PartFile {
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
         self.file
             .read_exact_at(&mut bytes, 0)
-            .map_err(|source| FetchError::Disk { path: self.path.clone(), source })?;
+            .map_err(|source| FetchError::Disk {
+                path: self.path.clone(),
+                source,
+            })?;
         Ok(bytes)
     }
 
@@ -202,8 +238,16 @@ fn read_record(path: &Path) -> Option<(Assembly, Manner)> {
 pub(super) fn set_execution(file: &File, executable: bool) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let mode = file.metadata()?.permissions().mode();
-    let wanted = if executable { mode | (mode & 0o444) >> 2 } else { mode & !0o111 };
-    if wanted == mode { Ok(()) } else { file.set_permissions(fs::Permissions::from_mode(wanted)) }
+    let wanted = if executable {
+        mode | (mode & 0o444) >> 2
+    } else {
+        mode & !0o111
+    };
+    if wanted == mode {
+        Ok(())
+    } else {
+        file.set_permissions(fs::Permissions::from_mode(wanted))
+    }
 }
 
 /// Renames without replacing anything: `name`, `name-2`, `name-3`, ...
@@ -215,14 +259,25 @@ pub(super) fn rename_beside(from: &Path, wanted: &Path) -> Result<PathBuf, Fetch
             Err(rustix::io::Errno::EXIST) => {}
             // Not every file system can; then there is a moment in which somebody may be faster.
             Err(rustix::io::Errno::INVAL) if !to.exists() => {
-                fs::rename(from, &to).map_err(|source| FetchError::Disk { path: to.clone(), source })?;
+                fs::rename(from, &to).map_err(|source| FetchError::Disk {
+                    path: to.clone(),
+                    source,
+                })?;
                 return Ok(to);
             }
             Err(rustix::io::Errno::INVAL) => {}
-            Err(error) => return Err(FetchError::Disk { path: to, source: error.into() }),
+            Err(error) => {
+                return Err(FetchError::Disk {
+                    path: to,
+                    source: error.into(),
+                });
+            }
         }
     }
-    Err(FetchError::Disk { path: wanted.to_owned(), source: io::ErrorKind::AlreadyExists.into() })
+    Err(FetchError::Disk {
+        path: wanted.to_owned(),
+        source: io::ErrorKind::AlreadyExists.into(),
+    })
 }
 
 /// `dir/name.ext` as `dir/name-2.ext`; the name itself for 1.
@@ -295,7 +350,10 @@ mod tests {
             part.write(range.start, data).unwrap();
             assembly.commit(verified);
         }
-        let manner = Manner { file_name: "x".into(), is_folder: false };
+        let manner = Manner {
+            file_name: "x".into(),
+            is_folder: false,
+        };
         part.snapshot(&assembly, &manner).unwrap().keep().unwrap();
         drop(part);
         let (part, resumed, kept) = open();

@@ -63,13 +63,21 @@ fn chunk_of(shelf: &Shelf, get: &Get, index: u32) -> LocalChunk {
 fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
     let mut sent = 0;
     while let Some(request) = read_request(&mut stream) {
-        let LocalRequest::Get(get) = request else { continue };
+        let LocalRequest::Get(get) = request else {
+            continue;
+        };
         let known = shelf
             .offers()
             .any(|offer| matches!(offer, LocalRequest::Publish(publish) if publish.content == get.content));
         if !known {
             let reason = FailReason::NoSuchName;
-            write_event(&mut stream, &LocalEvent::Failed { request: get.request, reason });
+            write_event(
+                &mut stream,
+                &LocalEvent::Failed {
+                    request: get.request,
+                    reason,
+                },
+            );
             continue;
         }
         let mut assembly = if get.resume.is_empty() {
@@ -112,7 +120,10 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        Scene { folder: tempfile::tempdir().unwrap(), shelf: Shelf::new(None) }
+        Scene {
+            folder: tempfile::tempdir().unwrap(),
+            shelf: Shelf::new(None),
+        }
     }
 
     fn put(&mut self, name: &str, bytes: &[u8]) -> Guid {
@@ -128,7 +139,12 @@ impl Scene {
         out
     }
 
-    fn get(&self, content: Guid, output: Output, manners: Manners) -> (Result<Fetched, FetchError>, usize) {
+    fn get(
+        &self,
+        content: Guid,
+        output: Output,
+        manners: Manners,
+    ) -> (Result<Fetched, FetchError>, usize) {
         self.get_until(content, output, manners, &AtomicBool::new(false), None)
     }
 
@@ -159,13 +175,21 @@ impl Scene {
 }
 
 fn noise(length: usize) -> Vec<u8> {
-    (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+    (0..length as u64)
+        .map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+        .collect()
 }
 
 fn hidden_files(folder: &Path) -> Vec<PathBuf> {
-    let hidden =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(hidden).collect()
+    let hidden = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.'))
+    };
+    fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(hidden)
+        .collect()
 }
 
 #[test]
@@ -176,7 +200,10 @@ fn a_file_arrives_whole_under_its_suggested_name_and_leaves_nothing_beside_it() 
     let (fetched, _) = scene.get(name, Output::Within(scene.out()), Manners::Good);
     let fetched = fetched.unwrap();
     assert_eq!(fetched.path, Some(scene.out().join("data.bin")));
-    assert_eq!((fetched.length, fetched.received, fetched.resumed), (700_001, 700_001, 0));
+    assert_eq!(
+        (fetched.length, fetched.received, fetched.resumed),
+        (700_001, 700_001, 0)
+    );
     assert_eq!(fs::read(fetched.path.unwrap()).unwrap(), bytes);
     assert!(hidden_files(&scene.out()).is_empty());
 }
@@ -188,12 +215,18 @@ fn what_has_come_before_the_host_left_is_not_fetched_again() {
     let name = scene.put("data.bin", &bytes);
     let target = scene.out().join("copy");
     let (broken, sent) = scene.get(name, Output::Path(target.clone()), Manners::LeavesAfter(7));
-    assert!(matches!(broken, Err(FetchError::Host(LocalError::Closed))), "{broken:?}");
+    assert!(
+        matches!(broken, Err(FetchError::Host(LocalError::Closed))),
+        "{broken:?}"
+    );
     assert_eq!(sent, 7);
     assert!(!target.exists());
     let (fetched, sent) = scene.get(name, Output::Path(target.clone()), Manners::Good);
     let fetched = fetched.unwrap();
-    assert_eq!((sent, fetched.resumed, fetched.received), (5, 7 * 65_536, 4 * 65_536 + 5));
+    assert_eq!(
+        (sent, fetched.resumed, fetched.received),
+        (5, 7 * 65_536, 4 * 65_536 + 5)
+    );
     assert_eq!(fs::read(&target).unwrap(), bytes);
     assert!(hidden_files(&scene.out()).is_empty());
 }
@@ -204,7 +237,10 @@ fn a_host_that_lies_is_not_believed() {
     let bytes = noise(200_000);
     let name = scene.put("data.bin", &bytes);
     let target = scene.out().join("copy");
-    scene.get(name, Output::Path(target.clone()), Manners::LiesFirst).0.unwrap();
+    scene
+        .get(name, Output::Path(target.clone()), Manners::LiesFirst)
+        .0
+        .unwrap();
     assert_eq!(fs::read(&target).unwrap(), bytes);
 }
 
@@ -212,7 +248,13 @@ fn a_host_that_lies_is_not_believed() {
 fn a_name_that_nobody_has_leaves_no_file() {
     let scene = Scene::new();
     let (failed, _) = scene.get(Guid([9; 32]), Output::Within(scene.out()), Manners::Good);
-    assert!(matches!(failed, Err(FetchError::Failed { reason: FailReason::NoSuchName, .. })));
+    assert!(matches!(
+        failed,
+        Err(FetchError::Failed {
+            reason: FailReason::NoSuchName,
+            ..
+        })
+    ));
     assert_eq!(fs::read_dir(scene.out()).unwrap().count(), 0);
 }
 
@@ -234,12 +276,22 @@ fn a_pipe_gets_the_bytes_in_order_and_no_folder() {
     let bytes = noise(500_000);
     let name = scene.put("data.bin", &bytes);
     let pipe = Pipe::default();
-    scene.get(name, Output::Stream(Box::new(pipe.clone())), Manners::Good).0.unwrap();
+    scene
+        .get(name, Output::Stream(Box::new(pipe.clone())), Manners::Good)
+        .0
+        .unwrap();
     assert_eq!(*pipe.0.lock().unwrap(), bytes);
     scene.put("photos/a", b"a");
-    let folder = scene.shelf.add(&scene.folder.path().join("photos"), &mut |_, _| {}).unwrap().name;
+    let folder = scene
+        .shelf
+        .add(&scene.folder.path().join("photos"), &mut |_, _| {})
+        .unwrap()
+        .name;
     let (refused, _) = scene.get(folder, Output::Stream(Box::new(pipe)), Manners::Good);
-    assert!(matches!(refused, Err(FetchError::FolderToStream)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(FetchError::FolderToStream)),
+        "{refused:?}"
+    );
 }
 
 #[test]
@@ -277,7 +329,10 @@ fn a_folder_arrives_with_odd_names_copies_empty_files_and_programs() {
     // Once more: everything is there, nothing but the list is fetched.
     let (again, sent) = scene.get(name, Output::Within(scene.out()), Manners::Good);
     let again = again.unwrap();
-    assert_eq!((sent, again.received, again.resumed, again.files), (1, 0, fetched.length, 6));
+    assert_eq!(
+        (sent, again.received, again.resumed, again.files),
+        (1, 0, fetched.length, 6)
+    );
 }
 
 #[test]
@@ -285,7 +340,10 @@ fn a_folder_goes_on_where_it_was_broken_off() {
     let mut scene = Scene::new();
     for index in 0..20u8 {
         let length = 100_000 + usize::from(index);
-        scene.put(&format!("photos/{index}"), &noise(length).iter().map(|b| b ^ index).collect::<Vec<u8>>());
+        scene.put(
+            &format!("photos/{index}"),
+            &noise(length).iter().map(|b| b ^ index).collect::<Vec<u8>>(),
+        );
     }
     let source = scene.folder.path().join("photos");
     let name = scene.shelf.add(&source, &mut |_, _| {}).unwrap().name;
@@ -294,10 +352,17 @@ fn a_folder_goes_on_where_it_was_broken_off() {
     let (fetched, second) = scene.get(name, Output::Within(scene.out()), Manners::Good);
     let fetched = fetched.unwrap();
     assert_eq!(fetched.files, 20);
-    assert_eq!(first + second, 1 + 20 * 2, "no chunk was fetched twice, the list neither");
+    assert_eq!(
+        first + second,
+        1 + 20 * 2,
+        "no chunk was fetched twice, the list neither"
+    );
     assert!(fetched.resumed > 0);
     for index in 0..20 {
-        let (a, b) = (source.join(index.to_string()), scene.out().join("photos").join(index.to_string()));
+        let (a, b) = (
+            source.join(index.to_string()),
+            scene.out().join("photos").join(index.to_string()),
+        );
         assert_eq!(fs::read(a).unwrap(), fs::read(b).unwrap());
     }
 }
@@ -310,7 +375,10 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
     let stop = AtomicBool::new(true);
     let output = || Output::Path(target.clone());
     let (stopped, _) = scene.get_until(name, output(), Manners::Good, &stop, None);
-    assert!(matches!(stopped, Err(FetchError::Interrupted)), "{stopped:?}");
+    assert!(
+        matches!(stopped, Err(FetchError::Interrupted)),
+        "{stopped:?}"
+    );
     let (ours, theirs) = UnixStream::pair().unwrap();
     let options = FetchOptions {
         content: name,
@@ -335,7 +403,10 @@ fn suggested_names_are_made_safe() {
         (".bashrc", "_bashrc"),
         ("a\u{1b}[2Jb\n", "a[2Jb"),
     ];
-    for (suggested, safe) in cases.iter().filter(|(suggested, _)| !suggested.contains("..")) {
+    for (suggested, safe) in cases
+        .iter()
+        .filter(|(suggested, _)| !suggested.contains(".."))
+    {
         assert_eq!(safe_name(suggested, content), *safe);
     }
     let escaping = safe_name("../../etc/passwd", content);

@@ -50,7 +50,12 @@ pub(super) struct Transfer {
 
 impl Transfer {
     /// The request that asks for what is missing.
-    pub(super) fn request(&self, request: u32, chunk_size: ChunkSize, nack_timeout_ms: u32) -> LocalRequest {
+    pub(super) fn request(
+        &self,
+        request: u32,
+        chunk_size: ChunkSize,
+        nack_timeout_ms: u32,
+    ) -> LocalRequest {
         let begun = self.assembly.verified_bytes() > 0;
         LocalRequest::Get(Get {
             request,
@@ -60,14 +65,19 @@ impl Transfer {
             reliability: Reliability::Nack,
             nack_timeout_ms,
             credit: CREDIT,
-            resume: if begun { self.assembly.encode().into() } else { Bytes::new() },
+            resume: if begun {
+                self.assembly.encode().into()
+            } else {
+                Bytes::new()
+            },
         })
     }
 
     /// Verifies a chunk and writes it. Answers with the bytes that were new.
     pub(super) fn take(&mut self, chunk: &LocalChunk) -> Result<u64, FetchError> {
         let proof = Proof::decode(&chunk.proof);
-        let (Some(chunk_size), Ok((proof, []))) = (ChunkSize::from_code(chunk.chunk_log2), &proof) else {
+        let (Some(chunk_size), Ok((proof, []))) = (ChunkSize::from_code(chunk.chunk_log2), &proof)
+        else {
             tracing::warn!(content = %self.content, index = chunk.index, "the host handed over a chunk without proof");
             return Ok(0);
         };
@@ -82,7 +92,10 @@ impl Transfer {
             Ok(verified) => verified,
             Err(Refusal::Duplicate) => return Ok(0),
             Err(Refusal::AboveLimit { claimed, limit }) => {
-                return Err(FetchError::TooLong { length: claimed, limit });
+                return Err(FetchError::TooLong {
+                    length: claimed,
+                    limit,
+                });
             }
             Err(fault) => {
                 tracing::warn!(content = %self.content, index = chunk.index, %fault, "the host handed over a false chunk");
@@ -98,7 +111,9 @@ impl Transfer {
             Sink::Stream(stream) => {
                 // The chunk size can change on the way, so that a chunk overlaps what was written.
                 let written = self.assembly.deliverable().end;
-                let Some(skip) = written.checked_sub(range.start) else { return Ok(0) };
+                let Some(skip) = written.checked_sub(range.start) else {
+                    return Ok(0);
+                };
                 let new = chunk.data.get(skip as usize..).unwrap_or_default();
                 stream.write_all(new).map_err(FetchError::Stream)?;
             }

@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_io::{Clock, EventLoop, IoError, LoopHandle, StreamLimits, TcpClientConfig, UdpConfig};
+use whimbrel_io::{
+    Clock, EventLoop, IoError, LoopHandle, StreamLimits, TcpClientConfig, UdpConfig,
+};
 use whimbrel_ndn_packet::MAX_PACKET;
 use whimbrel_transport::Application;
 
@@ -68,8 +70,9 @@ pub fn seeded() -> Result<SeededRng, ClientError> {
 }
 
 impl<A: Application + 'static> Client<A> {
-    /// An application that calls the forwarder at `uplink`. A Unix socket that nobody listens on is an error at once; of
-    /// TCP the outcome is told by [`Told`]; of UDP nothing is known before a packet comes back.
+    /// An application that calls the forwarder at `uplink`. A Unix socket that nobody listens on is
+    /// an error at once; of TCP the outcome is told by [`Told`]; of UDP nothing is known before a
+    /// packet comes back.
     pub fn new(uplink: Uplink, clock: Clock, application: A) -> Result<Client<A>, ClientError> {
         let face = match &uplink {
             Uplink::Udp(_) => ProgramFace::on_datagrams(application, seeded()?),
@@ -85,7 +88,9 @@ impl<A: Application + 'static> Client<A> {
         &mut self,
         mut on_event: impl FnMut(&mut A, Time, Told<A::Event>) -> ControlFlow<T>,
     ) -> Result<End<T>, ClientError> {
-        self.event_loop.stop_on_signals().map_err(ClientError::Loop)?;
+        self.event_loop
+            .stop_on_signals()
+            .map_err(ClientError::Loop)?;
         let handle = self.event_loop.handle();
         let uplink = self.uplink.clone();
         let mut end = None;
@@ -108,8 +113,8 @@ impl<A: Application + 'static> Client<A> {
         Ok(end.map_or(End::Interrupted, End::Done))
     }
 
-    /// One round of at most `wait`, for programs that ask and wait for the answer. A forwarder that is gone is not called
-    /// again.
+    /// One round of at most `wait`, for programs that ask and wait for the answer. A forwarder that
+    /// is gone is not called again.
     pub fn step(
         &mut self,
         wait: Duration,
@@ -161,7 +166,9 @@ pub struct Poster<A: Application>(LoopHandle<ProgramFace<A>>);
 impl<A: Application + 'static> Poster<A> {
     /// Runs `task` with the application on the thread that runs it; not at all if it has ended.
     pub fn post(&self, task: impl FnOnce(&mut A, Time) + Send + 'static) {
-        let _ = self.0.post(move |face, now| task(face.application_mut(), now));
+        let _ = self
+            .0
+            .post(move |face, now| task(face.application_mut(), now));
     }
 }
 
@@ -169,7 +176,10 @@ impl<A: Application + 'static> Poster<A> {
 pub fn failed(uplink: &Uplink, source: IoError) -> ClientError {
     match source {
         IoError::SocketPathNotPermitted { .. } => ClientError::NotPermitted { source },
-        source => ClientError::Nobody { uplink: uplink.clone(), source },
+        source => ClientError::Nobody {
+            uplink: uplink.clone(),
+            source,
+        },
     }
 }
 
@@ -180,7 +190,10 @@ fn call_again<A: Application + 'static>(event_loop: &mut ProgramLoop<A>, uplink:
     }
 }
 
-fn call<A: Application + 'static>(event_loop: &mut ProgramLoop<A>, uplink: &Uplink) -> Result<(), IoError> {
+fn call<A: Application + 'static>(
+    event_loop: &mut ProgramLoop<A>,
+    uplink: &Uplink,
+) -> Result<(), IoError> {
     const LABEL: &str = "forwarder";
     let limits = StreamLimits::tlv(STREAM_PACKET);
     match uplink {

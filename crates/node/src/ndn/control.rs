@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time};
 use whimbrel_forwarder::mgmt::client::{
-    ClientError as AnswerError, DatasetFetch, DatasetItem, Stamps, Target, command, decode_items, response,
+    ClientError as AnswerError, DatasetFetch, DatasetItem, Stamps, Target, command, decode_items,
+    response,
 };
 use whimbrel_forwarder::mgmt::{ControlParameters, ControlResponse, FaceQueryFilter, FaceStatus};
 use whimbrel_io::{Clock, IoError};
@@ -79,7 +80,12 @@ impl Control {
     /// Calls the forwarder at `uplink`; commands are signed by `signer`.
     pub fn new(uplink: Uplink, signer: SharedSigner) -> Result<Control, ControlError> {
         let client = Client::new(uplink, Clock::start(), Asker::default())?;
-        Ok(Control { client, signer, stamps: Stamps::default(), rng: seeded()? })
+        Ok(Control {
+            client,
+            signer,
+            stamps: Stamps::default(),
+            rng: seeded()?,
+        })
     }
 
     /// Has a command carried out; answers with the parameters that hold now.
@@ -92,21 +98,32 @@ impl Control {
         let asked = format!("{module}/{verb}");
         let clock = self.client.clock();
         let unix_millis = clock.wall_clock().unix_millis(clock.now());
-        let stamp = self.stamps.next(unix_millis, self.rng.next_word().to_be_bytes());
+        let stamp = self
+            .stamps
+            .next(unix_millis, self.rng.next_word().to_be_bytes());
         let signer = Arc::clone(&self.signer);
         let interest = command(Target::Local, module, verb, parameters, &*signer, stamp);
         let data = self.exchange(&asked, interest)?;
-        let malformed = |reason: String| ControlError::Malformed { asked: asked.clone(), reason };
+        let malformed = |reason: String| ControlError::Malformed {
+            asked: asked.clone(),
+            reason,
+        };
         let response = response(&data).map_err(|error| malformed(error.to_string()))?;
         if !response.is_success() {
             return Err(ControlError::Refused { asked, response });
         }
-        let answered = response.parameters().map_err(|error| malformed(error.to_string()))?;
+        let answered = response
+            .parameters()
+            .map_err(|error| malformed(error.to_string()))?;
         Ok(answered.unwrap_or_default())
     }
 
     /// The items of a dataset.
-    pub fn list<T: DatasetItem>(&mut self, module: &str, dataset: &str) -> Result<Vec<T>, ControlError> {
+    pub fn list<T: DatasetItem>(
+        &mut self,
+        module: &str,
+        dataset: &str,
+    ) -> Result<Vec<T>, ControlError> {
         let asked = format!("{module}/{dataset}");
         let content = self.content(module, dataset)?;
         items(&asked, &content)
@@ -117,7 +134,10 @@ impl Control {
         if *filter == FaceQueryFilter::default() {
             return self.list("faces", "list");
         }
-        let content = self.fetch("faces/query", DatasetFetch::face_query(Target::Local, filter))?;
+        let content = self.fetch(
+            "faces/query",
+            DatasetFetch::face_query(Target::Local, filter),
+        )?;
         items("faces/query", &content)
     }
 
@@ -130,7 +150,9 @@ impl Control {
     fn fetch(&mut self, asked: &str, mut fetch: DatasetFetch) -> Result<Vec<u8>, ControlError> {
         let until = Instant::now() + PATIENCE;
         loop {
-            while let Some(interest) = fetch.poll_request((self.rng.next_word() as u32).to_be_bytes()) {
+            while let Some(interest) =
+                fetch.poll_request((self.rng.next_word() as u32).to_be_bytes())
+            {
                 self.client.application_mut().send(interest);
             }
             let Some(data) = self.answer(asked, PART)? else {
@@ -145,7 +167,10 @@ impl Control {
                 // The answer to an earlier question.
                 Ok(None) | Err(AnswerError::Name(_)) => {}
                 Err(AnswerError::Refused(response)) => {
-                    return Err(ControlError::Refused { asked: asked.to_owned(), response });
+                    return Err(ControlError::Refused {
+                        asked: asked.to_owned(),
+                        response,
+                    });
                 }
                 Err(error) => {
                     return Err(ControlError::Malformed {
@@ -158,14 +183,19 @@ impl Control {
     }
 
     fn exchange(&mut self, asked: &str, interest: Vec<u8>) -> Result<Bytes, ControlError> {
-        let name = InterestRef::decode(&interest).map(|interest| interest.name.to_name()).map_err(
-            |error: DecodeError| ControlError::Malformed { asked: asked.into(), reason: error.to_string() },
-        )?;
+        let name = InterestRef::decode(&interest)
+            .map(|interest| interest.name.to_name())
+            .map_err(|error: DecodeError| ControlError::Malformed {
+                asked: asked.into(),
+                reason: error.to_string(),
+            })?;
         self.client.application_mut().send(interest);
         let until = Instant::now() + PATIENCE;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let Some(data) = self.answer(asked, left)? else { return Err(self.silent(asked)) };
+            let Some(data) = self.answer(asked, left)? else {
+                return Err(self.silent(asked));
+            };
             let answers = whimbrel_ndn_packet::DataRef::decode(&data)
                 .is_ok_and(|data| name.as_ref().is_prefix_of(data.name));
             if answers {
@@ -181,7 +211,10 @@ impl Control {
             if let Some(answer) = self.client.application_mut().answers.pop_front() {
                 return match answer {
                     Answer::Data(data) => Ok(Some(data)),
-                    Answer::Nack(reason) => Err(ControlError::Nack { asked: asked.to_owned(), reason }),
+                    Answer::Nack(reason) => Err(ControlError::Nack {
+                        asked: asked.to_owned(),
+                        reason,
+                    }),
                 };
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -204,13 +237,18 @@ impl Control {
     }
 
     fn silent(&self, asked: &str) -> ControlError {
-        ControlError::Silent { uplink: self.client.uplink().clone(), asked: asked.to_owned() }
+        ControlError::Silent {
+            uplink: self.client.uplink().clone(),
+            asked: asked.to_owned(),
+        }
     }
 }
 
 fn items<T: DatasetItem>(asked: &str, content: &[u8]) -> Result<Vec<T>, ControlError> {
-    decode_items(content)
-        .map_err(|error| ControlError::Malformed { asked: asked.to_owned(), reason: error.to_string() })
+    decode_items(content).map_err(|error| ControlError::Malformed {
+        asked: asked.to_owned(),
+        reason: error.to_string(),
+    })
 }
 
 enum Answer {
@@ -248,7 +286,8 @@ impl Application for Asker {
         }
         match Arrival::decode(packet) {
             Ok(Arrival::Data(data)) => {
-                self.answers.push_back(Answer::Data(Bytes::copy_from_slice(data.wire)));
+                self.answers
+                    .push_back(Answer::Data(Bytes::copy_from_slice(data.wire)));
             }
             Ok(Arrival::Nack(reason, _)) => self.answers.push_back(Answer::Nack(reason)),
             Ok(Arrival::Interest(_)) | Err(_) => {}

@@ -24,7 +24,8 @@ use crate::run::{StartError, random_number};
 /// Datagram size that a link assumes until its port says more, bytes.
 const ANY_MTU: usize = 1472;
 
-/// Most packets in the content store, beside its bytes: what `cs/info` tells must be a number that clients can hold.
+/// Most packets in the content store, beside its bytes: what `cs/info` tells must be a number that
+/// clients can hold.
 const MAX_CS_PACKETS: usize = 1 << 24;
 
 /// An NDN router on a thread of its own.
@@ -48,8 +49,14 @@ impl NdnThread {
             let _ = started.send((event_loop.handle(), opened));
             run(&mut event_loop, &sockets)
         };
-        let no_thread = |source| StartError::System { what: "thread", source };
-        let thread = std::thread::Builder::new().name("ndn".into()).spawn(run).map_err(no_thread)?;
+        let no_thread = |source| StartError::System {
+            what: "thread",
+            source,
+        };
+        let thread = std::thread::Builder::new()
+            .name("ndn".into())
+            .spawn(run)
+            .map_err(no_thread)?;
         match outcome.recv() {
             Ok((handle, mut opened)) => {
                 if let Some(address) = metrics {
@@ -62,7 +69,11 @@ impl NdnThread {
                         }
                     }
                 }
-                Ok(NdnThread { opened, handle, thread })
+                Ok(NdnThread {
+                    opened,
+                    handle,
+                    thread,
+                })
             }
             // It has ended without a word: its result says why.
             Err(mpsc::RecvError) => Err(joined(thread)
@@ -149,10 +160,18 @@ fn run(event_loop: &mut NdnLoop, sockets: &Sockets) -> Result<(), StartError> {
 fn forwarder_config(config: &Config) -> Result<ForwarderConfig, ConfigError> {
     let section = &config.ndn;
     let capacity = section.content_store.as_usize();
-    let content_store =
-        CsConfig { capacity, policy: cs_policy(&section.content_store_policy)?, max_packets: MAX_CS_PACKETS };
+    let content_store = CsConfig {
+        capacity,
+        policy: cs_policy(&section.content_store_policy)?,
+        max_packets: MAX_CS_PACKETS,
+    };
     let strategies = std::iter::once(("/", section.strategy.as_str()))
-        .chain(config.ndn_strategy.iter().map(|choice| (choice.prefix.as_str(), choice.strategy.as_str())))
+        .chain(
+            config
+                .ndn_strategy
+                .iter()
+                .map(|choice| (choice.prefix.as_str(), choice.strategy.as_str())),
+        )
         .map(|(prefix, strategy)| Ok((name("prefix", prefix)?, name("strategy", strategy)?)))
         .collect::<Result<Vec<_>, ConfigError>>()?;
     Ok(ForwarderConfig {
@@ -165,7 +184,10 @@ fn forwarder_config(config: &Config) -> Result<ForwarderConfig, ConfigError> {
             .map(|region| name("[ndn] regions", region))
             .collect::<Result<_, _>>()?,
         strategies,
-        management: ManagementConfig { policy: command_policy(section), ..ManagementConfig::default() },
+        management: ManagementConfig {
+            policy: command_policy(section),
+            ..ManagementConfig::default()
+        },
         ..ForwarderConfig::default()
     })
 }
@@ -176,7 +198,11 @@ fn command_policy(section: &NdnSection) -> CommandPolicy {
             CommandRights::Local => LocalCommands::AcceptAny,
             CommandRights::Signed => LocalCommands::RequireSignature,
         },
-        remote: if section.localhop { RemoteRegistration::RequireSignature } else { RemoteRegistration::Off },
+        remote: if section.localhop {
+            RemoteRegistration::RequireSignature
+        } else {
+            RemoteRegistration::Off
+        },
     }
 }
 
@@ -184,7 +210,10 @@ fn command_policy(section: &NdnSection) -> CommandPolicy {
 fn anchors(section: &NdnSection) -> Result<Anchors, ConfigError> {
     let mut anchors = Anchors::new();
     for path in &section.anchors {
-        let file = std::fs::read(path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        let file = std::fs::read(path).map_err(|source| ConfigError::Read {
+            path: path.clone(),
+            source,
+        })?;
         let wrong = |fault: &dyn std::fmt::Display| {
             ConfigError::Contradiction(format!(
                 "[ndn] anchors: {} is no NDN certificate: {fault}",
@@ -195,7 +224,8 @@ fn anchors(section: &NdnSection) -> Result<Anchors, ConfigError> {
         let certificate = Certificate::decode(wire.into()).map_err(|fault| wrong(&fault))?;
         anchors.add(certificate, Privileges::All);
     }
-    if section.anchors.is_empty() && (section.localhop || section.commands == CommandRights::Signed) {
+    if section.anchors.is_empty() && (section.localhop || section.commands == CommandRights::Signed)
+    {
         return Err(ConfigError::Contradiction(String::from(
             "[ndn] asks for signed commands (commands = \"signed\" or localhop = true), but names no anchors: nobody could give any",
         )));
@@ -204,8 +234,9 @@ fn anchors(section: &NdnSection) -> Result<Anchors, ConfigError> {
 }
 
 fn name(key: &str, text: &str) -> Result<Name, ConfigError> {
-    text.parse()
-        .map_err(|fault| ConfigError::Contradiction(format!("{key} = \"{text}\" is no name: {fault}")))
+    text.parse().map_err(|fault| {
+        ConfigError::Contradiction(format!("{key} = \"{text}\" is no name: {fault}"))
+    })
 }
 
 fn cs_policy(text: &str) -> Result<CsPolicy, ConfigError> {
@@ -235,7 +266,9 @@ fn link_reliability(reliability: Reliability) -> LinkReliability {
         Reliability::Adaptive => LinkReliability::Adaptive,
         Reliability::Ndnlpv2 => LinkReliability::Ndnlpv2,
         // The most that the paper tried (seed 004, section IV).
-        Reliability::Paper => LinkReliability::Paper { max_retransmissions: 3 },
+        Reliability::Paper => LinkReliability::Paper {
+            max_retransmissions: 3,
+        },
         Reliability::Off => LinkReliability::Off,
     }
 }
@@ -257,12 +290,20 @@ fn ask_for_faces(router: &mut NdnRouter, config: &Config) -> Result<(), StartErr
             router.ask(remote.clone(), None, configured(section, None, None));
             asked.push(remote.clone());
         }
-        router.route_to(name("[[ndn_route]] prefix", &route.prefix)?, remote.to_string(), route.cost);
+        router.route_to(
+            name("[[ndn_route]] prefix", &route.prefix)?,
+            remote.to_string(),
+            route.cost,
+        );
     }
     Ok(())
 }
 
-fn configured(section: &NdnSection, reliability: Option<Reliability>, mtu: Option<usize>) -> FaceSettings {
+fn configured(
+    section: &NdnSection,
+    reliability: Option<Reliability>,
+    mtu: Option<usize>,
+) -> FaceSettings {
     let reliability = link_reliability(reliability.unwrap_or(section.reliability));
     FaceSettings {
         persistency: Persistency::Permanent,
@@ -282,11 +323,17 @@ fn configured(section: &NdnSection, reliability: Option<Reliability>, mtu: Optio
 /// A FaceUri in canonical form: host names are looked up.
 pub fn face_uri(text: &str) -> Result<FaceUri, StartError> {
     let wrong = |fault: &dyn std::fmt::Display| {
-        StartError::Config(ConfigError::Contradiction(format!("the face \"{text}\": {fault}")))
+        StartError::Config(ConfigError::Contradiction(format!(
+            "the face \"{text}\": {fault}"
+        )))
     };
     let uri: FaceUri = text.parse().map_err(|fault| wrong(&fault))?;
-    let FaceUri::Named { host, .. } = &uri else { return Ok(uri) };
-    let addresses = (host.as_str(), 0).to_socket_addrs().map_err(|fault| wrong(&fault))?;
+    let FaceUri::Named { host, .. } = &uri else {
+        return Ok(uri);
+    };
+    let addresses = (host.as_str(), 0)
+        .to_socket_addrs()
+        .map_err(|fault| wrong(&fault))?;
     for address in addresses {
         if let Ok(resolved) = uri.resolved(address.ip()) {
             return Ok(resolved);

@@ -7,7 +7,9 @@ use core::time::Duration;
 use whimbrel_core::{Medium, PortInfo, PortKind};
 use whimbrel_forwarder::mgmt::{self, LinkCounters, RequestId};
 use whimbrel_forwarder::{FaceFlags, FaceId, FaceSpec, FaceUri, LinkType, Persistency, Scope};
-use whimbrel_link::ndnlp::{FrameKind, LinkDrops, LinkService, LinkServiceConfig, LinkStats, Reliability};
+use whimbrel_link::ndnlp::{
+    FrameKind, LinkDrops, LinkService, LinkServiceConfig, LinkStats, Reliability,
+};
 
 /// Smallest payload of an Ethernet frame, octets: what is shorter is padded.
 const ETHERNET_SMALLEST: usize = 46;
@@ -34,8 +36,8 @@ pub struct FaceSettings {
     pub device: Option<ModelledDevice>,
 }
 
-/// A network device with a drop-tail queue, modelled by the link service, so that what waits for the device can still take
-/// acknowledgements with it.
+/// A network device with a drop-tail queue, modelled by the link service, so that what waits for
+/// the device can still take acknowledgements with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelledDevice {
     /// Frames leave one at a time at this rate, bit/s.
@@ -70,7 +72,10 @@ impl FaceSettings {
         FaceSettings {
             persistency,
             mtu: None,
-            flags: FaceFlags { congestion_marking: true, ..FaceFlags::default() },
+            flags: FaceFlags {
+                congestion_marking: true,
+                ..FaceFlags::default()
+            },
             reliability: None,
             congestion: (None, None),
             reopened: None,
@@ -85,14 +90,18 @@ impl FaceSettings {
             mtu: spec.mtu,
             flags: spec.flags,
             reliability: None,
-            congestion: (Some(spec.base_congestion_interval), Some(spec.default_congestion_threshold)),
+            congestion: (
+                Some(spec.base_congestion_interval),
+                Some(spec.default_congestion_threshold),
+            ),
             reopened: None,
             device: None,
         }
     }
 
-    /// Of a face that management is asked for, by a router whose faces recover lost frames as `configured` where the command says
-    /// nothing of it. (NFD's do not; its peers, programs among them, take numbered frames as any others.)
+    /// Of a face that management is asked for, by a router whose faces recover lost frames as
+    /// `configured` where the command says nothing of it. (NFD's do not; its peers, programs among
+    /// them, take numbered frames as any others.)
     pub fn wished(wish: &mgmt::FaceSettings, configured: Reliability) -> FaceSettings {
         FaceSettings {
             persistency: wish.persistency.unwrap_or(Persistency::Persistent),
@@ -103,7 +112,10 @@ impl FaceSettings {
                 congestion_marking: wish.congestion_marking.unwrap_or(true),
             },
             reliability: None,
-            congestion: (wish.base_congestion_interval, wish.default_congestion_threshold),
+            congestion: (
+                wish.base_congestion_interval,
+                wish.default_congestion_threshold,
+            ),
             reopened: None,
             device: None,
         }
@@ -127,11 +139,21 @@ pub fn spec(info: &PortInfo, settings: &FaceSettings) -> FaceSpec {
     FaceSpec {
         scope: scope(info),
         persistency: settings.persistency,
-        link_type: if info.medium.is_shared() { LinkType::MultiAccess } else { LinkType::PointToPoint },
+        link_type: if info.medium.is_shared() {
+            LinkType::MultiAccess
+        } else {
+            LinkType::PointToPoint
+        },
         mtu: (!is_stream(info)).then(|| settings.mtu.map_or(info.mtu, |mtu| mtu.min(info.mtu))),
         flags: settings.flags,
-        base_congestion_interval: settings.congestion.0.unwrap_or(defaults.base_congestion_interval),
-        default_congestion_threshold: settings.congestion.1.unwrap_or(defaults.default_congestion_threshold),
+        base_congestion_interval: settings
+            .congestion
+            .0
+            .unwrap_or(defaults.base_congestion_interval),
+        default_congestion_threshold: settings
+            .congestion
+            .1
+            .unwrap_or(defaults.default_congestion_threshold),
         ..defaults
     }
 }
@@ -141,9 +163,10 @@ fn is_stream(info: &PortInfo) -> bool {
     info.medium.is_stream() || info.kind == PortKind::Local
 }
 
-/// Programs on this machine are local: Unix sockets, and TCP from a loopback address, as NFD has it. WebSockets are not,
-/// otherwise than with NFD: any page that a user looks at may open one to the loopback address, and must not command
-/// the router. Such a page may register prefixes for itself, under `/localhop`.
+/// Programs on this machine are local: Unix sockets, and TCP from a loopback address, as NFD has
+/// it. WebSockets are not, otherwise than with NFD: any page that a user looks at may open one to
+/// the loopback address, and must not command the router. Such a page may register prefixes for
+/// itself, under `/localhop`.
 fn scope(info: &PortInfo) -> Scope {
     let local = match &info.medium {
         Medium::Unix { .. } => true,
@@ -162,22 +185,33 @@ fn uris(info: &PortInfo) -> (String, String) {
         Medium::Udp { local, remote } => (udp(remote), udp(local)),
         Medium::UdpMulticast { local, group, .. } => (udp(group), udp(local)),
         Medium::Tcp { local, remote } => (tcp(remote), tcp(local)),
-        Medium::WebSocket { local, remote } => {
-            (FaceUri::WebSocketClient((*remote).into()).to_string(), format!("ws://{local}"))
-        }
-        Medium::Unix { path, descriptor, .. } => {
+        Medium::WebSocket { local, remote } => (
+            FaceUri::WebSocketClient((*remote).into()).to_string(),
+            format!("ws://{local}"),
+        ),
+        Medium::Unix {
+            path, descriptor, ..
+        } => {
             let path = path.as_ref().map(|path| path.display().to_string());
-            (format!("fd://{descriptor}"), format!("unix://{}", path.unwrap_or_default()))
+            (
+                format!("fd://{descriptor}"),
+                format!("unix://{}", path.unwrap_or_default()),
+            )
         }
-        Medium::Ethernet { interface, remote, .. } => {
-            (FaceUri::Ether(*remote).to_string(), FaceUri::Dev(interface.clone()).to_string())
-        }
-        Medium::Tun { interface } => {
-            (format!("tun://{interface}"), FaceUri::Dev(interface.clone()).to_string())
-        }
-        Medium::Unaddressed => {
-            (format!("sim://{}", info.peer.replace(' ', "-")), format!("sim://{}", info.label))
-        }
+        Medium::Ethernet {
+            interface, remote, ..
+        } => (
+            FaceUri::Ether(*remote).to_string(),
+            FaceUri::Dev(interface.clone()).to_string(),
+        ),
+        Medium::Tun { interface } => (
+            format!("tun://{interface}"),
+            FaceUri::Dev(interface.clone()).to_string(),
+        ),
+        Medium::Unaddressed => (
+            format!("sim://{}", info.peer.replace(' ', "-")),
+            format!("sim://{}", info.label),
+        ),
     }
 }
 
@@ -195,7 +229,11 @@ pub fn link_config(
     let is_ethernet = matches!(info.medium, Medium::Ethernet { .. });
     LinkServiceConfig {
         frames,
-        smallest_frame: if is_ethernet { ETHERNET_SMALLEST } else { common.smallest_frame },
+        smallest_frame: if is_ethernet {
+            ETHERNET_SMALLEST
+        } else {
+            common.smallest_frame
+        },
         reliability: reliability(configured.unwrap_or(common.reliability), spec),
         marking: spec.flags.congestion_marking,
         marking_interval: spec.base_congestion_interval,
@@ -204,8 +242,9 @@ pub fn link_config(
     }
 }
 
-/// How the link of a face recovers lost frames. Groups have nobody to acknowledge. Who asks for reliability in NFD's
-/// way gets NFD's; faces that neighbours configured have what the configuration says.
+/// How the link of a face recovers lost frames. Groups have nobody to acknowledge. Who asks for
+/// reliability in NFD's way gets NFD's; faces that neighbours configured have what the
+/// configuration says.
 pub fn reliability(configured: Reliability, spec: &FaceSpec) -> Reliability {
     if spec.mtu.is_none() || spec.link_type != LinkType::PointToPoint {
         Reliability::Off
@@ -242,7 +281,12 @@ fn details(stats: &LinkStats) -> Vec<(&'static str, u64)> {
         ("duplicates", stats.duplicates),
         ("marks", stats.marks),
         ("loss_per_million", (stats.loss * 1e6) as u64),
-        ("rtt_us", stats.rtt.map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX))),
+        (
+            "rtt_us",
+            stats
+                .rtt
+                .map_or(0, |rtt| u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)),
+        ),
     ];
     details.extend(by_reason(&stats.drops));
     details

@@ -50,14 +50,23 @@ impl Snapshot {
         let forwarder = router.forwarder();
         let faces = forwarder.faces().filter_map(|face| {
             let link = router.link(face.id())?.stats().clone();
-            let scope = if face.spec.scope == Scope::Local { "local" } else { "non-local" };
+            let scope = if face.spec.scope == Scope::Local {
+                "local"
+            } else {
+                "non-local"
+            };
             let labels = [
                 ("face", face.id().to_string()),
                 ("remote", face.spec.remote_uri.clone()),
                 ("local", face.spec.local_uri.clone()),
                 ("scope", scope.to_owned()),
             ];
-            Some(FaceSnapshot { labels, up: face.up, counters: face.counters, link })
+            Some(FaceSnapshot {
+                labels,
+                up: face.up,
+                counters: face.counters,
+                link,
+            })
         });
         Snapshot {
             forwarder: *forwarder.counters(),
@@ -99,7 +108,9 @@ impl Family<'_, '_> {
         help: &str,
         members: impl IntoIterator<Item = (Labels<'s>, f64)>,
     ) -> Result<(), std::fmt::Error> {
-        let mut family = self.encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let mut family = self
+            .encoder
+            .encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (labels, value) in members {
             ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
         }
@@ -109,7 +120,9 @@ impl Family<'_, '_> {
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let mut family = Family { encoder: &mut encoder };
+        let mut family = Family {
+            encoder: &mut encoder,
+        };
         self.encode_forwarder(&mut family)?;
         self.encode_faces(&mut family)?;
         self.encode_links(&mut family)
@@ -126,12 +139,31 @@ impl Snapshot {
                 .map(|(kind, value)| (vec![("kind", kind)], value))
         };
         let received = [counters.in_interests, counters.in_data, counters.in_nacks];
-        family.counters("ndn_packets_received", "Network-layer packets that came in", kinds(received))?;
-        let sent = [counters.out_interests, counters.out_data, counters.out_nacks];
-        family.counters("ndn_packets_sent", "Network-layer packets that went out", kinds(sent))?;
-        let outcomes = [("satisfied", counters.satisfied), ("unsatisfied", counters.unsatisfied)];
+        family.counters(
+            "ndn_packets_received",
+            "Network-layer packets that came in",
+            kinds(received),
+        )?;
+        let sent = [
+            counters.out_interests,
+            counters.out_data,
+            counters.out_nacks,
+        ];
+        family.counters(
+            "ndn_packets_sent",
+            "Network-layer packets that went out",
+            kinds(sent),
+        )?;
+        let outcomes = [
+            ("satisfied", counters.satisfied),
+            ("unsatisfied", counters.unsatisfied),
+        ];
         let outcomes = outcomes.map(|(outcome, value)| (vec![("outcome", outcome)], value));
-        family.counters("ndn_pit_ended", "Pending Interests that ended, with Data or without", outcomes)?;
+        family.counters(
+            "ndn_pit_ended",
+            "Pending Interests that ended, with Data or without",
+            outcomes,
+        )?;
         let answers = [("hit", counters.cs_hits), ("miss", counters.cs_misses)];
         let answers = answers.map(|(answer, value)| (vec![("answer", answer)], value));
         family.counters(
@@ -139,7 +171,9 @@ impl Snapshot {
             "Interests that the content store was asked for",
             answers,
         )?;
-        let drops = counters.drops().map(|(reason, value)| (vec![("reason", reason)], value));
+        let drops = counters
+            .drops()
+            .map(|(reason, value)| (vec![("reason", reason)], value));
         family.counters("ndn_drops", "Packets that the forwarder dropped", drops)?;
         family.counters(
             "ndn_callers_refused",
@@ -152,7 +186,11 @@ impl Snapshot {
             ("content-store", self.cs_packets as f64),
         ];
         let sizes = sizes.map(|(table, value)| (vec![("table", table)], value));
-        family.gauges("ndn_table_entries", "Entries of the forwarder's tables", sizes)?;
+        family.gauges(
+            "ndn_table_entries",
+            "Entries of the forwarder's tables",
+            sizes,
+        )?;
         family.gauges(
             "ndn_content_store_bytes",
             "Memory of the content store",
@@ -164,7 +202,9 @@ impl Snapshot {
         &'s self,
         value: impl Fn(&FaceSnapshot) -> V + 's,
     ) -> impl Iterator<Item = (Labels<'s>, V)> + 's {
-        self.faces.iter().map(move |face| (face.labels(), value(face)))
+        self.faces
+            .iter()
+            .map(move |face| (face.labels(), value(face)))
     }
 
     fn encode_faces(&self, family: &mut Family<'_, '_>) -> Result<(), std::fmt::Error> {
@@ -178,12 +218,20 @@ impl Snapshot {
             (
                 "ndn_face_packets_received",
                 "Network-layer packets that came in by the face",
-                [("interest", |c| c.in_interests), ("data", |c| c.in_data), ("nack", |c| c.in_nacks)],
+                [
+                    ("interest", |c| c.in_interests),
+                    ("data", |c| c.in_data),
+                    ("nack", |c| c.in_nacks),
+                ],
             ),
             (
                 "ndn_face_packets_sent",
                 "Network-layer packets that went out by the face",
-                [("interest", |c| c.out_interests), ("data", |c| c.out_data), ("nack", |c| c.out_nacks)],
+                [
+                    ("interest", |c| c.out_interests),
+                    ("data", |c| c.out_data),
+                    ("nack", |c| c.out_nacks),
+                ],
             ),
         ];
         for (name, help, kinds) in directions {
@@ -202,38 +250,82 @@ impl Snapshot {
     fn encode_links(&self, family: &mut Family<'_, '_>) -> Result<(), std::fmt::Error> {
         type Count = fn(&LinkStats) -> u64;
         let counts: [(&str, &str, Count); 12] = [
-            ("ndn_link_sent_bytes", "Bytes of frames sent", |l| l.bytes_sent),
-            ("ndn_link_received_bytes", "Bytes of frames received", |l| l.bytes_received),
+            ("ndn_link_sent_bytes", "Bytes of frames sent", |l| {
+                l.bytes_sent
+            }),
+            ("ndn_link_received_bytes", "Bytes of frames received", |l| {
+                l.bytes_received
+            }),
             ("ndn_link_sent_frames", "Frames sent", |l| l.frames_sent),
-            ("ndn_link_received_frames", "Frames received", |l| l.frames_received),
-            ("ndn_link_retransmissions", "Frames sent again", |l| l.retransmissions),
-            ("ndn_link_spurious", "Retransmissions in vain: the frame had arrived", |l| l.spurious),
+            ("ndn_link_received_frames", "Frames received", |l| {
+                l.frames_received
+            }),
+            ("ndn_link_retransmissions", "Frames sent again", |l| {
+                l.retransmissions
+            }),
+            (
+                "ndn_link_spurious",
+                "Retransmissions in vain: the frame had arrived",
+                |l| l.spurious,
+            ),
             ("ndn_link_losses", "Frames found lost", |l| l.losses),
-            ("ndn_link_timeouts", "Frames found lost by silence", |l| l.timeouts),
-            ("ndn_link_recovered", "Lost frames that a retransmission brought", |l| l.recovered),
-            ("ndn_link_given_up", "Lost frames that no retransmission brought", |l| l.given_up),
-            ("ndn_link_duplicates", "Frames received twice", |l| l.duplicates),
-            ("ndn_link_marks", "Packets marked for congestion", |l| l.marks),
+            ("ndn_link_timeouts", "Frames found lost by silence", |l| {
+                l.timeouts
+            }),
+            (
+                "ndn_link_recovered",
+                "Lost frames that a retransmission brought",
+                |l| l.recovered,
+            ),
+            (
+                "ndn_link_given_up",
+                "Lost frames that no retransmission brought",
+                |l| l.given_up,
+            ),
+            ("ndn_link_duplicates", "Frames received twice", |l| {
+                l.duplicates
+            }),
+            ("ndn_link_marks", "Packets marked for congestion", |l| {
+                l.marks
+            }),
         ];
         for (name, help, count) in counts {
             family.counters(name, help, self.each(move |face| count(&face.link)))?;
         }
         let drops = self.faces.iter().flat_map(|face| {
-            faces::by_reason(&face.link.drops).into_iter().map(move |(reason, value)| {
-                let mut labels = face.labels();
-                labels.push(("reason", reason));
-                (labels, value)
-            })
+            faces::by_reason(&face.link.drops)
+                .into_iter()
+                .map(move |(reason, value)| {
+                    let mut labels = face.labels();
+                    labels.push(("reason", reason));
+                    (labels, value)
+                })
         });
-        family.counters("ndn_link_drops", "Packets and frames that the link dropped", drops)?;
+        family.counters(
+            "ndn_link_drops",
+            "Packets and frames that the link dropped",
+            drops,
+        )?;
         type Level = fn(&LinkStats) -> f64;
         let levels: [(&str, &str, Level); 4] = [
-            ("ndn_link_loss_ratio", "Share of frames lost, smoothed", |l| l.loss),
-            ("ndn_link_rtt_seconds", "Smoothed round trip of the link; 0 if unknown", |l| {
-                l.rtt.unwrap_or_default().as_secs_f64()
+            (
+                "ndn_link_loss_ratio",
+                "Share of frames lost, smoothed",
+                |l| l.loss,
+            ),
+            (
+                "ndn_link_rtt_seconds",
+                "Smoothed round trip of the link; 0 if unknown",
+                |l| l.rtt.unwrap_or_default().as_secs_f64(),
+            ),
+            ("ndn_link_queue_bytes", "Bytes that wait to be sent", |l| {
+                l.queue_bytes as f64
             }),
-            ("ndn_link_queue_bytes", "Bytes that wait to be sent", |l| l.queue_bytes as f64),
-            ("ndn_link_outstanding_frames", "Frames sent and not acknowledged", |l| l.outstanding as f64),
+            (
+                "ndn_link_outstanding_frames",
+                "Frames sent and not acknowledged",
+                |l| l.outstanding as f64,
+            ),
         ];
         for (name, help, level) in levels {
             family.gauges(name, help, self.each(move |face| level(&face.link)))?;
@@ -244,7 +336,10 @@ impl Snapshot {
 
 impl FaceSnapshot {
     fn labels(&self) -> Labels<'_> {
-        self.labels.iter().map(|(name, value)| (*name, value.as_str())).collect()
+        self.labels
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect()
     }
 }
 
@@ -257,13 +352,20 @@ pub fn text(snapshot: Snapshot) -> Result<String, std::fmt::Error> {
     Ok(text)
 }
 
-/// Answers `GET /metrics` on `address` for as long as the process lives. Answers with the bound address.
+/// Answers `GET /metrics` on `address` for as long as the process lives. Answers with the bound
+/// address.
 pub fn serve(address: SocketAddr, router: LoopHandle<NdnRouter>) -> Result<SocketAddr, StartError> {
-    let failed = |source| StartError::System { what: "socket for metrics", source };
+    let failed = |source| StartError::System {
+        what: "socket for metrics",
+        source,
+    };
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
     let run = move || {
         runtime.block_on(async move {
             let routes = axum::Router::new().route("/metrics", get(move || answer(router.clone())));
@@ -276,7 +378,10 @@ pub fn serve(address: SocketAddr, router: LoopHandle<NdnRouter>) -> Result<Socke
             }
         });
     };
-    std::thread::Builder::new().name("metrics".into()).spawn(run).map_err(failed)?;
+    std::thread::Builder::new()
+        .name("metrics".into())
+        .spawn(run)
+        .map_err(failed)?;
     Ok(local)
 }
 
@@ -287,11 +392,20 @@ async fn answer(router: LoopHandle<NdnRouter>) -> impl IntoResponse {
         let _ = sender.send(Snapshot::of(router));
     });
     let waited = tokio::task::spawn_blocking(move || snapshot.recv_timeout(PATIENCE).ok()).await;
-    match waited.ok().flatten().filter(|_| asked.is_ok()).and_then(|snapshot| text(snapshot).ok()) {
+    match waited
+        .ok()
+        .flatten()
+        .filter(|_| asked.is_ok())
+        .and_then(|snapshot| text(snapshot).ok())
+    {
         Some(text) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], text).into_response()
         }
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the router does not answer\n").into_response(),
+        None => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the router does not answer\n",
+        )
+            .into_response(),
     }
 }

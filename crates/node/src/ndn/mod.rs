@@ -1,5 +1,5 @@
-//! A router's NDN plane: the forwarder with one link service for each face, as one machine; its sockets; and what
-//! programs need to reach a forwarder.
+//! A router's NDN plane: the forwarder with one link service for each face, as one machine; its
+//! sockets; and what programs need to reach a forwarder.
 //!
 //! | module | holds |
 //! |---|---|

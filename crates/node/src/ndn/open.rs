@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use whimbrel_forwarder::FaceUri;
 use whimbrel_forwarder::mgmt::{FaceFailure, RequestId};
 use whimbrel_io::{
-    CallerLimits, EthernetConfig, EventLoop, Interface, IoError, Neighbour, StreamLimits, TcpClientConfig,
-    TcpListenerConfig, TransportId, UdpConfig, UdpMulticastConfig, UnixListenerConfig, WebSocketClientConfig,
-    WebSocketLimits, WebSocketListenerConfig,
+    CallerLimits, EthernetConfig, EventLoop, Interface, IoError, Neighbour, StreamLimits,
+    TcpClientConfig, TcpListenerConfig, TransportId, UdpConfig, UdpMulticastConfig,
+    UnixListenerConfig, WebSocketClientConfig, WebSocketLimits, WebSocketListenerConfig,
 };
 use whimbrel_ndn_packet::MAX_PACKET;
 
@@ -54,10 +54,22 @@ pub struct NdnOpened {
 impl NdnOpened {
     /// What it listens on, as FaceUris.
     pub fn channels(&self) -> Vec<String> {
-        let unix = self.socket.iter().map(|path| format!("unix://{}", path.display()));
-        let udp = self.udp.iter().map(|address| FaceUri::udp(*address).to_string());
-        let tcp = self.tcp.iter().map(|address| FaceUri::tcp(*address).to_string());
-        let websocket = self.websocket.iter().map(|address| format!("ws://{address}"));
+        let unix = self
+            .socket
+            .iter()
+            .map(|path| format!("unix://{}", path.display()));
+        let udp = self
+            .udp
+            .iter()
+            .map(|address| FaceUri::udp(*address).to_string());
+        let tcp = self
+            .tcp
+            .iter()
+            .map(|address| FaceUri::tcp(*address).to_string());
+        let websocket = self
+            .websocket
+            .iter()
+            .map(|address| format!("ws://{address}"));
         unix.chain(udp).chain(tcp).chain(websocket).collect()
     }
 }
@@ -70,8 +82,10 @@ impl Sockets {
     /// The socket that can reach `peer`.
     fn towards(&self, peer: SocketAddr) -> Option<TransportId> {
         let same = |bound: &SocketAddr| bound.is_ipv4() == peer.is_ipv4();
-        let both = |bound: &SocketAddr| bound.is_ipv6() && bound.ip().is_unspecified() && peer.is_ipv4();
-        let find = |fits: &dyn Fn(&SocketAddr) -> bool| self.0.iter().find(|(bound, _)| fits(bound));
+        let both =
+            |bound: &SocketAddr| bound.is_ipv6() && bound.ip().is_unspecified() && peer.is_ipv4();
+        let find =
+            |fits: &dyn Fn(&SocketAddr) -> bool| self.0.iter().find(|(bound, _)| fits(bound));
         find(&same).or_else(|| find(&both)).map(|(_, id)| *id)
     }
 }
@@ -89,8 +103,15 @@ pub fn open_listeners(
     for address in &section.udp {
         let link = on_this_machine(*address, |address| {
             // The router ends faces itself when they have been silent for too long.
-            let callers = CallerLimits { max: section.max_faces, idle: None, ..CallerLimits::default() };
-            let config = UdpConfig { path_mtu: section.mtu, ..UdpConfig::new("udp", address) };
+            let callers = CallerLimits {
+                max: section.max_faces,
+                idle: None,
+                ..CallerLimits::default()
+            };
+            let config = UdpConfig {
+                path_mtu: section.mtu,
+                ..UdpConfig::new("udp", address)
+            };
             event_loop.add_udp(config.listen(callers))
         })?;
         opened.udp.push(link.local);
@@ -106,7 +127,11 @@ pub fn open_listeners(
     for address in &section.websocket {
         let listening = on_this_machine(*address, |address| {
             let limits = WebSocketLimits::new(STREAM_PACKET);
-            event_loop.add_websocket_listener(WebSocketListenerConfig::new("websocket", address, limits))
+            event_loop.add_websocket_listener(WebSocketListenerConfig::new(
+                "websocket",
+                address,
+                limits,
+            ))
         })?;
         opened.websocket.push(listening.local);
     }
@@ -117,15 +142,16 @@ pub fn open_listeners(
 /// Largest LpPacket on a stream: a packet and its header fields.
 const STREAM_PACKET: usize = MAX_PACKET + 512;
 
-/// A machine without IPv6 still has IPv4: where all addresses are meant, those that there are will do.
+/// A machine without IPv6 still has IPv4: where all addresses are meant, those that there are will
+/// do.
 fn on_this_machine<T>(
     address: SocketAddr,
     mut open: impl FnMut(SocketAddr) -> Result<T, IoError>,
 ) -> Result<T, IoError> {
     match open(address) {
-        Err(IoError::AddressNotHere { .. } | IoError::UdpSocket { .. } | IoError::TcpSocket { .. })
-            if address.is_ipv6() && address.ip().is_unspecified() =>
-        {
+        Err(
+            IoError::AddressNotHere { .. } | IoError::UdpSocket { .. } | IoError::TcpSocket { .. },
+        ) if address.is_ipv6() && address.ip().is_unspecified() => {
             open(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
         }
         outcome => outcome,
@@ -152,7 +178,9 @@ fn open_socket(event_loop: &mut NdnLoop, asked: Option<&Path>) -> Result<PathBuf
         Ok(_) => return Ok(NFD_SOCKET.into()),
         // Another forwarder runs: to take its clients elsewhere unasked would surprise everybody.
         Err(error @ IoError::SocketPathInUse { .. }) => return Err(error.into()),
-        Err(error) => tracing::info!(%error, "no socket at {NFD_SOCKET}, so there will be one of this user"),
+        Err(error) => {
+            tracing::info!(%error, "no socket at {NFD_SOCKET}, so there will be one of this user")
+        }
     }
     let own = Places::of_this_user().run.join("nfd.sock");
     listen(event_loop, &own)?;
@@ -163,11 +191,17 @@ fn open_socket(event_loop: &mut NdnLoop, asked: Option<&Path>) -> Result<PathBuf
 pub fn open_face(event_loop: &mut NdnLoop, sockets: &Sockets, wanted: &Wanted) {
     if let Err(why) = try_open(event_loop, sockets, wanted) {
         let now = event_loop.clock().now();
-        event_loop.machine_mut().open_failed(now, wanted.request, why);
+        event_loop
+            .machine_mut()
+            .open_failed(now, wanted.request, why);
     }
 }
 
-fn try_open(event_loop: &mut NdnLoop, sockets: &Sockets, wanted: &Wanted) -> Result<(), FaceFailure> {
+fn try_open(
+    event_loop: &mut NdnLoop,
+    sockets: &Sockets,
+    wanted: &Wanted,
+) -> Result<(), FaceFailure> {
     let label = label_of(wanted.request);
     let refused = |error: IoError| FaceFailure::Failed(error.to_string());
     match &wanted.remote {
@@ -178,13 +212,17 @@ fn try_open(event_loop: &mut NdnLoop, sockets: &Sockets, wanted: &Wanted) -> Res
                     "no UDP socket of this router reaches {address}; see [ndn] udp"
                 ))
             })?;
-            event_loop.add_neighbour(socket, Neighbour { label, address }).map_err(refused)?;
+            event_loop
+                .add_neighbour(socket, Neighbour { label, address })
+                .map_err(refused)?;
         }
         FaceUri::Tcp(endpoint) => {
             let address = SocketAddr::new(endpoint.address, endpoint.port);
             let config = TcpClientConfig::new(label, address, StreamLimits::tlv(STREAM_PACKET));
             let outcome = tell_failure(wanted.request);
-            event_loop.add_tcp_client(config, outcome).map_err(refused)?;
+            event_loop
+                .add_tcp_client(config, outcome)
+                .map_err(refused)?;
         }
         FaceUri::Ether(address) => {
             let Some(FaceUri::Dev(interface)) = &wanted.local else {
@@ -193,10 +231,16 @@ fn try_open(event_loop: &mut NdnLoop, sockets: &Sockets, wanted: &Wanted) -> Res
                 )));
             };
             let interface = Interface::find(interface).map_err(refused)?;
-            let config = EthernetConfig::new(label.clone(), interface, ETHER_TYPE).neighbour(label, *address);
+            let config = EthernetConfig::new(label.clone(), interface, ETHER_TYPE)
+                .neighbour(label, *address);
             event_loop.add_ethernet(config).map_err(refused)?;
         }
-        FaceUri::WebSocket { secure: false, host, port, path } => {
+        FaceUri::WebSocket {
+            secure: false,
+            host,
+            port,
+            path,
+        } => {
             let uri = format!("ws://{host}:{port}{path}");
             let address = (host.as_str(), *port)
                 .to_socket_addrs()
@@ -204,12 +248,21 @@ fn try_open(event_loop: &mut NdnLoop, sockets: &Sockets, wanted: &Wanted) -> Res
                 .and_then(|mut addresses| addresses.next())
                 .ok_or_else(|| FaceFailure::Failed(format!("{host} has no address")))?;
             let limits = WebSocketLimits::new(STREAM_PACKET);
-            let config = WebSocketClientConfig { label, address, uri, limits };
+            let config = WebSocketClientConfig {
+                label,
+                address,
+                uri,
+                limits,
+            };
             let outcome = tell_failure(wanted.request);
-            event_loop.add_websocket_client(config, outcome).map_err(refused)?;
+            event_loop
+                .add_websocket_client(config, outcome)
+                .map_err(refused)?;
         }
         other => {
-            return Err(FaceFailure::Unsupported(format!("no face can be made to {other}")));
+            return Err(FaceFailure::Unsupported(format!(
+                "no face can be made to {other}"
+            )));
         }
     }
     Ok(())
@@ -233,8 +286,14 @@ fn join_groups(
 ) -> Result<(), StartError> {
     let interfaces = match (section.multicast, section.interfaces.as_slice()) {
         (false, _) => Vec::new(),
-        (true, []) => Interface::all()?.into_iter().filter(Interface::suits_multicast).collect(),
-        (true, named) => named.iter().map(|name| Interface::find(name)).collect::<Result<Vec<_>, _>>()?,
+        (true, []) => Interface::all()?
+            .into_iter()
+            .filter(Interface::suits_multicast)
+            .collect(),
+        (true, named) => named
+            .iter()
+            .map(|name| Interface::find(name))
+            .collect::<Result<Vec<_>, _>>()?,
     };
     for interface in interfaces {
         let name = interface.name.clone();
@@ -247,7 +306,11 @@ fn join_groups(
         }
     }
     for name in &section.ethernet {
-        let callers = CallerLimits { max: section.max_faces, idle: None, ..CallerLimits::default() };
+        let callers = CallerLimits {
+            max: section.max_faces,
+            idle: None,
+            ..CallerLimits::default()
+        };
         let config = EthernetConfig::new("ethernet", Interface::find(name)?, ETHER_TYPE);
         event_loop.add_ethernet(config.group(ETHERNET_GROUP).listen(callers))?;
         opened.ethernet.push(name.clone());

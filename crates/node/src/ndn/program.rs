@@ -55,7 +55,10 @@ impl<A: Application> ProgramFace<A> {
 
     /// Over datagrams: larger packets are fragmented.
     pub(super) fn on_datagrams(application: A, rng: SeededRng) -> ProgramFace<A> {
-        let config = LinkServiceConfig { marking: false, ..LinkServiceConfig::datagram(1472) };
+        let config = LinkServiceConfig {
+            marking: false,
+            ..LinkServiceConfig::datagram(1472)
+        };
         ProgramFace::new(Face::Datagrams(Box::new(LinkedFace {
             application,
             link: LinkService::new(config, rng),
@@ -65,7 +68,12 @@ impl<A: Application> ProgramFace<A> {
     }
 
     fn new(face: Face<A>) -> ProgramFace<A> {
-        ProgramFace { face, events: VecDeque::new(), port: None, reconnect_at: None }
+        ProgramFace {
+            face,
+            events: VecDeque::new(),
+            port: None,
+            reconnect_at: None,
+        }
     }
 
     pub(super) fn application(&self) -> &A {
@@ -85,7 +93,8 @@ impl<A: Application> ProgramFace<A> {
     /// The forwarder could not be reached.
     pub(super) fn unreachable(&mut self, now: Time, error: IoError) {
         self.reconnect_at = Some(now + RECONNECT);
-        self.events.push_back(ProgramEvent::Told(Told::Unreachable(error)));
+        self.events
+            .push_back(ProgramEvent::Told(Told::Unreachable(error)));
     }
 
     fn machine(&mut self) -> &mut dyn Machine<Event = A::Event> {
@@ -130,13 +139,22 @@ impl<A: Application> Machine for ProgramFace<A> {
         self.machine().handle_timeout(now);
     }
 
-    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.machine().poll_transmit(now, max_segments, buffer)
     }
 
     fn poll_event(&mut self) -> Option<Self::Event> {
         let own = self.events.pop_front();
-        own.or_else(|| self.machine().poll_event().map(|event| ProgramEvent::Told(Told::Event(event))))
+        own.or_else(|| {
+            self.machine()
+                .poll_event()
+                .map(|event| ProgramEvent::Told(Told::Event(event)))
+        })
     }
 
     fn poll_port_request(&mut self) -> Option<PortRequest> {
@@ -144,7 +162,9 @@ impl<A: Application> Machine for ProgramFace<A> {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        let own = self.reconnect_at.map(|at| Deadline::new(at, "the forwarder is to be called again"));
+        let own = self
+            .reconnect_at
+            .map(|at| Deadline::new(at, "the forwarder is to be called again"));
         let inner = match &self.face {
             Face::Stream(face) => face.poll_timeout(),
             Face::Datagrams(face) => face.poll_timeout(),
@@ -185,7 +205,9 @@ impl<A: Application> Machine for LinkedFace<A> {
 
     fn handle_frame(&mut self, now: Time, _port: PortId, frame: &[u8]) {
         let application = &mut self.application;
-        self.link.handle_frame(now, frame, &mut |packet| application.handle_packet(now, packet));
+        self.link.handle_frame(now, frame, &mut |packet| {
+            application.handle_packet(now, packet)
+        });
         self.forget_given_up();
     }
 
@@ -195,7 +217,12 @@ impl<A: Application> Machine for LinkedFace<A> {
         self.application.handle_timeout(now);
     }
 
-    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         let port = self.port.filter(|_| !self.blocked)?;
         let mut handed = 0;
         while handed < LINK_QUEUE
@@ -206,7 +233,11 @@ impl<A: Application> Machine for LinkedFace<A> {
             self.link.send(now, packet, header);
         }
         let written = self.link.poll_transmit(now, max_segments, buffer)?;
-        Some(Transmit { port, size: written.size, segment_size: written.segment_size })
+        Some(Transmit {
+            port,
+            size: written.size,
+            segment_size: written.segment_size,
+        })
     }
 
     fn poll_event(&mut self) -> Option<A::Event> {

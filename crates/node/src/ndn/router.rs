@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use smallvec::SmallVec;
 use whimbrel_core::{
-    Deadline, Machine, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time, TimerQueue,
-    Transmit, WallClock,
+    Deadline, Machine, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time,
+    TimerQueue, Transmit, WallClock,
 };
 use whimbrel_forwarder::mgmt::{
     FaceFailure, FaceRequest, LinkCounters, ROUTE_CHILD_INHERIT, RequestId, RouteOrigin,
@@ -19,7 +19,8 @@ use whimbrel_ndn_packet::{LpPacket, Name, types};
 
 use super::faces::{self, FaceSettings};
 
-/// Packets that are put together on the stack before they go to the forwarder; drivers hand in about as many.
+/// Packets that are put together on the stack before they go to the forwarder; drivers hand in
+/// about as many.
 const PACKETS_AT_ONCE: usize = 32;
 /// How often faces are looked at that nobody configured, for having been silent too long.
 const IDLE_CHECK: Duration = Duration::from_secs(5);
@@ -44,8 +45,8 @@ pub struct NdnRouterConfig {
 /// What the machine wants of the program around it.
 #[derive(Debug)]
 pub enum NdnEvent {
-    /// A socket is to be opened; its port's label is to be [`faces::label_of`] the request. If it cannot be,
-    /// [`NdnRouter::open_failed`] is to be called.
+    /// A socket is to be opened; its port's label is to be [`faces::label_of`] the request. If it
+    /// cannot be, [`NdnRouter::open_failed`] is to be called.
     Open(Wanted),
     /// The caller on this port is to stay, however long it is silent.
     Keep(PortId),
@@ -70,8 +71,8 @@ struct Attached {
     /// In `ready`.
     waiting: bool,
     on_demand: bool,
-    /// A caller whose frames have not shown yet whether it takes part in link reliability. Until they do it gets plain
-    /// frames: many programs read nothing else.
+    /// A caller whose frames have not shown yet whether it takes part in link reliability. Until
+    /// they do it gets plain frames: many programs read nothing else.
     answers_in_kind: bool,
     last_heard: Time,
     /// The link's deadline as it stands in the timers.
@@ -81,11 +82,14 @@ struct Attached {
     reopen_after: Duration,
 }
 
-/// True for a frame with a number to be acknowledged, or with the announcement of the adaptive profile.
+/// True for a frame with a number to be acknowledged, or with the announcement of the adaptive
+/// profile.
 fn speaks_of_reliability(frame: &[u8]) -> bool {
     frame.first() == Some(&(types::LP_PACKET as u8))
         && LpPacket::decode(frame, true).is_ok_and(|packet| {
-            packet.fields().any(|(typ, _)| typ == types::LP_TX_SEQUENCE || typ == ADAPTIVE_HELLO)
+            packet
+                .fields()
+                .any(|(typ, _)| typ == types::LP_TX_SEQUENCE || typ == ADAPTIVE_HELLO)
         })
 }
 
@@ -125,8 +129,11 @@ struct ConfiguredRoute {
 impl NdnRouter {
     /// A router without faces.
     pub fn new(config: NdnRouterConfig, mut rng: SeededRng) -> NdnRouter {
-        let forwarder =
-            Forwarder::new(config.forwarder.clone(), config.wall, SeededRng::new(rng.next_word()));
+        let forwarder = Forwarder::new(
+            config.forwarder.clone(),
+            config.wall,
+            SeededRng::new(rng.next_word()),
+        );
         NdnRouter {
             forwarder,
             config,
@@ -171,7 +178,9 @@ impl NdnRouter {
 
     /// A socket that [`NdnEvent::Open`] asked for cannot be opened.
     pub fn open_failed(&mut self, now: Time, request: RequestId, why: FaceFailure) {
-        let Some(settings) = self.asked.remove(&request) else { return };
+        let Some(settings) = self.asked.remove(&request) else {
+            return;
+        };
         tracing::warn!(?why, "a face cannot be opened");
         match settings.reopened {
             Some(face) => self.reopen_later(now, face),
@@ -239,9 +248,13 @@ impl NdnRouter {
     }
 
     fn port_down(&mut self, now: Time, port: PortId) {
-        let Some(face) = self.ports.remove(&port) else { return };
-        let permanent =
-            self.forwarder.face(face).is_some_and(|face| face.spec.persistency == Persistency::Permanent);
+        let Some(face) = self.ports.remove(&port) else {
+            return;
+        };
+        let permanent = self
+            .forwarder
+            .face(face)
+            .is_some_and(|face| face.spec.persistency == Persistency::Permanent);
         match self.faces.get_mut(&face) {
             Some(attached) if permanent => {
                 attached.port = None;
@@ -255,8 +268,11 @@ impl NdnRouter {
     }
 
     fn reopen_later(&mut self, now: Time, face: FaceId) {
-        let Some(attached) = self.faces.get_mut(&face) else { return };
-        self.timers.set(Timer::Reopen(face), now + attached.reopen_after);
+        let Some(attached) = self.faces.get_mut(&face) else {
+            return;
+        };
+        self.timers
+            .set(Timer::Reopen(face), now + attached.reopen_after);
         attached.reopen_after = (attached.reopen_after * 2).min(SLOWEST_REOPEN);
     }
 
@@ -269,26 +285,51 @@ impl NdnRouter {
     }
 
     fn reopen(&mut self, face: FaceId) {
-        let Some(spec) = self.forwarder.face(face).map(|face| face.spec.clone()) else { return };
-        let Ok(remote) = spec.remote_uri.parse() else { return };
-        let settings = FaceSettings { reopened: Some(face), ..FaceSettings::of(&spec) };
+        let Some(spec) = self.forwarder.face(face).map(|face| face.spec.clone()) else {
+            return;
+        };
+        let Ok(remote) = spec.remote_uri.parse() else {
+            return;
+        };
+        let settings = FaceSettings {
+            reopened: Some(face),
+            ..FaceSettings::of(&spec)
+        };
         // An address that the system chose is chosen again; an interface was the user's choice.
-        let local = spec.local_uri.parse().ok().filter(|uri| matches!(uri, FaceUri::Dev(_)));
+        let local = spec
+            .local_uri
+            .parse()
+            .ok()
+            .filter(|uri| matches!(uri, FaceUri::Dev(_)));
         self.ask(remote, local, settings);
     }
 
-    /// Names that begin with `prefix` go to the face whose other end is `remote`, as soon as there is one.
+    /// Names that begin with `prefix` go to the face whose other end is `remote`, as soon as there
+    /// is one.
     pub fn route_to(&mut self, prefix: Name, remote: String, cost: u64) {
-        self.routes.push(ConfiguredRoute { prefix, remote, cost });
+        self.routes.push(ConfiguredRoute {
+            prefix,
+            remote,
+            cost,
+        });
     }
 
     /// Configured routes to a face that has come up.
     fn route_configured(&mut self, face: FaceId) {
-        let Some(remote) = self.forwarder.face(face).map(|face| &face.spec.remote_uri) else { return };
+        let Some(remote) = self.forwarder.face(face).map(|face| &face.spec.remote_uri) else {
+            return;
+        };
         let to_it = self.routes.iter().filter(|route| route.remote == *remote);
         for ConfiguredRoute { prefix, cost, .. } in to_it.cloned().collect::<Vec<_>>() {
-            let key = RouteKey { face, origin: RouteOrigin::STATIC };
-            let route = Route { cost, flags: ROUTE_CHILD_INHERIT, expires: None };
+            let key = RouteKey {
+                face,
+                origin: RouteOrigin::STATIC,
+            };
+            let route = Route {
+                cost,
+                flags: ROUTE_CHILD_INHERIT,
+                expires: None,
+            };
             if let Err(error) = self.forwarder.register_route(prefix, key, route) {
                 tracing::warn!(%error, "a configured route cannot be added");
             }
@@ -296,21 +337,40 @@ impl NdnRouter {
     }
 
     /// Has a socket opened, for the configuration or for a face that was lost.
-    pub fn ask(&mut self, remote: FaceUri, local: Option<FaceUri>, settings: FaceSettings) -> RequestId {
+    pub fn ask(
+        &mut self,
+        remote: FaceUri,
+        local: Option<FaceUri>,
+        settings: FaceSettings,
+    ) -> RequestId {
         // Management counts its requests upwards.
         self.last_own_request -= 1;
         let request = RequestId(self.last_own_request);
         self.asked.insert(request, settings);
-        self.events.push_back(NdnEvent::Open(Wanted { request, remote, local }));
+        self.events.push_back(NdnEvent::Open(Wanted {
+            request,
+            remote,
+            local,
+        }));
         request
     }
 
     fn face_request(&mut self, now: Time, request: FaceRequest) {
         match request {
-            FaceRequest::Create { request, remote, local, settings } => {
+            FaceRequest::Create {
+                request,
+                remote,
+                local,
+                settings,
+            } => {
                 let configured = self.config.link.reliability;
-                self.asked.insert(request, FaceSettings::wished(&settings, configured));
-                self.events.push_back(NdnEvent::Open(Wanted { request, remote, local }));
+                self.asked
+                    .insert(request, FaceSettings::wished(&settings, configured));
+                self.events.push_back(NdnEvent::Open(Wanted {
+                    request,
+                    remote,
+                    local,
+                }));
             }
             FaceRequest::Update { face, .. } => self.face_changed(face),
             FaceRequest::Destroy(face) => {
@@ -324,11 +384,14 @@ impl NdnRouter {
     }
 
     fn face_changed(&mut self, face: FaceId) {
-        let (Some(attached), Some(found)) = (self.faces.get_mut(&face), self.forwarder.face(face)) else {
+        let (Some(attached), Some(found)) = (self.faces.get_mut(&face), self.forwarder.face(face))
+        else {
             return;
         };
         let configured = self.config.link.reliability;
-        attached.link.set_reliability(faces::reliability(configured, &found.spec));
+        attached
+            .link
+            .set_reliability(faces::reliability(configured, &found.spec));
         if let Some(mtu) = found.spec.mtu {
             attached.link.set_mtu(mtu);
         }
@@ -350,7 +413,9 @@ impl NdnRouter {
 
     /// Keeps the timer of a face's link as the link states it.
     fn note_deadline(&mut self, face: FaceId) {
-        let Some(attached) = self.faces.get_mut(&face) else { return };
+        let Some(attached) = self.faces.get_mut(&face) else {
+            return;
+        };
         let deadline = attached.link.poll_timeout().map(|deadline| deadline.at);
         if deadline == attached.deadline {
             return;
@@ -371,7 +436,9 @@ impl NdnRouter {
             let counters = |face: FaceId| {
                 faces
                     .get(&face)
-                    .map_or_else(LinkCounters::default, |attached| faces::counters(&attached.link))
+                    .map_or_else(LinkCounters::default, |attached| {
+                        faces::counters(&attached.link)
+                    })
             };
             self.forwarder.run_management(now, &counters);
         }
@@ -379,7 +446,9 @@ impl NdnRouter {
             self.face_request(now, request);
         }
         while let Some((face, out)) = self.forwarder.poll_send() {
-            let Some(attached) = self.faces.get_mut(&face) else { continue };
+            let Some(attached) = self.faces.get_mut(&face) else {
+                continue;
+            };
             attached.link.send(now, out.packet, out.header);
             if !attached.waiting {
                 attached.waiting = true;
@@ -389,7 +458,9 @@ impl NdnRouter {
     }
 
     fn drop_undelivered(&mut self, now: Time, face: FaceId) {
-        let Some(attached) = self.faces.get_mut(&face) else { return };
+        let Some(attached) = self.faces.get_mut(&face) else {
+            return;
+        };
         while let Some(event) = attached.link.poll_event() {
             match event {
                 LinkEvent::GaveUp(packet) => self.forwarder.handle_dropped(now, face, &packet),
@@ -428,7 +499,9 @@ impl Machine for NdnRouter {
             (PortEvent::Up(info), _) => self.port_up(now, port, &info),
             (PortEvent::Down, _) => self.port_down(now, port),
             (event, Some(face)) => {
-                let Some(attached) = self.faces.get_mut(&face) else { return };
+                let Some(attached) = self.faces.get_mut(&face) else {
+                    return;
+                };
                 match event {
                     PortEvent::Mtu(mtu) => attached.link.set_mtu(mtu),
                     PortEvent::Blocked => attached.link.set_blocked(true),
@@ -441,15 +514,21 @@ impl Machine for NdnRouter {
     }
 
     fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        let Some(face) = self.ports.get(&port).copied() else { return };
-        let Some(attached) = self.faces.get_mut(&face) else { return };
+        let Some(face) = self.ports.get(&port).copied() else {
+            return;
+        };
+        let Some(attached) = self.faces.get_mut(&face) else {
+            return;
+        };
         attached.last_heard = now;
         if attached.answers_in_kind && speaks_of_reliability(frame) {
             attached.answers_in_kind = false;
             attached.link.set_reliability(self.config.link.reliability);
         }
         let forwarder = &mut self.forwarder;
-        attached.link.handle_frame(now, frame, &mut |packet| forwarder.handle_packet(now, face, packet));
+        attached.link.handle_frame(now, frame, &mut |packet| {
+            forwarder.handle_packet(now, face, packet)
+        });
         // An acknowledgement may be due at once.
         if !attached.stream {
             if !attached.waiting {
@@ -462,10 +541,14 @@ impl Machine for NdnRouter {
     }
 
     fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
-        let Some(face) = self.ports.get(&port).copied() else { return };
+        let Some(face) = self.ports.get(&port).copied() else {
+            return;
+        };
         let mut batch: SmallVec<[(FaceId, LpPacket<'_>); PACKETS_AT_ONCE]> = SmallVec::new();
         for frame in frames {
-            let Some(attached) = self.faces.get_mut(&face) else { break };
+            let Some(attached) = self.faces.get_mut(&face) else {
+                break;
+            };
             let plain = if attached.answers_in_kind && speaks_of_reliability(frame) {
                 None
             } else {
@@ -496,8 +579,8 @@ impl Machine for NdnRouter {
                         attached.link.handle_timeout(now);
                     }
                     self.drop_undelivered(now, face);
-                    // A link may want to transmit now: its deadline is read when it has, else it would be due
-                    // again at once, and this loop would never end.
+                    // A link may want to transmit now: its deadline is read when it has, else it
+                    // would be due again at once, and this loop would never end.
                     self.wake(face);
                 }
                 Timer::Idle => self.expire_idle(now),
@@ -506,13 +589,22 @@ impl Machine for NdnRouter {
         }
     }
 
-    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.pump(now);
         while let Some(face) = self.ready.front().copied() {
             let sent = self.faces.get_mut(&face).and_then(|attached| {
                 let port = attached.port?;
                 let written = attached.link.poll_transmit(now, max_segments, buffer)?;
-                Some(Transmit { port, size: written.size, segment_size: written.segment_size })
+                Some(Transmit {
+                    port,
+                    size: written.size,
+                    segment_size: written.segment_size,
+                })
             });
             self.note_deadline(face);
             match sent {

@@ -1,7 +1,7 @@
 //! Where a program finds its forwarder.
 //!
-//! Facts: ndn-cxx client configuration: `NDN_CLIENT_TRANSPORT`, then `transport=` in the first of `~/.ndn/client.conf` and
-//! `/etc/ndn/client.conf` that is there, then `unix:///run/nfd/nfd.sock`.
+//! Facts: ndn-cxx client configuration: `NDN_CLIENT_TRANSPORT`, then `transport=` in the first of
+//! `~/.ndn/client.conf` and `/etc/ndn/client.conf` that is there, then `unix:///run/nfd/nfd.sock`.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -64,8 +64,8 @@ pub enum UplinkError {
 }
 
 impl Uplink {
-    /// The forwarder that `asked` names (of a command line); without it the one of the environment, of the
-    /// configuration files, of NFD's place, of this user's router.
+    /// The forwarder that `asked` names (of a command line); without it the one of the environment,
+    /// of the configuration files, of NFD's place, of this user's router.
     pub fn find(asked: Option<&str>) -> Result<Uplink, UplinkError> {
         if let Some(text) = asked {
             return Uplink::parse(text, "--transport");
@@ -73,7 +73,8 @@ impl Uplink {
         if let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) {
             return Uplink::parse(&text.to_string_lossy(), VARIABLE);
         }
-        let of_user = std::env::var_os("HOME").map(|home| Path::new(&home).join(".ndn/client.conf"));
+        let of_user =
+            std::env::var_os("HOME").map(|home| Path::new(&home).join(".ndn/client.conf"));
         for path in of_user.into_iter().chain(SYSTEM_FILES.map(PathBuf::from)) {
             match std::fs::read_to_string(&path) {
                 Ok(text) => match transport_of(&text) {
@@ -87,22 +88,36 @@ impl Uplink {
         }
         let own = Places::of_this_user().run.join("nfd.sock");
         let nfd = PathBuf::from(NFD_SOCKET);
-        Ok(Uplink::Unix(if !nfd.exists() && own.exists() { own } else { nfd }))
+        Ok(Uplink::Unix(if !nfd.exists() && own.exists() {
+            own
+        } else {
+            nfd
+        }))
     }
 
     /// From a FaceUri; host names are looked up. `origin` is who says so, for errors.
     pub fn parse(text: &str, origin: &str) -> Result<Uplink, UplinkError> {
-        let wrong =
-            |reason: String| UplinkError::Uri { origin: origin.to_owned(), text: text.to_owned(), reason };
-        let uri = text.parse::<FaceUri>().map_err(|fault| wrong(fault.to_string()))?;
+        let wrong = |reason: String| UplinkError::Uri {
+            origin: origin.to_owned(),
+            text: text.to_owned(),
+            reason,
+        };
+        let uri = text
+            .parse::<FaceUri>()
+            .map_err(|fault| wrong(fault.to_string()))?;
         let uri = canonical(&uri).map_err(|fault| wrong(fault.to_string()))?;
         match uri {
             FaceUri::Unix(path) => Ok(Uplink::Unix(path.into())),
-            FaceUri::Tcp(endpoint) => Ok(Uplink::Tcp(SocketAddr::new(endpoint.address, endpoint.port))),
-            FaceUri::Udp(endpoint) if !endpoint.address.is_multicast() => {
-                Ok(Uplink::Udp(SocketAddr::new(endpoint.address, endpoint.port)))
-            }
-            _ => Err(wrong(String::from("no program reaches a forwarder that way"))),
+            FaceUri::Tcp(endpoint) => Ok(Uplink::Tcp(SocketAddr::new(
+                endpoint.address,
+                endpoint.port,
+            ))),
+            FaceUri::Udp(endpoint) if !endpoint.address.is_multicast() => Ok(Uplink::Udp(
+                SocketAddr::new(endpoint.address, endpoint.port),
+            )),
+            _ => Err(wrong(String::from(
+                "no program reaches a forwarder that way",
+            ))),
         }
     }
 }
@@ -130,16 +145,25 @@ pub enum CanonicalError {
 
 /// The canonical form: host names are replaced by the first of their addresses that fits.
 pub fn canonical(uri: &FaceUri) -> Result<FaceUri, CanonicalError> {
-    let FaceUri::Named { host, .. } = uri else { return Ok(uri.clone()) };
-    let addresses = (host.as_str(), 0)
-        .to_socket_addrs()
-        .map_err(|source| CanonicalError::Lookup { host: host.clone(), source })?;
+    let FaceUri::Named { host, .. } = uri else {
+        return Ok(uri.clone());
+    };
+    let addresses =
+        (host.as_str(), 0)
+            .to_socket_addrs()
+            .map_err(|source| CanonicalError::Lookup {
+                host: host.clone(),
+                source,
+            })?;
     for address in addresses {
         if let Ok(resolved) = uri.resolved(address.ip()) {
             return Ok(resolved);
         }
     }
-    Err(CanonicalError::NoAddress { host: host.clone(), uri: uri.to_string() })
+    Err(CanonicalError::NoAddress {
+        host: host.clone(),
+        uri: uri.to_string(),
+    })
 }
 
 /// What `transport` is set to in a client configuration.
@@ -148,7 +172,9 @@ fn transport_of(text: &str) -> Option<&str> {
         .map(str::trim)
         .filter(|line| !line.starts_with([';', '#']))
         .filter_map(|line| line.split_once('='))
-        .find_map(|(key, value)| (key.trim() == "transport").then(|| value.trim().trim_matches('"')))
+        .find_map(|(key, value)| {
+            (key.trim() == "transport").then(|| value.trim().trim_matches('"'))
+        })
         .filter(|value| !value.is_empty())
 }
 
@@ -160,8 +186,14 @@ mod tests {
     fn a_client_configuration_names_its_transport() {
         let text = "; what NFD installs\n# transport=unix:///old\n transport = tcp4://192.0.2.1:7 \npib=pib-sqlite3\n";
         assert_eq!(transport_of(text), Some("tcp4://192.0.2.1:7"));
-        assert_eq!(transport_of("transport=\"unix:///run/nfd/nfd.sock\""), Some("unix:///run/nfd/nfd.sock"));
-        assert_eq!(transport_of("pib=pib-sqlite3\n;transport=unix:///x\ntransport="), None);
+        assert_eq!(
+            transport_of("transport=\"unix:///run/nfd/nfd.sock\""),
+            Some("unix:///run/nfd/nfd.sock")
+        );
+        assert_eq!(
+            transport_of("pib=pib-sqlite3\n;transport=unix:///x\ntransport="),
+            None
+        );
     }
 
     #[test]
@@ -178,11 +210,18 @@ mod tests {
             let uplink = uplink.unwrap().replace("tcp6://[::1]", "tcp4://127.0.0.1");
             assert_eq!(uplink, expected);
         }
-        for text in
-            ["", "/run/nfd/nfd.sock", "ether://[01:00:5e:00:17:aa]", "udp://224.0.23.170", "internal://"]
-        {
+        for text in [
+            "",
+            "/run/nfd/nfd.sock",
+            "ether://[01:00:5e:00:17:aa]",
+            "udp://224.0.23.170",
+            "internal://",
+        ] {
             let error = Uplink::parse(text, "a test").unwrap_err().to_string();
-            assert!(error.starts_with("a test says") && error.contains("unix:///PATH"), "{error}");
+            assert!(
+                error.starts_with("a test says") && error.contains("unix:///PATH"),
+                "{error}"
+            );
         }
     }
 }

@@ -7,9 +7,10 @@ pub(super) const OPPORTUNITY_BYTES: u64 = 1500;
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// A recording of delivery opportunities. Each line of the text form is a time in whole milliseconds from the
-/// start, at which up to 1,500 bytes leave; the recording starts over after its last line's time
-/// (mm-link(1), "DESCRIPTION"). Bytes of an opportunity that find no frame waiting are wasted.
+/// A recording of delivery opportunities. Each line of the text form is a time in whole
+/// milliseconds from the start, at which up to 1,500 bytes leave; the recording starts over after
+/// its last line's time (mm-link(1), "DESCRIPTION"). Bytes of an opportunity that find no frame
+/// waiting are wasted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryTrace {
     // Ascending, never empty, the last one above zero.
@@ -57,9 +58,10 @@ impl DeliveryTrace {
             if content.is_empty() {
                 continue;
             }
-            let at: u64 = content
-                .parse()
-                .map_err(|_| TraceError::NotANumber { line, text: content.chars().take(40).collect() })?;
+            let at: u64 = content.parse().map_err(|_| TraceError::NotANumber {
+                line,
+                text: content.chars().take(40).collect(),
+            })?;
             check_next(&millis, at, line)?;
             millis.push(at);
         }
@@ -79,7 +81,9 @@ impl DeliveryTrace {
     fn checked(millis: Vec<u64>) -> Result<DeliveryTrace, TraceError> {
         match millis.last() {
             None | Some(0) => Err(TraceError::NoLength),
-            Some(_) => Ok(DeliveryTrace { millis: millis.into() }),
+            Some(_) => Ok(DeliveryTrace {
+                millis: millis.into(),
+            }),
         }
     }
 
@@ -124,9 +128,9 @@ pub(super) struct TraceCursor {
 }
 
 impl TraceCursor {
-    /// When a frame of `bytes` that was offered at `offered` has left. It uses what the frame before it left over
-    /// if it was waiting then, and otherwise opportunities after `offered`: mahimahi gives an opportunity to what
-    /// was there before it.
+    /// When a frame of `bytes` that was offered at `offered` has left. It uses what the frame
+    /// before it left over if it was waiting then, and otherwise opportunities after `offered`:
+    /// mahimahi gives an opportunity to what was there before it.
     pub(super) fn transmit(&mut self, trace: &DeliveryTrace, offered: Time, bytes: u64) -> Time {
         let mut needed = bytes;
         if offered < self.left_at {
@@ -155,7 +159,9 @@ impl TraceCursor {
     fn next_time(&self, trace: &DeliveryTrace) -> Time {
         let millis = trace.millis.get(self.index).copied().unwrap_or(0);
         Time::from_nanos(
-            self.turn.saturating_mul(trace.turn_nanos()).saturating_add(millis * NANOS_PER_MILLI),
+            self.turn
+                .saturating_mul(trace.turn_nanos())
+                .saturating_add(millis * NANOS_PER_MILLI),
         )
     }
 
@@ -200,7 +206,10 @@ mod tests {
 
     #[test]
     fn twelve_megabits_is_one_line_each_millisecond() {
-        assert_eq!(DeliveryTrace::parse("1\n2\n3\n4").unwrap().mean_rate(), 12_000_000);
+        assert_eq!(
+            DeliveryTrace::parse("1\n2\n3\n4").unwrap().mean_rate(),
+            12_000_000
+        );
     }
 
     proptest! {

@@ -12,12 +12,13 @@ use super::{Change, DropReason, LinkSpec, LinkSpecError, LinkStats, Rate};
 
 /// One direction of a link: frames go in at one end and come out at the other, later or not at all.
 ///
-/// `now` never goes back from one call to the next. What happens does not depend on how often the link is
-/// polled: it catches up from event to event, each at its exact time. It allocates nothing per frame once its
-/// queues have grown to their working size, except for the second copy of a duplicated frame.
+/// `now` never goes back from one call to the next. What happens does not depend on how often the
+/// link is polled: it catches up from event to event, each at its exact time. It allocates nothing
+/// per frame once its queues have grown to their working size, except for the second copy of a
+/// duplicated frame.
 ///
-/// Memory: at most [`LinkSpec::queue`] frames wait, and what rate x delay holds is in flight; with an unlimited
-/// rate, or while frames are held, the senders are what bounds it.
+/// Memory: at most [`LinkSpec::queue`] frames wait, and what rate x delay holds is in flight; with
+/// an unlimited rate, or while frames are held, the senders are what bounds it.
 #[derive(Clone, Debug)]
 pub struct LinkDirection<F> {
     spec: LinkSpec,
@@ -145,24 +146,42 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         self.enqueue_reporting(now, frame, &mut |_, _, _| {});
     }
 
-    /// Offers a frame to the link; `dropped` gets every frame that the link gives up on in this call, with when
-    /// and why.
-    pub fn enqueue_reporting(&mut self, now: Time, frame: F, dropped: &mut impl FnMut(Time, DropReason, F)) {
+    /// Offers a frame to the link; `dropped` gets every frame that the link gives up on in this
+    /// call, with when and why.
+    pub fn enqueue_reporting(
+        &mut self,
+        now: Time,
+        frame: F,
+        dropped: &mut impl FnMut(Time, DropReason, F),
+    ) {
         self.advance(now, dropped);
         let length = frame.as_ref().len() as u64;
         self.stats.offered += 1;
         self.stats.offered_bytes += length;
-        if self.down || self.spec.outages.iter().any(|outage| outage.touches(now, now)) {
+        if self.down
+            || self
+                .spec
+                .outages
+                .iter()
+                .any(|outage| outage.touches(now, now))
+        {
             self.drop_frame(now, DropReason::Outage, frame, dropped);
         } else if self.transmitting.is_none() {
             self.transmit(now, now, frame, dropped);
         } else {
             let bytes = length + u64::from(self.spec.overhead);
-            if !self.spec.queue.admits(self.waiting.len() as u64, self.stats.queue_bytes, bytes) {
+            if !self
+                .spec
+                .queue
+                .admits(self.waiting.len() as u64, self.stats.queue_bytes, bytes)
+            {
                 self.drop_frame(now, DropReason::Queue, frame, dropped);
                 return;
             }
-            self.waiting.push_back(Waiting { frame, offered: now });
+            self.waiting.push_back(Waiting {
+                frame,
+                offered: now,
+            });
             self.stats.queue_frames += 1;
             self.stats.queue_bytes += bytes;
             self.stats.max_queue_frames = self.stats.max_queue_frames.max(self.stats.queue_frames);
@@ -175,8 +194,13 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         self.poll_reporting(now, &mut |_, _, _| {})
     }
 
-    /// As [`Self::poll`]; `dropped` gets every frame that the link gives up on in this call, with when and why.
-    pub fn poll_reporting(&mut self, now: Time, dropped: &mut impl FnMut(Time, DropReason, F)) -> Option<F> {
+    /// As [`Self::poll`]; `dropped` gets every frame that the link gives up on in this call, with
+    /// when and why.
+    pub fn poll_reporting(
+        &mut self,
+        now: Time,
+        dropped: &mut impl FnMut(Time, DropReason, F),
+    ) -> Option<F> {
         self.advance(now, dropped);
         if self.held || self.next_arrival()? > now {
             return None;
@@ -185,8 +209,11 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
             (Some(in_order), Some(Reverse(behind))) => behind < in_order,
             (in_order, _) => in_order.is_none(),
         };
-        let InFlight { number, frame, .. } =
-            if behind_first { self.fallen_behind.pop()?.0 } else { self.in_order.pop_front()? };
+        let InFlight { number, frame, .. } = if behind_first {
+            self.fallen_behind.pop()?.0
+        } else {
+            self.in_order.pop_front()?
+        };
         self.stats.delivered += 1;
         self.stats.delivered_bytes += frame.as_ref().len() as u64;
         self.stats.reordered += u64::from(number < self.newest_delivered);
@@ -194,13 +221,16 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         Some(frame)
     }
 
-    /// When to call [`Self::poll`] next; `None` if nothing is under way, or frames are held. At that time there
-    /// may be nothing to deliver yet, but a later time to wait for.
+    /// When to call [`Self::poll`] next; `None` if nothing is under way, or frames are held. At
+    /// that time there may be nothing to deliver yet, but a later time to wait for.
     pub fn next_time(&self) -> Option<Time> {
         if self.held {
             return None;
         }
-        let transmission = self.transmitting.as_ref().map(|transmission| transmission.end);
+        let transmission = self
+            .transmitting
+            .as_ref()
+            .map(|transmission| transmission.end);
         match (self.next_arrival(), transmission) {
             // Without reordering nothing arrives before what is in flight already.
             (Some(arrival), _) if self.spec.reorder.is_none() => Some(arrival),
@@ -243,15 +273,23 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         self.held = false;
     }
 
-    /// Replaces what the link does from now on. Frames waiting, in transmission and in flight stay; the frame
-    /// that is being transmitted ends when it would have. Frames never overtake older ones because of this.
+    /// Replaces what the link does from now on. Frames waiting, in transmission and in flight stay;
+    /// the frame that is being transmitted ends when it would have. Frames never overtake older
+    /// ones because of this.
     pub fn set_spec(&mut self, now: Time, spec: &LinkSpec) -> Result<(), LinkSpecError> {
         spec.validate()?;
         self.advance(now, &mut |_, _, _| {});
         self.changes = pending_changes(spec);
-        self.clock = TransmitClock { end: self.clock.end, ..TransmitClock::default() };
+        self.clock = TransmitClock {
+            end: self.clock.end,
+            ..TransmitClock::default()
+        };
         self.spec = spec.clone();
-        self.stats.queue_bytes = self.waiting.iter().map(|waiting| self.wire_bytes(&waiting.frame)).sum();
+        self.stats.queue_bytes = self
+            .waiting
+            .iter()
+            .map(|waiting| self.wire_bytes(&waiting.frame))
+            .sum();
         self.apply_changes(now);
         Ok(())
     }
@@ -264,18 +302,27 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         let in_order = self.in_order.front().map(|flight| flight.arrival);
         match self.fallen_behind.peek() {
             None => in_order,
-            Some(Reverse(behind)) => Some(in_order.map_or(behind.arrival, |at| at.min(behind.arrival))),
+            Some(Reverse(behind)) => {
+                Some(in_order.map_or(behind.arrival, |at| at.min(behind.arrival)))
+            }
         }
     }
 
-    /// Brings transmissions up to `now` without taking an arrival; `dropped` as in [`Self::poll_reporting`].
+    /// Brings transmissions up to `now` without taking an arrival; `dropped` as in
+    /// [`Self::poll_reporting`].
     pub fn catch_up(&mut self, now: Time, dropped: &mut impl FnMut(Time, DropReason, F)) {
         self.advance(now, dropped);
     }
 
     fn advance(&mut self, now: Time, dropped: &mut impl FnMut(Time, DropReason, F)) {
-        while self.transmitting.as_ref().is_some_and(|transmission| transmission.end <= now) {
-            let Some(transmission) = self.transmitting.take() else { return };
+        while self
+            .transmitting
+            .as_ref()
+            .is_some_and(|transmission| transmission.end <= now)
+        {
+            let Some(transmission) = self.transmitting.take() else {
+                return;
+            };
             let end = transmission.end;
             self.depart(transmission, dropped);
             if let Some(Waiting { frame, offered }) = self.waiting.pop_front() {
@@ -301,7 +348,12 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
         self.stats.transmitted_bytes += bytes;
         self.stats.queueing_delay_total = self.stats.queueing_delay_total.saturating_add(waited);
         self.stats.queueing_delay_max = self.stats.queueing_delay_max.max(waited);
-        let transmission = Transmission { frame, start, end, doomed: self.down };
+        let transmission = Transmission {
+            frame,
+            start,
+            end,
+            doomed: self.down,
+        };
         if matches!(self.spec.rate, Rate::Unlimited) && self.waiting.is_empty() {
             self.depart(transmission, dropped);
         } else {
@@ -310,12 +362,27 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
     }
 
     /// What happens to a frame once its last bit has left.
-    fn depart(&mut self, transmission: Transmission<F>, dropped: &mut impl FnMut(Time, DropReason, F)) {
-        let Transmission { frame, start, end, doomed } = transmission;
+    fn depart(
+        &mut self,
+        transmission: Transmission<F>,
+        dropped: &mut impl FnMut(Time, DropReason, F),
+    ) {
+        let Transmission {
+            frame,
+            start,
+            end,
+            doomed,
+        } = transmission;
         self.apply_changes(end);
         // Drawn for every frame, so that an outage does not shift the losses after it.
         let lost = self.random.loss.loses(&self.spec.loss);
-        if doomed || self.spec.outages.iter().any(|outage| outage.touches(start, end)) {
+        if doomed
+            || self
+                .spec
+                .outages
+                .iter()
+                .any(|outage| outage.touches(start, end))
+        {
             return self.drop_frame(end, DropReason::Outage, frame, dropped);
         }
         if lost {
@@ -334,7 +401,9 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
     fn draw_arrival(&mut self, end: Time) -> (Time, bool) {
         let mut arrival = end + self.spec.delay;
         if !self.spec.jitter.is_zero() {
-            let jitter = u64::try_from(self.spec.jitter.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4);
+            let jitter = u64::try_from(self.spec.jitter.as_nanos())
+                .unwrap_or(u64::MAX / 4)
+                .min(u64::MAX / 4);
             let shift = Duration::from_nanos(self.random.jitter.below(2 * jitter + 1));
             arrival = ((arrival + shift) - self.spec.jitter).max(end);
         }
@@ -358,7 +427,11 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
                 self.stats.corrupted += 1;
             }
         }
-        let flight = InFlight { arrival, number: self.next_number, frame };
+        let flight = InFlight {
+            arrival,
+            number: self.next_number,
+            frame,
+        };
         if behind {
             self.fallen_behind.push(Reverse(flight));
         } else {
@@ -378,11 +451,20 @@ impl<F: AsRef<[u8]> + AsMut<[u8]> + Clone> LinkDirection<F> {
     }
 
     fn apply_changes(&mut self, now: Time) {
-        while self.changes.last().is_some_and(|change| Time::ZERO + change.at <= now) {
-            let Some(change) = self.changes.pop() else { return };
+        while self
+            .changes
+            .last()
+            .is_some_and(|change| Time::ZERO + change.at <= now)
+        {
+            let Some(change) = self.changes.pop() else {
+                return;
+            };
             if let Some(rate) = change.rate {
                 self.spec.rate = rate;
-                self.clock = TransmitClock { end: self.clock.end, ..TransmitClock::default() };
+                self.clock = TransmitClock {
+                    end: self.clock.end,
+                    ..TransmitClock::default()
+                };
             }
             self.spec.delay = change.delay.unwrap_or(self.spec.delay);
             self.spec.loss = change.loss.unwrap_or(self.spec.loss);
@@ -399,8 +481,8 @@ fn pending_changes(spec: &LinkSpec) -> Vec<Change> {
 }
 
 impl TransmitClock {
-    /// When a frame of `bytes` that starts at `start` has left. `start` is the end of the frame before it, or
-    /// later if the transmitter was idle.
+    /// When a frame of `bytes` that starts at `start` has left. `start` is the end of the frame
+    /// before it, or later if the transmitter was idle.
     fn transmit(&mut self, rate: &Rate, offered: Time, start: Time, bytes: u64) -> Time {
         self.end = match rate {
             Rate::Unlimited | Rate::TraceFile(_) => start,
@@ -410,8 +492,11 @@ impl TransmitClock {
                     self.fraction = 0;
                 }
                 let rate = (*bits_per_second).max(1);
-                // Fits as long as a frame is below 2 GiB; beyond that the time saturates at 584 years.
-                let work = bytes.saturating_mul(8_000_000_000).saturating_add(self.fraction);
+                // Fits as long as a frame is below 2 GiB; beyond that the time saturates at 584
+                // years.
+                let work = bytes
+                    .saturating_mul(8_000_000_000)
+                    .saturating_add(self.fraction);
                 self.fraction = work % rate;
                 start + Duration::from_nanos(work / rate)
             }

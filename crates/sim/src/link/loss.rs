@@ -9,8 +9,8 @@ use whimbrel_core::SeededRng;
 
 use crate::units::{self, UnitError};
 
-/// Which frames a link loses at random. Written as a probability (`0.01`, `"1 %"`), as `"none"`, or as a table
-/// with the parameters of [`GilbertElliott`].
+/// Which frames a link loses at random. Written as a probability (`0.01`, `"1 %"`), as `"none"`, or
+/// as a table with the parameters of [`GilbertElliott`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Loss {
     /// None.
@@ -22,16 +22,17 @@ pub enum Loss {
     GilbertElliott(GilbertElliott),
 }
 
-/// A channel that is good or bad, and changes with a fixed probability after every frame. Names and meaning as in
-/// netem's `gemodel` and in G. Haßlinger and O. Hohlfeld, "The Gilbert-Elliott Model for Packet Loss in Real Time
-/// Services on the Internet", MMB 2008. It starts good.
+/// A channel that is good or bad, and changes with a fixed probability after every frame. Names and
+/// meaning as in netem's `gemodel` and in G. Haßlinger and O. Hohlfeld, "The Gilbert-Elliott Model
+/// for Packet Loss in Real Time Services on the Internet", MMB 2008. It starts good.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GilbertElliott {
     /// Probability of good to bad.
     #[serde(with = "units::probability")]
     pub p: f64,
-    /// Probability of bad to good: with the default `h` and `k` the mean length of a loss burst is 1/r frames.
+    /// Probability of bad to good: with the default `h` and `k` the mean length of a loss burst is
+    /// 1/r frames.
     #[serde(with = "units::probability")]
     pub r: f64,
     /// Probability that a frame survives the bad state. Default 0.
@@ -55,12 +56,21 @@ impl GilbertElliott {
     pub fn bursts(loss_rate: f64, mean_burst: f64) -> GilbertElliott {
         let r = 1.0 / mean_burst.max(1.0);
         let p = (loss_rate * r / (1.0 - loss_rate).max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
-        GilbertElliott { p, r, h: 0.0, k: 1.0 }
+        GilbertElliott {
+            p,
+            r,
+            h: 0.0,
+            k: 1.0,
+        }
     }
 
     /// The share of frames lost in the long run.
     pub fn loss_rate(&self) -> f64 {
-        let bad = if self.p + self.r > 0.0 { self.p / (self.p + self.r) } else { 0.0 };
+        let bad = if self.p + self.r > 0.0 {
+            self.p / (self.p + self.r)
+        } else {
+            0.0
+        };
         bad * (1.0 - self.h) + (1.0 - bad) * (1.0 - self.k)
     }
 }
@@ -73,7 +83,8 @@ impl Loss {
             Loss::Independent(p) => [*p, 0.0, 0.0, 0.0],
             Loss::GilbertElliott(GilbertElliott { p, r, h, k }) => [*p, *r, *h, *k],
         };
-        all.into_iter().try_for_each(|value| units::check_probability(value).map(drop))
+        all.into_iter()
+            .try_for_each(|value| units::check_probability(value).map(drop))
     }
 }
 
@@ -95,7 +106,11 @@ impl LossProcess {
             Loss::None => false,
             Loss::Independent(probability) => self.rng.chance(*probability),
             Loss::GilbertElliott(model) => {
-                let (survives, changes) = if self.bad { (model.h, model.r) } else { (model.k, model.p) };
+                let (survives, changes) = if self.bad {
+                    (model.h, model.r)
+                } else {
+                    (model.k, model.p)
+                };
                 let lost = !self.rng.chance(survives);
                 self.bad ^= self.rng.chance(changes);
                 lost
@@ -125,7 +140,11 @@ struct LossVisitor;
 impl LossVisitor {
     fn independent<E: serde::de::Error>(value: f64) -> Result<Loss, E> {
         let probability = units::check_probability(value).map_err(E::custom)?;
-        Ok(if probability == 0.0 { Loss::None } else { Loss::Independent(probability) })
+        Ok(if probability == 0.0 {
+            Loss::None
+        } else {
+            Loss::Independent(probability)
+        })
     }
 }
 
@@ -133,7 +152,9 @@ impl<'de> Visitor<'de> for LossVisitor {
     type Value = Loss;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a loss: \"none\", 0.01, \"1 %\", or the Gilbert-Elliott parameters { p, r, h, k }")
+        f.write_str(
+            "a loss: \"none\", 0.01, \"1 %\", or the Gilbert-Elliott parameters { p, r, h, k }",
+        )
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Loss, E> {

@@ -9,9 +9,9 @@ use crate::units;
 
 /// One entry of an outage schedule; times count from the run's origin.
 ///
-/// Written `{ start = "10 s", duration = "5 s" }` or `{ first = "10 s", every = "30 s", duration = "5 s" }`.
-/// An outage holds from its start, inclusive, to its end, exclusive. What it does to frames is said in the
-/// [module documentation](super).
+/// Written `{ start = "10 s", duration = "5 s" }` or `{ first = "10 s", every = "30 s", duration =
+/// "5 s" }`. An outage holds from its start, inclusive, to its end, exclusive. What it does to
+/// frames is said in the [module documentation](super).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Raw", into = "Raw")]
 pub enum Outage {
@@ -34,19 +34,28 @@ pub enum Outage {
 }
 
 impl Outage {
-    /// Whether the link is out at any moment from `begin` to `end`, both inclusive of an outage's first moment
-    /// and exclusive of its end; `begin == end` asks about that very moment.
+    /// Whether the link is out at any moment from `begin` to `end`, both inclusive of an outage's
+    /// first moment and exclusive of its end; `begin == end` asks about that very moment.
     pub fn touches(&self, begin: Time, end: Time) -> bool {
         match *self {
             Outage::Once { start, duration } => overlap(Time::ZERO + start, duration, begin, end),
-            Outage::Periodic { first, every, duration } => {
+            Outage::Periodic {
+                first,
+                every,
+                duration,
+            } => {
                 let first = Time::ZERO + first;
                 let period = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1);
-                // Only the last outage that starts by `end`, or the one before it, can reach into the interval,
-                // since none is longer than the period.
+                // Only the last outage that starts by `end`, or the one before it, can reach into
+                // the interval, since none is longer than the period.
                 let last = end.since(first).as_nanos() as u64 / period;
                 (last.saturating_sub(1)..=last).any(|turn| {
-                    overlap(first + Duration::from_nanos(period.saturating_mul(turn)), duration, begin, end)
+                    overlap(
+                        first + Duration::from_nanos(period.saturating_mul(turn)),
+                        duration,
+                        begin,
+                        end,
+                    )
                 })
             }
         }
@@ -55,7 +64,11 @@ impl Outage {
 
 fn overlap(start: Time, duration: Duration, begin: Time, end: Time) -> bool {
     let over = start + duration;
-    let met = if begin == end { start <= begin } else { start < end };
+    let met = if begin == end {
+        start <= begin
+    } else {
+        start < end
+    };
     met && begin < over && start < over
 }
 
@@ -63,11 +76,23 @@ fn overlap(start: Time, duration: Duration, begin: Time, end: Time) -> bool {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
-    #[serde(default, with = "units::optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "units::optional_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     start: Option<Duration>,
-    #[serde(default, with = "units::optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "units::optional_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     first: Option<Duration>,
-    #[serde(default, with = "units::optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "units::optional_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     every: Option<Duration>,
     #[serde(with = "units::duration")]
     duration: Duration,
@@ -77,14 +102,25 @@ impl TryFrom<Raw> for Outage {
     type Error = &'static str;
 
     fn try_from(raw: Raw) -> Result<Outage, &'static str> {
-        let Raw { start, first, every, duration } = raw;
+        let Raw {
+            start,
+            first,
+            every,
+            duration,
+        } = raw;
         match (start, first, every) {
             (Some(start), None, None) => Ok(Outage::Once { start, duration }),
-            (None, Some(_), Some(every)) if every.is_zero() || duration > every => {
-                Err("a periodic outage must be over when the next one begins: 'every' is at least 'duration'")
-            }
-            (None, Some(first), Some(every)) => Ok(Outage::Periodic { first, every, duration }),
-            _ => Err("an outage has either 'start' and 'duration', or 'first', 'every' and 'duration'"),
+            (None, Some(_), Some(every)) if every.is_zero() || duration > every => Err(
+                "a periodic outage must be over when the next one begins: 'every' is at least 'duration'",
+            ),
+            (None, Some(first), Some(every)) => Ok(Outage::Periodic {
+                first,
+                every,
+                duration,
+            }),
+            _ => Err(
+                "an outage has either 'start' and 'duration', or 'first', 'every' and 'duration'",
+            ),
         }
     }
 }
@@ -92,12 +128,22 @@ impl TryFrom<Raw> for Outage {
 impl From<Outage> for Raw {
     fn from(outage: Outage) -> Raw {
         match outage {
-            Outage::Once { start, duration } => {
-                Raw { start: Some(start), first: None, every: None, duration }
-            }
-            Outage::Periodic { first, every, duration } => {
-                Raw { start: None, first: Some(first), every: Some(every), duration }
-            }
+            Outage::Once { start, duration } => Raw {
+                start: Some(start),
+                first: None,
+                every: None,
+                duration,
+            },
+            Outage::Periodic {
+                first,
+                every,
+                duration,
+            } => Raw {
+                start: None,
+                first: Some(first),
+                every: Some(every),
+                duration,
+            },
         }
     }
 }

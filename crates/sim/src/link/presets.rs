@@ -1,8 +1,9 @@
 //! Named links with numbers that somebody published, each with its source.
 //!
-//! All delays are **one-way**: where a source gives a round trip, half of it in each direction, and the preset says
-//! so. Both directions are independent: a half-duplex radio's contention between them is not modelled. Queues are
-//! what one round trip fills, as far as the source says nothing; sources seldom say.
+//! All delays are **one-way**: where a source gives a round trip, half of it in each direction, and
+//! the preset says so. Both directions are independent: a half-duplex radio's contention between
+//! them is not modelled. Queues are what one round trip fills, as far as the source says nothing;
+//! sources seldom say.
 
 use core::time::Duration;
 
@@ -25,17 +26,26 @@ pub struct Preset {
 
 /// Bytes at 54 Mbit/s that take as long as what 802.11g spends on each frame beyond the IP packet.
 ///
-/// After J. Jun, P. Peddabachagari and M. Sichitiu, "Theoretical Maximum Throughput of IEEE 802.11 and its
-/// Applications", NCA 2003, with the ERP-OFDM times of IEEE 802.11g (no 802.11b stations near): DIFS 28 us, mean
-/// back-off 7.5 x 9 us, preamble and signal 20 us, data symbols with 36 bytes of MAC header, LLC and FCS and 22 bits of
-/// service and tail, signal extension 6 us, SIFS 10 us, ACK at 24 Mbit/s 28 us with its extension 6 us.
-/// A 1,500-byte packet then takes 28 + 67.5 + 20 + 228 + 6 + 10 + 34 = 393.5 us, of which 222.2 us are its own bits at
-/// 54 Mbit/s; the other 171.3 us are 1,156 bytes.
+/// After J. Jun, P. Peddabachagari and M. Sichitiu, "Theoretical Maximum Throughput of IEEE 802.11
+/// and its Applications", NCA 2003, with the ERP-OFDM times of IEEE 802.11g (no 802.11b stations
+/// near): DIFS 28 us, mean back-off 7.5 x 9 us, preamble and signal 20 us, data symbols with 36
+/// bytes of MAC header, LLC and FCS and 22 bits of service and tail, signal extension 6 us, SIFS 10
+/// us, ACK at 24 Mbit/s 28 us with its extension 6 us. A 1,500-byte packet then takes 28 + 67.5 +
+/// 20 + 228 + 6 + 10 + 34 = 393.5 us, of which 222.2 us are its own bits at 54 Mbit/s; the other
+/// 171.3 us are 1,156 bytes.
 pub const WIFI_80211G_OVERHEAD: u32 = 1156;
 
 /// All presets.
 pub fn presets() -> Vec<Preset> {
-    vec![wifi_80211g_54(), lossy_wifi(), lte(), umts(), geo_satellite(), leo_satellite(), adsl()]
+    vec![
+        wifi_80211g_54(),
+        lossy_wifi(),
+        lte(),
+        umts(),
+        geo_satellite(),
+        leo_satellite(),
+        adsl(),
+    ]
 }
 
 /// The preset of that name.
@@ -155,15 +165,19 @@ pub struct StudyMftp {
     pub wifi_uplink: LinkSpec,
 }
 
-/// `study-mftp`: the topology of seed 000 section 5 with an emulated round trip between the routers (10, 50 and 100 ms
-/// there) and a loss on the WiFi link (0 and 1 % there), in both directions. The seed does not give the delay of the
-/// wires (1 us here), the queues (1,000 packets, Linux's default then), nor whether the loss was in both directions.
+/// `study-mftp`: the topology of seed 000 section 5 with an emulated round trip between the routers
+/// (10, 50 and 100 ms there) and a loss on the WiFi link (0 and 1 % there), in both directions. The
+/// seed does not give the delay of the wires (1 us here), the queues (1,000 packets, Linux's
+/// default then), nor whether the loss was in both directions.
 pub fn study_mftp(round_trip: Duration, loss: Loss) -> StudyMftp {
     let wire = LinkSpec::new(1_000_000_000, Duration::from_micros(1));
     let wifi = wifi_air().with_loss(loss);
     StudyMftp {
         server_link: wire.clone(),
-        router_link: LinkSpec { delay: wire.delay + round_trip / 2, ..wire },
+        router_link: LinkSpec {
+            delay: wire.delay + round_trip / 2,
+            ..wire
+        },
         wifi_downlink: wifi.clone(),
         wifi_uplink: wifi,
     }
@@ -183,7 +197,10 @@ mod tests {
                 preset.name
             );
             assert!(preset.source.len() > 40, "{}", preset.name);
-            assert_eq!(all.iter().filter(|other| other.name == preset.name).count(), 1);
+            assert_eq!(
+                all.iter().filter(|other| other.name == preset.name).count(),
+                1
+            );
         }
         assert!(preset("no-such-link").is_none());
     }

@@ -48,7 +48,8 @@ pub struct LinkSpec {
     /// Probability that one random bit of a frame flips.
     #[serde(with = "units::probability")]
     pub corrupt: f64,
-    /// Bytes that each frame takes on the wire beyond its own length (headers of the carrier, preambles, gaps).
+    /// Bytes that each frame takes on the wire beyond its own length (headers of the carrier,
+    /// preambles, gaps).
     pub overhead: u32,
     /// When the link is out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -110,14 +111,20 @@ pub enum LinkSpecError {
         error: units::UnitError,
     },
     /// A periodic outage whose turns would overlap.
-    #[error("a periodic outage must be over when the next one begins: 'every' is at least 'duration'")]
+    #[error(
+        "a periodic outage must be over when the next one begins: 'every' is at least 'duration'"
+    )]
     OverlappingOutage,
 }
 
 impl LinkSpec {
     /// A link with this rate (bits per second) and one-way delay, and else perfect.
     pub fn new(bits_per_second: u64, one_way_delay: Duration) -> LinkSpec {
-        LinkSpec { rate: Rate::Fixed(bits_per_second), delay: one_way_delay, ..LinkSpec::default() }
+        LinkSpec {
+            rate: Rate::Fixed(bits_per_second),
+            delay: one_way_delay,
+            ..LinkSpec::default()
+        }
     }
 
     /// The same with random loss.
@@ -130,21 +137,29 @@ impl LinkSpec {
         LinkSpec { queue, ..self }
     }
 
-    /// Refuses what makes no sense. Whatever was read from text and is not a trace file passes except for a rate
-    /// of zero; values made in code can fail otherwise.
+    /// Refuses what makes no sense. Whatever was read from text and is not a trace file passes
+    /// except for a rate of zero; values made in code can fail otherwise.
     pub fn validate(&self) -> Result<(), LinkSpecError> {
         self.rate.validate()?;
         let probability = |field, value: Result<(), units::UnitError>| {
             value.map_err(|error| LinkSpecError::Probability { field, error })
         };
         probability("loss", self.loss.validate())?;
-        probability("duplicate", units::check_probability(self.duplicate).map(drop))?;
+        probability(
+            "duplicate",
+            units::check_probability(self.duplicate).map(drop),
+        )?;
         probability("corrupt", units::check_probability(self.corrupt).map(drop))?;
         if let Some(reorder) = &self.reorder {
-            probability("reorder", units::check_probability(reorder.probability).map(drop))?;
+            probability(
+                "reorder",
+                units::check_probability(reorder.probability).map(drop),
+            )?;
         }
         for outage in &self.outages {
-            if let Outage::Periodic { every, duration, .. } = outage
+            if let Outage::Periodic {
+                every, duration, ..
+            } = outage
                 && (every.is_zero() || duration > every)
             {
                 return Err(LinkSpecError::OverlappingOutage);
@@ -152,7 +167,10 @@ impl LinkSpec {
         }
         for change in &self.changes {
             change.rate.as_ref().map_or(Ok(()), Rate::validate)?;
-            probability("changes: loss", change.loss.map_or(Ok(()), |loss| loss.validate()))?;
+            probability(
+                "changes: loss",
+                change.loss.map_or(Ok(()), |loss| loss.validate()),
+            )?;
         }
         Ok(())
     }
@@ -162,15 +180,22 @@ impl LinkSpec {
         &mut self,
         mut read: impl FnMut(&str) -> Result<String, E>,
     ) -> Result<(), LinkSpecError> {
-        let changed = self.changes.iter_mut().filter_map(|change| change.rate.as_mut());
+        let changed = self
+            .changes
+            .iter_mut()
+            .filter_map(|change| change.rate.as_mut());
         for rate in core::iter::once(&mut self.rate).chain(changed) {
-            let Rate::TraceFile(name) = rate else { continue };
+            let Rate::TraceFile(name) = rate else {
+                continue;
+            };
             let text = read(name).map_err(|reason| LinkSpecError::TraceUnreadable {
                 name: name.clone(),
                 reason: reason.to_string(),
             })?;
-            let trace = DeliveryTrace::parse(&text)
-                .map_err(|error| LinkSpecError::BadTrace { name: name.clone(), error })?;
+            let trace = DeliveryTrace::parse(&text).map_err(|error| LinkSpecError::BadTrace {
+                name: name.clone(),
+                error,
+            })?;
             *rate = Rate::Trace(Arc::new(trace));
         }
         Ok(())
@@ -202,8 +227,9 @@ impl Rate {
     }
 }
 
-/// Room for frames that wait for the transmitter; the one being transmitted does not count. A frame that does
-/// not fit is dropped (drop-tail). Written `"100 packets"`, `"256 KiB"`, a number of bytes, or `"unlimited"`.
+/// Room for frames that wait for the transmitter; the one being transmitted does not count. A frame
+/// that does not fit is dropped (drop-tail). Written `"100 packets"`, `"256 KiB"`, a number of
+/// bytes, or `"unlimited"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// So many frames.
@@ -232,8 +258,8 @@ impl QueueLimit {
     }
 }
 
-/// Frames that fall behind: each with this probability arrives `extra_delay` later than it would have, and
-/// those behind it do not wait for it.
+/// Frames that fall behind: each with this probability arrives `extra_delay` later than it would
+/// have, and those behind it do not wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
@@ -245,8 +271,8 @@ pub struct Reorder {
     pub extra_delay: Duration,
 }
 
-/// What a link does differently from a certain time on. What is left out stays as it was. The rate holds for
-/// transmissions that start at `at` or later, delay and loss for those that end then.
+/// What a link does differently from a certain time on. What is left out stays as it was. The rate
+/// holds for transmissions that start at `at` or later, delay and loss for those that end then.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
@@ -257,7 +283,11 @@ pub struct Change {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
     /// The new one-way delay.
-    #[serde(default, with = "units::optional_duration", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "units::optional_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub delay: Option<Duration>,
     /// The new loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -295,7 +325,9 @@ impl<'de> Visitor<'de> for RateVisitor {
     type Value = Rate;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a rate: \"54 Mbit/s\", bits per second, \"unlimited\", { trace_file } or { trace }")
+        f.write_str(
+            "a rate: \"54 Mbit/s\", bits per second, \"unlimited\", { trace_file } or { trace }",
+        )
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Rate, E> {
@@ -311,7 +343,9 @@ impl<'de> Visitor<'de> for RateVisitor {
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Rate, E> {
         let unexpected = serde::de::Unexpected::Signed(value);
-        u64::try_from(value).map(Rate::Fixed).map_err(|_| E::invalid_value(unexpected, &self))
+        u64::try_from(value)
+            .map(Rate::Fixed)
+            .map_err(|_| E::invalid_value(unexpected, &self))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Rate, A::Error> {
@@ -347,20 +381,28 @@ impl Visitor<'_> for QueueVisitor {
     type Value = QueueLimit;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a queue limit: \"100 packets\", \"256 KiB\", a number of bytes, or \"unlimited\"")
+        f.write_str(
+            "a queue limit: \"100 packets\", \"256 KiB\", a number of bytes, or \"unlimited\"",
+        )
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<QueueLimit, E> {
         if text == "unlimited" {
             return Ok(QueueLimit::Unlimited);
         }
-        match text.strip_suffix("packets").or_else(|| text.strip_suffix("packet")) {
-            Some(number) => {
-                number.trim().parse().map(QueueLimit::Packets).map_err(|_| {
-                    E::custom(format_args!("'{}' is not a whole number of packets", number.trim()))
-                })
-            }
-            None => units::parse_size(text).map(QueueLimit::Bytes).map_err(E::custom),
+        match text
+            .strip_suffix("packets")
+            .or_else(|| text.strip_suffix("packet"))
+        {
+            Some(number) => number.trim().parse().map(QueueLimit::Packets).map_err(|_| {
+                E::custom(format_args!(
+                    "'{}' is not a whole number of packets",
+                    number.trim()
+                ))
+            }),
+            None => units::parse_size(text)
+                .map(QueueLimit::Bytes)
+                .map_err(E::custom),
         }
     }
 
@@ -370,6 +412,8 @@ impl Visitor<'_> for QueueVisitor {
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<QueueLimit, E> {
         let unexpected = serde::de::Unexpected::Signed(value);
-        u64::try_from(value).map(QueueLimit::Bytes).map_err(|_| E::invalid_value(unexpected, &self))
+        u64::try_from(value)
+            .map(QueueLimit::Bytes)
+            .map_err(|_| E::invalid_value(unexpected, &self))
     }
 }

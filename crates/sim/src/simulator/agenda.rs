@@ -39,10 +39,14 @@ impl Agenda {
     }
 
     pub(super) fn peek(&self) -> Option<(Ticket, Task)> {
-        self.heap.peek().map(|Reverse((at, sequence, task))| ((*at, *sequence), *task))
+        self.heap
+            .peek()
+            .map(|Reverse((at, sequence, task))| ((*at, *sequence), *task))
     }
 
     pub(super) fn take(&mut self) -> Option<(Ticket, Task)> {
-        self.heap.pop().map(|Reverse((at, sequence, task))| ((at, sequence), task))
+        self.heap
+            .pop()
+            .map(|Reverse((at, sequence, task))| ((at, sequence), task))
     }
 }

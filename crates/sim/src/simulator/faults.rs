@@ -29,7 +29,8 @@ impl<M: Machine> Simulator<M> {
         self.schedule_lane(lane);
     }
 
-    /// Holds back all that arrives over a link in both directions, in order, until [`Self::release`].
+    /// Holds back all that arrives over a link in both directions, in order, until
+    /// [`Self::release`].
     pub fn hold(&mut self, link: LinkId) {
         for direction in Direction::BOTH {
             let lane = lane_index(link, direction);
@@ -47,7 +48,8 @@ impl<M: Machine> Simulator<M> {
         }
     }
 
-    /// Changes what one direction of a link does from now on; the link's encapsulation stays on top of it.
+    /// Changes what one direction of a link does from now on; the link's encapsulation stays on top
+    /// of it.
     pub fn set_link_spec(
         &mut self,
         link: LinkId,
@@ -69,15 +71,19 @@ impl<M: Machine> Simulator<M> {
         node.wake = None;
     }
 
-    /// Starts a node again (or at once, if it runs) with a fresh machine, which is told of the ports that are
-    /// open; gives the old machine back.
+    /// Starts a node again (or at once, if it runs) with a fresh machine, which is told of the
+    /// ports that are open; gives the old machine back.
     pub fn restart(&mut self, node: NodeId, machine: M) -> M {
         let restarted = &mut self.nodes[node.index()];
         let old = core::mem::replace(&mut restarted.machine, machine);
         restarted.running = true;
         restarted.wake = None;
-        let open: Vec<PortId> =
-            restarted.ports.iter().copied().filter(|port| self.ports[port.0 as usize].open).collect();
+        let open: Vec<PortId> = restarted
+            .ports
+            .iter()
+            .copied()
+            .filter(|port| self.ports[port.0 as usize].open)
+            .collect();
         for port in open {
             self.announce(node, port);
         }

@@ -1,15 +1,16 @@
 //! Deterministic discrete events: machines on nodes, frames on links, virtual time.
 //!
-//! * **Order.** Events happen by time, and at the same time in the order in which they were scheduled. Nothing
-//!   depends on a hash order, an address or the clock, so that a scenario and a seed give the same run, byte for
-//!   byte; [`Simulator::trace_hash`] proves it.
-//! * **Rounds.** A node gets all frames that arrive at one moment over one link direction, or one call to
-//!   `handle_timeout`, or one call from the scenario ([`Simulator::with_node`]); then it is drained: frames, port
-//!   requests, events; then its deadline is read.
-//! * **Deadlines.** A node has one pending wake. `handle_timeout` is called when the deadline that the machine
-//!   states has come, never before.
-//! * **Ports.** [`PortId`]s are unique in a run. A link never blocks a port: what does not fit is dropped, as with
-//!   UDP. Machines are not told of partitions, outages or the crash of a neighbour, just as sockets are not.
+//! * **Order.** Events happen by time, and at the same time in the order in which they were
+//!   scheduled. Nothing depends on a hash order, an address or the clock, so that a scenario and a
+//!   seed give the same run, byte for byte; [`Simulator::trace_hash`] proves it.
+//! * **Rounds.** A node gets all frames that arrive at one moment over one link direction, or one
+//!   call to `handle_timeout`, or one call from the scenario ([`Simulator::with_node`]); then it is
+//!   drained: frames, port requests, events; then its deadline is read.
+//! * **Deadlines.** A node has one pending wake. `handle_timeout` is called when the deadline that
+//!   the machine states has come, never before.
+//! * **Ports.** [`PortId`]s are unique in a run. A link never blocks a port: what does not fit is
+//!   dropped, as with UDP. Machines are not told of partitions, outages or the crash of a
+//!   neighbour, just as sockets are not.
 //! * **Events** of a machine go to the node's hook ([`Simulator::set_hook`]), or else to a queue
 //!   ([`Simulator::poll_event`]), which grows until it is polled.
 
@@ -26,7 +27,9 @@ use crate::link::{LinkDirection, LinkSpecError, LinkStats};
 use crate::trace::{TraceHash, TraceKind, TraceRecord, TraceSink};
 use agenda::{Agenda, Task, Ticket};
 
-pub use topology::{Connection, Direction, DuplexLink, DuplexSpec, LinkId, NodeId, UDP_IPV4_HEADERS};
+pub use topology::{
+    Connection, Direction, DuplexLink, DuplexSpec, LinkId, NodeId, UDP_IPV4_HEADERS,
+};
 
 type Hook<M> = Box<dyn FnMut(&mut Simulator<M>, NodeId, <M as Machine>::Event)>;
 type Action<M> = Box<dyn FnOnce(&mut Simulator<M>)>;
@@ -120,7 +123,13 @@ impl Trace {
         if self.hash.is_none() && self.sink.is_none() {
             return;
         }
-        let record = TraceRecord { time, node, port, kind, frame };
+        let record = TraceRecord {
+            time,
+            node,
+            port,
+            kind,
+            frame,
+        };
         if let Some(hash) = &mut self.hash {
             hash.record(&record);
         }
@@ -168,14 +177,26 @@ impl<M: Machine> Simulator<M> {
     }
 
     /// Connects two nodes (or a node with itself) and tells both machines of their new ports.
-    pub fn connect(&mut self, a: NodeId, b: NodeId, link: &DuplexLink) -> Result<Connection, LinkSpecError> {
+    pub fn connect(
+        &mut self,
+        a: NodeId,
+        b: NodeId,
+        link: &DuplexLink,
+    ) -> Result<Connection, LinkSpecError> {
         let number = (self.lanes.len() / 2) as u32;
-        let (port_a, port_b) = (PortId(self.ports.len() as u32), PortId(self.ports.len() as u32 + 1));
-        let ends = [(a, port_a, b, port_b, &link.a_label), (b, port_b, a, port_a, &link.b_label)];
+        let (port_a, port_b) = (
+            PortId(self.ports.len() as u32),
+            PortId(self.ports.len() as u32 + 1),
+        );
+        let ends = [
+            (a, port_a, b, port_b, &link.a_label),
+            (b, port_b, a, port_a, &link.b_label),
+        ];
         let mut lanes = Vec::with_capacity(2);
-        for (spec, from, to, way) in
-            [(&link.a_to_b, port_a, port_b, "forth"), (&link.b_to_a, port_b, port_a, "back")]
-        {
+        for (spec, from, to, way) in [
+            (&link.a_to_b, port_a, port_b, "forth"),
+            (&link.b_to_a, port_b, port_a, "back"),
+        ] {
             let spec = run::encapsulated(spec, link.encapsulation);
             let rng = SeededRng::stream(self.seed, &format!("link {number} {way}"));
             lanes.push(Lane {
@@ -195,14 +216,23 @@ impl<M: Machine> Simulator<M> {
                 peer: peer_name,
                 medium: Medium::Unaddressed,
             };
-            self.ports.push(Port { node, lane: self.lanes.len() as u32 + way as u32, info, open: true });
+            self.ports.push(Port {
+                node,
+                lane: self.lanes.len() as u32 + way as u32,
+                info,
+                open: true,
+            });
             self.nodes[node.index()].ports.push(port);
         }
         self.lanes.extend(lanes);
         for (node, port, ..) in ends {
             self.announce(node, port);
         }
-        Ok(Connection { link: LinkId(number), a: port_a, b: port_b })
+        Ok(Connection {
+            link: LinkId(number),
+            a: port_a,
+            b: port_b,
+        })
     }
 
     /// Calls into a node's machine, then drains it.
@@ -227,8 +257,8 @@ impl<M: Machine> Simulator<M> {
         &self.nodes[node.index()].ports
     }
 
-    /// Every event of `node` from now on goes to `hook`, which may do with the simulation what it likes.
-    /// Events that occur while the hook itself runs go to the queue.
+    /// Every event of `node` from now on goes to `hook`, which may do with the simulation what it
+    /// likes. Events that occur while the hook itself runs go to the queue.
     pub fn set_hook(
         &mut self,
         node: NodeId,
@@ -292,7 +322,9 @@ impl<M: Machine> Simulator<M> {
 
     fn announce(&mut self, node: NodeId, port: PortId) {
         let info = self.ports[port.0 as usize].info.clone();
-        self.nodes[node.index()].machine.handle_port(self.now, port, PortEvent::Up(info));
+        self.nodes[node.index()]
+            .machine
+            .handle_port(self.now, port, PortEvent::Up(info));
         self.drain(node);
     }
 }

@@ -20,8 +20,8 @@ impl<M: Machine> Simulator<M> {
     /// Does the next thing, at its time; false if there is nothing to do, ever.
     ///
     /// # Panics
-    /// If a machine asks without end to be woken at one and the same moment: a bug of that machine, which would
-    /// otherwise hang the run.
+    /// If a machine asks without end to be woken at one and the same moment: a bug of that machine,
+    /// which would otherwise hang the run.
     pub fn step(&mut self) -> bool {
         self.step_until(Time::MAX)
     }
@@ -32,20 +32,29 @@ impl<M: Machine> Simulator<M> {
         self.now = self.now.max(end);
     }
 
-    /// Runs until nothing is left to do, or to `limit`: machines with periodic timers are never idle.
-    /// True if nothing was left to do.
+    /// Runs until nothing is left to do, or to `limit`: machines with periodic timers are never
+    /// idle. True if nothing was left to do.
     pub fn run_until_idle(&mut self, limit: Time) -> bool {
         self.run_until_condition(limit, |_| false);
         self.discard_void_entries();
         self.agenda.next_time().is_none()
     }
 
-    /// Runs as long as `condition` holds, asked after each event, or to `limit`. True if the condition ended it.
-    pub fn run_while(&mut self, limit: Time, mut condition: impl FnMut(&Simulator<M>) -> bool) -> bool {
+    /// Runs as long as `condition` holds, asked after each event, or to `limit`. True if the
+    /// condition ended it.
+    pub fn run_while(
+        &mut self,
+        limit: Time,
+        mut condition: impl FnMut(&Simulator<M>) -> bool,
+    ) -> bool {
         self.run_until_condition(limit, |simulator| !condition(simulator))
     }
 
-    fn run_until_condition(&mut self, limit: Time, mut done: impl FnMut(&Simulator<M>) -> bool) -> bool {
+    fn run_until_condition(
+        &mut self,
+        limit: Time,
+        mut done: impl FnMut(&Simulator<M>) -> bool,
+    ) -> bool {
         loop {
             if done(self) {
                 return true;
@@ -62,7 +71,9 @@ impl<M: Machine> Simulator<M> {
         if self.agenda.next_time().is_none_or(|at| at > end) {
             return false;
         }
-        let Some(((at, _), task)) = self.agenda.take() else { return false };
+        let Some(((at, _), task)) = self.agenda.take() else {
+            return false;
+        };
         self.now = self.now.max(at);
         self.stats.events += 1;
         self.perform(task);
@@ -98,7 +109,15 @@ impl<M: Machine> Simulator<M> {
     }
 
     fn wake(&mut self, node: NodeId) {
-        let Node { machine, running, wake, wakes_now, woken_at, name, .. } = &mut self.nodes[node.index()];
+        let Node {
+            machine,
+            running,
+            wake,
+            wakes_now,
+            woken_at,
+            name,
+            ..
+        } = &mut self.nodes[node.index()];
         *wake = None;
         if !*running {
             return;
@@ -106,7 +125,11 @@ impl<M: Machine> Simulator<M> {
         if let Some(Deadline { at, reason }) = machine.poll_timeout()
             && at <= self.now
         {
-            *wakes_now = if *woken_at == self.now { *wakes_now + 1 } else { 0 };
+            *wakes_now = if *woken_at == self.now {
+                *wakes_now + 1
+            } else {
+                0
+            };
             *woken_at = self.now;
             assert!(
                 *wakes_now < MAX_WAKES_AT_ONE_MOMENT,
@@ -123,17 +146,28 @@ impl<M: Machine> Simulator<M> {
         let lane = &mut self.lanes[lane_number];
         lane.scheduled = None;
         let (from, to) = (lane.from, lane.to);
-        let (sender, sender_open) = (self.ports[from.0 as usize].node, self.ports[from.0 as usize].open);
-        let (node, open) = (self.ports[to.0 as usize].node, self.ports[to.0 as usize].open && sender_open);
+        let (sender, sender_open) = (
+            self.ports[from.0 as usize].node,
+            self.ports[from.0 as usize].open,
+        );
+        let (node, open) = (
+            self.ports[to.0 as usize].node,
+            self.ports[to.0 as usize].open && sender_open,
+        );
         let now = self.now;
-        let Node { machine, running, .. } = &mut self.nodes[node.index()];
+        let Node {
+            machine, running, ..
+        } = &mut self.nodes[node.index()];
         let (trace, stats, spare) = (&mut self.trace, &mut self.stats, &mut self.spare_frames);
         let mut got_any = false;
-        while let Some(frame) = lane.link.poll_reporting(now, &mut |at, reason, frame: Vec<u8>| {
-            stats.dropped_by_links += 1;
-            trace.record(at, sender, from, TraceKind::Drop(reason), &frame);
-            recycle(spare, frame);
-        }) {
+        while let Some(frame) = lane
+            .link
+            .poll_reporting(now, &mut |at, reason, frame: Vec<u8>| {
+                stats.dropped_by_links += 1;
+                trace.record(at, sender, from, TraceKind::Drop(reason), &frame);
+                recycle(spare, frame);
+            })
+        {
             let kind = match (open, *running) {
                 (false, _) => TraceKind::PortClosed,
                 (true, false) => TraceKind::NodeDown,
@@ -165,7 +199,9 @@ impl<M: Machine> Simulator<M> {
         loop {
             self.drain_frames(node);
             let mut quiet = true;
-            while let Some(PortRequest::Close(port)) = self.nodes[node.index()].machine.poll_port_request() {
+            while let Some(PortRequest::Close(port)) =
+                self.nodes[node.index()].machine.poll_port_request()
+            {
                 quiet = false;
                 self.close_port(node, port);
             }
@@ -185,8 +221,12 @@ impl<M: Machine> Simulator<M> {
         loop {
             buffer.clear();
             let machine = &mut self.nodes[node.index()].machine;
-            let Some(transmit) = machine.poll_transmit(self.now, MAX_SEGMENTS, &mut buffer) else { break };
-            let written = buffer.get(buffer.len().saturating_sub(transmit.size)..).unwrap_or_default();
+            let Some(transmit) = machine.poll_transmit(self.now, MAX_SEGMENTS, &mut buffer) else {
+                break;
+            };
+            let written = buffer
+                .get(buffer.len().saturating_sub(transmit.size)..)
+                .unwrap_or_default();
             for frame in transmit.frames(written) {
                 self.send(node, transmit.port, frame);
             }
@@ -197,28 +237,40 @@ impl<M: Machine> Simulator<M> {
     fn send(&mut self, node: NodeId, port: PortId, bytes: &[u8]) {
         self.stats.transmitted += 1;
         let now = self.now;
-        self.trace.record(now, node, port, TraceKind::Transmit, bytes);
-        let Some(from) = self.ports.get(port.0 as usize).filter(|from| from.open && from.node == node) else {
+        self.trace
+            .record(now, node, port, TraceKind::Transmit, bytes);
+        let Some(from) = self
+            .ports
+            .get(port.0 as usize)
+            .filter(|from| from.open && from.node == node)
+        else {
             self.stats.dropped_port_closed += 1;
-            return self.trace.record(now, node, port, TraceKind::PortClosed, bytes);
+            return self
+                .trace
+                .record(now, node, port, TraceKind::PortClosed, bytes);
         };
         if bytes.len() > from.info.mtu {
             self.stats.dropped_oversize += 1;
-            return self.trace.record(now, node, port, TraceKind::Oversize, bytes);
+            return self
+                .trace
+                .record(now, node, port, TraceKind::Oversize, bytes);
         }
         let lane_number = from.lane as usize;
         let mut frame = self.spare_frames.pop().unwrap_or_default();
         frame.extend_from_slice(bytes);
         let (trace, stats, spare) = (&mut self.trace, &mut self.stats, &mut self.spare_frames);
-        self.lanes[lane_number].link.enqueue_reporting(now, frame, &mut |at, reason, frame| {
-            stats.dropped_by_links += 1;
-            trace.record(at, node, port, TraceKind::Drop(reason), &frame);
-            recycle(spare, frame);
-        });
+        self.lanes[lane_number]
+            .link
+            .enqueue_reporting(now, frame, &mut |at, reason, frame| {
+                stats.dropped_by_links += 1;
+                trace.record(at, node, port, TraceKind::Drop(reason), &frame);
+                recycle(spare, frame);
+            });
         self.schedule_lane(lane_number);
     }
 
-    /// Brings a lane's transmissions up to the present, so that what it drops is counted and traced.
+    /// Brings a lane's transmissions up to the present, so that what it drops is counted and
+    /// traced.
     pub(super) fn catch_up(&mut self, lane_number: usize) {
         let lane = &mut self.lanes[lane_number];
         let (port, node) = (lane.from, self.ports[lane.from.0 as usize].node);
@@ -236,20 +288,27 @@ impl<M: Machine> Simulator<M> {
         match (lane.link.next_time(), lane.scheduled) {
             (Some(at), Some((scheduled, _))) if scheduled <= at => {}
             (Some(at), _) => {
-                lane.scheduled = Some(self.agenda.put(at.max(self.now), Task::Link(lane_number as u32)));
+                lane.scheduled = Some(
+                    self.agenda
+                        .put(at.max(self.now), Task::Link(lane_number as u32)),
+                );
             }
             (None, _) => lane.scheduled = None,
         }
     }
 
-    /// Makes sure that a node is woken when it wants to be. A wake that is set too early stays, and does nothing
-    /// but set the next one: deadlines that move away with every frame then cost nothing.
+    /// Makes sure that a node is woken when it wants to be. A wake that is set too early stays, and
+    /// does nothing but set the next one: deadlines that move away with every frame then cost
+    /// nothing.
     fn schedule_wake(&mut self, node: NodeId) {
         let Node { machine, wake, .. } = &mut self.nodes[node.index()];
         match (machine.poll_timeout(), *wake) {
             (Some(deadline), Some((set, _))) if set <= deadline.at => {}
             (Some(deadline), _) => {
-                *wake = Some(self.agenda.put(deadline.at.max(self.now), Task::Wake(node.0)));
+                *wake = Some(
+                    self.agenda
+                        .put(deadline.at.max(self.now), Task::Wake(node.0)),
+                );
             }
             (None, _) => *wake = None,
         }
@@ -257,7 +316,11 @@ impl<M: Machine> Simulator<M> {
 
     fn hand_event(&mut self, node: NodeId, event: M::Event) {
         let Some(mut hook) = self.nodes[node.index()].hook.take() else {
-            self.events.push_back(Occurrence { time: self.now, node, event });
+            self.events.push_back(Occurrence {
+                time: self.now,
+                node,
+                event,
+            });
             return;
         };
         hook(self, node, event);
@@ -265,17 +328,27 @@ impl<M: Machine> Simulator<M> {
         self.nodes[node.index()].hook.get_or_insert(hook);
     }
 
-    /// Closes a node's end of a link; frames from and to it are dropped from now on. The peer is not told.
+    /// Closes a node's end of a link; frames from and to it are dropped from now on. The peer is
+    /// not told.
     pub fn close_port(&mut self, node: NodeId, port: PortId) {
-        if let Some(closed) = self.ports.get_mut(port.0 as usize).filter(|own| own.node == node && own.open) {
+        if let Some(closed) = self
+            .ports
+            .get_mut(port.0 as usize)
+            .filter(|own| own.node == node && own.open)
+        {
             closed.open = false;
-            self.nodes[node.index()].machine.handle_port(self.now, port, PortEvent::Down);
+            self.nodes[node.index()]
+                .machine
+                .handle_port(self.now, port, PortEvent::Down);
         }
     }
 }
 
 pub(super) fn encapsulated(spec: &LinkSpec, encapsulation: u32) -> LinkSpec {
-    LinkSpec { overhead: spec.overhead.saturating_add(encapsulation), ..spec.clone() }
+    LinkSpec {
+        overhead: spec.overhead.saturating_add(encapsulation),
+        ..spec.clone()
+    }
 }
 
 fn recycle(spare: &mut Vec<Vec<u8>>, mut frame: Vec<u8>) {

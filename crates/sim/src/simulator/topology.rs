@@ -45,7 +45,8 @@ impl Direction {
     pub const BOTH: [Direction; 2] = [Direction::AToB, Direction::BToA];
 }
 
-/// A link between two nodes before it is built: two directions and how its ports look to the machines.
+/// A link between two nodes before it is built: two directions and how its ports look to the
+/// machines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DuplexLink {
     /// What happens to frames of the first node.
@@ -60,7 +61,8 @@ pub struct DuplexLink {
     pub kind: PortKind,
     /// Largest frame in bytes; a larger one is dropped and counted, as a socket refuses it.
     pub mtu: usize,
-    /// Bytes that each frame takes on the wire beyond its own length, on top of [`LinkSpec::overhead`].
+    /// Bytes that each frame takes on the wire beyond its own length, on top of
+    /// [`LinkSpec::overhead`].
     pub encapsulation: u32,
 }
 
@@ -105,12 +107,20 @@ impl DuplexLink {
 
     /// Frames are IP packets themselves: nothing is added to them, and they may have `mtu` bytes.
     pub fn ip(a_to_b: LinkSpec, b_to_a: LinkSpec, mtu: usize) -> DuplexLink {
-        DuplexLink { mtu, encapsulation: 0, ..DuplexLink::new(a_to_b, b_to_a) }
+        DuplexLink {
+            mtu,
+            encapsulation: 0,
+            ..DuplexLink::new(a_to_b, b_to_a)
+        }
     }
 
     /// The same with the labels that the two nodes' configurations would give to it.
     pub fn with_labels(self, a: &str, b: &str) -> DuplexLink {
-        DuplexLink { a_label: a.to_owned(), b_label: b.to_owned(), ..self }
+        DuplexLink {
+            a_label: a.to_owned(),
+            b_label: b.to_owned(),
+            ..self
+        }
     }
 }
 

@@ -61,7 +61,8 @@ pub struct Fetch {
 impl Fetch {
     /// From the request to the last byte.
     pub fn response_time(&self) -> Option<Duration> {
-        self.completed.map(|completed| completed.since(self.started))
+        self.completed
+            .map(|completed| completed.since(self.started))
     }
 }
 
@@ -95,13 +96,20 @@ impl TcpClient {
             goodput: GoodputMeter::new(now, self.interval),
             wrong_bytes: 0,
         });
-        let mut socket = self.stack.socket(self.stack.config.receive_buffer, REQUEST_BUFFER);
-        let local_port = FIRST_LOCAL_PORT + (id.0 % usize::from(u16::MAX - FIRST_LOCAL_PORT)) as u16;
+        let mut socket = self
+            .stack
+            .socket(self.stack.config.receive_buffer, REQUEST_BUFFER);
+        let local_port =
+            FIRST_LOCAL_PORT + (id.0 % usize::from(u16::MAX - FIRST_LOCAL_PORT)) as u16;
         let server = (IpAddress::from(self.server), SERVER_PORT);
         match socket.connect(self.stack.interface.context(), server, local_port) {
             Ok(()) => {
                 let handle = self.stack.sockets.add(socket);
-                self.active.push(Active { id, handle, asked: false });
+                self.active.push(Active {
+                    id,
+                    handle,
+                    asked: false,
+                });
             }
             Err(_) => self.fail(id),
         }
@@ -175,7 +183,9 @@ impl Active {
     fn ask(&mut self, socket: &mut tcp::Socket<'_>, length: u64) {
         if !self.asked && socket.can_send() {
             // A request line is far below the size of the empty send buffer.
-            self.asked = socket.send_slice(format!("GET {length}\n").as_bytes()).is_ok();
+            self.asked = socket
+                .send_slice(format!("GET {length}\n").as_bytes())
+                .is_ok();
         }
     }
 }
@@ -183,7 +193,12 @@ impl Active {
 fn take_bytes(socket: &mut tcp::Socket<'_>, fetch: &mut Fetch, now: Time) {
     while socket.can_recv() {
         let position = fetch.goodput.total();
-        let taken = socket.recv(|bytes| (bytes.len(), (bytes.len() as u64, wrong_bytes(bytes, position))));
+        let taken = socket.recv(|bytes| {
+            (
+                bytes.len(),
+                (bytes.len() as u64, wrong_bytes(bytes, position)),
+            )
+        });
         let Ok((count, wrong)) = taken else { return };
         fetch.goodput.record(now, count);
         fetch.wrong_bytes += wrong;
@@ -215,7 +230,12 @@ impl Machine for TcpClient {
         self.stack.touch();
     }
 
-    fn poll_transmit(&mut self, now: Time, _max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        _max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.round(now);
         self.stack.transmit(buffer)
     }

@@ -1,4 +1,5 @@
-//! What smoltcp takes for a network card: two queues, and a look at the sequence numbers that go out.
+//! What smoltcp takes for a network card: two queues, and a look at the sequence numbers that go
+//! out.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -68,11 +69,15 @@ impl QueueDevice {
 
     /// Counts payload that was sent before. smoltcp itself does not tell.
     fn watch(&mut self, packet: &[u8]) {
-        let Ok(ip) = Ipv4Packet::new_checked(packet) else { return };
+        let Ok(ip) = Ipv4Packet::new_checked(packet) else {
+            return;
+        };
         if ip.next_header() != IpProtocol::Tcp {
             return;
         }
-        let Ok(segment) = TcpPacket::new_checked(ip.payload()) else { return };
+        let Ok(segment) = TcpPacket::new_checked(ip.payload()) else {
+            return;
+        };
         let peer = (u32::from(ip.dst_addr()), segment.dst_port());
         if segment.syn() || segment.rst() {
             self.highest_sent.remove(&peer);
@@ -83,7 +88,10 @@ impl QueueDevice {
             return;
         }
         let end = segment.seq_number() + length;
-        let highest = self.highest_sent.entry(peer).or_insert(segment.seq_number());
+        let highest = self
+            .highest_sent
+            .entry(peer)
+            .or_insert(segment.seq_number());
         if segment.seq_number() < *highest {
             self.retransmitted_segments += 1;
             self.retransmitted_bytes += length as u64;

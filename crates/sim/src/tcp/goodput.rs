@@ -22,13 +22,22 @@ impl GoodputMeter {
     /// Intervals of `interval` (at least 1 ns) from `start` on. Seed 000 Fig. 8(b) uses 500 ms.
     pub fn new(start: Time, interval: Duration) -> GoodputMeter {
         let interval = interval.max(Duration::from_nanos(1));
-        GoodputMeter { start, interval, bytes: Vec::new(), total: 0, first: None, last: None }
+        GoodputMeter {
+            start,
+            interval,
+            bytes: Vec::new(),
+            total: 0,
+            first: None,
+            last: None,
+        }
     }
 
     /// Takes `bytes` that arrived at `now`.
     pub fn record(&mut self, now: Time, bytes: u64) {
         let index = now.since(self.start).as_nanos() / self.interval.as_nanos();
-        let index = usize::try_from(index).unwrap_or(usize::MAX).min(MAX_INTERVALS - 1);
+        let index = usize::try_from(index)
+            .unwrap_or(usize::MAX)
+            .min(MAX_INTERVALS - 1);
         if index >= self.bytes.len() {
             self.bytes.resize(index + 1, 0);
         }
@@ -48,7 +57,10 @@ impl GoodputMeter {
         let seconds = self.interval.as_secs_f64();
         self.bytes.iter().enumerate().map(move |(index, bytes)| {
             let offset = self.interval.as_nanos() as u64 * index as u64;
-            (self.start + Duration::from_nanos(offset), *bytes as f64 * 8.0 / seconds)
+            (
+                self.start + Duration::from_nanos(offset),
+                *bytes as f64 * 8.0 / seconds,
+            )
         })
     }
 
@@ -70,7 +82,9 @@ impl GoodputMeter {
     /// Bits per second from the start to the last arrival; 0 if there was none.
     pub fn mean_rate(&self) -> f64 {
         match self.last {
-            Some(last) if last > self.start => self.total as f64 * 8.0 / last.since(self.start).as_secs_f64(),
+            Some(last) if last > self.start => {
+                self.total as f64 * 8.0 / last.since(self.start).as_secs_f64()
+            }
             _ => 0.0,
         }
     }

@@ -1,22 +1,26 @@
-//! TCP endpoints as machines: the simulated baseline. The TCP is smoltcp's; the frames are IPv4 packets
-//! ([`crate::DuplexLink::ip`]).
+//! TCP endpoints as machines: the simulated baseline. The TCP is smoltcp's; the frames are IPv4
+//! packets ([`crate::DuplexLink::ip`]).
 //!
-//! A [`TcpServer`] sends as many bytes as a request asks for, a [`TcpClient`] fetches and measures, a [`Relay`] is a
-//! router between two links.
+//! A [`TcpServer`] sends as many bytes as a request asks for, a [`TcpClient`] fetches and measures,
+//! a [`Relay`] is a router between two links.
 //!
 //! # What this baseline lacks against the Linux kernel's TCP
 //! Figures drawn with it must say so; the netns lab measures the kernel's.
-//! * **No recovery from SACK.** The receiver reports blocks, the sender does not use them. Fast retransmit repeats
-//!   one segment on the third duplicate ACK and recovery ends with the first ACK of new data, so that a second loss
-//!   in the same window needs three more duplicate ACKs or a time-out. No RACK, no tail loss probe, no limited
-//!   transmit, no F-RTO, no proportional rate reduction. So **a bottleneck queue that is shorter than the receive
-//!   window costs a time-out at each overflow**: over 10 Mbit/s and 20 ms a queue of 100 packets leaves about 70 % of
-//!   the rate, one of 2,000 packets 96 % (`cargo test -p whimbrel-sim --test tcp` holds both). A comparison that
-//!   is fair to TCP gives the bottleneck a queue of at least [`TcpConfig::receive_buffer`].
-//! * **The retransmission time-out is at least 1 s** (RFC 6298; Linux: 200 ms), at most 60 s (Linux: 120 s), and
-//!   after it everything unacknowledged is sent again (go-back-N). After an outage the next attempt can be as far
-//!   away as the time-out has grown, as with Linux but from a larger start.
-//! * **The initial window is 2 KiB** (Linux: 10 segments), and slow start has no HyStart: it ends with a loss.
+//! * **No recovery from SACK.** The receiver reports blocks, the sender does not use them. Fast
+//!   retransmit repeats one segment on the third duplicate ACK and recovery ends with the first ACK
+//!   of new data, so that a second loss in the same window needs three more duplicate ACKs or a
+//!   time-out. No RACK, no tail loss probe, no limited transmit, no F-RTO, no proportional rate
+//!   reduction. So **a bottleneck queue that is shorter than the receive window costs a time-out at
+//!   each overflow**: over 10 Mbit/s and 20 ms a queue of 100 packets leaves about 70 % of the
+//!   rate, one of 2,000 packets 96 % (`cargo test -p whimbrel-sim --test tcp` holds both). A
+//!   comparison that is fair to TCP gives the bottleneck a queue of at least
+//!   [`TcpConfig::receive_buffer`].
+//! * **The retransmission time-out is at least 1 s** (RFC 6298; Linux: 200 ms), at most 60 s
+//!   (Linux: 120 s), and after it everything unacknowledged is sent again (go-back-N). After an
+//!   outage the next attempt can be as far away as the time-out has grown, as with Linux but from a
+//!   larger start.
+//! * **The initial window is 2 KiB** (Linux: 10 segments), and slow start has no HyStart: it ends
+//!   with a loss.
 //! * **Delayed ACKs** wait 10 ms (Linux: 40 ms and more, with quick ACKs at the start).
 //! * At most 32 holes in the receiver's buffer; what would make another is dropped.
 //! * No pacing, no segmentation offload, no path MTU discovery, no ECN.
@@ -54,7 +58,8 @@ pub enum Congestion {
 pub struct TcpConfig {
     /// Its own address.
     pub address: Ipv4Addr,
-    /// Largest payload of a segment in bytes; packets are 40 bytes larger. Seed 000 section 5.1: 1400.
+    /// Largest payload of a segment in bytes; packets are 40 bytes larger. Seed 000 section 5.1:
+    /// 1400.
     pub segment_size: usize,
     /// Receive buffer of a client's connection in bytes. Seed 000 section 5, methodology: 2 MB.
     pub receive_buffer: usize,
@@ -86,7 +91,8 @@ impl TcpConfig {
 /// The port that servers listen on.
 pub const SERVER_PORT: u16 = 80;
 
-/// The byte at `position` of everything that a server sends: a pattern whose length is prime, so that a shift shows.
+/// The byte at `position` of everything that a server sends: a pattern whose length is prime, so
+/// that a shift shows.
 pub(crate) fn content_byte(position: u64) -> u8 {
     (position % 251) as u8
 }

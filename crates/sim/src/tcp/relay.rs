@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time, Transmit};
 
-/// Passes every frame from one of its first two ports to the other, at once. Its queues are those of the links.
+/// Passes every frame from one of its first two ports to the other, at once. Its queues are those
+/// of the links.
 #[derive(Clone, Debug, Default)]
 pub struct Relay {
     ports: Vec<PortId>,
@@ -53,7 +54,12 @@ impl Machine for Relay {
 
     fn handle_timeout(&mut self, _now: Time) {}
 
-    fn poll_transmit(&mut self, _now: Time, _max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        _now: Time,
+        _max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         let (port, mut frame) = self.passing.pop_front()?;
         buffer.extend_from_slice(&frame);
         let size = frame.len();
@@ -61,7 +67,11 @@ impl Machine for Relay {
             frame.clear();
             self.spare.push(frame);
         }
-        Some(Transmit { port, size, segment_size: None })
+        Some(Transmit {
+            port,
+            size,
+            segment_size: None,
+        })
     }
 
     fn poll_event(&mut self) -> Option<Self::Event> {

@@ -46,8 +46,11 @@ struct Answer {
 impl TcpServer {
     /// A server that listens on [`SERVER_PORT`] as soon as it has a port.
     pub fn new(config: TcpConfig) -> TcpServer {
-        let mut server =
-            TcpServer { stack: Stack::new(config), connections: Vec::new(), stats: ServerStats::default() };
+        let mut server = TcpServer {
+            stack: Stack::new(config),
+            connections: Vec::new(),
+            stats: ServerStats::default(),
+        };
         server.listen();
         server
     }
@@ -55,24 +58,36 @@ impl TcpServer {
     /// Counters so far.
     pub fn stats(&self) -> ServerStats {
         let (retransmitted_segments, retransmitted_bytes) = self.stack.device.retransmitted();
-        ServerStats { retransmitted_segments, retransmitted_bytes, ..self.stats }
+        ServerStats {
+            retransmitted_segments,
+            retransmitted_bytes,
+            ..self.stats
+        }
     }
 
     /// Keeps one socket listening while there is room for another connection.
     fn listen(&mut self) {
         let sockets = &self.stack.sockets;
         let listening = |connection: &Connection| {
-            matches!(sockets.get::<tcp::Socket>(connection.handle).state(), tcp::State::Listen)
+            matches!(
+                sockets.get::<tcp::Socket>(connection.handle).state(),
+                tcp::State::Listen
+            )
         };
         if self.connections.len() >= self.stack.config.max_connections
             || self.connections.iter().any(listening)
         {
             return;
         }
-        let mut socket = self.stack.socket(REQUEST_BUFFER, self.stack.config.send_buffer);
+        let mut socket = self
+            .stack
+            .socket(REQUEST_BUFFER, self.stack.config.send_buffer);
         if socket.listen(SERVER_PORT).is_ok() {
             let handle = self.stack.sockets.add(socket);
-            self.connections.push(Connection { handle, answer: None });
+            self.connections.push(Connection {
+                handle,
+                answer: None,
+            });
         }
     }
 
@@ -153,7 +168,8 @@ impl Connection {
             Some(length) => {
                 stats.requests += 1;
                 self.answer = Some(Answer { length, sent: 0 });
-                // The request is a whole line in the buffer; what follows it is of no use to anybody.
+                // The request is a whole line in the buffer; what follows it is of no use to
+                // anybody.
                 let _ = socket.recv(|buffer| (buffer.len(), ()));
             }
             None => {
@@ -187,7 +203,12 @@ impl Machine for TcpServer {
         self.stack.touch();
     }
 
-    fn poll_transmit(&mut self, now: Time, _max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        _max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         self.round(now);
         self.stack.transmit(buffer)
     }

@@ -55,8 +55,10 @@ impl Stack {
 
     /// A socket with these buffers, in bytes.
     pub(super) fn socket(&self, receive: usize, send: usize) -> tcp::Socket<'static> {
-        let mut socket =
-            tcp::Socket::new(tcp::SocketBuffer::new(vec![0; receive]), tcp::SocketBuffer::new(vec![0; send]));
+        let mut socket = tcp::Socket::new(
+            tcp::SocketBuffer::new(vec![0; receive]),
+            tcp::SocketBuffer::new(vec![0; send]),
+        );
         socket.set_congestion_control(match self.config.congestion {
             Congestion::Cubic => tcp::CongestionControl::Cubic,
             Congestion::Reno => tcp::CongestionControl::Reno,
@@ -93,7 +95,8 @@ impl Stack {
     /// Lets smoltcp take what came in and send what it wants.
     pub(super) fn poll(&mut self, now: Time) {
         loop {
-            self.interface.poll(instant(now), &mut self.device, &mut self.sockets);
+            self.interface
+                .poll(instant(now), &mut self.device, &mut self.sockets);
             if !self.device.has_incoming() {
                 return;
             }
@@ -102,11 +105,19 @@ impl Stack {
 
     /// Reads smoltcp's next deadline, after a round.
     pub(super) fn read_deadline(&mut self, now: Time) {
-        self.deadline = self.interface.poll_at(instant(now), &self.sockets).map(|at| {
-            let at = Time::from_nanos(u64::try_from(at.total_micros()).unwrap_or(0).saturating_mul(1_000));
-            // smoltcp had its turn just now: what it wants at once must wait for its clock to move on.
-            Deadline::new(at.max(now + Duration::from_micros(1)), "TCP timer")
-        });
+        self.deadline = self
+            .interface
+            .poll_at(instant(now), &self.sockets)
+            .map(|at| {
+                let at = Time::from_nanos(
+                    u64::try_from(at.total_micros())
+                        .unwrap_or(0)
+                        .saturating_mul(1_000),
+                );
+                // smoltcp had its turn just now: what it wants at once must wait for its clock to
+                // move on.
+                Deadline::new(at.max(now + Duration::from_micros(1)), "TCP timer")
+            });
     }
 
     pub(super) fn deadline(&self) -> Option<Deadline> {
@@ -123,6 +134,10 @@ impl Stack {
             return None;
         };
         let size = self.device.take_outgoing(buffer)?;
-        Some(Transmit { port, size, segment_size: None })
+        Some(Transmit {
+            port,
+            size,
+            segment_size: None,
+        })
     }
 }

@@ -13,7 +13,8 @@ use crate::template::InterestTemplate;
 
 /// Numbers that may be unanswered at once; new ones wait beyond.
 const MOST_OUTSTANDING: usize = 1 << 20;
-/// How far sending may be behind its schedule and still catch up, so that a port that was blocked sees no long burst.
+/// How far sending may be behind its schedule and still catch up, so that a port that was blocked
+/// sees no long burst.
 const MOST_BEHIND: Duration = Duration::from_millis(100);
 
 /// The time between two Interests.
@@ -46,8 +47,9 @@ impl Gaps {
 /// What to ask for and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CbrConfig {
-    /// A sequence number follows it. With a prefix of one component of 8 octets and a lifetime of 256 ms to 65 s, Interests
-    /// for the numbers 256 to 65,535 have the paper's 28 octets (those below 256 have 27).
+    /// A sequence number follows it. With a prefix of one component of 8 octets and a lifetime of
+    /// 256 ms to 65 s, Interests for the numbers 256 to 65,535 have the paper's 28 octets (those
+    /// below 256 have 27).
     pub prefix: Name,
     /// Numbers 0 to this, exclusive.
     pub count: u64,
@@ -67,8 +69,8 @@ pub struct CbrConfig {
 }
 
 impl CbrConfig {
-    /// The paper's linear scenario: 20,000 Interests at 900 a second with exponential gaps, living 600 ms, with the time-out
-    /// as far as it can be told (see [`crate::cbr`]).
+    /// The paper's linear scenario: 20,000 Interests at 900 a second with exponential gaps, living
+    /// 600 ms, with the time-out as far as it can be told (see [`crate::cbr`]).
     pub const fn belrp(prefix: Name) -> CbrConfig {
         CbrConfig {
             prefix,
@@ -127,16 +129,19 @@ pub enum CbrEvent {
 
 /// Counters of a [`CbrConsumer`].
 ///
-/// **Spurious retransmissions.** A retransmission is spurious if Data would have come without it: if the Data that answered
-/// the number was caused by an earlier transmission. Data does not say which transmission caused it, so the
-/// consumer infers it from time: an answer that comes sooner after a transmission than any answer can come was not
-/// caused by it. Of `n` transmissions at `t0 < t1 < ...`, with Data at `t` and the shortest possible wait `w`, the cause is
-/// the latest `ti` with `t - ti >= w` (or `t0`), and all retransmissions after it are spurious. The two counters differ
-/// in `w`, because a content store on the way may answer a retransmission sooner than the producer.
+/// **Spurious retransmissions.** A retransmission is spurious if Data would have come without it:
+/// if the Data that answered the number was caused by an earlier transmission. Data does not say
+/// which transmission caused it, so the consumer infers it from time: an answer that comes sooner
+/// after a transmission than any answer can come was not caused by it. Of `n` transmissions at `t0
+/// < t1 < ...`, with Data at `t` and the shortest possible wait `w`, the cause is the latest `ti`
+/// with `t - ti >= w` (or `t0`), and all retransmissions after it are spurious. The two counters
+/// differ in `w`, because a content store on the way may answer a retransmission sooner than the
+/// producer.
 ///
-/// The paper's figures 2c and 2d count otherwise, with knowledge of the network: retransmissions less the exchanges that
-/// were lost and not recovered by the link layer, divided by retransmissions (sources of the figures in the scenario
-/// repository). A study has that knowledge: it counts what links gave up and takes [`CbrStats::retransmissions`].
+/// The paper's figures 2c and 2d count otherwise, with knowledge of the network: retransmissions
+/// less the exchanges that were lost and not recovered by the link layer, divided by
+/// retransmissions (sources of the figures in the scenario repository). A study has that knowledge:
+/// it counts what links gave up and takes [`CbrStats::retransmissions`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CbrStats {
     /// Numbers asked for.
@@ -147,9 +152,11 @@ pub struct CbrStats {
     pub retransmissions: u64,
     /// Numbers not answered in time.
     pub timeouts: u64,
-    /// Retransmissions that were spurious if nothing answers sooner than the shortest round trip measured so far.
+    /// Retransmissions that were spurious if nothing answers sooner than the shortest round trip
+    /// measured so far.
     pub spurious_at_most: u64,
-    /// Retransmissions that were spurious even if a content store may answer after [`CbrConfig::nearest_answer`].
+    /// Retransmissions that were spurious even if a content store may answer after
+    /// [`CbrConfig::nearest_answer`].
     pub spurious_at_least: u64,
     /// Data for numbers that were answered already, or that were never asked for.
     pub duplicates: u64,
@@ -163,7 +170,8 @@ struct Pending {
     first_sent: Time,
     /// Of all transmissions after the first.
     again: Vec<Time>,
-    /// It was once not answered in time: its round trip counts no more, even before it is asked for again.
+    /// It was once not answered in time: its round trip counts no more, even before it is asked for
+    /// again.
     timed_out: bool,
 }
 
@@ -174,7 +182,11 @@ impl Pending {
 
     /// How many transmissions are later than the one that caused an answer at `now`.
     fn after_cause(&self, now: Time, wait: Duration) -> u32 {
-        self.again.iter().rev().take_while(|sent| now.since(**sent) < wait).count() as u32
+        self.again
+            .iter()
+            .rev()
+            .take_while(|sent| now.since(**sent) < wait)
+            .count() as u32
     }
 }
 
@@ -202,7 +214,13 @@ impl CbrConsumer {
     /// Sends the first Interest as soon as the face is up.
     pub fn new(config: CbrConfig, rng: SeededRng) -> CbrConsumer {
         CbrConsumer {
-            template: InterestTemplate::new(&config.prefix, types::SEQUENCE_NUM, false, config.lifetime, &[]),
+            template: InterestTemplate::new(
+                &config.prefix,
+                types::SEQUENCE_NUM,
+                false,
+                config.lifetime,
+                &[],
+            ),
             timeout: SimTimeout::new(config.timeout.clone()),
             config,
             rng,
@@ -232,8 +250,8 @@ impl CbrConsumer {
 
     fn schedule(&mut self, from: Time) {
         if self.send_at.is_none() {
-            let mean =
-                Duration::try_from_secs_f64(1.0 / self.config.rate).unwrap_or(Duration::from_secs(3600));
+            let mean = Duration::try_from_secs_f64(1.0 / self.config.rate)
+                .unwrap_or(Duration::from_secs(3600));
             self.send_at = Some(from + self.config.gaps.draw(mean, &mut self.rng));
         }
     }
@@ -241,7 +259,10 @@ impl CbrConsumer {
     fn check(&mut self, now: Time) {
         let timeout = self.timeout.get();
         while let Some((sent, number)) = self.waiting.front().copied() {
-            let current = self.pending.get(&number).is_some_and(|pending| pending.last_sent() == sent);
+            let current = self
+                .pending
+                .get(&number)
+                .is_some_and(|pending| pending.last_sent() == sent);
             if current && sent + timeout > now {
                 break;
             }
@@ -249,7 +270,9 @@ impl CbrConsumer {
             if current && self.again.insert(number) {
                 self.timeout.double();
                 self.stats.timeouts += 1;
-                self.pending.entry(number).and_modify(|pending| pending.timed_out = true);
+                self.pending
+                    .entry(number)
+                    .and_modify(|pending| pending.timed_out = true);
                 self.schedule(now);
             }
         }
@@ -319,12 +342,16 @@ impl Application for CbrConsumer {
     }
 
     fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
-        let scheduled = self.send_at.filter(|at| *at <= now && self.up && !self.over)?;
+        let scheduled = self
+            .send_at
+            .filter(|at| *at <= now && self.up && !self.over)?;
         self.send_at = None;
         let nonce = self.rng.next_word() as u32;
         let number = if let Some(number) = self.again.pop_first() {
             self.stats.retransmissions += 1;
-            self.pending.entry(number).and_modify(|pending| pending.again.push(now));
+            self.pending
+                .entry(number)
+                .and_modify(|pending| pending.again.push(now));
             number
         } else if self.next < self.config.count {
             if self.pending.len() >= MOST_OUTSTANDING {
@@ -334,7 +361,14 @@ impl Application for CbrConsumer {
             let number = self.next;
             self.next += 1;
             self.stats.requested += 1;
-            self.pending.insert(number, Pending { first_sent: now, again: Vec::new(), timed_out: false });
+            self.pending.insert(
+                number,
+                Pending {
+                    first_sent: now,
+                    again: Vec::new(),
+                    timed_out: false,
+                },
+            );
             number
         } else {
             return None;
@@ -352,8 +386,12 @@ impl Application for CbrConsumer {
         if self.over || !self.up {
             return None;
         }
-        let send = self.send_at.and_then(|at| due(at, self.seen, "an Interest is due"));
-        let check = self.check_at.map(|at| Deadline::new(at, "the time-out is to be looked at"));
+        let send = self
+            .send_at
+            .and_then(|at| due(at, self.seen, "an Interest is due"));
+        let check = self
+            .check_at
+            .map(|at| Deadline::new(at, "the time-out is to be looked at"));
         Deadline::earlier(send, check)
     }
 }

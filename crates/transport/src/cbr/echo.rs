@@ -9,11 +9,13 @@ use whimbrel_ndn_packet::{Data, InterestRef, Name, SignatureInfo, SignatureType,
 use crate::register::{RegisterOptions, Registrar, RouteParameters};
 use crate::serve::{Answer, Responder, Service, SharedSigner};
 
-/// A signature of type 255 and one octet, as ndnSIM's producer writes it: it costs nothing and proves nothing.
+/// A signature of type 255 and one octet, as ndnSIM's producer writes it: it costs nothing and
+/// proves nothing.
 ///
-/// With it, with FreshnessPeriod 1 ms to 255 ms, 1,024 octets of payload and a name of 16 octets (as `/prefix-a` and a number of
-/// 256 to 65,535 have), a Data has the paper's 1,061 octets: 4 for the outermost type and length, 16 for the name, 5 for
-/// MetaInfo, 1,028 for the content, 5 for SignatureInfo, 3 for SignatureValue.
+/// With it, with FreshnessPeriod 1 ms to 255 ms, 1,024 octets of payload and a name of 16 octets
+/// (as `/prefix-a` and a number of 256 to 65,535 have), a Data has the paper's 1,061 octets: 4 for
+/// the outermost type and length, 16 for the name, 5 for MetaInfo, 1,028 for the content, 5 for
+/// SignatureInfo, 3 for SignatureValue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlaceholderSigner;
 
@@ -49,9 +51,18 @@ impl EchoProducer {
         register: Option<RegisterOptions>,
         rng: SeededRng,
     ) -> EchoProducer {
-        let route = register.is_some().then(|| RouteParameters::new(prefix.clone()));
-        let register = register.unwrap_or_else(|| RegisterOptions::new(whimbrel_core::WallClock::new(0)));
-        let echo = Echo { prefix, payload: vec![0; payload].into(), freshness, signer, answered: 0 };
+        let route = register
+            .is_some()
+            .then(|| RouteParameters::new(prefix.clone()));
+        let register =
+            register.unwrap_or_else(|| RegisterOptions::new(whimbrel_core::WallClock::new(0)));
+        let echo = Echo {
+            prefix,
+            payload: vec![0; payload].into(),
+            freshness,
+            signer,
+            answered: 0,
+        };
         Service::new(echo, Registrar::new(register, route), rng)
     }
 }
@@ -71,8 +82,10 @@ impl Responder for Echo {
             return Answer::Silence;
         }
         self.answered += 1;
-        let data =
-            Data { freshness: self.freshness, ..Data::new(interest.name.to_name(), self.payload.clone()) };
+        let data = Data {
+            freshness: self.freshness,
+            ..Data::new(interest.name.to_name(), self.payload.clone())
+        };
         Answer::Data(data.encode(&*self.signer).into())
     }
 

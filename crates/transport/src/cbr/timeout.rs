@@ -48,8 +48,15 @@ pub struct SimTimeout {
 impl SimTimeout {
     /// Before any sample.
     pub fn new(options: SimTimeoutOptions) -> SimTimeout {
-        let rto = Rto::new(RtoOptions { min: Duration::ZERO, ..RtoOptions::default() });
-        SimTimeout { options, rto, multiplier: 1 }
+        let rto = Rto::new(RtoOptions {
+            min: Duration::ZERO,
+            ..RtoOptions::default()
+        });
+        SimTimeout {
+            options,
+            rto,
+            multiplier: 1,
+        }
     }
 
     /// A round trip of a number that was asked for once.

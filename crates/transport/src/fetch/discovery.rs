@@ -1,8 +1,8 @@
 //! Finding out under which name the segments are.
 //!
-//! RDR ("realtime data retrieval"): an Interest for `/name/32=metadata` with CanBePrefix and MustBeFresh is answered by
-//! `/name/32=metadata/VERSION/SEGMENT`, whose content is the Name element of the newest version. Facts: research file
-//! section 6, ndn-cxx `metadata-object`.
+//! RDR ("realtime data retrieval"): an Interest for `/name/32=metadata` with CanBePrefix and
+//! MustBeFresh is answered by `/name/32=metadata/VERSION/SEGMENT`, whose content is the Name
+//! element of the newest version. Facts: research file section 6, ndn-cxx `metadata-object`.
 
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{Component, ContentType, DataRef, Interest, Name, NameRef, tlv, types};
@@ -41,18 +41,30 @@ pub(super) fn exchange(name: &Name, options: &FetchOptions, now: Time) -> Option
 }
 
 fn is_versioned(name: NameRef<'_>) -> bool {
-    name.last().is_some_and(|last| last.number_of(types::VERSION).is_some())
+    name.last()
+        .is_some_and(|last| last.number_of(types::VERSION).is_some())
 }
 
 /// Reads the answer.
-pub(super) fn read(name: &Name, discovery: Discovery, data: &DataRef<'_>) -> Result<Discovered, FetchError> {
-    let invalid = |reason: &str| FetchError::Metadata { name: name.clone(), reason: reason.to_owned() };
+pub(super) fn read(
+    name: &Name,
+    discovery: Discovery,
+    data: &DataRef<'_>,
+) -> Result<Discovered, FetchError> {
+    let invalid = |reason: &str| FetchError::Metadata {
+        name: name.clone(),
+        reason: reason.to_owned(),
+    };
     if data.content_type == ContentType::Nack {
         return Err(invalid("the producer refuses it"));
     }
     if discovery == Discovery::Metadata {
         let asked = name.len() + 1;
-        let number = |at: usize, typ| data.name.get(at).and_then(|component| component.number_of(typ));
+        let number = |at: usize, typ| {
+            data.name
+                .get(at)
+                .and_then(|component| component.number_of(typ))
+        };
         let is_metadata = data.name.len() == asked + 2
             && number(asked, types::VERSION).is_some()
             && number(asked + 1, types::SEGMENT).is_some();
@@ -66,9 +78,14 @@ pub(super) fn read(name: &Name, discovery: Discovery, data: &DataRef<'_>) -> Res
         }
         return Ok(Discovered::Name(versioned.to_name()));
     }
-    let segment = data.name.last().and_then(|last| last.number_of(types::SEGMENT));
+    let segment = data
+        .name
+        .last()
+        .and_then(|last| last.number_of(types::SEGMENT));
     Ok(match segment {
-        Some(number) => Discovered::Segment(data.name.prefix(data.name.len() - 1).to_name(), number),
+        Some(number) => {
+            Discovered::Segment(data.name.prefix(data.name.len() - 1).to_name(), number)
+        }
         None => Discovered::Whole(data.name.to_name()),
     })
 }

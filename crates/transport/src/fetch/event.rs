@@ -103,7 +103,11 @@ impl FetchStats {
     /// Content received in bits per second.
     pub fn goodput(&self) -> f64 {
         let seconds = self.elapsed.as_secs_f64();
-        if seconds > 0.0 { self.bytes as f64 * 8.0 / seconds } else { 0.0 }
+        if seconds > 0.0 {
+            self.bytes as f64 * 8.0 / seconds
+        } else {
+            0.0
+        }
     }
 }
 
@@ -125,7 +129,9 @@ pub enum SegmentFailure {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// Nobody told the versions of the content.
-    #[error("cannot find the versions of {name}: {failure}; is it served, and is there a route to it?")]
+    #[error(
+        "cannot find the versions of {name}: {failure}; is it served, and is there a route to it?"
+    )]
     Discovery {
         /// Of what.
         name: Name,
@@ -151,7 +157,9 @@ pub enum FetchError {
         failure: SegmentFailure,
     },
     /// A segment could not be had, and no Data told which one is the last.
-    #[error("cannot fetch segment {segment} of {name}: {failure}; no Data said which segment is the last")]
+    #[error(
+        "cannot fetch segment {segment} of {name}: {failure}; no Data said which segment is the last"
+    )]
     NoFinalBlock {
         /// Of what.
         name: Name,

@@ -1,11 +1,14 @@
 //! Fetching segmented content, as `ndnget` (formerly `ndncatchunks`) does.
 //!
-//! Facts: research file `ndn-congestion-and-link.md` section 6 ("ndn-tools ndnget"), and what users stumbled over, section
+//! Facts: research file `ndn-congestion-and-link.md` section 6 ("ndn-tools ndnget"), and what users
+//! stumbled over, section
 //! 9. Where this differs from `ndnget`:
 //!
-//! * a time-out counts from the sending of each Interest with the time-out estimated *now*, not with the one of that
-//!   moment: the Interest that waits longest is always the next to expire, and checking costs nothing per segment;
-//! * slow start ends when the delay rises, too ([`crate::window`]), and no window grows that is not used;
+//! * a time-out counts from the sending of each Interest with the time-out estimated *now*, not
+//!   with the one of that moment: the Interest that waits longest is always the next to expire, and
+//!   checking costs nothing per segment;
+//! * slow start ends when the delay rises, too ([`crate::window`]), and no window grows that is not
+//!   used;
 //! * FinalBlockId may move: that of the highest segment that has one counts;
 //! * what waits for the program is bounded, in segments and in bytes;
 //! * a face that goes down and comes up again costs no retry.
@@ -40,8 +43,9 @@ enum Phase {
 
 /// Fetches one object: an [`Application`].
 ///
-/// Memory: at most [`FetchOptions::most_segments`] segments and [`FetchOptions::most_bytes`] of content until the program
-/// takes the events; `log_window` and `log_rtt` add at most two events for each Data.
+/// Memory: at most [`FetchOptions::most_segments`] segments and [`FetchOptions::most_bytes`] of
+/// content until the program takes the events; `log_window` and `log_rtt` add at most two events
+/// for each Data.
 pub struct Fetcher {
     name: Name,
     options: FetchOptions,
@@ -78,8 +82,15 @@ impl Fetcher {
 
     /// Counters as of `now`.
     pub fn stats(&self) -> FetchStats {
-        let stats = self.pipeline.as_ref().map(Pipeline::stats).unwrap_or_default();
-        FetchStats { unexpected: stats.unexpected + self.unexpected, ..stats }
+        let stats = self
+            .pipeline
+            .as_ref()
+            .map(Pipeline::stats)
+            .unwrap_or_default();
+        FetchStats {
+            unexpected: stats.unexpected + self.unexpected,
+            ..stats
+        }
     }
 
     /// True once [`FetchEvent::Done`] or [`FetchEvent::Failed`] is among the events or was taken.
@@ -87,7 +98,8 @@ impl Fetcher {
         matches!(self.phase, Phase::Over)
     }
 
-    /// Sends no Interests for new segments while paused: what the program cannot take need not come.
+    /// Sends no Interests for new segments while paused: what the program cannot take need not
+    /// come.
     pub const fn set_paused(&mut self, paused: bool) {
         self.paused = paused;
     }
@@ -101,7 +113,10 @@ impl Fetcher {
     fn fail(&mut self, error: FetchError, now: Time) {
         // Only silence and Nacks have this as a possible cause.
         let other_version_possible = self.options.discovery == Discovery::Metadata
-            && matches!(error, FetchError::Segment { .. } | FetchError::NoFinalBlock { .. })
+            && matches!(
+                error,
+                FetchError::Segment { .. } | FetchError::NoFinalBlock { .. }
+            )
             && matches!(self.phase, Phase::Fetching);
         if other_version_possible
             && let Some(mut exchange) = discovery::exchange(&self.name, &self.options, now)
@@ -145,8 +160,13 @@ impl Fetcher {
 
     /// The search that followed a failure has ended.
     fn on_asked(&mut self, data: Option<&DataRef<'_>>) {
-        let Phase::Asking(_, error) = core::mem::replace(&mut self.phase, Phase::Over) else { return };
-        let fetched = self.pipeline.as_ref().map(|pipeline| pipeline.name().clone());
+        let Phase::Asking(_, error) = core::mem::replace(&mut self.phase, Phase::Over) else {
+            return;
+        };
+        let fetched = self
+            .pipeline
+            .as_ref()
+            .map(|pipeline| pipeline.name().clone());
         let now = data
             .filter(|data| self.options.verify.check(data).is_ok())
             .and_then(|data| discovery::read(&self.name, self.options.discovery, data).ok());
@@ -171,7 +191,13 @@ impl Fetcher {
             }
             Phase::Fetching => {
                 if let Some(pipeline) = &mut self.pipeline {
-                    pipeline.handle_data(now, data, marked, &mut self.options.verify, &mut self.events);
+                    pipeline.handle_data(
+                        now,
+                        data,
+                        marked,
+                        &mut self.options.verify,
+                        &mut self.events,
+                    );
                 }
                 self.settle(now);
             }
@@ -192,7 +218,10 @@ impl Fetcher {
         match &self.phase {
             Phase::Discovering(exchange) => {
                 if let Some(failure) = exchange.failure().cloned() {
-                    self.give_up(FetchError::Discovery { name: self.name.clone(), failure });
+                    self.give_up(FetchError::Discovery {
+                        name: self.name.clone(),
+                        failure,
+                    });
                 }
             }
             Phase::Asking(exchange, _) if exchange.failure().is_some() => self.on_asked(None),
@@ -222,7 +251,9 @@ impl Application for Fetcher {
 
     fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
         match Arrival::decode(packet) {
-            Ok(Arrival::Data(data)) => self.on_data(now, &data, packet.congestion_mark.unwrap_or(0) > 0),
+            Ok(Arrival::Data(data)) => {
+                self.on_data(now, &data, packet.congestion_mark.unwrap_or(0) > 0)
+            }
             Ok(Arrival::Nack(reason, interest)) => {
                 match &mut self.phase {
                     Phase::Discovering(exchange) | Phase::Asking(exchange, _) => {
@@ -247,7 +278,9 @@ impl Application for Fetcher {
             return;
         }
         match &mut self.phase {
-            Phase::Discovering(exchange) | Phase::Asking(exchange, _) => exchange.handle_timeout(now),
+            Phase::Discovering(exchange) | Phase::Asking(exchange, _) => {
+                exchange.handle_timeout(now)
+            }
             Phase::Fetching => {
                 if let Some(pipeline) = &mut self.pipeline {
                     pipeline.handle_timeout(now, &mut self.events);
@@ -264,9 +297,14 @@ impl Application for Fetcher {
             return None;
         }
         let interest: Bytes = match &mut self.phase {
-            Phase::Discovering(exchange) | Phase::Asking(exchange, _) => exchange.poll(now, &mut self.rng)?,
+            Phase::Discovering(exchange) | Phase::Asking(exchange, _) => {
+                exchange.poll(now, &mut self.rng)?
+            }
             Phase::Fetching => {
-                let interest = self.pipeline.as_mut()?.poll_interest(now, &mut self.rng, self.paused);
+                let interest =
+                    self.pipeline
+                        .as_mut()?
+                        .poll_interest(now, &mut self.rng, self.paused);
                 if interest.is_none() {
                     self.settle(now);
                 }
@@ -288,14 +326,24 @@ impl Application for Fetcher {
         if !failed && let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        match self.pipeline.as_mut().map_or(Ok(None), Pipeline::poll_segment) {
+        match self
+            .pipeline
+            .as_mut()
+            .map_or(Ok(None), Pipeline::poll_segment)
+        {
             Ok(Some((number, offset, content))) => {
-                return Some(FetchEvent::Segment { number, offset, content });
+                return Some(FetchEvent::Segment {
+                    number,
+                    offset,
+                    content,
+                });
             }
             Err(error) if matches!(self.phase, Phase::Fetching) => self.give_up(error),
             Ok(None) | Err(_) => {}
         }
-        if matches!(self.phase, Phase::Fetching) && self.pipeline.as_ref().is_some_and(Pipeline::is_done) {
+        if matches!(self.phase, Phase::Fetching)
+            && self.pipeline.as_ref().is_some_and(Pipeline::is_done)
+        {
             self.phase = Phase::Over;
             return Some(FetchEvent::Done(self.stats()));
         }

@@ -25,7 +25,8 @@ pub enum Discovery {
 pub enum Delivery {
     /// One after the other.
     InOrder,
-    /// As they come, each with its place in bytes. Asks that all segments but the last one have the same size.
+    /// As they come, each with its place in bytes. Asks that all segments but the last one have the
+    /// same size.
     AsTheyCome,
 }
 
@@ -44,7 +45,8 @@ where
     }
 }
 
-/// What is checked of each Data before it counts. A Data that fails is asked for again, as often as one that is lost.
+/// What is checked of each Data before it counts. A Data that fails is asked for again, as often as
+/// one that is lost.
 #[derive(Default)]
 pub enum Verify {
     /// Nothing, as `ndnget`.

@@ -15,7 +15,8 @@ use crate::rto::Rto;
 use crate::template::InterestTemplate;
 use crate::window::Window;
 
-/// Events of `log_window` and `log_rtt` that wait at most; the program that does not take them loses later ones.
+/// Events of `log_window` and `log_rtt` that wait at most; the program that does not take them
+/// loses later ones.
 const MOST_LOG_EVENTS: usize = 65_536;
 /// Longest pause of repeated Interests after Nacks for congestion under a fixed window.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -55,7 +56,8 @@ pub(super) struct Pipeline {
 
     /// Received, in the order of arrival; only for delivery as they come.
     arrived: VecDeque<u64>,
-    /// Size of all segments but the last, once segment 0 or another one that is not the last has come.
+    /// Size of all segments but the last, once segment 0 or another one that is not the last has
+    /// come.
     segment_size: Option<usize>,
     /// Where the next segment in order begins.
     offset: u64,
@@ -120,7 +122,11 @@ impl Pipeline {
     }
 
     pub(super) fn stats(&self) -> FetchStats {
-        let rtt = self.rto.least().zip(self.rto.mean()).zip(self.rto.greatest());
+        let rtt = self
+            .rto
+            .least()
+            .zip(self.rto.mean())
+            .zip(self.rto.greatest());
         FetchStats {
             elapsed: self.last_data_at.since(self.started_at),
             total_segments: self.last.map(|last| last.number.saturating_add(1)),
@@ -145,7 +151,10 @@ impl Pipeline {
 
     /// The answer to discovery was all of the content.
     pub(super) fn adopt_whole(&mut self, now: Time, data: &DataRef<'_>) {
-        self.last = Some(Last { number: 0, said_by: 0 });
+        self.last = Some(Last {
+            number: 0,
+            said_by: 0,
+        });
         self.segments.send_next(now, 0);
         self.segments.enqueue(0, true);
         self.accept(now, 0, data);
@@ -168,7 +177,10 @@ impl Pipeline {
             return;
         }
         if data.content_type == ContentType::Nack {
-            self.failure = Some(FetchError::Refused { name: self.name().clone(), segment: number });
+            self.failure = Some(FetchError::Refused {
+                name: self.name().clone(),
+                segment: number,
+            });
             return;
         }
         if let Err(reason) = verify.check(data) {
@@ -190,7 +202,10 @@ impl Pipeline {
 
     /// A Data that is not to be believed is as good as none.
     fn refuse(&mut self, number: u64, reason: String) {
-        let retries = self.segments.get(number).map_or(0, |segment| segment.retries);
+        let retries = self
+            .segments
+            .get(number)
+            .map_or(0, |segment| segment.retries);
         if self.retries.is_some_and(|limit| retries >= limit) {
             self.give_up(number, SegmentFailure::Refused(reason));
         } else if self.segments.enqueue(number, false) {
@@ -199,34 +214,58 @@ impl Pipeline {
     }
 
     fn take_final_block(&mut self, number: u64, data: &DataRef<'_>) {
-        let Some(last) = data.final_block_id.and_then(|id| id.number_of(types::SEGMENT)) else { return };
+        let Some(last) = data
+            .final_block_id
+            .and_then(|id| id.number_of(types::SEGMENT))
+        else {
+            return;
+        };
         if self.last.is_some_and(|known| known.said_by > number) {
             return;
         }
         let highest = self.highest_data.max(number);
         if last < highest {
             let name = self.name().clone();
-            self.failure = Some(FetchError::FinalBlock { name, said_by: number, last, segment: highest });
+            self.failure = Some(FetchError::FinalBlock {
+                name,
+                said_by: number,
+                last,
+                segment: highest,
+            });
             return;
         }
-        self.last = Some(Last { number: last, said_by: number });
+        self.last = Some(Last {
+            number: last,
+            said_by: number,
+        });
         if let Some(after) = last.checked_add(1) {
             self.segments.truncate(after);
         }
         if let Some((segment, failure)) = self.missing.take()
             && segment <= last
         {
-            self.failure = Some(FetchError::Segment { name: self.name().clone(), segment, failure });
+            self.failure = Some(FetchError::Segment {
+                name: self.name().clone(),
+                segment,
+                failure,
+            });
         }
     }
 
     fn measure(&mut self, now: Time, number: u64, events: &mut VecDeque<FetchEvent>) {
-        let Some(segment) = self.segments.get(number).filter(|segment| !segment.sent_again) else { return };
+        let Some(segment) = self
+            .segments
+            .get(number)
+            .filter(|segment| !segment.sent_again)
+        else {
+            return;
+        };
         let rtt = now.since(segment.sent_at);
         let under_way = self.segments.under_way();
         let others = under_way - usize::from(segment.state == SegmentState::UnderWay);
         self.rto.sample(rtt, others.div_ceil(2).max(1) as u64);
-        self.window.sample(now, rtt, number, self.segments.next().saturating_sub(1));
+        self.window
+            .sample(now, rtt, number, self.segments.next().saturating_sub(1));
         if self.log_rtt && events.len() < MOST_LOG_EVENTS {
             events.push_back(FetchEvent::Rtt {
                 segment: number,
@@ -241,32 +280,42 @@ impl Pipeline {
     fn adjust(&mut self, now: Time, marked: bool, events: &mut VecDeque<FetchEvent>) {
         self.stats.marks += u64::from(marked);
         if marked && !self.ignore_marks {
-            if !self.once_per_round_trip || self.recovery_point.is_none_or(|point| self.highest_data > point)
+            if !self.once_per_round_trip
+                || self
+                    .recovery_point
+                    .is_none_or(|point| self.highest_data > point)
             {
                 self.recovery_point = self.segments.next().checked_sub(1);
                 self.window.decrease(now);
                 self.stats.mark_decreases += 1;
             }
         } else if self.segments.under_way() as f64 * 2.0 >= self.window.size() {
-            self.window.increase(now, self.rto.smoothed(), self.most_segments as f64);
+            self.window
+                .increase(now, self.rto.smoothed(), self.most_segments as f64);
         }
-        // Else something other than the window holds the fetch back, and nothing tells whether more would fit.
+        // Else something other than the window holds the fetch back, and nothing tells whether more
+        // would fit.
         self.log_window_size(now, events);
     }
 
     fn log_window_size(&self, now: Time, events: &mut VecDeque<FetchEvent>) {
         if self.log_window && events.len() < MOST_LOG_EVENTS {
-            events.push_back(FetchEvent::Window { at: now, size: self.window.size() });
+            events.push_back(FetchEvent::Window {
+                at: now,
+                size: self.window.size(),
+            });
         }
     }
 
     fn accept(&mut self, now: Time, number: u64, data: &DataRef<'_>) {
-        if let Some(SegmentState::Queued { .. }) = self.segments.get(number).map(|segment| segment.state)
+        if let Some(SegmentState::Queued { .. }) =
+            self.segments.get(number).map(|segment| segment.state)
             && self.stats.interests > 0
         {
             self.stats.skipped_retransmissions += 1;
         }
-        self.segments.receive(number, Bytes::copy_from_slice(data.content));
+        self.segments
+            .receive(number, Bytes::copy_from_slice(data.content));
         self.typical_size = self.typical_size.max(data.content.len());
         self.last_data_at = now;
         self.stats.segments += 1;
@@ -283,10 +332,15 @@ impl Pipeline {
         }
     }
 
-    /// `segment` cannot be had, and nothing says whether it exists: fatal as soon as nothing else can tell.
+    /// `segment` cannot be had, and nothing says whether it exists: fatal as soon as nothing else
+    /// can tell.
     fn no_final_block(&mut self, segment: u64, failure: SegmentFailure) {
         if self.segments.outstanding() == 0 {
-            self.failure = Some(FetchError::NoFinalBlock { name: self.name().clone(), segment, failure });
+            self.failure = Some(FetchError::NoFinalBlock {
+                name: self.name().clone(),
+                segment,
+                failure,
+            });
         } else {
             self.missing = Some((segment, failure));
         }
@@ -299,7 +353,11 @@ impl Pipeline {
         match self.last {
             Some(last) if number <= last.number => {
                 let name = self.name().clone();
-                self.failure = Some(FetchError::Segment { name, segment: number, failure });
+                self.failure = Some(FetchError::Segment {
+                    name,
+                    segment: number,
+                    failure,
+                });
             }
             Some(_) => {}
             None => {
@@ -320,9 +378,12 @@ impl Pipeline {
     ) {
         let number = self.template.segment_in(interest.name);
         // The nonce tells a Nack for the last transmission from one for an earlier one.
-        let current = number.and_then(|number| self.segments.get(number)).is_some_and(|segment| {
-            segment.state == SegmentState::UnderWay && interest.nonce == Some(segment.nonce.to_be_bytes())
-        });
+        let current = number
+            .and_then(|number| self.segments.get(number))
+            .is_some_and(|segment| {
+                segment.state == SegmentState::UnderWay
+                    && interest.nonce == Some(segment.nonce.to_be_bytes())
+            });
         let Some(number) = number.filter(|_| current) else {
             self.stats.unexpected += 1;
             return;
@@ -335,7 +396,8 @@ impl Pipeline {
                 self.segments.enqueue(number, false);
                 self.again.push_back(number);
                 if self.window.is_fixed() {
-                    let pause = Duration::from_millis(1 << self.congestion_nacks.min(14)).min(LONGEST_PAUSE);
+                    let pause = Duration::from_millis(1 << self.congestion_nacks.min(14))
+                        .min(LONGEST_PAUSE);
                     self.congestion_nacks += 1;
                     self.paused_until = now + pause;
                 }
@@ -347,7 +409,8 @@ impl Pipeline {
 
     fn record_loss(&mut self, now: Time, number: u64, events: &mut VecDeque<FetchEvent>) {
         if self.window.is_fixed()
-            || (self.once_per_round_trip && self.recovery_point.is_some_and(|point| number <= point))
+            || (self.once_per_round_trip
+                && self.recovery_point.is_some_and(|point| number <= point))
         {
             return;
         }
@@ -360,7 +423,11 @@ impl Pipeline {
 
     /// How long an Interest is waited for: the Interest itself is gone after its lifetime.
     fn patience(&self) -> Duration {
-        if self.window.is_fixed() { self.lifetime } else { self.rto.timeout().min(self.lifetime) }
+        if self.window.is_fixed() {
+            self.lifetime
+        } else {
+            self.rto.timeout().min(self.lifetime)
+        }
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time, events: &mut VecDeque<FetchEvent>) {
@@ -388,9 +455,15 @@ impl Pipeline {
         }
         self.next_progress = now + self.progress_interval;
         // One at a time: a program that does not take events needs no second one.
-        if !events.iter().any(|event| matches!(event, FetchEvent::Progress(_))) {
+        if !events
+            .iter()
+            .any(|event| matches!(event, FetchEvent::Progress(_)))
+        {
             let elapsed = now.since(self.started_at);
-            events.push_back(FetchEvent::Progress(FetchStats { elapsed, ..self.stats() }));
+            events.push_back(FetchEvent::Progress(FetchStats {
+                elapsed,
+                ..self.stats()
+            }));
         }
     }
 
@@ -407,7 +480,12 @@ impl Pipeline {
         self.recovery_point = None;
     }
 
-    pub(super) fn poll_interest(&mut self, now: Time, rng: &mut SeededRng, paused: bool) -> Option<Bytes> {
+    pub(super) fn poll_interest(
+        &mut self,
+        now: Time,
+        rng: &mut SeededRng,
+        paused: bool,
+    ) -> Option<Bytes> {
         if self.failure.is_some() || self.segments.under_way() >= self.window.size() as usize {
             return None;
         }
@@ -415,8 +493,12 @@ impl Pipeline {
         while now >= self.paused_until
             && let Some(number) = self.again.pop_front()
         {
-            let Some(segment) = self.segments.get(number) else { continue };
-            let SegmentState::Queued { free } = segment.state else { continue };
+            let Some(segment) = self.segments.get(number) else {
+                continue;
+            };
+            let SegmentState::Queued { free } = segment.state else {
+                continue;
+            };
             let retries = segment.retries;
             if !free && self.retries.is_some_and(|limit| retries >= limit) {
                 self.give_up(number, SegmentFailure::NoAnswer(retries));
@@ -456,7 +538,9 @@ impl Pipeline {
     pub(super) fn poll_segment(&mut self) -> Result<Option<(u64, u64, Bytes)>, FetchError> {
         match self.delivery {
             Delivery::InOrder => {
-                let Some((number, content)) = self.segments.take_first() else { return Ok(None) };
+                let Some((number, content)) = self.segments.take_first() else {
+                    return Ok(None);
+                };
                 let offset = self.offset;
                 self.offset += content.len() as u64;
                 Ok(Some((number, offset, content)))
@@ -467,18 +551,29 @@ impl Pipeline {
 
     fn poll_arrived(&mut self) -> Result<Option<(u64, u64, Bytes)>, FetchError> {
         // The only segment so far may be the last one, whose size says nothing of the others'.
-        let Some(expected) = self.segment_size else { return Ok(None) };
+        let Some(expected) = self.segment_size else {
+            return Ok(None);
+        };
         while let Some(number) = self.arrived.pop_front() {
-            let Some(content) = self.segments.take(number) else { continue };
+            let Some(content) = self.segments.take(number) else {
+                continue;
+            };
             let is_last = self.last.is_some_and(|last| last.number == number);
             let offset = number.checked_mul(expected as u64);
             match offset {
-                Some(offset) if content.len() == expected || (is_last && content.len() < expected) => {
+                Some(offset)
+                    if content.len() == expected || (is_last && content.len() < expected) =>
+                {
                     return Ok(Some((number, offset, content)));
                 }
                 _ => {
                     let (name, size) = (self.name().clone(), content.len());
-                    return Err(FetchError::UnevenSegments { name, segment: number, size, expected });
+                    return Err(FetchError::UnevenSegments {
+                        name,
+                        segment: number,
+                        size,
+                        expected,
+                    });
                 }
             }
         }
@@ -488,7 +583,9 @@ impl Pipeline {
     /// True once the program has all segments.
     pub(super) fn is_done(&self) -> bool {
         self.failure.is_none()
-            && self.last.is_some_and(|last| self.segments.base() > last.number)
+            && self
+                .last
+                .is_some_and(|last| self.segments.base() > last.number)
             && self.segments.outstanding() == 0
     }
 

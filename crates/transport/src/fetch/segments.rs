@@ -1,7 +1,7 @@
 //! Segments under way and not yet given to the program: a ring keyed by segment number.
 //!
-//! Every operation is O(1) but [`Segments::truncate`]. Those under way are linked in the order in which they were sent, so
-//! that the one that waits longest is at hand.
+//! Every operation is O(1) but [`Segments::truncate`]. Those under way are linked in the order in
+//! which they were sent, so that the one that waits longest is at hand.
 
 use std::collections::VecDeque;
 
@@ -55,7 +55,15 @@ pub(super) struct Segments {
 impl Segments {
     pub(super) fn new() -> Segments {
         let ring = VecDeque::new();
-        Segments { ring, base: 0, oldest: NONE, newest: NONE, under_way: 0, queued: 0, bytes: 0 }
+        Segments {
+            ring,
+            base: 0,
+            oldest: NONE,
+            newest: NONE,
+            under_way: 0,
+            queued: 0,
+            bytes: 0,
+        }
     }
 
     /// Number of the first segment that was never sent.
@@ -85,7 +93,9 @@ impl Segments {
     }
 
     fn index(&self, number: u64) -> Option<usize> {
-        number.checked_sub(self.base).and_then(|index| usize::try_from(index).ok())
+        number
+            .checked_sub(self.base)
+            .and_then(|index| usize::try_from(index).ok())
     }
 
     pub(super) fn get(&self, number: u64) -> Option<&Segment> {
@@ -99,7 +109,8 @@ impl Segments {
 
     /// The segment that was sent first of those under way, and when.
     pub(super) fn oldest_under_way(&self) -> Option<(u64, Time)> {
-        self.get(self.oldest).map(|segment| (self.oldest, segment.sent_at))
+        self.get(self.oldest)
+            .map(|segment| (self.oldest, segment.sent_at))
     }
 
     fn link(&mut self, number: u64) {
@@ -116,7 +127,10 @@ impl Segments {
     }
 
     fn unlink(&mut self, number: u64) {
-        let Some((before, after)) = self.get(number).map(|segment| (segment.before, segment.after)) else {
+        let Some((before, after)) = self
+            .get(number)
+            .map(|segment| (segment.before, segment.after))
+        else {
             return;
         };
         match self.get_mut(before) {
@@ -149,8 +163,12 @@ impl Segments {
 
     /// A queued segment is sent again.
     pub(super) fn send_again(&mut self, number: u64, now: Time, nonce: u32) {
-        let Some(segment) = self.get_mut(number) else { return };
-        let SegmentState::Queued { free } = segment.state else { return };
+        let Some(segment) = self.get_mut(number) else {
+            return;
+        };
+        let SegmentState::Queued { free } = segment.state else {
+            return;
+        };
         segment.state = SegmentState::UnderWay;
         segment.sent_at = now;
         segment.nonce = nonce;
@@ -162,7 +180,9 @@ impl Segments {
 
     /// A segment under way is given up for now; true if it was under way.
     pub(super) fn enqueue(&mut self, number: u64, free: bool) -> bool {
-        let Some(segment) = self.get_mut(number).filter(|segment| segment.state == SegmentState::UnderWay)
+        let Some(segment) = self
+            .get_mut(number)
+            .filter(|segment| segment.state == SegmentState::UnderWay)
         else {
             return false;
         };
@@ -175,7 +195,10 @@ impl Segments {
     /// True if `number` was asked for and has not been received.
     pub(super) fn is_awaited(&self, number: u64) -> bool {
         self.get(number).is_some_and(|segment| {
-            matches!(segment.state, SegmentState::UnderWay | SegmentState::Queued { .. })
+            matches!(
+                segment.state,
+                SegmentState::UnderWay | SegmentState::Queued { .. }
+            )
         })
     }
 
@@ -207,11 +230,17 @@ impl Segments {
 
     /// Takes a received segment out of order.
     pub(super) fn take(&mut self, number: u64) -> Option<Bytes> {
-        let segment = self.get_mut(number).filter(|segment| segment.state == SegmentState::Received)?;
+        let segment = self
+            .get_mut(number)
+            .filter(|segment| segment.state == SegmentState::Received)?;
         segment.state = SegmentState::Delivered;
         let content = std::mem::take(&mut segment.content);
         self.bytes -= content.len();
-        while self.ring.front().is_some_and(|first| first.state == SegmentState::Delivered) {
+        while self
+            .ring
+            .front()
+            .is_some_and(|first| first.state == SegmentState::Delivered)
+        {
             self.ring.pop_front();
             self.base += 1;
         }
@@ -223,7 +252,10 @@ impl Segments {
         let mut received = 0;
         while self.next() > from.max(self.base) {
             let last = self.next() - 1;
-            match self.get(last).map(|segment| (segment.state, segment.content.len())) {
+            match self
+                .get(last)
+                .map(|segment| (segment.state, segment.content.len()))
+            {
                 Some((SegmentState::UnderWay, _)) => self.unlink(last),
                 Some((SegmentState::Queued { .. }, _)) => self.queued -= 1,
                 Some((SegmentState::Received, size)) => {

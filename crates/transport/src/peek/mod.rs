@@ -1,6 +1,7 @@
 //! One Interest and what it brings back (`ndnpeek`); one Data for whoever asks (`ndnpoke`).
 //!
-//! Facts: ndn-tools `tools/peek` (options and their defaults); exit codes are the command's business.
+//! Facts: ndn-tools `tools/peek` (options and their defaults); exit codes are the command's
+//! business.
 
 mod poke;
 
@@ -137,13 +138,22 @@ impl Application for Peek {
     }
 
     fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
-        let Some((at, name)) = self.sent.clone().filter(|_| !self.over) else { return };
+        let Some((at, name)) = self.sent.clone().filter(|_| !self.over) else {
+            return;
+        };
         let rtt = now.since(at);
         match Arrival::decode(packet) {
-            Ok(Arrival::Data(data)) if answers(name.as_ref(), self.interest.can_be_prefix, &data) => {
-                self.end(PeekEvent::Data { packet: Bytes::copy_from_slice(data.wire), rtt });
+            Ok(Arrival::Data(data))
+                if answers(name.as_ref(), self.interest.can_be_prefix, &data) =>
+            {
+                self.end(PeekEvent::Data {
+                    packet: Bytes::copy_from_slice(data.wire),
+                    rtt,
+                });
             }
-            Ok(Arrival::Nack(reason, interest)) if interest.name.value() == name.as_ref().value() => {
+            Ok(Arrival::Nack(reason, interest))
+                if interest.name.value() == name.as_ref().value() =>
+            {
                 self.end(PeekEvent::Nack { reason, rtt });
             }
             _ => {}
@@ -175,6 +185,7 @@ impl Application for Peek {
         if self.over {
             return None;
         }
-        self.until().map(|until| Deadline::new(until, "an Interest is not answered"))
+        self.until()
+            .map(|until| Deadline::new(until, "an Interest is not answered"))
     }
 }

@@ -81,11 +81,23 @@ impl Poke {
         }
     }
 
-    fn handle_interest(&mut self, packet: &LpPacket<'_>, interest: &whimbrel_ndn_packet::InterestRef<'_>) {
-        let Ok(data) = DataRef::decode(&self.packet) else { return };
-        if !self.over && self.to_send.is_none() && answers(interest.name, interest.can_be_prefix, &data) {
+    fn handle_interest(
+        &mut self,
+        packet: &LpPacket<'_>,
+        interest: &whimbrel_ndn_packet::InterestRef<'_>,
+    ) {
+        let Ok(data) = DataRef::decode(&self.packet) else {
+            return;
+        };
+        if !self.over
+            && self.to_send.is_none()
+            && answers(interest.name, interest.can_be_prefix, &data)
+        {
             let pit_token = packet.pit_token.map(Bytes::copy_from_slice);
-            let header = LpHeader { pit_token, ..LpHeader::default() };
+            let header = LpHeader {
+                pit_token,
+                ..LpHeader::default()
+            };
             self.to_send = Some((!header.is_empty()).then(|| Box::new(header)));
         }
     }
@@ -137,11 +149,16 @@ impl Application for Poke {
             self.events.push_back(PokeEvent::Sent);
             return Some((self.packet.clone(), header));
         }
-        self.registrar.poll(now, &mut self.rng).map(|command| (command, None))
+        self.registrar
+            .poll(now, &mut self.rng)
+            .map(|command| (command, None))
     }
 
     fn poll_event(&mut self) -> Option<PokeEvent> {
-        self.registrar.poll_event().map(PokeEvent::Registration).or_else(|| self.events.pop_front())
+        self.registrar
+            .poll_event()
+            .map(PokeEvent::Registration)
+            .or_else(|| self.events.pop_front())
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {

@@ -1,8 +1,9 @@
 //! Round trips to a name prefix, as `ndnping` and `ndnpingserver` measure them.
 //!
-//! Facts: ndn-tools `tools/ping`: Interests for `/prefix/ping[/identifier]/NUMBER`, the number in decimal digits, counting up
-//! from a random 64-bit number unless one is given; every second; MustBeFresh unless cached Data is welcome; lifetime 4 s.
-//! The server answers everything under `/prefix/ping` with its payload.
+//! Facts: ndn-tools `tools/ping`: Interests for `/prefix/ping[/identifier]/NUMBER`, the number in
+//! decimal digits, counting up from a random 64-bit number unless one is given; every second;
+//! MustBeFresh unless cached Data is welcome; lifetime 4 s. The server answers everything under
+//! `/prefix/ping` with its payload.
 
 mod server;
 
@@ -101,7 +102,11 @@ impl PingStats {
     /// Neither answered nor refused, of those that are over (0 to 1).
     pub fn loss(&self) -> f64 {
         let over = self.received + self.nacks + self.timeouts;
-        if over == 0 { 0.0 } else { self.timeouts as f64 / over as f64 }
+        if over == 0 {
+            0.0
+        } else {
+            self.timeouts as f64 / over as f64
+        }
     }
 }
 
@@ -132,7 +137,10 @@ impl Ping {
         let next_number = options.start.unwrap_or_else(|| rng.next_word());
         let interval = options.interval.max(Duration::from_millis(1));
         Ping {
-            options: PingOptions { interval, ..options },
+            options: PingOptions {
+                interval,
+                ..options
+            },
             base,
             rng,
             next_number,
@@ -161,7 +169,9 @@ impl Ping {
     }
 
     fn all_sent(&self) -> bool {
-        self.options.count.is_some_and(|count| self.stats.sent >= count)
+        self.options
+            .count
+            .is_some_and(|count| self.stats.sent >= count)
     }
 
     /// The number in the name of one of these pings.
@@ -215,18 +225,30 @@ impl Application for Ping {
         }
         match Arrival::decode(packet) {
             Ok(Arrival::Data(data)) => {
-                let Some(number) = self.number(data.name) else { return };
-                let Some(at) = self.outstanding.remove(&number) else { return };
+                let Some(number) = self.number(data.name) else {
+                    return;
+                };
+                let Some(at) = self.outstanding.remove(&number) else {
+                    return;
+                };
                 let rtt = now.since(at);
                 self.stats.received += 1;
                 self.stats.rtt.add(rtt);
                 self.events.push_back(PingEvent::Reply { number, rtt });
             }
             Ok(Arrival::Nack(reason, interest)) => {
-                let Some(number) = self.number(interest.name) else { return };
-                let Some(at) = self.outstanding.remove(&number) else { return };
+                let Some(number) = self.number(interest.name) else {
+                    return;
+                };
+                let Some(at) = self.outstanding.remove(&number) else {
+                    return;
+                };
                 self.stats.nacks += 1;
-                self.events.push_back(PingEvent::Nack { number, reason, rtt: now.since(at) });
+                self.events.push_back(PingEvent::Nack {
+                    number,
+                    reason,
+                    rtt: now.since(at),
+                });
             }
             _ => {}
         }
@@ -236,7 +258,11 @@ impl Application for Ping {
 
     fn handle_timeout(&mut self, now: Time) {
         self.seen = now;
-        while !self.over && self.oldest().is_some_and(|at| at + self.options.timeout <= now) {
+        while !self.over
+            && self
+                .oldest()
+                .is_some_and(|at| at + self.options.timeout <= now)
+        {
             self.lose_oldest();
         }
         self.finish_if_done();
@@ -274,8 +300,12 @@ impl Application for Ping {
         }
         let next = self.next_at.filter(|_| self.up && !self.all_sent());
         let next = next.and_then(|at| due(at, self.seen, "a ping is due"));
-        let lost = self.order.iter().find_map(|number| self.outstanding.get(number));
-        let lost = lost.map(|at| Deadline::new(*at + self.options.timeout, "a ping is not answered"));
+        let lost = self
+            .order
+            .iter()
+            .find_map(|number| self.outstanding.get(number));
+        let lost =
+            lost.map(|at| Deadline::new(*at + self.options.timeout, "a ping is not answered"));
         Deadline::earlier(next, lost)
     }
 }

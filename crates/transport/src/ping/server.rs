@@ -28,7 +28,13 @@ pub struct PingServerOptions {
 impl PingServerOptions {
     /// `ndnpingserver`'s defaults: fresh for 1 s, no payload, no end.
     pub const fn new(prefix: Name) -> PingServerOptions {
-        PingServerOptions { prefix, freshness: Duration::from_secs(1), count: None, payload: 0, log: false }
+        PingServerOptions {
+            prefix,
+            freshness: Duration::from_secs(1),
+            count: None,
+            payload: 0,
+            log: false,
+        }
     }
 }
 
@@ -55,7 +61,11 @@ pub type PingServer = Service<PingResponder>;
 
 impl PingServer {
     /// Registers `/prefix/ping` and answers there, signed with a digest.
-    pub fn pings(options: PingServerOptions, register: RegisterOptions, rng: SeededRng) -> PingServer {
+    pub fn pings(
+        options: PingServerOptions,
+        register: RegisterOptions,
+        rng: SeededRng,
+    ) -> PingServer {
         let prefix = options.prefix.child_generic(b"ping");
         let responder = PingResponder {
             payload: vec![b'a'; options.payload].into(),
@@ -64,7 +74,11 @@ impl PingServer {
             answered: 0,
             events: VecDeque::new(),
         };
-        Service::new(responder, Registrar::new(register, [RouteParameters::new(prefix)]), rng)
+        Service::new(
+            responder,
+            Registrar::new(register, [RouteParameters::new(prefix)]),
+            rng,
+        )
     }
 }
 
@@ -79,13 +93,17 @@ impl Responder for PingResponder {
     type Event = PingServerEvent;
 
     fn respond(&mut self, _now: Time, interest: &InterestRef<'_>) -> Answer {
-        let finished = self.options.count.is_some_and(|count| self.answered >= count);
+        let finished = self
+            .options
+            .count
+            .is_some_and(|count| self.answered >= count);
         if finished || !self.prefix.as_ref().is_prefix_of(interest.name) {
             return Answer::Silence;
         }
         self.answered += 1;
         if self.options.log && self.events.len() < 65_536 {
-            self.events.push_back(PingServerEvent::Ping(interest.name.to_name()));
+            self.events
+                .push_back(PingServerEvent::Ping(interest.name.to_name()));
         }
         if self.options.count == Some(self.answered) {
             self.events.push_back(PingServerEvent::Finished);

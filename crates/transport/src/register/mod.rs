@@ -1,8 +1,9 @@
 //! Prefix registration: telling the forwarder what this program answers, with NFD's RIB commands.
 //!
-//! Each prefix is registered when the face comes up, and again each time it comes up again: routes go with the face. A
-//! command that gets no answer or a temporary refusal is repeated after 0.5 s, 1 s, 2 s ... up to a bound; a refusal
-//! for good (bad command, no rights) is told and not repeated on this face.
+//! Each prefix is registered when the face comes up, and again each time it comes up again: routes
+//! go with the face. A command that gets no answer or a temporary refusal is repeated after 0.5 s,
+//! 1 s, 2 s ... up to a bound; a refusal for good (bad command, no rights) is told and not repeated
+//! on this face.
 
 mod wire;
 
@@ -12,7 +13,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
-use whimbrel_ndn_packet::{DataRef, Interest, InterestRef, NackReason, Name, SignatureInfo, Signer};
+use whimbrel_ndn_packet::{
+    DataRef, Interest, InterestRef, NackReason, Name, SignatureInfo, Signer,
+};
 
 pub use wire::{CAPTURE, CHILD_INHERIT, ControlResponse, RouteParameters, read_command};
 
@@ -118,11 +121,20 @@ pub struct Registrar {
 
 impl Registrar {
     /// Registers `routes` as soon as the face is up.
-    pub fn new(options: RegisterOptions, routes: impl IntoIterator<Item = RouteParameters>) -> Registrar {
+    pub fn new(
+        options: RegisterOptions,
+        routes: impl IntoIterator<Item = RouteParameters>,
+    ) -> Registrar {
         let routes = routes.into_iter();
         Registrar {
             options,
-            routes: routes.map(|parameters| Route { parameters, state: State::Idle, attempts: 0 }).collect(),
+            routes: routes
+                .map(|parameters| Route {
+                    parameters,
+                    state: State::Idle,
+                    attempts: 0,
+                })
+                .collect(),
             leaving: VecDeque::new(),
             events: VecDeque::new(),
             last_timestamp: 0,
@@ -133,22 +145,36 @@ impl Registrar {
 
     /// Registers one more.
     pub fn add(&mut self, now: Time, parameters: RouteParameters) {
-        let state = if self.up { State::Due(now) } else { State::Idle };
-        self.routes.push(Route { parameters, state, attempts: 0 });
+        let state = if self.up {
+            State::Due(now)
+        } else {
+            State::Idle
+        };
+        self.routes.push(Route {
+            parameters,
+            state,
+            attempts: 0,
+        });
     }
 
-    /// Withdraws all, for a program that ends: the commands are sent once, answers are not waited for.
+    /// Withdraws all, for a program that ends: the commands are sent once, answers are not waited
+    /// for.
     pub fn withdraw(&mut self) {
         for route in self.routes.drain(..) {
             if matches!(route.state, State::Registered | State::Waiting { .. }) {
-                self.leaving.push_back(RouteParameters { expiration: None, ..route.parameters });
+                self.leaving.push_back(RouteParameters {
+                    expiration: None,
+                    ..route.parameters
+                });
             }
         }
     }
 
     /// True once the forwarder has accepted all.
     pub fn is_registered(&self) -> bool {
-        self.routes.iter().all(|route| matches!(route.state, State::Registered))
+        self.routes
+            .iter()
+            .all(|route| matches!(route.state, State::Registered))
     }
 
     /// The face came up or went down.
@@ -186,8 +212,13 @@ impl Registrar {
         parameters: &RouteParameters,
         verb: &str,
     ) -> (Bytes, Name) {
-        // Each command's time is later than that of the one before, however many are sent in a millisecond.
-        let timestamp = self.options.clock.unix_millis(now).max(self.last_timestamp + 1);
+        // Each command's time is later than that of the one before, however many are sent in a
+        // millisecond.
+        let timestamp = self
+            .options
+            .clock
+            .unix_millis(now)
+            .max(self.last_timestamp + 1);
         self.last_timestamp = timestamp;
         let info = SignatureInfo {
             nonce: Some(Bytes::copy_from_slice(&rng.next_word().to_be_bytes())),
@@ -202,7 +233,9 @@ impl Registrar {
             ..Interest::new(parameters.command(verb))
         };
         let wire = interest.encode_signed(&*self.options.signer, &info);
-        let name = InterestRef::decode(&wire).map(|signed| signed.name.to_name()).unwrap_or_default();
+        let name = InterestRef::decode(&wire)
+            .map(|signed| signed.name.to_name())
+            .unwrap_or_default();
         (wire.into(), name)
     }
 
@@ -212,17 +245,25 @@ impl Registrar {
             State::Waiting { command, .. } => answers(command.as_ref(), false, data),
             _ => false,
         };
-        let Some(index) = self.routes.iter().position(waits) else { return false };
+        let Some(index) = self.routes.iter().position(waits) else {
+            return false;
+        };
         match ControlResponse::decode(data.content) {
             Some(ControlResponse { code: 200, .. }) => {
                 if let Some(route) = self.routes.get_mut(index) {
                     route.state = State::Registered;
-                    self.events.push_back(RegistrationEvent::Registered(route.parameters.name.clone()));
+                    self.events
+                        .push_back(RegistrationEvent::Registered(route.parameters.name.clone()));
                 }
             }
             Some(ControlResponse { code, text }) => {
                 // As in HTTP: 4xx is the command's fault, 5xx the forwarder's.
-                self.failed(now, index, RegisterFailure::Response { code, text }, code >= 500);
+                self.failed(
+                    now,
+                    index,
+                    RegisterFailure::Response { code, text },
+                    code >= 500,
+                );
             }
             None => self.failed(now, index, RegisterFailure::Malformed, true),
         }
@@ -230,12 +271,19 @@ impl Registrar {
     }
 
     /// True if the Nack was for a command.
-    pub fn handle_nack(&mut self, now: Time, reason: NackReason, interest: &InterestRef<'_>) -> bool {
+    pub fn handle_nack(
+        &mut self,
+        now: Time,
+        reason: NackReason,
+        interest: &InterestRef<'_>,
+    ) -> bool {
         let waits = |route: &Route| match &route.state {
             State::Waiting { command, .. } => command.as_ref().value() == interest.name.value(),
             _ => false,
         };
-        let Some(index) = self.routes.iter().position(waits) else { return false };
+        let Some(index) = self.routes.iter().position(waits) else {
+            return false;
+        };
         self.failed(now, index, RegisterFailure::Nack(reason), true);
         true
     }
@@ -244,10 +292,9 @@ impl Registrar {
     pub fn handle_timeout(&mut self, now: Time) {
         self.seen = now;
         for index in 0..self.routes.len() {
-            let over = self
-                .routes
-                .get(index)
-                .is_some_and(|route| matches!(&route.state, State::Waiting { until, .. } if *until <= now));
+            let over = self.routes.get(index).is_some_and(
+                |route| matches!(&route.state, State::Waiting { until, .. } if *until <= now),
+            );
             if over {
                 self.failed(now, index, RegisterFailure::Timeout, true);
             }
@@ -256,7 +303,9 @@ impl Registrar {
 
     fn failed(&mut self, now: Time, index: usize, reason: RegisterFailure, temporary: bool) {
         let (first, longest) = (self.options.first_wait, self.options.longest_wait);
-        let Some(route) = self.routes.get_mut(index) else { return };
+        let Some(route) = self.routes.get_mut(index) else {
+            return;
+        };
         let doublings = route.attempts.saturating_sub(1).min(16);
         let wait = temporary.then(|| first.saturating_mul(1 << doublings).min(longest));
         route.state = wait.map_or(State::Idle, |wait| State::Due(now + wait));
@@ -265,7 +314,11 @@ impl Registrar {
         if self.events.len() >= 1024 {
             self.events.pop_front();
         }
-        self.events.push_back(RegistrationEvent::Failed { prefix, reason, retry_in: wait });
+        self.events.push_back(RegistrationEvent::Failed {
+            prefix,
+            reason,
+            retry_in: wait,
+        });
     }
 
     /// The next thing to tell.
@@ -277,7 +330,9 @@ impl Registrar {
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let deadlines = self.routes.iter().map(|route| match route.state {
             State::Due(at) => due(at, self.seen, "a prefix is to be registered again"),
-            State::Waiting { until, .. } => Some(Deadline::new(until, "a registration is not answered")),
+            State::Waiting { until, .. } => {
+                Some(Deadline::new(until, "a registration is not answered"))
+            }
             State::Idle | State::Registered => None,
         });
         deadlines.fold(None, Deadline::earlier)

@@ -1,8 +1,10 @@
 //! The two commands of NFD's management protocol that a producer needs, on the wire.
 //!
-//! Facts: NFD Management protocol ("ControlCommand", "RibMgmt"): `/localhost/nfd/rib/register/PARAMETERS` as a signed Interest,
-//! answered by a Data whose content is a ControlResponse. TLV-TYPEs as in ndn-cxx `encoding/tlv-nfd`; research file
-//! `users-and-peers.md` section 1 lists what others stumbled over (v0.3 signed Interests, minimal integers).
+//! Facts: NFD Management protocol ("ControlCommand", "RibMgmt"):
+//! `/localhost/nfd/rib/register/PARAMETERS` as a signed Interest, answered by a Data whose content
+//! is a ControlResponse. TLV-TYPEs as in ndn-cxx `encoding/tlv-nfd`; research file
+//! `users-and-peers.md` section 1 lists what others stumbled over (v0.3 signed Interests, minimal
+//! integers).
 
 use core::time::Duration;
 
@@ -43,7 +45,10 @@ pub struct RouteParameters {
 impl RouteParameters {
     /// For `name`, all else left to the forwarder.
     pub fn new(name: Name) -> RouteParameters {
-        RouteParameters { name, ..RouteParameters::default() }
+        RouteParameters {
+            name,
+            ..RouteParameters::default()
+        }
     }
 
     /// The ControlParameters element.
@@ -56,7 +61,10 @@ impl RouteParameters {
                 (ORIGIN, self.origin),
                 (COST, self.cost),
                 (FLAGS, self.flags),
-                (EXPIRATION_PERIOD, self.expiration.map(|period| period.as_millis() as u64)),
+                (
+                    EXPIRATION_PERIOD,
+                    self.expiration.map(|period| period.as_millis() as u64),
+                ),
             ];
             for (typ, number) in numbers {
                 if let Some(number) = number {
@@ -95,7 +103,10 @@ impl ControlResponse {
         let mut reader = tlv::Reader::new(outer.value);
         let code = reader.expect(STATUS_CODE).ok()?.integer().ok()?;
         let text = reader.expect(STATUS_TEXT).ok()?;
-        let text = String::from_utf8_lossy(text.value).chars().take(200).collect();
+        let text = String::from_utf8_lossy(text.value)
+            .chars()
+            .take(200)
+            .collect();
         Some(ControlResponse { code, text })
     }
 
@@ -110,11 +121,14 @@ impl ControlResponse {
     }
 }
 
-/// Reads the parameters back from a command's name, for forwarders in tests: the verb and the prefix.
+/// Reads the parameters back from a command's name, for forwarders in tests: the verb and the
+/// prefix.
 pub fn read_command(name: whimbrel_ndn_packet::NameRef<'_>) -> Option<(String, Name)> {
     let verb = String::from_utf8(name.get(3)?.value().to_vec()).ok()?;
     let parameters = name.get(4)?;
-    let outer = tlv::Reader::new(parameters.value()).expect(CONTROL_PARAMETERS).ok()?;
+    let outer = tlv::Reader::new(parameters.value())
+        .expect(CONTROL_PARAMETERS)
+        .ok()?;
     let prefix = tlv::Reader::new(outer.value).expect(types::NAME).ok()?;
     let prefix = whimbrel_ndn_packet::NameRef::from_value(prefix.value).ok()?;
     Some((verb, prefix.to_name()))
@@ -145,13 +159,23 @@ mod tests {
         ];
         assert_eq!(parameters.encode(), expected);
         let command = parameters.command("register");
-        assert!(command.to_string().starts_with("/localhost/nfd/rib/register/h%16"));
-        assert_eq!(read_command(command.as_ref()), Some((String::from("register"), parameters.name)));
+        assert!(
+            command
+                .to_string()
+                .starts_with("/localhost/nfd/rib/register/h%16")
+        );
+        assert_eq!(
+            read_command(command.as_ref()),
+            Some((String::from("register"), parameters.name))
+        );
     }
 
     #[test]
     fn a_response_has_a_code_and_a_text() {
-        let response = ControlResponse { code: 403, text: String::from("authorization rejected") };
+        let response = ControlResponse {
+            code: 403,
+            text: String::from("authorization rejected"),
+        };
         assert_eq!(ControlResponse::decode(&response.encode()), Some(response));
         assert_eq!(ControlResponse::decode(b"\x65\x00"), None);
         assert_eq!(ControlResponse::decode(b""), None);

@@ -1,4 +1,5 @@
-//! Answering Interests: what every producer shares, and the producer of versioned, segmented content.
+//! Answering Interests: what every producer shares, and the producer of versioned, segmented
+//! content.
 
 mod producer;
 mod source;
@@ -45,8 +46,8 @@ pub trait Responder {
     /// Answers one Interest.
     fn respond(&mut self, now: Time, interest: &InterestRef<'_>) -> Answer;
 
-    /// A little of the work, some microseconds, that answers to Interests of the near future will need: called again and
-    /// again while nothing came and the last call said that there is more.
+    /// A little of the work, some microseconds, that answers to Interests of the near future will
+    /// need: called again and again while nothing came and the last call said that there is more.
     fn prepare(&mut self) -> bool {
         false
     }
@@ -81,7 +82,8 @@ pub struct ServiceCounters {
     pub unexpected: u64,
 }
 
-/// A [`Responder`] as an [`Application`]: registers its prefixes, echoes PIT tokens, queues and delays answers.
+/// A [`Responder`] as an [`Application`]: registers its prefixes, echoes PIT tokens, queues and
+/// delays answers.
 ///
 /// Holds at most 16,384 answers, which share memory with what the responder keeps.
 pub struct Service<R: Responder> {
@@ -150,7 +152,11 @@ impl<R: Responder> Service<R> {
         // A forwarder finds its state again by the token that it put on the Interest.
         let token = packet.pit_token.map(Bytes::copy_from_slice);
         let header = |nack| {
-            let header = LpHeader { pit_token: token.clone(), nack, ..LpHeader::default() };
+            let header = LpHeader {
+                pit_token: token.clone(),
+                nack,
+                ..LpHeader::default()
+            };
             (!header.is_empty()).then(|| Box::new(header))
         };
         self.preparing = Some(now);
@@ -161,12 +167,14 @@ impl<R: Responder> Service<R> {
             }
             Answer::Later(data, wait) => {
                 self.counters.data += 1;
-                self.later.insert((now + wait, self.next_later), (data, header(None)));
+                self.later
+                    .insert((now + wait, self.next_later), (data, header(None)));
                 self.next_later += 1;
             }
             Answer::Nack(reason) => {
                 self.counters.nacks += 1;
-                self.outbox.push_back((Bytes::copy_from_slice(interest.wire), header(Some(reason))));
+                self.outbox
+                    .push_back((Bytes::copy_from_slice(interest.wire), header(Some(reason))));
             }
             Answer::Silence => self.counters.silent += 1,
         }
@@ -193,7 +201,9 @@ impl<R: Responder> Application for Service<R> {
                 true
             }
             Ok(Arrival::Data(data)) => self.registrar.handle_data(now, &data),
-            Ok(Arrival::Nack(reason, interest)) => self.registrar.handle_nack(now, reason, &interest),
+            Ok(Arrival::Nack(reason, interest)) => {
+                self.registrar.handle_nack(now, reason, &interest)
+            }
             Err(_) => false,
         };
         self.counters.unexpected += u64::from(!expected);
@@ -214,7 +224,11 @@ impl<R: Responder> Application for Service<R> {
         if let Some(command) = self.registrar.poll(now, &mut self.rng) {
             return Some((command, None));
         }
-        if self.later.first_key_value().is_some_and(|((at, _), _)| *at <= now) {
+        if self
+            .later
+            .first_key_value()
+            .is_some_and(|((at, _), _)| *at <= now)
+        {
             return self.later.pop_first().map(|(_, outgoing)| outgoing);
         }
         self.outbox.pop_front()
@@ -228,9 +242,16 @@ impl<R: Responder> Application for Service<R> {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        let later =
-            self.later.first_key_value().and_then(|((at, _), _)| due(*at, self.seen, "an answer is due"));
-        let prepare = self.preparing.map(|since| Deadline::new(since, "likely answers are to be prepared"));
-        Deadline::earlier(Deadline::earlier(self.registrar.poll_timeout(), later), prepare)
+        let later = self
+            .later
+            .first_key_value()
+            .and_then(|((at, _), _)| due(*at, self.seen, "an answer is due"));
+        let prepare = self
+            .preparing
+            .map(|since| Deadline::new(since, "likely answers are to be prepared"));
+        Deadline::earlier(
+            Deadline::earlier(self.registrar.poll_timeout(), later),
+            prepare,
+        )
     }
 }

@@ -1,8 +1,9 @@
 //! Versioned, segmented content, as `ndnserve` (formerly `ndnputchunks`) serves it.
 //!
-//! Facts: research file `ndn-congestion-and-link.md` section 6 and ndn-tools `tools/serve`: segments of 8,000 bytes, fresh
-//! for 10 s; the name without version is registered; metadata is fresh for 10 ms (ndn-cxx `metadata-object`); an Interest
-//! that cannot be answered gets a Nack without a reason.
+//! Facts: research file `ndn-congestion-and-link.md` section 6 and ndn-tools `tools/serve`:
+//! segments of 8,000 bytes, fresh for 10 s; the name without version is registered; metadata is
+//! fresh for 10 ms (ndn-cxx `metadata-object`); an Interest that cannot be answered gets a Nack
+//! without a reason.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -25,17 +26,20 @@ pub struct ProducerOptions {
     pub freshness: Duration,
     /// FreshnessPeriod of metadata.
     pub metadata_freshness: Duration,
-    /// Bytes of encoded segments that are kept, for who asks again or a little later. Memory that is written for the first
-    /// time costs more than a digest: what is kept without being asked for again makes serving slower.
+    /// Bytes of encoded segments that are kept, for who asks again or a little later. Memory that
+    /// is written for the first time costs more than a digest: what is kept without being asked for
+    /// again makes serving slower.
     pub cache_bytes: usize,
-    /// Sign as many segments as the cache holds before the first Interest. Else each is signed when it is first asked for.
+    /// Sign as many segments as the cache holds before the first Interest. Else each is signed when
+    /// it is first asked for.
     pub sign_ahead: bool,
     /// Unix time, for the versions of metadata.
     pub clock: WallClock,
 }
 
 impl ProducerOptions {
-    /// `ndnserve`'s defaults, 32 MiB of cache, signed when asked for or a little earlier; the version is the time of `now`.
+    /// `ndnserve`'s defaults, 32 MiB of cache, signed when asked for or a little earlier; the
+    /// version is the time of `now`.
     pub fn new(clock: WallClock, now: Time) -> ProducerOptions {
         ProducerOptions {
             version: clock.unix_millis(now).saturating_mul(1000),
@@ -78,7 +82,8 @@ pub struct SegmentResponder<S> {
     events: VecDeque<ProducerEvent>,
 }
 
-/// Segments that are signed before they are asked for, while whoever asks for one after the other lets time for it.
+/// Segments that are signed before they are asked for, while whoever asks for one after the other
+/// lets time for it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ahead {
     /// The next one in order to be asked for.
@@ -129,8 +134,16 @@ impl<S: SegmentSource> Producer<S> {
 
 impl<S: SegmentSource> SegmentResponder<S> {
     /// Serves `source` under `name`, which may end in a version.
-    pub fn new(name: Name, source: S, signer: SharedSigner, options: ProducerOptions) -> SegmentResponder<S> {
-        let is_versioned = name.as_ref().last().is_some_and(|last| last.number_of(types::VERSION).is_some());
+    pub fn new(
+        name: Name,
+        source: S,
+        signer: SharedSigner,
+        options: ProducerOptions,
+    ) -> SegmentResponder<S> {
+        let is_versioned = name
+            .as_ref()
+            .last()
+            .is_some_and(|last| last.number_of(types::VERSION).is_some());
         let (name, versioned) = if is_versioned {
             (name.prefix(name.len() - 1), name)
         } else {
@@ -190,16 +203,21 @@ impl<S: SegmentSource> SegmentResponder<S> {
             return Some(packet);
         }
         let (source, scratch) = (&mut self.source, &mut self.scratch);
-        let packet = self
-            .encoder
-            .encode(number, self.typical_size, &*self.signer, scratch, |out| source.read(number, out));
+        let packet =
+            self.encoder
+                .encode(number, self.typical_size, &*self.signer, scratch, |out| {
+                    source.read(number, out)
+                });
         match packet {
             Ok(packet) if packet.len() <= whimbrel_ndn_packet::MAX_PACKET => {
                 self.typical_size = self.typical_size.max(packet.len());
                 self.store.put(number, packet.clone());
                 Some(packet)
             }
-            Ok(packet) => self.complain(ProducerEvent::TooLarge { segment: number, size: packet.len() }),
+            Ok(packet) => self.complain(ProducerEvent::TooLarge {
+                segment: number,
+                size: packet.len(),
+            }),
             Err(error) => self.complain(ProducerEvent::Unreadable(error)),
         }
     }
@@ -222,7 +240,10 @@ impl<S: SegmentSource> SegmentResponder<S> {
         }
         if let Some(rest) = asked.value().strip_prefix(self.versioned.as_ref().value()) {
             let suffix = whimbrel_ndn_packet::NameRef::from_value(rest).ok()?;
-            if let Some(number) = suffix.get(0).and_then(|first| first.number_of(types::SEGMENT)) {
+            if let Some(number) = suffix
+                .get(0)
+                .and_then(|first| first.number_of(types::SEGMENT))
+            {
                 let packet = self.segment(number)?;
                 self.ahead.asked(number);
                 return packet_if_it_answers(interest, packet);
@@ -255,7 +276,11 @@ impl<S: SegmentSource> Responder for SegmentResponder<S> {
     fn prepare(&mut self) -> bool {
         // What is not asked for in time must not push out what is.
         let most = (self.store.limit() / self.typical_size.max(1) / 2) as u64;
-        let until = self.ahead.until.min(self.segment_count()).min(self.ahead.expected + most);
+        let until = self
+            .ahead
+            .until
+            .min(self.segment_count())
+            .min(self.ahead.expected + most);
         for _ in 0..AHEAD_AT_ONCE {
             if self.ahead.next >= until || self.segment(self.ahead.next).is_none() {
                 return false;

@@ -17,7 +17,8 @@ pub trait SegmentSource {
     /// How many segments there are: at least one, an empty one if there is no content.
     fn segments(&self) -> u64;
 
-    /// Appends the content of segment `number`, which is below [`SegmentSource::segments`], to `out`.
+    /// Appends the content of segment `number`, which is below [`SegmentSource::segments`], to
+    /// `out`.
     fn read(&mut self, number: u64, out: &mut Vec<u8>) -> Result<(), SourceError>;
 }
 
@@ -31,7 +32,10 @@ pub struct BytesSource {
 impl BytesSource {
     /// In segments of `segment_size` bytes, at least 1.
     pub fn new(content: impl Into<Bytes>, segment_size: usize) -> BytesSource {
-        BytesSource { content: content.into(), segment_size: segment_size.max(1) }
+        BytesSource {
+            content: content.into(),
+            segment_size: segment_size.max(1),
+        }
     }
 }
 
@@ -42,8 +46,12 @@ impl SegmentSource for BytesSource {
 
     fn read(&mut self, number: u64, out: &mut Vec<u8>) -> Result<(), SourceError> {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
-        let start = number.saturating_mul(self.segment_size).min(self.content.len());
-        let end = start.saturating_add(self.segment_size).min(self.content.len());
+        let start = number
+            .saturating_mul(self.segment_size)
+            .min(self.content.len());
+        let end = start
+            .saturating_add(self.segment_size)
+            .min(self.content.len());
         out.extend_from_slice(self.content.get(start..end).unwrap_or_default());
         Ok(())
     }

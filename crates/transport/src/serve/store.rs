@@ -17,7 +17,10 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) fn new(limit: usize) -> Store {
-        Store { limit, ..Store::default() }
+        Store {
+            limit,
+            ..Store::default()
+        }
     }
 
     pub(super) fn get(&self, number: u64) -> Option<Bytes> {
@@ -34,7 +37,10 @@ impl Store {
         while self.bytes > self.limit
             && let Some(oldest) = self.order.pop_front()
         {
-            self.bytes -= self.packets.remove(&oldest).map_or(0, |packet| packet.len());
+            self.bytes -= self
+                .packets
+                .remove(&oldest)
+                .map_or(0, |packet| packet.len());
         }
     }
 
@@ -77,8 +83,14 @@ impl SegmentEncoder {
             });
         });
         let mut signature_info = Vec::new();
-        signer.info().encode(&mut signature_info, types::SIGNATURE_INFO);
-        SegmentEncoder { prefix, meta, signature_info }
+        signer
+            .info()
+            .encode(&mut signature_info, types::SIGNATURE_INFO);
+        SegmentEncoder {
+            prefix,
+            meta,
+            signature_info,
+        }
     }
 
     /// The signed Data; `read` appends the content.
@@ -110,7 +122,9 @@ impl SegmentEncoder {
         let mut header = Vec::with_capacity(USUAL_HEADER);
         tlv::write_header(&mut header, types::DATA, len);
         if header.len() == USUAL_HEADER {
-            wire.iter_mut().zip(header).for_each(|(place, octet)| *place = octet);
+            wire.iter_mut()
+                .zip(header)
+                .for_each(|(place, octet)| *place = octet);
         } else {
             wire.splice(..USUAL_HEADER, header);
         }
@@ -118,8 +132,9 @@ impl SegmentEncoder {
     }
 }
 
-/// The RDR metadata packet: names the version that is served. Made anew for a question only once the last one is no longer
-/// fresh, so that questions cost a signature at most every few milliseconds.
+/// The RDR metadata packet: names the version that is served. Made anew for a question only once
+/// the last one is no longer fresh, so that questions cost a signature at most every few
+/// milliseconds.
 pub(super) struct Metadata {
     versioned: Name,
     prefix: Name,
@@ -131,7 +146,13 @@ pub(super) struct Metadata {
 impl Metadata {
     pub(super) fn new(name: &Name, versioned: Name, freshness: core::time::Duration) -> Metadata {
         let prefix = name.child(Component::keyword("metadata").as_ref());
-        Metadata { versioned, prefix, freshness, made: None, last_version: 0 }
+        Metadata {
+            versioned,
+            prefix,
+            freshness,
+            made: None,
+            last_version: 0,
+        }
     }
 
     /// `/name/32=metadata`.
@@ -148,11 +169,17 @@ impl Metadata {
         }
         self.last_version = unix_micros.max(self.last_version + 1);
         let segment = Component::segment(0);
-        let name = self.prefix.child(Component::version(self.last_version).as_ref()).child(segment.as_ref());
+        let name = self
+            .prefix
+            .child(Component::version(self.last_version).as_ref())
+            .child(segment.as_ref());
         let mut content = Vec::new();
         self.versioned.as_ref().encode(&mut content);
-        let data =
-            Data { freshness: self.freshness, final_block_id: Some(segment), ..Data::new(name, content) };
+        let data = Data {
+            freshness: self.freshness,
+            final_block_id: Some(segment),
+            ..Data::new(name, content)
+        };
         let packet = Bytes::from(data.encode(signer));
         self.made = Some((now, packet.clone()));
         packet

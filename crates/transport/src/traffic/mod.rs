@@ -1,7 +1,9 @@
-//! Many names in proportions, at a rate, as `ndn-traffic-client` and `ndn-traffic-server` generate and answer them.
+//! Many names in proportions, at a rate, as `ndn-traffic-client` and `ndn-traffic-server` generate
+//! and answer them.
 //!
-//! Facts: README and sample configurations of ndn-traffic-generator (`ndn-traffic-client.conf`, `ndn-traffic-server.conf`);
-//! their parameters are named in the documentation of each field. Beyond them, gaps may be exponential.
+//! Facts: README and sample configurations of ndn-traffic-generator (`ndn-traffic-client.conf`,
+//! `ndn-traffic-server.conf`); their parameters are named in the documentation of each field.
+//! Beyond them, gaps may be exponential.
 
 mod pattern;
 mod server;
@@ -64,7 +66,8 @@ pub enum TrafficEvent {
         /// Which pattern, from 0.
         pattern: usize,
     },
-    /// All were sent and answered or given up, or [`TrafficClient::stop`] was called: counters of each pattern.
+    /// All were sent and answered or given up, or [`TrafficClient::stop`] was called: counters of
+    /// each pattern.
     Finished(Vec<TrafficStats>),
 }
 
@@ -99,7 +102,11 @@ impl TrafficClient {
         options.interval = options.interval.max(Duration::from_micros(1));
         let running: Vec<Running> = options.patterns.iter().cloned().map(Running::new).collect();
         TrafficClient {
-            shares: options.patterns.iter().map(|pattern| pattern.share.max(0.0)).sum(),
+            shares: options
+                .patterns
+                .iter()
+                .map(|pattern| pattern.share.max(0.0))
+                .sum(),
             over: running.is_empty(),
             options,
             running,
@@ -155,22 +162,33 @@ impl TrafficClient {
             return Some(found);
         }
         // With CanBePrefix the Interest's name is shorter.
-        let prefixes = self.running.iter().any(|running| running.pattern.can_be_prefix);
+        let prefixes = self
+            .running
+            .iter()
+            .any(|running| running.pattern.can_be_prefix);
         let lengths = (0..name.len()).rev().filter(|_| prefixes);
         let key = lengths.map(|len| name.prefix(len)).find(|prefix| {
-            self.outstanding.get(prefix.value()).is_some_and(|outstanding| {
-                self.running.get(outstanding.pattern).is_some_and(|running| running.pattern.can_be_prefix)
-            })
+            self.outstanding
+                .get(prefix.value())
+                .is_some_and(|outstanding| {
+                    self.running
+                        .get(outstanding.pattern)
+                        .is_some_and(|running| running.pattern.can_be_prefix)
+                })
         })?;
         self.outstanding.remove(key.value())
     }
 
     fn lose(&mut self, name: &Bytes) {
-        let Some(outstanding) = self.outstanding.remove(name) else { return };
+        let Some(outstanding) = self.outstanding.remove(name) else {
+            return;
+        };
         if let Some(running) = self.running.get_mut(outstanding.pattern) {
             running.stats.timeouts += 1;
         }
-        self.log(TrafficEvent::Timeout { pattern: outstanding.pattern });
+        self.log(TrafficEvent::Timeout {
+            pattern: outstanding.pattern,
+        });
     }
 
     fn finish_if_done(&mut self) {
@@ -195,14 +213,25 @@ impl TrafficClient {
             ..Interest::new(name.clone())
         };
         running.stats.sent += 1;
-        let header = pattern
-            .next_hop_face_id
-            .map(|face| Box::new(LpHeader { next_hop_face_id: Some(face), ..LpHeader::default() }));
+        let header = pattern.next_hop_face_id.map(|face| {
+            Box::new(LpHeader {
+                next_hop_face_id: Some(face),
+                ..LpHeader::default()
+            })
+        });
         let until = now + pattern.lifetime;
         let key = Bytes::copy_from_slice(name.as_ref().value());
-        // The same name again while it is unanswered is a retransmission: the first one's time counts.
+        // The same name again while it is unanswered is a retransmission: the first one's time
+        // counts.
         if !self.outstanding.contains_key(&key) {
-            self.outstanding.insert(key.clone(), Outstanding { pattern: index, sent_at: now, until });
+            self.outstanding.insert(
+                key.clone(),
+                Outstanding {
+                    pattern: index,
+                    sent_at: now,
+                    until,
+                },
+            );
             self.order.push_back((until, key));
         }
         Some((interest.encode().into(), header))
@@ -225,22 +254,38 @@ impl Application for TrafficClient {
         }
         match Arrival::decode(packet) {
             Ok(Arrival::Data(data)) => {
-                let Some(outstanding) = self.take(data.name) else { return };
+                let Some(outstanding) = self.take(data.name) else {
+                    return;
+                };
                 let rtt = now.since(outstanding.sent_at);
-                let Some(running) = self.running.get_mut(outstanding.pattern) else { return };
-                let consistent =
-                    running.pattern.expected_content.as_ref().is_none_or(|content| *content == data.content);
+                let Some(running) = self.running.get_mut(outstanding.pattern) else {
+                    return;
+                };
+                let consistent = running
+                    .pattern
+                    .expected_content
+                    .as_ref()
+                    .is_none_or(|content| *content == data.content);
                 running.stats.received += 1;
                 running.stats.inconsistent += u64::from(!consistent);
                 running.stats.rtt.add(rtt);
-                self.log(TrafficEvent::Data { pattern: outstanding.pattern, rtt, consistent });
+                self.log(TrafficEvent::Data {
+                    pattern: outstanding.pattern,
+                    rtt,
+                    consistent,
+                });
             }
             Ok(Arrival::Nack(reason, interest)) => {
-                let Some(outstanding) = self.outstanding.remove(interest.name.value()) else { return };
+                let Some(outstanding) = self.outstanding.remove(interest.name.value()) else {
+                    return;
+                };
                 if let Some(running) = self.running.get_mut(outstanding.pattern) {
                     running.stats.nacks += 1;
                 }
-                self.log(TrafficEvent::Nack { pattern: outstanding.pattern, reason });
+                self.log(TrafficEvent::Nack {
+                    pattern: outstanding.pattern,
+                    reason,
+                });
             }
             _ => {}
         }
@@ -249,11 +294,15 @@ impl Application for TrafficClient {
 
     fn handle_timeout(&mut self, now: Time) {
         self.seen = now;
-        // Lifetimes of different patterns are in one queue: a short one waits behind a longer one at most as long.
+        // Lifetimes of different patterns are in one queue: a short one waits behind a longer one
+        // at most as long.
         while !self.over
             && let Some((until, name)) = self.order.front().cloned()
         {
-            let current = self.outstanding.get(&name).is_some_and(|outstanding| outstanding.until == until);
+            let current = self
+                .outstanding
+                .get(&name)
+                .is_some_and(|outstanding| outstanding.until == until);
             if current && until > now {
                 break;
             }
@@ -266,7 +315,9 @@ impl Application for TrafficClient {
     }
 
     fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
-        let scheduled = self.next_at.filter(|at| *at <= now && self.up && !self.over && !self.all_sent())?;
+        let scheduled = self
+            .next_at
+            .filter(|at| *at <= now && self.up && !self.over && !self.all_sent())?;
         while self.outstanding.len() >= MOST_OUTSTANDING
             && let Some((_, oldest)) = self.order.pop_front()
         {
@@ -289,7 +340,10 @@ impl Application for TrafficClient {
         }
         let next = self.next_at.filter(|_| self.up && !self.all_sent());
         let next = next.and_then(|at| due(at, self.seen, "an Interest is due"));
-        let lost = self.order.front().map(|(until, _)| Deadline::new(*until, "an Interest is not answered"));
+        let lost = self
+            .order
+            .front()
+            .map(|(until, _)| Deadline::new(*until, "an Interest is not answered"));
         Deadline::earlier(next, lost)
     }
 }

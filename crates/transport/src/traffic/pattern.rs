@@ -32,7 +32,8 @@ pub struct TrafficPattern {
     pub can_be_prefix: bool,
     /// `MustBeFresh`.
     pub must_be_fresh: bool,
-    /// Probability that an Interest has the nonce of the one before it (`NonceDuplicationPercentage`).
+    /// Probability that an Interest has the nonce of the one before it
+    /// (`NonceDuplicationPercentage`).
     pub nonce_duplication: f64,
     /// `InterestLifetime`.
     pub lifetime: Duration,
@@ -89,7 +90,11 @@ impl Running {
             Append::SequenceNumber(start) => start,
             _ => 0,
         };
-        Running { pattern, stats: TrafficStats::default(), next_number }
+        Running {
+            pattern,
+            stats: TrafficStats::default(),
+            next_number,
+        }
     }
 
     pub(super) fn next_name(&mut self, rng: &mut SeededRng) -> Name {
@@ -102,7 +107,9 @@ impl Running {
             Append::SequenceNumber(_) => {
                 let number = self.next_number;
                 self.next_number = number.wrapping_add(1);
-                self.pattern.name.child(Component::sequence_num(number).as_ref())
+                self.pattern
+                    .name
+                    .child(Component::sequence_num(number).as_ref())
             }
         }
     }

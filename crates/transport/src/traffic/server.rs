@@ -38,15 +38,23 @@ pub struct TrafficResponder {
 pub type TrafficServer = Service<TrafficResponder>;
 
 impl TrafficServer {
-    /// Registers the rules' names and answers at most `count` Interests (`-c`), without end for `None`.
+    /// Registers the rules' names and answers at most `count` Interests (`-c`), without end for
+    /// `None`.
     pub fn rules(
         rules: Vec<TrafficRule>,
         count: Option<u64>,
         register: RegisterOptions,
         rng: SeededRng,
     ) -> TrafficServer {
-        let routes: Vec<_> = rules.iter().map(|rule| RouteParameters::new(rule.name.clone())).collect();
-        let responder = TrafficResponder { answered: vec![0; rules.len()], rules, count };
+        let routes: Vec<_> = rules
+            .iter()
+            .map(|rule| RouteParameters::new(rule.name.clone()))
+            .collect();
+        let responder = TrafficResponder {
+            answered: vec![0; rules.len()],
+            rules,
+            count,
+        };
         Service::new(responder, Registrar::new(register, routes), rng)
     }
 }
@@ -63,11 +71,18 @@ impl Responder for TrafficResponder {
 
     fn respond(&mut self, _now: Time, interest: &InterestRef<'_>) -> Answer {
         let applies = |rule: &TrafficRule| rule.name.as_ref().is_prefix_of(interest.name);
-        let Some(index) = self.rules.iter().position(applies) else { return Answer::Silence };
-        if self.count.is_some_and(|count| self.answered.iter().sum::<u64>() >= count) {
+        let Some(index) = self.rules.iter().position(applies) else {
+            return Answer::Silence;
+        };
+        if self
+            .count
+            .is_some_and(|count| self.answered.iter().sum::<u64>() >= count)
+        {
             return Answer::Silence;
         }
-        let Some(rule) = self.rules.get(index) else { return Answer::Silence };
+        let Some(rule) = self.rules.get(index) else {
+            return Answer::Silence;
+        };
         if let Some(answered) = self.answered.get_mut(index) {
             *answered += 1;
         }
@@ -77,7 +92,11 @@ impl Responder for TrafficResponder {
             ..Data::new(interest.name.to_name(), rule.content.clone())
         };
         let packet = Bytes::from(data.encode(&*rule.signer));
-        if rule.delay.is_zero() { Answer::Data(packet) } else { Answer::Later(packet, rule.delay) }
+        if rule.delay.is_zero() {
+            Answer::Data(packet)
+        } else {
+            Answer::Later(packet, rule.delay)
+        }
     }
 
     fn poll_event(&mut self) -> Option<Infallible> {

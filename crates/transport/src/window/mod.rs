@@ -1,8 +1,9 @@
 //! How many Interests may be under way.
 //!
-//! Facts: research file `ndn-congestion-and-link.md` section 6 ("ndn-tools ndnget"). Beyond `ndnget`, slow start ends when
-//! the delay rises ([`slow_start`]), because on a fast path without marks it would otherwise end only once some socket's
-//! buffer has overflowed; with [`WindowOptions::delay_exit`] off it is exactly theirs.
+//! Facts: research file `ndn-congestion-and-link.md` section 6 ("ndn-tools ndnget"). Beyond
+//! `ndnget`, slow start ends when the delay rises ([`slow_start`]), because on a fast path without
+//! marks it would otherwise end only once some socket's buffer has overflowed; with
+//! [`WindowOptions::delay_exit`] off it is exactly theirs.
 
 mod cubic;
 pub mod slow_start;
@@ -44,9 +45,16 @@ impl WindowKind {
     /// A window of one Interest, as `ndnget -p fixed`.
     pub const FIXED: WindowKind = WindowKind::Fixed(1);
     /// As `ndnget -p aimd`.
-    pub const AIMD: WindowKind = WindowKind::Aimd { step: 1.0, decrease: 0.5, reset_to_initial: false };
+    pub const AIMD: WindowKind = WindowKind::Aimd {
+        step: 1.0,
+        decrease: 0.5,
+        reset_to_initial: false,
+    };
     /// As `ndnget -p cubic`, its default.
-    pub const CUBIC: WindowKind = WindowKind::Cubic { beta: 0.7, fast_convergence: false };
+    pub const CUBIC: WindowKind = WindowKind::Cubic {
+        beta: 0.7,
+        fast_convergence: false,
+    };
 }
 
 /// A window before it begins.
@@ -65,11 +73,17 @@ pub struct WindowOptions {
 impl Default for WindowOptions {
     /// `ndnget`'s CUBIC, and slow start that ends when the delay rises.
     fn default() -> WindowOptions {
-        WindowOptions { kind: WindowKind::CUBIC, initial: 2.0, threshold: f64::INFINITY, delay_exit: true }
+        WindowOptions {
+            kind: WindowKind::CUBIC,
+            initial: 2.0,
+            threshold: f64::INFINITY,
+            delay_exit: true,
+        }
     }
 }
 
-/// A congestion window in segments. Knows no segments: its owner says when a Data came or a loss showed.
+/// A congestion window in segments. Knows no segments: its owner says when a Data came or a loss
+/// showed.
 #[derive(Clone, Debug)]
 pub struct Window {
     options: WindowOptions,
@@ -117,8 +131,8 @@ impl Window {
         matches!(self.options.kind, WindowKind::Fixed(_))
     }
 
-    /// A round trip that was not a retransmission's. `segment` counts up, `sent` is the highest segment sent so far:
-    /// they tell rounds apart.
+    /// A round trip that was not a retransmission's. `segment` counts up, `sent` is the highest
+    /// segment sent so far: they tell rounds apart.
     pub fn sample(&mut self, now: Time, rtt: Duration, segment: u64, sent: u64) {
         if !self.options.delay_exit || self.is_fixed() || self.size >= self.threshold {
             return;
@@ -134,7 +148,8 @@ impl Window {
         }
     }
 
-    /// A Data came without a congestion mark. `smoothed` is the round-trip time; the window grows to at most `limit`.
+    /// A Data came without a congestion mark. `smoothed` is the round-trip time; the window grows
+    /// to at most `limit`.
     pub fn increase(&mut self, now: Time, smoothed: Option<Duration>, limit: f64) {
         let slow_start = self.size < self.threshold;
         let growth = match self.options.kind {
@@ -156,11 +171,22 @@ impl Window {
     pub fn decrease(&mut self, now: Time) {
         match self.options.kind {
             WindowKind::Fixed(_) => return,
-            WindowKind::Aimd { decrease, reset_to_initial, .. } => {
+            WindowKind::Aimd {
+                decrease,
+                reset_to_initial,
+                ..
+            } => {
                 self.threshold = (self.size * decrease).max(LEAST_THRESHOLD);
-                self.size = if reset_to_initial { self.options.initial.max(1.0) } else { self.threshold };
+                self.size = if reset_to_initial {
+                    self.options.initial.max(1.0)
+                } else {
+                    self.threshold
+                };
             }
-            WindowKind::Cubic { beta, fast_convergence } => {
+            WindowKind::Cubic {
+                beta,
+                fast_convergence,
+            } => {
                 self.cubic.decrease(self.size, fast_convergence, now);
                 self.threshold = (self.size * beta).max(self.options.initial);
                 self.size = self.threshold;
@@ -170,7 +196,8 @@ impl Window {
         (self.slow_start, self.alarmed_at) = (SlowStart::default(), None);
     }
 
-    /// The path is another one, or was gone: from the initial window again, up to the threshold known so far.
+    /// The path is another one, or was gone: from the initial window again, up to the threshold
+    /// known so far.
     pub fn restart(&mut self) {
         if !self.is_fixed() {
             self.threshold = self.threshold.min(self.size.max(LEAST_THRESHOLD));

@@ -1,11 +1,12 @@
 //! When slow start has filled the path: after HyStart (Ha, Rhee 2011) and HyStart++ (RFC 9406).
 //!
-//! A round ends with the Data for the segment that was the newest one sent when it began. Two signs tell that the path is
-//! full: the shortest of the first round trips of a round is clearly above that of the round before; or Data have
-//! come without a pause for half of the shortest round trip, so that the other half was sent meanwhile. Then growth slows to
-//! a quarter; if the delay proves a false alarm, slow start goes on, else after two rounds it is over and the window is
-//! what it was at the alarm. (RFC 9406 waits for five rounds and keeps the larger window: some three times what the path
-//! holds, which a socket's buffer may not.)
+//! A round ends with the Data for the segment that was the newest one sent when it began. Two signs
+//! tell that the path is full: the shortest of the first round trips of a round is clearly above
+//! that of the round before; or Data have come without a pause for half of the shortest round trip,
+//! so that the other half was sent meanwhile. Then growth slows to a quarter; if the delay proves a
+//! false alarm, slow start goes on, else after two rounds it is over and the window is what it was
+//! at the alarm. (RFC 9406 waits for five rounds and keeps the larger window: some three times what
+//! the path holds, which a socket's buffer may not.)
 
 use core::time::Duration;
 
@@ -17,11 +18,13 @@ const SAMPLES: u32 = 8;
 const SLOWER: f64 = 4.0;
 /// Rounds of slower growth (CSS_ROUNDS).
 const SLOWER_ROUNDS: u32 = 2;
-/// Bounds of what counts as a rise, an eighth of the round-trip time in between. RFC 9406 has 4 ms and 16 ms; the lower one
-/// here is what a socket buffer of some megabytes adds at several Gbit/s, so that local paths count too.
+/// Bounds of what counts as a rise, an eighth of the round-trip time in between. RFC 9406 has 4 ms
+/// and 16 ms; the lower one here is what a socket buffer of some megabytes adds at several Gbit/s,
+/// so that local paths count too.
 const LEAST_RISE: Duration = Duration::from_millis(1);
 const GREATEST_RISE: Duration = Duration::from_millis(16);
-/// Data that are further apart than this, or than an eighth of the round trip, do not come without a pause.
+/// Data that are further apart than this, or than an eighth of the round trip, do not come without
+/// a pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 
 /// Whether slow start goes on.
@@ -45,7 +48,8 @@ pub struct SlowStart {
     shortest_ever: Option<Duration>,
     /// Data have come without a pause from the first time to the second.
     train: Option<(Time, Time)>,
-    /// While cautious: the shortest round trip when that began, below which it was a false alarm, and the rounds since.
+    /// While cautious: the shortest round trip when that began, below which it was a false alarm,
+    /// and the rounds since.
     cautious: Option<(Duration, u32)>,
 }
 
@@ -83,7 +87,9 @@ impl SlowStart {
 
     fn extend_train(&mut self, now: Time) {
         let shortest = self.shortest_ever.unwrap_or_default();
-        let Some((from, to)) = &mut self.train else { return };
+        let Some((from, to)) = &mut self.train else {
+            return;
+        };
         // A pause ends the train until the next round.
         if now.since(*to) > LONGEST_PAUSE.max(shortest / 8) {
             return;
@@ -95,7 +101,9 @@ impl SlowStart {
     }
 
     fn judge(&mut self) {
-        let (Some(shortest), Some(before)) = (self.shortest, self.shortest_before) else { return };
+        let (Some(shortest), Some(before)) = (self.shortest, self.shortest_before) else {
+            return;
+        };
         match self.cautious {
             None => {
                 let rise = (before / 8).clamp(LEAST_RISE, GREATEST_RISE);
@@ -115,7 +123,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Ten segments, as many as are under way, with this round-trip time, `apart` from each other, after a long pause.
+    /// Ten segments, as many as are under way, with this round-trip time, `apart` from each other,
+    /// after a long pause.
     fn round(slow_start: &mut SlowStart, first: u64, rtt: Duration, apart: Duration) -> Phase {
         let begin = Time::from_secs(first);
         (0..10)
@@ -129,7 +138,10 @@ mod tests {
         let mut slow_start = SlowStart::default();
         for first in 0..100 {
             let rtt = 20 * MS + MS * (first % 3) as u32;
-            assert_eq!(round(&mut slow_start, first * 10, rtt, MS / 10), Phase::Growing);
+            assert_eq!(
+                round(&mut slow_start, first * 10, rtt, MS / 10),
+                Phase::Growing
+            );
         }
     }
 
@@ -138,9 +150,14 @@ mod tests {
         let mut slow_start = SlowStart::default();
         round(&mut slow_start, 0, 20 * MS, MS / 10);
         round(&mut slow_start, 10, 20 * MS, MS / 10);
-        let phases: Vec<Phase> = (2..8).map(|n| round(&mut slow_start, n * 10, 30 * MS, MS / 10)).collect();
+        let phases: Vec<Phase> = (2..8)
+            .map(|n| round(&mut slow_start, n * 10, 30 * MS, MS / 10))
+            .collect();
         assert_eq!(phases[0], Phase::Cautious);
-        let over = phases.iter().position(|phase| *phase == Phase::Over).unwrap();
+        let over = phases
+            .iter()
+            .position(|phase| *phase == Phase::Over)
+            .unwrap();
         assert!((1..=2).contains(&over), "{phases:?}");
     }
 
@@ -149,15 +166,26 @@ mod tests {
         let mut slow_start = SlowStart::default();
         round(&mut slow_start, 0, 20 * MS, MS / 10);
         round(&mut slow_start, 10, 20 * MS, MS / 10);
-        assert_eq!(round(&mut slow_start, 20, 30 * MS, MS / 10), Phase::Cautious);
+        assert_eq!(
+            round(&mut slow_start, 20, 30 * MS, MS / 10),
+            Phase::Cautious
+        );
         assert_eq!(round(&mut slow_start, 30, 20 * MS, MS / 10), Phase::Growing);
     }
 
     #[test]
     fn data_without_a_pause_for_half_a_round_trip_end_it() {
         let mut slow_start = SlowStart::default();
-        assert_eq!(round(&mut slow_start, 0, 20 * MS, MS), Phase::Growing, "nine milliseconds");
-        assert_eq!(round(&mut slow_start, 10, 20 * MS, 2 * MS), Phase::Cautious, "eighteen");
+        assert_eq!(
+            round(&mut slow_start, 0, 20 * MS, MS),
+            Phase::Growing,
+            "nine milliseconds"
+        );
+        assert_eq!(
+            round(&mut slow_start, 10, 20 * MS, 2 * MS),
+            Phase::Cautious,
+            "eighteen"
+        );
         round(&mut slow_start, 20, 20 * MS, MS);
         assert_eq!(round(&mut slow_start, 30, 20 * MS, MS), Phase::Over);
     }
@@ -166,7 +194,10 @@ mod tests {
     fn data_with_pauses_are_no_train() {
         let mut slow_start = SlowStart::default();
         for first in 0..20 {
-            assert_eq!(round(&mut slow_start, first * 10, 20 * MS, 3 * MS), Phase::Growing);
+            assert_eq!(
+                round(&mut slow_start, first * 10, 20 * MS, 3 * MS),
+                Phase::Growing
+            );
         }
     }
 }

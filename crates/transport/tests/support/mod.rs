@@ -1,7 +1,13 @@
-//! Two applications and a path between them that loses, delays, reorders and duplicates, in virtual time.
+//! Two applications and a path between them that loses, delays, reorders and duplicates, in virtual
+//! time.
 //!
-//! The path stands for forwarders: it answers registration commands itself and lets everything else through.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+//! The path stands for forwarders: it answers registration commands itself and lets everything else
+//! through.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses a part of it"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -28,7 +34,10 @@ pub struct Path {
 
 impl Path {
     pub fn clean() -> Path {
-        Path { delay: (Duration::from_millis(5), Duration::from_millis(5)), ..Path::default() }
+        Path {
+            delay: (Duration::from_millis(5), Duration::from_millis(5)),
+            ..Path::default()
+        }
     }
 
     pub fn lossy(loss: f64) -> Path {
@@ -73,12 +82,22 @@ pub struct Pair<C: Application, P: Application> {
 
 pub fn port_up(stream: bool, mtu: usize) -> PortEvent {
     let medium = if stream {
-        Medium::Unix { path: None, descriptor: 3, accepted: false }
+        Medium::Unix {
+            path: None,
+            descriptor: 3,
+            accepted: false,
+        }
     } else {
         Medium::Unaddressed
     };
     let label = String::from("test");
-    PortEvent::Up(PortInfo { peer: label.clone(), label, kind: PortKind::Local, mtu, medium })
+    PortEvent::Up(PortInfo {
+        peer: label.clone(),
+        label,
+        kind: PortKind::Local,
+        mtu,
+        medium,
+    })
 }
 
 pub fn clock() -> WallClock {
@@ -122,7 +141,11 @@ impl<C: Application, P: Application> Pair<C, P> {
 
     /// Brings a side's port up or down.
     pub fn face(&mut self, side: Side, up: bool) {
-        let event = if up { port_up(self.path.stream, 9000) } else { PortEvent::Down };
+        let event = if up {
+            port_up(self.path.stream, 9000)
+        } else {
+            PortEvent::Down
+        };
         self.port(side, event);
     }
 
@@ -196,29 +219,45 @@ impl<C: Application, P: Application> Pair<C, P> {
         let (least, most) = self.path.delay;
         let delay = least + (most - least).mul_f64(self.rng.unit());
         self.number += 1;
-        self.flying.insert((self.now + delay, self.number), (to, frame));
+        self.flying
+            .insert((self.now + delay, self.number), (to, frame));
     }
 
     /// Answers a command of the producer's.
     fn command(&mut self, frame: &[u8]) -> bool {
-        let Ok(packet) = LpPacket::decode(frame, false) else { return false };
-        let Some(Ok(interest)) = packet.fragment.map(InterestRef::decode) else { return false };
+        let Ok(packet) = LpPacket::decode(frame, false) else {
+            return false;
+        };
+        let Some(Ok(interest)) = packet.fragment.map(InterestRef::decode) else {
+            return false;
+        };
         if !name("/localhost/nfd").as_ref().is_prefix_of(interest.name) {
             return false;
         }
         assert!(interest.parameters_digest_is_valid());
-        assert!(interest.signature_info.is_some_and(|info| info.time.is_some() && info.nonce.is_some()));
-        self.registered.lock().expect("no panic").push(read_command(interest.name).expect("a RIB command"));
+        assert!(
+            interest
+                .signature_info
+                .is_some_and(|info| info.time.is_some() && info.nonce.is_some())
+        );
+        self.registered
+            .lock()
+            .expect("no panic")
+            .push(read_command(interest.name).expect("a RIB command"));
         if let Some(code) = self.management {
-            let content = ControlResponse { code, text: String::from("said the forwarder") }.encode();
+            let content = ControlResponse {
+                code,
+                text: String::from("said the forwarder"),
+            }
+            .encode();
             let data = Data::new(interest.name.to_name(), content).encode(&DigestSigner);
             self.put(Side::Producer, data);
         }
         true
     }
 
-    /// Works off what happens next; false if nothing is left to happen before `end`. The consumer's face comes up at
-    /// the first step.
+    /// Works off what happens next; false if nothing is left to happen before `end`. The consumer's
+    /// face comes up at the first step.
     pub fn step(&mut self, end: Time) -> bool {
         if !self.started {
             self.started = true;
@@ -226,23 +265,40 @@ impl<C: Application, P: Application> Pair<C, P> {
         }
         let flying = self.flying.keys().next().map(|(at, _)| *at);
         let deadlines = [self.consumer.poll_timeout(), self.producer.poll_timeout()];
-        let due = deadlines.into_iter().flatten().map(|deadline| deadline.at).chain(flying).min();
+        let due = deadlines
+            .into_iter()
+            .flatten()
+            .map(|deadline| deadline.at)
+            .chain(flying)
+            .min();
         let Some(at) = due.filter(|at| *at <= end) else {
             self.now = self.now.max(end);
             return false;
         };
         self.now = self.now.max(at);
-        while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
+        while let Some(entry) = self
+            .flying
+            .first_entry()
+            .filter(|entry| entry.key().0 <= self.now)
+        {
             let (to, frame) = entry.remove();
             match to {
                 Side::Consumer => self.consumer.handle_frame(self.now, PORT, &frame),
                 Side::Producer => self.producer.handle_frame(self.now, PORT, &frame),
             }
         }
-        if self.consumer.poll_timeout().is_some_and(|deadline| deadline.at <= self.now) {
+        if self
+            .consumer
+            .poll_timeout()
+            .is_some_and(|deadline| deadline.at <= self.now)
+        {
             self.consumer.handle_timeout(self.now);
         }
-        if self.producer.poll_timeout().is_some_and(|deadline| deadline.at <= self.now) {
+        if self
+            .producer
+            .poll_timeout()
+            .is_some_and(|deadline| deadline.at <= self.now)
+        {
             self.producer.handle_timeout(self.now);
         }
         self.drain();
@@ -260,7 +316,11 @@ impl<C: Application, P: Application> Pair<C, P> {
 }
 
 /// One transmit's frames.
-pub fn transmit<A: Application>(face: &mut AppFace<A>, now: Time, stream: bool) -> Option<Vec<Vec<u8>>> {
+pub fn transmit<A: Application>(
+    face: &mut AppFace<A>,
+    now: Time,
+    stream: bool,
+) -> Option<Vec<Vec<u8>>> {
     let mut buffer = Vec::new();
     let transmit = face.poll_transmit(now, 44, &mut buffer)?;
     assert_eq!(transmit.size, buffer.len());

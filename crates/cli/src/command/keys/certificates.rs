@@ -6,7 +6,9 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use whimbrel_keychain::{Keychain, SignBy, text};
 use whimbrel_ndn_packet::validity::time_text;
-use whimbrel_ndn_packet::{Certificate, CertificateDraft, Component, KeyLocator, Name, ValidityPeriod};
+use whimbrel_ndn_packet::{
+    Certificate, CertificateDraft, Component, KeyLocator, Name, ValidityPeriod,
+};
 use whimbrel_node::config::Span;
 
 use super::private::certificate_of;
@@ -18,8 +20,10 @@ use crate::exit::{Exit, Failure};
 #[derive(Subcommand, Debug)]
 pub(crate) enum CertificateCommand {
     /// Print a certificate as ndnsec does (base64), or in words
-    #[command(after_help = "Examples:\n  whimbrel key cert show /example/alice > alice.cert\n  \
-                            whimbrel key cert show --text --file alice.cert")]
+    #[command(
+        after_help = "Examples:\n  whimbrel key cert show /example/alice > alice.cert\n  \
+                            whimbrel key cert show --text --file alice.cert"
+    )]
     Show(Show),
     /// Issue a certificate for a key that somebody else has, from a request or another certificate
     #[command(
@@ -119,7 +123,10 @@ pub(super) fn run(command: &CertificateCommand) -> Outcome {
         CertificateCommand::Install(arguments) => install(arguments),
         CertificateCommand::List(arguments) => list(arguments),
         CertificateCommand::Delete(arguments) => {
-            arguments.place.open()?.delete_certificate(&arguments.name)?;
+            arguments
+                .place
+                .open()?
+                .delete_certificate(&arguments.name)?;
             Ok(Exit::Done)
         }
     }
@@ -148,23 +155,38 @@ fn issue(arguments: &Issue) -> Outcome {
     let keychain = arguments.place.open()?;
     let request = read_certificate(&arguments.request)?;
     if let Err(error) = request.verify(request.public_key()) {
-        let text = format!("{}: {error}: its maker does not have the key", arguments.request.display());
+        let text = format!(
+            "{}: {error}: its maker does not have the key",
+            arguments.request.display()
+        );
         return Err(Failure::new(Exit::Usage, text));
     }
     let signer = keychain.signer(&issuer(&keychain, arguments.by.as_ref())?)?;
     let now = unix_micros();
     let validity = ValidityPeriod::starting(now / 1_000_000, arguments.valid_for.0.as_secs());
-    let mut draft =
-        CertificateDraft::new(request.key_name().clone(), arguments.issuer_id.clone(), now, validity);
+    let mut draft = CertificateDraft::new(
+        request.key_name().clone(),
+        arguments.issuer_id.clone(),
+        now,
+        validity,
+    );
     for info in &arguments.info {
         let (key, value) = info.split_once('=').ok_or_else(|| {
-            Failure::new(Exit::Usage, format!("--info '{info}': KEY=VALUE, as fullname=Alice"))
+            Failure::new(
+                Exit::Usage,
+                format!("--info '{info}': KEY=VALUE, as fullname=Alice"),
+            )
         })?;
         draft.description.push((key.to_owned(), value.to_owned()));
     }
-    let certificate =
-        draft.issue(request.public_key(), &signer).map_err(|error| Failure::new(Exit::Other, error))?;
-    write_text(arguments.output.as_deref(), &text::encode(certificate.wire()), false)?;
+    let certificate = draft
+        .issue(request.public_key(), &signer)
+        .map_err(|error| Failure::new(Exit::Other, error))?;
+    write_text(
+        arguments.output.as_deref(),
+        &text::encode(certificate.wire()),
+        false,
+    )?;
     Ok(Exit::Done)
 }
 
@@ -190,13 +212,24 @@ fn install(arguments: &Install) -> Outcome {
 fn list(arguments: &List) -> Outcome {
     let keychain = arguments.place.open()?;
     let wanted = |certificate: &&Certificate| {
-        arguments.name.as_ref().is_none_or(|name| name.as_ref().is_prefix_of(certificate.name().as_ref()))
+        arguments
+            .name
+            .as_ref()
+            .is_none_or(|name| name.as_ref().is_prefix_of(certificate.name().as_ref()))
     };
     let found: Vec<&Certificate> = keychain.certificates().filter(wanted).collect();
     if arguments.json {
-        json_line(&found.iter().map(|certificate| in_json(certificate)).collect::<Vec<_>>());
+        json_line(
+            &found
+                .iter()
+                .map(|certificate| in_json(certificate))
+                .collect::<Vec<_>>(),
+        );
     } else {
-        out(&found.iter().map(|certificate| format!("{}\n", certificate.name())).collect::<String>());
+        out(&found
+            .iter()
+            .map(|certificate| format!("{}\n", certificate.name()))
+            .collect::<String>());
     }
     Ok(Exit::Done)
 }
@@ -211,11 +244,22 @@ fn signed_by(certificate: &Certificate) -> Option<String> {
 fn describe(certificate: &Certificate) -> String {
     let validity = certificate.validity();
     let mut text = format!("{}\n", certificate.name());
-    text +=
-        &format!("  identity: {}\n  key: {}\n", certificate.identity(), certificate.public_key().key_type());
-    text += &format!("  valid: {} to {}\n", time_text(validity.not_before), time_text(validity.not_after));
+    text += &format!(
+        "  identity: {}\n  key: {}\n",
+        certificate.identity(),
+        certificate.public_key().key_type()
+    );
+    text += &format!(
+        "  valid: {} to {}\n",
+        time_text(validity.not_before),
+        time_text(validity.not_after)
+    );
     let by = signed_by(certificate).unwrap_or_else(|| String::from("unknown"));
-    let own = if certificate.is_self_signed() { " (itself)" } else { "" };
+    let own = if certificate.is_self_signed() {
+        " (itself)"
+    } else {
+        ""
+    };
     text += &format!("  signed by: {by}{own}\n");
     for (key, value) in certificate.description() {
         text += &format!("  {key}: {}\n", value.escape_debug());

@@ -58,7 +58,10 @@ pub(crate) struct KeychainPlace {
 
 impl KeychainPlace {
     fn folder(&self) -> Result<PathBuf, Failure> {
-        Ok(self.folder.clone().map_or_else(Keychain::default_folder, Ok)?)
+        Ok(self
+            .folder
+            .clone()
+            .map_or_else(Keychain::default_folder, Ok)?)
     }
 
     /// The keychain; an empty one is made where there is none.
@@ -69,8 +72,14 @@ impl KeychainPlace {
     /// The keychain if there is one.
     pub(crate) fn open_if_there(&self) -> Result<Option<Keychain>, Failure> {
         // Without a home there is no keychain either.
-        let Ok(folder) = self.folder() else { return Ok(None) };
-        if folder.exists() { opened(folder).map(Some) } else { Ok(None) }
+        let Ok(folder) = self.folder() else {
+            return Ok(None);
+        };
+        if folder.exists() {
+            opened(folder).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 }
 
@@ -97,7 +106,9 @@ impl From<KeychainError> for Failure {
         };
         let hint = match &error {
             KeychainError::Empty => "; `whimbrel key gen NAME` makes one",
-            KeychainError::UnknownIdentity(_) | KeychainError::UnknownKey(_) => "; see `whimbrel key list`",
+            KeychainError::UnknownIdentity(_) | KeychainError::UnknownKey(_) => {
+                "; see `whimbrel key list`"
+            }
             KeychainError::UnknownCertificate(_) => "; see `whimbrel key cert list`",
             _ => "",
         };
@@ -129,17 +140,26 @@ fn key_of(keychain: &Keychain, name: Option<&Name>) -> Result<Name, KeychainErro
     let identity = match name {
         Some(name) if identity_of_key(name.as_ref()).is_some() => {
             let known = keychain.keys().any(|key| key == name);
-            return if known { Ok(name.clone()) } else { Err(KeychainError::UnknownKey(name.clone())) };
+            return if known {
+                Ok(name.clone())
+            } else {
+                Err(KeychainError::UnknownKey(name.clone()))
+            };
         }
         Some(identity) => identity.clone(),
         None => keychain.default_identity().ok_or(KeychainError::Empty)?,
     };
-    keychain.default_key(&identity).cloned().ok_or(KeychainError::UnknownIdentity(identity))
+    keychain
+        .default_key(&identity)
+        .cloned()
+        .ok_or(KeychainError::UnknownIdentity(identity))
 }
 
 /// Microseconds since 1970: what versions of certificates are.
 fn unix_micros() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -153,11 +173,20 @@ fn write_text(path: Option<&Path>, text: &str, secret: bool) -> Result<(), Failu
     };
     let mode = if secret { 0o600 } else { 0o666 };
     let write = || -> std::io::Result<()> {
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(mode)
+            .open(path)?;
         file.write_all(text.as_bytes())
     };
-    write().map_err(|error| Failure::new(Exit::Write, format!("cannot write {}: {error}", path.display())))
+    write().map_err(|error| {
+        Failure::new(
+            Exit::Write,
+            format!("cannot write {}: {error}", path.display()),
+        )
+    })
 }
 
 /// A file, or standard input.
@@ -171,5 +200,10 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
         std::io::stdin().read_to_end(&mut content)?;
         Ok(content)
     };
-    read().map_err(|error| Failure::new(Exit::Usage, format!("cannot read {}: {error}", path.display())))
+    read().map_err(|error| {
+        Failure::new(
+            Exit::Usage,
+            format!("cannot read {}: {error}", path.display()),
+        )
+    })
 }

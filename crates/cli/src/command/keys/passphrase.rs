@@ -33,7 +33,10 @@ impl PassphraseArguments {
             }
         };
         if chosen.is_empty() {
-            return Err(Failure::new(Exit::Usage, "the passphrase is empty: it would protect nothing"));
+            return Err(Failure::new(
+                Exit::Usage,
+                "the passphrase is empty: it would protect nothing",
+            ));
         }
         Ok(chosen)
     }
@@ -41,13 +44,14 @@ impl PassphraseArguments {
     fn in_file(&self) -> Option<Result<Zeroizing<String>, Failure>> {
         let path = self.passphrase_file.as_ref()?;
         let content = std::fs::read_to_string(path).map(Zeroizing::new);
-        let first =
-            content.map(|content| Zeroizing::new(content.lines().next().unwrap_or_default().to_owned()));
-        Some(
-            first.map_err(|error| {
-                Failure::new(Exit::Usage, format!("cannot read {}: {error}", path.display()))
-            }),
-        )
+        let first = content
+            .map(|content| Zeroizing::new(content.lines().next().unwrap_or_default().to_owned()));
+        Some(first.map_err(|error| {
+            Failure::new(
+                Exit::Usage,
+                format!("cannot read {}: {error}", path.display()),
+            )
+        }))
     }
 }
 

@@ -16,7 +16,8 @@ use super::{KeychainPlace, key_of, name, read_file, unix_micros, write_text};
 use crate::command::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
 
-/// How long a request's own certificate is valid: it is to be replaced within days (`ndnsec sign-req`: 10 days).
+/// How long a request's own certificate is valid: it is to be replaced within days (`ndnsec
+/// sign-req`: 10 days).
 const REQUEST_VALIDITY: u64 = 10 * 86_400;
 
 /// `--type`.
@@ -34,7 +35,10 @@ impl FromStr for Kind {
             "ed25519" => KeyType::Ed25519,
             _ => {
                 let bits = text.strip_prefix("rsa:").and_then(|bits| bits.parse().ok());
-                KeyType::Rsa(bits.filter(|bits| (1024..=4096).contains(bits)).ok_or_else(wrong)?)
+                KeyType::Rsa(
+                    bits.filter(|bits| (1024..=4096).contains(bits))
+                        .ok_or_else(wrong)?,
+                )
             }
         };
         Ok(Kind(typ))
@@ -140,20 +144,30 @@ pub(crate) struct Request {
     place: KeychainPlace,
 }
 
-/// The system's randomness; asked once before, so that a system without any is an error and no panic.
+/// The system's randomness; asked once before, so that a system without any is an error and no
+/// panic.
 fn randomness() -> Result<impl rand::CryptoRng, Failure> {
-    SysRng.try_next_u64().map_err(|error| Failure::new(Exit::Other, format!("no random bytes: {error}")))?;
+    SysRng
+        .try_next_u64()
+        .map_err(|error| Failure::new(Exit::Other, format!("no random bytes: {error}")))?;
     Ok(rand::rand_core::UnwrapErr(SysRng))
 }
 
 pub(super) fn generate(arguments: &Generate) -> Outcome {
     let mut keychain = arguments.place.open()?;
-    let key = keychain.generate(&arguments.identity, arguments.kind.0, unix_micros(), &mut randomness()?)?;
+    let key = keychain.generate(
+        &arguments.identity,
+        arguments.kind.0,
+        unix_micros(),
+        &mut randomness()?,
+    )?;
     if arguments.default {
         keychain.set_default_key(&key)?;
         keychain.set_default_identity(&arguments.identity)?;
     }
-    let certificate = keychain.default_certificate(&key).map(|certificate| certificate.name().to_string());
+    let certificate = keychain
+        .default_certificate(&key)
+        .map(|certificate| certificate.name().to_string());
     if arguments.json {
         json_line(&json!({
             "identity": arguments.identity.to_string(),
@@ -184,19 +198,23 @@ pub(super) fn list(arguments: &List) -> Outcome {
         for key in keychain.keys_of(&identity) {
             let is_default = keychain.default_key(&identity) == Some(key);
             text += &format!("  {} {key}\n", mark(is_default));
-            let chosen = keychain.default_certificate(key).map(|certificate| certificate.name().clone());
+            let chosen = keychain
+                .default_certificate(key)
+                .map(|certificate| certificate.name().clone());
             let mut certificates = Vec::new();
             for certificate in keychain.certificates_of(key) {
                 let is_default = chosen.as_ref() == Some(certificate.name());
                 if arguments.certificates {
                     text += &format!("    {} {}\n", mark(is_default), certificate.name());
                 }
-                certificates
-                    .push(json!({ "certificate": certificate.name().to_string(), "default": is_default }));
+                certificates.push(
+                    json!({ "certificate": certificate.name().to_string(), "default": is_default }),
+                );
             }
             keys.push(json!({ "key": key.to_string(), "default": is_default, "certificates": certificates }));
         }
-        identities.push(json!({ "identity": identity.to_string(), "default": is_default, "keys": keys }));
+        identities
+            .push(json!({ "identity": identity.to_string(), "default": is_default, "keys": keys }));
     }
     if arguments.json {
         json_line(&identities)
@@ -214,9 +232,13 @@ pub(super) fn show(arguments: &Show) -> Outcome {
     let keychain = arguments.place.open()?;
     let key = key_of(&keychain, arguments.name.as_ref())?;
     let public = keychain.private_key(&key)?.public_key();
-    let spki = public.to_spki().map_err(|error| Failure::new(Exit::Other, error))?;
-    let certificates: Vec<String> =
-        keychain.certificates_of(&key).map(|certificate| certificate.name().to_string()).collect();
+    let spki = public
+        .to_spki()
+        .map_err(|error| Failure::new(Exit::Other, error))?;
+    let certificates: Vec<String> = keychain
+        .certificates_of(&key)
+        .map(|certificate| certificate.name().to_string())
+        .collect();
     if arguments.json {
         json_line(&json!({
             "key": key.to_string(),
@@ -230,7 +252,10 @@ pub(super) fn show(arguments: &Show) -> Outcome {
     for certificate in certificates {
         shown += &format!("  certificate: {certificate}\n");
     }
-    shown += &format!("-----BEGIN PUBLIC KEY-----\n{}-----END PUBLIC KEY-----\n", text::encode(&spki));
+    shown += &format!(
+        "-----BEGIN PUBLIC KEY-----\n{}-----END PUBLIC KEY-----\n",
+        text::encode(&spki)
+    );
     out(&shown);
     Ok(Exit::Done)
 }
@@ -275,7 +300,11 @@ pub(super) fn export(arguments: &Export) -> Outcome {
     let certificate = certificate_of(&keychain, arguments.name.as_ref())?;
     let passphrase = arguments.passphrase.choose()?;
     let bag = keychain.export(&certificate, passphrase.as_bytes(), &mut randomness()?)?;
-    write_text(arguments.output.as_deref(), &text::encode(&bag.encode()), true)?;
+    write_text(
+        arguments.output.as_deref(),
+        &text::encode(&bag.encode()),
+        true,
+    )?;
     Ok(Exit::Done)
 }
 
@@ -288,10 +317,12 @@ pub(super) fn import(arguments: &Import) -> Outcome {
     let bag = SafeBag::decode(&octets).map_err(|error| wrong(&error))?;
     let passphrase = arguments.passphrase.read()?;
     let mut keychain = arguments.place.open()?;
-    let key = keychain.import(&bag, passphrase.as_bytes()).map_err(|error| match error {
-        KeychainError::SafeBag(error) => wrong(&error),
-        error => error.into(),
-    })?;
+    let key = keychain
+        .import(&bag, passphrase.as_bytes())
+        .map_err(|error| match error {
+            KeychainError::SafeBag(error) => wrong(&error),
+            error => error.into(),
+        })?;
     if arguments.json {
         let certificate = bag.certificate().name().to_string();
         json_line(&json!({ "key": key.to_string(), "certificate": certificate }));
@@ -306,10 +337,20 @@ pub(super) fn request(arguments: &Request) -> Outcome {
     let key = key_of(&keychain, arguments.name.as_ref())?;
     let now = unix_micros();
     let validity = ValidityPeriod::starting(now / 1_000_000, REQUEST_VALIDITY);
-    let draft = CertificateDraft::new(key.clone(), Component::generic("cert-request"), now, validity);
-    let certificate =
-        draft.self_sign(&keychain.private_key(&key)?).map_err(|error| Failure::new(Exit::Other, error))?;
-    write_text(arguments.output.as_deref(), &text::encode(certificate.wire()), false)?;
+    let draft = CertificateDraft::new(
+        key.clone(),
+        Component::generic("cert-request"),
+        now,
+        validity,
+    );
+    let certificate = draft
+        .self_sign(&keychain.private_key(&key)?)
+        .map_err(|error| Failure::new(Exit::Other, error))?;
+    write_text(
+        arguments.output.as_deref(),
+        &text::encode(certificate.wire()),
+        false,
+    )?;
     Ok(Exit::Done)
 }
 

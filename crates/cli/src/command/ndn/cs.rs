@@ -66,7 +66,10 @@ pub(crate) fn run(command: CsCommand) -> Outcome {
 fn info(arguments: &Info) -> Outcome {
     let items: Vec<CsInfo> = arguments.manage.look()?.list("cs", "info")?;
     let Some(info) = items.first() else {
-        return Err(Failure::new(Exit::Other, "the forwarder's answer to cs/info is empty"));
+        return Err(Failure::new(
+            Exit::Other,
+            "the forwarder's answer to cs/info is empty",
+        ));
     };
     let on = |bit| info.flags & bit != 0;
     if arguments.manage.json {
@@ -77,8 +80,11 @@ fn info(arguments: &Info) -> Outcome {
         return Ok(Exit::Done);
     }
     // A store that is bounded in bytes only says so by a number that no store reaches.
-    let capacity =
-        if info.capacity > i64::MAX as u64 { "unlimited".into() } else { info.capacity.to_string() };
+    let capacity = if info.capacity > i64::MAX as u64 {
+        "unlimited".into()
+    } else {
+        info.capacity.to_string()
+    };
     out(&format!(
         "capacity={}\n   admit={}\n   serve={}\nnEntries={}\n   nHits={}\n nMisses={}\n",
         capacity,
@@ -96,11 +102,21 @@ const fn on_text(on: bool) -> &'static str {
 }
 
 fn configure(arguments: &Configure) -> Outcome {
-    let keys = Keys { ordered: &[], named: &["capacity", "admit", "serve"], flags: &[] };
-    let options =
-        [("capacity", &arguments.capacity), ("admit", &arguments.admit), ("serve", &arguments.serve)];
+    let keys = Keys {
+        ordered: &[],
+        named: &["capacity", "admit", "serve"],
+        flags: &[],
+    };
+    let options = [
+        ("capacity", &arguments.capacity),
+        ("admit", &arguments.admit),
+        ("serve", &arguments.serve),
+    ];
     let values = keys.read(&arguments.words, &options)?;
-    let mut wish = ControlParameters { capacity: values.value("capacity")?, ..ControlParameters::default() };
+    let mut wish = ControlParameters {
+        capacity: values.value("capacity")?,
+        ..ControlParameters::default()
+    };
     for (key, bit) in [("admit", FLAG_CS_ADMIT), ("serve", FLAG_CS_SERVE)] {
         if let Some(on) = values.with(key, on_off)? {
             wish = wish.with_flag(bit, on);
@@ -124,7 +140,11 @@ fn configure(arguments: &Configure) -> Outcome {
 }
 
 fn erase(arguments: &Erase) -> Outcome {
-    let keys = Keys { ordered: &["prefix"], named: &["count"], flags: &[] };
+    let keys = Keys {
+        ordered: &["prefix"],
+        named: &["count"],
+        flags: &[],
+    };
     let values = keys.read(&arguments.words, &[])?;
     values.required("prefix")?;
     let prefix = values.with("prefix", name)?.unwrap_or_default();
@@ -137,8 +157,11 @@ fn erase(arguments: &Erase) -> Outcome {
         if left == Some(0) {
             break;
         }
-        let wish =
-            ControlParameters { name: Some(prefix.clone()), count: left, ..ControlParameters::default() };
+        let wish = ControlParameters {
+            name: Some(prefix.clone()),
+            count: left,
+            ..ControlParameters::default()
+        };
         let done = control.command("cs", "erase", &wish)?;
         let count = done.count.unwrap_or(0);
         erased += count;

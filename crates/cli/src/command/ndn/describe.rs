@@ -28,7 +28,11 @@ pub(super) fn data_json(data: &DataRef<'_>) -> Value {
 /// For people: all of the packet but the content.
 pub(super) fn data_text(data: &DataRef<'_>) -> String {
     let mut text = format!("{}\n", data.name);
-    text += &format!("  content: {} bytes of type {:?}\n", data.content.len(), data.content_type);
+    text += &format!(
+        "  content: {} bytes of type {:?}\n",
+        data.content.len(),
+        data.content_type
+    );
     if !data.freshness.is_zero() {
         text += &format!("  fresh for: {} ms\n", data.freshness.as_millis());
     }
@@ -36,7 +40,10 @@ pub(super) fn data_text(data: &DataRef<'_>) -> String {
         text += &format!("  last segment: {last}\n");
     }
     let by = key_locator(data).map_or(String::new(), |key| format!(" by {key}"));
-    text += &format!("  signature: {}{by}\n", signature_type(data.signature_info.typ));
+    text += &format!(
+        "  signature: {}{by}\n",
+        signature_type(data.signature_info.typ)
+    );
     text
 }
 
@@ -45,21 +52,30 @@ pub(super) fn content_text(content: &[u8]) -> String {
     let printable = |character: char| !character.is_control() || matches!(character, '\n' | '\t');
     match std::str::from_utf8(content) {
         Ok(text) if text.chars().all(printable) => {
-            let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+            let end = if text.ends_with('\n') || text.is_empty() {
+                ""
+            } else {
+                "\n"
+            };
             format!("{text}{end}")
         }
         _ => {
             let more = if content.len() > SHOWN { " ..." } else { "" };
-            format!("{}{more}\n", hex::encode(content.get(..SHOWN).unwrap_or(content)))
+            format!(
+                "{}{more}\n",
+                hex::encode(content.get(..SHOWN).unwrap_or(content))
+            )
         }
     }
 }
 
 fn key_locator(data: &DataRef<'_>) -> Option<String> {
-    data.signature_info.key_locator.map(|locator| match locator {
-        KeyLocatorRef::Name(name) => name.to_string(),
-        KeyLocatorRef::Digest(digest) => format!("digest {}", hex::encode(digest)),
-    })
+    data.signature_info
+        .key_locator
+        .map(|locator| match locator {
+            KeyLocatorRef::Name(name) => name.to_string(),
+            KeyLocatorRef::Digest(digest) => format!("digest {}", hex::encode(digest)),
+        })
 }
 
 /// A kind of signature in words.

@@ -93,8 +93,14 @@ impl Settings {
             ("persistency", &self.persistency),
             ("reliability", &self.reliability),
             ("congestion-marking", &self.congestion_marking),
-            ("congestion-marking-interval", &self.congestion_marking_interval),
-            ("default-congestion-threshold", &self.default_congestion_threshold),
+            (
+                "congestion-marking-interval",
+                &self.congestion_marking_interval,
+            ),
+            (
+                "default-congestion-threshold",
+                &self.default_congestion_threshold,
+            ),
             ("mtu", &self.mtu),
         ]
     }
@@ -156,10 +162,23 @@ pub(crate) fn run(command: FaceCommand) -> Outcome {
 }
 
 fn list(arguments: &List) -> Outcome {
-    let keys = Keys { ordered: &["remote"], named: &["local", "scheme"], flags: &[] };
-    let options = [("remote", &arguments.remote), ("local", &arguments.local), ("scheme", &arguments.scheme)];
+    let keys = Keys {
+        ordered: &["remote"],
+        named: &["local", "scheme"],
+        flags: &[],
+    };
+    let options = [
+        ("remote", &arguments.remote),
+        ("local", &arguments.local),
+        ("scheme", &arguments.scheme),
+    ];
     let values = keys.read(&arguments.words, &options)?;
-    let uri = |key| values.text(key).map(|text| face_uri(text).map(|uri| uri.to_string())).transpose();
+    let uri = |key| {
+        values
+            .text(key)
+            .map(|text| face_uri(text).map(|uri| uri.to_string()))
+            .transpose()
+    };
     let filter = FaceQueryFilter {
         uri: uri("remote")?,
         local_uri: uri("local")?,
@@ -170,7 +189,10 @@ fn list(arguments: &List) -> Outcome {
     if arguments.manage.json {
         json_line(&faces.iter().map(face_json).collect::<Vec<_>>());
     } else {
-        out(&faces.iter().map(|face| format!("{}\n", line(face))).collect::<String>());
+        out(&faces
+            .iter()
+            .map(|face| format!("{}\n", line(face)))
+            .collect::<String>());
     }
     if faces.is_empty() && filter != FaceQueryFilter::default() {
         return Err(Failure::new(Exit::NoFace, "there is no such face"));
@@ -179,7 +201,11 @@ fn list(arguments: &List) -> Outcome {
 }
 
 fn show(arguments: &Show) -> Outcome {
-    let keys = Keys { ordered: &["id"], named: &[], flags: &[] };
+    let keys = Keys {
+        ordered: &["id"],
+        named: &[],
+        flags: &[],
+    };
     let values = keys.read(&arguments.words, &[])?;
     let term = FaceTerm::read(values.required("id")?)?;
     let mut control = arguments.manage.look()?;
@@ -200,7 +226,12 @@ fn show(arguments: &Show) -> Outcome {
 /// What a Whimbrel router says of a face's link; others have no such dataset.
 fn link_of(control: &mut Control, face: u64) -> Option<Value> {
     let links = links(control)?;
-    links.as_array()?.iter().find(|link| link["face"] == face)?.get("link").cloned()
+    links
+        .as_array()?
+        .iter()
+        .find(|link| link["face"] == face)?
+        .get("link")
+        .cloned()
 }
 
 /// What a Whimbrel router says of all links.
@@ -210,7 +241,10 @@ pub(super) fn links(control: &mut Control) -> Option<Value> {
 }
 
 fn parameters(values: &Values) -> Result<ControlParameters, Failure> {
-    let flags = [("reliability", FLAG_LP_RELIABILITY), ("congestion-marking", FLAG_CONGESTION_MARKING)];
+    let flags = [
+        ("reliability", FLAG_LP_RELIABILITY),
+        ("congestion-marking", FLAG_CONGESTION_MARKING),
+    ];
     let mut parameters = ControlParameters {
         persistency: values.with("persistency", persistency)?,
         base_congestion_marking_interval: values.with("congestion-marking-interval", millis)?,
@@ -240,12 +274,17 @@ fn mtu(text: &str) -> Result<u64, String> {
     if text == "auto" {
         Ok(u64::MAX)
     } else {
-        text.parse().map_err(|_| String::from("a number of bytes, or auto"))
+        text.parse()
+            .map_err(|_| String::from("a number of bytes, or auto"))
     }
 }
 
 fn make(arguments: &Create) -> Outcome {
-    let keys = Keys { ordered: &["remote", "persistency"], named: SETTINGS, flags: &[] };
+    let keys = Keys {
+        ordered: &["remote", "persistency"],
+        named: SETTINGS,
+        flags: &[],
+    };
     let mut options = arguments.settings.options().to_vec();
     options.extend([("remote", &arguments.remote), ("local", &arguments.local)]);
     let values = keys.read(&arguments.words, &options)?;
@@ -265,9 +304,16 @@ fn make(arguments: &Create) -> Outcome {
             told(json, "face-exists", &existing);
         }
         Created::Existed(existing) => {
-            let change = ControlParameters { face_id: existing.face_id, ..asked };
+            let change = ControlParameters {
+                face_id: existing.face_id,
+                ..asked
+            };
             let changed = control.command("faces", "update", &change)?;
-            let now = ControlParameters { uri: existing.uri, local_uri: existing.local_uri, ..changed };
+            let now = ControlParameters {
+                uri: existing.uri,
+                local_uri: existing.local_uri,
+                ..changed
+            };
             told(json, "face-updated", &now);
         }
     }
@@ -290,25 +336,46 @@ fn update(arguments: &Update) -> Outcome {
     let values = keys.read(&arguments.words, &arguments.settings.options())?;
     let asked = parameters(&values)?;
     if asked == ControlParameters::default() {
-        return Err(Failure::new(Exit::Usage, "nothing to change: give at least one option, as mtu 1400"));
+        return Err(Failure::new(
+            Exit::Usage,
+            "nothing to change: give at least one option, as mtu 1400",
+        ));
     }
     let mut control = arguments.change.control()?;
     let face = FaceTerm::read(values.required("face")?)?.find_one(&mut control)?;
-    let change = ControlParameters { face_id: Some(face.face_id), ..asked };
-    let changed = control.command("faces", "update", &change).map_err(no_face)?;
-    let now = ControlParameters { uri: Some(face.uri), local_uri: Some(face.local_uri), ..changed };
+    let change = ControlParameters {
+        face_id: Some(face.face_id),
+        ..asked
+    };
+    let changed = control
+        .command("faces", "update", &change)
+        .map_err(no_face)?;
+    let now = ControlParameters {
+        uri: Some(face.uri),
+        local_uri: Some(face.local_uri),
+        ..changed
+    };
     told(arguments.change.manage.json, "face-updated", &now);
     Ok(Exit::Done)
 }
 
 fn destroy(arguments: &Destroy) -> Outcome {
-    let keys = Keys { ordered: &["face"], named: &[], flags: &[] };
+    let keys = Keys {
+        ordered: &["face"],
+        named: &[],
+        flags: &[],
+    };
     let values = keys.read(&arguments.words, &[])?;
     let term = FaceTerm::read(values.required("face")?)?;
     let mut control = arguments.change.control()?;
     let face = term.find_one(&mut control)?;
-    let wish = ControlParameters { face_id: Some(face.face_id), ..ControlParameters::default() };
-    control.command("faces", "destroy", &wish).map_err(no_face)?;
+    let wish = ControlParameters {
+        face_id: Some(face.face_id),
+        ..ControlParameters::default()
+    };
+    control
+        .command("faces", "destroy", &wish)
+        .map_err(no_face)?;
     let gone = ControlParameters {
         uri: Some(face.uri),
         local_uri: Some(face.local_uri),
@@ -341,7 +408,10 @@ fn told(json: bool, what: &str, face: &ControlParameters) {
     }
     let mut text = format!("{what} id={}", face.face_id.unwrap_or_default());
     let uris = [("local", &face.local_uri), ("remote", &face.uri)];
-    for (key, value) in uris.into_iter().filter_map(|(key, value)| Some((key, value.as_ref()?))) {
+    for (key, value) in uris
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value.as_ref()?)))
+    {
         text += &format!(" {key}={value}");
     }
     if let Some(persistency) = face.persistency {

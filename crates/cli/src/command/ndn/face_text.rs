@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use whimbrel_forwarder::mgmt::{FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceStatus};
+use whimbrel_forwarder::mgmt::{
+    FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceStatus,
+};
 use whimbrel_forwarder::{LinkType, Persistency, Scope};
 
 use super::in_millis;
@@ -37,19 +39,27 @@ pub(super) fn flag_names(flags: u64) -> Vec<&'static str> {
         (FLAG_LP_RELIABILITY, "lp-reliability"),
         (FLAG_CONGESTION_MARKING, "congestion-marking"),
     ];
-    names.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect()
+    names
+        .iter()
+        .filter(|(bit, _)| flags & bit != 0)
+        .map(|(_, name)| *name)
+        .collect()
 }
 
 /// One face on one line, in the words of `nfdc`.
 pub(super) fn line(face: &FaceStatus) -> String {
-    let mut text = format!("faceid={} remote={} local={}", face.face_id, face.uri, face.local_uri);
+    let mut text = format!(
+        "faceid={} remote={} local={}",
+        face.face_id, face.uri, face.local_uri
+    );
     if let Some(left) = face.expiration_period {
         text += &format!(" expires={}s", left.as_secs());
     }
     let congestion = [
         face.base_congestion_marking_interval
             .map(|time| format!("base-marking-interval={}ms", time.as_millis())),
-        face.default_congestion_threshold.map(|bytes| format!("default-threshold={bytes}B")),
+        face.default_congestion_threshold
+            .map(|bytes| format!("default-threshold={bytes}B")),
     ];
     let congestion: Vec<String> = congestion.into_iter().flatten().collect();
     if !congestion.is_empty() {
@@ -70,8 +80,11 @@ pub(super) fn line(face: &FaceStatus) -> String {
         c.out_nacks,
         c.out_bytes
     );
-    let mut flags =
-        vec![scope_text(face.scope), persistency_text(face.persistency), link_type_text(face.link_type)];
+    let mut flags = vec![
+        scope_text(face.scope),
+        persistency_text(face.persistency),
+        link_type_text(face.link_type),
+    ];
     flags.extend(flag_names(face.flags));
     text + &format!(" flags={{{}}}", flags.join(" "))
 }
@@ -88,13 +101,28 @@ pub(super) fn describe(face: &FaceStatus, link: Option<&Value>) -> String {
         ("link", link_type_text(face.link_type).to_owned()),
         ("flags", flag_names(face.flags).join(" ")),
     ];
-    lines.extend(face.expiration_period.map(|left| ("expires in", format!("{} s", left.as_secs()))));
-    lines.extend(face.mtu.map(|mtu| ("largest frame", format!("{mtu} bytes"))));
+    lines.extend(
+        face.expiration_period
+            .map(|left| ("expires in", format!("{} s", left.as_secs()))),
+    );
+    lines.extend(
+        face.mtu
+            .map(|mtu| ("largest frame", format!("{mtu} bytes"))),
+    );
     let interval = face.base_congestion_marking_interval.map(in_millis);
     lines.extend(interval.map(|time| ("marks after", format!("{time} ms"))));
-    lines.extend(face.default_congestion_threshold.map(|bytes| ("marks above", format!("{bytes} bytes"))));
-    lines.push(("in", traffic(c.in_interests, c.in_data, c.in_nacks, c.in_bytes)));
-    lines.push(("out", traffic(c.out_interests, c.out_data, c.out_nacks, c.out_bytes)));
+    lines.extend(
+        face.default_congestion_threshold
+            .map(|bytes| ("marks above", format!("{bytes} bytes"))),
+    );
+    lines.push((
+        "in",
+        traffic(c.in_interests, c.in_data, c.in_nacks, c.in_bytes),
+    ));
+    lines.push((
+        "out",
+        traffic(c.out_interests, c.out_data, c.out_nacks, c.out_bytes),
+    ));
     let mut text: String = lines
         .iter()
         .filter(|(_, value)| !value.is_empty())

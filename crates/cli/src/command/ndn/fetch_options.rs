@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use whimbrel_ndn_packet::Name;
-use whimbrel_transport::{Delivery, Discovery, FetchOptions, RtoOptions, Verify, WindowKind, WindowOptions};
+use whimbrel_transport::{
+    Delivery, Discovery, FetchOptions, RtoOptions, Verify, WindowKind, WindowOptions,
+};
 
 use super::{millis, name};
 use crate::exit::{Exit, Failure};
@@ -43,7 +45,14 @@ pub(super) struct FetchArguments {
         value_parser = clap::value_parser!(i32).range(-1..=1_000_000))]
     retries: i32,
     /// How the window of Interests changes
-    #[arg(short, long, alias = "pipeline", value_name = "TYPE", value_enum, default_value = "cubic")]
+    #[arg(
+        short,
+        long,
+        alias = "pipeline",
+        value_name = "TYPE",
+        value_enum,
+        default_value = "cubic"
+    )]
     pipeline_type: Pipeline,
     /// The window of `-p fixed`
     #[arg(short = 's', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -99,7 +108,8 @@ pub(super) struct FetchArguments {
     /// CUBIC: fast convergence
     #[arg(long)]
     fast_conv: bool,
-    /// Where routers may find the content, if they have no route for its name; may be given several times
+    /// Where routers may find the content, if they have no route for its name; may be given several
+    /// times
     #[arg(long, value_name = "NAME", value_parser = name)]
     hint: Vec<Name>,
 }
@@ -124,18 +134,27 @@ impl FetchArguments {
             if value.is_finite() && value >= least {
                 Ok(value)
             } else {
-                Err(Failure::new(Exit::Usage, format!("--{option} is {value}, but must be at least {least}")))
+                Err(Failure::new(
+                    Exit::Usage,
+                    format!("--{option} is {value}, but must be at least {least}"),
+                ))
             }
         };
         let share = |option: &str, value: f64| {
             if value > 0.0 && value < 1.0 {
                 Ok(value)
             } else {
-                Err(Failure::new(Exit::Usage, format!("--{option} is {value}, but must be between 0 and 1")))
+                Err(Failure::new(
+                    Exit::Usage,
+                    format!("--{option} is {value}, but must be between 0 and 1"),
+                ))
             }
         };
         if self.max_rto < self.min_rto {
-            return Err(Failure::new(Exit::Usage, "--max-rto is shorter than --min-rto"));
+            return Err(Failure::new(
+                Exit::Usage,
+                "--max-rto is shorter than --min-rto",
+            ));
         }
         let kind = match self.pipeline_type {
             Pipeline::Fixed => WindowKind::Fixed(self.pipeline_size),
@@ -157,9 +176,9 @@ impl FetchArguments {
             window: WindowOptions {
                 kind,
                 initial: at_least("init-cwnd", self.init_cwnd, 1.0)?,
-                threshold: self
-                    .init_ssthresh
-                    .map_or(Ok(f64::INFINITY), |threshold| at_least("init-ssthresh", threshold, 1.0))?,
+                threshold: self.init_ssthresh.map_or(Ok(f64::INFINITY), |threshold| {
+                    at_least("init-ssthresh", threshold, 1.0)
+                })?,
                 delay_exit: !self.disable_delay_exit,
             },
             rto: RtoOptions {

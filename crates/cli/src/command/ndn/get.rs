@@ -47,10 +47,12 @@ pub(crate) struct Get {
     /// Write each change of the window to a file: seconds and segments
     #[arg(long, value_name = "FILE")]
     log_cwnd: Option<PathBuf>,
-    /// Write each round trip to a file: segment, round trip, variation, smoothed, time-out, in milliseconds
+    /// Write each round trip to a file: segment, round trip, variation, smoothed, time-out, in
+    /// milliseconds
     #[arg(long, value_name = "FILE")]
     log_rtt: Option<PathBuf>,
-    /// Tell progress and outcome as lines of JSON on standard output (on standard error where the content goes there)
+    /// Tell progress and outcome as lines of JSON on standard output (on standard error where the
+    /// content goes there)
     #[arg(long)]
     json: bool,
 }
@@ -86,14 +88,18 @@ fn fetch(arguments: &Get, report: &mut Report) -> Outcome {
     let clock = Clock::start();
     let now = clock.now();
     let fetcher = Fetcher::new(arguments.name.clone(), options, seeded()?, now);
-    let mut client = arguments.reach.client(clock, Patient::new(fetcher, arguments.timeout, now))?;
+    let mut client = arguments
+        .reach
+        .client(clock, Patient::new(fetcher, arguments.timeout, now))?;
     let poster = client.poster();
     output.start(move || poster.post(|application, _| application.fetcher.set_paused(false)))?;
     let end = converse(&mut client, Loss::Waits, |application, _, event| {
         if output.has_failed() {
             return ControlFlow::Break(Ok(End::OutputFailed));
         }
-        let Some(event) = event else { return ControlFlow::Break(Ok(End::Silence)) };
+        let Some(event) = event else {
+            return ControlFlow::Break(Ok(End::Silence));
+        };
         match event {
             FetchEvent::Segment { content, .. } => {
                 if output.take(&content) {
@@ -127,9 +133,15 @@ fn fetch(arguments: &Get, report: &mut Report) -> Outcome {
         Some(End::Failed(error)) => Err(failure(&error)),
         Some(End::Silence) => Err(Failure::new(
             Exit::NoAnswer,
-            format!("nothing came for as long as --timeout says; {} bytes had come before", stats.bytes),
+            format!(
+                "nothing came for as long as --timeout says; {} bytes had come before",
+                stats.bytes
+            ),
         )),
-        None => Err(Failure::new(Exit::Interrupted, format!("interrupted after {} bytes", stats.bytes))),
+        None => Err(Failure::new(
+            Exit::Interrupted,
+            format!("interrupted after {} bytes", stats.bytes),
+        )),
     }
 }
 
@@ -144,13 +156,21 @@ enum End {
 
 fn failure(error: &FetchError) -> Failure {
     let exit = match error {
-        FetchError::Discovery { failure: ExchangeFailure::Timeout { .. }, .. } => Exit::NoAnswer,
-        FetchError::Discovery { failure: ExchangeFailure::Nack(_), .. } => Exit::Nack,
-        FetchError::Segment { failure, .. } | FetchError::NoFinalBlock { failure, .. } => match failure {
-            SegmentFailure::NoAnswer(_) => Exit::NoAnswer,
-            SegmentFailure::Nack(_) => Exit::Nack,
-            SegmentFailure::Refused(_) => Exit::NotVerified,
-        },
+        FetchError::Discovery {
+            failure: ExchangeFailure::Timeout { .. },
+            ..
+        } => Exit::NoAnswer,
+        FetchError::Discovery {
+            failure: ExchangeFailure::Nack(_),
+            ..
+        } => Exit::Nack,
+        FetchError::Segment { failure, .. } | FetchError::NoFinalBlock { failure, .. } => {
+            match failure {
+                SegmentFailure::NoAnswer(_) => Exit::NoAnswer,
+                SegmentFailure::Nack(_) => Exit::Nack,
+                SegmentFailure::Refused(_) => Exit::NotVerified,
+            }
+        }
         FetchError::Refused { .. } => Exit::Nack,
         FetchError::Metadata { .. }
         | FetchError::OtherVersion { .. }
@@ -171,9 +191,20 @@ struct Logs {
 
 impl Logs {
     fn open(arguments: &Get) -> Result<Logs, Failure> {
-        let window = arguments.log_cwnd.as_deref().map(|path| log_file(path, "time\tcwndsize"));
-        let rtt = arguments.log_rtt.as_deref().map(|path| log_file(path, "segment\trtt\trttvar\tsrtt\trto"));
-        Ok(Logs { window: window.transpose()?, rtt: rtt.transpose()?, began: None, failed: None })
+        let window = arguments
+            .log_cwnd
+            .as_deref()
+            .map(|path| log_file(path, "time\tcwndsize"));
+        let rtt = arguments
+            .log_rtt
+            .as_deref()
+            .map(|path| log_file(path, "segment\trtt\trttvar\tsrtt\trto"));
+        Ok(Logs {
+            window: window.transpose()?,
+            rtt: rtt.transpose()?,
+            began: None,
+            failed: None,
+        })
     }
 
     fn window(&mut self, at: Time, size: f64) {
@@ -184,12 +215,21 @@ impl Logs {
     }
 
     fn rtt(&mut self, event: &FetchEvent) {
-        let (Some(file), FetchEvent::Rtt { segment, rtt, smoothed, variation, timeout }) =
-            (&mut self.rtt, event)
+        let (
+            Some(file),
+            FetchEvent::Rtt {
+                segment,
+                rtt,
+                smoothed,
+                variation,
+                timeout,
+            },
+        ) = (&mut self.rtt, event)
         else {
             return;
         };
-        let [rtt, variation, smoothed, timeout] = [*rtt, *variation, *smoothed, *timeout].map(in_millis);
+        let [rtt, variation, smoothed, timeout] =
+            [*rtt, *variation, *smoothed, *timeout].map(in_millis);
         let written = writeln!(file, "{segment}\t{rtt}\t{variation}\t{smoothed}\t{timeout}");
         self.failed = self.failed.take().or(written.err());
     }
@@ -200,7 +240,10 @@ impl Logs {
             outcome = outcome.and(file.flush());
         }
         outcome.map_err(|error| {
-            Failure::new(Exit::Write, format!("cannot write --log-cwnd or --log-rtt: {error}"))
+            Failure::new(
+                Exit::Write,
+                format!("cannot write --log-cwnd or --log-rtt: {error}"),
+            )
         })
     }
 }
@@ -223,11 +266,20 @@ impl Report {
         bar.set_style(style(false));
         bar.set_prefix("get");
         bar.enable_steady_tick(Duration::from_millis(250));
-        Report { json, to_stdout, bar, started: Instant::now() }
+        Report {
+            json,
+            to_stdout,
+            bar,
+            started: Instant::now(),
+        }
     }
 
     fn line(&self, value: &Value) {
-        if self.to_stdout { eprintln!("{value}") } else { json_line(value) }
+        if self.to_stdout {
+            eprintln!("{value}")
+        } else {
+            json_line(value)
+        }
     }
 
     fn started(&self, name: Name) {
@@ -250,7 +302,8 @@ impl Report {
             if self.bar.length().is_none() {
                 self.bar.set_style(style(true));
             }
-            self.bar.set_length(size.saturating_mul(total).max(stats.bytes));
+            self.bar
+                .set_length(size.saturating_mul(total).max(stats.bytes));
         }
         self.bar.set_position(stats.bytes);
     }

@@ -32,7 +32,10 @@ pub(crate) struct Change {
 impl Manage {
     /// To look only.
     pub(super) fn look(&self) -> Result<Control, Failure> {
-        Ok(Control::new(self.uplink()?, std::sync::Arc::new(whimbrel_ndn_packet::DigestSigner))?)
+        Ok(Control::new(
+            self.uplink()?,
+            std::sync::Arc::new(whimbrel_ndn_packet::DigestSigner),
+        )?)
     }
 
     fn uplink(&self) -> Result<whimbrel_node::ndn::client::Uplink, Failure> {
@@ -73,8 +76,9 @@ pub(super) const fn refusal(error: &ControlError) -> Option<u64> {
 
 /// A FaceUri in canonical form: host names are looked up.
 pub(super) fn face_uri(text: &str) -> Result<FaceUri, Failure> {
-    let uri: FaceUri =
-        text.parse().map_err(|error| Failure::new(Exit::Usage, format!("'{text}': {error}")))?;
+    let uri: FaceUri = text
+        .parse()
+        .map_err(|error| Failure::new(Exit::Usage, format!("'{text}': {error}")))?;
     canonical(&uri).map_err(|error| Failure::new(Exit::NotCanonical, format!("'{text}': {error}")))
 }
 
@@ -91,8 +95,9 @@ impl FaceTerm {
             Ok(id) => Ok(FaceTerm::Id(id)),
             Err(_) if text.contains("://") => Ok(FaceTerm::Remote(face_uri(text)?)),
             Err(_) => {
-                let text =
-                    format!("'{text}' is neither the number of a face nor a FaceUri as udp://192.0.2.7");
+                let text = format!(
+                    "'{text}' is neither the number of a face nor a FaceUri as udp://192.0.2.7"
+                );
                 Err(Failure::new(Exit::Usage, text))
             }
         }
@@ -101,10 +106,14 @@ impl FaceTerm {
     /// The faces that it names.
     pub(super) fn find(&self, control: &mut Control) -> Result<Vec<FaceStatus>, Failure> {
         let filter = match self {
-            FaceTerm::Id(id) => FaceQueryFilter { face_id: Some(*id), ..FaceQueryFilter::default() },
-            FaceTerm::Remote(uri) => {
-                FaceQueryFilter { uri: Some(uri.to_string()), ..FaceQueryFilter::default() }
-            }
+            FaceTerm::Id(id) => FaceQueryFilter {
+                face_id: Some(*id),
+                ..FaceQueryFilter::default()
+            },
+            FaceTerm::Remote(uri) => FaceQueryFilter {
+                uri: Some(uri.to_string()),
+                ..FaceQueryFilter::default()
+            },
         };
         Ok(control.faces(&filter)?)
     }
@@ -114,10 +123,15 @@ impl FaceTerm {
         let mut faces = self.find(control)?;
         match (faces.len(), faces.pop()) {
             (1, Some(face)) => Ok(face),
-            (0, _) | (_, None) => Err(Failure::new(Exit::NoFace, format!("there is no face {self}"))),
+            (0, _) | (_, None) => Err(Failure::new(
+                Exit::NoFace,
+                format!("there is no face {self}"),
+            )),
             (count, _) => Err(Failure::new(
                 Exit::Ambiguous,
-                format!("{count} faces are {self}: name one by its number, see `whimbrel face list`"),
+                format!(
+                    "{count} faces are {self}: name one by its number, see `whimbrel face list`"
+                ),
             )),
         }
     }

@@ -73,8 +73,9 @@ pub(crate) enum NdnCommand {
 /// How a program reaches its forwarder.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Reach {
-    /// The forwarder: unix:///PATH, tcp://HOST[:PORT] or udp://HOST[:PORT]. By default $NDN_CLIENT_TRANSPORT, "transport" in
-    /// ~/.ndn/client.conf or /etc/ndn/client.conf, unix:///run/nfd/nfd.sock, or this user's router
+    /// The forwarder: unix:///PATH, tcp://HOST[:PORT] or udp://HOST[:PORT]. By default
+    /// $NDN_CLIENT_TRANSPORT, "transport" in ~/.ndn/client.conf or /etc/ndn/client.conf,
+    /// unix:///run/nfd/nfd.sock, or this user's router
     #[arg(long, value_name = "FACE-URI")]
     transport: Option<String>,
 }
@@ -85,7 +86,11 @@ impl Reach {
     }
 
     /// `application` with a face to the forwarder.
-    fn client<A: Application + 'static>(&self, clock: Clock, application: A) -> Result<Client<A>, Failure> {
+    fn client<A: Application + 'static>(
+        &self,
+        clock: Clock,
+        application: A,
+    ) -> Result<Client<A>, Failure> {
         Ok(Client::new(self.uplink()?, clock, application)?)
     }
 }
@@ -145,7 +150,9 @@ fn converse<A: Application + 'static, T>(
         }
         Told::Gone if loss == Loss::Waits => {
             gone = true;
-            note(&format!("the forwarder on {uplink} has gone; waiting for it"));
+            note(&format!(
+                "the forwarder on {uplink} has gone; waiting for it"
+            ));
             ControlFlow::Continue(())
         }
         Told::Gone => {
@@ -173,14 +180,25 @@ fn note(text: &str) {
 fn registration(event: &RegistrationEvent) -> Result<(), Failure> {
     match event {
         RegistrationEvent::Registered(prefix) => tracing::info!(%prefix, "registered"),
-        RegistrationEvent::Failed { prefix, reason, retry_in: Some(wait) } => {
+        RegistrationEvent::Failed {
+            prefix,
+            reason,
+            retry_in: Some(wait),
+        } => {
             note(&format!(
                 "{prefix} is not registered yet: {reason}; trying again in {:.1} s",
                 wait.as_secs_f64()
             ));
         }
-        RegistrationEvent::Failed { prefix, reason, retry_in: None } => {
-            return Err(Failure::new(Exit::Nack, format!("{prefix} cannot be registered: {reason}")));
+        RegistrationEvent::Failed {
+            prefix,
+            reason,
+            retry_in: None,
+        } => {
+            return Err(Failure::new(
+                Exit::Nack,
+                format!("{prefix} cannot be registered: {reason}"),
+            ));
         }
     }
     Ok(())
@@ -192,7 +210,8 @@ pub(crate) fn name(text: &str) -> Result<Name, String> {
     if !path.starts_with('/') {
         return Err(format!("a name begins with '/': /{path}"));
     }
-    path.parse().map_err(|error: whimbrel_ndn_packet::ParseNameError| error.to_string())
+    path.parse()
+        .map_err(|error: whimbrel_ndn_packet::ParseNameError| error.to_string())
 }
 
 /// A length of time: a plain number is milliseconds, as in other NDN programs.
@@ -207,9 +226,12 @@ fn millis(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// The time of day, as seconds since 1970 with six digits behind the point: what ndn-tools print with -t.
+/// The time of day, as seconds since 1970 with six digits behind the point: what ndn-tools print
+/// with -t.
 fn timestamp() -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     format!("{}.{:06}", since.as_secs(), since.subsec_micros())
 }
 

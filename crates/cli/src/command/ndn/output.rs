@@ -1,5 +1,6 @@
-//! Where fetched content goes: a file that appears when it is whole, or standard output. A thread of its own writes, so that
-//! a slow disk or a slow reader does not hold up the network; the fetch pauses while too much waits.
+//! Where fetched content goes: a file that appears when it is whole, or standard output. A thread
+//! of its own writes, so that a slow disk or a slow reader does not hold up the network; the fetch
+//! pauses while too much waits.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -56,17 +57,29 @@ impl Output {
     /// To `path`, which is replaced when all is there, or to standard output.
     pub(super) fn open(path: Option<&Path>) -> Result<Output, Failure> {
         let cannot = |path: &Path, error: io::Error| {
-            Failure::new(Exit::Write, format!("cannot write {}: {error}", path.display()))
+            Failure::new(
+                Exit::Write,
+                format!("cannot write {}: {error}", path.display()),
+            )
         };
         let target = match path {
             None => Target::Stdout,
             Some(path) if path.is_dir() => {
-                let text = format!("{} is a folder: name the file that is to be written", path.display());
+                let text = format!(
+                    "{} is a folder: name the file that is to be written",
+                    path.display()
+                );
                 return Err(Failure::new(Exit::Usage, text));
             }
             Some(path) if path.exists() && !path.is_file() => {
-                let file = File::options().write(true).open(path).map_err(|error| cannot(path, error))?;
-                Target::Special { file, path: path.to_owned() }
+                let file = File::options()
+                    .write(true)
+                    .open(path)
+                    .map_err(|error| cannot(path, error))?;
+                Target::Special {
+                    file,
+                    path: path.to_owned(),
+                }
             }
             Some(path) => {
                 // A link stays one: the file that it leads to is replaced.
@@ -84,7 +97,8 @@ impl Output {
         })
     }
 
-    /// Starts to write. `wake` is called on the thread when a paused fetch may go on, or when writing has failed.
+    /// Starts to write. `wake` is called on the thread when a paused fetch may go on, or when
+    /// writing has failed.
     pub(super) fn start(&mut self, wake: impl Fn() + Send + 'static) -> Result<(), Failure> {
         let writer: Box<dyn Write + Send> = match &self.target {
             Target::Stdout => Box::new(io::stdout()),
@@ -94,7 +108,11 @@ impl Output {
         let (sender, receiver) = mpsc::channel();
         let shared = Arc::clone(&self.shared);
         let body = move || write_all(writer, &receiver, &shared, &wake);
-        self.thread = Some(std::thread::Builder::new().name("output".into()).spawn(body)?);
+        self.thread = Some(
+            std::thread::Builder::new()
+                .name("output".into())
+                .spawn(body)?,
+        );
         self.to_thread = Some(sender);
         Ok(())
     }
@@ -140,7 +158,9 @@ impl Output {
         self.flush();
         self.to_thread = None;
         let written = self.thread.take().map_or(Ok(()), |thread| {
-            thread.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread has panicked")))
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("the writing thread has panicked")))
         });
         let name = match &self.target {
             Target::Stdout => String::from("to standard output"),
@@ -187,7 +207,9 @@ fn write_all(
 
 /// A file in the same folder, that takes the name of `path` in the end.
 fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     tempfile::Builder::new()
         .prefix(&format!(".{name}."))
@@ -209,5 +231,10 @@ pub(super) fn log_file(path: &Path, heading: &str) -> Result<io::BufWriter<File>
         writeln!(file, "{heading}")?;
         Ok(file)
     };
-    open().map_err(|error| Failure::new(Exit::Write, format!("cannot write {}: {error}", path.display())))
+    open().map_err(|error| {
+        Failure::new(
+            Exit::Write,
+            format!("cannot write {}: {error}", path.display()),
+        )
+    })
 }

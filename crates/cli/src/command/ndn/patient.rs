@@ -19,11 +19,18 @@ pub(super) struct Patient {
 impl Patient {
     /// Without `patience` it is the fetcher alone.
     pub(super) const fn new(fetcher: Fetcher, patience: Option<Duration>, now: Time) -> Patient {
-        Patient { fetcher, patience, heard: now, exhausted: None }
+        Patient {
+            fetcher,
+            patience,
+            heard: now,
+            exhausted: None,
+        }
     }
 
     fn until(&self) -> Option<Time> {
-        self.patience.filter(|_| self.exhausted.is_none()).map(|patience| self.heard + patience)
+        self.patience
+            .filter(|_| self.exhausted.is_none())
+            .map(|patience| self.heard + patience)
     }
 }
 
@@ -62,7 +69,9 @@ impl Application for Patient {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        let own = self.until().map(|until| Deadline::new(until, "nothing has come for too long"));
+        let own = self
+            .until()
+            .map(|until| Deadline::new(until, "nothing has come for too long"));
         Deadline::earlier(own, self.fetcher.poll_timeout())
     }
 }

@@ -45,7 +45,12 @@ pub(crate) struct Peek {
     #[arg(long, value_name = "NAME", value_parser = name)]
     hint: Vec<Name>,
     /// Parameters that go with the Interest
-    #[arg(short = 'A', long, value_name = "TEXT", conflicts_with = "app_params_file")]
+    #[arg(
+        short = 'A',
+        long,
+        value_name = "TEXT",
+        conflicts_with = "app_params_file"
+    )]
     app_params: Option<String>,
     /// Parameters from a file
     #[arg(long, value_name = "FILE")]
@@ -62,7 +67,10 @@ pub(crate) fn run(arguments: Peek) -> Outcome {
     let parameters = match (&arguments.app_params, &arguments.app_params_file) {
         (Some(text), _) => Some(Bytes::from(text.clone().into_bytes())),
         (None, Some(path)) => Some(Bytes::from(std::fs::read(path).map_err(|error| {
-            Failure::new(Exit::Usage, format!("cannot read {}: {error}", path.display()))
+            Failure::new(
+                Exit::Usage,
+                format!("cannot read {}: {error}", path.display()),
+            )
         })?)),
         (None, None) => None,
     };
@@ -76,19 +84,28 @@ pub(crate) fn run(arguments: Peek) -> Outcome {
         timeout: arguments.timeout,
     };
     let clock = Clock::start();
-    let peek = whimbrel_transport::Peek::new(arguments.name.clone(), options, seeded()?, clock.now());
+    let peek =
+        whimbrel_transport::Peek::new(arguments.name.clone(), options, seeded()?, clock.now());
     let mut client = arguments.reach.client(clock, peek)?;
-    let answer = converse(&mut client, Loss::Ends, |_, _, event| ControlFlow::Break(Ok(event)))?;
+    let answer = converse(&mut client, Loss::Ends, |_, _, event| {
+        ControlFlow::Break(Ok(event))
+    })?;
     match answer {
         None => Ok(Exit::Interrupted),
         Some(PeekEvent::Data { packet, rtt }) => show(&arguments, &packet, rtt),
         Some(PeekEvent::Nack { reason, rtt }) => Err(Failure::new(
             Exit::Nack,
-            format!("{}: Nack ({}) after {:.3} ms", arguments.name, nack_text(reason), in_millis(rtt)),
+            format!(
+                "{}: Nack ({}) after {:.3} ms",
+                arguments.name,
+                nack_text(reason),
+                in_millis(rtt)
+            ),
         )),
-        Some(PeekEvent::Timeout) => {
-            Err(Failure::new(Exit::NoAnswer, format!("{}: no answer in time", arguments.name)))
-        }
+        Some(PeekEvent::Timeout) => Err(Failure::new(
+            Exit::NoAnswer,
+            format!("{}: no answer in time", arguments.name),
+        )),
     }
 }
 
@@ -111,10 +128,16 @@ fn show(arguments: &Peek, packet: &Bytes, rtt: Duration) -> Outcome {
     } else {
         stdout.write_all(packet)
     };
-    written.and_then(|()| stdout.flush()).map_err(|error| Failure::new(Exit::Write, error))?;
+    written
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::new(Exit::Write, error))?;
     drop(stdout);
     if arguments.payload && std::io::stdout().is_terminal() {
-        note(&format!("{} bytes after {:.3} ms", data.content.len(), in_millis(rtt)));
+        note(&format!(
+            "{} bytes after {:.3} ms",
+            data.content.len(),
+            in_millis(rtt)
+        ));
     }
     Ok(Exit::Done)
 }

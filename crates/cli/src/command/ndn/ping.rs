@@ -80,32 +80,49 @@ pub(crate) fn run(arguments: Ping) -> Outcome {
     })?;
     let stats = stats.unwrap_or(*client.application().stats());
     summarise(&arguments, &stats);
-    Ok(if stats.timeouts > 0 || (stats.received == 0 && stats.nacks == 0) {
-        Exit::NoAnswer
-    } else if stats.nacks > 0 {
-        Exit::Nack
-    } else {
-        Exit::Done
-    })
+    Ok(
+        if stats.timeouts > 0 || (stats.received == 0 && stats.nacks == 0) {
+            Exit::NoAnswer
+        } else if stats.nacks > 0 {
+            Exit::Nack
+        } else {
+            Exit::Done
+        },
+    )
 }
 
 fn tell(arguments: &Ping, event: &PingEvent) {
     let prefix = &arguments.prefix;
-    let at = if arguments.timestamp { format!("{} - ", timestamp()) } else { String::new() };
+    let at = if arguments.timestamp {
+        format!("{} - ", timestamp())
+    } else {
+        String::new()
+    };
     match event {
         PingEvent::Reply { number, rtt } if arguments.json => {
             json_line(&json!({ "event": "reply", "seq": number, "ms": in_millis(*rtt) }));
         }
-        PingEvent::Nack { number, reason, rtt } if arguments.json => json_line(&json!({
+        PingEvent::Nack {
+            number,
+            reason,
+            rtt,
+        } if arguments.json => json_line(&json!({
             "event": "nack", "seq": number, "ms": in_millis(*rtt), "reason": nack_text(*reason),
         })),
         PingEvent::Timeout { number } if arguments.json => {
             json_line(&json!({ "event": "timeout", "seq": number }));
         }
         PingEvent::Reply { number, rtt } => {
-            out(&format!("{at}content from {prefix}: seq={number} time={:.3} ms\n", in_millis(*rtt)));
+            out(&format!(
+                "{at}content from {prefix}: seq={number} time={:.3} ms\n",
+                in_millis(*rtt)
+            ));
         }
-        PingEvent::Nack { number, reason, rtt } => {
+        PingEvent::Nack {
+            number,
+            reason,
+            rtt,
+        } => {
             let reason = nack_text(*reason);
             out(&format!(
                 "{at}nack from {prefix}: seq={number} time={:.3} ms reason={reason}\n",

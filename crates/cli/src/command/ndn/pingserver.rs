@@ -30,7 +30,13 @@ pub(crate) struct Pingserver {
     #[arg(short, long, value_name = "TIME", default_value = "1000", value_parser = millis)]
     freshness: Duration,
     /// Stop after so many answers; 0 without end
-    #[arg(short = 'p', long, alias = "satisfy", value_name = "N", default_value_t = 0)]
+    #[arg(
+        short = 'p',
+        long,
+        alias = "satisfy",
+        value_name = "N",
+        default_value_t = 0
+    )]
     count: u64,
     /// Bytes of payload
     #[arg(short, long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=8000))]
@@ -55,7 +61,9 @@ pub(crate) fn run(arguments: Pingserver) -> Outcome {
         log: !arguments.no_log,
         ..PingServerOptions::new(arguments.prefix.clone())
     };
-    let register = SigningArguments::auto(&arguments.keychain).choose()?.registration(clock.wall_clock());
+    let register = SigningArguments::auto(&arguments.keychain)
+        .choose()?
+        .registration(clock.wall_clock());
     let server = PingServer::pings(options, register, seeded()?);
     let mut client = arguments.reach.client(clock, server)?;
     if !arguments.json {
@@ -69,8 +77,10 @@ pub(crate) fn run(arguments: Pingserver) -> Outcome {
             {
                 json_line(&json!({ "event": "registered", "prefix": prefix.to_string() }));
             }
-            registration(&event)
-                .map_or_else(|failure| ControlFlow::Break(Err(failure)), |()| ControlFlow::Continue(()))
+            registration(&event).map_or_else(
+                |failure| ControlFlow::Break(Err(failure)),
+                |()| ControlFlow::Continue(()),
+            )
         }
         ServiceEvent::Producer(PingServerEvent::Ping(name)) => {
             let number = name.as_ref().suffix(base).to_string();
@@ -78,7 +88,11 @@ pub(crate) fn run(arguments: Pingserver) -> Outcome {
             if arguments.json {
                 json_line(&json!({ "event": "ping", "seq": number }));
             } else {
-                let at = if arguments.timestamp { format!("{} - ", timestamp()) } else { String::new() };
+                let at = if arguments.timestamp {
+                    format!("{} - ", timestamp())
+                } else {
+                    String::new()
+                };
                 out(&format!("{at}interest received: seq={number}\n"));
             }
             ControlFlow::Continue(())
@@ -89,7 +103,10 @@ pub(crate) fn run(arguments: Pingserver) -> Outcome {
     if arguments.json {
         json_line(&json!({ "event": "summary", "answered": answered }));
     } else {
-        out(&format!("\n--- ping server {} ---\n{answered} packets processed\n", arguments.prefix));
+        out(&format!(
+            "\n--- ping server {} ---\n{answered} packets processed\n",
+            arguments.prefix
+        ));
     }
     if ended.is_none() {
         note("interrupted");

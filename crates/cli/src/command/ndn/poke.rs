@@ -76,8 +76,10 @@ pub(crate) fn run(arguments: Poke) -> Outcome {
             {
                 json_line(&json!({ "event": "registered", "prefix": prefix.to_string() }));
             }
-            registration(&event)
-                .map_or_else(|failure| ControlFlow::Break(Err(failure)), |()| ControlFlow::Continue(()))
+            registration(&event).map_or_else(
+                |failure| ControlFlow::Break(Err(failure)),
+                |()| ControlFlow::Continue(()),
+            )
         }
         PokeEvent::Sent => ControlFlow::Break(Ok(true)),
         PokeEvent::Timeout => ControlFlow::Break(Ok(false)),
@@ -89,7 +91,10 @@ pub(crate) fn run(arguments: Poke) -> Outcome {
             }
             Ok(Exit::Done)
         }
-        Some(false) => Err(Failure::new(Exit::NoAnswer, format!("{}: nobody asked in time", arguments.name))),
+        Some(false) => Err(Failure::new(
+            Exit::NoAnswer,
+            format!("{}: nobody asked in time", arguments.name),
+        )),
         None => Ok(Exit::Interrupted),
     }
 }
@@ -97,7 +102,9 @@ pub(crate) fn run(arguments: Poke) -> Outcome {
 /// As much as a packet holds.
 fn from_stdin() -> Result<Bytes, Failure> {
     let mut content = Vec::new();
-    std::io::stdin().take(MAX_PACKET as u64 + 1).read_to_end(&mut content)?;
+    std::io::stdin()
+        .take(MAX_PACKET as u64 + 1)
+        .read_to_end(&mut content)?;
     if content.len() >= MAX_PACKET {
         let text = "standard input is larger than a packet; `whimbrel ndn serve` serves content of any size";
         return Err(Failure::new(Exit::Usage, text));

@@ -114,8 +114,15 @@ pub(crate) fn run(command: RouteCommand) -> Outcome {
 }
 
 fn list(arguments: &List) -> Outcome {
-    let keys = Keys { ordered: &["nexthop"], named: &["origin"], flags: &[] };
-    let options = [("nexthop", &arguments.nexthop), ("origin", &arguments.origin)];
+    let keys = Keys {
+        ordered: &["nexthop"],
+        named: &["origin"],
+        flags: &[],
+    };
+    let options = [
+        ("nexthop", &arguments.nexthop),
+        ("origin", &arguments.origin),
+    ];
     let values = keys.read(&arguments.words, &options)?;
     let origin = values.value::<RouteOrigin>("origin")?;
     let nexthop = values.text("nexthop").map(FaceTerm::read).transpose()?;
@@ -123,7 +130,9 @@ fn list(arguments: &List) -> Outcome {
     let faces = nexthop.map(|term| faces(&mut control, &term)).transpose()?;
     let wanted = |route: &RouteStatus| {
         origin.is_none_or(|origin| origin.0 == route.origin)
-            && faces.as_ref().is_none_or(|faces| faces.contains(&route.face_id))
+            && faces
+                .as_ref()
+                .is_none_or(|faces| faces.contains(&route.face_id))
     };
     let found = routes(&mut control, |_, route| wanted(route))?;
     print(arguments.manage.json, &found);
@@ -135,14 +144,21 @@ fn list(arguments: &List) -> Outcome {
 }
 
 fn show(arguments: &Show) -> Outcome {
-    let keys = Keys { ordered: &["prefix"], named: &[], flags: &[] };
+    let keys = Keys {
+        ordered: &["prefix"],
+        named: &[],
+        flags: &[],
+    };
     let values = keys.read(&arguments.words, &[])?;
     values.required("prefix")?;
     let prefix = values.with("prefix", name)?.unwrap_or_default();
     let found = routes(&mut arguments.manage.look()?, |of, _| *of == prefix)?;
     print(arguments.manage.json, &found);
     if found.is_empty() {
-        return Err(Failure::new(Exit::NoRoute, format!("there is no route for {prefix}")));
+        return Err(Failure::new(
+            Exit::NoRoute,
+            format!("there is no route for {prefix}"),
+        ));
     }
     Ok(Exit::Done)
 }
@@ -163,7 +179,10 @@ fn routes(
 fn faces(control: &mut Control, term: &FaceTerm) -> Result<Vec<u64>, Failure> {
     let faces = term.find(control)?;
     if faces.is_empty() {
-        return Err(Failure::new(Exit::NoFace, format!("there is no face {term}")));
+        return Err(Failure::new(
+            Exit::NoFace,
+            format!("there is no face {term}"),
+        ));
     }
     Ok(faces.iter().map(|face| face.face_id).collect())
 }
@@ -189,7 +208,12 @@ fn add(arguments: &Add) -> Outcome {
     let flags = u64::from(inherit) * ROUTE_CHILD_INHERIT + u64::from(capture) * ROUTE_CAPTURE;
     let wish = ControlParameters {
         name: values.with("prefix", name)?,
-        origin: Some(values.value::<RouteOrigin>("origin")?.unwrap_or(RouteOrigin::STATIC).0),
+        origin: Some(
+            values
+                .value::<RouteOrigin>("origin")?
+                .unwrap_or(RouteOrigin::STATIC)
+                .0,
+        ),
         cost: Some(values.value("cost")?.unwrap_or(0)),
         flags: Some(flags),
         expiration_period: values.with("expires", millis)?,
@@ -198,10 +222,21 @@ fn add(arguments: &Add) -> Outcome {
     let mut control = arguments.change.control()?;
     let json = arguments.change.manage.json;
     let face_id = next_hop(&mut control, &term, json)?;
-    let wish = ControlParameters { face_id: Some(face_id), ..wish };
+    let wish = ControlParameters {
+        face_id: Some(face_id),
+        ..wish
+    };
     let made = control.command("rib", "register", &wish)?;
     let made = if made.name.is_some() { made } else { wish };
-    told(json, if json { "route-added" } else { "route-add-accepted" }, &made);
+    told(
+        json,
+        if json {
+            "route-added"
+        } else {
+            "route-add-accepted"
+        },
+        &made,
+    );
     Ok(Exit::Done)
 }
 
@@ -209,7 +244,10 @@ fn add(arguments: &Add) -> Outcome {
 fn next_hop(control: &mut Control, term: &FaceTerm, json: bool) -> Result<u64, Failure> {
     let found = match term {
         FaceTerm::Remote(uri) if term.find(control)?.is_empty() => {
-            let wish = ControlParameters { uri: Some(uri.to_string()), ..ControlParameters::default() };
+            let wish = ControlParameters {
+                uri: Some(uri.to_string()),
+                ..ControlParameters::default()
+            };
             let made = match create(control, &wish)? {
                 Created::New(made) | Created::Existed(made) => made.face_id,
             };
@@ -220,24 +258,44 @@ fn next_hop(control: &mut Control, term: &FaceTerm, json: bool) -> Result<u64, F
         }
         _ => Some(term.find_one(control)?.face_id),
     };
-    found.ok_or_else(|| Failure::new(Exit::Other, "the forwarder does not say which face it has made"))
+    found.ok_or_else(|| {
+        Failure::new(
+            Exit::Other,
+            "the forwarder does not say which face it has made",
+        )
+    })
 }
 
 fn remove(arguments: &Remove) -> Outcome {
-    let keys = Keys { ordered: &["prefix", "nexthop"], named: &["origin"], flags: &[] };
-    let options =
-        [("prefix", &arguments.prefix), ("nexthop", &arguments.nexthop), ("origin", &arguments.origin)];
+    let keys = Keys {
+        ordered: &["prefix", "nexthop"],
+        named: &["origin"],
+        flags: &[],
+    };
+    let options = [
+        ("prefix", &arguments.prefix),
+        ("nexthop", &arguments.nexthop),
+        ("origin", &arguments.origin),
+    ];
     let values = keys.read(&arguments.words, &options)?;
     values.required("prefix")?;
     let term = FaceTerm::read(values.required("nexthop")?)?;
     let wish = ControlParameters {
         name: values.with("prefix", name)?,
-        origin: Some(values.value::<RouteOrigin>("origin")?.unwrap_or(RouteOrigin::STATIC).0),
+        origin: Some(
+            values
+                .value::<RouteOrigin>("origin")?
+                .unwrap_or(RouteOrigin::STATIC)
+                .0,
+        ),
         ..ControlParameters::default()
     };
     let mut control = arguments.change.control()?;
     for face_id in faces(&mut control, &term)? {
-        let wish = ControlParameters { face_id: Some(face_id), ..wish.clone() };
+        let wish = ControlParameters {
+            face_id: Some(face_id),
+            ..wish.clone()
+        };
         control.command("rib", "unregister", &wish)?;
         told(arguments.change.manage.json, "route-removed", &wish);
     }
@@ -258,7 +316,10 @@ fn told(json: bool, what: &str, route: &ControlParameters) {
             "expires_in_ms": route.expiration_period.map(in_millis),
         }));
     }
-    let mut text = format!("{what} prefix={prefix} nexthop={}", route.face_id.unwrap_or_default());
+    let mut text = format!(
+        "{what} prefix={prefix} nexthop={}",
+        route.face_id.unwrap_or_default()
+    );
     if let Some(origin) = origin {
         let _ = write!(text, " origin={origin}");
     }
@@ -301,13 +362,24 @@ fn route_json((prefix, route): &(Name, RouteStatus)) -> Value {
 }
 
 fn flag_names(flags: u64) -> Vec<&'static str> {
-    let names = [(ROUTE_CHILD_INHERIT, "child-inherit"), (ROUTE_CAPTURE, "capture")];
-    names.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, name)| *name).collect()
+    let names = [
+        (ROUTE_CHILD_INHERIT, "child-inherit"),
+        (ROUTE_CAPTURE, "capture"),
+    ];
+    names
+        .iter()
+        .filter(|(bit, _)| flags & bit != 0)
+        .map(|(_, name)| *name)
+        .collect()
 }
 
 fn flags_text(flags: u64) -> String {
     let names = flag_names(flags);
-    if names.is_empty() { String::from("none") } else { names.join("|") }
+    if names.is_empty() {
+        String::from("none")
+    } else {
+        names.join("|")
+    }
 }
 
 fn expires(left: Option<std::time::Duration>) -> String {

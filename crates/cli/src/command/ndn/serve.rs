@@ -32,7 +32,8 @@ const SIGNATURE_ROOM: usize = 256;
 
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
-    /// The name, as /example/film; where it does not end in a version (v=NUMBER), the time is its version
+    /// The name, as /example/film; where it does not end in a version (v=NUMBER), the time is its
+    /// version
     #[arg(value_parser = name)]
     name: Name,
     /// The file; by default standard input
@@ -80,13 +81,29 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         sign_ahead: arguments.sign_ahead,
         ..ProducerOptions::new(clock.wall_clock(), clock.now())
     };
-    let certificates = if arguments.no_certificates { Vec::new() } else { certificates(&chosen) };
+    let certificates = if arguments.no_certificates {
+        Vec::new()
+    } else {
+        certificates(&chosen)
+    };
     let register = chosen.registration(clock.wall_clock());
-    let segments = SegmentResponder::new(arguments.name.clone(), source, chosen.signer.clone(), options);
+    let segments = SegmentResponder::new(
+        arguments.name.clone(),
+        source,
+        chosen.signer.clone(),
+        options,
+    );
     let (versioned, count) = (segments.versioned_name().clone(), segments.segment_count());
     let routes = routes(segments.name(), &certificates);
     let registrar = Registrar::new(register, routes);
-    let service = Service::new(Shelf { segments, certificates }, registrar, seeded()?);
+    let service = Service::new(
+        Shelf {
+            segments,
+            certificates,
+        },
+        registrar,
+        seeded()?,
+    );
     let mut client = arguments.reach.client(clock, service)?;
     if arguments.json {
         json_line(&json!({
@@ -95,34 +112,46 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         }));
     } else {
         let by = &chosen.description;
-        note(&format!("serving {versioned}: {length} bytes, {count} segments, {by}; Ctrl-C ends it"));
+        note(&format!(
+            "serving {versioned}: {length} bytes, {count} segments, {by}; Ctrl-C ends it"
+        ));
         if arguments.print_data_version {
             out(&format!("{versioned}\n"));
         }
     }
-    let served = converse(&mut client, Loss::Waits, |_, _, event| -> ControlFlow<Result<(), Failure>> {
-        match event {
-            ServiceEvent::Registration(event) => tell_registration(&arguments, &event),
-            ServiceEvent::Producer(event) => {
-                tell(&arguments, &event);
-                ControlFlow::Continue(())
+    let served = converse(
+        &mut client,
+        Loss::Waits,
+        |_, _, event| -> ControlFlow<Result<(), Failure>> {
+            match event {
+                ServiceEvent::Registration(event) => tell_registration(&arguments, &event),
+                ServiceEvent::Producer(event) => {
+                    tell(&arguments, &event);
+                    ControlFlow::Continue(())
+                }
             }
-        }
-    })?;
+        },
+    )?;
     let counters = client.application().counters();
     if arguments.json {
         json_line(&json!({
             "event": "summary", "interests": counters.interests, "data": counters.data, "nacks": counters.nacks,
         }));
     } else {
-        note(&format!("{} Interests, {} Data sent", counters.interests, counters.data));
+        note(&format!(
+            "{} Interests, {} Data sent",
+            counters.interests, counters.data
+        ));
     }
     Ok(served.map_or(Exit::Done, |()| Exit::Done))
 }
 
 /// A packet must not be larger than forwarders carry.
 fn check_size(name: &Name, segment_size: usize, chosen: &Chosen) -> Result<(), Failure> {
-    let key = chosen.key.as_ref().map_or(0, |key| key.as_ref().encoded_len());
+    let key = chosen
+        .key
+        .as_ref()
+        .map_or(0, |key| key.as_ref().encoded_len());
     let beside = name.as_ref().encoded_len() + key + SIGNATURE_ROOM + PACKET_OVERHEAD;
     let room = whimbrel_ndn_packet::MAX_PACKET.saturating_sub(beside);
     if segment_size <= room {
@@ -137,9 +166,15 @@ fn check_size(name: &Name, segment_size: usize, chosen: &Chosen) -> Result<(), F
 
 /// Those that a consumer needs to believe what this key signs.
 fn certificates(chosen: &Chosen) -> Vec<Certificate> {
-    let Some(keychain) = &chosen.keychain else { return Vec::new() };
-    let Some(locator) = &chosen.key else { return Vec::new() };
-    let key = keychain.certificate(locator).map_or(locator, |certificate| certificate.key_name());
+    let Some(keychain) = &chosen.keychain else {
+        return Vec::new();
+    };
+    let Some(locator) = &chosen.key else {
+        return Vec::new();
+    };
+    let key = keychain
+        .certificate(locator)
+        .map_or(locator, |certificate| certificate.key_name());
     let mut found: Vec<Certificate> = Vec::new();
     let mut wanted = VecDeque::from([key.clone()]);
     while let Some(key) = wanted.pop_front() {
@@ -149,7 +184,9 @@ fn certificates(chosen: &Chosen) -> Vec<Certificate> {
             }
             // Those of the issuers, as far as they are at hand.
             if let Some(whimbrel_ndn_packet::KeyLocator::Name(issuer)) = certificate.locator() {
-                let issuer = keychain.certificate(issuer).map_or(issuer, |issuer| issuer.key_name());
+                let issuer = keychain
+                    .certificate(issuer)
+                    .map_or(issuer, |issuer| issuer.key_name());
                 wanted.push_back(issuer.clone());
             }
             found.push(certificate.clone());
@@ -162,14 +199,20 @@ fn certificates(chosen: &Chosen) -> Vec<Certificate> {
 fn routes(content: &Name, certificates: &[Certificate]) -> Vec<RouteParameters> {
     let mut names = vec![content.clone()];
     for certificate in certificates {
-        if !names.iter().any(|name| name.as_ref().is_prefix_of(certificate.name().as_ref())) {
+        if !names
+            .iter()
+            .any(|name| name.as_ref().is_prefix_of(certificate.name().as_ref()))
+        {
             names.push(certificate.key_name().clone());
         }
     }
     names.into_iter().map(RouteParameters::new).collect()
 }
 
-fn tell_registration(arguments: &Serve, event: &RegistrationEvent) -> ControlFlow<Result<(), Failure>> {
+fn tell_registration(
+    arguments: &Serve,
+    event: &RegistrationEvent,
+) -> ControlFlow<Result<(), Failure>> {
     if arguments.json {
         match event {
             RegistrationEvent::Registered(prefix) => {
@@ -239,6 +282,9 @@ impl Shelf {
                     && certificate.key_name().as_ref().is_prefix_of(interest.name)
                     && interest.name.is_prefix_of(name))
         };
-        self.certificates.iter().find(fits).map(|certificate| certificate.wire().clone())
+        self.certificates
+            .iter()
+            .find(fits)
+            .map(|certificate| certificate.wire().clone())
     }
 }

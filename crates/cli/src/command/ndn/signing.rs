@@ -6,7 +6,9 @@ use std::sync::Arc;
 use clap::Args;
 use whimbrel_core::WallClock;
 use whimbrel_keychain::{Keychain, KeychainError, SignBy};
-use whimbrel_ndn_packet::{DigestSigner, HmacKey, KeyLocator, Name, SignatureInfo, SignatureType, Signer};
+use whimbrel_ndn_packet::{
+    DigestSigner, HmacKey, KeyLocator, Name, SignatureInfo, SignatureType, Signer,
+};
 use whimbrel_transport::{RegisterOptions, SharedSigner};
 
 use crate::command::keys::KeychainPlace;
@@ -34,7 +36,9 @@ impl FromStr for Signing {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Signing, String> {
-        let (kind, rest) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
+        let (kind, rest) = text
+            .split_once(':')
+            .map_or((text, None), |(kind, rest)| (kind, Some(rest)));
         let named = |rest: &str| super::name(rest);
         match (kind, rest) {
             ("auto", None) => Ok(Signing::Auto),
@@ -58,15 +62,17 @@ impl FromStr for Signing {
 pub(super) fn hmac_secret(text: &str) -> Result<Vec<u8>, String> {
     match hex::decode(text) {
         Ok(secret) if !secret.is_empty() => Ok(secret),
-        _ => Err(String::from("hmac:HEX takes the secret in hexadecimal digits, best 64 of them or more")),
+        _ => Err(String::from(
+            "hmac:HEX takes the secret in hexadecimal digits, best 64 of them or more",
+        )),
     }
 }
 
 /// The arguments of programs that sign.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct SigningArguments {
-    /// Who signs: auto (the keychain's default key, or a digest if there is none), digest, key, key:NAME, id:IDENTITY,
-    /// cert:NAME, hmac:HEX or none
+    /// Who signs: auto (the keychain's default key, or a digest if there is none), digest, key,
+    /// key:NAME, id:IDENTITY, cert:NAME, hmac:HEX or none
     #[arg(short = 'S', long, value_name = "WHO", default_value = "auto")]
     pub(crate) signing: Signing,
     #[command(flatten)]
@@ -85,21 +91,36 @@ pub(crate) struct Chosen {
 
 impl Chosen {
     fn without_key(signer: SharedSigner, description: &str) -> Chosen {
-        Chosen { signer, description: description.to_owned(), key: None, keychain: None }
+        Chosen {
+            signer,
+            description: description.to_owned(),
+            key: None,
+            keychain: None,
+        }
     }
 
-    /// Registers prefixes with commands that the keychain's key signs, for routers that ask for it; without such a key by a
-    /// digest, which routers take from programs on their machine.
+    /// Registers prefixes with commands that the keychain's key signs, for routers that ask for it;
+    /// without such a key by a digest, which routers take from programs on their machine.
     pub(crate) fn registration(&self, clock: WallClock) -> RegisterOptions {
         let options = RegisterOptions::new(clock);
-        if self.key.is_some() { RegisterOptions { signer: self.signer.clone(), ..options } } else { options }
+        if self.key.is_some() {
+            RegisterOptions {
+                signer: self.signer.clone(),
+                ..options
+            }
+        } else {
+            options
+        }
     }
 }
 
 impl SigningArguments {
     /// The keychain's default key, or a digest if there is none: for programs that leave no choice.
     pub(crate) fn auto(keychain: &KeychainPlace) -> SigningArguments {
-        SigningArguments { signing: Signing::Auto, keychain: keychain.clone() }
+        SigningArguments {
+            signing: Signing::Auto,
+            keychain: keychain.clone(),
+        }
     }
 
     /// The signer that is asked for.
@@ -109,11 +130,16 @@ impl SigningArguments {
             Signing::Null => Ok(Chosen::without_key(Arc::new(NullSigner), "not signed")),
             Signing::Hmac(secret) => {
                 let name: Name = HMAC_NAME.parse().unwrap_or_default();
-                Ok(Chosen::without_key(Arc::new(HmacKey::new(secret, name)), "signed with HMAC"))
+                Ok(Chosen::without_key(
+                    Arc::new(HmacKey::new(secret, name)),
+                    "signed with HMAC",
+                ))
             }
             Signing::Key(by) => self.with_key(by),
             Signing::Auto => match self.keychain.open_if_there()? {
-                Some(keychain) if keychain.default_identity().is_some() => self.with_key(&SignBy::Default),
+                Some(keychain) if keychain.default_identity().is_some() => {
+                    self.with_key(&SignBy::Default)
+                }
                 _ => Ok(digest()),
             },
         }
@@ -168,12 +194,23 @@ mod tests {
             ("key", Signing::Key(SignBy::Default)),
             ("id:/a", Signing::Key(SignBy::Identity(name("/a")))),
             ("key:/a/KEY/1", Signing::Key(SignBy::Key(name("/a/KEY/1")))),
-            ("cert:/a/KEY/1/self/v=1", Signing::Key(SignBy::Certificate(name("/a/KEY/1/self/v=1")))),
+            (
+                "cert:/a/KEY/1/self/v=1",
+                Signing::Key(SignBy::Certificate(name("/a/KEY/1/self/v=1"))),
+            ),
             ("hmac:00ff", Signing::Hmac(vec![0, 255])),
         ] {
             assert_eq!(text.parse(), Ok(expected), "{text}");
         }
-        for text in ["", "rsa", "hmac:", "hmac:xy", "id:a", "digest:1", "key:/a//b"] {
+        for text in [
+            "",
+            "rsa",
+            "hmac:",
+            "hmac:xy",
+            "id:a",
+            "digest:1",
+            "key:/a//b",
+        ] {
             assert!(text.parse::<Signing>().is_err(), "{text}");
         }
     }

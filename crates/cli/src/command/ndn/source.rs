@@ -30,11 +30,18 @@ pub(super) struct FileSource {
 impl FileSource {
     /// The file at `path`.
     pub(super) fn open(path: &Path, segment_size: usize) -> Result<FileSource, Failure> {
-        let cannot =
-            |error: io::Error| Failure::new(Exit::Usage, format!("cannot read {}: {error}", path.display()));
+        let cannot = |error: io::Error| {
+            Failure::new(
+                Exit::Usage,
+                format!("cannot read {}: {error}", path.display()),
+            )
+        };
         let file = File::open(path).map_err(cannot)?;
         if file.metadata().map_err(cannot)?.is_dir() {
-            let text = format!("{} is a folder: serve one file, or an archive of it", path.display());
+            let text = format!(
+                "{} is a folder: serve one file, or an archive of it",
+                path.display()
+            );
             return Err(Failure::new(Exit::Usage, text));
         }
         FileSource::whole(file, path.to_owned(), segment_size).map_err(cannot)
@@ -42,8 +49,9 @@ impl FileSource {
 
     /// Standard input: as it is where it is a file, else all of it by way of the disk.
     pub(super) fn stdin(segment_size: usize) -> Result<FileSource, Failure> {
-        let cannot =
-            |error: io::Error| Failure::new(Exit::Other, format!("cannot read standard input: {error}"));
+        let cannot = |error: io::Error| {
+            Failure::new(Exit::Other, format!("cannot read standard input: {error}"))
+        };
         let stdin = io::stdin();
         let file = File::from(stdin.as_fd().try_clone_to_owned().map_err(cannot)?);
         FileSource::whole(file, PathBuf::from("standard input"), segment_size).map_err(cannot)
@@ -81,13 +89,17 @@ impl FileSource {
     fn load(&mut self, at: u64) -> io::Result<()> {
         let metadata = self.file.metadata()?;
         if metadata.len() != self.length || modified(&metadata) != self.modified {
-            return Err(io::Error::other("it has changed since it was offered: serve it anew"));
+            return Err(io::Error::other(
+                "it has changed since it was offered: serve it anew",
+            ));
         }
         let start = at - at % CHUNK;
         let len = usize::try_from((self.length - start).min(CHUNK)).unwrap_or_default();
         self.chunk.resize(len, 0);
         self.chunk_at = start;
-        self.file.read_exact_at(&mut self.chunk, start).inspect_err(|_| self.chunk.clear())
+        self.file
+            .read_exact_at(&mut self.chunk, start)
+            .inspect_err(|_| self.chunk.clear())
     }
 }
 
@@ -156,7 +168,13 @@ mod tests {
         file.write_all(b"content").unwrap();
         let mut source = FileSource::open(file.path(), 10).unwrap();
         file.write_all(b" and more").unwrap();
-        assert!(source.read(0, &mut out).unwrap_err().to_string().contains("has changed"));
+        assert!(
+            source
+                .read(0, &mut out)
+                .unwrap_err()
+                .to_string()
+                .contains("has changed")
+        );
         assert!(FileSource::open(Path::new("/"), 10).is_err());
     }
 }

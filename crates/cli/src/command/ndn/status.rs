@@ -17,7 +17,8 @@ const SHOWN: usize = 12;
 #[derive(Args, Debug)]
 #[command(after_help = format!("Examples:\n  whimbrel status\n  whimbrel status --faces --json | jq\n\n{MANAGEMENT_HELP}"))]
 pub(crate) struct Status {
-    /// Also what each face has carried, and how its link recovers losses (the latter of Whimbrel routers)
+    /// Also what each face has carried, and how its link recovers losses (the latter of Whimbrel
+    /// routers)
     #[arg(long)]
     faces: bool,
     #[command(flatten)]
@@ -28,16 +29,31 @@ pub(crate) fn run(arguments: &Status) -> Outcome {
     let mut control = arguments.manage.look()?;
     let content = control.content("status", "general")?;
     let general = ForwarderStatus::decode(&content).map_err(|error| {
-        Failure::new(Exit::Other, format!("the forwarder's answer to status/general: {error}"))
+        Failure::new(
+            Exit::Other,
+            format!("the forwarder's answer to status/general: {error}"),
+        )
     })?;
-    // Forwarders other than Whimbrel have no such dataset, and some answer late to what they do not know.
-    let is_ours = general.nfd_version.to_ascii_lowercase().contains("whimbrel");
+    // Forwarders other than Whimbrel have no such dataset, and some answer late to what they do not
+    // know.
+    let is_ours = general
+        .nfd_version
+        .to_ascii_lowercase()
+        .contains("whimbrel");
     let ours = |control: &mut Control| -> Option<Value> {
         serde_json::from_slice(&control.content("whimbrel", "counters").ok()?).ok()
     };
     let counters = if is_ours { ours(&mut control) } else { None };
-    let links = if is_ours && arguments.faces { links(&mut control) } else { None };
-    let faces = if arguments.faces { Some(control.faces(&FaceQueryFilter::default())?) } else { None };
+    let links = if is_ours && arguments.faces {
+        links(&mut control)
+    } else {
+        None
+    };
+    let faces = if arguments.faces {
+        Some(control.faces(&FaceQueryFilter::default())?)
+    } else {
+        None
+    };
     if arguments.manage.json {
         json_line(&json!({
             "general": general_json(&general),
@@ -73,18 +89,27 @@ pub(crate) fn run(arguments: &Status) -> Outcome {
 }
 
 fn describe(status: &ForwarderStatus) -> String {
-    let up = status.current_timestamp.saturating_sub(status.start_timestamp) / 1000;
+    let up = status
+        .current_timestamp
+        .saturating_sub(status.start_timestamp)
+        / 1000;
     let (days, hours, minutes, seconds) = (up / 86_400, up / 3600 % 24, up / 60 % 60, up % 60);
     let lines = [
         ("version", status.nfd_version.clone()),
-        ("up for", format!("{days} d {hours:02}:{minutes:02}:{seconds:02}")),
+        (
+            "up for",
+            format!("{days} d {hours:02}:{minutes:02}:{seconds:02}"),
+        ),
         ("FIB entries", status.fib_entries.to_string()),
         ("PIT entries", status.pit_entries.to_string()),
         ("content store", format!("{} Data", status.cs_entries)),
         ("measurements", status.measurements_entries.to_string()),
         (
             "in",
-            format!("{} Interests, {} Data, {} Nacks", status.in_interests, status.in_data, status.in_nacks),
+            format!(
+                "{} Interests, {} Data, {} Nacks",
+                status.in_interests, status.in_data, status.in_nacks
+            ),
         ),
         (
             "out",
@@ -93,31 +118,53 @@ fn describe(status: &ForwarderStatus) -> String {
                 status.out_interests, status.out_data, status.out_nacks
             ),
         ),
-        ("satisfied", format!("{} Interests", status.satisfied_interests)),
-        ("unsatisfied", format!("{} Interests", status.unsatisfied_interests)),
+        (
+            "satisfied",
+            format!("{} Interests", status.satisfied_interests),
+        ),
+        (
+            "unsatisfied",
+            format!("{} Interests", status.unsatisfied_interests),
+        ),
     ];
-    lines.iter().map(|(key, value)| format!("{key:>13}: {value}\n")).collect()
+    lines
+        .iter()
+        .map(|(key, value)| format!("{key:>13}: {value}\n"))
+        .collect()
 }
 
 fn drops(counters: &Value) -> String {
     let drops = counters["drops"].as_object().into_iter().flatten();
     drops
         .filter(|(_, count)| count.as_u64() != Some(0))
-        .map(|(reason, count)| format!("{:>13}: {count} ({})\n", "dropped", reason.replace('_', " ")))
+        .map(|(reason, count)| {
+            format!(
+                "{:>13}: {count} ({})\n",
+                "dropped",
+                reason.replace('_', " ")
+            )
+        })
         .collect()
 }
 
 fn link_text(links: Option<&Value>, face: u64) -> String {
-    let link =
-        links.and_then(Value::as_array).and_then(|links| links.iter().find(|link| link["face"] == face));
-    let Some(details) = link.and_then(|link| link["link"].as_object()) else { return String::new() };
+    let link = links
+        .and_then(Value::as_array)
+        .and_then(|links| links.iter().find(|link| link["face"] == face));
+    let Some(details) = link.and_then(|link| link["link"].as_object()) else {
+        return String::new();
+    };
     let shown: Vec<String> = details
         .iter()
         .filter(|(_, count)| count.as_u64() != Some(0))
         .take(SHOWN)
         .map(|(name, count)| format!("{} {count}", name.replace('_', " ")))
         .collect();
-    if shown.is_empty() { String::new() } else { format!("  link: {}\n", shown.join(", ")) }
+    if shown.is_empty() {
+        String::new()
+    } else {
+        format!("  link: {}\n", shown.join(", "))
+    }
 }
 
 fn general_json(status: &ForwarderStatus) -> Value {

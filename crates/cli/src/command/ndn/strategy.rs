@@ -96,21 +96,40 @@ fn list(arguments: &List) -> Outcome {
         return Ok(Exit::Done);
     }
     out(&choices.iter().map(line).collect::<String>());
-    for strategy in available.as_ref().and_then(Value::as_array).into_iter().flatten() {
-        out(&format!("available={}\n", strategy.as_str().unwrap_or_default()));
+    for strategy in available
+        .as_ref()
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        out(&format!(
+            "available={}\n",
+            strategy.as_str().unwrap_or_default()
+        ));
     }
     Ok(Exit::Done)
 }
 
 fn show(arguments: &Show) -> Outcome {
-    let keys = Keys { ordered: &["prefix"], named: &[], flags: &[] };
+    let keys = Keys {
+        ordered: &["prefix"],
+        named: &[],
+        flags: &[],
+    };
     let values = keys.read(&arguments.words, &[])?;
     values.required("prefix")?;
     let wanted = values.with("prefix", name)?.unwrap_or_default();
     let choices: Vec<StrategyChoice> = arguments.manage.look()?.list("strategy-choice", "list")?;
     let covers = |choice: &&StrategyChoice| choice.name.as_ref().is_prefix_of(wanted.as_ref());
-    let Some(choice) = choices.iter().filter(covers).max_by_key(|choice| choice.name.len()) else {
-        return Err(Failure::new(Exit::NoStrategy, format!("no strategy covers {wanted}")));
+    let Some(choice) = choices
+        .iter()
+        .filter(covers)
+        .max_by_key(|choice| choice.name.len())
+    else {
+        return Err(Failure::new(
+            Exit::NoStrategy,
+            format!("no strategy covers {wanted}"),
+        ));
     };
     if arguments.manage.json {
         json_line(&choice_json(choice))
@@ -121,7 +140,11 @@ fn show(arguments: &Show) -> Outcome {
 }
 
 fn set(arguments: &Set) -> Outcome {
-    let keys = Keys { ordered: &["prefix", "strategy"], named: &[], flags: &[] };
+    let keys = Keys {
+        ordered: &["prefix", "strategy"],
+        named: &[],
+        flags: &[],
+    };
     let values = keys.read(&arguments.words, &[])?;
     values.required("prefix")?;
     values.required("strategy")?;
@@ -131,11 +154,20 @@ fn set(arguments: &Set) -> Outcome {
         ..ControlParameters::default()
     };
     let mut control = arguments.change.control()?;
-    let made = control.command("strategy-choice", "set", &wish).map_err(|error| match refusal(&error) {
-        Some(404) => Failure::new(Exit::NoStrategy, error),
-        _ => error.into(),
-    })?;
-    told(arguments.change.manage.json, "strategy-set", &ControlParameters { name: wish.name, ..made });
+    let made = control
+        .command("strategy-choice", "set", &wish)
+        .map_err(|error| match refusal(&error) {
+            Some(404) => Failure::new(Exit::NoStrategy, error),
+            _ => error.into(),
+        })?;
+    told(
+        arguments.change.manage.json,
+        "strategy-set",
+        &ControlParameters {
+            name: wish.name,
+            ..made
+        },
+    );
     Ok(Exit::Done)
 }
 
@@ -148,7 +180,11 @@ fn strategy_name(text: &str) -> Result<Name, String> {
 }
 
 fn unset(arguments: &Unset) -> Outcome {
-    let keys = Keys { ordered: &["prefix"], named: &[], flags: &[] };
+    let keys = Keys {
+        ordered: &["prefix"],
+        named: &[],
+        flags: &[],
+    };
     let values = keys.read(&arguments.words, &[])?;
     values.required("prefix")?;
     let prefix = values.with("prefix", name)?.unwrap_or_default();
@@ -156,8 +192,14 @@ fn unset(arguments: &Unset) -> Outcome {
         let text = "the strategy of / cannot be taken away: every name must have one; `whimbrel strategy set /` changes it";
         return Err(Failure::new(Exit::Usage, text));
     }
-    let wish = ControlParameters { name: Some(prefix), ..ControlParameters::default() };
-    arguments.change.control()?.command("strategy-choice", "unset", &wish)?;
+    let wish = ControlParameters {
+        name: Some(prefix),
+        ..ControlParameters::default()
+    };
+    arguments
+        .change
+        .control()?
+        .command("strategy-choice", "unset", &wish)?;
     told(arguments.change.manage.json, "strategy-unset", &wish);
     Ok(Exit::Done)
 }
@@ -166,7 +208,9 @@ fn told(json: bool, what: &str, choice: &ControlParameters) {
     let prefix = choice.name.clone().unwrap_or_default();
     let strategy = choice.strategy.as_ref().map(ToString::to_string);
     if json {
-        return json_line(&json!({ "event": what, "prefix": prefix.to_string(), "strategy": strategy }));
+        return json_line(
+            &json!({ "event": what, "prefix": prefix.to_string(), "strategy": strategy }),
+        );
     }
     let strategy = strategy.map_or(String::new(), |strategy| format!(" strategy={strategy}"));
     out(&format!("{what} prefix={prefix}{strategy}\n"));

@@ -11,11 +11,14 @@ use whimbrel_node::ndn::client::seeded;
 use whimbrel_transport::exchange::nack_text;
 use whimbrel_transport::traffic::TrafficStats;
 use whimbrel_transport::{
-    Gaps, RegistrationEvent, ServiceEvent, TrafficClient, TrafficEvent, TrafficOptions, TrafficServer,
+    Gaps, RegistrationEvent, ServiceEvent, TrafficClient, TrafficEvent, TrafficOptions,
+    TrafficServer,
 };
 
 use super::signing::SigningArguments;
-use super::{Loss, Reach, converse, in_millis, millis, note, registration, timestamp, traffic_file};
+use super::{
+    Loss, Reach, converse, in_millis, millis, note, registration, timestamp, traffic_file,
+};
 use crate::command::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure, NDN_HELP};
 
@@ -100,7 +103,10 @@ pub(crate) fn run(command: TrafficCommand) -> Outcome {
 
 fn client(arguments: &ClientArguments) -> Outcome {
     let patterns = traffic_file::load(&arguments.config, traffic_file::client)?;
-    let names: Vec<String> = patterns.iter().map(|pattern| pattern.name.to_string()).collect();
+    let names: Vec<String> = patterns
+        .iter()
+        .map(|pattern| pattern.name.to_string())
+        .collect();
     let options = TrafficOptions {
         patterns,
         interval: arguments.interval,
@@ -112,7 +118,9 @@ fn client(arguments: &ClientArguments) -> Outcome {
         count: arguments.count,
         log: !arguments.no_log,
     };
-    let mut client = arguments.reach.client(Clock::start(), TrafficClient::new(options, seeded()?))?;
+    let mut client = arguments
+        .reach
+        .client(Clock::start(), TrafficClient::new(options, seeded()?))?;
     let finished = converse(&mut client, Loss::Ends, |_, _, event| {
         if let TrafficEvent::Finished(stats) = event {
             return ControlFlow::Break(Ok(stats));
@@ -138,19 +146,34 @@ fn client(arguments: &ClientArguments) -> Outcome {
 
 fn tell(arguments: &ClientArguments, names: &[String], event: &TrafficEvent) {
     let (pattern, what, detail, rtt) = match event {
-        TrafficEvent::Data { pattern, rtt, consistent } => {
-            (*pattern, "data", (!consistent).then(|| String::from("unexpected content")), Some(*rtt))
+        TrafficEvent::Data {
+            pattern,
+            rtt,
+            consistent,
+        } => (
+            *pattern,
+            "data",
+            (!consistent).then(|| String::from("unexpected content")),
+            Some(*rtt),
+        ),
+        TrafficEvent::Nack { pattern, reason } => {
+            (*pattern, "nack", Some(nack_text(*reason)), None)
         }
-        TrafficEvent::Nack { pattern, reason } => (*pattern, "nack", Some(nack_text(*reason)), None),
         TrafficEvent::Timeout { pattern } => (*pattern, "timeout", None, None),
         TrafficEvent::Finished(_) => return,
     };
     let name = names.get(pattern).map(String::as_str).unwrap_or_default();
     let millis = rtt.map(in_millis);
     if arguments.json {
-        return json_line(&json!({ "event": what, "pattern": name, "ms": millis, "detail": detail }));
+        return json_line(
+            &json!({ "event": what, "pattern": name, "ms": millis, "detail": detail }),
+        );
     }
-    let at = if arguments.timestamp { format!("{} - ", timestamp()) } else { String::new() };
+    let at = if arguments.timestamp {
+        format!("{} - ", timestamp())
+    } else {
+        String::new()
+    };
     let millis = millis.map_or(String::new(), |millis| format!(" time={millis:.3} ms"));
     let detail = detail.map_or(String::new(), |detail| format!(" ({detail})"));
     out(&format!("{at}{what} {name}{millis}{detail}\n"));
@@ -177,16 +200,22 @@ fn summarise(as_json: bool, name: &str, stats: &TrafficStats) {
 
 fn server(arguments: &ServerArguments) -> Outcome {
     let patterns = traffic_file::load(&arguments.config, traffic_file::server)?;
-    let names: Vec<String> = patterns.iter().map(|pattern| pattern.name.to_string()).collect();
+    let names: Vec<String> = patterns
+        .iter()
+        .map(|pattern| pattern.name.to_string())
+        .collect();
     let mut rules = Vec::new();
     for pattern in patterns {
         let signing = match &pattern.signing {
             None => arguments.signing.clone(),
             Some(text) => {
-                let signing = text
-                    .parse()
-                    .map_err(|why| Failure::new(Exit::Usage, format!("SigningInfo '{text}': {why}")))?;
-                SigningArguments { signing, ..arguments.signing.clone() }
+                let signing = text.parse().map_err(|why| {
+                    Failure::new(Exit::Usage, format!("SigningInfo '{text}': {why}"))
+                })?;
+                SigningArguments {
+                    signing,
+                    ..arguments.signing.clone()
+                }
             }
         };
         rules.push(pattern.rule(signing.choose()?.signer));
@@ -210,7 +239,10 @@ fn server(arguments: &ServerArguments) -> Outcome {
         ServiceEvent::Producer(never) => match never {},
     })?;
     debug_assert!(ended.is_none(), "nothing but Ctrl-C ends it");
-    for (name, answered) in names.iter().zip(client.application().responder().answered()) {
+    for (name, answered) in names
+        .iter()
+        .zip(client.application().responder().answered())
+    {
         if arguments.json {
             json_line(&json!({ "event": "summary", "prefix": name, "answered": answered }));
         } else {

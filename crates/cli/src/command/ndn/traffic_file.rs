@@ -1,7 +1,8 @@
 //! Configuration files of generated traffic.
 //!
-//! Facts: ndn-traffic-generator's sample configurations: blocks of `Key=Value` lines; a line that does not begin with a letter
-//! ends a block, so comments (`#`) and empty lines separate them. Keys are those of [`client`] and [`server`].
+//! Facts: ndn-traffic-generator's sample configurations: blocks of `Key=Value` lines; a line that
+//! does not begin with a letter ends a block, so comments (`#`) and empty lines separate them. Keys
+//! are those of [`client`] and [`server`].
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,9 +33,12 @@ struct Field<'a> {
 
 impl Field<'_> {
     fn number<T: std::str::FromStr>(&self) -> Result<T, String> {
-        self.value
-            .parse()
-            .map_err(|_| format!("line {}: {} is no number: '{}'", self.line, self.key, self.value))
+        self.value.parse().map_err(|_| {
+            format!(
+                "line {}: {} is no number: '{}'",
+                self.line, self.key, self.value
+            )
+        })
     }
 
     fn on(&self) -> bool {
@@ -56,15 +60,25 @@ impl Field<'_> {
 
 fn blocks(text: &str) -> Result<Vec<Vec<Field<'_>>>, String> {
     let mut blocks = vec![Vec::new()];
-    for (line, content) in text.lines().enumerate().map(|(index, line)| (index + 1, line.trim())) {
+    for (line, content) in text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line.trim()))
+    {
         if !content.starts_with(|first: char| first.is_ascii_alphabetic()) {
             blocks.push(Vec::new());
             continue;
         }
-        let (key, value) = content.split_once('=').ok_or_else(|| format!("line {line}: no Key=Value"))?;
+        let (key, value) = content
+            .split_once('=')
+            .ok_or_else(|| format!("line {line}: no Key=Value"))?;
         let value = value.trim().trim_matches('"');
         if let Some(block) = blocks.last_mut() {
-            block.push(Field { line, key: key.trim(), value });
+            block.push(Field {
+                line,
+                key: key.trim(),
+                value,
+            });
         }
     }
     blocks.retain(|block| !block.is_empty());
@@ -74,7 +88,9 @@ fn blocks(text: &str) -> Result<Vec<Vec<Field<'_>>>, String> {
 fn name_of(block: &[Field<'_>]) -> Result<Name, String> {
     let line = block.first().map_or(0, |field| field.line);
     let field = block.iter().find(|field| field.key == "Name");
-    field.ok_or_else(|| format!("line {line}: this block has no Name"))?.name()
+    field
+        .ok_or_else(|| format!("line {line}: this block has no Name"))?
+        .name()
 }
 
 /// The kinds of Interests that a client sends.
@@ -87,19 +103,29 @@ pub(super) fn client(text: &str) -> Result<Vec<TrafficPattern>, String> {
                 "Name" => {}
                 "TrafficPercentage" => pattern.share = field.number()?,
                 "NameAppendBytes" => pattern.append = Append::RandomBytes(field.number()?),
-                "NameAppendSequenceNumber" => pattern.append = Append::SequenceNumber(field.number()?),
+                "NameAppendSequenceNumber" => {
+                    pattern.append = Append::SequenceNumber(field.number()?)
+                }
                 "CanBePrefix" => pattern.can_be_prefix = field.on(),
                 "MustBeFresh" => pattern.must_be_fresh = field.on(),
-                "NonceDuplicationPercentage" => pattern.nonce_duplication = field.number::<f64>()? / 100.0,
+                "NonceDuplicationPercentage" => {
+                    pattern.nonce_duplication = field.number::<f64>()? / 100.0
+                }
                 "InterestLifetime" => pattern.lifetime = field.millis()?,
                 "NextHopFaceId" => pattern.next_hop_face_id = Some(field.number()?),
-                "ExpectedContent" => pattern.expected_content = Some(Bytes::from(field.value.to_owned())),
+                "ExpectedContent" => {
+                    pattern.expected_content = Some(Bytes::from(field.value.to_owned()))
+                }
                 _ => return Err(field.unknown()),
             }
         }
         patterns.push(pattern);
     }
-    if patterns.is_empty() { Err(String::from("it holds no block of Key=Value lines")) } else { Ok(patterns) }
+    if patterns.is_empty() {
+        Err(String::from("it holds no block of Key=Value lines"))
+    } else {
+        Ok(patterns)
+    }
 }
 
 /// What a server answers.
@@ -120,7 +146,9 @@ pub(super) fn server(text: &str) -> Result<Vec<ServerPattern>, String> {
                 "ContentDelay" => pattern.delay = field.millis()?,
                 "FreshnessPeriod" => pattern.freshness = field.millis()?,
                 "ContentType" => pattern.content_type = ContentType::from_code(field.number()?),
-                "ContentBytes" => pattern.content = vec![b'x'; field.number::<usize>()?.min(8000)].into(),
+                "ContentBytes" => {
+                    pattern.content = vec![b'x'; field.number::<usize>()?.min(8000)].into()
+                }
                 "Content" => pattern.content = Bytes::from(field.value.to_owned()),
                 "SigningInfo" => pattern.signing = Some(field.value.to_owned()),
                 _ => return Err(field.unknown()),
@@ -128,11 +156,18 @@ pub(super) fn server(text: &str) -> Result<Vec<ServerPattern>, String> {
         }
         patterns.push(pattern);
     }
-    if patterns.is_empty() { Err(String::from("it holds no block of Key=Value lines")) } else { Ok(patterns) }
+    if patterns.is_empty() {
+        Err(String::from("it holds no block of Key=Value lines"))
+    } else {
+        Ok(patterns)
+    }
 }
 
 /// The text of a configuration file, read by `read`.
-pub(super) fn load<T>(path: &Path, read: impl FnOnce(&str) -> Result<T, String>) -> Result<T, Failure> {
+pub(super) fn load<T>(
+    path: &Path,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, Failure> {
     let wrong = |why: String| Failure::new(Exit::Usage, format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     read(&text).map_err(wrong)
@@ -163,7 +198,10 @@ mod tests {
                     NonceDuplicationPercentage=50\n";
         let patterns = client(text).unwrap();
         assert_eq!(patterns.len(), 2);
-        assert_eq!((patterns[0].share, patterns[0].append), (20.0, Append::RandomBytes(3)));
+        assert_eq!(
+            (patterns[0].share, patterns[0].append),
+            (20.0, Append::RandomBytes(3))
+        );
         let second = &patterns[1];
         assert_eq!(second.name.to_string(), "/example/B");
         assert_eq!(second.append, Append::SequenceNumber(10));

@@ -36,7 +36,9 @@ impl std::str::FromStr for Check {
             ("none", _) => Ok(Check::None),
             ("digest", _) => Ok(Check::Digest),
             (_, Some(secret)) => hmac_secret(secret).map(Check::Hmac),
-            _ => Err(String::from("one of: none, digest, hmac:HEX; or --anchor FILE instead")),
+            _ => Err(String::from(
+                "one of: none, digest, hmac:HEX; or --anchor FILE instead",
+            )),
         }
     }
 }
@@ -45,10 +47,16 @@ impl std::str::FromStr for Check {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct VerifyArguments {
     /// What each Data is checked for: none, digest (of integrity, not of origin) or hmac:HEX
-    #[arg(long, value_name = "HOW", default_value = "none", conflicts_with = "anchor")]
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "none",
+        conflicts_with = "anchor"
+    )]
     verify: Check,
-    /// Accept only what is signed by a key that leads to this certificate (a file as `whimbrel key cert show` or ndnsec prints
-    /// it), of an identity that begins the name; may be given several times
+    /// Accept only what is signed by a key that leads to this certificate (a file as `whimbrel key
+    /// cert show` or ndnsec prints it), of an identity that begins the name; may be given several
+    /// times
     #[arg(long, value_name = "FILE")]
     anchor: Vec<PathBuf>,
 }
@@ -63,28 +71,40 @@ impl VerifyArguments {
         lifetime: Duration,
     ) -> Result<Verify, Failure> {
         if !self.anchor.is_empty() {
-            let anchors =
-                self.anchor.iter().map(|path| read_certificate(path)).collect::<Result<Vec<_>, _>>()?;
-            let mut chain = Chain { validator: Validator::new(anchors), reach, lifetime };
+            let anchors = self
+                .anchor
+                .iter()
+                .map(|path| read_certificate(path))
+                .collect::<Result<Vec<_>, _>>()?;
+            let mut chain = Chain {
+                validator: Validator::new(anchors),
+                reach,
+                lifetime,
+            };
             chain.complete(name, discovery)?;
             return Ok(Verify::With(Box::new(ByAnchor(chain.validator))));
         }
         Ok(match &self.verify {
             Check::None => Verify::None,
             Check::Digest => Verify::Digest,
-            Check::Hmac(secret) => {
-                Verify::With(Box::new(ByHmac(HmacKey::new(secret, HMAC_NAME.parse().unwrap_or_default()))))
-            }
+            Check::Hmac(secret) => Verify::With(Box::new(ByHmac(HmacKey::new(
+                secret,
+                HMAC_NAME.parse().unwrap_or_default(),
+            )))),
         })
     }
 }
 
 /// The certificate in a file.
 pub(crate) fn read_certificate(path: &std::path::Path) -> Result<Certificate, Failure> {
-    let wrong = |why: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("{}: {why}", path.display()));
+    let wrong = |why: &dyn std::fmt::Display| {
+        Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
+    };
     let mut file = Vec::new();
     if path.as_os_str() == "-" {
-        std::io::stdin().read_to_end(&mut file).map_err(|error| wrong(&error))?;
+        std::io::stdin()
+            .read_to_end(&mut file)
+            .map_err(|error| wrong(&error))?;
     } else {
         file = std::fs::read(path).map_err(|error| wrong(&error))?;
     }
@@ -104,13 +124,18 @@ struct ByAnchor(Validator);
 
 impl Verifier for ByAnchor {
     fn verify(&mut self, data: &DataRef<'_>) -> Result<(), String> {
-        let validated = self.0.validate_data(data, Rule::Hierarchical, unix_seconds());
+        let validated = self
+            .0
+            .validate_data(data, Rule::Hierarchical, unix_seconds());
         validated.map(|_| ()).map_err(|error| error.to_string())
     }
 }
 
 fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 /// Certificates between content and an anchor.
@@ -133,13 +158,19 @@ impl Chain<'_> {
         };
         // Without an answer the fetch itself will say what is wrong.
         let Some(sample) = sample else { return Ok(()) };
-        let Ok(data) = DataRef::decode(&sample) else { return Ok(()) };
+        let Ok(data) = DataRef::decode(&sample) else {
+            return Ok(());
+        };
         for _ in 0..LONGEST_CHAIN {
-            match self.validator.validate_data(&data, Rule::Hierarchical, unix_seconds()) {
+            match self
+                .validator
+                .validate_data(&data, Rule::Hierarchical, unix_seconds())
+            {
                 Err(ValidationError::NeedsCertificate(missing)) => {
                     let Some(found) = self.ask(&missing, true)? else {
-                        let text =
-                            format!("nobody has the certificate {missing}, which is needed to verify {name}");
+                        let text = format!(
+                            "nobody has the certificate {missing}, which is needed to verify {name}"
+                        );
                         return Err(Failure::new(Exit::NotVerified, text));
                     };
                     if let Err(error) = self.validator.add_certificate(found) {
@@ -148,7 +179,9 @@ impl Chain<'_> {
                     }
                 }
                 Ok(_) => return Ok(()),
-                Err(error) => return Err(Failure::new(Exit::NotVerified, format!("{name}: {error}"))),
+                Err(error) => {
+                    return Err(Failure::new(Exit::NotVerified, format!("{name}: {error}")));
+                }
             }
         }
         Ok(())
@@ -164,10 +197,13 @@ impl Chain<'_> {
             ..PeekOptions::default()
         };
         let clock = Clock::start();
-        let mut client =
-            self.reach.client(clock, Peek::new(name.clone(), options, seeded()?, clock.now()))?;
-        let answer =
-            converse(&mut client, Loss::Ends, |_, _, event| std::ops::ControlFlow::Break(Ok(event)))?;
+        let mut client = self.reach.client(
+            clock,
+            Peek::new(name.clone(), options, seeded()?, clock.now()),
+        )?;
+        let answer = converse(&mut client, Loss::Ends, |_, _, event| {
+            std::ops::ControlFlow::Break(Ok(event))
+        })?;
         match answer {
             Some(PeekEvent::Data { packet, .. }) => Ok(Some(packet)),
             Some(PeekEvent::Nack { .. } | PeekEvent::Timeout) => Ok(None),

@@ -1,4 +1,5 @@
-//! Arguments as `nfdc` has them: keys followed by values, some keys to be left out. The same keys are options, too.
+//! Arguments as `nfdc` has them: keys followed by values, some keys to be left out. The same keys
+//! are options, too.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -42,7 +43,9 @@ impl Keys {
             if let Some(key) = known(self.flags) {
                 values.put(key, String::new())?;
             } else if let Some(key) = known(self.ordered).or_else(|| known(self.named)) {
-                let value = words.next().ok_or_else(|| usage(format!("'{key}' needs a value after it")))?;
+                let value = words
+                    .next()
+                    .ok_or_else(|| usage(format!("'{key}' needs a value after it")))?;
                 values.put(key, value.clone())?;
             } else if let Some(key) = self.ordered.iter().find(|key| !values.0.contains_key(*key)) {
                 values.put(key, word.clone())?;
@@ -75,7 +78,8 @@ impl Values {
 
     /// The text of a key that must be there.
     pub(super) fn required(&self, key: &str) -> Result<&str, Failure> {
-        self.text(key).ok_or_else(|| usage(format!("{key} is missing")))
+        self.text(key)
+            .ok_or_else(|| usage(format!("{key} is missing")))
     }
 
     /// The value of a key.
@@ -83,7 +87,9 @@ impl Values {
     where
         T::Err: std::fmt::Display,
     {
-        self.with(key, |text| text.parse().map_err(|error: T::Err| error.to_string()))
+        self.with(key, |text| {
+            text.parse().map_err(|error: T::Err| error.to_string())
+        })
     }
 
     /// The value of a key, as `parse` reads it.
@@ -92,8 +98,9 @@ impl Values {
         key: &str,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Result<Option<T>, Failure> {
-        let parsed =
-            self.text(key).map(|text| parse(text).map_err(|why| usage(format!("{key} '{text}': {why}"))));
+        let parsed = self
+            .text(key)
+            .map(|text| parse(text).map_err(|why| usage(format!("{key} '{text}': {why}"))));
         parsed.transpose()
     }
 }
@@ -111,11 +118,17 @@ pub(super) fn on_off(text: &str) -> Result<bool, String> {
 mod tests {
     use super::*;
 
-    const KEYS: Keys = Keys { ordered: &["prefix", "nexthop"], named: &["cost"], flags: &["capture"] };
+    const KEYS: Keys = Keys {
+        ordered: &["prefix", "nexthop"],
+        named: &["cost"],
+        flags: &["capture"],
+    };
 
     fn read(line: &str) -> Result<String, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        KEYS.read(&words, &[]).map(|values| format!("{:?}", values.0)).map_err(|failure| failure.to_string())
+        KEYS.read(&words, &[])
+            .map(|values| format!("{:?}", values.0))
+            .map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -149,11 +162,27 @@ mod tests {
     fn options_are_the_same_keys() {
         let (cost, none) = (Some(String::from("7")), None);
         let words = [String::from("/a")];
-        let values = KEYS.read(&words, &[("cost", &cost), ("nexthop", &none)]).unwrap();
-        assert_eq!((values.value::<u64>("cost").unwrap(), values.text("nexthop")), (Some(7), None));
+        let values = KEYS
+            .read(&words, &[("cost", &cost), ("nexthop", &none)])
+            .unwrap();
+        assert_eq!(
+            (values.value::<u64>("cost").unwrap(), values.text("nexthop")),
+            (Some(7), None)
+        );
         assert!(values.required("nexthop").is_err());
-        assert!(KEYS.read(&[String::from("cost"), String::from("1")], &[("cost", &cost)]).is_err());
+        assert!(
+            KEYS.read(
+                &[String::from("cost"), String::from("1")],
+                &[("cost", &cost)]
+            )
+            .is_err()
+        );
         let seven = Some(String::from("seven"));
-        assert!(KEYS.read(&[], &[("cost", &seven)]).unwrap().value::<u64>("cost").is_err());
+        assert!(
+            KEYS.read(&[], &[("cost", &seven)])
+                .unwrap()
+                .value::<u64>("cost")
+                .is_err()
+        );
     }
 }

@@ -17,13 +17,15 @@ use crate::tables::prefetch;
 use policy::{Linked, Links, Policy};
 use prefixes::{LISTING_BYTES, Prefixes};
 
-/// Octets that an entry counts besides its packet: itself, its place in the index, and what the allocator adds.
+/// Octets that an entry counts besides its packet: itself, its place in the index, and what the
+/// allocator adds.
 pub const ENTRY_BYTES: usize = 224;
 /// Most Data of one name with different content. One more pushes out the first of them.
 pub const MAX_VARIANTS: usize = 4;
 /// Most Data under a prefix that are looked at for a fresh one, newest first.
 const MAX_LOOKED_AT: usize = 128;
-/// How many older Data each new one or each search brings along when a length of prefixes has been switched on.
+/// How many older Data each new one or each search brings along when a length of prefixes has been
+/// switched on.
 const CATCH_UP: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -50,8 +52,8 @@ impl Entry {
 }
 
 impl Entry {
-    /// Begins to load the whole packet: it is sent; or when it gives way, its memory is likely what the next one is
-    /// written to.
+    /// Begins to load the whole packet: it is sent; or when it gives way, its memory is likely what
+    /// the next one is written to.
     fn prefetch_packet(&self) {
         prefetch::octets(&self.data);
     }
@@ -164,7 +166,8 @@ impl Cs {
         slots.len()
     }
 
-    /// Keeps a Data; `data` is the whole packet, `decoded` the same, `key` that of its name. False if it is not kept.
+    /// Keeps a Data; `data` is the whole packet, `decoded` the same, `key` that of its name. False
+    /// if it is not kept.
     pub(crate) fn insert(
         &mut self,
         now: Time,
@@ -206,8 +209,14 @@ impl Cs {
         true
     }
 
-    /// The entry that is this very packet already. If there are too many others of the name, the first of them goes.
-    fn make_room_for_variant(&mut self, data: &SharedPacket, name: &[u8], hash: u64) -> Option<u32> {
+    /// The entry that is this very packet already. If there are too many others of the name, the
+    /// first of them goes.
+    fn make_room_for_variant(
+        &mut self,
+        data: &SharedPacket,
+        name: &[u8],
+        hash: u64,
+    ) -> Option<u32> {
         let (mut variants, mut first) = (0, NONE);
         let same = self.index.find(hash, |slot| {
             let Some(entry) = self.entries.get(slot).filter(|entry| entry.name() == name) else {
@@ -255,10 +264,14 @@ impl Cs {
         }
     }
 
-    /// Begins to load what the removal of as many entries as will give way to new ones looks at, and the memory that it
-    /// frees.
+    /// Begins to load what the removal of as many entries as will give way to new ones looks at,
+    /// and the memory that it frees.
     pub(crate) fn prefetch_victims(&self, count: usize) {
-        for entry in self.policy.next_victims(&self.entries).take(self.expected_victims(count)) {
+        for entry in self
+            .policy
+            .next_victims(&self.entries)
+            .take(self.expected_victims(count))
+        {
             self.index.prefetch(entry.hash);
             entry.prefetch_packet();
         }
@@ -270,21 +283,31 @@ impl Cs {
     }
 
     /// The Data that satisfies an Interest, whose name's key is `key`.
-    pub(crate) fn find(&mut self, now: Time, interest: &InterestRef<'_>, key: &NameKey) -> Option<CsHit> {
+    pub(crate) fn find(
+        &mut self,
+        now: Time,
+        interest: &InterestRef<'_>,
+        key: &NameKey,
+    ) -> Option<CsHit> {
         if !self.serve || self.entries.len() == 0 {
             return None;
         }
         let slot = self.search(now, interest, key)?;
         self.policy.touch(&mut self.entries, slot);
         let entry = self.entries.get(slot)?;
-        Some(CsHit { data: entry.data.clone(), freshness: entry.freshness })
+        Some(CsHit {
+            data: entry.data.clone(),
+            freshness: entry.freshness,
+        })
     }
 
     fn search(&mut self, now: Time, interest: &InterestRef<'_>, key: &NameKey) -> Option<u32> {
         let name = interest.name.value();
         let satisfies = |entry: &Entry| !interest.must_be_fresh || entry.fresh_until > now;
         let exact = self.index.find(key.full(), |slot| {
-            self.entries.get(slot).is_some_and(|entry| entry.name() == name && satisfies(entry))
+            self.entries
+                .get(slot)
+                .is_some_and(|entry| entry.name() == name && satisfies(entry))
         });
         if exact.is_some() {
             return exact;
@@ -298,7 +321,11 @@ impl Cs {
         let depth = key.components();
         self.switch_on(depth);
         self.catch_up(CATCH_UP);
-        let under = |slot: u32| self.entries.get(slot).is_some_and(|entry| entry.name().starts_with(name));
+        let under = |slot: u32| {
+            self.entries
+                .get(slot)
+                .is_some_and(|entry| entry.name().starts_with(name))
+        };
         self.prefixes
             .entries(key.full(), depth, under)
             .take(MAX_LOOKED_AT)
@@ -318,7 +345,10 @@ impl Cs {
         let mut variants = [NONE; MAX_VARIANTS];
         let mut count = 0;
         self.index.find(hash, |slot| {
-            if self.entries.get(slot).is_some_and(|entry| entry.name() == name.value() && satisfies(entry))
+            if self
+                .entries
+                .get(slot)
+                .is_some_and(|entry| entry.name() == name.value() && satisfies(entry))
                 && let Some(place) = variants.get_mut(count)
             {
                 *place = slot;
@@ -327,10 +357,16 @@ impl Cs {
             false
         });
         variants.into_iter().take(count).find(|slot| {
-            let Some(entry) = self.entries.get_mut(*slot) else { return false };
+            let Some(entry) = self.entries.get_mut(*slot) else {
+                return false;
+            };
             let data = &entry.data;
             let known = entry.digest.get_or_insert_with(|| {
-                Box::new(DataRef::decode(data).map(|data| data.implicit_digest()).unwrap_or_default())
+                Box::new(
+                    DataRef::decode(data)
+                        .map(|data| data.implicit_digest())
+                        .unwrap_or_default(),
+                )
             });
             known.as_slice() == digest
         })
@@ -346,12 +382,18 @@ impl Cs {
 
     /// Lists up to `count` older Data for lengths that were switched on.
     fn catch_up(&mut self, count: usize) {
-        let Some((depth, from)) = self.catching_up.last().copied() else { return };
+        let Some((depth, from)) = self.catching_up.last().copied() else {
+            return;
+        };
         let to = (from as usize + count).min(self.entries.places()) as u32;
         let mut key = NameKey::default();
         for slot in from..to {
-            let Some(entry) = self.entries.get(slot) else { continue };
-            let Ok(name) = NameRef::from_value(entry.name()) else { continue };
+            let Some(entry) = self.entries.get(slot) else {
+                continue;
+            };
+            let Ok(name) = NameRef::from_value(entry.name()) else {
+                continue;
+            };
             key.read(&self.hasher, name, 1 << depth);
             self.list_at(slot, &key, depth, false);
         }
@@ -380,13 +422,24 @@ impl Cs {
     }
 
     fn list_at(&mut self, slot: u32, key: &NameKey, depth: usize, as_newest: bool) {
-        let Some(entry) = self.entries.get(slot) else { return };
+        let Some(entry) = self.entries.get(slot) else {
+            return;
+        };
         if depth >= key.components() || self.prefixes.lists(entry.listing, depth) {
             return;
         }
         let prefix = entry.name().get(..key.end(depth)).unwrap_or_default();
-        let under = |slot: u32| self.entries.get(slot).is_some_and(|entry| entry.name().starts_with(prefix));
-        let first = self.prefixes.add((slot, entry.listing), (key.prefix(depth), depth), as_newest, under);
+        let under = |slot: u32| {
+            self.entries
+                .get(slot)
+                .is_some_and(|entry| entry.name().starts_with(prefix))
+        };
+        let first = self.prefixes.add(
+            (slot, entry.listing),
+            (key.prefix(depth), depth),
+            as_newest,
+            under,
+        );
         if let Some(entry) = self.entries.get_mut(slot) {
             entry.listing = first;
         }
@@ -394,7 +447,9 @@ impl Cs {
 
     fn evict(&mut self) {
         while self.bytes() > self.config.capacity || self.entries.len() > self.config.max_packets {
-            let Some(slot) = self.policy.evict(&mut self.entries) else { return };
+            let Some(slot) = self.policy.evict(&mut self.entries) else {
+                return;
+            };
             self.forget(slot);
         }
     }
@@ -412,7 +467,9 @@ impl Cs {
 #[inline]
 pub(crate) fn implicit_digest(name: &[u8]) -> Option<&[u8]> {
     // A digest component is 34 octets: most names are refused by their size or by two octets.
-    let (head, digest) = name.get(name.len().checked_sub(34)?..)?.split_at_checked(2)?;
+    let (head, digest) = name
+        .get(name.len().checked_sub(34)?..)?
+        .split_at_checked(2)?;
     let alike = head == [types::IMPLICIT_SHA256_DIGEST as u8, 32];
     (alike && ends_in_digest(name)).then_some(digest)
 }

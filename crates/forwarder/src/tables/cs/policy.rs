@@ -18,7 +18,13 @@ pub(super) struct Links {
 
 impl Links {
     pub(super) const fn new(size: u32) -> Links {
-        Links { prev: NONE, next: NONE, main: false, asked: 0, size }
+        Links {
+            prev: NONE,
+            next: NONE,
+            main: false,
+            asked: 0,
+            size,
+        }
     }
 }
 
@@ -38,7 +44,11 @@ struct Queue {
 
 impl Queue {
     const fn new() -> Queue {
-        Queue { newest: NONE, oldest: NONE, bytes: 0 }
+        Queue {
+            newest: NONE,
+            oldest: NONE,
+            bytes: 0,
+        }
     }
 
     fn push<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
@@ -56,7 +66,10 @@ impl Queue {
     }
 
     fn unlink<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
-        let Some(Links { prev, next, size, .. }) = entries.get(slot).map(|entry| *entry.links()) else {
+        let Some(Links {
+            prev, next, size, ..
+        }) = entries.get(slot).map(|entry| *entry.links())
+        else {
             return;
         };
         match entries.get_mut(prev) {
@@ -71,8 +84,8 @@ impl Queue {
     }
 }
 
-/// Names that left the small queue lately: the half of their hashes, each where the other half puts it. Newer ones
-/// push out older ones.
+/// Names that left the small queue lately: the half of their hashes, each where the other half puts
+/// it. Newer ones push out older ones.
 #[derive(Clone, Debug, Default)]
 struct Ghosts {
     cells: Vec<u32>,
@@ -115,7 +128,12 @@ pub(super) struct Policy {
 
 impl Policy {
     pub(super) fn new(kind: CsPolicy) -> Policy {
-        Policy { kind, small: Queue::new(), main: Queue::new(), ghosts: Ghosts::default() }
+        Policy {
+            kind,
+            small: Queue::new(),
+            main: Queue::new(),
+            ghosts: Ghosts::default(),
+        }
     }
 
     /// Octets of everything.
@@ -129,7 +147,9 @@ impl Policy {
 
     /// A new entry.
     pub(super) fn insert<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
-        let Some(hash) = entries.get(slot).map(Linked::hash) else { return };
+        let Some(hash) = entries.get(slot).map(Linked::hash) else {
+            return;
+        };
         // A name that comes back soon after it left the small queue is one that is asked for again.
         let main = self.kind == CsPolicy::Lru || self.ghosts.take(hash);
         self.push(entries, slot, main);
@@ -140,7 +160,11 @@ impl Policy {
             let links = entry.links_mut();
             (links.main, links.asked) = (main, 0);
         }
-        if main { self.main.push(entries, slot) } else { self.small.push(entries, slot) }
+        if main {
+            self.main.push(entries, slot)
+        } else {
+            self.small.push(entries, slot)
+        }
     }
 
     /// An entry answered an Interest, or its Data came again.
@@ -163,13 +187,26 @@ impl Policy {
 
     /// Takes an entry out of its queue, before it is removed.
     pub(super) fn remove<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
-        let Some(main) = entries.get(slot).map(|entry| entry.links().main) else { return };
-        if main { self.main.unlink(entries, slot) } else { self.small.unlink(entries, slot) }
+        let Some(main) = entries.get(slot).map(|entry| entry.links().main) else {
+            return;
+        };
+        if main {
+            self.main.unlink(entries, slot)
+        } else {
+            self.small.unlink(entries, slot)
+        }
     }
 
     /// The entries that are likely to give way next.
-    pub(super) fn next_victims<'a, T: Linked>(&self, entries: &'a Slab<T>) -> impl Iterator<Item = &'a T> {
-        let queue = if self.small.oldest != NONE { &self.small } else { &self.main };
+    pub(super) fn next_victims<'a, T: Linked>(
+        &self,
+        entries: &'a Slab<T>,
+    ) -> impl Iterator<Item = &'a T> {
+        let queue = if self.small.oldest != NONE {
+            &self.small
+        } else {
+            &self.main
+        };
         let mut at = queue.oldest;
         core::iter::from_fn(move || {
             let entry = entries.get(at)?;
@@ -178,15 +215,21 @@ impl Policy {
         })
     }
 
-    /// The entry that gives way, already out of its queue. `None` if there is none. The small queue is left a tenth of
-    /// what is in the store, as the authors of S3-FIFO found best.
+    /// The entry that gives way, already out of its queue. `None` if there is none. The small queue
+    /// is left a tenth of what is in the store, as the authors of S3-FIFO found best.
     pub(super) fn evict<T: Linked>(&mut self, entries: &mut Slab<T>) -> Option<u32> {
         // Each turn either ends or uses up one of the at most 3 that an entry was asked for.
         loop {
             let from_small = self.small.oldest != NONE
                 && (self.small.bytes > self.bytes() / 10 || self.main.oldest == NONE);
-            let slot = if from_small { self.small.oldest } else { self.main.oldest };
-            let (links, hash) = entries.get(slot).map(|entry| (*entry.links(), entry.hash()))?;
+            let slot = if from_small {
+                self.small.oldest
+            } else {
+                self.main.oldest
+            };
+            let (links, hash) = entries
+                .get(slot)
+                .map(|entry| (*entry.links(), entry.hash()))?;
             self.remove(entries, slot);
             if links.asked == 0 {
                 if from_small {

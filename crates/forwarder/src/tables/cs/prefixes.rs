@@ -1,8 +1,8 @@
 //! Which Data lies under a prefix: kept only for lengths of prefixes that somebody has asked for.
 //!
-//! Nearly all Interests name their Data in full, and need none of this. The first Interest with CanBePrefix and a name
-//! of `n` components switches length `n` on; from then on every new Data is listed under its prefix of that length,
-//! and a few older ones with each, until all are.
+//! Nearly all Interests name their Data in full, and need none of this. The first Interest with
+//! CanBePrefix and a name of `n` components switches length `n` on; from then on every new Data is
+//! listed under its prefix of that length, and a few older ones with each, until all are.
 
 use crate::tables::index::{Index, NONE, Slab};
 
@@ -41,15 +41,25 @@ pub(super) struct Prefixes {
 
 impl Prefixes {
     pub(super) const fn new() -> Prefixes {
-        Prefixes { groups: Slab::new(), index: Index::new(), listings: Slab::new(), depths: 0 }
+        Prefixes {
+            groups: Slab::new(),
+            index: Index::new(),
+            listings: Slab::new(),
+            depths: 0,
+        }
     }
 
     fn find(&self, hash: u64, depth: usize, is_prefix_of: impl Fn(u32) -> bool) -> Option<u32> {
         self.index.find(hash, |group| {
-            let Some(group) = self.groups.get(group) else { return false };
+            let Some(group) = self.groups.get(group) else {
+                return false;
+            };
             group.hash == hash
                 && usize::from(group.depth) == depth
-                && self.listings.get(group.newest).is_some_and(|listing| is_prefix_of(listing.entry))
+                && self
+                    .listings
+                    .get(group.newest)
+                    .is_some_and(|listing| is_prefix_of(listing.entry))
         })
     }
 
@@ -60,7 +70,9 @@ impl Prefixes {
         depth: usize,
         is_prefix_of: impl Fn(u32) -> bool,
     ) -> impl Iterator<Item = u32> {
-        let group = self.find(hash, depth, is_prefix_of).and_then(|group| self.groups.get(group));
+        let group = self
+            .find(hash, depth, is_prefix_of)
+            .and_then(|group| self.groups.get(group));
         let mut at = group.map_or(NONE, |group| group.newest);
         core::iter::from_fn(move || {
             let listing = self.listings.get(at)?;
@@ -69,7 +81,8 @@ impl Prefixes {
         })
     }
 
-    /// Lists a Data under one of its prefixes. `first` is its first listing, the answer the new first.
+    /// Lists a Data under one of its prefixes. `first` is its first listing, the answer the new
+    /// first.
     pub(super) fn add(
         &mut self,
         (entry, first): (u32, u32),
@@ -78,13 +91,25 @@ impl Prefixes {
         is_prefix_of: impl Fn(u32) -> bool,
     ) -> u32 {
         let group = self.find(hash, depth, is_prefix_of).unwrap_or_else(|| {
-            let group = self.groups.insert(Group { hash, depth: depth as u8, newest: NONE, oldest: NONE });
+            let group = self.groups.insert(Group {
+                hash,
+                depth: depth as u8,
+                newest: NONE,
+                oldest: NONE,
+            });
             self.index.insert(hash, group);
             group
         });
-        let listing =
-            self.listings.insert(Listing { entry, group, newer: NONE, older: NONE, next_of_entry: first });
-        let Some(ends) = self.groups.get_mut(group) else { return listing };
+        let listing = self.listings.insert(Listing {
+            entry,
+            group,
+            newer: NONE,
+            older: NONE,
+            next_of_entry: first,
+        });
+        let Some(ends) = self.groups.get_mut(group) else {
+            return listing;
+        };
         let neighbour = if as_newest { ends.newest } else { ends.oldest };
         if as_newest || neighbour == NONE {
             ends.newest = listing;
@@ -93,10 +118,18 @@ impl Prefixes {
             ends.oldest = listing;
         }
         if let Some(neighbour) = self.listings.get_mut(neighbour) {
-            *(if as_newest { &mut neighbour.newer } else { &mut neighbour.older }) = listing;
+            *(if as_newest {
+                &mut neighbour.newer
+            } else {
+                &mut neighbour.older
+            }) = listing;
         }
         if let Some(listing) = self.listings.get_mut(listing) {
-            *(if as_newest { &mut listing.older } else { &mut listing.newer }) = neighbour;
+            *(if as_newest {
+                &mut listing.older
+            } else {
+                &mut listing.newer
+            }) = neighbour;
         }
         listing
     }
@@ -111,7 +144,9 @@ impl Prefixes {
             if let Some(older) = self.listings.get_mut(listing.older) {
                 older.newer = listing.newer;
             }
-            let Some(group) = self.groups.get_mut(listing.group) else { continue };
+            let Some(group) = self.groups.get_mut(listing.group) else {
+                continue;
+            };
             if listing.newer == NONE {
                 group.newest = listing.older;
             }
@@ -129,7 +164,11 @@ impl Prefixes {
     /// True if a Data with this first listing is listed for this length.
     pub(super) fn lists(&self, mut first: u32, depth: usize) -> bool {
         while let Some(listing) = self.listings.get(first) {
-            if self.groups.get(listing.group).is_some_and(|group| usize::from(group.depth) == depth) {
+            if self
+                .groups
+                .get(listing.group)
+                .is_some_and(|group| usize::from(group.depth) == depth)
+            {
                 return true;
             }
             first = listing.next_of_entry;

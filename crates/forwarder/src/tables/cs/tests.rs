@@ -9,7 +9,9 @@ use whimbrel_ndn_packet::{Component, Data, DigestSigner, Interest, Name, SharedP
 use super::*;
 
 fn name(components: &[u8]) -> Name {
-    components.iter().fold(Name::root(), |name, octet| name.child_generic(&[*octet]))
+    components
+        .iter()
+        .fold(Name::root(), |name, octet| name.child_generic(&[*octet]))
 }
 
 fn packet(name: &Name, freshness: u64, content: u8) -> SharedPacket {
@@ -26,12 +28,23 @@ struct Store {
 impl Store {
     fn new(capacity: usize, max_packets: usize, policy: CsPolicy) -> Store {
         let hasher = NameHasher::new(&mut SeededRng::new(1));
-        Store { cs: Cs::new(CsConfig { capacity, max_packets, policy }, hasher), hasher }
+        Store {
+            cs: Cs::new(
+                CsConfig {
+                    capacity,
+                    max_packets,
+                    policy,
+                },
+                hasher,
+            ),
+            hasher,
+        }
     }
 
     fn insert(&mut self, now: Time, packet: &SharedPacket) {
         let data = DataRef::decode(packet).unwrap();
-        self.cs.insert(now, packet, &data, &NameKey::of(&self.hasher, data.name));
+        self.cs
+            .insert(now, packet, &data, &NameKey::of(&self.hasher, data.name));
     }
 
     fn find(&mut self, now: Time, interest: &Interest) -> Option<SharedPacket> {
@@ -48,10 +61,21 @@ fn exact(name: &Name) -> Interest {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Insert { name: Vec<u8>, freshness: u64, content: u8 },
-    Find { name: Vec<u8>, can_be_prefix: bool, must_be_fresh: bool },
+    Insert {
+        name: Vec<u8>,
+        freshness: u64,
+        content: u8,
+    },
+    Find {
+        name: Vec<u8>,
+        can_be_prefix: bool,
+        must_be_fresh: bool,
+    },
     FindDigest(usize),
-    Erase { prefix: Vec<u8>, limit: usize },
+    Erase {
+        prefix: Vec<u8>,
+        limit: usize,
+    },
     Wait(u64),
 }
 
@@ -74,8 +98,15 @@ struct Model {
 }
 
 impl Model {
-    fn newest(&self, now: Time, fresh: bool, matches: impl Fn(&Name, &SharedPacket) -> bool) -> bool {
-        self.kept.iter().any(|(name, packet, until)| matches(name, packet) && (!fresh || *until > now))
+    fn newest(
+        &self,
+        now: Time,
+        fresh: bool,
+        matches: impl Fn(&Name, &SharedPacket) -> bool,
+    ) -> bool {
+        self.kept
+            .iter()
+            .any(|(name, packet, until)| matches(name, packet) && (!fresh || *until > now))
     }
 }
 
@@ -101,8 +132,8 @@ proptest! {
                         None => {
                             let mut same = (0..model.kept.len()).filter(|at| model.kept[*at].0 == name);
                             let (first, count) = (same.next(), same.count());
-                            // Which one of too many goes is the store's own matter: this model keeps to names of which
-                            // there are few.
+                            // Which one of too many goes is the store's own matter: this model
+                            // keeps to names of which there are few.
                             prop_assume!(count + 1 < MAX_VARIANTS || first.is_none());
                             model.kept.push((name, packet, until));
                         }
@@ -195,7 +226,11 @@ fn of_several_under_a_prefix_the_newest_fresh_one_answers() {
     };
     assert_eq!(answer(&mut store, &interest, 100), name(&[1, 3]));
     interest.must_be_fresh = true;
-    assert_eq!(answer(&mut store, &interest, 100), name(&[1, 2]), "version 3 is no longer fresh");
+    assert_eq!(
+        answer(&mut store, &interest, 100),
+        name(&[1, 2]),
+        "version 3 is no longer fresh"
+    );
     assert!(store.find(Time::from_millis(1000), &interest).is_none());
 }
 
@@ -203,7 +238,11 @@ fn of_several_under_a_prefix_the_newest_fresh_one_answers() {
 fn a_length_of_prefixes_that_nobody_asked_for_yet_is_caught_up_with_little_by_little() {
     let mut store = Store::new(64 << 20, usize::MAX, CsPolicy::S3Fifo);
     let count = 10 * CATCH_UP;
-    let named = |at: usize| Name::root().child_generic(&at.to_be_bytes()).child_generic(b"x");
+    let named = |at: usize| {
+        Name::root()
+            .child_generic(&at.to_be_bytes())
+            .child_generic(b"x")
+    };
     for at in 0..count {
         store.insert(Time::ZERO, &packet(&named(at), 0, 0));
     }
@@ -229,7 +268,12 @@ fn hits_among_a_scan(policy: CsPolicy) -> usize {
     let mut hits = 0;
     for scanned in 0..40_000u32 {
         let popular = Name::root().child_generic(&rng.below(1_000).to_be_bytes());
-        for name in [popular, Name::root().child_generic(b"scan").child_generic(&scanned.to_be_bytes())] {
+        for name in [
+            popular,
+            Name::root()
+                .child_generic(b"scan")
+                .child_generic(&scanned.to_be_bytes()),
+        ] {
             match store.find(Time::ZERO, &exact(&name)) {
                 Some(_) => hits += 1,
                 None => store.insert(Time::ZERO, &packet(&name, 0, 0)),
@@ -241,7 +285,10 @@ fn hits_among_a_scan(policy: CsPolicy) -> usize {
 
 #[test]
 fn a_scan_does_not_empty_the_store_under_s3_fifo_as_it_does_under_lru() {
-    let (s3, lru) = (hits_among_a_scan(CsPolicy::S3Fifo), hits_among_a_scan(CsPolicy::Lru));
+    let (s3, lru) = (
+        hits_among_a_scan(CsPolicy::S3Fifo),
+        hits_among_a_scan(CsPolicy::Lru),
+    );
     assert!(s3 > 36_000, "{s3}");
     assert!(s3 * 10 > lru * 11, "{s3} {lru}");
 }

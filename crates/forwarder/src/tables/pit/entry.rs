@@ -37,7 +37,8 @@ pub struct OutRecord {
     pub expiry: Time,
     /// The Nack that came back for that nonce.
     pub nack: Option<NackReason>,
-    /// Until then, a retransmission to this face is suppressed: strategies that suppress by upstream.
+    /// Until then, a retransmission to this face is suppressed: strategies that suppress by
+    /// upstream.
     pub suppression: Duration,
     /// A strategy has taken it for lost.
     pub given_up: bool,
@@ -50,10 +51,12 @@ impl OutRecord {
     }
 }
 
-/// Octets of Interests that lie in the PIT's entries themselves; larger ones have an allocation of their own.
+/// Octets of Interests that lie in the PIT's entries themselves; larger ones have an allocation of
+/// their own.
 const INLINE: usize = 128;
 
-/// An Interest as it goes out: its hop limit decremented, with a nonce, perhaps without its forwarding hint.
+/// An Interest as it goes out: its hop limit decremented, with a nonce, perhaps without its
+/// forwarding hint.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wire {
     octets: SmallVec<[u8; INLINE]>,
@@ -78,7 +81,8 @@ pub(crate) struct Onward {
 }
 
 impl Wire {
-    /// Takes an Interest over: one copy of the packet, patched; two where something must be left out or put in.
+    /// Takes an Interest over: one copy of the packet, patched; two where something must be left
+    /// out or put in.
     pub(crate) fn take_over(&mut self, interest: &InterestRef<'_>, onward: Onward) {
         let complete = interest.nonce_at().is_some()
             && interest.hop_limit_at().is_some() == onward.hop_limit.is_some()
@@ -116,10 +120,13 @@ impl Wire {
     }
 
     fn part(&self, (at, len): (u16, u16)) -> &[u8] {
-        self.octets.get(usize::from(at)..usize::from(at) + usize::from(len)).unwrap_or_default()
+        self.octets
+            .get(usize::from(at)..usize::from(at) + usize::from(len))
+            .unwrap_or_default()
     }
 
-    /// The packet with another nonce or its own: the one allocation and copy that an Interest costs on its way out.
+    /// The packet with another nonce or its own: the one allocation and copy that an Interest costs
+    /// on its way out.
     pub(crate) fn packet(&self, nonce: u32) -> SharedPacket {
         if nonce == self.nonce {
             return SharedPacket::from(&self.octets[..]);
@@ -133,17 +140,25 @@ impl Wire {
     }
 }
 
-/// The Interest with a nonce and a hop limit where they are missing, and without the forwarding hint if it has arrived.
+/// The Interest with a nonce and a hop limit where they are missing, and without the forwarding
+/// hint if it has arrived.
 fn rebuild(interest: &InterestRef<'_>, onward: Onward) -> Vec<u8> {
     let mut inner = Vec::with_capacity(interest.wire.len() + 9);
     let (mut nonce, mut hop_limit) = (interest.nonce.is_none(), interest.hop_limit.is_none());
-    let mut reader = tlv::outermost(interest.wire).map(|outer| tlv::Reader::new(outer.value)).ok();
-    while let Some(element) = reader.as_mut().and_then(|reader| reader.element().ok().flatten()) {
+    let mut reader = tlv::outermost(interest.wire)
+        .map(|outer| tlv::Reader::new(outer.value))
+        .ok();
+    while let Some(element) = reader
+        .as_mut()
+        .and_then(|reader| reader.element().ok().flatten())
+    {
         let typ = element.typ;
         let after_nonce = matches!(typ, types::INTEREST_LIFETIME | types::HOP_LIMIT);
         let after_limit = matches!(
             typ,
-            types::APPLICATION_PARAMETERS | types::INTEREST_SIGNATURE_INFO | types::INTEREST_SIGNATURE_VALUE
+            types::APPLICATION_PARAMETERS
+                | types::INTEREST_SIGNATURE_INFO
+                | types::INTEREST_SIGNATURE_VALUE
         );
         if core::mem::take(&mut nonce) {
             if after_nonce || after_limit {
@@ -207,10 +222,11 @@ pub struct Entry {
     pub(crate) expiry: Time,
     /// When its strategy wants to look at it; [`Time::MAX`] for never.
     pub(crate) timer: Time,
-    /// The content store has the Data that came for it, and would answer the same Interest with it: its nonces need not
-    /// be remembered.
+    /// The content store has the Data that came for it, and would answer the same Interest with it:
+    /// its nonces need not be remembered.
     pub(crate) loop_is_answered: bool,
-    /// For strategies that suppress by PIT entry: how long after the last transmission; zero before the first.
+    /// For strategies that suppress by PIT entry: how long after the last transmission; zero before
+    /// the first.
     pub(crate) suppression: Duration,
     /// The strategy that it has, as of this epoch of the strategy choice.
     pub(crate) strategy: (u32, u32),
@@ -243,7 +259,8 @@ impl Entry {
     /// Begins anew for another Interest. Its records were cleared when it was released.
     fn begin(&mut self, key: &NameKey, digest_of: Option<u64>, selectors: Selectors<'_>) {
         self.taken = true;
-        (self.can_be_prefix, self.must_be_fresh) = (selectors.can_be_prefix, selectors.must_be_fresh);
+        (self.can_be_prefix, self.must_be_fresh) =
+            (selectors.can_be_prefix, selectors.must_be_fresh);
         (self.satisfied, self.loop_is_answered) = (false, false);
         self.components = key.components().min(usize::from(u16::MAX)) as u16;
         (self.hash, self.digest_of) = (key.full(), digest_of);
@@ -268,7 +285,11 @@ impl Entry {
     }
 
     pub(crate) fn selectors(&self) -> Selectors<'_> {
-        Selectors { can_be_prefix: self.can_be_prefix, must_be_fresh: self.must_be_fresh, hint: self.hint() }
+        Selectors {
+            can_be_prefix: self.can_be_prefix,
+            must_be_fresh: self.must_be_fresh,
+            hint: self.hint(),
+        }
     }
 
     /// Who waits.
@@ -307,10 +328,13 @@ impl Entry {
         self.expiry.min(self.timer)
     }
 
-    /// True if an Interest with this nonce has been here on another way. On a link with one peer, the same nonce from
-    /// the same face is that peer's retransmission.
+    /// True if an Interest with this nonce has been here on another way. On a link with one peer,
+    /// the same nonce from the same face is that peer's retransmission.
     pub(crate) fn has_looped(&self, nonce: u32, from: FaceId, one_peer: bool) -> bool {
-        let here = self.in_records.iter().any(|record| record.nonce == nonce && record.face == from);
+        let here = self
+            .in_records
+            .iter()
+            .any(|record| record.nonce == nonce && record.face == from);
         if here && one_peer {
             return false;
         }
@@ -319,8 +343,8 @@ impl Entry {
     }
 }
 
-/// Entries in numbered places. One that is released is not destroyed but begins anew with another Interest, in memory
-/// that is still near: nothing of its few hundred octets is moved.
+/// Entries in numbered places. One that is released is not destroyed but begins anew with another
+/// Interest, in memory that is still near: nothing of its few hundred octets is moved.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
     places: Vec<Entry>,
@@ -352,7 +376,9 @@ impl Entries {
 
     #[inline]
     pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Entry> {
-        self.places.get_mut(slot as usize).filter(|entry| entry.taken)
+        self.places
+            .get_mut(slot as usize)
+            .filter(|entry| entry.taken)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Entry)> {
@@ -384,7 +410,9 @@ impl Entries {
 
     /// Gives a place back; what a large Interest or many records had allocated is freed.
     pub(super) fn release(&mut self, slot: u32) {
-        let Some(entry) = self.get_mut(slot) else { return };
+        let Some(entry) = self.get_mut(slot) else {
+            return;
+        };
         entry.taken = false;
         entry.in_records.clear();
         entry.out_records.clear();
@@ -419,21 +447,43 @@ mod tests {
         let octets = interest.encode();
         let nonce = [1, 2, 3, 4];
         let mut wire = Wire::default();
-        wire.take_over(&InterestRef::decode(&octets).unwrap(), Onward { nonce, hop_limit, arrived });
+        wire.take_over(
+            &InterestRef::decode(&octets).unwrap(),
+            Onward {
+                nonce,
+                hop_limit,
+                arrived,
+            },
+        );
         let packet = wire.packet(u32::from_be_bytes(nonce));
         let out = InterestRef::decode(&packet).unwrap();
-        let hint = if arrived { Vec::new() } else { interest.forwarding_hint.clone() };
+        let hint = if arrived {
+            Vec::new()
+        } else {
+            interest.forwarding_hint.clone()
+        };
         let name = InterestRef::decode(&octets).unwrap().name;
         assert_eq!(out.name, name);
         assert_eq!(wire.part(wire.name), name.value());
-        assert_eq!(out.delegations().map(|name| name.to_name()).collect::<Vec<Name>>(), hint);
-        assert_eq!(wire.part(wire.hint), out.forwarding_hint.unwrap_or_default());
+        assert_eq!(
+            out.delegations()
+                .map(|name| name.to_name())
+                .collect::<Vec<Name>>(),
+            hint
+        );
+        assert_eq!(
+            wire.part(wire.hint),
+            out.forwarding_hint.unwrap_or_default()
+        );
         assert_eq!((out.nonce, out.hop_limit), (Some(nonce), hop_limit));
         assert_eq!(
             out.parameters.map(<[u8]>::to_vec),
             interest.parameters.as_ref().map(|value| value.to_vec())
         );
-        assert_eq!(InterestRef::decode(&wire.packet(9)).unwrap().nonce, Some([0, 0, 0, 9]));
+        assert_eq!(
+            InterestRef::decode(&wire.packet(9)).unwrap().nonce,
+            Some([0, 0, 0, 9])
+        );
     }
 
     #[test]

@@ -16,8 +16,8 @@ use entry::Entries;
 pub use entry::{Entry, InRecord, OutRecord};
 pub(crate) use entry::{Onward, Selectors};
 
-/// Most pending Interests that have the same name and differ by selectors and forwarding hints, or that differ by
-/// implicit digest alone: whoever floods one name gets no long chains to walk.
+/// Most pending Interests that have the same name and differ by selectors and forwarding hints, or
+/// that differ by implicit digest alone: whoever floods one name gets no long chains to walk.
 pub const MAX_VARIANTS: usize = 16;
 
 /// The places of entries that a Data satisfies.
@@ -95,7 +95,11 @@ impl Pit {
     /// The first entry of a name; the others follow by [`Entry::next`].
     #[inline]
     fn first(&self, hash: u64, name: &[u8]) -> u32 {
-        let is_it = |slot| self.entries.get(slot).is_some_and(|entry| entry.name_value() == name);
+        let is_it = |slot| {
+            self.entries
+                .get(slot)
+                .is_some_and(|entry| entry.name_value() == name)
+        };
         self.names.find(hash, is_it).unwrap_or(NONE)
     }
 
@@ -120,7 +124,12 @@ impl Pit {
 
     /// The entry of an Interest.
     #[inline]
-    pub(crate) fn find(&self, key: &NameKey, name: NameRef<'_>, selectors: Selectors<'_>) -> Option<u32> {
+    pub(crate) fn find(
+        &self,
+        key: &NameKey,
+        name: NameRef<'_>,
+        selectors: Selectors<'_>,
+    ) -> Option<u32> {
         let mut slot = self.first(key.full(), name.value());
         while let Some(entry) = self.entries.get(slot) {
             if entry.selectors() == selectors {
@@ -137,7 +146,8 @@ impl Pit {
         self.prefix_depths_taken
     }
 
-    /// A new entry for an Interest that has none; `None` if there are too many variants of its name already.
+    /// A new entry for an Interest that has none; `None` if there are too many variants of its name
+    /// already.
     pub(crate) fn insert(
         &mut self,
         key: &NameKey,
@@ -153,7 +163,9 @@ impl Pit {
             let depth = key.components().saturating_sub(1);
             self.hasher.hash(interest.name.prefix(depth))
         });
-        let slot = self.entries.take(key, (interest, onward), digest_of, selectors);
+        let slot = self
+            .entries
+            .take(key, (interest, onward), digest_of, selectors);
         if let Some(hash) = digest_of
             && !self.link_digest(slot, hash)
         {
@@ -184,8 +196,18 @@ impl Pit {
     }
 
     fn link_digest(&mut self, slot: u32, hash: u64) -> bool {
-        let name = self.entries.get(slot).map(before_digest).unwrap_or_default();
-        let is_it = |at| at != slot && self.entries.get(at).is_some_and(|entry| before_digest(entry) == name);
+        let name = self
+            .entries
+            .get(slot)
+            .map(before_digest)
+            .unwrap_or_default();
+        let is_it = |at| {
+            at != slot
+                && self
+                    .entries
+                    .get(at)
+                    .is_some_and(|entry| before_digest(entry) == name)
+        };
         let first = self.digests.find(hash, is_it).unwrap_or(NONE);
         if first == NONE {
             self.digests.insert(hash, slot);
@@ -194,7 +216,10 @@ impl Pit {
         if self.chain_is_full(first, |entry| entry.next_digest) {
             return false;
         }
-        let second = self.entries.get_mut(first).map(|head| core::mem::replace(&mut head.next_digest, slot));
+        let second = self
+            .entries
+            .get_mut(first)
+            .map(|head| core::mem::replace(&mut head.next_digest, slot));
         if let (Some(entry), Some(second)) = (self.entries.get_mut(slot), second) {
             entry.next_digest = second;
         }
@@ -202,19 +227,31 @@ impl Pit {
     }
 
     fn count_prefix(&mut self, can_be_prefix: bool, components: usize, added: bool) {
-        let Some(count) = self.prefix_depths.get_mut(components).filter(|_| can_be_prefix) else { return };
+        let Some(count) = self
+            .prefix_depths
+            .get_mut(components)
+            .filter(|_| can_be_prefix)
+        else {
+            return;
+        };
         if added {
             *count += 1;
         } else {
             *count -= 1;
         }
         let bit = 1 << components;
-        if *count > 0 { self.prefix_depths_taken |= bit } else { self.prefix_depths_taken &= !bit }
+        if *count > 0 {
+            self.prefix_depths_taken |= bit
+        } else {
+            self.prefix_depths_taken &= !bit
+        }
     }
 
     /// Removes an entry.
     pub(crate) fn remove(&mut self, slot: u32) {
-        let Some(entry) = self.entries.get(slot) else { return };
+        let Some(entry) = self.entries.get(slot) else {
+            return;
+        };
         let (hash, next, digest_of) = (entry.hash, entry.next, entry.digest_of);
         let counted = (entry.can_be_prefix, usize::from(entry.components));
         let first = self.first(hash, entry.name_value());
@@ -233,9 +270,15 @@ impl Pit {
     }
 
     fn unlink_digest(&mut self, slot: u32, hash: u64) {
-        let Some(entry) = self.entries.get(slot) else { return };
+        let Some(entry) = self.entries.get(slot) else {
+            return;
+        };
         let (name, next) = (before_digest(entry), entry.next_digest);
-        let is_it = |at| self.entries.get(at).is_some_and(|entry| before_digest(entry) == name);
+        let is_it = |at| {
+            self.entries
+                .get(at)
+                .is_some_and(|entry| before_digest(entry) == name)
+        };
         let first = self.digests.find(hash, is_it).unwrap_or(NONE);
         if first != slot {
             self.unchain(first, slot, next, |entry| &mut entry.next_digest);
@@ -247,7 +290,13 @@ impl Pit {
     }
 
     /// Takes `slot`, which `next` follows, out of a chain that begins at `at`.
-    fn unchain(&mut self, mut at: u32, slot: u32, next: u32, link: impl Fn(&mut Entry) -> &mut u32) {
+    fn unchain(
+        &mut self,
+        mut at: u32,
+        slot: u32,
+        next: u32,
+        link: impl Fn(&mut Entry) -> &mut u32,
+    ) {
         while let Some(entry) = self.entries.get_mut(at) {
             let following = link(entry);
             if *following == slot {
@@ -271,7 +320,11 @@ impl Pit {
             let depth = depths.trailing_zeros() as usize;
             depths &= depths - 1;
             let prefix = name.get(..key.end(depth)).unwrap_or_default();
-            self.collect(self.first(key.prefix(depth), prefix), &mut matches, |entry| entry.can_be_prefix);
+            self.collect(
+                self.first(key.prefix(depth), prefix),
+                &mut matches,
+                |entry| entry.can_be_prefix,
+            );
         }
         self.match_digests(key, data, &mut matches);
         matches
@@ -289,9 +342,15 @@ impl Pit {
 
     fn match_digests(&self, key: &NameKey, data: &DataRef<'_>, matches: &mut Matches) {
         let name = data.name.value();
-        let is_it = |at| self.entries.get(at).is_some_and(|entry| before_digest(entry) == name);
+        let is_it = |at| {
+            self.entries
+                .get(at)
+                .is_some_and(|entry| before_digest(entry) == name)
+        };
         // Only somebody who waits for this very name makes us hash the packet.
-        let Some(mut slot) = self.digests.find(key.full(), is_it) else { return };
+        let Some(mut slot) = self.digests.find(key.full(), is_it) else {
+            return;
+        };
         let digest = data.implicit_digest();
         while let Some(entry) = self.entries.get(slot) {
             if implicit_digest(entry.name_value()) == Some(&digest[..]) {
@@ -323,10 +382,15 @@ impl Pit {
 
     /// When an entry may be due next.
     pub(crate) fn next_due(&self) -> Option<Time> {
-        if self.is_empty() { None } else { self.wheel.next() }
+        if self.is_empty() {
+            None
+        } else {
+            self.wheel.next()
+        }
     }
 
-    /// A few entries at random, among which one to evict is chosen. Random, because who floods fills places in a row.
+    /// A few entries at random, among which one to evict is chosen. Random, because who floods
+    /// fills places in a row.
     pub(crate) fn sample(&mut self, count: usize, rng: &mut SeededRng) -> SmallVec<[u32; 16]> {
         let mut sample = SmallVec::new();
         for _ in 0..4 * count {
@@ -342,8 +406,10 @@ impl Pit {
     }
 }
 
-/// The name of an entry whose name ends in an implicit digest, without it: a digest component has 34 octets.
+/// The name of an entry whose name ends in an implicit digest, without it: a digest component has
+/// 34 octets.
 fn before_digest(entry: &Entry) -> &[u8] {
     let name = entry.name_value();
-    name.get(..name.len().saturating_sub(34)).unwrap_or_default()
+    name.get(..name.len().saturating_sub(34))
+        .unwrap_or_default()
 }

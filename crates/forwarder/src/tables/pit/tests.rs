@@ -7,7 +7,9 @@ use whimbrel_ndn_packet::{Component, Data, DigestSigner, Interest, InterestRef, 
 use super::*;
 
 fn name(components: &[u8]) -> Name {
-    components.iter().fold(Name::root(), |name, octet| name.child_generic(&[*octet]))
+    components
+        .iter()
+        .fold(Name::root(), |name, octet| name.child_generic(&[*octet]))
 }
 
 fn data(name: &Name, content: u8) -> Vec<u8> {
@@ -22,7 +24,10 @@ struct Table {
 impl Table {
     fn new() -> Table {
         let hasher = NameHasher::new(&mut SeededRng::new(1));
-        Table { pit: Pit::new(hasher, 1000), hasher }
+        Table {
+            pit: Pit::new(hasher, 1000),
+            hasher,
+        }
     }
 
     /// The entry of an Interest, a new one if it has none.
@@ -35,7 +40,11 @@ impl Table {
             must_be_fresh: interest.must_be_fresh,
             hint: interest.forwarding_hint.unwrap_or_default(),
         };
-        let onward = Onward { nonce: [0; 4], hop_limit: interest.hop_limit, arrived: false };
+        let onward = Onward {
+            nonce: [0; 4],
+            hop_limit: interest.hop_limit,
+            arrived: false,
+        };
         self.pit
             .find(&key, interest.name, selectors)
             .or_else(|| self.pit.insert(&key, &interest, onward, selectors))
@@ -43,7 +52,10 @@ impl Table {
 
     fn matches(&self, packet: &[u8]) -> Vec<u32> {
         let data = DataRef::decode(packet).unwrap();
-        let mut matches = self.pit.matches(&NameKey::of(&self.hasher, data.name), &data).to_vec();
+        let mut matches = self
+            .pit
+            .matches(&NameKey::of(&self.hasher, data.name), &data)
+            .to_vec();
         matches.sort_unstable();
         matches
     }
@@ -51,9 +63,18 @@ impl Table {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Insert { name: Vec<u8>, digest: Option<u8>, can_be_prefix: bool, must_be_fresh: bool, hint: Option<u8> },
+    Insert {
+        name: Vec<u8>,
+        digest: Option<u8>,
+        can_be_prefix: bool,
+        must_be_fresh: bool,
+        hint: Option<u8>,
+    },
     Remove(usize),
-    Match { name: Vec<u8>, content: u8 },
+    Match {
+        name: Vec<u8>,
+        content: u8,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -100,7 +121,8 @@ proptest! {
                         None => match slot {
                             Some(slot) => model.push((interest, slot)),
                             None => {
-                                // Only of a chain that is full: same name, or same name before the digest.
+                                // Only of a chain that is full: same name, or same name before the
+                                // digest.
                                 let before = |name: &Name| {
                                     name.prefix(name.len() - usize::from(implicit_digest(name.as_ref().value()).is_some()))
                                 };
@@ -149,7 +171,10 @@ fn a_name_takes_only_so_many_forwarding_hints() {
     let mut interest = interest(&[1], None);
     for hint in 0..100 {
         interest.forwarding_hint = vec![name(&[hint])];
-        assert_eq!(table.insert(&interest).is_some(), usize::from(hint) < MAX_VARIANTS);
+        assert_eq!(
+            table.insert(&interest).is_some(),
+            usize::from(hint) < MAX_VARIANTS
+        );
     }
 }
 
@@ -161,7 +186,11 @@ fn names_beyond_the_depth_limit_are_found_in_full_and_not_by_prefix() {
     (interest.nonce, interest.can_be_prefix) = (Some([0; 4]), true);
     let slot = table.insert(&interest).unwrap();
     assert_eq!(table.matches(&data(&long, 0)), [slot]);
-    assert!(table.matches(&data(&long.child_generic(b"x"), 0)).is_empty());
+    assert!(
+        table
+            .matches(&data(&long.child_generic(b"x"), 0))
+            .is_empty()
+    );
     let mut short = Interest::new(long.prefix(MAX_DEPTH));
     (short.nonce, short.can_be_prefix) = (Some([0; 4]), true);
     let prefix = table.insert(&short).unwrap();

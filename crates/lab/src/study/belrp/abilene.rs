@@ -54,22 +54,40 @@ struct ScenarioFlow {
 }
 
 /// Figs. 4 to 7, Tables IV and V.
-pub(in super::super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<StudyResult, LabError> {
+pub(in super::super) fn run(
+    input: &StudyInput<'_>,
+    progress: Progress<'_>,
+) -> Result<StudyResult, LabError> {
     let scenario: Scenario = input.scenario()?;
-    let map = scenario
-        .map()
-        .map_err(|reason| LabError::BadScenario { study: input.study.name.to_owned(), reason })?;
+    let map = scenario.map().map_err(|reason| LabError::BadScenario {
+        study: input.study.name.to_owned(),
+        reason,
+    })?;
     let steps = scenario.losses_percent.iter().map(|loss_percent| Step {
         x: *loss_percent,
         label: format!("{loss_percent} %"),
         loss_percent: *loss_percent,
     });
     let plan = |step: usize, variant, run| {
-        scenario.plan(&map, input.options.seed, scenario.losses_percent[step], variant, run)
+        scenario.plan(
+            &map,
+            input.options.seed,
+            scenario.losses_percent[step],
+            variant,
+            run,
+        )
     };
     let steps: Vec<Step> = steps.collect();
     let axis = "loss on each link";
-    let matrix = Matrix::run(axis, steps, &scenario.variants, scenario.runs, input, progress, plan)?;
+    let matrix = Matrix::run(
+        axis,
+        steps,
+        &scenario.variants,
+        scenario.runs,
+        input,
+        progress,
+        plan,
+    )?;
     findings::result(input, &scenario, &map, &matrix)
 }
 
@@ -83,7 +101,10 @@ struct Map {
 impl Scenario {
     fn map(&self) -> Result<Map, String> {
         let mut nodes: Vec<String> = Vec::new();
-        let ends = self.links.iter().flat_map(|link| [&link.between.0, &link.between.1]);
+        let ends = self
+            .links
+            .iter()
+            .flat_map(|link| [&link.between.0, &link.between.1]);
         for name in ends {
             if !nodes.contains(name) {
                 nodes.push(name.clone());
@@ -94,10 +115,18 @@ impl Scenario {
             found.ok_or_else(|| format!("no link has an end at '{name}'"))
         };
         let link = |(a, b): &(String, String)| Ok::<_, String>((number(a)?, number(b)?));
-        let links = self.links.iter().map(|known| link(&known.between)).collect::<Result<Vec<_>, _>>()?;
+        let links = self
+            .links
+            .iter()
+            .map(|known| link(&known.between))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut paths = Vec::new();
         for flow in &self.flows {
-            let path = flow.path.iter().map(number).collect::<Result<Vec<_>, _>>()?;
+            let path = flow
+                .path
+                .iter()
+                .map(number)
+                .collect::<Result<Vec<_>, _>>()?;
             for hop in path.windows(2) {
                 let (there, back) = ((hop[0], hop[1]), (hop[1], hop[0]));
                 if !links.contains(&there) && !links.contains(&back) {
@@ -110,7 +139,11 @@ impl Scenario {
             paths.push(path);
         }
         link(&self.observed)?;
-        Ok(Map { nodes, links, paths })
+        Ok(Map {
+            nodes,
+            links,
+            paths,
+        })
     }
 
     fn plan(&self, map: &Map, seed: u64, loss_percent: f64, variant: Variant, run: u32) -> Plan {
@@ -120,7 +153,11 @@ impl Scenario {
                 rate: link.rate.clone(),
                 delay: self.delay,
                 queue: self.queue,
-                loss: if loss_percent > 0.0 { Loss::Independent(loss_percent / 100.0) } else { Loss::None },
+                loss: if loss_percent > 0.0 {
+                    Loss::Independent(loss_percent / 100.0)
+                } else {
+                    Loss::None
+                },
                 overhead: self.overhead,
                 ..LinkSpec::default()
             },

@@ -1,7 +1,7 @@
 //! What the `adaptive` profile is for: our goals, not the paper's.
 //!
-//! At every rate of loss fewer octets than the paper's protocol and no more delay; from 2 % on no more octets than without any
-//! recovery on links.
+//! At every rate of loss fewer octets than the paper's protocol and no more delay; from 2 % on no
+//! more octets than without any recovery on links.
 
 use super::super::{Comparison, StudyInput};
 use super::Variant;
@@ -33,7 +33,8 @@ pub(super) fn verdicts(input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Compariso
     verdicts
 }
 
-/// Ours beside another variant's at each step from this rate of loss on, and whether ours is nowhere more.
+/// Ours beside another variant's at each step from this rate of loss on, and whether ours is
+/// nowhere more.
 fn against(
     matrix: &Matrix,
     rival: Variant,
@@ -44,7 +45,12 @@ fn against(
 ) -> (String, bool) {
     let mut met = true;
     let mut parts = Vec::new();
-    for (index, step) in matrix.steps.iter().enumerate().filter(|(_, step)| step.loss_percent >= from) {
+    for (index, step) in matrix
+        .steps
+        .iter()
+        .enumerate()
+        .filter(|(_, step)| step.loss_percent >= from)
+    {
         let ours = matrix.spread(index, Variant::Adaptive, of);
         let theirs = matrix.spread(index, rival, of);
         met &= ours.mean <= theirs.mean;

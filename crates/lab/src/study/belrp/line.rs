@@ -66,7 +66,11 @@ pub(in super::super) mod hops {
     }
 }
 
-fn run(axis: Axis, input: &StudyInput<'_>, progress: Progress<'_>) -> Result<StudyResult, LabError> {
+fn run(
+    axis: Axis,
+    input: &StudyInput<'_>,
+    progress: Progress<'_>,
+) -> Result<StudyResult, LabError> {
     let scenario: Scenario = input.scenario()?;
     let mut steps = Vec::new();
     let mut places = Vec::new();
@@ -76,7 +80,11 @@ fn run(axis: Axis, input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stu
                 Axis::Loss => (*loss_percent, format!("{loss_percent} %")),
                 Axis::Hops => (f64::from(*hops), hops.to_string()),
             };
-            steps.push(Step { x, label, loss_percent: *loss_percent });
+            steps.push(Step {
+                x,
+                label,
+                loss_percent: *loss_percent,
+            });
             places.push((*hops, *loss_percent));
         }
     }
@@ -84,19 +92,42 @@ fn run(axis: Axis, input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stu
         Axis::Loss => "loss on each link",
         Axis::Hops => "hops",
     };
-    let plan = |step: usize, variant, run| scenario.plan(input.options.seed, places[step], variant, run);
-    let matrix = Matrix::run(name, steps, &scenario.variants, scenario.runs, input, progress, plan)?;
+    let plan =
+        |step: usize, variant, run| scenario.plan(input.options.seed, places[step], variant, run);
+    let matrix = Matrix::run(
+        name,
+        steps,
+        &scenario.variants,
+        scenario.runs,
+        input,
+        progress,
+        plan,
+    )?;
     findings::result(axis, input, &scenario, &matrix)
 }
 
 impl Scenario {
-    fn plan(&self, seed: u64, (hops, loss_percent): (u32, f64), variant: Variant, run: u32) -> Plan {
+    fn plan(
+        &self,
+        seed: u64,
+        (hops, loss_percent): (u32, f64),
+        variant: Variant,
+        run: u32,
+    ) -> Plan {
         let nodes = 0..=hops as usize;
-        let spec = self.link.clone().with_loss(Loss::Independent(loss_percent / 100.0));
+        let spec = self
+            .link
+            .clone()
+            .with_loss(Loss::Independent(loss_percent / 100.0));
         let links = nodes.clone().zip(1..=hops as usize);
         Plan {
             nodes: nodes.clone().map(|node| format!("N{}", node + 1)).collect(),
-            links: links.map(|ends| PlannedLink { ends, spec: spec.clone() }).collect(),
+            links: links
+                .map(|ends| PlannedLink {
+                    ends,
+                    spec: spec.clone(),
+                })
+                .collect(),
             flows: vec![PlannedFlow {
                 path: nodes.collect(),
                 rate: self.rate,

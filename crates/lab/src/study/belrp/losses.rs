@@ -1,4 +1,5 @@
-//! What was really lost: told by the links themselves, not inferred by the protocol that is studied.
+//! What was really lost: told by the links themselves, not inferred by the protocol that is
+//! studied.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +45,8 @@ struct Ends {
 /// What a [`LossWatch`] has counted, over all links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LossCounts {
-    /// Interests and Data that were lost on a link; retransmissions of the link that were lost too count no more.
+    /// Interests and Data that were lost on a link; retransmissions of the link that were lost too
+    /// count no more.
     pub(super) packets: u64,
     /// Lost frames of all kinds.
     pub(super) frames: u64,
@@ -58,7 +60,13 @@ impl LossWatch {
         let (forth, back) = (self.missing.len(), self.missing.len() + 1);
         self.missing.resize_with(back + 1, BTreeSet::new);
         self.directions.insert(a, Ends { out: forth, back });
-        self.directions.insert(b, Ends { out: back, back: forth });
+        self.directions.insert(
+            b,
+            Ends {
+                out: back,
+                back: forth,
+            },
+        );
     }
 
     pub(super) fn counts(&self) -> LossCounts {
@@ -67,13 +75,18 @@ impl LossWatch {
 
     /// Exchanges of which so many frames were lost at least.
     pub(super) fn exchanges_with(&self, losses: u32) -> u64 {
-        self.exchanges.values().filter(|count| **count >= losses).count() as u64
+        self.exchanges
+            .values()
+            .filter(|count| **count >= losses)
+            .count() as u64
     }
 }
 
 impl TraceSink for LossWatch {
     fn record(&mut self, record: &TraceRecord<'_>) {
-        let Some(ends) = self.directions.get(&record.port) else { return };
+        let Some(ends) = self.directions.get(&record.port) else {
+            return;
+        };
         match record.kind {
             TraceKind::Drop(DropReason::Loss) => {
                 self.counts.frames += 1;
@@ -82,7 +95,10 @@ impl TraceSink for LossWatch {
                     return;
                 };
                 self.counts.packets += u64::from(self.missing[ends.out].insert(packet));
-                *self.exchanges.entry((packet.flow, packet.number)).or_default() += 1;
+                *self
+                    .exchanges
+                    .entry((packet.flow, packet.number))
+                    .or_default() += 1;
             }
             TraceKind::Deliver if !self.missing[ends.back].is_empty() => {
                 if let Some(packet) = packet_in(record.frame) {
@@ -103,15 +119,24 @@ pub(super) fn prefix(flow: usize) -> [u8; PREFIX_LEN] {
 fn packet_in(frame: &[u8]) -> Option<Packet> {
     let marker = &[PREFIX_LEN as u8, b'p', b'r', b'e', b'f', b'i', b'x', b'-'];
     let searched = frame.get(..SEARCHED).unwrap_or(frame);
-    let at = searched.windows(marker.len()).position(|window| window == marker)? + marker.len();
+    let at = searched
+        .windows(marker.len())
+        .position(|window| window == marker)?
+        + marker.len();
     let flow = frame.get(at)?.checked_sub(b'a')?;
     let [kind, length] = *frame.get(at + 1..at + 3)?.first_chunk::<2>()?;
     if u64::from(kind) != types::SEQUENCE_NUM {
         return None;
     }
     let octets = frame.get(at + 3..at + 3 + usize::from(length))?;
-    let number = octets.iter().fold(0u32, |number, octet| number << 8 | u32::from(*octet));
-    Some(Packet { flow, data: frame.len() > LARGEST_INTEREST, number })
+    let number = octets
+        .iter()
+        .fold(0u32, |number, octet| number << 8 | u32::from(*octet));
+    Some(Packet {
+        flow,
+        data: frame.len() > LARGEST_INTEREST,
+        number,
+    })
 }
 
 #[cfg(test)]
@@ -124,9 +149,23 @@ mod tests {
         frame.extend_from_slice(&[8]);
         frame.extend_from_slice(&prefix(2));
         frame.extend_from_slice(&[58, 2, 1, 4, 0, 0]);
-        assert_eq!(packet_in(&frame), Some(Packet { flow: 2, data: false, number: 260 }));
+        assert_eq!(
+            packet_in(&frame),
+            Some(Packet {
+                flow: 2,
+                data: false,
+                number: 260
+            })
+        );
         frame.resize(1061, 0);
-        assert_eq!(packet_in(&frame), Some(Packet { flow: 2, data: true, number: 260 }));
+        assert_eq!(
+            packet_in(&frame),
+            Some(Packet {
+                flow: 2,
+                data: true,
+                number: 260
+            })
+        );
         assert_eq!(packet_in(&frame[..14]), None);
         assert_eq!(packet_in(&[0; 40]), None);
     }

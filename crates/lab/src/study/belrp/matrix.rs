@@ -29,7 +29,9 @@ impl Job for Trial {
         let outcome = super::network::run(&self.plan).map_err(|fault| failed(&fault))?;
         if !outcome.complete {
             let limit = self.plan.limit.as_secs();
-            return Err(failed(&format!("a consumer had not all its Data after {limit} s of virtual time")));
+            return Err(failed(&format!(
+                "a consumer had not all its Data after {limit} s of virtual time"
+            )));
         }
         Ok(outcome)
     }
@@ -90,25 +92,49 @@ impl Matrix {
         for (index, step) in steps.iter().enumerate() {
             for variant in variants {
                 trials.extend((0..runs).map(|run| Trial {
-                    title: format!("{} {}, {}, run {}", step.label, axis, variant.title(), run + 1),
+                    title: format!(
+                        "{} {}, {}, run {}",
+                        step.label,
+                        axis,
+                        variant.title(),
+                        run + 1
+                    ),
                     plan: plan(index, *variant, run),
                 }));
             }
         }
         let mut outcomes = run_all(&trials, input, progress)?.into_iter();
         let each = steps.len() * variants.len();
-        let cells = (0..each).map(|_| outcomes.by_ref().take(runs as usize).collect()).collect();
-        Ok(Matrix { axis: axis.to_owned(), steps, variants: variants.to_vec(), cells })
+        let cells = (0..each)
+            .map(|_| outcomes.by_ref().take(runs as usize).collect())
+            .collect();
+        Ok(Matrix {
+            axis: axis.to_owned(),
+            steps,
+            variants: variants.to_vec(),
+            cells,
+        })
     }
 
     /// The runs of a variant at a step.
     pub(super) fn cell(&self, step: usize, variant: Variant) -> &[Outcome] {
         let at = self.variants.iter().position(|known| *known == variant);
-        at.and_then(|at| self.cells.get(step * self.variants.len() + at)).map_or(&[], Vec::as_slice)
+        at.and_then(|at| self.cells.get(step * self.variants.len() + at))
+            .map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn spread(&self, step: usize, variant: Variant, of: &dyn Fn(&Outcome) -> f64) -> Spread {
-        let values: Vec<f64> = self.cell(step, variant).iter().map(of).filter(|v| v.is_finite()).collect();
+    pub(super) fn spread(
+        &self,
+        step: usize,
+        variant: Variant,
+        of: &dyn Fn(&Outcome) -> f64,
+    ) -> Spread {
+        let values: Vec<f64> = self
+            .cell(step, variant)
+            .iter()
+            .map(of)
+            .filter(|v| v.is_finite())
+            .collect();
         Spread::of(&values)
     }
 
@@ -116,7 +142,11 @@ impl Matrix {
     pub(super) fn each(&self, which: impl Fn(Variant) -> bool) -> Vec<(usize, &Step, Variant)> {
         let mut each = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {
-            let picked = self.variants.iter().copied().filter(|variant| which(*variant));
+            let picked = self
+                .variants
+                .iter()
+                .copied()
+                .filter(|variant| which(*variant));
             each.extend(picked.map(|variant| (index, step, variant)));
         }
         each
@@ -129,7 +159,12 @@ impl Matrix {
         quantity: &Quantity<'_>,
         which: impl Fn(Variant) -> bool,
     ) -> Table {
-        let Quantity { id, title, digits, of } = *quantity;
+        let Quantity {
+            id,
+            title,
+            digits,
+            of,
+        } = *quantity;
         let columns = [
             self.axis.as_str(),
             "recovery on links",
@@ -139,8 +174,13 @@ impl Matrix {
             "difference",
             "of the paper's",
         ];
-        let number =
-            |value: f64| if value.is_finite() { format!("{value:.digits$}") } else { "-".to_owned() };
+        let number = |value: f64| {
+            if value.is_finite() {
+                format!("{value:.digits$}")
+            } else {
+                "-".to_owned()
+            }
+        };
         let row = |(index, step, variant): (usize, &Step, Variant)| {
             let ours = self.spread(index, variant, of);
             let paper = input.published(id, variant.key(), step.x);
@@ -162,20 +202,38 @@ impl Matrix {
         let source = input.published_in(id);
         Table {
             name: id.to_owned(),
-            title: if source.is_empty() { title.to_owned() } else { format!("{title}; paper: {source}") },
+            title: if source.is_empty() {
+                title.to_owned()
+            } else {
+                format!("{title}; paper: {source}")
+            },
             columns: columns.map(String::from).into(),
             rows: self.each(which).into_iter().map(row).collect(),
         }
     }
 
     /// A little below the lowest error bar, so that a chart can begin there.
-    pub(super) fn floor(&self, of: &dyn Fn(&Outcome) -> f64, which: impl Fn(Variant) -> bool) -> f64 {
-        let spreads = self.each(which).into_iter().map(|(index, _, variant)| self.spread(index, variant, of));
+    pub(super) fn floor(
+        &self,
+        of: &dyn Fn(&Outcome) -> f64,
+        which: impl Fn(Variant) -> bool,
+    ) -> f64 {
+        let spreads = self
+            .each(which)
+            .into_iter()
+            .map(|(index, _, variant)| self.spread(index, variant, of));
         let known = spreads.filter(|spread| spread.mean.is_finite());
         let (low, high) = known.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), spread| {
-            (low.min(spread.mean - spread.half), high.max(spread.mean + spread.half))
+            (
+                low.min(spread.mean - spread.half),
+                high.max(spread.mean + spread.half),
+            )
         });
-        if low < high { (low - (high - low) * 0.1).max(0.0) } else { 0.0 }
+        if low < high {
+            (low - (high - low) * 0.1).max(0.0)
+        } else {
+            0.0
+        }
     }
 
     /// The quantity over the steps, a line for each variant that `which` picks.
@@ -186,13 +244,22 @@ impl Matrix {
         origin: (f64, f64),
         which: impl Fn(Variant) -> bool,
     ) -> NamedChart {
-        let picked = self.variants.iter().copied().filter(|variant| which(*variant));
+        let picked = self
+            .variants
+            .iter()
+            .copied()
+            .filter(|variant| which(*variant));
         let series = picked.map(|variant| {
             let spreads = (0..self.steps.len()).map(|step| self.spread(step, variant, quantity.of));
             let spreads: Vec<Spread> = spreads.collect();
             Series {
                 label: variant.title().to_owned(),
-                points: self.steps.iter().zip(&spreads).map(|(step, spread)| (step.x, spread.mean)).collect(),
+                points: self
+                    .steps
+                    .iter()
+                    .zip(&spreads)
+                    .map(|(step, spread)| (step.x, spread.mean))
+                    .collect(),
                 bars: spreads
                     .iter()
                     .map(|spread| (spread.mean - spread.half, spread.mean + spread.half))
@@ -207,10 +274,14 @@ impl Matrix {
             shaded: Vec::new(),
             origin,
         };
-        NamedChart { name: quantity.id.to_owned(), chart }
+        NamedChart {
+            name: quantity.id.to_owned(),
+            chart,
+        }
     }
 
-    /// Whether our means are the paper's, for one variant; `None` where the paper has no numbers for it.
+    /// Whether our means are the paper's, for one variant; `None` where the paper has no numbers
+    /// for it.
     pub(super) fn agreement(
         &self,
         input: &StudyInput<'_>,
@@ -223,23 +294,33 @@ impl Matrix {
         let mut parts = Vec::new();
         let mut agrees = true;
         for (index, step) in self.steps.iter().enumerate() {
-            let Some(paper) = input.published(quantity.id, variant.key(), step.x) else { continue };
+            let Some(paper) = input.published(quantity.id, variant.key(), step.x) else {
+                continue;
+            };
             let ours = self.spread(index, variant, quantity.of).mean;
             if !ours.is_finite() {
                 continue;
             }
-            agrees &= (ours - paper).abs() <= (tolerance.share * paper.abs()).max(tolerance.absolute);
-            parts.push(format!("{}: {ours:.digits$} (paper {paper:.digits$})", step.label));
+            agrees &=
+                (ours - paper).abs() <= (tolerance.share * paper.abs()).max(tolerance.absolute);
+            parts.push(format!(
+                "{}: {ours:.digits$} (paper {paper:.digits$})",
+                step.label
+            ));
         }
-        (!parts.is_empty()).then(|| input.compare(statement, variant.title(), parts.join("; "), agrees))
+        (!parts.is_empty())
+            .then(|| input.compare(statement, variant.title(), parts.join("; "), agrees))
     }
 
     /// The first run of each cell by its hash: the same seed leaves the same hash.
     pub(super) fn hashes(&self) -> Table {
-        let rows = self.each(|_| true).into_iter().filter_map(|(index, step, variant)| {
-            let hash = self.cell(index, variant).first()?.hash.clone()?;
-            Some(vec![step.label.clone(), variant.title().to_owned(), hash])
-        });
+        let rows = self
+            .each(|_| true)
+            .into_iter()
+            .filter_map(|(index, step, variant)| {
+                let hash = self.cell(index, variant).first()?.hash.clone()?;
+                Some(vec![step.label.clone(), variant.title().to_owned(), hash])
+            });
         Table {
             name: String::from("trace-hashes"),
             title: String::from("BLAKE3 over every frame of the first run of each kind"),
@@ -269,9 +350,15 @@ impl Matrix {
         ];
         let row = |(index, step, variant): (usize, &Step, Variant)| {
             let mean = |of: &dyn Fn(&Outcome) -> f64| self.spread(index, variant, of).mean;
-            let count = |of: fn(&whimbrel_link::ndnlp::LinkStats) -> u64| mean(&|run| run.sum(of) as f64);
+            let count =
+                |of: fn(&whimbrel_link::ndnlp::LinkStats) -> u64| mean(&|run| run.sum(of) as f64);
             let frames = count(|link| link.frames_sent);
-            let header = mean(&|run| run.ends.iter().map(|end| end.link.header_bytes() as f64).sum());
+            let header = mean(&|run| {
+                run.ends
+                    .iter()
+                    .map(|end| end.link.header_bytes() as f64)
+                    .sum()
+            });
             let detection = mean(&|run| detection(run.ends.iter().map(|end| &end.link)));
             vec![
                 step.label.clone(),
@@ -280,7 +367,10 @@ impl Matrix {
                 format!("{frames:.0}"),
                 format!("{:.2}", header / frames),
                 format!("{:.0}", count(|link| link.ack_frames)),
-                format!("{:.2}", count(|link| link.acks_carried + link.acks_alone) / frames),
+                format!(
+                    "{:.2}",
+                    count(|link| link.acks_carried + link.acks_alone) / frames
+                ),
                 format!("{:.1}", mean(&|run| run.losses.packets as f64)),
                 format!("{:.1}", count(|link| link.retransmissions)),
                 format!("{:.2}", count(|link| link.spurious)),
@@ -301,9 +391,14 @@ impl Matrix {
 }
 
 /// Ms from the transmission of a frame to the detection of its loss; `NaN` where none was lost.
-pub(super) fn detection<'a>(links: impl Iterator<Item = &'a whimbrel_link::ndnlp::LinkStats>) -> f64 {
+pub(super) fn detection<'a>(
+    links: impl Iterator<Item = &'a whimbrel_link::ndnlp::LinkStats>,
+) -> f64 {
     let (total, count) = links.fold((0.0, 0u64), |(total, count), link| {
-        (total + link.detection.total.as_secs_f64() * 1e3, count + link.detection.count)
+        (
+            total + link.detection.total.as_secs_f64() * 1e3,
+            count + link.detection.count,
+        )
     });
     total / count as f64
 }

@@ -1,5 +1,6 @@
-//! The studies of best-effort reliability on links (BELRP; seed 004, section IV), in virtual time: whole NDN routers, a
-//! consumer and a producer, over links that lose frames. What is measured is the code that ships.
+//! The studies of best-effort reliability on links (BELRP; seed 004, section IV), in virtual time:
+//! whole NDN routers, a consumer and a producer, over links that lose frames. What is measured is
+//! the code that ships.
 //!
 //! | module | holds |
 //! |---|---|
@@ -83,9 +84,15 @@ impl Variant {
 
     const fn reliability(self) -> Reliability {
         match self {
-            Variant::Paper3 => Reliability::Paper { max_retransmissions: 3 },
-            Variant::Paper2 => Reliability::Paper { max_retransmissions: 2 },
-            Variant::Paper1 => Reliability::Paper { max_retransmissions: 1 },
+            Variant::Paper3 => Reliability::Paper {
+                max_retransmissions: 3,
+            },
+            Variant::Paper2 => Reliability::Paper {
+                max_retransmissions: 2,
+            },
+            Variant::Paper1 => Reliability::Paper {
+                max_retransmissions: 1,
+            },
             Variant::None | Variant::NoneUncached => Reliability::Off,
             Variant::Ndnlpv2 => Reliability::Ndnlpv2,
             Variant::Adaptive => Reliability::Adaptive,

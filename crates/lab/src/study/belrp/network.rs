@@ -15,7 +15,9 @@ use whimbrel_node::ndn::{NdnRouter, NdnRouterConfig};
 use whimbrel_sim::link::{LinkSpec, LinkSpecError, QueueLimit, Rate};
 use whimbrel_sim::{Connection, Direction, DuplexLink, NodeId, Simulator};
 use whimbrel_transport::application::AppFace;
-use whimbrel_transport::cbr::{CbrConfig, CbrConsumer, CbrEvent, CbrStats, EchoProducer, PlaceholderSigner};
+use whimbrel_transport::cbr::{
+    CbrConfig, CbrConsumer, CbrEvent, CbrStats, EchoProducer, PlaceholderSigner,
+};
 
 use super::Variant;
 use super::losses::{LossCounts, LossWatch, prefix};
@@ -87,7 +89,8 @@ pub(super) struct FlowOutcome {
     pub(super) delays: Vec<f32>,
     /// Of the retrieval times in per cent of the ideal one.
     pub(super) percent: Moments,
-    /// Ms: propagation and transmission of a bare Interest and its Data over all hops, and no queue.
+    /// Ms: propagation and transmission of a bare Interest and its Data over all hops, and no
+    /// queue.
     pub(super) ideal: f64,
     /// Mean octets of an Interest and of a Data at the consumer.
     pub(super) sizes: [f64; 2],
@@ -112,16 +115,21 @@ impl Outcome {
     }
 
     pub(super) fn retransmissions(&self) -> u64 {
-        self.flows.iter().map(|flow| flow.stats.retransmissions).sum()
+        self.flows
+            .iter()
+            .map(|flow| flow.stats.retransmissions)
+            .sum()
     }
 
     /// Of all exchanges, in per cent of the ideal.
     pub(super) fn percent(&self) -> Moments {
-        self.flows.iter().fold(Moments::default(), |all, flow| all.join(flow.percent))
+        self.flows
+            .iter()
+            .fold(Moments::default(), |all, flow| all.join(flow.percent))
     }
 
-    /// Retransmissions of consumers that the network had not lost anything for, in per cent of all: the paper's
-    /// measure (the sources of its Fig. 2 (c)): all, less what its links gave up.
+    /// Retransmissions of consumers that the network had not lost anything for, in per cent of all:
+    /// the paper's measure (the sources of its Fig. 2 (c)): all, less what its links gave up.
     pub(super) fn spurious_percent(&self) -> f64 {
         let all = self.retransmissions() as f64;
         100.0 * (all - self.sum(|link| link.given_up) as f64).max(0.0) / all
@@ -165,7 +173,9 @@ pub(super) fn run(plan: &Plan) -> Result<Outcome, LinkSpecError> {
     world.sim.run_until(world.sim.now() + AFTERMATH);
     collect(plan, &mut world, &mut flows);
     for (flow, consumer) in flows.iter_mut().zip(&world.consumers) {
-        let Some(face) = world.sim.node(*consumer).consumer() else { continue };
+        let Some(face) = world.sim.node(*consumer).consumer() else {
+            continue;
+        };
         let counters = face.counters();
         flow.stats = *face.application().stats();
         flow.sizes = [
@@ -175,12 +185,18 @@ pub(super) fn run(plan: &Plan) -> Result<Outcome, LinkSpecError> {
     }
     let watch = world.watch.borrow();
     Ok(Outcome {
-        complete: flows.iter().all(|flow| flow.stats.answered >= flow.stats.requested) && unfinished == 0,
+        complete: flows
+            .iter()
+            .all(|flow| flow.stats.answered >= flow.stats.requested)
+            && unfinished == 0,
         flows,
         ends: link_ends(plan, &world),
         losses: watch.counts(),
         exchanges_hit: [watch.exchanges_with(1), watch.exchanges_with(2)],
-        hash: world.sim.trace_hash().map(|hash| blake3::Hash::from(hash).to_hex().to_string()),
+        hash: world
+            .sim
+            .trace_hash()
+            .map(|hash| blake3::Hash::from(hash).to_hex().to_string()),
     })
 }
 
@@ -188,7 +204,13 @@ pub(super) fn run(plan: &Plan) -> Result<Outcome, LinkSpecError> {
 fn collect(plan: &Plan, world: &mut World, flows: &mut [FlowOutcome]) -> usize {
     let mut finished = 0;
     while let Some(occurrence) = world.sim.poll_event() {
-        let Some(flow) = world.consumers.iter().position(|node| *node == occurrence.node) else { continue };
+        let Some(flow) = world
+            .consumers
+            .iter()
+            .position(|node| *node == occurrence.node)
+        else {
+            continue;
+        };
         match occurrence.event {
             CbrEvent::Finished(_) => finished += 1,
             CbrEvent::Exchanged(exchanged) => {
@@ -208,14 +230,23 @@ fn link_ends(plan: &Plan, world: &World) -> Vec<LinkEnd> {
     let mut ends = Vec::new();
     for (planned, built) in plan.links.iter().zip(&world.links) {
         let (a, b) = planned.ends;
-        for (from, port, direction) in [(a, built.a, Direction::AToB), (b, built.b, Direction::BToA)] {
-            let stats = world.sim.node(world.routers[from]).router().and_then(|router| {
-                let face = router.face_of(port)?;
-                router.link(face).map(|link| link.stats().clone())
-            });
+        for (from, port, direction) in
+            [(a, built.a, Direction::AToB), (b, built.b, Direction::BToA)]
+        {
+            let stats = world
+                .sim
+                .node(world.routers[from])
+                .router()
+                .and_then(|router| {
+                    let face = router.face_of(port)?;
+                    router.link(face).map(|link| link.stats().clone())
+                });
             ends.push(LinkEnd {
                 link: stats.unwrap_or_default(),
-                wire_bytes: world.sim.link_stats(built.link, direction).transmitted_bytes,
+                wire_bytes: world
+                    .sim
+                    .link_stats(built.link, direction)
+                    .transmitted_bytes,
             });
         }
     }
@@ -241,7 +272,8 @@ fn build(plan: &Plan) -> Result<World, LinkSpecError> {
     let mut links = Vec::new();
     for planned in &plan.links {
         let (a, b) = planned.ends;
-        let labels = [(a, b), (b, a)].map(|(at, to)| announce(&mut sim, routers[at], to, plan, planned));
+        let labels =
+            [(a, b), (b, a)].map(|(at, to)| announce(&mut sim, routers[at], to, plan, planned));
         let [label_a, label_b] = &labels;
         let spec = planned.spec.clone();
         let link = DuplexLink::ip(spec.clone(), spec, MTU).with_labels(label_a, label_b);
@@ -249,7 +281,13 @@ fn build(plan: &Plan) -> Result<World, LinkSpecError> {
         watch.borrow_mut().watch(connection.a, connection.b);
         links.push(connection);
     }
-    let mut world = World { sim, routers, links, consumers: Vec::new(), watch };
+    let mut world = World {
+        sim,
+        routers,
+        links,
+        consumers: Vec::new(),
+        watch,
+    };
     for (index, flow) in plan.flows.iter().enumerate() {
         add_flow(plan, &mut world, index, flow)?;
     }
@@ -260,25 +298,45 @@ fn router_config(variant: Variant) -> NdnRouterConfig {
     let content_store = if variant.caches() {
         CsConfig::default()
     } else {
-        CsConfig { capacity: 0, max_packets: 0, ..CsConfig::default() }
+        CsConfig {
+            capacity: 0,
+            max_packets: 0,
+            ..CsConfig::default()
+        }
     };
     NdnRouterConfig {
-        forwarder: ForwarderConfig { content_store, ..ForwarderConfig::default() },
-        link: LinkServiceConfig { marking: false, ..LinkServiceConfig::datagram(MTU) },
+        forwarder: ForwarderConfig {
+            content_store,
+            ..ForwarderConfig::default()
+        },
+        link: LinkServiceConfig {
+            marking: false,
+            ..LinkServiceConfig::datagram(MTU)
+        },
         idle_timeout: Duration::from_secs(3600),
         max_faces: usize::MAX,
         wall: WallClock::new(0),
     }
 }
 
-/// Tells a router of a face that it will have. Answers with the label that the face's port is to have.
-fn announce(sim: &mut Simulator<Node>, at: NodeId, to: usize, plan: &Plan, link: &PlannedLink) -> String {
+/// Tells a router of a face that it will have. Answers with the label that the face's port is to
+/// have.
+fn announce(
+    sim: &mut Simulator<Node>,
+    at: NodeId,
+    to: usize,
+    plan: &Plan,
+    link: &PlannedLink,
+) -> String {
     let reliability = plan.variant.reliability();
     let settings = FaceSettings {
         persistency: Persistency::Permanent,
         mtu: None,
         // The paper's network did not mark congestion.
-        flags: FaceFlags { reliability: reliability != Reliability::Off, ..FaceFlags::default() },
+        flags: FaceFlags {
+            reliability: reliability != Reliability::Off,
+            ..FaceFlags::default()
+        },
         reliability: Some(reliability),
         congestion: (None, None),
         reopened: None,
@@ -287,23 +345,39 @@ fn announce(sim: &mut Simulator<Node>, at: NodeId, to: usize, plan: &Plan, link:
     let [high, low] = (to as u16).to_be_bytes();
     let remote = FaceUri::udp(SocketAddr::from((Ipv4Addr::new(10, 0, high, low), 6363)));
     sim.with_node(at, |node, _| {
-        node.router_mut().map(|router| label_of(router.ask(remote, None, settings))).unwrap_or_default()
+        node.router_mut()
+            .map(|router| label_of(router.ask(remote, None, settings)))
+            .unwrap_or_default()
     })
 }
 
-/// The device at each end of a link, with its queue. The link itself has the same rate, so that nothing waits there.
+/// The device at each end of a link, with its queue. The link itself has the same rate, so that
+/// nothing waits there.
 fn device(spec: &LinkSpec) -> Option<ModelledDevice> {
-    let Rate::Fixed(rate) = spec.rate else { return None };
+    let Rate::Fixed(rate) = spec.rate else {
+        return None;
+    };
     let queue = match spec.queue {
         QueueLimit::Packets(packets) => usize::try_from(packets).unwrap_or(usize::MAX),
         _ => usize::MAX,
     };
-    Some(ModelledDevice { rate, overhead: spec.overhead, queue })
+    Some(ModelledDevice {
+        rate,
+        overhead: spec.overhead,
+        queue,
+    })
 }
 
-fn add_flow(plan: &Plan, world: &mut World, index: usize, flow: &PlannedFlow) -> Result<(), LinkSpecError> {
+fn add_flow(
+    plan: &Plan,
+    world: &mut World,
+    index: usize,
+    flow: &PlannedFlow,
+) -> Result<(), LinkSpecError> {
     let name = Name::root().child_generic(&prefix(index));
-    let (Some(first), Some(last)) = (flow.path.first(), flow.path.last()) else { return Ok(()) };
+    let (Some(first), Some(last)) = (flow.path.first(), flow.path.last()) else {
+        return Ok(());
+    };
     let config: CbrConfig = flow.consumer.at(name.clone(), flow.rate);
     let rng = |who: &str| SeededRng::stream(plan.seed, &format!("{who} {index}"));
     let producer = EchoProducer::echo(
@@ -324,32 +398,46 @@ fn add_flow(plan: &Plan, world: &mut World, index: usize, flow: &PlannedFlow) ->
         }
     }
     let consumer = AppFace::new(CbrConsumer::new(config, rng("consumer")));
-    let consumer = world.sim.add_node(&format!("consumer {index}"), Node::Consumer(Box::new(consumer)));
+    let consumer = world.sim.add_node(
+        &format!("consumer {index}"),
+        Node::Consumer(Box::new(consumer)),
+    );
     attach(world, consumer, world.routers[*first])?;
     world.consumers.push(consumer);
     Ok(())
 }
 
-/// Puts a program on a router's node. Answers with the router's port. Its frames are datagrams, one packet in each.
+/// Puts a program on a router's node. Answers with the router's port. Its frames are datagrams, one
+/// packet in each.
 fn attach(world: &mut World, program: NodeId, router: NodeId) -> Result<PortId, LinkSpecError> {
     let link = DuplexLink::ip(LinkSpec::default(), LinkSpec::default(), 9000);
     Ok(world.sim.connect(program, router, &link)?.b)
 }
 
 fn port_towards(plan: &Plan, world: &World, from: usize, to: usize) -> Option<PortId> {
-    plan.links.iter().zip(&world.links).find_map(|(planned, built)| match planned.ends {
-        ends if ends == (from, to) => Some(built.a),
-        ends if ends == (to, from) => Some(built.b),
-        _ => None,
-    })
+    plan.links
+        .iter()
+        .zip(&world.links)
+        .find_map(|(planned, built)| match planned.ends {
+            ends if ends == (from, to) => Some(built.a),
+            ends if ends == (to, from) => Some(built.b),
+            _ => None,
+        })
 }
 
 fn route(world: &mut World, at: usize, name: &Name, port: PortId) {
     world.sim.with_node(world.routers[at], |node, _| {
-        let Some(router) = node.router_mut() else { return };
-        let Some(face) = router.face_of(port) else { return };
+        let Some(router) = node.router_mut() else {
+            return;
+        };
+        let Some(face) = router.face_of(port) else {
+            return;
+        };
         // Cannot fail: a name of one component is not too long.
-        let _ = router.forwarder_mut().fib_mut().add_next_hop(name.as_ref(), face, 1);
+        let _ = router
+            .forwarder_mut()
+            .fib_mut()
+            .add_next_hop(name.as_ref(), face, 1);
     });
 }
 
@@ -361,9 +449,13 @@ fn ideal(plan: &Plan, flow: &PlannedFlow) -> f64 {
     let data = flow.consumer.payload as u32 + DATA_HEADERS;
     let mut total = 0.0;
     for hop in flow.path.windows(2) {
-        let link =
-            plan.links.iter().find(|link| link.ends == (hop[0], hop[1]) || link.ends == (hop[1], hop[0]));
-        let Some(PlannedLink { spec, .. }) = link else { continue };
+        let link = plan
+            .links
+            .iter()
+            .find(|link| link.ends == (hop[0], hop[1]) || link.ends == (hop[1], hop[0]));
+        let Some(PlannedLink { spec, .. }) = link else {
+            continue;
+        };
         total += 2.0 * spec.delay.as_secs_f64() * 1e3;
         if let Rate::Fixed(rate) = spec.rate {
             total += f64::from((INTEREST + data + 2 * spec.overhead) * 8) / rate as f64 * 1e3;

@@ -61,7 +61,12 @@ impl Machine for Node {
         each!(self, machine => machine.handle_timeout(now));
     }
 
-    fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         each!(self, machine => machine.poll_transmit(now, max_segments, buffer))
     }
 

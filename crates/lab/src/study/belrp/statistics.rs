@@ -4,8 +4,9 @@ use super::super::result::mean;
 
 /// Student's t at 95 % for 1 to 30 degrees of freedom.
 const T95: [f64; 30] = [
-    6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753,
-    1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706, 1.703, 1.701, 1.699, 1.697,
+    6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771,
+    1.761, 1.753, 1.746, 1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706,
+    1.703, 1.701, 1.699, 1.697,
 ];
 /// The same of a normal distribution.
 pub(super) const Z95: f64 = 1.645;
@@ -14,8 +15,9 @@ pub(super) const Z95: f64 = 1.645;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) mean: f64,
-    /// Half of the paper's "90 % confidence interval": t(0.95, n - 1) times the standard deviation of the runs. That is an
-    /// interval for one further run and not for the mean: its script (`graphs/ci.m`) does not divide by the root of n.
+    /// Half of the paper's "90 % confidence interval": t(0.95, n - 1) times the standard deviation
+    /// of the runs. That is an interval for one further run and not for the mean: its script
+    /// (`graphs/ci.m`) does not divide by the root of n.
     pub(super) half: f64,
     /// Standard error of the mean.
     pub(super) error: f64,
@@ -27,7 +29,11 @@ impl Spread {
         let mean = mean(values.iter().copied());
         let deviation = deviation(values, mean);
         let t = T95.get(count.wrapping_sub(2)).copied().unwrap_or(Z95);
-        Spread { mean, half: t * deviation, error: deviation / (count as f64).sqrt() }
+        Spread {
+            mean,
+            half: t * deviation,
+            error: deviation / (count as f64).sqrt(),
+        }
     }
 }
 
@@ -67,14 +73,18 @@ impl Moments {
 
     /// Standard deviation.
     pub(super) fn deviation(&self) -> f64 {
-        (self.squares / self.count - self.mean().powi(2)).max(0.0).sqrt()
+        (self.squares / self.count - self.mean().powi(2))
+            .max(0.0)
+            .sqrt()
     }
 }
 
 /// The value within which this share of sorted values lies; `NaN` of nothing.
 pub(super) fn percentile(sorted: &[f32], percent: f64) -> f64 {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.max(1) - 1).map_or(f64::NAN, |value| f64::from(*value))
+    sorted
+        .get(rank.max(1) - 1)
+        .map_or(f64::NAN, |value| f64::from(*value))
 }
 
 /// The share of sorted values up to this one, in per cent.
@@ -90,14 +100,15 @@ mod tests {
     fn the_spread_is_the_papers_interval() {
         // Its Fig. 2 (a) at 0.5 % with at most 3 retransmissions, all 20 runs.
         let runs: Vec<f64> = [
-            234, 221, 195, 194, 205, 210, 216, 187, 232, 233, 210, 195, 217, 229, 210, 233, 227, 233, 211,
-            230,
+            234, 221, 195, 194, 205, 210, 216, 187, 232, 233, 210, 195, 217, 229, 210, 233, 227,
+            233, 211, 230,
         ]
         .map(f64::from)
         .into();
         let spread = Spread::of(&runs);
         assert!((spread.mean - 216.1).abs() < 1e-9);
-        // 1.729: 95 % of Student t with 19 degrees of freedom; 15.252: the standard deviation of these runs.
+        // 1.729: 95 % of Student t with 19 degrees of freedom; 15.252: the standard deviation of
+        // these runs.
         assert!((spread.half - 1.729 * 15.252).abs() < 0.05, "{spread:?}");
         assert_eq!(Spread::of(&[3.0]).half, 0.0);
     }

@@ -16,15 +16,23 @@ struct Distribution<'a> {
 
 impl<'a> Distribution<'a> {
     fn of(group: &'a Group) -> Distribution<'a> {
-        let mut times: Vec<f64> = group.outcomes.iter().map(|outcome| outcome.record.finished).collect();
+        let mut times: Vec<f64> = group
+            .outcomes
+            .iter()
+            .map(|outcome| outcome.record.finished)
+            .collect();
         times.sort_by(f64::total_cmp);
         Distribution { group, times }
     }
 
-    /// The runs that ended before the disconnection and those that met it. Section 5.2 tells them apart so: "all
-    /// the transfers having a response time of less than 10 seconds are completed before the disconnection".
+    /// The runs that ended before the disconnection and those that met it. Section 5.2 tells them
+    /// apart so: "all the transfers having a response time of less than 10 seconds are completed
+    /// before the disconnection".
     fn split(&self) -> (&[f64], &[f64]) {
-        self.times.split_at(self.times.partition_point(|time| *time < self.group.off_s as f64))
+        self.times.split_at(
+            self.times
+                .partition_point(|time| *time < self.group.off_s as f64),
+        )
     }
 
     fn mean_of_hit(&self) -> f64 {
@@ -48,18 +56,33 @@ pub(super) fn result(
     let mut comparisons = Vec::new();
     let mut charts = Vec::new();
     for (index, wifi) in scenario.wifi.iter().enumerate() {
-        let of_wifi: Vec<&Distribution<'_>> =
-            distributions.iter().filter(|known| known.group.wifi == index).collect();
-        let case = if scenario.wifi.len() > 1 { wifi.name.as_str() } else { "" };
+        let of_wifi: Vec<&Distribution<'_>> = distributions
+            .iter()
+            .filter(|known| known.group.wifi == index)
+            .collect();
+        let case = if scenario.wifi.len() > 1 {
+            wifi.name.as_str()
+        } else {
+            ""
+        };
         comparisons.extend(compare(input, scenario, case, &of_wifi));
         charts.extend(scenario.off_s.iter().map(|off_s| {
-            let of_off: Vec<&Distribution<'_>> =
-                of_wifi.iter().copied().filter(|known| known.group.off_s == *off_s).collect();
+            let of_off: Vec<&Distribution<'_>> = of_wifi
+                .iter()
+                .copied()
+                .filter(|known| known.group.off_s == *off_s)
+                .collect();
             let name = format!("cdf-{off_s}s-wifi-{}", index + 1);
-            NamedChart { name, chart: chart(*off_s, case, &of_off) }
+            NamedChart {
+                name,
+                chart: chart(*off_s, case, &of_off),
+            }
         }));
     }
-    let tables = vec![summary(scenario, &distributions), all_times(scenario, groups)];
+    let tables = vec![
+        summary(scenario, &distributions),
+        all_times(scenario, groups),
+    ];
     input.result(scenario, comparisons, tables, charts, transfers)
 }
 
@@ -76,7 +99,8 @@ fn compare(
     };
     let mut comparisons = Vec::new();
     let mut saved = |id: &str, case: &str, off_s, percent, at_least: f64, slow: Client| {
-        if let (Some(fast), Some(slow)) = (find(off_s, Client::NetworkProactive), find(off_s, slow)) {
+        if let (Some(fast), Some(slow)) = (find(off_s, Client::NetworkProactive), find(off_s, slow))
+        {
             let (fast, slow) = (fast.percentile(percent), slow.percentile(percent));
             let ours = format!("{} ({fast:.1} s and {slow:.1} s)", seconds(slow - fast));
             comparisons.push(input.compare(id, case, ours, slow - fast >= at_least));
@@ -88,25 +112,44 @@ fn compare(
     for nack_timer_ms in &scenario.nack_timers_ms {
         let timer = *nack_timer_ms as f64 / 1e3;
         let case = format!("{case}, NACK timer {timer} s");
-        let client = Client::ReceiverDriven { nack_timer_ms: *nack_timer_ms };
+        let client = Client::ReceiverDriven {
+            nack_timer_ms: *nack_timer_ms,
+        };
         // A tail shows in the slowest run. Less than half the timer is no wait for the timer.
-        saved("receiver-driven-tail", case.trim_start_matches(", "), 10, 100.0, timer / 2.0, client);
+        saved(
+            "receiver-driven-tail",
+            case.trim_start_matches(", "),
+            10,
+            100.0,
+            timer / 2.0,
+            client,
+        );
     }
     for nack_timer_ms in &scenario.nack_timers_ms {
-        let client = Client::ReceiverDriven { nack_timer_ms: *nack_timer_ms };
+        let client = Client::ReceiverDriven {
+            nack_timer_ms: *nack_timer_ms,
+        };
         let case = format!("{case}, NACK timer {} s", *nack_timer_ms as f64 / 1e3);
         let case = case.trim_start_matches(", ");
         comparisons.extend(find(10, client).map(|slow| proxy_use(input, case, slow)));
     }
     for (id, off_s) in [("saves-when-hit-10s", 10), ("saves-when-hit-30s", 30)] {
-        if let (Some(fast), Some(tcp)) = (find(off_s, Client::NetworkProactive), find(off_s, Client::Tcp)) {
+        if let (Some(fast), Some(tcp)) = (
+            find(off_s, Client::NetworkProactive),
+            find(off_s, Client::Tcp),
+        ) {
             let runs = fast.split().1.len();
             let (fast, tcp) = (fast.mean_of_hit(), tcp.mean_of_hit());
-            let ours = format!("{} ({fast:.1} s and {tcp:.1} s; {runs} runs)", seconds(tcp - fast));
+            let ours = format!(
+                "{} ({fast:.1} s and {tcp:.1} s; {runs} runs)",
+                seconds(tcp - fast)
+            );
             comparisons.push(input.compare(id, case, ours, fast < tcp));
         }
     }
-    comparisons.extend(find(10, Client::NetworkProactive).map(|mftp| untouched(input, scenario, case, mftp)));
+    comparisons.extend(
+        find(10, Client::NetworkProactive).map(|mftp| untouched(input, scenario, case, mftp)),
+    );
     comparisons
 }
 
@@ -117,20 +160,38 @@ fn seconds(value: f64) -> String {
 
 /// How much of the receiver-driven runs went through the proxy at all.
 fn proxy_use(input: &StudyInput<'_>, case: &str, receiver_driven: &Distribution<'_>) -> Comparison {
-    let proxies = || receiver_driven.group.outcomes.iter().filter_map(|outcome| outcome.proxy);
+    let proxies = || {
+        receiver_driven
+            .group
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.proxy)
+    };
     let stored: u64 = proxies().map(|proxy| proxy.stored).sum();
     let pushed: u64 = proxies().map(|proxy| proxy.pushed).sum();
     let hit = receiver_driven.split().1.len();
-    let ours = format!("{stored} chunks stored and {pushed} sent on at a Push, in {hit} runs that met it");
-    input.compare("receiver-driven-proxy", case, ours, stored > 0 && pushed > 0)
+    let ours =
+        format!("{stored} chunks stored and {pushed} sent on at a Push, in {hit} runs that met it");
+    input.compare(
+        "receiver-driven-proxy",
+        case,
+        ours,
+        stored > 0 && pushed > 0,
+    )
 }
 
-fn untouched(input: &StudyInput<'_>, scenario: &Scenario, case: &str, mftp: &Distribution<'_>) -> Comparison {
+fn untouched(
+    input: &StudyInput<'_>,
+    scenario: &Scenario,
+    case: &str,
+    mftp: &Distribution<'_>,
+) -> Comparison {
     let (before, all) = (mftp.split().0, mftp.times.len());
     let share = 100.0 * before.len() as f64 / all.max(1) as f64;
     let mut ours = format!("{share:.0} % ({} of {all})", before.len());
     if let Some(typical) = before.get(before.len() / 2) {
-        // A request at a uniformly random moment ends in time unless it comes within `typical` of the end.
+        // A request at a uniformly random moment ends in time unless it comes within `typical` of
+        // the end.
         let expected = 100.0 * (1.0 - typical / scenario.on_s as f64).max(0.0);
         ours += &format!("; as a transfer takes {typical:.1} s, {expected:.0} % is what to expect");
     }
@@ -139,13 +200,23 @@ fn untouched(input: &StudyInput<'_>, scenario: &Scenario, case: &str, mftp: &Dis
 }
 
 fn chart(off_s: u64, case: &str, distributions: &[&Distribution<'_>]) -> LineChart {
-    let slowest = distributions.iter().filter_map(|known| known.times.last().copied()).fold(0.0, f64::max);
-    let case = if case.is_empty() { String::new() } else { format!(", {case}") };
+    let slowest = distributions
+        .iter()
+        .filter_map(|known| known.times.last().copied())
+        .fold(0.0, f64::max);
+    let case = if case.is_empty() {
+        String::new()
+    } else {
+        format!(", {case}")
+    };
     LineChart {
         title: format!("Response times, disconnected for {off_s} s{case}"),
         x_label: String::from("response time, s"),
         y_label: String::from("share of the runs"),
-        series: distributions.iter().map(|known| cumulative(known, slowest)).collect(),
+        series: distributions
+            .iter()
+            .map(|known| cumulative(known, slowest))
+            .collect(),
         ..LineChart::default()
     }
 }
@@ -159,12 +230,25 @@ fn cumulative(distribution: &Distribution<'_>, end: f64) -> Series {
         points.push((*time, (index + 1) as f64 / count));
     }
     points.push((end, points.last().map_or(0.0, |last| last.1)));
-    Series { label: distribution.group.client.title(), points, ..Series::default() }
+    Series {
+        label: distribution.group.client.title(),
+        points,
+        ..Series::default()
+    }
 }
 
 fn summary(scenario: &Scenario, distributions: &[Distribution<'_>]) -> Table {
-    let columns =
-        ["off, s", "WiFi", "who", "runs", "met it", "median, s", "60 %, s", "70 %, s", "slowest, s"];
+    let columns = [
+        "off, s",
+        "WiFi",
+        "who",
+        "runs",
+        "met it",
+        "median, s",
+        "60 %, s",
+        "70 %, s",
+        "slowest, s",
+    ];
     let row = |known: &Distribution<'_>| {
         let mut cells = vec![
             known.group.off_s.to_string(),
@@ -173,7 +257,9 @@ fn summary(scenario: &Scenario, distributions: &[Distribution<'_>]) -> Table {
             known.times.len().to_string(),
             known.split().1.len().to_string(),
         ];
-        cells.extend([50.0, 60.0, 70.0, 100.0].map(|percent| format!("{:.2}", known.percentile(percent))));
+        cells.extend(
+            [50.0, 60.0, 70.0, 100.0].map(|percent| format!("{:.2}", known.percentile(percent))),
+        );
         cells
     };
     Table {
@@ -200,7 +286,10 @@ fn all_times(scenario: &Scenario, groups: &[Group]) -> Table {
         group.outcomes.iter().enumerate().map(|(run, outcome)| {
             let record = &outcome.record;
             let proxy = |count: fn(&ProxyUse) -> u64| {
-                outcome.proxy.as_ref().map_or(String::from("-"), |proxy| count(proxy).to_string())
+                outcome
+                    .proxy
+                    .as_ref()
+                    .map_or(String::from("-"), |proxy| count(proxy).to_string())
             };
             vec![
                 group.off_s.to_string(),

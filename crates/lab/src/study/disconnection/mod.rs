@@ -1,4 +1,5 @@
-//! Figs. 9 and 10: response times of a file that is asked for shortly before its client disconnects.
+//! Figs. 9 and 10: response times of a file that is asked for shortly before its client
+//! disconnects.
 
 mod findings;
 
@@ -75,7 +76,9 @@ impl Client {
     fn label(self) -> String {
         match self {
             Client::NetworkProactive => String::from("mftp"),
-            Client::ReceiverDriven { nack_timer_ms } => format!("receiver-driven-{nack_timer_ms}ms"),
+            Client::ReceiverDriven { nack_timer_ms } => {
+                format!("receiver-driven-{nack_timer_ms}ms")
+            }
             Client::Tcp => String::from("tcp"),
         }
     }
@@ -83,9 +86,9 @@ impl Client {
     fn approach(self) -> Approach {
         match self {
             Client::NetworkProactive => Approach::Proactive,
-            Client::ReceiverDriven { nack_timer_ms } => {
-                Approach::ReceiverDriven { nack_timeout: Duration::from_millis(nack_timer_ms) }
-            }
+            Client::ReceiverDriven { nack_timer_ms } => Approach::ReceiverDriven {
+                nack_timeout: Duration::from_millis(nack_timer_ms),
+            },
             Client::Tcp => Approach::Tcp,
         }
     }
@@ -134,17 +137,22 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
             }));
         }
     }
-    let trials: Vec<Trial> =
-        groups.iter().flat_map(|group| (0..runs).map(|run| trial(input, &scenario, group, run))).collect();
+    let trials: Vec<Trial> = groups
+        .iter()
+        .flat_map(|group| (0..runs).map(|run| trial(input, &scenario, group, run)))
+        .collect();
     let outcomes = run_all(&trials, input, progress)?;
     for (group, outcomes) in groups.iter_mut().zip(outcomes.chunks(runs.max(1) as usize)) {
         group.outcomes = outcomes.to_vec();
     }
-    let transfers = trials.into_iter().zip(outcomes).map(|(trial, outcome)| Transfer {
-        label: trial.label,
-        title: trial.title,
-        record: outcome.record,
-    });
+    let transfers = trials
+        .into_iter()
+        .zip(outcomes)
+        .map(|(trial, outcome)| Transfer {
+            label: trial.label,
+            title: trial.title,
+            record: outcome.record,
+        });
     findings::result(input, &scenario, &groups, transfers.collect())
 }
 
@@ -156,7 +164,12 @@ fn trial(input: &StudyInput<'_>, scenario: &Scenario, group: &Group, run: u32) -
     let wifi = &scenario.wifi[group.wifi];
     let (client, off_s) = (group.client, group.off_s);
     Trial {
-        label: format!("wifi-{}-off-{off_s}s-{}-run-{:02}", group.wifi + 1, client.label(), run + 1),
+        label: format!(
+            "wifi-{}-off-{off_s}s-{}-run-{:02}",
+            group.wifi + 1,
+            client.label(),
+            run + 1
+        ),
         title: format!("{} over {off_s} s, {}", client.title(), wifi.name),
         approach: client.approach(),
         file_len: scenario.file.0,

@@ -34,11 +34,20 @@ pub(super) fn section(results: &[StudyResult]) -> Result<Markup, LabError> {
 
 fn figure(result: &StudyResult, named: &NamedChart) -> Result<Markup, LabError> {
     let svg = named.chart.svg()?;
-    let described = describe(&named.chart).replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
+    let described = describe(&named.chart)
+        .replace('&', "&amp;")
+        .replace('"', "&quot;")
+        .replace('<', "&lt;");
     // As an image with words for it: what is in the drawing says nothing to who hears the page.
-    let svg = svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{described}\" "), 1);
+    let svg = svg.replacen(
+        "<svg ",
+        &format!("<svg role=\"img\" aria-label=\"{described}\" "),
+        1,
+    );
     let svg = match svg.split_once("?>") {
-        Some((declaration, rest)) if declaration.trim_start().starts_with("<?xml") => rest.to_owned(),
+        Some((declaration, rest)) if declaration.trim_start().starts_with("<?xml") => {
+            rest.to_owned()
+        }
         _ => svg,
     };
     Ok(html! {

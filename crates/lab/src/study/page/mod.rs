@@ -1,4 +1,5 @@
-//! Pages: one of each study with both back ends beside the paper, and an index. Nothing in them comes from elsewhere.
+//! Pages: one of each study with both back ends beside the paper, and an index. Nothing in them
+//! comes from elsewhere.
 
 mod figures;
 mod sections;
@@ -38,7 +39,10 @@ pub fn write_pages(root: &Path) -> Result<Pages, LabError> {
         }
         rows.push((study, results));
     }
-    Ok(Pages { index: write("index", index_page(&rows))?, studies })
+    Ok(Pages {
+        index: write("index", index_page(&rows))?,
+        studies,
+    })
 }
 
 fn document(title: &str, body: &Markup) -> Markup {
@@ -129,7 +133,11 @@ fn index_row(study: &Study, results: &[StudyResult]) -> Markup {
 
 /// "4 of 5".
 fn agreement(result: &StudyResult) -> String {
-    let agreed = result.comparisons.iter().filter(|row| row.verdict == Verdict::Agrees).count();
+    let agreed = result
+        .comparisons
+        .iter()
+        .filter(|row| row.verdict == Verdict::Agrees)
+        .count();
     format!("{agreed} of {}", result.comparisons.len())
 }
 

@@ -71,11 +71,18 @@ fn explanation(statement: &Statement) -> Vec<(Option<&'static str>, &str)> {
         (Some(Backend::Sim.title()), statement.note_sim.as_str()),
         (Some(Backend::Netns.title()), statement.note_netns.as_str()),
     ];
-    parts.into_iter().filter(|(_, text)| !text.is_empty()).collect()
+    parts
+        .into_iter()
+        .filter(|(_, text)| !text.is_empty())
+        .collect()
 }
 
 fn found(result: &StudyResult, id: &str) -> Markup {
-    let rows: Vec<&Comparison> = result.comparisons.iter().filter(|row| row.id == id).collect();
+    let rows: Vec<&Comparison> = result
+        .comparisons
+        .iter()
+        .filter(|row| row.id == id)
+        .collect();
     html! {
         @if rows.is_empty() { span.quiet { "not measured" } }
         @for row in rows {
@@ -95,7 +102,10 @@ pub(super) fn assumptions(study: &Study) -> Markup {
     // Its first heading is the page's; the others go one level below the page's sections.
     let mut in_title = false;
     let events = Parser::new(study.readme).filter_map(|event| match event {
-        Event::Start(Tag::Heading { level: HeadingLevel::H1, .. }) => {
+        Event::Start(Tag::Heading {
+            level: HeadingLevel::H1,
+            ..
+        }) => {
             in_title = true;
             None
         }
@@ -104,9 +114,17 @@ pub(super) fn assumptions(study: &Study) -> Markup {
             None
         }
         _ if in_title => None,
-        Event::Start(Tag::Heading { level: _, id, classes, attrs }) => {
-            Some(Event::Start(Tag::Heading { level: HeadingLevel::H3, id, classes, attrs }))
-        }
+        Event::Start(Tag::Heading {
+            level: _,
+            id,
+            classes,
+            attrs,
+        }) => Some(Event::Start(Tag::Heading {
+            level: HeadingLevel::H3,
+            id,
+            classes,
+            attrs,
+        })),
         Event::End(TagEnd::Heading(_)) => Some(Event::End(TagEnd::Heading(HeadingLevel::H3))),
         other => Some(other),
     });
@@ -161,7 +179,12 @@ fn numbers_table(result: &StudyResult, table: &Table) -> Markup {
     /// Rows that a reader takes in at a glance.
     const SHORT: usize = 16;
     let caption = format!("{}: {}", result.backend.title(), table.title);
-    let file = format!("{}/{}/{}.csv", result.study, result.backend.name(), table.name);
+    let file = format!(
+        "{}/{}/{}.csv",
+        result.study,
+        result.backend.name(),
+        table.name
+    );
     let content = html! {
         div.wide tabindex="0" role="region" aria-label=(caption) {
             table {
@@ -179,8 +202,14 @@ fn numbers_table(result: &StudyResult, table: &Table) -> Markup {
 }
 
 pub(super) fn scenario(results: &[StudyResult]) -> Markup {
-    let same = results.windows(2).all(|pair| pair[0].scenario == pair[1].scenario);
-    let shown = if same { &results[..results.len().min(1)] } else { results };
+    let same = results
+        .windows(2)
+        .all(|pair| pair[0].scenario == pair[1].scenario);
+    let shown = if same {
+        &results[..results.len().min(1)]
+    } else {
+        results
+    };
     html! {
         section aria-labelledby="scenario" {
             h2 #scenario { "Scenario" }

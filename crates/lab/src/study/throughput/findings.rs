@@ -21,13 +21,21 @@ pub(super) fn result(
     transfers: Vec<Transfer>,
 ) -> Result<StudyResult, LabError> {
     let mut comparisons = averages(input, scenario, cells);
-    let mut charts = vec![NamedChart { name: String::from("fig8a"), chart: average_chart(scenario, cells) }];
-    let shown = cells.iter().find(|cell| cell.profile == scenario.instantaneous);
+    let mut charts = vec![NamedChart {
+        name: String::from("fig8a"),
+        chart: average_chart(scenario, cells),
+    }];
+    let shown = cells
+        .iter()
+        .find(|cell| cell.profile == scenario.instantaneous);
     if let Some(cell) = shown
         && let (Some(mftp), Some(tcp)) = (cell.mftp.first(), cell.tcp.first())
     {
         let chart = instantaneous_chart(cell.profile, mftp, tcp);
-        charts.push(NamedChart { name: String::from("fig8b"), chart });
+        charts.push(NamedChart {
+            name: String::from("fig8b"),
+            chart,
+        });
         comparisons.extend(instantaneous(input, mftp, tcp));
     }
     input.result(scenario, comparisons, vec![table(cells)], charts, transfers)
@@ -35,7 +43,10 @@ pub(super) fn result(
 
 fn table(cells: &[Cell]) -> Table {
     let resent = |records: &[TransferRecord]| {
-        let counts: Option<Vec<u64>> = records.iter().map(|record| record.retransmitted_segments).collect();
+        let counts: Option<Vec<u64>> = records
+            .iter()
+            .map(|record| record.retransmitted_segments)
+            .collect();
         counts.map_or(String::from("-"), |counts| {
             format!("{:.0}", mean(counts.into_iter().map(|count| count as f64)))
         })
@@ -70,9 +81,20 @@ fn table(cells: &[Cell]) -> Table {
 }
 
 fn averages(input: &StudyInput<'_>, scenario: &Scenario, cells: &[Cell]) -> Vec<Comparison> {
-    let find =
-        |rtt_ms, loss_percent| cells.iter().find(|cell| cell.profile == Profile { rtt_ms, loss_percent });
-    let clean: Vec<&Cell> = scenario.rtts_ms.iter().filter_map(|rtt| find(*rtt, 0.0)).collect();
+    let find = |rtt_ms, loss_percent| {
+        cells.iter().find(|cell| {
+            cell.profile
+                == Profile {
+                    rtt_ms,
+                    loss_percent,
+                }
+        })
+    };
+    let clean: Vec<&Cell> = scenario
+        .rtts_ms
+        .iter()
+        .filter_map(|rtt| find(*rtt, 0.0))
+        .collect();
     let listed: Vec<String> = clean
         .iter()
         .map(|cell| {
@@ -80,7 +102,9 @@ fn averages(input: &StudyInput<'_>, scenario: &Scenario, cells: &[Cell]) -> Vec<
             format!("{} ms: {mftp:.2} and {tcp:.2} Mbit/s", cell.profile.rtt_ms)
         })
         .collect();
-    let above = clean.iter().all(|cell| goodput(&cell.mftp) >= goodput(&cell.tcp));
+    let above = clean
+        .iter()
+        .all(|cell| goodput(&cell.mftp) >= goodput(&cell.tcp));
     let lossless = format!("MFTP and TCP at {}", listed.join("; "));
     let mut comparisons = vec![input.compare("lossless", "", lossless, above)];
 
@@ -88,44 +112,74 @@ fn averages(input: &StudyInput<'_>, scenario: &Scenario, cells: &[Cell]) -> Vec<
     let mut tcp_shares = Vec::new();
     for cell in clean {
         let rtt = cell.profile.rtt_ms;
-        let Some(lossy) = find(rtt, 1.0) else { continue };
-        mftp_costs.push((rtt, 100.0 * (1.0 - goodput(&lossy.mftp) / goodput(&cell.mftp))));
+        let Some(lossy) = find(rtt, 1.0) else {
+            continue;
+        };
+        mftp_costs.push((
+            rtt,
+            100.0 * (1.0 - goodput(&lossy.mftp) / goodput(&cell.mftp)),
+        ));
         tcp_shares.push((rtt, goodput(&lossy.tcp) / goodput(&cell.tcp)));
     }
     let said = |list: &[(u64, f64)], unit: &str| {
-        let parts: Vec<String> =
-            list.iter().map(|(rtt, value)| format!("{rtt} ms: {value:.2}{unit}")).collect();
+        let parts: Vec<String> = list
+            .iter()
+            .map(|(rtt, value)| format!("{rtt} ms: {value:.2}{unit}"))
+            .collect();
         parts.join("; ")
     };
     let cheap = mftp_costs.iter().all(|(_, cost)| *cost <= 10.0);
     comparisons.push(input.compare("mftp-loss-cost", "", said(&mftp_costs, " %"), cheap));
-    let quarter =
-        tcp_shares.iter().find(|(rtt, _)| *rtt == 50).is_none_or(|(_, share)| (0.15..0.35).contains(share));
+    let quarter = tcp_shares
+        .iter()
+        .find(|(rtt, _)| *rtt == 50)
+        .is_none_or(|(_, share)| (0.15..0.35).contains(share));
     let shares = said(&tcp_shares, " of the lossless");
     comparisons.push(input.compare("tcp-loss-share", "", shares, quarter));
     comparisons
 }
 
-fn instantaneous(input: &StudyInput<'_>, mftp: &TransferRecord, tcp: &TransferRecord) -> Vec<Comparison> {
-    // The first second holds the first chunk's way over three hops, the last interval is a part of one.
+fn instantaneous(
+    input: &StudyInput<'_>,
+    mftp: &TransferRecord,
+    tcp: &TransferRecord,
+) -> Vec<Comparison> {
+    // The first second holds the first chunk's way over three hops, the last interval is a part of
+    // one.
     let series = mftp.goodput_series(INTERVAL);
-    let inner = series.get(2..series.len().saturating_sub(1)).unwrap_or_default();
+    let inner = series
+        .get(2..series.len().saturating_sub(1))
+        .unwrap_or_default();
     let empty = inner.iter().filter(|(_, rate)| *rate == 0.0).count();
-    let progress = format!("{empty} of {} intervals of 500 ms without a chunk", inner.len());
+    let progress = format!(
+        "{empty} of {} intervals of 500 ms without a chunk",
+        inner.len()
+    );
     let average = format!("{:.2} Mbit/s on average", tcp.goodput() / 1e6);
     vec![
         input.compare("a-chunk-every-500ms", "", progress, empty == 0),
-        input.compare("tcp-instantaneous", "", average, (3e6..7e6).contains(&tcp.goodput())),
+        input.compare(
+            "tcp-instantaneous",
+            "",
+            average,
+            (3e6..7e6).contains(&tcp.goodput()),
+        ),
     ]
 }
 
 fn average_chart(scenario: &Scenario, cells: &[Cell]) -> LineChart {
     let mut series = Vec::new();
     for loss in &scenario.losses_percent {
-        let of_loss: Vec<&Cell> = cells.iter().filter(|cell| cell.profile.loss_percent == *loss).collect();
+        let of_loss: Vec<&Cell> = cells
+            .iter()
+            .filter(|cell| cell.profile.loss_percent == *loss)
+            .collect();
         let line = |name: &str, goodput: &dyn Fn(&Cell) -> f64| Series {
             label: format!("{name}, loss {loss} %"),
-            points: of_loss.iter().map(|cell| (cell.profile.rtt_ms as f64, goodput(cell))).collect(),
+            points: of_loss
+                .iter()
+                .map(|cell| (cell.profile.rtt_ms as f64, goodput(cell)))
+                .collect(),
             ..Series::default()
         };
         series.push(line("MFTP", &|cell| goodput(&cell.mftp)));
@@ -141,8 +195,8 @@ fn average_chart(scenario: &Scenario, cells: &[Cell]) -> LineChart {
 }
 
 fn instantaneous_chart(profile: Profile, mftp: &TransferRecord, tcp: &TransferRecord) -> LineChart {
-    // TCP's run is many times as long, and the paper's file takes minutes: the part beside MFTP's, and half a minute of
-    // it, say enough.
+    // TCP's run is many times as long, and the paper's file takes minutes: the part beside MFTP's,
+    // and half a minute of it, say enough.
     let end = (mftp.finished * 1.5).min(30.0);
     let line = |label: &str, record: &TransferRecord| Series {
         label: label.to_owned(),

@@ -48,14 +48,17 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
     let scenario: Scenario = input.scenario()?;
     let mut profiles = Vec::new();
     for loss_percent in &scenario.losses_percent {
-        profiles.extend(
-            scenario.rtts_ms.iter().map(|rtt_ms| Profile { rtt_ms: *rtt_ms, loss_percent: *loss_percent }),
-        );
+        profiles.extend(scenario.rtts_ms.iter().map(|rtt_ms| Profile {
+            rtt_ms: *rtt_ms,
+            loss_percent: *loss_percent,
+        }));
     }
     let mut trials = Vec::new();
     for profile in &profiles {
         for approach in [Approach::Proactive, Approach::Tcp] {
-            trials.extend((0..scenario.runs).map(|run| trial(input, &scenario, *profile, approach, run)));
+            trials.extend(
+                (0..scenario.runs).map(|run| trial(input, &scenario, *profile, approach, run)),
+            );
         }
     }
     let outcomes = run_all(&trials, input, progress)?;
@@ -66,12 +69,19 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
         .into_iter()
         .map(|profile| {
             let mut next = || each.next().unwrap_or_default();
-            Cell { profile, mftp: next(), tcp: next() }
+            Cell {
+                profile,
+                mftp: next(),
+                tcp: next(),
+            }
         })
         .collect();
     let transfers = trials.into_iter().zip(records);
-    let transfers =
-        transfers.map(|(trial, record)| Transfer { label: trial.label, title: trial.title, record });
+    let transfers = transfers.map(|(trial, record)| Transfer {
+        label: trial.label,
+        title: trial.title,
+        record,
+    });
     findings::result(input, &scenario, &cells, transfers.collect())
 }
 
@@ -82,13 +92,27 @@ fn trial(
     approach: Approach,
     run: u32,
 ) -> Trial {
-    let Profile { rtt_ms, loss_percent } = profile;
-    let loss = if loss_percent > 0.0 { Loss::Independent(loss_percent / 100.0) } else { Loss::None };
-    let name = if approach == Approach::Tcp { "TCP" } else { "MFTP" };
+    let Profile {
+        rtt_ms,
+        loss_percent,
+    } = profile;
+    let loss = if loss_percent > 0.0 {
+        Loss::Independent(loss_percent / 100.0)
+    } else {
+        Loss::None
+    };
+    let name = if approach == Approach::Tcp {
+        "TCP"
+    } else {
+        "MFTP"
+    };
     let run_label = format!("run-{}", run + 1);
     Trial {
-        label: format!("rtt-{rtt_ms}ms-loss-{loss_percent}-{}-{run_label}", name.to_lowercase())
-            .replace('.', "_"),
+        label: format!(
+            "rtt-{rtt_ms}ms-loss-{loss_percent}-{}-{run_label}",
+            name.to_lowercase()
+        )
+        .replace('.', "_"),
         title: format!("{name}, RTT {rtt_ms} ms, loss {loss_percent} %"),
         approach,
         file_len: match input.options.backend {

@@ -91,13 +91,21 @@ impl Trial {
 
     /// The testbed, whose link's schedule begins at `origin` of the emulator's time.
     fn testbed(&self, origin: Duration) -> Fig7 {
-        let outage = |(start, duration)| Outage::Once { start: origin + start, duration };
-        let last_hop =
-            LinkSpec { outages: self.off.into_iter().map(outage).collect(), ..self.last_hop.clone() };
+        let outage = |(start, duration)| Outage::Once {
+            start: origin + start,
+            duration,
+        };
+        let last_hop = LinkSpec {
+            outages: self.off.into_iter().map(outage).collect(),
+            ..self.last_hop.clone()
+        };
         Fig7::new(self.rtt, last_hop)
     }
 
     fn failed(&self, reason: impl Into<String>) -> LabError {
-        LabError::TransferFailed { transfer: self.title.clone(), reason: reason.into() }
+        LabError::TransferFailed {
+            transfer: self.title.clone(),
+            reason: reason.into(),
+        }
     }
 }

@@ -22,12 +22,18 @@ pub(super) fn run(trial: &Trial) -> Result<Outcome, LabError> {
             let limit = request_at + trial.patience;
             let testbed = trial.testbed(SETTLED);
             let record = simulated_tcp(&testbed, trial.file_len, request_at, limit, trial.seed);
-            Outcome { record, proxy: None }
+            Outcome {
+                record,
+                proxy: None,
+            }
         }
         Approach::Proactive => fetch(trial, SimulatedFig7Options::default(), request_at)?,
         Approach::ReceiverDriven { nack_timeout } => {
             let options = SimulatedFig7Options {
-                proxy: ProxyPolicy { proactive: false, ..ProxyPolicy::default() },
+                proxy: ProxyPolicy {
+                    proactive: false,
+                    ..ProxyPolicy::default()
+                },
                 nack_timeout: Some(nack_timeout),
                 ..SimulatedFig7Options::default()
             };
@@ -35,11 +41,16 @@ pub(super) fn run(trial: &Trial) -> Result<Outcome, LabError> {
         }
     };
     // The same run leaves the same files, whenever it is run.
-    outcome.record.started_unix_ms = ORIGIN_UNIX_MS + request_at.since(Time::ZERO).as_millis() as u64;
+    outcome.record.started_unix_ms =
+        ORIGIN_UNIX_MS + request_at.since(Time::ZERO).as_millis() as u64;
     Ok(outcome)
 }
 
-fn fetch(trial: &Trial, options: SimulatedFig7Options, request_at: Time) -> Result<Outcome, LabError> {
+fn fetch(
+    trial: &Trial,
+    options: SimulatedFig7Options,
+    request_at: Time,
+) -> Result<Outcome, LabError> {
     let mut world = SimulatedFig7::new(&trial.testbed(SETTLED), options, trial.seed);
     let content = RepeatingContent::new(trial.file_len, 1);
     let name = content.name();
@@ -49,7 +60,12 @@ fn fetch(trial: &Trial, options: SimulatedFig7Options, request_at: Time) -> Resu
     let mut record = world
         .finish(transfer, request_at + trial.patience)
         .map_err(|reason| trial.failed(format!("the network gave up: {reason:?}")))?;
-    record.retransmitted_segments =
-        [1, 2, 3].into_iter().map(|node| frames_resent(&world.status(node))).sum();
-    Ok(Outcome { record, proxy: ProxyUse::of(&world.status(3)) })
+    record.retransmitted_segments = [1, 2, 3]
+        .into_iter()
+        .map(|node| frames_resent(&world.status(node)))
+        .sum();
+    Ok(Outcome {
+        record,
+        proxy: ProxyUse::of(&world.status(3)),
+    })
 }

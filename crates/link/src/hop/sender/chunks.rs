@@ -23,8 +23,9 @@ impl Sender {
         self.settle(id);
     }
 
-    /// True if a chunk of so many packets needs no grant: a small one that the window has room for, or one that takes no more
-    /// than half of what is free there. (Others may take it meanwhile; then the chunk is refused and waits as any other.)
+    /// True if a chunk of so many packets needs no grant: a small one that the window has room for,
+    /// or one that takes no more than half of what is free there. (Others may take it meanwhile;
+    /// then the chunk is refused and waits as any other.)
     fn goes_unasked(&self, packets: u16) -> bool {
         let free = self.window.saturating_sub(self.outstanding);
         let share = match self.pacing {
@@ -35,13 +36,19 @@ impl Sender {
         u32::from(packets) <= share
     }
 
-    /// Stops a transfer and arranges that the neighbour is told; returns its chunk if it is withdrawn.
+    /// Stops a transfer and arranges that the neighbour is told; returns its chunk if it is
+    /// withdrawn.
     pub(super) fn cancel(&mut self, id: u64, fate: Fate) -> Option<Parcel> {
         let chunk = self.active.get_mut(&id)?;
         self.unsent_bytes -= chunk.unsent_bytes();
         chunk.fate = fate;
-        let empty = Parcel { tag: chunk.parcel.tag, head: Bytes::new(), body: Bytes::new() };
-        let parcel = (fate == Fate::Withdrawn).then(|| core::mem::replace(&mut chunk.parcel, empty));
+        let empty = Parcel {
+            tag: chunk.parcel.tag,
+            head: Bytes::new(),
+            body: Bytes::new(),
+        };
+        let parcel =
+            (fate == Fate::Withdrawn).then(|| core::mem::replace(&mut chunk.parcel, empty));
         if chunk.room == Room::Refused {
             chunk.room = Room::Asked;
             self.refused -= 1;
@@ -53,7 +60,9 @@ impl Sender {
     }
 
     pub(super) fn set_room(&mut self, id: u64, room: Room) {
-        let Some(chunk) = self.active.get_mut(&id) else { return };
+        let Some(chunk) = self.active.get_mut(&id) else {
+            return;
+        };
         let packets = u32::from(chunk.packets);
         match chunk.room {
             Room::Given => self.outstanding -= packets,
@@ -88,14 +97,22 @@ impl Sender {
 
     /// Notes whether a chunk has packets to send.
     pub(super) fn classify(&mut self, id: u64) {
-        let Some(chunk) = self.active.get(&id) else { return };
-        place(&mut self.resend, id, chunk.room == Room::Given && chunk.has_missing());
+        let Some(chunk) = self.active.get(&id) else {
+            return;
+        };
+        place(
+            &mut self.resend,
+            id,
+            chunk.room == Room::Given && chunk.has_missing(),
+        );
         place(&mut self.fresh, id, chunk.has_unsent());
     }
 
     /// Arranges a CSYN about a chunk that can go on only with an answer and has not asked.
     pub(super) fn settle(&mut self, id: u64) {
-        let Some(chunk) = self.active.get(&id) else { return };
+        let Some(chunk) = self.active.get(&id) else {
+            return;
+        };
         let stuck = match chunk.room {
             _ if chunk.fate != Fate::Deliver => true,
             Room::Asked => true,

@@ -7,15 +7,16 @@ use crate::hop::config::Pacing;
 
 /// Packets that may be under way before the path is known: what a small chunk has.
 pub(super) const INITIAL_PACKETS: u64 = 32;
-/// How often the neighbour is asked in a round trip, and in start-up, where a growing queue must be seen soon.
+/// How often the neighbour is asked in a round trip, and in start-up, where a growing queue must be
+/// seen soon.
 const CSYNS_PER_ROUND: u64 = 4;
 const STARTING_CSYNS_PER_ROUND: u64 = 12;
 /// A CSYN comes after at most this many packets, ...
 const MOST_PACKETS_PER_CSYN: u64 = 128;
 /// ... and, where that share of a round trip is shorter, not before this many ...
 const FEWEST_PACKETS_PER_CSYN: u64 = 8;
-/// ... nor before what goes in this time: on WiFi a CSYN takes half the air time of a full packet, and feedback
-/// should cost no more than some percent.
+/// ... nor before what goes in this time: on WiFi a CSYN takes half the air time of a full packet,
+/// and feedback should cost no more than some percent.
 const SHORTEST_FEEDBACK: Duration = Duration::from_millis(10);
 /// The slowest pace is a few packets in this time, or in a round trip if that is longer.
 const SHORTEST_SLOW_ROUND: Duration = Duration::from_millis(50);
@@ -27,7 +28,9 @@ const ASK_AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::fr
 impl Sender {
     pub(super) fn retry_after(&self) -> Duration {
         let first = self.rtt.timeout();
-        self.rtt.timeout_after(self.attempts).min(first.max(self.longest_retry))
+        self.rtt
+            .timeout_after(self.attempts)
+            .min(first.max(self.longest_retry))
     }
 
     pub(super) fn ask_again_after(&self, attempt: u32) -> Duration {
@@ -35,13 +38,20 @@ impl Sender {
         first.saturating_mul(1 << attempt.min(10)).min(ASK_AGAIN.1)
     }
 
-    /// A share of a round trip of packets, or a burst or some milliseconds if that is more, within bounds.
+    /// A share of a round trip of packets, or a burst or some milliseconds if that is more, within
+    /// bounds.
     pub(super) fn packets_per_csyn(&self) -> u64 {
         let frame = self.limits.frame as u64;
         let shortest = (self.model.bandwidth() * SHORTEST_FEEDBACK.as_secs_f64()) as u64;
-        let share = if self.model.is_starting() { STARTING_CSYNS_PER_ROUND } else { CSYNS_PER_ROUND };
-        let packets =
-            (self.model.bandwidth_delay() / share).max(self.pacer.burst_bytes()).max(shortest) / frame;
+        let share = if self.model.is_starting() {
+            STARTING_CSYNS_PER_ROUND
+        } else {
+            CSYNS_PER_ROUND
+        };
+        let packets = (self.model.bandwidth_delay() / share)
+            .max(self.pacer.burst_bytes())
+            .max(shortest)
+            / frame;
         packets.clamp(FEWEST_PACKETS_PER_CSYN, MOST_PACKETS_PER_CSYN)
     }
 
@@ -51,7 +61,9 @@ impl Sender {
         }
         let frame = self.limits.frame as u64;
         let feedback = self.packets_per_csyn() * frame + self.pacer.burst_bytes();
-        self.model.inflight_cap(feedback).max(INITIAL_PACKETS * frame / 4)
+        self.model
+            .inflight_cap(feedback)
+            .max(INITIAL_PACKETS * frame / 4)
     }
 
     /// Bytes that the path takes in a round trip and a little more, as far as that is known.
@@ -63,12 +75,17 @@ impl Sender {
         usize::try_from(bytes.min(MOST_AHEAD as u64)).unwrap_or(MOST_AHEAD)
     }
 
-    /// A rate that heavy loss cannot push the estimate below, or the model would follow its own shadow: each round
-    /// delivers less than it was sent, and is sent at what was delivered. Too much for a slower path, but there
-    /// the inflight cap and the growing round trip hold it.
+    /// A rate that heavy loss cannot push the estimate below, or the model would follow its own
+    /// shadow: each round delivers less than it was sent, and is sent at what was delivered. Too
+    /// much for a slower path, but there the inflight cap and the growing round trip hold it.
     fn slowest_pace(&self) -> u64 {
-        let round = self.rtt.smoothed().unwrap_or_default().max(SHORTEST_SLOW_ROUND);
-        (FEWEST_PACKETS_PER_CSYN * self.limits.frame as u64 * 1_000_000) / (round.as_micros() as u64).max(1)
+        let round = self
+            .rtt
+            .smoothed()
+            .unwrap_or_default()
+            .max(SHORTEST_SLOW_ROUND);
+        (FEWEST_PACKETS_PER_CSYN * self.limits.frame as u64 * 1_000_000)
+            / (round.as_micros() as u64).max(1)
     }
 
     pub(super) fn update_pace(&mut self) {
@@ -80,6 +97,7 @@ impl Sender {
             (Pacing::Estimate, None) => 0,
         };
         self.pacer.set_rate(rate, frame);
-        self.model.set_burst(self.pacer.burst_bytes() + frame as u64);
+        self.model
+            .set_burst(self.pacer.burst_bytes() + frame as u64);
     }
 }

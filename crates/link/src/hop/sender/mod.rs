@@ -86,7 +86,11 @@ impl Sender {
             tails: TimerQueue::new(),
             feedback: Feedback::new(now),
             model: RateModel::new(now, limits::INITIAL_PACKETS * config.mtu as u64),
-            rtt: RttEstimator::new(config.initial_timeout, config.min_timeout, config.max_timeout),
+            rtt: RttEstimator::new(
+                config.initial_timeout,
+                config.min_timeout,
+                config.max_timeout,
+            ),
             pacer: Pacer::new(),
             limits: Limits {
                 frame: config.mtu,
@@ -104,7 +108,8 @@ impl Sender {
         }
     }
 
-    /// The first id of this session, and the first one that a session established from now on may see.
+    /// The first id of this session, and the first one that a session established from now on may
+    /// see.
     pub(super) fn first_wire_ids(&self) -> (u32, u32) {
         (self.session_first as u32, self.next_id as u32)
     }
@@ -117,7 +122,11 @@ impl Sender {
     /// A new session: what was under way goes back to the head of the queue, in its order.
     pub(super) fn restart(&mut self, now: Time, peer: &Peer, window: u32, config: &HopConfig) {
         let given_up: Vec<Outgoing> = core::mem::take(&mut self.active).into_values().collect();
-        for chunk in given_up.into_iter().rev().filter(|chunk| chunk.fate != Fate::Withdrawn) {
+        for chunk in given_up
+            .into_iter()
+            .rev()
+            .filter(|chunk| chunk.fate != Fate::Withdrawn)
+        {
             self.queued_bytes += chunk.parcel.len();
             self.queue.push_front(chunk.parcel);
         }
@@ -162,7 +171,11 @@ impl Sender {
             return Some((parcel.head, parcel.body));
         }
         let live = |chunk: &Outgoing| chunk.parcel.tag == tag && chunk.fate != Fate::Withdrawn;
-        let id = self.active.iter().find(|(_, chunk)| live(chunk)).map(|(id, _)| *id)?;
+        let id = self
+            .active
+            .iter()
+            .find(|(_, chunk)| live(chunk))
+            .map(|(id, _)| *id)?;
         let parcel = self.cancel(id, Fate::Withdrawn)?;
         Some((parcel.head, parcel.body))
     }
@@ -174,11 +187,15 @@ impl Sender {
             .filter(|(_, chunk)| chunk.fate != Fate::Withdrawn)
             .map(|(id, _)| *id)
             .collect();
-        let mut all: Vec<Parcel> =
-            live.into_iter().filter_map(|id| self.cancel(id, Fate::Withdrawn)).collect();
+        let mut all: Vec<Parcel> = live
+            .into_iter()
+            .filter_map(|id| self.cancel(id, Fate::Withdrawn))
+            .collect();
         all.extend(self.queue.drain(..));
         self.queued_bytes = 0;
-        all.into_iter().map(|parcel| (parcel.tag, parcel.head, parcel.body)).collect()
+        all.into_iter()
+            .map(|parcel| (parcel.tag, parcel.head, parcel.body))
+            .collect()
     }
 
     /// See [`Hop::ready_for`](crate::Hop::ready_for); `target` bytes at least are kept waiting.
@@ -188,7 +205,9 @@ impl Sender {
         }
         // Room is asked for a round trip ahead, and a chunk is asked for as a whole.
         let flight = self.flight();
-        target.max(flight + target / 2).saturating_sub(self.queued_bytes + self.unsent_bytes)
+        target
+            .max(flight + target / 2)
+            .saturating_sub(self.queued_bytes + self.unsent_bytes)
     }
 
     /// The neighbour was silent for too long: only probes go until [`Sender::resume`].
@@ -197,14 +216,16 @@ impl Sender {
         self.csyn_due.clear();
     }
 
-    /// It is back: what was under way is taken for lost, and everything unanswered is asked at once.
+    /// It is back: what was under way is taken for lost, and everything unanswered is asked at
+    /// once.
     pub(super) fn resume(&mut self, now: Time) {
         self.suspended = false;
         self.attempts = 0;
         self.timer_from = now;
         self.model.resume();
         let active = &mut self.active;
-        self.feedback.forget_flight(|number, about| forget_question(active, number, about));
+        self.feedback
+            .forget_flight(|number, about| forget_question(active, number, about));
         let ids: Vec<u64> = self.active.keys().copied().collect();
         ids.into_iter().for_each(|id| self.settle(id));
         self.update_pace();
@@ -212,7 +233,11 @@ impl Sender {
 
     /// Asks for a sign of life, about the oldest chunk if there is one.
     pub(super) fn probe(&mut self) {
-        let oldest = self.active.iter().find(|(_, chunk)| chunk.room != Room::Refused).map(|(id, _)| *id);
+        let oldest = self
+            .active
+            .iter()
+            .find(|(_, chunk)| chunk.room != Room::Refused)
+            .map(|(id, _)| *id);
         match oldest {
             Some(id) => _ = self.csyn_due.insert(id),
             None => self.probe_due = true,
@@ -237,10 +262,14 @@ impl Sender {
         if let Some((at, attempt)) = self.ask_again
             && now >= at
         {
-            let refused =
-                self.active.iter().find(|(_, chunk)| chunk.room == Room::Refused).map(|(id, _)| *id);
+            let refused = self
+                .active
+                .iter()
+                .find(|(_, chunk)| chunk.room == Room::Refused)
+                .map(|(id, _)| *id);
             self.csyn_due.extend(refused);
-            self.ask_again = refused.map(|_| (now + self.ask_again_after(attempt + 1), attempt + 1));
+            self.ask_again =
+                refused.map(|_| (now + self.ask_again_after(attempt + 1), attempt + 1));
         }
         if self.feedback.unanswered() > 0 && now >= self.timer_from + self.retry_after() {
             self.attempts += 1;
@@ -263,8 +292,10 @@ impl Sender {
         if self.suspended {
             return None;
         }
-        let mut next =
-            self.tails.next().map(|(at, _)| Deadline::new(at, "ask again after the reordering window"));
+        let mut next = self
+            .tails
+            .next()
+            .map(|(at, _)| Deadline::new(at, "ask again after the reordering window"));
         if let Some((at, _)) = self.ask_again {
             next = Deadline::earlier(next, Some(Deadline::new(at, "ask for room again")));
         }

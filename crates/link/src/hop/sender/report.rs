@@ -20,7 +20,9 @@ impl Sender {
         stats: &mut HopStats,
         events: &mut VecDeque<HopEvent>,
     ) -> Result<(), Disbelief> {
-        let about = cack.chunk.map(|(wire, progress)| (self.unwrap(wire), progress));
+        let about = cack
+            .chunk
+            .map(|(wire, progress)| (self.unwrap(wire), progress));
         let current = about.filter(|(id, progress)| {
             self.active.get(id).is_some_and(|chunk| {
                 cack.clock >= chunk.reported_at
@@ -61,20 +63,25 @@ impl Sender {
     ) -> Result<Answered, Disbelief> {
         let mut unheard = Vec::new();
         let active = &mut self.active;
-        let is_about = |record: Option<u64>| record.map(|id| id as u32) == about.map(|id| id as u32);
+        let is_about =
+            |record: Option<u64>| record.map(|id| id as u32) == about.map(|id| id as u32);
         let lost = |number, about: Option<u64>| {
             forget_question(active, number, about);
             unheard.extend(about);
         };
         let mut answered =
-            self.feedback.answer(now, cack.number, is_about, cack.received, cack.clock, lost)?;
+            self.feedback
+                .answer(now, cack.number, is_about, cack.received, cack.clock, lost)?;
         forget_question(&mut self.active, cack.number, answered.about);
         self.attempts = 0;
         self.timer_from = now;
         self.rtt.sample(answered.sample.rtt);
         let smooth = self.rtt.smoothed().unwrap_or_default();
-        stats.spurious_resends +=
-            u64::from(self.feedback.spurious(cack.spurious, smooth, answered.sample.round_over));
+        stats.spurious_resends += u64::from(self.feedback.spurious(
+            cack.spurious,
+            smooth,
+            answered.sample.round_over,
+        ));
         if self.suspended {
             // The time of the outage says nothing about the path.
             answered.sample.delivery = None;
@@ -85,7 +92,10 @@ impl Sender {
         Ok(answered)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one report, and everything that it may change")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one report, and everything that it may change"
+    )]
     pub(super) fn progress(
         &mut self,
         now: Time,
@@ -96,14 +106,21 @@ impl Sender {
         stats: &mut HopStats,
         events: &mut VecDeque<HopEvent>,
     ) {
-        let Some(chunk) = self.active.get_mut(&id) else { return };
+        let Some(chunk) = self.active.get_mut(&id) else {
+            return;
+        };
         chunk.reported_at = clock;
         match *progress {
             Progress::Complete => {
-                if let Some(chunk) = self.remove(id).filter(|chunk| chunk.fate != Fate::Withdrawn) {
+                if let Some(chunk) = self
+                    .remove(id)
+                    .filter(|chunk| chunk.fate != Fate::Withdrawn)
+                {
                     stats.chunks_delivered += 1;
                     stats.chunk_bytes_delivered += chunk.parcel.len() as u64;
-                    events.push_back(HopEvent::Delivered { tag: chunk.parcel.tag });
+                    events.push_back(HopEvent::Delivered {
+                        tag: chunk.parcel.tag,
+                    });
                 }
             }
             Progress::Cancelled => {
@@ -116,7 +133,8 @@ impl Sender {
                 stats.refusals_received += 1;
                 self.set_room(id, Room::Refused);
                 let attempt = self.ask_again.map_or(0, |(_, attempt)| attempt);
-                self.ask_again.get_or_insert((now + self.ask_again_after(attempt), attempt));
+                self.ask_again
+                    .get_or_insert((now + self.ask_again_after(attempt), attempt));
             }
             Progress::Held { start, bitmap, cut } => {
                 if chunk.room != Room::Given {
@@ -134,8 +152,13 @@ impl Sender {
     }
 }
 
-/// The CSYN `number` will not be answered any more; if it was the last one about its chunk, nothing is asked.
-pub(super) fn forget_question(active: &mut BTreeMap<u64, Outgoing>, number: u32, about: Option<u64>) {
+/// The CSYN `number` will not be answered any more; if it was the last one about its chunk, nothing
+/// is asked.
+pub(super) fn forget_question(
+    active: &mut BTreeMap<u64, Outgoing>,
+    number: u32,
+    about: Option<u64>,
+) {
     if let Some(chunk) = about.and_then(|id| active.get_mut(&id))
         && chunk.asked == Some(number)
     {

@@ -1,4 +1,5 @@
-//! What goes next: CSYNs that are due, packets to resend, new packets; and which chunks are started.
+//! What goes next: CSYNs that are due, packets to resend, new packets; and which chunks are
+//! started.
 
 use std::collections::VecDeque;
 
@@ -66,10 +67,18 @@ impl Sender {
         let allowance = self.pacer.allowance(now)?.min(room);
         let (mut segment, mut frames, mut aligned) = (0, 0, true);
         let per_csyn = self.packets_per_csyn();
-        while aligned && frames < max_segments.max(1) && ((buffer.len() - start) as u64) < allowance {
-            let Some(id) = self.next_with_data() else { break };
-            let Some(chunk) = self.active.get_mut(&id) else { break };
-            let Some(len) = chunk.next_frame_len().filter(|len| frames == 0 || *len <= segment) else {
+        while aligned && frames < max_segments.max(1) && ((buffer.len() - start) as u64) < allowance
+        {
+            let Some(id) = self.next_with_data() else {
+                break;
+            };
+            let Some(chunk) = self.active.get_mut(&id) else {
+                break;
+            };
+            let Some(len) = chunk
+                .next_frame_len()
+                .filter(|len| frames == 0 || *len <= segment)
+            else {
                 break;
             };
             segment = segment.max(len);
@@ -150,24 +159,38 @@ impl Sender {
             self.csyn_due.remove(&id);
             chunk.asked = Some(number);
             let window = self.feedback.reordering_window();
-            if !window.is_zero() && !chunk.tailed && chunk.room == Room::Given && chunk.is_waiting() {
+            if !window.is_zero() && !chunk.tailed && chunk.room == Room::Given && chunk.is_waiting()
+            {
                 chunk.tailed = true;
                 self.tails.set(id, now + window);
             }
-            About { hop_id: id as u32, shape: chunk.shape, cancel: chunk.fate != Fate::Deliver }
+            About {
+                hop_id: id as u32,
+                shape: chunk.shape,
+                cancel: chunk.fate != Fate::Deliver,
+            }
         });
         (number, about)
     }
 
-    /// Cuts the next chunks and asks for room ahead, so that none is waited for when its turn comes.
+    /// Cuts the next chunks and asks for room ahead, so that none is waited for when its turn
+    /// comes.
     pub(super) fn start_chunks(&mut self, events: &mut VecDeque<HopEvent>) {
         let ahead = ASK_AHEAD + self.flight();
-        while self.refused == 0 && self.unsent_bytes < ahead && self.active.len() < self.limits.chunks {
-            let oldest = self.active.first_key_value().map_or(self.next_id, |(id, _)| *id);
+        while self.refused == 0
+            && self.unsent_bytes < ahead
+            && self.active.len() < self.limits.chunks
+        {
+            let oldest = self
+                .active
+                .first_key_value()
+                .map_or(self.next_id, |(id, _)| *id);
             if self.next_id - oldest >= self.limits.memory {
                 return;
             }
-            let Some(parcel) = self.queue.pop_front() else { return };
+            let Some(parcel) = self.queue.pop_front() else {
+                return;
+            };
             self.queued_bytes -= parcel.len();
             if parcel.len() > self.limits.chunk {
                 events.push_back(HopEvent::TooLarge {

@@ -1,21 +1,23 @@
 //! How two ends agree on the adaptive profile.
 //!
-//! An end announces itself by a header field that who does not know it ignores. Once the peer's announcement has echoed
-//! its nonce, it knows that the peer understands compact frames and from which number on. An end that starts anew has another
-//! nonce, which ends the agreement on the other side too.
+//! An end announces itself by a header field that who does not know it ignores. Once the peer's
+//! announcement has echoed its nonce, it knows that the peer understands compact frames and from
+//! which number on. An end that starts anew has another nonce, which ends the agreement on the
+//! other side too.
 
 use core::time::Duration;
 
 use whimbrel_core::{SeededRng, Time};
 
-/// The TLV-TYPE of the announcement, in the range that a receiver may ignore (NDNLPv2: 800 to 959, two lowest bits 0).
+/// The TLV-TYPE of the announcement, in the range that a receiver may ignore (NDNLPv2: 800 to 959,
+/// two lowest bits 0).
 pub const HELLO_TYPE: u64 = 956;
 /// Octets of its value.
 pub(crate) const HELLO_LEN: usize = 15;
 const VERSION: u8 = 1;
 
-/// After an announcement without an answer, the next one waits twice as long, at most so long if the peer has answered
-/// before ...
+/// After an announcement without an answer, the next one waits twice as long, at most so long if
+/// the peer has answered before ...
 const SLOWEST_KNOWN: Duration = Duration::from_secs(1);
 /// ... or so long if not.
 const SLOWEST_UNKNOWN: Duration = Duration::from_secs(10);
@@ -46,12 +48,31 @@ impl Hello {
         let [e0, e1, e2, e3] = self.echo.to_be_bytes();
         let [f0, f1, f2, f3] = self.first_number.to_be_bytes();
         let flags = u8::from(self.wants_answer);
-        [VERSION, flags, self.report_delay_ms, n0, n1, n2, n3, e0, e1, e2, e3, f0, f1, f2, f3]
+        [
+            VERSION,
+            flags,
+            self.report_delay_ms,
+            n0,
+            n1,
+            n2,
+            n3,
+            e0,
+            e1,
+            e2,
+            e3,
+            f0,
+            f1,
+            f2,
+            f3,
+        ]
     }
 
-    /// `None` for another version, a wrong size or no nonce. Octets that a later version may append are ignored.
+    /// `None` for another version, a wrong size or no nonce. Octets that a later version may append
+    /// are ignored.
     pub(crate) fn decode(value: &[u8]) -> Option<Hello> {
-        let (&[VERSION, flags, report_delay_ms], rest) = value.split_first_chunk::<3>()? else { return None };
+        let (&[VERSION, flags, report_delay_ms], rest) = value.split_first_chunk::<3>()? else {
+            return None;
+        };
         let (nonce, rest) = rest.split_first_chunk::<4>()?;
         let (echo, rest) = rest.split_first_chunk::<4>()?;
         let first_number = rest.first_chunk::<4>()?;
@@ -69,7 +90,8 @@ impl Hello {
 /// What an announcement changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Change {
-    /// The peer began anew: its numbers start at the one it said, and what it acknowledged before means nothing.
+    /// The peer began anew: its numbers start at the one it said, and what it acknowledged before
+    /// means nothing.
     pub(crate) new_peer: bool,
     /// The peer knows this end's nonce now, and did not before.
     pub(crate) agreed: bool,
@@ -125,10 +147,14 @@ impl Handshake {
         Change { new_peer, agreed }
     }
 
-    /// A compact frame came without an agreement: the peer has not noticed that this end began anew, or what it answered was
-    /// lost.
+    /// A compact frame came without an agreement: the peer has not noticed that this end began
+    /// anew, or what it answered was lost.
     pub(crate) fn handle_stranger(&mut self, now: Time) {
-        let gap = if self.peer.is_some() { ANSWER_GAP * 2 } else { FIRST_WAIT };
+        let gap = if self.peer.is_some() {
+            ANSWER_GAP * 2
+        } else {
+            FIRST_WAIT
+        };
         let earliest = self.last_sent.map_or(now, |sent| sent + gap);
         self.answer_due.get_or_insert(now.max(earliest));
     }
@@ -153,12 +179,21 @@ impl Handshake {
     }
 
     /// The announcement, which is sent now.
-    pub(crate) fn announce(&mut self, now: Time, report_delay: Duration, first_number: u32) -> Hello {
+    pub(crate) fn announce(
+        &mut self,
+        now: Time,
+        report_delay: Duration,
+        first_number: u32,
+    ) -> Hello {
         self.answer_due = None;
         self.last_sent = Some(now);
         if !self.agreed {
             self.next_announcement = now + self.wait;
-            let slowest = if self.peer.is_some() { SLOWEST_KNOWN } else { SLOWEST_UNKNOWN };
+            let slowest = if self.peer.is_some() {
+                SLOWEST_KNOWN
+            } else {
+                SLOWEST_UNKNOWN
+            };
             self.wait = (self.wait * 2).min(slowest);
         }
         Hello {

@@ -1,10 +1,12 @@
-//! The adaptive profile between two Whimbrel routers: the paper's protocol with what its section V proposes, and further.
+//! The adaptive profile between two Whimbrel routers: the paper's protocol with what its section V
+//! proposes, and further.
 //!
-//! * An Interest or Data travels without its outermost type and length, which pays for a number of one octet.
-//! * The receiver reports ranges, and reports what is missing. A lost report therefore delays; it causes no retransmission, and
-//!   most frames go without one.
-//! * A gap is reported at once. The sender resends when a frame sent later by the reordering window arrived; the window is zero
-//!   until a retransmission proves spurious.
+//! * An Interest or Data travels without its outermost type and length, which pays for a number of
+//!   one octet.
+//! * The receiver reports ranges, and reports what is missing. A lost report therefore delays; it
+//!   causes no retransmission, and most frames go without one.
+//! * A gap is reported at once. The sender resends when a frame sent later by the reordering window
+//!   arrived; the window is zero until a retransmission proves spurious.
 //! * The last frames of a burst are probed for.
 //! * A frame is sent again only while its packet can still be of use.
 
@@ -99,7 +101,9 @@ impl Adaptive {
     pub(crate) fn announce(&mut self, now: Time, stats: &mut LinkStats) -> [u8; HELLO_LEN] {
         stats.hellos_sent += 1;
         let first_number = self.sender.next_number() as u32;
-        self.handshake.announce(now, self.report_delay, first_number).encode()
+        self.handshake
+            .announce(now, self.report_delay, first_number)
+            .encode()
     }
 
     /// The peer announced itself. True if its numbers mean something else from now on.
@@ -108,7 +112,8 @@ impl Adaptive {
         self.last_heard = now;
         if change.new_peer {
             stats.abandoned += self.sender.abandon() as u64;
-            self.sender.set_report_delay(Duration::from_millis(u64::from(hello.report_delay_ms)));
+            self.sender
+                .set_report_delay(Duration::from_millis(u64::from(hello.report_delay_ms)));
             let first = PEER_FIRST + u64::from(hello.first_number);
             self.receiver = Some(Receiver::new(first, self.report_delay));
         }
@@ -116,8 +121,8 @@ impl Adaptive {
         change.new_peer
     }
 
-    /// A frame came that is not of this profile and does not announce it: if nothing else came for long, the peer has
-    /// become somebody else.
+    /// A frame came that is not of this profile and does not announce it: if nothing else came for
+    /// long, the peer has become somebody else.
     pub(crate) fn handle_foreign(&mut self, now: Time, stats: &mut LinkStats) {
         if self.is_agreed() && now.since(self.last_heard) > STRANGER_AFTER {
             self.end(now, stats);
@@ -129,7 +134,8 @@ impl Adaptive {
         self.handshake.start_over(now, &mut self.rng);
     }
 
-    /// Takes what a compact frame says of itself and of others; frames that it proves lost go to `lost`.
+    /// Takes what a compact frame says of itself and of others; frames that it proves lost go to
+    /// `lost`.
     pub(crate) fn handle_frame(
         &mut self,
         now: Time,
@@ -157,7 +163,9 @@ impl Adaptive {
         if let Some(lowest) = ask {
             receiver.handle_ask(lowest);
         }
-        let AdaptiveFrame::Packet { number, resent, .. } = frame else { return Origin::Unknown };
+        let AdaptiveFrame::Packet { number, resent, .. } = frame else {
+            return Origin::Unknown;
+        };
         match receiver.handle(now, *number, *resent, size, self.sender.loss()) {
             Some(identity) if identity.twice => {
                 stats.duplicates += 1;
@@ -173,8 +181,9 @@ impl Adaptive {
         self.sender.next_number()
     }
 
-    /// Appends what comes before the packet, with a report if one is wanted and there are `room` octets for it; returns
-    /// the octets that the number took. `back` is how many numbers before this one the packet was first sent.
+    /// Appends what comes before the packet, with a report if one is wanted and there are `room`
+    /// octets for it; returns the octets that the number took. `back` is how many numbers before
+    /// this one the packet was first sent.
     pub(crate) fn write_start(
         &mut self,
         now: Time,
@@ -186,9 +195,15 @@ impl Adaptive {
     ) -> u8 {
         let width = self.sender.next_width(now);
         let number = ShortNumber::new(self.sender.next_number(), width);
-        let resent = back.map(|back| Resent { back, ask: core::mem::take(&mut self.sender.resend_asks) });
+        let resent = back.map(|back| Resent {
+            back,
+            ask: core::mem::take(&mut self.sender.resend_asks),
+        });
         let with_report = room >= MOST_REPORT_LEN
-            && self.receiver.as_ref().is_some_and(|receiver| receiver.wants_to_travel(now))
+            && self
+                .receiver
+                .as_ref()
+                .is_some_and(|receiver| receiver.wants_to_travel(now))
             && self.prepare_report(now);
         wire::write_packet_start(out, kind, number, resent, with_report);
         if with_report {
@@ -202,7 +217,9 @@ impl Adaptive {
         self.report.clear();
         let loss = self.sender.loss();
         let receiver = self.receiver.as_mut();
-        receiver.and_then(|receiver| receiver.write_report(now, loss, &mut self.report)).is_some()
+        receiver
+            .and_then(|receiver| receiver.write_report(now, loss, &mut self.report))
+            .is_some()
     }
 
     /// The next frame was written.
@@ -220,8 +237,15 @@ impl Adaptive {
     }
 
     /// Appends a frame with a question, if there is one: those do not wait for packets.
-    pub(crate) fn write_ask(&mut self, now: Time, stats: &mut LinkStats, out: &mut Vec<u8>) -> bool {
-        let Some(lowest) = self.sender.ask.take() else { return false };
+    pub(crate) fn write_ask(
+        &mut self,
+        now: Time,
+        stats: &mut LinkStats,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(lowest) = self.sender.ask.take() else {
+            return false;
+        };
         let with_report = self.report_due(now) && self.prepare_report(now);
         wire::write_control_start(out, Some(lowest as u32), with_report);
         if with_report {
@@ -233,7 +257,12 @@ impl Adaptive {
     }
 
     /// Appends a frame with a report, if one is due that has nothing to travel with.
-    pub(crate) fn write_report(&mut self, now: Time, stats: &mut LinkStats, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn write_report(
+        &mut self,
+        now: Time,
+        stats: &mut LinkStats,
+        out: &mut Vec<u8>,
+    ) -> bool {
         if !self.is_agreed() || !self.report_due(now) || !self.prepare_report(now) {
             return false;
         }
@@ -245,7 +274,10 @@ impl Adaptive {
     }
 
     fn report_due(&self, now: Time) -> bool {
-        self.receiver.as_ref().and_then(Receiver::due).is_some_and(|due| due <= now)
+        self.receiver
+            .as_ref()
+            .and_then(Receiver::due)
+            .is_some_and(|due| due <= now)
     }
 
     /// Time has passed; `idle`: no packet waits to be sent.
@@ -276,9 +308,16 @@ impl Adaptive {
 
     /// When a frame without a packet has to go.
     pub(crate) fn control_due(&self) -> Option<Time> {
-        let report = self.receiver.as_ref().filter(|_| self.is_agreed()).and_then(Receiver::due);
+        let report = self
+            .receiver
+            .as_ref()
+            .filter(|_| self.is_agreed())
+            .and_then(Receiver::due);
         let ask = self.sender.ask.map(|_| Time::ZERO);
-        [report, ask, self.handshake.answer_due()].into_iter().flatten().min()
+        [report, ask, self.handshake.answer_due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// True if a piece that was found lost under this number should still be sent again.
@@ -286,8 +325,8 @@ impl Adaptive {
         self.sender.still_lost(number)
     }
 
-    /// True if a packet can still be of use on the other side when it is sent again: its Interest still waits there, and
-    /// it was not sent too often.
+    /// True if a packet can still be of use on the other side when it is sent again: its Interest
+    /// still waits there, and it was not sent too often.
     pub(crate) fn may_resend(&self, now: Time, piece: &Piece) -> bool {
         if piece.retransmissions >= self.max_retransmissions {
             return false;

@@ -49,11 +49,12 @@ pub(super) struct Receiver {
     runs: Vec<u64>,
 }
 
-/// The largest number as it was [`SLOWEST_REORDERING`] ago, to tell what a number of one octet means.
+/// The largest number as it was [`SLOWEST_REORDERING`] ago, to tell what a number of one octet
+/// means.
 ///
-/// The sender uses one only if at most 128 frames went since then, and few before it are missing. So the frame is not more
-/// than 192 numbers above that; nor more than 64 below, unless it is later than it may be. A burst that came meanwhile, in
-/// longer numbers, does not change that.
+/// The sender uses one only if at most 128 frames went since then, and few before it are missing.
+/// So the frame is not more than 192 numbers above that; nor more than 64 below, unless it is later
+/// than it may be. A burst that came meanwhile, in longer numbers, does not change that.
 #[derive(Debug)]
 struct NumberHistory {
     before: u64,
@@ -73,8 +74,10 @@ impl NumberHistory {
 
     /// The middle of the numbers that are possible now.
     fn middle(&mut self, now: Time) -> u64 {
-        while let Some(reached) =
-            self.lately.front().filter(|reached| reached.last + SLOWEST_REORDERING <= now)
+        while let Some(reached) = self
+            .lately
+            .front()
+            .filter(|reached| reached.last + SLOWEST_REORDERING <= now)
         {
             self.before = reached.number;
             self.lately.pop_front();
@@ -87,7 +90,11 @@ impl NumberHistory {
             Some(reached) if now.since(reached.first) < Self::STEP => {
                 (reached.last, reached.number) = (now, number);
             }
-            _ => self.lately.push_back(Reached { first: now, last: now, number }),
+            _ => self.lately.push_back(Reached {
+                first: now,
+                last: now,
+                number,
+            }),
         }
         if self.lately.len() > 16 {
             self.middle(now);
@@ -125,13 +132,16 @@ impl Receiver {
             tops: [first.wrapping_sub(1); TOPS],
             answer: None,
             mean_size: 0,
-            numbers: NumberHistory { before: first.wrapping_sub(1), lately: VecDeque::new() },
+            numbers: NumberHistory {
+                before: first.wrapping_sub(1),
+                lately: VecDeque::new(),
+            },
             runs: Vec::with_capacity(MOST_RUNS),
         }
     }
 
-    /// Takes the numbers of a frame into account; `loss` is the share of this end's frames, which carry the reports, that
-    /// are lost. `None` if the numbers contradict each other.
+    /// Takes the numbers of a frame into account; `loss` is the share of this end's frames, which
+    /// carry the reports, that are lost. `None` if the numbers contradict each other.
     pub(super) fn handle(
         &mut self,
         now: Time,
@@ -142,18 +152,31 @@ impl Receiver {
     ) -> Option<Identity> {
         let expected = self.came.next();
         let width = number.width;
-        let number = number.expand(if width == 1 { self.numbers.middle(now) } else { expected });
+        let number = number.expand(if width == 1 {
+            self.numbers.middle(now)
+        } else {
+            expected
+        });
         let first = number.checked_sub(resent.map_or(0, |resent| resent.back))?;
         match self.came.insert(number) {
             Insert::Twice => return Some(Identity { first, twice: true }),
             // So old that it is from before an agreement: whether it came before is not known.
-            Insert::Forgotten => return Some(Identity { first, twice: false }),
+            Insert::Forgotten => {
+                return Some(Identity {
+                    first,
+                    twice: false,
+                });
+            }
             Insert::New => {}
         }
         self.mean_size =
             (self.mean_size * 15 + u32::try_from(size).unwrap_or(u32::MAX / 16).min(65_536)) / 16;
         if number >= expected {
-            self.largest = Some(Largest { number, width, at: now });
+            self.largest = Some(Largest {
+                number,
+                width,
+                at: now,
+            });
             self.numbers.reached(now, number);
         }
         self.unreported = self.unreported.saturating_add(1);
@@ -161,11 +184,19 @@ impl Receiver {
         let asks = resent.is_some_and(|resent| resent.ask);
         if asks {
             // The frame that it replaces is the oldest one of which the sender has not heard.
-            self.answer = Some(Answer { top: None, bottom: first, left: MOST_ANSWERS });
+            self.answer = Some(Answer {
+                top: None,
+                bottom: first,
+                left: MOST_ANSWERS,
+            });
         }
         if number != expected || asks {
             // A gap, or an end of one: the sender waits for this news.
-            self.urgent = self.urgent.max(if number > expected { self.urgent_copies(loss) } else { 1 });
+            self.urgent = self.urgent.max(if number > expected {
+                self.urgent_copies(loss)
+            } else {
+                1
+            });
             self.alone = true;
         }
         let twice = match first == number {
@@ -175,7 +206,8 @@ impl Receiver {
         Some(Identity { first, twice })
     }
 
-    /// How many reports tell of a gap. A lost report delays the recovery, it never causes a retransmission.
+    /// How many reports tell of a gap. A lost report delays the recovery, it never causes a
+    /// retransmission.
     fn urgent_copies(&self, loss: f64) -> u8 {
         match loss {
             _ if self.mean_size <= SMALL_FRAME => 1,
@@ -187,8 +219,16 @@ impl Receiver {
 
     /// The sender asks for everything from the number that ends in `lowest`.
     pub(super) fn handle_ask(&mut self, lowest: u32) {
-        let bottom = ShortNumber { low: lowest, width: 4 }.expand(self.came.next());
-        self.answer = Some(Answer { top: None, bottom, left: MOST_ANSWERS });
+        let bottom = ShortNumber {
+            low: lowest,
+            width: 4,
+        }
+        .expand(self.came.next());
+        self.answer = Some(Answer {
+            top: None,
+            bottom,
+            left: MOST_ANSWERS,
+        });
         self.alone = true;
         self.urgent = self.urgent.max(1);
     }
@@ -198,7 +238,9 @@ impl Receiver {
         self.largest.is_some()
             && (self.urgent > 0
                 || self.unreported >= REPORT_EVERY
-                || self.unreported_since.is_some_and(|since| now >= since + self.report_delay * 3 / 4))
+                || self
+                    .unreported_since
+                    .is_some_and(|since| now >= since + self.report_delay * 3 / 4))
     }
 
     /// When a report has to go alone.
@@ -228,8 +270,14 @@ impl Receiver {
         }
         let lowest = self.collect_runs(top.0, bottom);
         let waited = now.since(largest.at).as_nanos() * 3;
-        let waited = (waited + self.report_delay.as_nanos() / 2) / self.report_delay.as_nanos().max(1);
-        wire::write_report(out, ShortNumber::new(top.0, top.1), waited.min(3) as u8, &self.runs);
+        let waited =
+            (waited + self.report_delay.as_nanos() / 2) / self.report_delay.as_nanos().max(1);
+        wire::write_report(
+            out,
+            ShortNumber::new(top.0, top.1),
+            waited.min(3) as u8,
+            &self.runs,
+        );
         self.unreported = 0;
         self.unreported_since = None;
         self.urgent = self.urgent.saturating_sub(1);
@@ -241,9 +289,14 @@ impl Receiver {
             }
         }
         self.answer = self.answer.and_then(|answer| {
-            let more = lowest > answer.bottom.max(self.came.floor()) && answer.left > 1 && lowest < top.0;
+            let more =
+                lowest > answer.bottom.max(self.came.floor()) && answer.left > 1 && lowest < top.0;
             self.alone |= more;
-            more.then_some(Answer { top: Some(lowest), left: answer.left - 1, ..answer })
+            more.then_some(Answer {
+                top: Some(lowest),
+                left: answer.left - 1,
+                ..answer
+            })
         });
         Some(())
     }
@@ -254,7 +307,10 @@ impl Receiver {
         let bottom = bottom.max(self.came.floor());
         let (mut below, mut lowest, mut present) = (top, top, true);
         while below > bottom && self.runs.len() < MOST_RUNS {
-            let run = self.came.run(below - 1, bottom, present).min(wire::LONGEST_RUN);
+            let run = self
+                .came
+                .run(below - 1, bottom, present)
+                .min(wire::LONGEST_RUN);
             self.runs.push(run);
             below -= run;
             if present {

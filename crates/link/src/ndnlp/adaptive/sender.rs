@@ -13,12 +13,14 @@ use crate::ndnlp::stats::{LinkStats, LossMeter};
 const FIRST: u64 = 1 << 32;
 /// A frame of at most so many bytes is sent again rather than asked about.
 const SMALL_FRAME: u32 = 256;
-/// Silence of the peer while it should report that ends the agreement; eight probes if that is longer.
+/// Silence of the peer while it should report that ends the agreement; eight probes if that is
+/// longer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A frame is asked about so often before it is sent again.
 const MOST_ASKS: u8 = 2;
 
-/// Of a slot's `later_acks`: the frame was reported missing, or it was resent because nothing was heard of it.
+/// Of a slot's `later_acks`: the frame was reported missing, or it was resent because nothing was
+/// heard of it.
 const MISSING: u8 = 1;
 const PROBED: u8 = 2;
 
@@ -97,13 +99,17 @@ impl Sender {
         self.outstanding.next()
     }
 
-    /// Octets that the next number needs. One is enough while the last 128 frames took [`SLOWEST_REORDERING`], fewer than 64
-    /// of them are unacknowledged, and no longer number was needed for [`HOLD_WIDE`]: the receiver relies on all three.
+    /// Octets that the next number needs. One is enough while the last 128 frames took
+    /// [`SLOWEST_REORDERING`], fewer than 64 of them are unacknowledged, and no longer number was
+    /// needed for [`HOLD_WIDE`]: the receiver relies on all three.
     pub(super) fn next_width(&self, now: Time) -> u8 {
         let next = self.outstanding.next();
         let span = next - self.largest_arrived;
         let slow = |times: &[Time; 128], index: u64| {
-            let then = times.get((index % 128) as usize).copied().unwrap_or_default();
+            let then = times
+                .get((index % 128) as usize)
+                .copied()
+                .unwrap_or_default();
             then == Time::ZERO || now.since(then) >= SLOWEST_REORDERING
         };
         if span < 64 && now >= self.wide_until && slow(&self.sent_lately, next) {
@@ -153,8 +159,12 @@ impl Sender {
         stats.acks_received += 1;
         self.unheard_since = None;
         self.probes = 0;
-        let Some(top) = self.find_top(report.top, stats) else { return };
-        let Some(top_sent) = self.outstanding.slot(top).map(|slot| slot.sent_at) else { return };
+        let Some(top) = self.find_top(report.top, stats) else {
+            return;
+        };
+        let Some(top_sent) = self.outstanding.slot(top).map(|slot| slot.sent_at) else {
+            return;
+        };
         // From the lowest to the highest: what was resent in vain shows before its replacement.
         let mut ranges = [(0, 0, false); MOST_RUNS];
         let mut count = 0;
@@ -178,19 +188,25 @@ impl Sender {
         self.shrink_reordering(now);
     }
 
-    /// The number that the top of a report stands for: the newest frame that was sent with a number of that width and these
-    /// octets. A frame further back is either settled, or was sent with a longer number.
+    /// The number that the top of a report stands for: the newest frame that was sent with a number
+    /// of that width and these octets. A frame further back is either settled, or was sent with a
+    /// longer number.
     fn find_top(&self, top: ShortNumber, stats: &mut LinkStats) -> Option<u64> {
         let newest = self.outstanding.next() - 1;
         let window = mask(top.width) + 1;
         let mut number = newest - (newest.wrapping_sub(u64::from(top.low)) & (window - 1));
         if number < self.outstanding.base() {
-            // Settled already, which is usual. Only in full width can it be told from what was never sent.
+            // Settled already, which is usual. Only in full width can it be told from what was
+            // never sent.
             stats.drops.false_acks += u64::from(top.width == 4 && newest - number > window / 2);
             return None;
         }
         while number >= self.outstanding.base() {
-            if self.outstanding.slot(number).is_some_and(|slot| slot.width == top.width || top.width == 4) {
+            if self
+                .outstanding
+                .slot(number)
+                .is_some_and(|slot| slot.width == top.width || top.width == 4)
+            {
                 return Some(number);
             }
             number = number.saturating_sub(window);
@@ -200,7 +216,10 @@ impl Sender {
     }
 
     fn arrived(&mut self, now: Time, number: u64, waited: Option<Duration>, stats: &mut LinkStats) {
-        let overtaken = self.outstanding.slot(number).is_none_or(|slot| slot.later_acks != PROBED);
+        let overtaken = self
+            .outstanding
+            .slot(number)
+            .is_none_or(|slot| slot.later_acks != PROBED);
         match self.outstanding.acknowledge(number) {
             Acknowledged::Arrived { piece, sent_at } => {
                 stats.acknowledged += 1;
@@ -238,7 +257,9 @@ impl Sender {
         lost: &mut Vec<(u64, Piece)>,
     ) {
         let due = self.srtt() + self.reordering;
-        let Some(slot) = self.outstanding.slot_mut(number) else { return };
+        let Some(slot) = self.outstanding.slot_mut(number) else {
+            return;
+        };
         let overdue = top_sent.since(slot.sent_at) >= self.reordering || slot.sent_at + due <= now;
         if !overdue {
             slot.later_acks = MISSING;
@@ -248,7 +269,10 @@ impl Sender {
             }
             return;
         }
-        if let Some(piece) = self.outstanding.declare_lost(now, number, stats, &mut self.loss) {
+        if let Some(piece) = self
+            .outstanding
+            .declare_lost(now, number, stats, &mut self.loss)
+        {
             stats.losses += 1;
             lost.push((number, piece));
         }
@@ -258,7 +282,8 @@ impl Sender {
         self.rtt.smoothed().unwrap_or(Duration::from_millis(100))
     }
 
-    /// A frame that was taken for lost arrived after all: wait longer the next time, at most a round trip.
+    /// A frame that was taken for lost arrived after all: wait longer the next time, at most a
+    /// round trip.
     fn grow_reordering(&mut self, now: Time) {
         let srtt = self.srtt();
         let least = (srtt / 8).max(Duration::from_micros(250));
@@ -266,7 +291,8 @@ impl Sender {
         self.reordering_changed = now;
     }
 
-    /// Half of it after 32 round trips without such a frame, at least a second; none once it is small.
+    /// Half of it after 32 round trips without such a frame, at least a second; none once it is
+    /// small.
     fn shrink_reordering(&mut self, now: Time) {
         if self.reordering.is_zero() {
             return;
@@ -295,7 +321,10 @@ impl Sender {
         let next = self.outstanding.marked_before(now, wait, &mut self.found);
         self.reordering_due = next.map(|sent_at| sent_at + wait);
         while let Some(number) = self.found.pop() {
-            if let Some(piece) = self.outstanding.declare_lost(now, number, stats, &mut self.loss) {
+            if let Some(piece) = self
+                .outstanding
+                .declare_lost(now, number, stats, &mut self.loss)
+            {
                 stats.losses += 1;
                 lost.push((number, piece));
             }
@@ -307,8 +336,9 @@ impl Sender {
         self.rtt.timeout() + Duration::from_millis(1) + self.report_delay
     }
 
-    /// When something has to be done about the oldest frame: soon if nothing was sent after it that would show a gap;
-    /// else not before two more reports should have come, of which some may be lost.
+    /// When something has to be done about the oldest frame: soon if nothing was sent after it that
+    /// would show a gap; else not before two more reports should have come, of which some may be
+    /// lost.
     pub(super) fn probe_due(&self) -> Option<Time> {
         let (_, slot) = self.outstanding.oldest()?;
         let wait = self.answer_wait().saturating_mul(1 << self.probes.min(6));
@@ -335,7 +365,10 @@ impl Sender {
         if let Some(slot) = self.outstanding.slot_mut(number) {
             slot.later_acks = PROBED;
         }
-        if let Some(piece) = self.outstanding.declare_lost(now, number, stats, &mut self.loss) {
+        if let Some(piece) = self
+            .outstanding
+            .declare_lost(now, number, stats, &mut self.loss)
+        {
             lost.push((number, piece));
         }
     }
@@ -359,18 +392,29 @@ impl Sender {
         if self.probe_due().is_none_or(|due| due > now) {
             return Probe::No;
         }
-        let Some((number, _)) = self.outstanding.oldest() else { return Probe::No };
+        let Some((number, _)) = self.outstanding.oldest() else {
+            return Probe::No;
+        };
         let wait = self.answer_wait();
         let patience = PATIENCE.max(wait * 8);
-        if self.unheard_since.is_some_and(|since| now.since(since) > patience) {
+        if self
+            .unheard_since
+            .is_some_and(|since| now.since(since) > patience)
+        {
             return Probe::Dead;
         }
         let quiet = idle && now.since(self.last_sent) >= wait / 2;
         self.unheard_since.get_or_insert(now);
         self.last_probe = now;
         self.probes = self.probes.saturating_add(1);
-        let asked = self.asked.filter(|(about, _)| *about == number).map_or(0, |(_, times)| times);
-        let small = self.outstanding.piece(number).is_some_and(|piece| piece.len <= SMALL_FRAME);
+        let asked = self
+            .asked
+            .filter(|(about, _)| *about == number)
+            .map_or(0, |(_, times)| times);
+        let small = self
+            .outstanding
+            .piece(number)
+            .is_some_and(|piece| piece.len <= SMALL_FRAME);
         if !small && !quiet && asked < MOST_ASKS {
             self.asked = Some((number, asked + 1));
             self.ask = Some(number);

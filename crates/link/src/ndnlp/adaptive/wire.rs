@@ -4,10 +4,11 @@
 //! 10kkwwar | number (1..4) | [r: distance] | [a: report] | [kk=3: form] | packet
 //! 1000wwa0 | [ww=1: lowest number (4)]     | [a: report]
 //! ```
-//! `kk` is the [`Kind`]; `ww` the octets of the number less one. An Interest or Data is without its type and length; the
-//! form of kind 3 is 0 for a whole element, else the number of fragments, and which one follows.
-//! The distance is a variable number: twice how many numbers before this frame the first transmission of its packet was, plus
-//! one if the sender asks for a report at once. A report says which of the latest numbers arrived: see [`Report`].
+//! `kk` is the [`Kind`]; `ww` the octets of the number less one. An Interest or Data is without its
+//! type and length; the form of kind 3 is 0 for a whole element, else the number of fragments, and
+//! which one follows. The distance is a variable number: twice how many numbers before this frame
+//! the first transmission of its packet was, plus one if the sender asks for a report at once. A
+//! report says which of the latest numbers arrived: see [`Report`].
 
 use core::time::Duration;
 
@@ -17,7 +18,8 @@ use crate::ndnlp::compact::{ADAPTIVE, Kind, PROFILE_MASK};
 pub(crate) const MOST_RUNS: usize = 15;
 /// Most octets of a report: first octet, number, and three octets for each run.
 pub(crate) const MOST_REPORT_LEN: usize = 1 + 4 + 3 * MOST_RUNS;
-/// Most octets of a frame beyond the packet, without its report: with this room left, a packet can be sent and sent again.
+/// Most octets of a frame beyond the packet, without its report: with this room left, a packet can
+/// be sent and sent again.
 pub(crate) const MOST_HEADER_LEN: usize = 1 + 4 + 5;
 /// The longest run that is written: three octets.
 pub(crate) const LONGEST_RUN: u64 = (1 << 21) - 1;
@@ -41,7 +43,10 @@ pub(crate) struct ShortNumber {
 impl ShortNumber {
     pub(crate) fn new(number: u64, width: u8) -> ShortNumber {
         let width = width.clamp(1, 4);
-        ShortNumber { low: (number & mask(width)) as u32, width }
+        ShortNumber {
+            low: (number & mask(width)) as u32,
+            width,
+        }
     }
 
     /// The number nearest to `expected` that ends in these octets.
@@ -59,7 +64,11 @@ impl ShortNumber {
 
     fn write(self, out: &mut Vec<u8>) {
         let octets = self.low.to_be_bytes();
-        out.extend_from_slice(octets.get(4 - usize::from(self.width)..).unwrap_or_default());
+        out.extend_from_slice(
+            octets
+                .get(4 - usize::from(self.width)..)
+                .unwrap_or_default(),
+        );
     }
 }
 
@@ -68,13 +77,15 @@ pub(crate) fn mask(width: u8) -> u64 {
     (1 << (8 * u32::from(width))) - 1
 }
 
-/// Which numbers arrived: the top one did, and then, downwards, runs of numbers that arrived and that did not take turns.
+/// Which numbers arrived: the top one did, and then, downwards, runs of numbers that arrived and
+/// that did not take turns.
 ///
 /// ```text
 /// wwddcccc | top number (1..4) | run x cccc
 /// ```
-/// `ww` octets of the number less one; `dd` thirds of the agreed longest delay that the report waited since the top number
-/// arrived; `cccc` runs, each a variable number. The first one is of arrivals and may be 0; the others are written less one.
+/// `ww` octets of the number less one; `dd` thirds of the agreed longest delay that the report
+/// waited since the top number arrived; `cccc` runs, each a variable number. The first one is of
+/// arrivals and may be 0; the others are written less one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Report<'a> {
     pub(crate) top: ShortNumber,
@@ -102,7 +113,10 @@ pub(crate) fn write_report(out: &mut Vec<u8>, top: ShortNumber, waited: u8, runs
     out.push((top.width - 1) << 6 | waited.min(3) << 4 | runs.len() as u8);
     top.write(out);
     for (index, run) in runs.iter().enumerate() {
-        write_var(out, run.saturating_sub(u64::from(index > 0)).min(LONGEST_RUN));
+        write_var(
+            out,
+            run.saturating_sub(u64::from(index > 0)).min(LONGEST_RUN),
+        );
     }
 }
 
@@ -123,16 +137,28 @@ pub(crate) enum Payload<'a> {
     /// A whole element.
     Whole(&'a [u8]),
     /// A fragment of an element.
-    Fragment { index: u8, count: u8, bytes: &'a [u8] },
+    Fragment {
+        index: u8,
+        count: u8,
+        bytes: &'a [u8],
+    },
 }
 
 /// A frame as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdaptiveFrame<'a> {
     /// A packet under a number.
-    Packet { number: ShortNumber, resent: Option<Resent>, report: Option<Report<'a>>, payload: Payload<'a> },
+    Packet {
+        number: ShortNumber,
+        resent: Option<Resent>,
+        report: Option<Report<'a>>,
+        payload: Payload<'a>,
+    },
     /// Only a report, or the question for one: everything from the number in `ask` upwards.
-    Control { ask: Option<u32>, report: Option<Report<'a>> },
+    Control {
+        ask: Option<u32>,
+        report: Option<Report<'a>>,
+    },
 }
 
 impl<'a> AdaptiveFrame<'a> {
@@ -151,19 +177,35 @@ impl<'a> AdaptiveFrame<'a> {
         let mut resent = None;
         if first & RESENT != 0 {
             let (distance, after) = read_var(rest)?;
-            resent = Some(Resent { back: distance >> 1, ask: distance & 1 == 1 });
+            resent = Some(Resent {
+                back: distance >> 1,
+                ask: distance & 1 == 1,
+            });
             rest = after;
         }
-        let (report, rest) = if first & REPORT != 0 { read_report(rest)? } else { (None, rest) };
+        let (report, rest) = if first & REPORT != 0 {
+            read_report(rest)?
+        } else {
+            (None, rest)
+        };
         let payload = match kind {
             Kind::Other => match *rest {
                 [0, ref whole @ ..] => Payload::Whole(whole),
                 [1, ..] | [] | [_] => return None,
-                [count, index, ref bytes @ ..] => Payload::Fragment { index, count, bytes },
+                [count, index, ref bytes @ ..] => Payload::Fragment {
+                    index,
+                    count,
+                    bytes,
+                },
             },
             kind => Payload::Value(kind, rest),
         };
-        Some(AdaptiveFrame::Packet { number, resent, report, payload })
+        Some(AdaptiveFrame::Packet {
+            number,
+            resent,
+            report,
+            payload,
+        })
     }
 }
 
@@ -176,14 +218,20 @@ fn decode_control(first: u8, rest: &[u8]) -> Option<AdaptiveFrame<'_>> {
         }
         _ => return None,
     };
-    let (report, padding) = if first & REPORT != 0 { read_report(rest)? } else { (None, rest) };
+    let (report, padding) = if first & REPORT != 0 {
+        read_report(rest)?
+    } else {
+        (None, rest)
+    };
     let fits = first & RESENT == 0 && padding.iter().all(|octet| *octet == 0);
     fits.then_some(AdaptiveFrame::Control { ask, report })
 }
 
 fn read_short(bytes: &[u8], width: u8) -> Option<(ShortNumber, &[u8])> {
     let (octets, rest) = bytes.split_at_checked(usize::from(width))?;
-    let low = octets.iter().fold(0, |low, octet| low << 8 | u32::from(*octet));
+    let low = octets
+        .iter()
+        .fold(0, |low, octet| low << 8 | u32::from(*octet));
     Some((ShortNumber { low, width }, rest))
 }
 
@@ -195,10 +243,18 @@ fn read_report(bytes: &[u8]) -> Option<(Option<Report<'_>>, &[u8])> {
         rest = read_var(rest)?.1;
     }
     let runs = runs.get(..runs.len() - rest.len())?;
-    Some((Some(Report { top, waited: first >> 4 & 3, runs }), rest))
+    Some((
+        Some(Report {
+            top,
+            waited: first >> 4 & 3,
+            runs,
+        }),
+        rest,
+    ))
 }
 
-/// A variable number: seven bits in each octet, the lowest ones first; the uppermost bit says that more follow.
+/// A variable number: seven bits in each octet, the lowest ones first; the uppermost bit says that
+/// more follow.
 fn read_var(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
     for (index, octet) in bytes.iter().take(5).enumerate() {

@@ -13,18 +13,20 @@ use super::recent::RecentNumbers;
 use super::stats::{LinkStats, LossMeter};
 use wire::{MOST_ACKS, Numbers};
 
-/// "a sender interprets that a frame F(m, n) is lost only after receiving 3 distinct ACKs, each with a sequence number
-/// greater than m."
+/// "a sender interprets that a frame F(m, n) is lost only after receiving 3 distinct ACKs, each
+/// with a sequence number greater than m."
 const LATER_ACKS: u8 = 3;
 /// "BELRP lets the receiver send each ACK 3 times for every received frame."
 const ACK_COPIES: u8 = 3;
-/// "an ACK reports a gap to the sender if the receiver has not received one of the previous 3 frames"
+/// "an ACK reports a gap to the sender if the receiver has not received one of the previous 3
+/// frames"
 const GAP_FRAMES: u64 = 3;
 /// ACKs that wait, at most: a peer that is not heard cannot make them pile up.
 const MOST_WAITING_ACKS: usize = 8192;
-/// A packet number that comes again within this time is a retransmission of a packet that arrived. The paper's algorithm
-/// 1 hands it to the network layer once more; its packet number exists so that one need not. Long, because without a timer a
-/// retransmission may wait for long; a sender that restarts begins with other numbers.
+/// A packet number that comes again within this time is a retransmission of a packet that arrived.
+/// The paper's algorithm 1 hands it to the network layer once more; its packet number exists so
+/// that one need not. Long, because without a timer a retransmission may wait for long; a sender
+/// that restarts begins with other numbers.
 const PACKET_MEMORY: core::time::Duration = core::time::Duration::from_secs(60);
 /// Internal numbers are 64 bits wide and begin above this, so that they never wrap.
 const FIRST: u64 = 1 << 32;
@@ -46,10 +48,19 @@ pub(crate) struct Paper {
 }
 
 impl Paper {
-    pub(crate) fn new(rng: &mut SeededRng, max_retransmissions: u8, most_outstanding: usize) -> Paper {
+    pub(crate) fn new(
+        rng: &mut SeededRng,
+        max_retransmissions: u8,
+        most_outstanding: usize,
+    ) -> Paper {
         // Random, so that the packets of a sender that restarted are not taken for those before.
         let first = rng.next_word();
-        Paper::starting((first >> 32) as u32, first as u32, max_retransmissions, most_outstanding)
+        Paper::starting(
+            (first >> 32) as u32,
+            first as u32,
+            max_retransmissions,
+            most_outstanding,
+        )
     }
 
     /// With these first numbers.
@@ -84,11 +95,20 @@ impl Paper {
 
     /// The numbers of the next frame, which carries this packet.
     pub(crate) fn numbers(&self, packet_number: u64) -> Numbers {
-        Numbers { frame: self.outstanding.next() as u32, packet: packet_number as u32 }
+        Numbers {
+            frame: self.outstanding.next() as u32,
+            packet: packet_number as u32,
+        }
     }
 
     /// The next frame was written.
-    pub(crate) fn sent(&mut self, now: Time, piece: Piece, replaces: Option<u64>, stats: &mut LinkStats) {
+    pub(crate) fn sent(
+        &mut self,
+        now: Time,
+        piece: Piece,
+        replaces: Option<u64>,
+        stats: &mut LinkStats,
+    ) {
         if self.outstanding.push(now, piece, 4, replaces).is_some() {
             stats.abandoned += 1;
         }
@@ -125,10 +145,14 @@ impl Paper {
                 return;
             }
         }
-        self.outstanding.count_later(number, LATER_ACKS, &mut self.overtaken);
+        self.outstanding
+            .count_later(number, LATER_ACKS, &mut self.overtaken);
         while let Some(earlier) = self.overtaken.pop() {
             stats.losses += 1;
-            if let Some(piece) = self.outstanding.declare_lost(now, earlier, stats, &mut self.loss) {
+            if let Some(piece) = self
+                .outstanding
+                .declare_lost(now, earlier, stats, &mut self.loss)
+            {
                 lost.push((earlier, piece));
             }
         }
@@ -139,7 +163,8 @@ impl Paper {
         self.outstanding.is_resending(number)
     }
 
-    /// "If a frame is lost more than a pre-configured number of times across a link, BELRP stops trying".
+    /// "If a frame is lost more than a pre-configured number of times across a link, BELRP stops
+    /// trying".
     pub(crate) fn may_resend(&self, piece: &Piece) -> bool {
         piece.retransmissions < self.max_retransmissions
     }
@@ -149,8 +174,15 @@ impl Paper {
     }
 
     /// A frame with these numbers came. True if its packet had come before.
-    pub(crate) fn handle_numbers(&mut self, now: Time, numbers: Numbers, stats: &mut LinkStats) -> bool {
-        let came = self.came.get_or_insert_with(|| NumberSet::new(FIRST + u64::from(numbers.frame)));
+    pub(crate) fn handle_numbers(
+        &mut self,
+        now: Time,
+        numbers: Numbers,
+        stats: &mut LinkStats,
+    ) -> bool {
+        let came = self
+            .came
+            .get_or_insert_with(|| NumberSet::new(FIRST + u64::from(numbers.frame)));
         let offset = i64::from(numbers.frame.wrapping_sub(came.next() as u32) as i32);
         let mut number = came.next().saturating_add_signed(offset);
         if offset.unsigned_abs() > 1 << 20 {
@@ -169,31 +201,42 @@ impl Paper {
         } else {
             stats.drops.acks_overflow += 1;
         }
-        let twice = self.packets.came_before(now, u64::from(numbers.packet), PACKET_MEMORY);
+        let twice = self
+            .packets
+            .came_before(now, u64::from(numbers.packet), PACKET_MEMORY);
         stats.duplicates += u64::from(twice);
         twice
     }
 
-    /// "it piggybacks min(queue size, 3) ACKs with the frames at the front of the queue and the remaining ... with future
-    /// traffic": each of the next three frames, whenever they come, takes one copy of each ACK, as far as they fit.
+    /// "it piggybacks min(queue size, 3) ACKs with the frames at the front of the queue and the
+    /// remaining ... with future traffic": each of the next three frames, whenever they come, takes
+    /// one copy of each ACK, as far as they fit.
     pub(crate) fn take_acks(&mut self, room: usize, out: &mut Vec<u32>) {
         out.clear();
         let most = (room / wire::ACK_LEN).min(MOST_ACKS).min(self.acks.len());
         if most == self.acks.len() {
             self.gaps.clear();
         }
-        for (number, copies) in self.acks.range_mut(..most).filter(|(_, copies)| *copies > 0) {
+        for (number, copies) in self
+            .acks
+            .range_mut(..most)
+            .filter(|(_, copies)| *copies > 0)
+        {
             out.push(*number);
             *copies -= 1;
         }
         self.drop_sent_acks();
     }
 
-    /// "When the outgoing queue is empty, but an ACK needs to be sent back to the sender to report a gap in received frame
-    /// sequence numbers ..., the receiver will transmit this ACK immediately." To be asked when there is nothing to send.
+    /// "When the outgoing queue is empty, but an ACK needs to be sent back to the sender to report
+    /// a gap in received frame sequence numbers ..., the receiver will transmit this ACK
+    /// immediately." To be asked when there is nothing to send.
     pub(crate) fn take_gap(&mut self) -> Option<u32> {
         let gap = self.gaps.pop_front()?;
-        if let Some((_, copies)) = self.acks.iter_mut().find(|(number, copies)| *number == gap && *copies > 0)
+        if let Some((_, copies)) = self
+            .acks
+            .iter_mut()
+            .find(|(number, copies)| *number == gap && *copies > 0)
         {
             *copies -= 1;
         }

@@ -1,11 +1,13 @@
-//! Frames of the paper's profile: 8 octets of numbers and 4 octets for each ACK beyond the packet, as the paper counts them.
+//! Frames of the paper's profile: 8 octets of numbers and 4 octets for each ACK beyond the packet,
+//! as the paper counts them.
 //!
 //! ```text
 //! 11kk0000 | ACKs (1) | frame number (4) | packet number (4) | ACK (4) x ACKs | packet without its first two octets
 //! 11000000 | ACKs (1) | ACK (4) x ACKs
 //! ```
-//! The first two octets of an Interest or Data are its type and the length, or 0xfd and the first octet after it; both
-//! follow from the kind and from how much follows. Kind 3 carries a whole element of any type.
+//! The first two octets of an Interest or Data are its type and the length, or 0xfd and the first
+//! octet after it; both follow from the kind and from how much follows. Kind 3 carries a whole
+//! element of any type.
 
 use whimbrel_ndn_packet::types;
 
@@ -47,18 +49,27 @@ impl<'a> PaperFrame<'a> {
         if kind != Kind::Nothing {
             let (frame, after) = rest.split_first_chunk::<4>()?;
             let (packet, after) = after.split_first_chunk::<4>()?;
-            numbers =
-                Some(Numbers { frame: u32::from_be_bytes(*frame), packet: u32::from_be_bytes(*packet) });
+            numbers = Some(Numbers {
+                frame: u32::from_be_bytes(*frame),
+                packet: u32::from_be_bytes(*packet),
+            });
             rest = after;
         }
         let (acks, body) = rest.split_at_checked(usize::from(acks) * ACK_LEN)?;
         // Only Ethernet's padding may follow where nothing is carried.
         let fits = kind != Kind::Nothing || body.iter().all(|octet| *octet == 0);
-        fits.then_some(PaperFrame { numbers, acks, kind, body })
+        fits.then_some(PaperFrame {
+            numbers,
+            acks,
+            kind,
+            body,
+        })
     }
 
     pub(crate) fn acks(&self) -> impl Iterator<Item = u32> + use<'a> {
-        self.acks.chunks_exact(ACK_LEN).filter_map(|ack| ack.try_into().ok().map(u32::from_be_bytes))
+        self.acks
+            .chunks_exact(ACK_LEN)
+            .filter_map(|ack| ack.try_into().ok().map(u32::from_be_bytes))
     }
 
     /// The element that it carries, where it lies or put together in `scratch`.
@@ -73,8 +84,12 @@ impl<'a> PaperFrame<'a> {
             Kind::Data => types::DATA as u8,
         };
         scratch.clear();
-        // A length of up to 252 was the second octet; after 0xfd come its two octets and at least 253 more.
-        let second = u8::try_from(self.body.len()).ok().filter(|length| *length <= 252).unwrap_or(0xfd);
+        // A length of up to 252 was the second octet; after 0xfd come its two octets and at least
+        // 253 more.
+        let second = u8::try_from(self.body.len())
+            .ok()
+            .filter(|length| *length <= 252)
+            .unwrap_or(0xfd);
         scratch.extend_from_slice(&[typ, second]);
         scratch.extend_from_slice(self.body);
         Some(scratch)
@@ -82,9 +97,16 @@ impl<'a> PaperFrame<'a> {
 }
 
 /// Appends a frame with a packet. `smallest` is the size below which the medium pads frames.
-pub(crate) fn encode(out: &mut Vec<u8>, numbers: Numbers, acks: &[u32], packet: &[u8], smallest: usize) {
-    let short = Kind::of(packet)
-        .filter(|(_, header)| *header <= 4 && packet.len() + NUMBERS_LEN + acks.len() * ACK_LEN >= smallest);
+pub(crate) fn encode(
+    out: &mut Vec<u8>,
+    numbers: Numbers,
+    acks: &[u32],
+    packet: &[u8],
+    smallest: usize,
+) {
+    let short = Kind::of(packet).filter(|(_, header)| {
+        *header <= 4 && packet.len() + NUMBERS_LEN + acks.len() * ACK_LEN >= smallest
+    });
     let (kind, body) = match short {
         Some((kind, _)) => (kind, packet.get(2..).unwrap_or_default()),
         None => (Kind::Other, packet),
@@ -120,14 +142,23 @@ mod tests {
         packet
     }
 
-    /// "the size of an Interest packet, Data packet, and a sequence number are 28, 1061, and 4 bytes, respectively. Each
-    /// piggybacked ACK is of size 4 bytes."
+    /// "the size of an Interest packet, Data packet, and a sequence number are 28, 1061, and 4
+    /// bytes, respectively. Each piggybacked ACK is of size 4 bytes."
     #[test]
     fn a_frame_has_8_bytes_of_numbers_and_4_for_each_ack_beyond_its_packet() {
         for (packet, acks) in [(packet(5, 26), 0), (packet(6, 1057), 3)] {
             let acks = vec![7; acks];
             let mut frame = Vec::new();
-            encode(&mut frame, Numbers { frame: 1, packet: 2 }, &acks, &packet, 0);
+            encode(
+                &mut frame,
+                Numbers {
+                    frame: 1,
+                    packet: 2,
+                },
+                &acks,
+                &packet,
+                0,
+            );
             assert!([28, 1061].contains(&packet.len()));
             assert_eq!(frame.len(), packet.len() + 8 + 4 * acks.len());
         }

@@ -32,8 +32,8 @@ const MOST_EVENTS: usize = 1024;
 pub struct Written {
     /// Bytes appended to the buffer.
     pub size: usize,
-    /// If set, the bytes are several frames of this size, the last one possibly shorter. If not, they are one frame,
-    /// or on a stream whole packets one after the other.
+    /// If set, the bytes are several frames of this size, the last one possibly shorter. If not,
+    /// they are one frame, or on a stream whole packets one after the other.
     pub segment_size: Option<usize>,
 }
 
@@ -54,7 +54,8 @@ pub struct LinkService {
     queue: OutQueue,
     // A packet of which some fragments have not been sent for the first time.
     in_fragments: Option<InFragments>,
-    // A frame that was written but belongs to the next call, because its size differs from the one before it.
+    // A frame that was written but belongs to the next call, because its size differs from the one
+    // before it.
     held_back: Vec<u8>,
     marker: CongestionMarker,
     pacer: Option<Pacer>,
@@ -88,7 +89,9 @@ impl LinkService {
             in_fragments: None,
             held_back: Vec::new(),
             marker: CongestionMarker::new(config.marking_threshold, config.marking_interval),
-            pacer: config.drain_rate.map(|rate| Pacer::new(rate, config.drain_overhead)),
+            pacer: config
+                .drain_rate
+                .map(|rate| Pacer::new(rate, config.drain_overhead)),
             reassembler: Reassembler::new(
                 config.reassembly_packets,
                 config.reassembly_bytes,
@@ -97,7 +100,8 @@ impl LinkService {
             paper: None,
             ndnlpv2: None,
             adaptive: None,
-            // Random, so that a peer does not take the first packets of this run for the last ones of another.
+            // Random, so that a peer does not take the first packets of this run for the last ones
+            // of another.
             next_sequence: rng.next_word(),
             next_packet_id: 0,
             events: VecDeque::new(),
@@ -118,8 +122,14 @@ impl LinkService {
         (self.paper, self.ndnlpv2, self.adaptive) = (None, None, None);
         match self.config.reliability {
             Reliability::Off => {}
-            Reliability::Paper { max_retransmissions } => {
-                self.paper = Some(Box::new(Paper::new(&mut self.rng, max_retransmissions, most)));
+            Reliability::Paper {
+                max_retransmissions,
+            } => {
+                self.paper = Some(Box::new(Paper::new(
+                    &mut self.rng,
+                    max_retransmissions,
+                    most,
+                )));
             }
             Reliability::Ndnlpv2 => {
                 self.ndnlpv2 = Some(Box::new(Ndnlpv2::new(&mut self.rng, most)));
@@ -134,14 +144,21 @@ impl LinkService {
         }
     }
 
-    /// One frame came in; on a stream, one TLV element. `deliver` gets each whole network-layer packet.
-    pub fn handle_frame(&mut self, now: Time, frame: &[u8], deliver: &mut dyn FnMut(&LpPacket<'_>)) {
+    /// One frame came in; on a stream, one TLV element. `deliver` gets each whole network-layer
+    /// packet.
+    pub fn handle_frame(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        deliver: &mut dyn FnMut(&LpPacket<'_>),
+    ) {
         self.receive(now, frame, deliver);
         self.refresh();
     }
 
-    /// The packet in a frame that has nothing in it for the link: counted as received and delivered. `None` if
-    /// [`LinkService::handle_frame`] has to look at the frame. For owners that hand on several packets at once.
+    /// The packet in a frame that has nothing in it for the link: counted as received and
+    /// delivered. `None` if [`LinkService::handle_frame`] has to look at the frame. For owners that
+    /// hand on several packets at once.
     pub fn handle_plain_frame<'a>(&mut self, frame: &'a [u8]) -> Option<LpPacket<'a>> {
         if !self.is_plain() || matches!(frame.first()? & PROFILE_MASK, ADAPTIVE | PAPER) {
             return None;
@@ -162,13 +179,22 @@ impl LinkService {
     }
 
     /// Queues a whole network-layer packet; dropped and counted if there is no room.
-    pub fn send(&mut self, now: Time, packet: impl Into<SharedPacket>, header: Option<Box<LpHeader>>) {
+    pub fn send(
+        &mut self,
+        now: Time,
+        packet: impl Into<SharedPacket>,
+        header: Option<Box<LpHeader>>,
+    ) {
         self.enqueue(now, packet.into(), header);
     }
 
     fn enqueue(&mut self, now: Time, packet: SharedPacket, header: Option<Box<LpHeader>>) {
         let header = header.filter(|header| !header.is_empty());
-        if !self.queue.push(QueuedPacket { packet, header, queued_at: now }) {
+        if !self.queue.push(QueuedPacket {
+            packet,
+            header,
+            queued_at: now,
+        }) {
             self.stats.drops.queue_full += 1;
             return;
         }
@@ -176,9 +202,14 @@ impl LinkService {
         self.refresh();
     }
 
-    /// Appends the next frames to `buffer`; `None` if there is nothing to send now. For datagrams at most
-    /// `max_segments` frames, all of one size but the last.
-    pub fn poll_transmit(&mut self, now: Time, max_segments: usize, buffer: &mut Vec<u8>) -> Option<Written> {
+    /// Appends the next frames to `buffer`; `None` if there is nothing to send now. For datagrams
+    /// at most `max_segments` frames, all of one size but the last.
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Written> {
         let idle_at = self.pacer.as_ref().map(Pacer::idle_at);
         if self.blocked || idle_at.is_some_and(|idle_at| now < idle_at) {
             return None;
@@ -187,7 +218,11 @@ impl LinkService {
         let written = match self.config.frames {
             FrameKind::Stream { batch } => self.write_stream(now, batch, buffer),
             FrameKind::Datagram { .. } => {
-                let most = if self.pacer.is_some() { 1 } else { max_segments.max(1) };
+                let most = if self.pacer.is_some() {
+                    1
+                } else {
+                    max_segments.max(1)
+                };
                 self.write_datagrams(now, most, buffer)
             }
         };
@@ -219,13 +254,20 @@ impl LinkService {
         self.refresh();
     }
 
-    /// When [`LinkService::handle_timeout`] wants to be called and [`LinkService::poll_transmit`] asked again.
+    /// When [`LinkService::handle_timeout`] wants to be called and [`LinkService::poll_transmit`]
+    /// asked again.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        let reassembly =
-            self.reassembler.next_expiry().map(|at| Deadline::new(at, "fragments did not come in time"));
+        let reassembly = self
+            .reassembler
+            .next_expiry()
+            .map(|at| Deadline::new(at, "fragments did not come in time"));
         let unheard = [
-            self.ndnlpv2.as_ref().and_then(|ndnlpv2| ndnlpv2.retransmission_due()),
-            self.adaptive.as_ref().and_then(|adaptive| adaptive.timer_due()),
+            self.ndnlpv2
+                .as_ref()
+                .and_then(|ndnlpv2| ndnlpv2.retransmission_due()),
+            self.adaptive
+                .as_ref()
+                .and_then(|adaptive| adaptive.timer_due()),
         ];
         let unheard = unheard.into_iter().flatten().min();
         let unheard = unheard.map(|at| Deadline::new(at, "nothing was heard of a frame"));
@@ -239,8 +281,13 @@ impl LinkService {
         }
         let control = [
             self.ndnlpv2.as_ref().and_then(|ndnlpv2| ndnlpv2.ack_due()),
-            self.adaptive.as_ref().and_then(|adaptive| adaptive.control_due()),
-            self.paper.as_ref().filter(|paper| paper.has_gap()).map(|_| Time::ZERO),
+            self.adaptive
+                .as_ref()
+                .and_then(|adaptive| adaptive.control_due()),
+            self.paper
+                .as_ref()
+                .filter(|paper| paper.has_gap())
+                .map(|_| Time::ZERO),
         ];
         let control = control.into_iter().flatten().min();
         match &self.pacer {
@@ -253,8 +300,9 @@ impl LinkService {
         }
     }
 
-    /// Frames may have this many bytes from now on; of no effect on streams. What is queued is cut accordingly; a fragment
-    /// that was sent and lost and does not fit any more is given up with its packet.
+    /// Frames may have this many bytes from now on; of no effect on streams. What is queued is cut
+    /// accordingly; a fragment that was sent and lost and does not fit any more is given up with
+    /// its packet.
     pub fn set_mtu(&mut self, mtu: usize) {
         if let FrameKind::Datagram { .. } = self.config.frames {
             self.mtu = mtu.clamp(MIN_MTU, MAX_MTU);
@@ -271,10 +319,12 @@ impl LinkService {
         self.blocked = blocked;
     }
 
-    /// Recovers lost frames in another way from now on; of no effect on streams. Frames on their way are let go: they are not
-    /// sent again.
+    /// Recovers lost frames in another way from now on; of no effect on streams. Frames on their
+    /// way are let go: they are not sent again.
     pub fn set_reliability(&mut self, reliability: Reliability) {
-        if matches!(self.config.frames, FrameKind::Stream { .. }) || self.config.reliability == reliability {
+        if matches!(self.config.frames, FrameKind::Stream { .. })
+            || self.config.reliability == reliability
+        {
             return;
         }
         self.config.reliability = reliability;
@@ -297,10 +347,18 @@ impl LinkService {
         (stats.outstanding, stats.mode) = (0, Mode::None);
         if let Some(ndnlpv2) = &self.ndnlpv2 {
             ndnlpv2.report(stats);
-            stats.mode = if ndnlpv2.is_active() { Mode::Ndnlpv2 } else { Mode::None };
+            stats.mode = if ndnlpv2.is_active() {
+                Mode::Ndnlpv2
+            } else {
+                Mode::None
+            };
         }
         let before = stats.outstanding;
-        if let Some(adaptive) = self.adaptive.as_ref().filter(|adaptive| adaptive.is_agreed()) {
+        if let Some(adaptive) = self
+            .adaptive
+            .as_ref()
+            .filter(|adaptive| adaptive.is_agreed())
+        {
             adaptive.report(stats);
             stats.mode = Mode::Adaptive;
             stats.outstanding += before;
@@ -310,13 +368,16 @@ impl LinkService {
             stats.mode = Mode::Paper;
         }
         stats.outstanding_high_water = stats.outstanding_high_water.max(stats.outstanding);
-        stats.buffer_high_water = stats.buffer_high_water.max(stats.outstanding + stats.queue_packets);
+        stats.buffer_high_water = stats
+            .buffer_high_water
+            .max(stats.outstanding + stats.queue_packets);
     }
 
     /// Sends the frames in `lost` again, or gives them up.
     fn recover(&mut self, now: Time, profile: Profile) {
         let mut lost = core::mem::take(&mut self.lost);
-        // Packets of which a fragment was given up in this call. Mostly none, and then it takes no memory.
+        // Packets of which a fragment was given up in this call. Mostly none, and then it takes no
+        // memory.
         let mut gone: Vec<u64> = Vec::new();
         for (number, mut piece) in lost.drain(..) {
             if gone.contains(&piece.packet_id) {
@@ -325,15 +386,29 @@ impl LinkService {
             }
             let may_resend = match profile {
                 Profile::Plain => false,
-                Profile::Paper => self.paper.as_ref().is_some_and(|paper| paper.may_resend(&piece)),
+                Profile::Paper => self
+                    .paper
+                    .as_ref()
+                    .is_some_and(|paper| paper.may_resend(&piece)),
                 Profile::Ndnlpv2 => Ndnlpv2::may_resend(&piece),
-                Profile::Adaptive => self.adaptive.as_ref().is_some_and(|it| it.may_resend(now, &piece)),
+                Profile::Adaptive => self
+                    .adaptive
+                    .as_ref()
+                    .is_some_and(|it| it.may_resend(now, &piece)),
             };
             if may_resend {
                 piece.queued_at = now;
                 piece.retransmissions = piece.retransmissions.saturating_add(1);
-                // The paper's retransmissions queue behind what waits already, as those of a device driver do.
-                self.queue.push_resend(Resend { profile, number, piece }, profile != Profile::Paper);
+                // The paper's retransmissions queue behind what waits already, as those of a device
+                // driver do.
+                self.queue.push_resend(
+                    Resend {
+                        profile,
+                        number,
+                        piece,
+                    },
+                    profile != Profile::Paper,
+                );
             } else {
                 gone.extend((!piece.is_whole()).then_some(piece.packet_id));
                 self.give_up(profile, number, piece);
@@ -352,7 +427,8 @@ impl LinkService {
             self.in_fragments.take_if(|packet| packet.packet_id() == id);
         }
         if self.events.len() < MOST_EVENTS {
-            self.events.push_back(LinkEvent::GaveUp(network_packet(piece.packet)));
+            self.events
+                .push_back(LinkEvent::GaveUp(network_packet(piece.packet)));
         }
     }
 
@@ -374,12 +450,22 @@ impl LinkService {
             gone.extend((!keep).then_some(resend.number));
             keep
         });
-        gone.into_iter().for_each(|number| self.settle(profile, number));
+        gone.into_iter()
+            .for_each(|number| self.settle(profile, number));
         match profile {
             Profile::Plain => {}
-            Profile::Paper => self.paper.as_mut().map_or((), |it| it.forget_packet(packet_id)),
-            Profile::Ndnlpv2 => self.ndnlpv2.as_mut().map_or((), |it| it.forget_packet(packet_id)),
-            Profile::Adaptive => self.adaptive.as_mut().map_or((), |it| it.forget_packet(packet_id)),
+            Profile::Paper => self
+                .paper
+                .as_mut()
+                .map_or((), |it| it.forget_packet(packet_id)),
+            Profile::Ndnlpv2 => self
+                .ndnlpv2
+                .as_mut()
+                .map_or((), |it| it.forget_packet(packet_id)),
+            Profile::Adaptive => self
+                .adaptive
+                .as_mut()
+                .map_or((), |it| it.forget_packet(packet_id)),
         }
     }
 
@@ -388,8 +474,14 @@ impl LinkService {
         match profile {
             Profile::Plain => false,
             Profile::Paper => self.paper.as_ref().is_some_and(|it| it.still_lost(number)),
-            Profile::Ndnlpv2 => self.ndnlpv2.as_ref().is_some_and(|it| it.still_lost(number)),
-            Profile::Adaptive => self.adaptive.as_ref().is_some_and(|it| it.still_lost(number)),
+            Profile::Ndnlpv2 => self
+                .ndnlpv2
+                .as_ref()
+                .is_some_and(|it| it.still_lost(number)),
+            Profile::Adaptive => self
+                .adaptive
+                .as_ref()
+                .is_some_and(|it| it.still_lost(number)),
         }
     }
 }
@@ -397,7 +489,10 @@ impl LinkService {
 /// The Interest or Data itself, where it was wrapped with its header to be cut.
 fn network_packet(packet: SharedPacket) -> SharedPacket {
     match LpPacket::decode(&packet, false) {
-        Ok(LpPacket { fragment: Some(inner), .. }) => inner.into(),
+        Ok(LpPacket {
+            fragment: Some(inner),
+            ..
+        }) => inner.into(),
         _ => packet,
     }
 }

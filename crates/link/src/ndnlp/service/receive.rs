@@ -12,7 +12,12 @@ use crate::ndnlp::piece::Profile;
 use crate::ndnlp::reassembly::{PacketKey, Place};
 
 impl LinkService {
-    pub(super) fn receive(&mut self, now: Time, frame: &[u8], deliver: &mut dyn FnMut(&LpPacket<'_>)) {
+    pub(super) fn receive(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        deliver: &mut dyn FnMut(&LpPacket<'_>),
+    ) {
         self.stats.frames_received += 1;
         self.stats.bytes_received += frame.len() as u64;
         match frame.first().map(|first| first & PROFILE_MASK) {
@@ -50,16 +55,26 @@ impl LinkService {
         }
         let mut announced = false;
         for (typ, value) in lp.fields() {
-            if let (types::LP_ACK, Some(ndnlpv2), Ok(ack)) = (typ, &mut self.ndnlpv2, value.try_into()) {
-                ndnlpv2.handle_ack(now, u64::from_be_bytes(ack), &mut self.stats, &mut self.lost);
+            if let (types::LP_ACK, Some(ndnlpv2), Ok(ack)) =
+                (typ, &mut self.ndnlpv2, value.try_into())
+            {
+                ndnlpv2.handle_ack(
+                    now,
+                    u64::from_be_bytes(ack),
+                    &mut self.stats,
+                    &mut self.lost,
+                );
             }
-            if let (HELLO_TYPE, Some(adaptive), Some(hello)) = (typ, &mut self.adaptive, Hello::decode(value))
+            if let (HELLO_TYPE, Some(adaptive), Some(hello)) =
+                (typ, &mut self.adaptive, Hello::decode(value))
             {
                 announced = true;
                 if adaptive.handle_hello(now, hello, &mut self.stats) {
                     self.reassembler.forget_frames();
                     // What was lost under the old agreement belongs to it.
-                    let gone = self.queue.retain_resends(|resend| resend.profile != Profile::Adaptive);
+                    let gone = self
+                        .queue
+                        .retain_resends(|resend| resend.profile != Profile::Adaptive);
                     self.stats.abandoned += gone as u64;
                 }
             }
@@ -82,14 +97,25 @@ impl LinkService {
             return;
         };
         let key = PacketKey::Sequence(sequence.wrapping_sub(lp.frag_index));
-        let place = Place { key, index: lp.frag_index, count: lp.frag_count };
+        let place = Place {
+            key,
+            index: lp.frag_index,
+            count: lp.frag_count,
+        };
         let header = Some(lp.header()).filter(|header| !header.is_empty());
         let delivered = &mut self.stats.packets_delivered;
         let drops = &mut self.stats.drops;
-        self.reassembler.insert(now, place, fragment, header, drops, &mut |packet, header| {
-            *delivered += 1;
-            deliver(&reassembled(packet, header));
-        });
+        self.reassembler.insert(
+            now,
+            place,
+            fragment,
+            header,
+            drops,
+            &mut |packet, header| {
+                *delivered += 1;
+                deliver(&reassembled(packet, header));
+            },
+        );
     }
 
     fn receive_paper(&mut self, now: Time, frame: &[u8], deliver: &mut dyn FnMut(&LpPacket<'_>)) {
@@ -100,7 +126,9 @@ impl LinkService {
         for ack in frame.acks() {
             paper.handle_ack(now, ack, &mut self.stats, &mut self.lost);
         }
-        let twice = frame.numbers.is_some_and(|numbers| paper.handle_numbers(now, numbers, &mut self.stats));
+        let twice = frame
+            .numbers
+            .is_some_and(|numbers| paper.handle_numbers(now, numbers, &mut self.stats));
         self.recover(now, Profile::Paper);
         if twice {
             return;
@@ -115,7 +143,12 @@ impl LinkService {
         self.scratch = scratch;
     }
 
-    fn receive_adaptive(&mut self, now: Time, frame: &[u8], deliver: &mut dyn FnMut(&LpPacket<'_>)) {
+    fn receive_adaptive(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        deliver: &mut dyn FnMut(&LpPacket<'_>),
+    ) {
         let size = frame.len();
         let Some(frame) = AdaptiveFrame::decode(frame) else {
             self.stats.drops.malformed += 1;
@@ -126,7 +159,9 @@ impl LinkService {
             origin = adaptive.handle_frame(now, &frame, size, &mut self.stats, &mut self.lost);
             self.recover(now, Profile::Adaptive);
         }
-        let AdaptiveFrame::Packet { payload, .. } = frame else { return };
+        let AdaptiveFrame::Packet { payload, .. } = frame else {
+            return;
+        };
         match (payload, origin) {
             (_, Origin::Twice) => {}
             (Payload::Value(kind, value), _) => {
@@ -141,21 +176,38 @@ impl LinkService {
                 Ok(lp) => self.deliver_lp(now, &lp, deliver),
                 Err(_) => self.stats.drops.malformed += 1,
             },
-            (Payload::Fragment { index, count, bytes }, Origin::New(first)) => {
+            (
+                Payload::Fragment {
+                    index,
+                    count,
+                    bytes,
+                },
+                Origin::New(first),
+            ) => {
                 let (index, count) = (u64::from(index), u64::from(count));
-                let place = Place { key: PacketKey::Frame(first.wrapping_sub(index)), index, count };
+                let place = Place {
+                    key: PacketKey::Frame(first.wrapping_sub(index)),
+                    index,
+                    count,
+                };
                 let padding_allowed = self.padding_allowed();
                 let (delivered, mut malformed) = (&mut self.stats.packets_delivered, 0);
                 let drops = &mut self.stats.drops;
-                self.reassembler.insert(now, place, bytes, None, drops, &mut |packet, _| {
-                    match LpPacket::decode(packet, padding_allowed) {
-                        Ok(lp) if lp.fragment.is_some() && lp.frag_count == 1 => {
-                            *delivered += 1;
-                            deliver(&lp);
-                        }
-                        _ => malformed += 1,
-                    }
-                });
+                self.reassembler
+                    .insert(
+                        now,
+                        place,
+                        bytes,
+                        None,
+                        drops,
+                        &mut |packet, _| match LpPacket::decode(packet, padding_allowed) {
+                            Ok(lp) if lp.fragment.is_some() && lp.frag_count == 1 => {
+                                *delivered += 1;
+                                deliver(&lp);
+                            }
+                            _ => malformed += 1,
+                        },
+                    );
                 self.stats.drops.malformed += malformed;
             }
             (Payload::Fragment { .. }, Origin::Unknown) => self.stats.drops.no_session += 1,

@@ -28,7 +28,13 @@ pub(super) fn whole_frame_len(profile: Profile, packet: &[u8], header: Option<&L
         let fragment = tlv::element_len(types::LP_FRAGMENT, packet.len());
         tlv::element_len(types::LP_PACKET, fields_len(header) + fragment)
     };
-    let element = || if header.is_some() { wrapped() } else { packet.len() };
+    let element = || {
+        if header.is_some() {
+            wrapped()
+        } else {
+            packet.len()
+        }
+    };
     let short = || Kind::of(packet).filter(|_| header.is_none());
     match profile {
         Profile::Plain => element(),
@@ -56,10 +62,20 @@ pub(super) fn fragment_overhead(profile: Profile, header: Option<&LpHeader>) -> 
     }
 }
 
-/// Bytes of each fragment but the last, and how many fragments: for a packet of `len` bytes. `None` if it cannot be cut.
-pub(super) fn cut(profile: Profile, len: usize, overhead: usize, mtu: usize) -> Option<(usize, usize)> {
+/// Bytes of each fragment but the last, and how many fragments: for a packet of `len` bytes. `None`
+/// if it cannot be cut.
+pub(super) fn cut(
+    profile: Profile,
+    len: usize,
+    overhead: usize,
+    mtu: usize,
+) -> Option<(usize, usize)> {
     let room = mtu.checked_sub(overhead).filter(|room| *room > 0)?;
     let count = len.div_ceil(room);
-    let most = if profile == Profile::Adaptive { MOST_COMPACT_FRAGMENTS } else { MOST_FRAGMENTS };
+    let most = if profile == Profile::Adaptive {
+        MOST_COMPACT_FRAGMENTS
+    } else {
+        MOST_FRAGMENTS
+    };
     (count <= most).then_some((room, count))
 }

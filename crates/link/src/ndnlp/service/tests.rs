@@ -56,17 +56,26 @@ fn exchange(reliability: Reliability) {
         came.sort();
         came.dedup();
         assert_eq!(came.len(), total, "{reliability:?}: each once");
-        let missing = sent.iter().filter(|(from, packet)| *from != end && !came.contains(packet)).count();
+        let missing = sent
+            .iter()
+            .filter(|(from, packet)| *from != end && !came.contains(packet))
+            .count();
         // The last ones of the paper's profile; what was sent before the peers knew each other.
         assert!(missing <= 3, "{reliability:?}: {missing} missing");
-        assert!(service.stats().recovered > 20, "{reliability:?}: {:?}", service.stats());
+        assert!(
+            service.stats().recovered > 20,
+            "{reliability:?}: {:?}",
+            service.stats()
+        );
         assert_eq!(service.stats().drops.false_acks, 0);
     }
 }
 
 #[test]
 fn numbers_wrap() {
-    exchange(Reliability::Paper { max_retransmissions: 3 });
+    exchange(Reliability::Paper {
+        max_retransmissions: 3,
+    });
     exchange(Reliability::Ndnlpv2);
     exchange(Reliability::Adaptive);
 }

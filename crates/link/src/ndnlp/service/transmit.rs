@@ -35,7 +35,12 @@ impl InFragments {
 }
 
 impl LinkService {
-    pub(super) fn write_stream(&mut self, now: Time, batch: usize, buffer: &mut Vec<u8>) -> Option<Written> {
+    pub(super) fn write_stream(
+        &mut self,
+        now: Time,
+        batch: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Written> {
         let start = buffer.len();
         while let Some(len) = self.queue.next_len() {
             let written = buffer.len() - start;
@@ -47,7 +52,10 @@ impl LinkService {
             }
         }
         let size = buffer.len() - start;
-        (size > 0).then_some(Written { size, segment_size: None })
+        (size > 0).then_some(Written {
+            size,
+            segment_size: None,
+        })
     }
 
     pub(super) fn write_datagrams(
@@ -71,7 +79,8 @@ impl LinkService {
             }
             let len = buffer.len() - at;
             if frames > 0 && len > segment {
-                self.held_back.extend_from_slice(buffer.get(at..).unwrap_or_default());
+                self.held_back
+                    .extend_from_slice(buffer.get(at..).unwrap_or_default());
                 buffer.truncate(at);
                 break;
             }
@@ -84,7 +93,10 @@ impl LinkService {
         }
         self.stats.frames_sent += frames as u64;
         let size = buffer.len() - start;
-        (frames > 0).then_some(Written { size, segment_size: (frames > 1).then_some(segment) })
+        (frames > 0).then_some(Written {
+            size,
+            segment_size: (frames > 1).then_some(segment),
+        })
     }
 
     /// Appends the next frame; false if there is none.
@@ -108,7 +120,8 @@ impl LinkService {
         }
     }
 
-    /// What does not wait for packets: questions, announcements that no packet can carry, Acks that waited long enough.
+    /// What does not wait for packets: questions, announcements that no packet can carry, Acks that
+    /// waited long enough.
     fn write_urgent_control(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
         if let Some(adaptive) = &mut self.adaptive {
             if adaptive.write_ask(now, &mut self.stats, buffer) {
@@ -117,7 +130,10 @@ impl LinkService {
             let carried = !adaptive.is_agreed() && !self.queue.is_empty();
             if adaptive.owes_announcement(now) && !carried {
                 let hello = adaptive.announce(now, &mut self.stats);
-                let link = LinkFields { extension: Some((HELLO_TYPE, &hello)), ..LinkFields::default() };
+                let link = LinkFields {
+                    extension: Some((HELLO_TYPE, &hello)),
+                    ..LinkFields::default()
+                };
                 lp::encode(buffer, &link, &LpHeader::default(), None);
                 return true;
             }
@@ -127,7 +143,10 @@ impl LinkService {
         {
             let count = ndnlpv2.acks_that_fit(tlv::element_len(types::LP_PACKET, 0), self.mtu);
             ndnlpv2.take_acks(count, &mut self.acks);
-            let link = LinkFields { acks: &self.acks, ..LinkFields::default() };
+            let link = LinkFields {
+                acks: &self.acks,
+                ..LinkFields::default()
+            };
             lp::encode(buffer, &link, &LpHeader::default(), None);
             self.stats.ack_frames += 1;
             self.stats.acks_alone += count as u64;
@@ -155,16 +174,27 @@ impl LinkService {
         if self.paper.is_some() {
             return Profile::Paper;
         }
-        if self.adaptive.as_ref().is_some_and(|adaptive| adaptive.is_agreed()) {
+        if self
+            .adaptive
+            .as_ref()
+            .is_some_and(|adaptive| adaptive.is_agreed())
+        {
             return Profile::Adaptive;
         }
         let stats = &mut self.stats;
-        let numbered = self.ndnlpv2.as_mut().is_some_and(|ndnlpv2| ndnlpv2.wants_number(now, stats));
-        if numbered { Profile::Ndnlpv2 } else { Profile::Plain }
+        let numbered = self
+            .ndnlpv2
+            .as_mut()
+            .is_some_and(|ndnlpv2| ndnlpv2.wants_number(now, stats));
+        if numbered {
+            Profile::Ndnlpv2
+        } else {
+            Profile::Plain
+        }
     }
 
-    /// Appends the packet, or its first fragment; false if it had to be dropped. `waiting` is how many bytes were in the
-    /// queue with it.
+    /// Appends the packet, or its first fragment; false if it had to be dropped. `waiting` is how
+    /// many bytes were in the queue with it.
     fn write_packet(
         &mut self,
         now: Time,
@@ -213,22 +243,32 @@ impl LinkService {
             piece.packet = wrapped(&piece.packet, piece.header.take());
         }
         let overhead = fragment_overhead(profile, piece.header.as_deref());
-        let plan = cut(profile, piece.packet.len(), overhead, self.mtu).filter(|_| self.config.fragmentation);
+        let plan = cut(profile, piece.packet.len(), overhead, self.mtu)
+            .filter(|_| self.config.fragmentation);
         let Some((fragment_len, count)) = plan else {
             self.stats.drops.too_big += 1;
             return false;
         };
         piece.count = count as u16;
         let fragment_len = fragment_len as u32;
-        self.in_fragments = Some(InFragments { next: piece, original, fragment_len, profile });
+        self.in_fragments = Some(InFragments {
+            next: piece,
+            original,
+            fragment_len,
+            profile,
+        });
         self.write_next_fragment(now, buffer)
     }
 
     fn write_next_fragment(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
-        let Some(mut packet) = self.in_fragments.take() else { return false };
+        let Some(mut packet) = self.in_fragments.take() else {
+            return false;
+        };
         let profile = packet.profile;
         let mut piece = packet.next.clone();
-        piece.len = packet.fragment_len.min(piece.packet.len() as u32 - piece.start);
+        piece.len = packet
+            .fragment_len
+            .min(piece.packet.len() as u32 - piece.start);
         piece.identity = self.new_identity(profile);
         packet.next.header = None;
         packet.next.index += 1;
@@ -242,8 +282,14 @@ impl LinkService {
 
     fn new_identity(&mut self, profile: Profile) -> u64 {
         match profile {
-            Profile::Paper => self.paper.as_mut().map_or(0, |paper| paper.take_packet_number()),
-            Profile::Adaptive => self.adaptive.as_ref().map_or(0, |adaptive| adaptive.next_number()),
+            Profile::Paper => self
+                .paper
+                .as_mut()
+                .map_or(0, |paper| paper.take_packet_number()),
+            Profile::Adaptive => self
+                .adaptive
+                .as_ref()
+                .map_or(0, |adaptive| adaptive.next_number()),
             Profile::Plain | Profile::Ndnlpv2 => {
                 let sequence = self.next_sequence;
                 self.next_sequence = sequence.wrapping_add(1);
@@ -252,10 +298,12 @@ impl LinkService {
         }
     }
 
-    /// A packet that was begun is sent from its start again if its fragments do not fit into frames of the size that `limit`
-    /// makes of the MTU.
+    /// A packet that was begun is sent from its start again if its fragments do not fit into frames
+    /// of the size that `limit` makes of the MTU.
     pub(super) fn restart_fragments(&mut self, limit: impl Fn(&InFragments, usize) -> usize) {
-        let Some(packet) = self.in_fragments.take() else { return };
+        let Some(packet) = self.in_fragments.take() else {
+            return;
+        };
         let header = packet.original.header.as_deref();
         let needed = packet.fragment_len as usize + fragment_overhead(packet.profile, header);
         if needed <= limit(&packet, self.mtu) {
@@ -266,9 +314,14 @@ impl LinkService {
         self.queue.put_back(packet.original);
     }
 
-    /// Appends a frame that carries a lost piece again; false if that is not needed or not possible any more.
+    /// Appends a frame that carries a lost piece again; false if that is not needed or not possible
+    /// any more.
     fn write_resend(&mut self, now: Time, resend: Resend, buffer: &mut Vec<u8>) -> bool {
-        let Resend { profile, number, piece } = resend;
+        let Resend {
+            profile,
+            number,
+            piece,
+        } = resend;
         if !self.still_lost(profile, number) {
             return false;
         }
@@ -278,11 +331,21 @@ impl LinkService {
             piece.len as usize + fragment_overhead(profile, piece.header.as_deref())
         };
         if len > self.mtu {
-            // The MTU has shrunk since. A whole packet can be cut now; the fragments of one that was cut are given up.
+            // The MTU has shrunk since. A whole packet can be cut now; the fragments of one that
+            // was cut are given up.
             if piece.is_whole() {
                 self.settle(profile, number);
-                let Piece { packet, header, accepted_at: queued_at, .. } = piece;
-                self.queue.put_back(QueuedPacket { packet, header, queued_at });
+                let Piece {
+                    packet,
+                    header,
+                    accepted_at: queued_at,
+                    ..
+                } = piece;
+                self.queue.put_back(QueuedPacket {
+                    packet,
+                    header,
+                    queued_at,
+                });
             } else {
                 self.stats.drops.too_big += 1;
                 self.give_up(profile, number, piece);
@@ -296,7 +359,8 @@ impl LinkService {
         true
     }
 
-    /// Appends a frame with the piece and remembers it. `replaces` is the number under which it was lost.
+    /// Appends a frame with the piece and remembers it. `replaces` is the number under which it was
+    /// lost.
     fn write_piece(
         &mut self,
         now: Time,
@@ -321,13 +385,15 @@ impl LinkService {
         }
     }
 
-    /// As a bare packet if nothing has to be said of it, else as an LpPacket with as many Acks as fit.
+    /// As a bare packet if nothing has to be said of it, else as an LpPacket with as many Acks as
+    /// fit.
     fn write_lp(&mut self, now: Time, piece: &Piece, number: Option<u64>, buffer: &mut Vec<u8>) {
         let none = LpHeader::default();
         let header = piece.header.as_deref().unwrap_or(&none);
         let mut link = LinkFields {
             sequence: (number.is_some() || !piece.is_whole()).then_some(piece.identity),
-            fragment: (!piece.is_whole()).then_some((u64::from(piece.index), u64::from(piece.count))),
+            fragment: (!piece.is_whole())
+                .then_some((u64::from(piece.index), u64::from(piece.count))),
             tx_sequence: number,
             ..LinkFields::default()
         };
@@ -341,13 +407,18 @@ impl LinkService {
         });
         let hello = hello.map(|adaptive| adaptive.announce(now, &mut self.stats));
         link.extension = hello.as_ref().map(|hello| (HELLO_TYPE, &hello[..]));
-        if let Some(ndnlpv2) = self.ndnlpv2.as_mut().filter(|ndnlpv2| ndnlpv2.acks_waiting() > 0) {
+        if let Some(ndnlpv2) = self
+            .ndnlpv2
+            .as_mut()
+            .filter(|ndnlpv2| ndnlpv2.acks_waiting() > 0)
+        {
             let count = ndnlpv2.acks_that_fit(len(&link), self.mtu);
             ndnlpv2.take_acks(count, &mut self.acks);
             self.stats.acks_carried += count as u64;
             link.acks = &self.acks;
         }
-        let bare = link.sequence.is_none() && link.acks.is_empty() && hello.is_none() && header.is_empty();
+        let bare =
+            link.sequence.is_none() && link.acks.is_empty() && hello.is_none() && header.is_empty();
         if bare {
             buffer.extend_from_slice(piece.bytes());
         } else {
@@ -355,7 +426,13 @@ impl LinkService {
         }
     }
 
-    fn write_paper(&mut self, now: Time, piece: Piece, replaces: Option<u64>, buffer: &mut Vec<u8>) {
+    fn write_paper(
+        &mut self,
+        now: Time,
+        piece: Piece,
+        replaces: Option<u64>,
+        buffer: &mut Vec<u8>,
+    ) {
         let Some(paper) = &mut self.paper else { return };
         let numbers = paper.numbers(piece.identity);
         let smallest = self.config.smallest_frame;
@@ -365,13 +442,18 @@ impl LinkService {
             let none = LpHeader::default();
             let link = LinkFields {
                 sequence: (!piece.is_whole()).then_some(piece.identity),
-                fragment: (!piece.is_whole()).then_some((u64::from(piece.index), u64::from(piece.count))),
+                fragment: (!piece.is_whole())
+                    .then_some((u64::from(piece.index), u64::from(piece.count))),
                 ..LinkFields::default()
             };
             let header = piece.header.as_deref().unwrap_or(&none);
             lp::encode(&mut element, &link, header, Some(piece.bytes()));
         }
-        let packet = if element.is_empty() { piece.bytes() } else { &element };
+        let packet = if element.is_empty() {
+            piece.bytes()
+        } else {
+            &element
+        };
         let used = 2 + paper_wire::NUMBERS_LEN + packet.len();
         paper.take_acks(self.mtu.saturating_sub(used), &mut self.short_acks);
         self.stats.acks_carried += self.short_acks.len() as u64;
@@ -380,8 +462,16 @@ impl LinkService {
         paper.sent(now, piece, replaces, &mut self.stats);
     }
 
-    fn write_adaptive(&mut self, now: Time, piece: Piece, replaces: Option<u64>, buffer: &mut Vec<u8>) {
-        let Some(adaptive) = &mut self.adaptive else { return };
+    fn write_adaptive(
+        &mut self,
+        now: Time,
+        piece: Piece,
+        replaces: Option<u64>,
+        buffer: &mut Vec<u8>,
+    ) {
+        let Some(adaptive) = &mut self.adaptive else {
+            return;
+        };
         let start = buffer.len();
         let short = Kind::of(&piece.packet).filter(|(_, left_out)| {
             let long_enough = piece.packet.len() - left_out + 2 >= self.config.smallest_frame;
@@ -407,7 +497,9 @@ impl LinkService {
             None => {
                 buffer.push(0);
                 match piece.header.as_deref() {
-                    Some(header) => lp::encode(buffer, &LinkFields::default(), header, Some(piece.bytes())),
+                    Some(header) => {
+                        lp::encode(buffer, &LinkFields::default(), header, Some(piece.bytes()))
+                    }
                     None => buffer.extend_from_slice(piece.bytes()),
                 }
             }
@@ -420,6 +512,11 @@ impl LinkService {
 /// The packet with its header, as one element.
 fn wrapped(packet: &SharedPacket, header: Option<Box<LpHeader>>) -> SharedPacket {
     let mut element = Vec::with_capacity(packet.len() + 64);
-    lp::encode(&mut element, &LinkFields::default(), &header.unwrap_or_default(), Some(packet));
+    lp::encode(
+        &mut element,
+        &LinkFields::default(),
+        &header.unwrap_or_default(),
+        Some(packet),
+    );
     element.into()
 }

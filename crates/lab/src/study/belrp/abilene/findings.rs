@@ -38,14 +38,26 @@ struct Observed {
 
 impl Observed {
     fn of(scenario: &Scenario, map: &Map) -> Observed {
-        let number = |name: &str| map.nodes.iter().position(|known| known == name).unwrap_or(usize::MAX);
+        let number = |name: &str| {
+            map.nodes
+                .iter()
+                .position(|known| known == name)
+                .unwrap_or(usize::MAX)
+        };
         let ends = (number(&scenario.observed.0), number(&scenario.observed.1));
         let swapped = (ends.1, ends.0);
-        let link = map.links.iter().position(|link| *link == ends || *link == swapped).unwrap_or(0);
+        let link = map
+            .links
+            .iter()
+            .position(|link| *link == ends || *link == swapped)
+            .unwrap_or(0);
         let turned = usize::from(map.links.get(link) == Some(&swapped));
         let crossing = map.paths.iter().flat_map(|path| path.windows(2));
-        // An exchange crosses each of its links once in each direction: as an Interest and as a Data.
-        let crossing = crossing.filter(|hop| (hop[0], hop[1]) == ends || (hop[0], hop[1]) == swapped).count();
+        // An exchange crosses each of its links once in each direction: as an Interest and as a
+        // Data.
+        let crossing = crossing
+            .filter(|hop| (hop[0], hop[1]) == ends || (hop[0], hop[1]) == swapped)
+            .count();
         Observed {
             forth: 2 * link + turned,
             back: 2 * link + 1 - turned,
@@ -72,26 +84,40 @@ pub(super) fn result(
     let (near, far) = (&scenario.observed.0, &scenario.observed.1);
     let of_link = |end: Option<&LinkEnd>, value: fn(&LinkEnd) -> f64| end.map_or(f64::NAN, value);
     let retransmitted = |run: &Outcome| {
-        100.0 * of_link(observed.forth(run), |end| end.link.retransmissions as f64) / observed.frames
+        100.0 * of_link(observed.forth(run), |end| end.link.retransmissions as f64)
+            / observed.frames
     };
     let spurious = |run: &Outcome| {
-        of_link(observed.forth(run), |end| 100.0 * end.link.spurious as f64 / end.link.retransmissions as f64)
+        of_link(observed.forth(run), |end| {
+            100.0 * end.link.spurious as f64 / end.link.retransmissions as f64
+        })
     };
-    let found = |end: Option<&LinkEnd>| end.map_or(f64::NAN, |end| detection(std::iter::once(&end.link)));
+    let found =
+        |end: Option<&LinkEnd>| end.map_or(f64::NAN, |end| detection(std::iter::once(&end.link)));
     let detection_near = |run: &Outcome| found(observed.forth(run));
     let detection_far = |run: &Outcome| found(observed.back(run));
     let queued = |run: &Outcome| {
         let end = observed.forth(run)?;
-        end.link.detection_from_queue.mean().map(|delay| delay.as_secs_f64() * 1e3)
+        end.link
+            .detection_from_queue
+            .mean()
+            .map(|delay| delay.as_secs_f64() * 1e3)
     };
     let detection_queued = |run: &Outcome| queued(run).unwrap_or(f64::NAN);
-    let buffer = |run: &Outcome| of_link(observed.forth(run), |end| end.link.buffer_high_water as f64);
+    let buffer =
+        |run: &Outcome| of_link(observed.forth(run), |end| end.link.buffer_high_water as f64);
     let title = |what: &str, end: &str| format!("{what}, {end}");
     let titles = [
         title("frames sent again by the link, % of those to be sent", near),
         title("spurious ones of these, %", near),
-        title("from a frame's transmission to the detection of its loss, ms", near),
-        title("from a frame's transmission to the detection of its loss, ms", far),
+        title(
+            "from a frame's transmission to the detection of its loss, ms",
+            near,
+        ),
+        title(
+            "from a frame's transmission to the detection of its loss, ms",
+            far,
+        ),
         title("the same counted from when the frame was queued, ms", near),
         title("most packets in the buffer of the sender", near),
     ];
@@ -104,8 +130,12 @@ pub(super) fn result(
         quantity("detection-queued", 4, 2),
         quantity("buffer", 5, 1),
     ];
-    let make =
-        |(id, at, digits): (&'static str, usize, usize), of| Quantity { id, title: &titles[at], digits, of };
+    let make = |(id, at, digits): (&'static str, usize, usize), of| Quantity {
+        id,
+        title: &titles[at],
+        digits,
+        of,
+    };
     let retransmitted = make(a, &retransmitted as &dyn Fn(&Outcome) -> f64);
     let spurious = make(b, &spurious);
     let detection_near = make(c, &detection_near);
@@ -117,12 +147,54 @@ pub(super) fn result(
         input,
         matrix,
         &[
-            ("retrieval", &RETRIEVAL, Tolerance { share: 0.03, absolute: 0.0 }),
-            ("traffic", &TRAFFIC, Tolerance { share: 0.01, absolute: 0.0 }),
-            ("link-retransmissions", &retransmitted, Tolerance { share: 0.05, absolute: 0.0 }),
-            ("detection", &detection_near, Tolerance { share: 0.05, absolute: 0.0 }),
-            ("detection-far", &detection_far, Tolerance { share: 0.05, absolute: 0.0 }),
-            ("buffer", &buffer, Tolerance { share: 0.10, absolute: 0.0 }),
+            (
+                "retrieval",
+                &RETRIEVAL,
+                Tolerance {
+                    share: 0.03,
+                    absolute: 0.0,
+                },
+            ),
+            (
+                "traffic",
+                &TRAFFIC,
+                Tolerance {
+                    share: 0.01,
+                    absolute: 0.0,
+                },
+            ),
+            (
+                "link-retransmissions",
+                &retransmitted,
+                Tolerance {
+                    share: 0.05,
+                    absolute: 0.0,
+                },
+            ),
+            (
+                "detection",
+                &detection_near,
+                Tolerance {
+                    share: 0.05,
+                    absolute: 0.0,
+                },
+            ),
+            (
+                "detection-far",
+                &detection_far,
+                Tolerance {
+                    share: 0.05,
+                    absolute: 0.0,
+                },
+            ),
+            (
+                "buffer",
+                &buffer,
+                Tolerance {
+                    share: 0.10,
+                    absolute: 0.0,
+                },
+            ),
         ],
     );
     comparisons.extend(words(input, matrix, &spurious));
@@ -147,8 +219,18 @@ pub(super) fn result(
     ];
     let floor = |quantity: &Quantity<'_>| (0.0, matrix.floor(quantity.of, recovers));
     let charts = vec![
-        matrix.chart("Fig. 4 (a): retransmissions of the link", &retransmitted, (0.0, 0.0), recovers),
-        matrix.chart("Fig. 4 (b): spurious ones of these", &spurious, (0.0, 0.0), recovers),
+        matrix.chart(
+            "Fig. 4 (a): retransmissions of the link",
+            &retransmitted,
+            (0.0, 0.0),
+            recovers,
+        ),
+        matrix.chart(
+            "Fig. 4 (b): spurious ones of these",
+            &spurious,
+            (0.0, 0.0),
+            recovers,
+        ),
         matrix.chart(
             &format!("Fig. 5 (a): detection of losses, {far}"),
             &detection_far,
@@ -161,15 +243,30 @@ pub(super) fn result(
             floor(&detection_near),
             recovers,
         ),
-        matrix.chart("Fig. 6 (b): losses recovered", &RECOVERED, floor(&RECOVERED), recovers),
+        matrix.chart(
+            "Fig. 6 (b): losses recovered",
+            &RECOVERED,
+            floor(&RECOVERED),
+            recovers,
+        ),
         matrix.chart(
             "Fig. 7: traffic of the whole network",
             &TRAFFIC,
             (0.0, matrix.floor(TRAFFIC.of, |_| true)),
             |v| v != Variant::NoneUncached,
         ),
-        matrix.chart("Table V: buffer of the sender", &buffer, (0.0, 0.0), recovers),
-        matrix.chart("Table IV: data retrieval time", &RETRIEVAL, (0.0, 100.0), |_| true),
+        matrix.chart(
+            "Table V: buffer of the sender",
+            &buffer,
+            (0.0, 0.0),
+            recovers,
+        ),
+        matrix.chart(
+            "Table IV: data retrieval time",
+            &RETRIEVAL,
+            (0.0, 100.0),
+            |_| true,
+        ),
     ];
     input.result(scenario, comparisons, tables, charts, Vec::new())
 }
@@ -196,7 +293,9 @@ fn words(input: &StudyInput<'_>, matrix: &Matrix, spurious: &Quantity<'_>) -> Ve
             continue;
         }
         let line = |of: &dyn Fn(&Outcome) -> f64| -> Vec<f64> {
-            (0..matrix.steps.len()).map(|step| matrix.spread(step, variant, of).mean).collect()
+            (0..matrix.steps.len())
+                .map(|step| matrix.spread(step, variant, of).mean)
+                .collect()
         };
         let said = |values: &[f64], digits: usize| {
             let parts = values.iter().zip(&matrix.steps);
@@ -209,14 +308,20 @@ fn words(input: &StudyInput<'_>, matrix: &Matrix, spurious: &Quantity<'_>) -> Ve
         if variant != Variant::Paper1 {
             let values = line(RECOVERED.of);
             let nearly_all = values.iter().all(|percent| *percent > 99.5);
-            comparisons.push(input.compare("recovered", variant.title(), said(&values, 3), nearly_all));
+            comparisons.push(input.compare(
+                "recovered",
+                variant.title(),
+                said(&values, 3),
+                nearly_all,
+            ));
         }
     }
     comparisons
 }
 
-/// Table IV: the mean of all exchanges of all runs, and 1.645 standard deviations of single exchanges. The paper does not say
-/// what its interval is; one of single exchanges is the only one that can be as wide as its values.
+/// Table IV: the mean of all exchanges of all runs, and 1.645 standard deviations of single
+/// exchanges. The paper does not say what its interval is; one of single exchanges is the only one
+/// that can be as wide as its values.
 fn retrieval_table(input: &StudyInput<'_>, matrix: &Matrix) -> Table {
     let columns = [
         matrix.axis.as_str(),
@@ -228,25 +333,30 @@ fn retrieval_table(input: &StudyInput<'_>, matrix: &Matrix) -> Table {
         "paper: ±",
         "ours: ±",
     ];
-    let rows = matrix.each(|_| true).into_iter().map(|(index, step, variant)| {
-        let runs = matrix.cell(index, variant).iter();
-        let all = runs.fold(Moments::default(), |all, run| all.join(run.percent()));
-        let published = |id: &str| input.published(id, variant.key(), step.x);
-        let shown = |value: Option<f64>, digits: usize| {
-            value.map_or(String::from("-"), |value| format!("{value:.digits$}"))
-        };
-        let paper = published(RETRIEVAL.id);
-        vec![
-            step.label.clone(),
-            variant.title().to_owned(),
-            shown(paper, 0),
-            format!("{:.1}", all.mean()),
-            shown(paper.map(|paper| all.mean() - paper), 1),
-            paper.map_or(String::from("-"), |paper| format!("{:+.1} %", 100.0 * (all.mean() / paper - 1.0))),
-            shown(published("retrieval-half"), 0),
-            format!("{:.1}", Z95 * all.deviation()),
-        ]
-    });
+    let rows = matrix
+        .each(|_| true)
+        .into_iter()
+        .map(|(index, step, variant)| {
+            let runs = matrix.cell(index, variant).iter();
+            let all = runs.fold(Moments::default(), |all, run| all.join(run.percent()));
+            let published = |id: &str| input.published(id, variant.key(), step.x);
+            let shown = |value: Option<f64>, digits: usize| {
+                value.map_or(String::from("-"), |value| format!("{value:.digits$}"))
+            };
+            let paper = published(RETRIEVAL.id);
+            vec![
+                step.label.clone(),
+                variant.title().to_owned(),
+                shown(paper, 0),
+                format!("{:.1}", all.mean()),
+                shown(paper.map(|paper| all.mean() - paper), 1),
+                paper.map_or(String::from("-"), |paper| {
+                    format!("{:+.1} %", 100.0 * (all.mean() / paper - 1.0))
+                }),
+                shown(published("retrieval-half"), 0),
+                format!("{:.1}", Z95 * all.deviation()),
+            ]
+        });
     Table {
         name: String::from("retrieval-times"),
         title: format!(
@@ -258,8 +368,8 @@ fn retrieval_table(input: &StudyInput<'_>, matrix: &Matrix) -> Table {
     }
 }
 
-/// "we perform the same simulation with loss probability equal to 0 and with the consumer sending Interests with a constant
-/// rate. The buffer utilization in this scenario is 26 packets".
+/// "we perform the same simulation with loss probability equal to 0 and with the consumer sending
+/// Interests with a constant rate. The buffer utilization in this scenario is 26 packets".
 fn ideal_buffer(
     input: &StudyInput<'_>,
     scenario: &Scenario,
@@ -273,5 +383,7 @@ fn ideal_buffer(
         study: input.study.name.to_owned(),
         reason: fault.to_string(),
     })?;
-    Ok(observed.forth(&outcome).map_or(f64::NAN, |end| end.link.buffer_high_water as f64))
+    Ok(observed
+        .forth(&outcome)
+        .map_or(f64::NAN, |end| end.link.buffer_high_water as f64))
 }

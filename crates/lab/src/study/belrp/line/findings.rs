@@ -71,10 +71,21 @@ pub(super) fn result(
         bounds(matrix),
         matrix.hashes(),
     ];
-    input.result(scenario, comparisons, tables, charts(axis, scenario, matrix, &retrieval), Vec::new())
+    input.result(
+        scenario,
+        comparisons,
+        tables,
+        charts(axis, scenario, matrix, &retrieval),
+        Vec::new(),
+    )
 }
 
-fn charts(axis: Axis, scenario: &Scenario, matrix: &Matrix, retrieval: &Retrieval) -> Vec<NamedChart> {
+fn charts(
+    axis: Axis,
+    scenario: &Scenario,
+    matrix: &Matrix,
+    retrieval: &Retrieval,
+) -> Vec<NamedChart> {
     let (a, c) = match axis {
         Axis::Loss => ("Fig. 2 (a)", "Fig. 2 (c)"),
         Axis::Hops => ("Fig. 2 (b)", "Fig. 2 (d)"),
@@ -82,14 +93,31 @@ fn charts(axis: Axis, scenario: &Scenario, matrix: &Matrix, retrieval: &Retrieva
     let recovered = (0.0, matrix.floor(RECOVERED.of, Variant::recovers));
     let traffic = (0.0, matrix.floor(TRAFFIC.of, |_| true));
     let mut charts = vec![
-        matrix
-            .chart(&format!("{a}: retransmissions of the consumer"), &RETRANSMISSIONS, (0.0, 0.0), |_| true),
-        matrix.chart(&format!("{c}: spurious retransmissions"), &SPURIOUS, (0.0, 0.0), Variant::recovers),
+        matrix.chart(
+            &format!("{a}: retransmissions of the consumer"),
+            &RETRANSMISSIONS,
+            (0.0, 0.0),
+            |_| true,
+        ),
+        matrix.chart(
+            &format!("{c}: spurious retransmissions"),
+            &SPURIOUS,
+            (0.0, 0.0),
+            Variant::recovers,
+        ),
         matrix.chart("Data retrieval time", &RETRIEVAL, (0.0, 100.0), |_| true),
-        matrix.chart("Fig. 6 (a): losses recovered", &RECOVERED, recovered, Variant::recovers),
+        matrix.chart(
+            "Fig. 6 (a): losses recovered",
+            &RECOVERED,
+            recovered,
+            Variant::recovers,
+        ),
         matrix.chart("Traffic of the whole network", &TRAFFIC, traffic, |_| true),
     ];
-    let recovering = Quantity { id: "consumer-retransmissions-recovered", ..RETRANSMISSIONS };
+    let recovering = Quantity {
+        id: "consumer-retransmissions-recovered",
+        ..RETRANSMISSIONS
+    };
     charts.insert(
         1,
         matrix.chart(
@@ -111,11 +139,40 @@ fn charts(axis: Axis, scenario: &Scenario, matrix: &Matrix, retrieval: &Retrieva
 fn numbers(input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison> {
     let checks: [(&str, &Quantity<'_>, Tolerance); 4] = [
         // Mean retrieval times differ between the paper's variants by less than this.
-        ("retrieval", &RETRIEVAL, Tolerance { share: 0.02, absolute: 0.0 }),
-        ("retransmissions", &RETRANSMISSIONS, Tolerance { share: 0.10, absolute: 5.0 }),
-        ("spurious", &SPURIOUS, Tolerance { share: 0.0, absolute: 5.0 }),
-        // Rare events: two standard deviations of a mean of 20 runs of a Poisson count, and a tenth.
-        ("given-up", &GIVEN_UP, Tolerance { share: 0.10, absolute: 0.5 }),
+        (
+            "retrieval",
+            &RETRIEVAL,
+            Tolerance {
+                share: 0.02,
+                absolute: 0.0,
+            },
+        ),
+        (
+            "retransmissions",
+            &RETRANSMISSIONS,
+            Tolerance {
+                share: 0.10,
+                absolute: 5.0,
+            },
+        ),
+        (
+            "spurious",
+            &SPURIOUS,
+            Tolerance {
+                share: 0.0,
+                absolute: 5.0,
+            },
+        ),
+        // Rare events: two standard deviations of a mean of 20 runs of a Poisson count, and a
+        // tenth.
+        (
+            "given-up",
+            &GIVEN_UP,
+            Tolerance {
+                share: 0.10,
+                absolute: 0.5,
+            },
+        ),
     ];
     let mut comparisons = Vec::new();
     for (statement, quantity, tolerance) in checks {
@@ -129,27 +186,49 @@ fn numbers(input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison> {
 /// What the paper says in words about how its figures go.
 fn trends(axis: Axis, input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison> {
     let line = |variant: Variant, of: &dyn Fn(&Outcome) -> f64| -> Vec<f64> {
-        (0..matrix.steps.len()).map(|step| matrix.spread(step, variant, of).mean).collect()
+        (0..matrix.steps.len())
+            .map(|step| matrix.spread(step, variant, of).mean)
+            .collect()
     };
     let said = |values: &[f64]| {
-        let parts =
-            values.iter().zip(&matrix.steps).map(|(value, step)| format!("{}: {value:.1}", step.label));
+        let parts = values
+            .iter()
+            .zip(&matrix.steps)
+            .map(|(value, step)| format!("{}: {value:.1}", step.label));
         parts.collect::<Vec<_>>().join("; ")
     };
     let mut comparisons = Vec::new();
     let falling = |values: &[f64]| values.windows(2).all(|pair| pair[1] <= pair[0]);
     let rising = |values: &[f64]| values.windows(2).all(|pair| pair[1] >= pair[0]);
-    let many =
-        || [Variant::Paper3, Variant::Paper2].into_iter().filter(|known| matrix.variants.contains(known));
+    let many = || {
+        [Variant::Paper3, Variant::Paper2]
+            .into_iter()
+            .filter(|known| matrix.variants.contains(known))
+    };
     for variant in many() {
         let values = line(variant, RETRANSMISSIONS.of);
-        // "goes down as the packet loss probability goes up": the paper's own numbers rise once, from 0.5 % to 1 %.
-        let from = if axis == Axis::Loss { 1.min(values.len()) } else { 0 };
-        comparisons.push(input.compare("falls", variant.title(), said(&values), falling(&values[from..])));
+        // "goes down as the packet loss probability goes up": the paper's own numbers rise once,
+        // from 0.5 % to 1 %.
+        let from = if axis == Axis::Loss {
+            1.min(values.len())
+        } else {
+            0
+        };
+        comparisons.push(input.compare(
+            "falls",
+            variant.title(),
+            said(&values),
+            falling(&values[from..]),
+        ));
     }
     if matrix.variants.contains(&Variant::None) {
         let values = line(Variant::None, RETRANSMISSIONS.of);
-        comparisons.push(input.compare("rises", Variant::None.title(), said(&values), rising(&values)));
+        comparisons.push(input.compare(
+            "rises",
+            Variant::None.title(),
+            said(&values),
+            rising(&values),
+        ));
     }
     for variant in many() {
         let values = line(variant, SPURIOUS.of);
@@ -161,22 +240,36 @@ fn trends(axis: Axis, input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison
         let title = Variant::Paper3.title();
         comparisons.push(input.compare("ratio-falls", title, said(&values), falling(&values)));
     }
-    for (variant, most) in [(Variant::Paper1, 1), (Variant::Paper2, 2), (Variant::Paper3, 3)] {
+    for (variant, most) in [
+        (Variant::Paper1, 1),
+        (Variant::Paper2, 2),
+        (Variant::Paper3, 3),
+    ] {
         if !matrix.variants.contains(&variant) {
             continue;
         }
-        let unrecovered: Vec<f64> =
-            line(variant, RECOVERED.of).iter().map(|percent| 100.0 - percent).collect();
-        let expected = matrix.steps.iter().map(|step| 100.0 * (step.loss_percent / 100.0).powi(most));
+        let unrecovered: Vec<f64> = line(variant, RECOVERED.of)
+            .iter()
+            .map(|percent| 100.0 - percent)
+            .collect();
+        let expected = matrix
+            .steps
+            .iter()
+            .map(|step| 100.0 * (step.loss_percent / 100.0).powi(most));
         let near = unrecovered
             .iter()
             .zip(expected.clone())
             .all(|(found, expected)| (found - expected).abs() <= (0.1 * expected).max(0.02));
         let parts = unrecovered.iter().zip(expected).zip(&matrix.steps);
         let parts: Vec<String> = parts
-            .map(|((found, expected), step)| format!("{}: {found:.4} % ({expected:.4} %)", step.label))
+            .map(|((found, expected), step)| {
+                format!("{}: {found:.4} % ({expected:.4} %)", step.label)
+            })
             .collect();
-        let ours = format!("not recovered (loss to the power of the limit): {}", parts.join("; "));
+        let ours = format!(
+            "not recovered (loss to the power of the limit): {}",
+            parts.join("; ")
+        );
         comparisons.push(input.compare("power", variant.title(), ours, near));
     }
     comparisons
@@ -192,11 +285,15 @@ impl Retrieval {
     fn of(matrix: &Matrix) -> Retrieval {
         let cells = matrix.cells.iter().map(|runs| {
             let flows = || runs.iter().flat_map(|run| &run.flows);
-            let mut delays: Vec<f32> = flows().flat_map(|flow| flow.delays.iter().copied()).collect();
+            let mut delays: Vec<f32> = flows()
+                .flat_map(|flow| flow.delays.iter().copied())
+                .collect();
             delays.sort_by(f32::total_cmp);
             (delays, flows().next().map_or(f64::NAN, |flow| flow.ideal))
         });
-        Retrieval { cells: cells.collect() }
+        Retrieval {
+            cells: cells.collect(),
+        }
     }
 
     fn cell(&self, matrix: &Matrix, step: usize, variant: Variant) -> (&[f32], f64) {
@@ -205,8 +302,9 @@ impl Retrieval {
         found.map_or((&[], f64::NAN), |(delays, ideal)| (delays, *ideal))
     }
 
-    /// Tables II and III. Their "90 % confidence interval" is no interval of a mean: it begins at the ideal value and is
-    /// not symmetrical. It holds nine of ten retrieval times: the 5th and the 95th percentile.
+    /// Tables II and III. Their "90 % confidence interval" is no interval of a mean: it begins at
+    /// the ideal value and is not symmetrical. It holds nine of ten retrieval times: the 5th and
+    /// the 95th percentile.
     fn table(&self, input: &StudyInput<'_>, matrix: &Matrix) -> Table {
         let columns = [
             matrix.axis.as_str(),
@@ -222,27 +320,33 @@ impl Retrieval {
             "ours: 99 %",
             "ours: mean, ms",
         ];
-        let rows = matrix.each(|_| true).into_iter().map(|(index, step, variant)| {
-            let spread = matrix.spread(index, variant, RETRIEVAL.of);
-            let (delays, ideal) = self.cell(matrix, index, variant);
-            let published = |id: &str| input.published(id, variant.key(), step.x);
-            let shown = |value: Option<f64>| value.map_or(String::from("-"), |value| format!("{value:.2}"));
-            let percentile = |percent: f64| format!("{:.2}", 100.0 * percentile(delays, percent) / ideal);
-            vec![
-                step.label.clone(),
-                variant.title().to_owned(),
-                shown(published(RETRIEVAL.id)),
-                format!("{:.2}", spread.mean),
-                format!("{:.2}", spread.half),
-                shown(published(RETRIEVAL.id).map(|paper| spread.mean - paper)),
-                shown(published("retrieval-low")),
-                percentile(5.0),
-                shown(published("retrieval-high")),
-                percentile(95.0),
-                percentile(99.0),
-                format!("{:.2}", spread.mean * ideal / 100.0),
-            ]
-        });
+        let rows = matrix
+            .each(|_| true)
+            .into_iter()
+            .map(|(index, step, variant)| {
+                let spread = matrix.spread(index, variant, RETRIEVAL.of);
+                let (delays, ideal) = self.cell(matrix, index, variant);
+                let published = |id: &str| input.published(id, variant.key(), step.x);
+                let shown = |value: Option<f64>| {
+                    value.map_or(String::from("-"), |value| format!("{value:.2}"))
+                };
+                let percentile =
+                    |percent: f64| format!("{:.2}", 100.0 * percentile(delays, percent) / ideal);
+                vec![
+                    step.label.clone(),
+                    variant.title().to_owned(),
+                    shown(published(RETRIEVAL.id)),
+                    format!("{:.2}", spread.mean),
+                    format!("{:.2}", spread.half),
+                    shown(published(RETRIEVAL.id).map(|paper| spread.mean - paper)),
+                    shown(published("retrieval-low")),
+                    percentile(5.0),
+                    shown(published("retrieval-high")),
+                    percentile(95.0),
+                    percentile(99.0),
+                    format!("{:.2}", spread.mean * ideal / 100.0),
+                ]
+            });
         Table {
             name: String::from("retrieval-times"),
             title: format!(
@@ -257,31 +361,50 @@ impl Retrieval {
     /// Fig. 3.
     fn distribution(&self, matrix: &Matrix, step: usize) -> NamedChart {
         let shown = [Variant::Paper3, Variant::None, Variant::Adaptive];
-        let series = shown.into_iter().filter(|known| matrix.variants.contains(known)).map(|variant| {
-            let (delays, _) = self.cell(matrix, step, variant);
-            let points = (0..=500)
-                .map(|part| f64::from(part) / 5.0)
-                .map(|percent| (percentile(delays, percent), percent));
-            Series { label: variant.title().to_owned(), points: points.collect(), ..Series::default() }
-        });
+        let series = shown
+            .into_iter()
+            .filter(|known| matrix.variants.contains(known))
+            .map(|variant| {
+                let (delays, _) = self.cell(matrix, step, variant);
+                let points = (0..=500)
+                    .map(|part| f64::from(part) / 5.0)
+                    .map(|percent| (percentile(delays, percent), percent));
+                Series {
+                    label: variant.title().to_owned(),
+                    points: points.collect(),
+                    ..Series::default()
+                }
+            });
         let series: Vec<Series> = series
             .map(|series| {
-                let points =
-                    series.points.into_iter().filter(|(delay, _)| *delay <= DISTRIBUTION_END).collect();
+                let points = series
+                    .points
+                    .into_iter()
+                    .filter(|(delay, _)| *delay <= DISTRIBUTION_END)
+                    .collect();
                 Series { points, ..series }
             })
             .collect();
-        let start = series.iter().filter_map(|series| series.points.first()).map(|point| point.0);
+        let start = series
+            .iter()
+            .filter_map(|series| series.points.first())
+            .map(|point| point.0);
         let start = start.fold(DISTRIBUTION_END, f64::min);
         let chart = LineChart {
-            title: format!("Fig. 3: data retrieval times at {} loss", matrix.steps[step].label),
+            title: format!(
+                "Fig. 3: data retrieval times at {} loss",
+                matrix.steps[step].label
+            ),
             x_label: String::from("data retrieval time, ms"),
             y_label: String::from("exchanges, %"),
             series,
             shaded: Vec::new(),
             origin: ((start / 10.0).floor() * 10.0, 0.0),
         };
-        NamedChart { name: String::from("retrieval-distribution"), chart }
+        NamedChart {
+            name: String::from("retrieval-distribution"),
+            chart,
+        }
     }
 }
 
@@ -295,13 +418,19 @@ fn distribution_statements(
     retrieval: &Retrieval,
     at: f64,
 ) -> Vec<Comparison> {
-    let Some(step) = matrix.steps.iter().position(|step| step.loss_percent == at) else { return Vec::new() };
+    let Some(step) = matrix.steps.iter().position(|step| step.loss_percent == at) else {
+        return Vec::new();
+    };
     let (delays, ideal) = retrieval.cell(matrix, step, Variant::Paper3);
     let runs = matrix.cell(step, Variant::Paper3);
     if delays.is_empty() {
         return Vec::new();
     }
-    let asked: u64 = runs.iter().flat_map(|run| &run.flows).map(|flow| flow.stats.requested).sum();
+    let asked: u64 = runs
+        .iter()
+        .flat_map(|run| &run.flows)
+        .map(|flow| flow.stats.requested)
+        .sum();
     let hit = |index: usize| runs.iter().map(|run| run.exchanges_hit[index]).sum::<u64>() as f64;
     let [untouched, once] = [0, 1].map(|index| 100.0 - 100.0 * hit(index) / asked as f64);
     let mut comparisons = Vec::new();
@@ -333,34 +462,39 @@ fn bounds(matrix: &Matrix) -> Table {
         "octets of an Interest",
         "octets of a Data",
     ];
-    let rows = matrix.each(|_| true).into_iter().map(|(index, step, variant)| {
-        let mean = |of: &dyn Fn(&Outcome) -> f64| matrix.spread(index, variant, of).mean;
-        let flow = |of: fn(&super::super::network::FlowOutcome) -> f64| {
-            mean(&move |run| run.flows.first().map_or(f64::NAN, of))
-        };
-        let share = |count: fn(&super::super::network::FlowOutcome) -> u64| {
-            mean(&move |run| {
-                let counted: u64 = run.flows.iter().map(count).sum();
-                100.0 * counted as f64 / run.retransmissions() as f64
-            })
-        };
-        vec![
-            step.label.clone(),
-            variant.title().to_owned(),
-            if variant.recovers() {
-                format!("{:.1}", mean(&Outcome::spurious_percent))
-            } else {
-                String::from("-")
-            },
-            format!("{:.1}", share(|flow| flow.stats.spurious_at_least)),
-            format!("{:.1}", share(|flow| flow.stats.spurious_at_most)),
-            format!("{:.2}", flow(|flow| flow.sizes[0])),
-            format!("{:.2}", flow(|flow| flow.sizes[1])),
-        ]
-    });
+    let rows = matrix
+        .each(|_| true)
+        .into_iter()
+        .map(|(index, step, variant)| {
+            let mean = |of: &dyn Fn(&Outcome) -> f64| matrix.spread(index, variant, of).mean;
+            let flow = |of: fn(&super::super::network::FlowOutcome) -> f64| {
+                mean(&move |run| run.flows.first().map_or(f64::NAN, of))
+            };
+            let share = |count: fn(&super::super::network::FlowOutcome) -> u64| {
+                mean(&move |run| {
+                    let counted: u64 = run.flows.iter().map(count).sum();
+                    100.0 * counted as f64 / run.retransmissions() as f64
+                })
+            };
+            vec![
+                step.label.clone(),
+                variant.title().to_owned(),
+                if variant.recovers() {
+                    format!("{:.1}", mean(&Outcome::spurious_percent))
+                } else {
+                    String::from("-")
+                },
+                format!("{:.1}", share(|flow| flow.stats.spurious_at_least)),
+                format!("{:.1}", share(|flow| flow.stats.spurious_at_most)),
+                format!("{:.2}", flow(|flow| flow.sizes[0])),
+                format!("{:.2}", flow(|flow| flow.sizes[1])),
+            ]
+        });
     Table {
         name: String::from("spurious-bounds"),
-        title: String::from("Spurious retransmissions of the consumer, three ways; and what packets have"),
+        title: String::from(
+            "Spurious retransmissions of the consumer, three ways; and what packets have",
+        ),
         columns: columns.map(String::from).into(),
         rows: rows.collect(),
     }
