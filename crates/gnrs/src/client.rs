@@ -223,7 +223,7 @@ impl Resolver {
     }
 
     /// Forgets what is known of `guid`, so that the next look-up asks a server: for an address that
-    /// turned out to be out of date (seed 000, section 3.3, case ii).
+    /// turned out to be out of date ([MFTP §3.3], case ii).
     pub fn forget(&mut self, guid: &Guid) {
         self.cache.forget(guid);
     }

@@ -17,7 +17,7 @@ const DEVICE: &str = "/dev/net/tun";
 ///
 /// It is opened without the virtio header, so the kernel cuts what it sends into packets of the
 /// device's MTU before this process sees them: no segmentation or receive offload, as in the
-/// testbed of seed `000_503ecb02b427ee24.txt` section 5.
+/// testbed of [MFTP §5].
 #[derive(Debug)]
 pub struct Tun {
     device: OwnedFd,

@@ -1,4 +1,4 @@
-//! The `paper` profile, sentence by sentence (seed 004, section III).
+//! The `paper` profile, sentence by sentence [BELRP §III].
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 

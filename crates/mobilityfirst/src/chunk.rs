@@ -36,7 +36,7 @@ impl Message {
     }
 }
 
-/// A flow: "identified by a (source GUID, destination GUID) pair" (seed section 3.1, footnote 2).
+/// A flow: "identified by a (source GUID, destination GUID) pair" ([MFTP §3.1], footnote 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow {
     /// Who sends.

@@ -1,10 +1,9 @@
 //! What a neighbour took over: if it restarts, what it had not passed on is lost, and only the node
 //! before it knows.
 //!
-//! Hops are reliable between two runs of both neighbours (seed `000_503ecb02b427ee24.txt` section
-//! 3.2.1), so the loss of a router's memory is what end-to-end recovery has to find ("a
-//! conservatively long period of time", section 3.2.2). With this record the receivers are told at
-//! once instead.
+//! Hops are reliable between two runs of both neighbours [MFTP §3.2.1], so the loss of a router's
+//! memory is what end-to-end recovery has to find ("a conservatively long period of time", section
+//! 3.2.2). With this record the receivers are told at once instead.
 
 use std::collections::VecDeque;
 

@@ -8,12 +8,12 @@
 //! |---|---|---|
 //! | [`wire`] | headers, extensions, messages | `docs/protocols/mobilityfirst.md`; research notes section 2 |
 //! | [`charge`] | memory that is counted while somebody holds it | - |
-//! | [`chunk`] | a chunk between arrival and departure | seed section 3.1 |
-//! | [`links`] | all hops of a node and the back-pressure buffer that they share | seed section 3.4.1 |
-//! | [`handed`] | what a neighbour has taken over and may lose | seed sections 3.2.1 and 3.2.2 |
-//! | [`router`] | late binding, forwarding, attachments, the in-network proxy | seed section 3.3 |
-//! | [`host`] | the host stack: fetching, publishing, attaching | seed sections 3.1, 3.2.2 and 4 |
-//! | [`local`] | what local programs and the host stack say to each other | seed section 4, "Host Stack and API" |
+//! | [`chunk`] | a chunk between arrival and departure | [MFTP §3.1] |
+//! | [`links`] | all hops of a node and the back-pressure buffer that they share | [MFTP §3.4.1] |
+//! | [`handed`] | what a neighbour has taken over and may lose | [MFTP §3.2.1 and 3.2.2] |
+//! | [`router`] | late binding, forwarding, attachments, the in-network proxy | [MFTP §3.3] |
+//! | [`host`] | the host stack: fetching, publishing, attaching | [MFTP §3.1, 3.2.2 and 4] |
+//! | [`local`] | what local programs and the host stack say to each other | [MFTP §4], "Host Stack and API" |
 #![forbid(unsafe_code)]
 
 pub mod charge;

@@ -2,7 +2,7 @@
 //! they share.
 //!
 //! Hosts and routers move chunks through this part alike. A chunk that came in holds room in the
-//! buffer of `B` packets (seed `000_503ecb02b427ee24.txt` section 3.4.1) until the next neighbour
+//! buffer of `B` packets [MFTP §3.4.1] until the next neighbour
 //! has it whole; when the buffer is full the hops take no new chunk and shut their windows, and so
 //! the signal walks back.
 
@@ -349,7 +349,7 @@ impl Links {
     }
 
     /// Ports whose neighbour answers but has taken nothing for `patience` although chunks wait for
-    /// it: the back-pressure that blocks the head of a queue (seed section 3.4.3).
+    /// it: the back-pressure that blocks the head of a queue [MFTP §3.4.3].
     pub fn held_back(&self, now: Time, patience: Duration) -> Vec<PortId> {
         let held =
             |link: &Link| !link.queue.is_empty() && now.since(link.last_progress) >= patience;

@@ -1,6 +1,6 @@
 //! The rival: a file fetched over HTTP by the kernel's own TCP.
 //!
-//! Seed `000_503ecb02b427ee24.txt` section 5: "default version of TCP [...], TCP Cubic" at both
+//! [MFTP §5]: "default version of TCP [...], TCP Cubic" at both
 //! ends, a receive buffer of 2 MB, and (section 5.2) "one HTTP GET request to retrieve one file".
 
 mod client;

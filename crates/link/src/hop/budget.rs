@@ -1,7 +1,7 @@
 //! The back-pressure buffer of a node, counted in packets.
 
-/// Room for `B` packets of chunks on their way through a node, shared by all its hops (seed 000,
-/// section 3.4.1: "a back-pressure buffer of capacity B packets").
+/// Room for `B` packets of chunks on their way through a node, shared by all its hops ([MFTP
+/// §3.4.1]: "a back-pressure buffer of capacity B packets").
 ///
 /// A hop reserves room before it lets a chunk in; whoever takes the chunk from
 /// [`HopEvent::Received`](crate::HopEvent::Received) releases it when the chunk has left the node

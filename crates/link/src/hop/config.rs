@@ -19,8 +19,7 @@ pub const MAX_MTU: usize = 65_507;
 pub enum Pacing {
     /// From a model of the path: delivery rate, smallest round trip, standing queue.
     Estimate,
-    /// Everything that the neighbour's window allows goes at once, as in the paper (seed 000,
-    /// section 3.4.1).
+    /// Everything that the neighbour's window allows goes at once, as in the paper [MFTP §3.4.1].
     Unpaced,
     /// At this many bits per second of frames, however the path behaves.
     Fixed(u64),

@@ -1,5 +1,4 @@
-//! Hop: the reliable transfer of whole chunks to one neighbour (seed 000, sections 3.2.1 and
-//! 3.4.1).
+//! Hop: the reliable transfer of whole chunks to one neighbour [MFTP §3.2.1 and 3.4.1].
 //!
 //! The wire format, the rules and the timers are in `docs/protocols/hop.md`. The one invariant: **a
 //! chunk that is reported [`HopEvent::Delivered`] was handed to the owner at the other end, intact
@@ -97,8 +96,8 @@ impl Hop {
         self.sender.queue(Parcel { tag, head, body });
     }
 
-    /// Takes back a chunk that is not yet acknowledged: to bind it anew, or to store it (seed 000,
-    /// section 3.3). `None` if it is not here. The neighbour may nevertheless have received it.
+    /// Takes back a chunk that is not yet acknowledged: to bind it anew, or to store it [MFTP
+    /// §3.3]. `None` if it is not here. The neighbour may nevertheless have received it.
     pub fn withdraw(&mut self, _now: Time, tag: u64) -> Option<(Bytes, Bytes)> {
         self.sender.withdraw(tag)
     }

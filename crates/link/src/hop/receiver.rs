@@ -125,7 +125,7 @@ impl Receiver {
         self.arriving.values().map(|chunk| chunk.bytes.len()).sum()
     }
 
-    /// W_ad: what this neighbour has reserved and what is free (seed 000, section 3.4.1), in
+    /// W_ad: what this neighbour has reserved and what is free [MFTP §3.4.1], in
     /// packets.
     pub(super) fn window(&self) -> u32 {
         let free = if self.arriving.len() < self.max_chunks {

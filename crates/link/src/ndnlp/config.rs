@@ -29,7 +29,7 @@ pub const MAX_MTU: usize = 65_507;
 pub enum Reliability {
     /// Not at all.
     Off,
-    /// As the paper describes it (seed 004, section III). Both ends must be set to it.
+    /// As the paper describes it [BELRP §III]. Both ends must be set to it.
     Paper {
         /// A frame is sent again at most so often: 1, 2 or 3 in the paper.
         max_retransmissions: u8,

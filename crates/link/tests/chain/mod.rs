@@ -1,4 +1,4 @@
-//! The paper's linear topology (seed 004, section IV-A): a consumer, routers with content stores, a
+//! The paper's linear topology [BELRP §IV-A]: a consumer, routers with content stores, a
 //! producer, and between them links with the link service under test at both ends. The forwarder
 //! here knows one name scheme and nothing else.
 

@@ -1,4 +1,4 @@
-//! Fetching content for local programs: `get(content_name)` (seed sections 2, 3.1 and 3.2.2).
+//! Fetching content for local programs: `get(content_name)` [MFTP §2, 3.1 and 3.2.2].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -660,7 +660,7 @@ impl Host {
     }
 
     /// A router answers again. What was asked for is on its way or stored in the network, and "the
-    /// client relies on the network to re-deliver" (seed section 5.2.1); only what never left this
+    /// client relies on the network to re-deliver" [MFTP §5.2.1]; only what never left this
     /// host is asked for at once.
     pub(super) fn resume_transfers(&mut self, now: Time) {
         let ids: Vec<u64> = self.downloads.by_id.keys().copied().collect();

@@ -2,7 +2,7 @@
 //!
 //! It keeps the host bound to its access routers ([`attach`](self)), fetches content for local
 //! programs (`download`), and sends the content that they publish (`upload`). End-to-end recovery
-//! is "parsimonious" (seed `000_503ecb02b427ee24.txt` section 3.2.2): hops are reliable, so the
+//! is "parsimonious" [MFTP §3.2.2]: hops are reliable, so the
 //! receiver speaks up only when chunks have been missing for long.
 
 mod attach;

@@ -1,4 +1,4 @@
-//! Sending published content: the source's side of a flow (seed sections 3.1 to 3.3).
+//! Sending published content: the source's side of a flow [MFTP §3.1 to 3.3].
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -46,7 +46,7 @@ impl RouterConfig {
     }
 }
 
-/// How the proxy tries stored chunks again (seed `000_503ecb02b427ee24.txt` section 3.3).
+/// How the proxy tries stored chunks again [MFTP §3.3].
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyPolicy {
     /// The storage timer: when it expires, the destination is looked up again.
@@ -55,7 +55,7 @@ pub struct ProxyPolicy {
     /// that the seed compares with in section 5.2.1.
     pub proactive: bool,
     /// A neighbour that answers but takes nothing for this long has the chunks that wait for it
-    /// moved to storage, once half of the back-pressure buffer is in use (seed section 3.4.3).
+    /// moved to storage, once half of the back-pressure buffer is in use [MFTP §3.4.3].
     pub held_back_patience: Duration,
 }
 

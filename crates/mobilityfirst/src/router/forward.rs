@@ -204,7 +204,7 @@ impl Router {
                 None => self.ask_for_binding(now, outgoing),
             };
         }
-        // "The destination does not have an active network address binding" (seed section 3.3).
+        // "The destination does not have an active network address binding" [MFTP §3.3].
         self.store_or_give_up(now, outgoing);
     }
 
@@ -225,7 +225,7 @@ impl Router {
             .map(|at| at.na)
     }
 
-    /// "The network will route the request to the location of a copy" (seed section 2): one that is
+    /// "The network will route the request to the location of a copy" [MFTP §2]: one that is
     /// attached here, or any, so that a requestor who asks again may meet another.
     fn pick_provider(&mut self, answer: &Answer) -> Option<Guid> {
         let providers: Vec<Guid> = answer

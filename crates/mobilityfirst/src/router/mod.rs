@@ -1,6 +1,6 @@
 //! The router: moves chunks towards their names, and keeps those whose names are away.
 //!
-//! A chunk's walk (seed `000_503ecb02b427ee24.txt` sections 3.2 to 3.4):
+//! A chunk's walk [MFTP §3.2 to 3.4]:
 //!
 //! 1. a hop delivers it whole ([`crate::links`]); it holds room in the back-pressure buffer from
 //!    then on;

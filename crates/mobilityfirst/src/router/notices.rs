@@ -1,5 +1,4 @@
-//! What the proxy tells sources and receivers: stored, dropped, room again, lost (seed section
-//! 3.3).
+//! What the proxy tells sources and receivers: stored, dropped, room again, lost [MFTP §3.3].
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The in-network transport proxy: what happens to chunks that cannot go on (seed section 3.3).
+//! The in-network transport proxy: what happens to chunks that cannot go on [MFTP §3.3].
 
 use std::collections::{BTreeMap, BTreeSet};
 

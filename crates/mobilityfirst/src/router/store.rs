@@ -1,4 +1,4 @@
-//! The in-network proxy's storage (seed `000_503ecb02b427ee24.txt` section 3.3).
+//! The in-network proxy's storage [MFTP §3.3].
 //!
 //! "Each (source GUID, destination GUID) pair is limited to have stored content up to a size S."
 //! Beyond the total, chunks of the least recently used flow make room. Storing, taking and evicting

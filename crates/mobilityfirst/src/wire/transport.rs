@@ -1,4 +1,4 @@
-//! MFTP's messages (seed `000_503ecb02b427ee24.txt` sections 3.1 to 3.3).
+//! MFTP's messages [MFTP §3.1 to 3.3].
 
 use bytes::{Buf, Bytes};
 use whimbrel_core::Guid;
@@ -9,7 +9,7 @@ use super::{ChunkRanges, Reader, WireError, put_short_text};
 pub const MAX_FILE_NAME: usize = 255;
 const FIXED_LEN: usize = 4;
 
-/// What the receiver of a content is asked to confirm (seed section 3.2.2: "don't care, NACK,
+/// What the receiver of a content is asked to confirm ([MFTP §3.2.2]: "don't care, NACK,
 /// ACK").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -106,7 +106,7 @@ pub enum Transport {
 pub struct Data {
     /// The content's name: the BLAKE3 hash of its bytes.
     pub content: Guid,
-    /// Which chunk, from 0. Sequence numbers are bound to the named content (seed section 3.1).
+    /// Which chunk, from 0. Sequence numbers are bound to the named content [MFTP §3.1].
     pub index: u32,
     /// Chunk size as a power of two, in bytes.
     pub chunk_log2: u8,
@@ -370,7 +370,7 @@ impl Request {
     ) -> Result<Request, WireError> {
         let content = reader.guid()?;
         let chunk_log2 = checked_log2(reader.u8()?)?;
-        // Three octets for the window of end-to-end flow control (seed section 3.4.2); zero means
+        // Three octets for the window of end-to-end flow control [MFTP §3.4.2]; zero means
         // none.
         let _window = reader.take(3)?;
         let chunks = ChunkRanges::decode(reader)?;

@@ -265,7 +265,7 @@ fn link_reliability(reliability: Reliability) -> LinkReliability {
         Reliability::Auto => LinkReliability::Auto,
         Reliability::Adaptive => LinkReliability::Adaptive,
         Reliability::Ndnlpv2 => LinkReliability::Ndnlpv2,
-        // The most that the paper tried (seed 004, section IV).
+        // The most that the paper tried [BELRP §IV].
         Reliability::Paper => LinkReliability::Paper {
             max_retransmissions: 3,
         },

@@ -165,7 +165,7 @@ pub struct StudyMftp {
     pub wifi_uplink: LinkSpec,
 }
 
-/// `study-mftp`: the topology of seed 000 section 5 with an emulated round trip between the routers
+/// `study-mftp`: the topology of [MFTP §5] with an emulated round trip between the routers
 /// (10, 50 and 100 ms there) and a loss on the WiFi link (0 and 1 % there), in both directions. The
 /// seed does not give the delay of the wires (1 us here), the queues (1,000 packets, Linux's
 /// default then), nor whether the loss was in both directions.

@@ -58,10 +58,10 @@ pub enum Congestion {
 pub struct TcpConfig {
     /// Its own address.
     pub address: Ipv4Addr,
-    /// Largest payload of a segment in bytes; packets are 40 bytes larger. Seed 000 section 5.1:
+    /// Largest payload of a segment in bytes; packets are 40 bytes larger. [MFTP §5.1]:
     /// 1400.
     pub segment_size: usize,
-    /// Receive buffer of a client's connection in bytes. Seed 000 section 5, methodology: 2 MB.
+    /// Receive buffer of a client's connection in bytes. [MFTP §5], methodology: 2 MB.
     pub receive_buffer: usize,
     /// Send buffer of a server's connection in bytes: the most that can be in flight.
     pub send_buffer: usize,

@@ -1,4 +1,4 @@
-//! The consumer and the producer of the BELRP study (seed 004 section IV-A, research file
+//! The consumer and the producer of the BELRP study ([BELRP §IV-A], research file
 //! `ndn-congestion-and-link.md` section 8.2).
 //!
 //! The paper used ndnSIM's `ConsumerCbr` and `Producer`. Facts from their sources, and from the

@@ -1,4 +1,4 @@
-//! The studies of best-effort reliability on links (BELRP; seed 004, section IV), in virtual time:
+//! The studies of best-effort reliability on links (BELRP; [BELRP §IV]), in virtual time:
 //! whole NDN routers, a consumer and a producer, over links that lose frames. What is measured is
 //! the code that ships.
 //!

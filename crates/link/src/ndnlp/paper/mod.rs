@@ -1,4 +1,4 @@
-//! BELRP as the paper describes it (seed 004, section III): no timer, every ACK three times.
+//! BELRP as the paper describes it [BELRP §III]: no timer, every ACK three times.
 
 pub(crate) mod wire;
 
