@@ -74,6 +74,15 @@ impl<K: Ord + Clone> TimerQueue<K> {
         Some((at, key))
     }
 
+    /// A pass over what is due at `now`. It ends, even if handling a deadline sets it again for the
+    /// same moment: it yields at most as many deadlines as are set when it begins.
+    pub fn pass(&self, now: Time) -> Pass {
+        Pass {
+            now,
+            left: self.due.len(),
+        }
+    }
+
     /// How many deadlines are set.
     pub fn len(&self) -> usize {
         self.due.len()
@@ -85,10 +94,41 @@ impl<K: Ord + Clone> TimerQueue<K> {
     }
 }
 
+/// One pass over the due deadlines of a [`TimerQueue`], which the owner of the queue may change
+/// between two steps.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    now: Time,
+    left: usize,
+}
+
+impl Pass {
+    /// Takes the next due deadline of the pass.
+    pub fn next<K: Ord + Clone>(&mut self, queue: &mut TimerQueue<K>) -> Option<(Time, K)> {
+        self.left = self.left.checked_sub(1)?;
+        queue.pop_due(self.now)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_pass_ends_though_every_deadline_is_set_again_at_once() {
+        let mut queue = TimerQueue::new();
+        for key in 0..3 {
+            queue.set(key, Time::ZERO);
+        }
+        let mut pass = queue.pass(Time::ZERO);
+        let mut handled = 0;
+        while let Some((_, key)) = pass.next(&mut queue) {
+            handled += 1;
+            queue.set(key, Time::ZERO);
+        }
+        assert_eq!((handled, queue.len()), (3, 3));
+    }
 
     proptest! {
         /// Against the obvious model: a list searched from end to end.

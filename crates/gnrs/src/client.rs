@@ -352,7 +352,8 @@ impl Resolver {
     /// As [`whimbrel_core::Machine::handle_timeout`].
     pub fn handle_timeout(&mut self, now: Time) {
         self.now = now;
-        while let Some((_, timer)) = self.timers.pop_due(now) {
+        let mut pass = self.timers.pass(now);
+        while let Some((_, timer)) = pass.next(&mut self.timers) {
             match timer {
                 Timer::Repeat(operation) => self.unanswered(now, operation),
                 Timer::Renew(guid) => self.renew(now, guid),

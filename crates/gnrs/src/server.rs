@@ -419,7 +419,8 @@ impl<S: Store> Machine for Server<S> {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some((_, timer)) = self.timers.pop_due(now) {
+        let mut pass = self.timers.pass(now);
+        while let Some((_, timer)) = pass.next(&mut self.timers) {
             match timer {
                 Timer::Lease(guid, port) => {
                     self.counters.leases_ended += 1;

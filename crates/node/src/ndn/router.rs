@@ -571,7 +571,8 @@ impl Machine for NdnRouter {
 
     fn handle_timeout(&mut self, now: Time) {
         self.forwarder.handle_timeout(now);
-        while let Some((_, timer)) = self.timers.pop_due(now) {
+        let mut pass = self.timers.pass(now);
+        while let Some((_, timer)) = pass.next(&mut self.timers) {
             match timer {
                 Timer::Link(face) => {
                     if let Some(attached) = self.faces.get_mut(&face) {
@@ -580,7 +581,7 @@ impl Machine for NdnRouter {
                     }
                     self.drop_undelivered(now, face);
                     // A link may want to transmit now: its deadline is read when it has, else it
-                    // would be due again at once, and this loop would never end.
+                    // would be due again at once.
                     self.wake(face);
                 }
                 Timer::Idle => self.expire_idle(now),
