@@ -25,6 +25,11 @@ use crate::handed::{HandedOver, Handovers};
 /// in the same queues; beyond so many on one port, further ones are dropped and counted.
 const MAX_OWN_QUEUED: usize = 4096;
 
+/// Events that a node handles for one input before it is open to the next.
+pub(crate) const MAX_TURNS: u32 = 65_536;
+/// Why a node with work left over wants to be woken at once.
+pub(crate) const LEFT_OVER: &str = "work left over";
+
 /// A chunk on its way out.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
@@ -224,7 +229,8 @@ impl Links {
 
     /// Deadlines of hops have passed.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some((_, port)) = self.timers.pop_due(now) {
+        let mut pass = self.timers.pass(now);
+        while let Some((_, port)) = pass.next(&mut self.timers) {
             if let Some(link) = self.links.get_mut(&port) {
                 link.hop.handle_timeout(now, &mut self.budget);
                 self.touched.insert(port);

@@ -24,7 +24,7 @@ use whimbrel_core::{
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::handed::HandedOver;
-use crate::links::{LinkEvent, Links, Outgoing};
+use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, Outgoing};
 use crate::local::{LocalEvent, LocalRequest};
 use crate::wire::{Control, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
 use attach::Registration;
@@ -92,6 +92,8 @@ pub struct Host {
     local: BTreeMap<PortId, LocalPort>,
     callers: BTreeSet<PortId>,
     inner_events: VecDeque<HostEvent>,
+    // When work was left over in `settle`.
+    unsettled: Option<Time>,
     counters: HostCounters,
 }
 
@@ -114,6 +116,7 @@ impl Host {
             local: BTreeMap::new(),
             callers: BTreeSet::new(),
             inner_events: VecDeque::new(),
+            unsettled: None,
             counters: HostCounters::default(),
             config,
         }
@@ -179,19 +182,23 @@ impl Host {
         self.pings.forget(app);
     }
 
-    /// Works off everything that the hops have to say, and sends what there is room for.
+    /// Drains hop events until the hops are quiet, and sends what there is room for.
+    ///
+    /// As with a router, what is left after [`MAX_TURNS`] waits for the driver's next round.
     fn settle(&mut self, now: Time) {
-        loop {
-            let mut quiet = true;
-            while let Some(event) = self.links.poll_event(now) {
-                quiet = false;
+        self.unsettled = None;
+        let mut turns = 0..MAX_TURNS;
+        while turns.next().is_some() {
+            if let Some(event) = self.links.poll_event(now) {
                 self.handle_link_event(now, event);
+                continue;
             }
-            let announced = self.send_announcements(now);
-            if quiet && !announced && !self.read_ahead(now) {
+            if !self.send_announcements(now) && !self.read_ahead(now) {
                 return;
             }
         }
+        self.counters.unsettled += 1;
+        self.unsettled = Some(now);
     }
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
@@ -418,7 +425,8 @@ impl Machine for Host {
 
     fn handle_timeout(&mut self, now: Time) {
         self.links.handle_timeout(now);
-        while let Some((_, timer)) = self.timers.pop_due(now) {
+        let mut pass = self.timers.pass(now);
+        while let Some((_, timer)) = pass.next(&mut self.timers) {
             match timer {
                 Timer::Renewal => self.renew(now),
                 Timer::Announcements => self.renew_announcements(now),
@@ -472,6 +480,7 @@ impl Machine for Host {
                 },
             )
         });
-        Deadline::earlier(self.links.poll_timeout(), own)
+        let left_over = self.unsettled.map(|at| Deadline::new(at, LEFT_OVER));
+        Deadline::earlier(left_over, Deadline::earlier(self.links.poll_timeout(), own))
     }
 }

@@ -27,6 +27,8 @@ pub struct HostCounters {
     pub nacks_sent: u64,
     /// Pushes sent to proxies.
     pub pushes_sent: u64,
+    /// How often work was left over after one input, to stay open to the next. It should be 0.
+    pub unsettled: u64,
     /// What was dropped, by reason.
     pub drops: BTreeMap<&'static str, u64>,
 }

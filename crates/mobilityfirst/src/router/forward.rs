@@ -225,19 +225,37 @@ impl Router {
             .map(|at| at.na)
     }
 
-    /// "The network will route the request to the location of a copy" [MFTP §2]: one that is
-    /// attached here, or any, so that a requestor who asks again may meet another.
-    fn pick_provider(&mut self, answer: &Answer) -> Option<Guid> {
+    /// "The network will route the request to the location of a copy" [MFTP §2]: an attached one
+    /// that answers, else any, so that a requestor that asks again may meet another.
+    pub(super) fn pick_provider(&mut self, answer: &Answer) -> Option<Guid> {
         let providers: Vec<Guid> = answer
             .providers
             .iter()
             .map(|record| record.signer())
             .collect();
-        let here = providers
-            .iter()
-            .find(|guid| self.attachments.port_of(guid).is_some());
-        here.or_else(|| providers.get(self.rng.below(providers.len() as u64) as usize))
-            .copied()
+        let answers = |guid: &&Guid| {
+            let port = self.attachments.port_of(guid);
+            port.is_some_and(|port| self.links.is_up(port))
+        };
+        if let Some(here) = providers.iter().find(answers) {
+            return Some(*here);
+        }
+        let any = self.rng.below(providers.len() as u64) as usize;
+        providers.get(any).copied()
+    }
+
+    /// False if a chunk for this provider would have to be stored at once.
+    pub(super) fn may_reach(&mut self, now: Time, provider: Guid) -> bool {
+        if let Some(port) = self.attachments.port_of(&provider) {
+            return self.links.is_up(port);
+        }
+        match self.look_up(now, provider) {
+            Lookup::Resolved(answer) => self
+                .pick_address(&answer)
+                .is_some_and(|address| matches!(self.way_to(&address), Way::Open(_))),
+            Lookup::Pending => true,
+            Lookup::NotFound | Lookup::Busy => false,
+        }
     }
 
     pub(super) fn handle_unresolvable(

@@ -37,7 +37,7 @@ use whimbrel_gnrs::{Resolver, ResolverConfig, ResolverEvent};
 
 use crate::charge::Pool;
 use crate::chunk::Chunk;
-use crate::links::{LinkEvent, Links, Outgoing};
+use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, Outgoing};
 use crate::local::{LocalEvent, LocalRequest};
 use crate::wire::UpperProtocol;
 use attach::Attachments;
@@ -83,6 +83,8 @@ pub struct Router {
     local_ports: BTreeSet<PortId>,
     local_queue: VecDeque<(PortId, Vec<u8>)>,
     rng: SeededRng,
+    // When work was left over in `settle`.
+    unsettled: Option<Time>,
     counters: RouterCounters,
 }
 
@@ -117,6 +119,7 @@ impl Router {
             local_ports: BTreeSet::new(),
             local_queue: VecDeque::new(),
             rng,
+            unsettled: None,
             counters: RouterCounters::default(),
             config,
         }
@@ -127,25 +130,30 @@ impl Router {
         self.config.guid
     }
 
-    /// Works off everything that the hops and the name service have to say, until nothing new comes
-    /// of it.
+    /// Drains hop and resolver events until both are quiet.
+    ///
+    /// Handling one event may cause others, but a node that is only busy with itself is deaf: after
+    /// [`MAX_TURNS`] the rest waits until the driver has handed in what has arrived meanwhile.
     fn settle(&mut self, now: Time) {
-        loop {
-            let mut quiet = true;
-            while let Some(event) = self.links.poll_event(now) {
-                quiet = false;
+        self.unsettled = None;
+        let mut turns = 0..MAX_TURNS;
+        while turns.next().is_some() {
+            if let Some(event) = self.links.poll_event(now) {
                 self.handle_link_event(now, event);
+                continue;
             }
-            while let Some(event) = self.resolver.poll_event() {
-                quiet = false;
+            if let Some(event) = self.resolver.poll_event() {
                 self.handle_resolver_event(now, event);
+                continue;
             }
             let released = self.release_stored(now);
             let told = self.send_notices(now);
-            if quiet && !released && !told {
+            if !released && !told {
                 return;
             }
         }
+        self.counters.unsettled += 1;
+        self.unsettled = Some(now);
     }
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
@@ -274,7 +282,8 @@ impl Machine for Router {
     fn handle_timeout(&mut self, now: Time) {
         self.links.handle_timeout(now);
         self.resolver.handle_timeout(now);
-        while let Some((_, timer)) = self.timers.pop_due(now) {
+        let mut pass = self.timers.pass(now);
+        while let Some((_, timer)) = pass.next(&mut self.timers) {
             self.handle_due(now, timer);
         }
     }
@@ -321,7 +330,8 @@ impl Machine for Router {
             )
         });
         let below = Deadline::earlier(self.links.poll_timeout(), self.resolver.poll_timeout());
-        Deadline::earlier(below, own)
+        let left_over = self.unsettled.map(|at| Deadline::new(at, LEFT_OVER));
+        Deadline::earlier(left_over, Deadline::earlier(below, own))
     }
 }
 

@@ -237,27 +237,32 @@ impl Router {
                 .insert(destination, Binding { port, address });
             return;
         }
-        if !answer.providers.is_empty() {
-            // A stored request for content that somebody holds: it is bound as a new one is.
-            return self.release_to_forward(now, destination);
+        // A stored request for content that somebody holds: it is bound as a new one is.
+        let provider = self.pick_provider(answer);
+        if provider.is_some_and(|provider| self.may_reach(now, provider)) {
+            self.release_to_forward(now, destination);
         }
         self.keep_stored(now, destination);
     }
 
+    /// Forwards what is stored for a destination now, each chunk once: a chunk that cannot go on
+    /// comes back to the storage.
     fn release_to_forward(&mut self, now: Time, destination: Guid) {
-        while let Some(id) = self.proxy.store.oldest_for(&destination) {
+        for id in self.proxy.store.ids_for(&destination) {
             if let Some(chunk) = self.proxy.take(id) {
                 let outgoing = self.proxy.released(chunk);
                 self.forward(now, outgoing);
             }
         }
-        self.stop_waiting(now, destination);
     }
 
     /// "Otherwise it will be kept in storage."
     pub(super) fn keep_stored(&mut self, now: Time, destination: Guid) {
+        if self.proxy.store.has_none_for(&destination) {
+            return self.stop_waiting(now, destination);
+        }
         self.proxy.open.remove(&destination);
-        if self.config.proxy.proactive && !self.proxy.store.has_none_for(&destination) {
+        if self.config.proxy.proactive {
             self.timers.set(
                 Timer::Storage(destination),
                 now + self.config.proxy.storage_timer,

@@ -29,6 +29,8 @@ pub struct RouterCounters {
     pub bindings_pushed: u64,
     /// Hosts' attachments accepted.
     pub attachments: u64,
+    /// How often work was left over after one input, to stay open to the next. It should be 0.
+    pub unsettled: u64,
     /// What was dropped, by reason.
     pub drops: BTreeMap<&'static str, u64>,
 }

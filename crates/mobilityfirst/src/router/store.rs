@@ -219,6 +219,13 @@ impl ProxyStore {
             .map(|(id, ())| *id)
     }
 
+    /// The chunks stored for a destination, oldest first.
+    pub fn ids_for(&self, destination: &Guid) -> Vec<StoreId> {
+        self.by_destination
+            .get(destination)
+            .map_or(Vec::new(), |ids| ids.keys().copied().collect())
+    }
+
     /// The stored part of a flow's content, if it is here.
     pub fn find(&self, flow: Flow, content: Guid, index: u32) -> Option<StoreId> {
         self.parts.get(&(flow, (content, index))).copied()
