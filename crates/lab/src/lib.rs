@@ -20,6 +20,7 @@
 //! | [`fetches`] | one file over that testbed, by either, in either back end |
 //! | [`figure`] | pictures |
 //! | [`study`] | a paper's figures again |
+//! | [`torture`] | random faults upon networks of hosts and routers |
 //! | [`transfer`] | [`TransferRecord`], what is measured of any transfer |
 //! | [`baseline`] | [`TcpBaseline`], the same file by the kernel's TCP |
 // The lab is a driver: it works in real time, with threads, sockets and sleeps.
@@ -39,6 +40,7 @@ pub mod process;
 pub mod simulated;
 pub mod study;
 pub mod topology;
+pub mod torture;
 pub mod transfer;
 pub mod tun;
 

@@ -1,0 +1,102 @@
+//! What a schedule led to.
+
+use serde::Serialize;
+
+/// What happened in a schedule that kept the promise.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Requests for contents.
+    pub requests: u64,
+    /// Of those, completed with all bytes right.
+    pub completed: u64,
+    /// Requests that were refused and made again.
+    pub repeated: u64,
+    /// Requests that ended with their host's crash or were given up by their program.
+    pub abandoned: u64,
+    /// Events of the simulation.
+    pub events: u64,
+    /// Longest time from the end of the faults to the end of a transfer, in seconds.
+    pub slowest_s: f64,
+}
+
+impl Report {
+    /// Adds another schedule's numbers.
+    pub fn add(&mut self, other: &Report) {
+        self.requests += other.requests;
+        self.completed += other.completed;
+        self.repeated += other.repeated;
+        self.abandoned += other.abandoned;
+        self.events += other.events;
+        self.slowest_s = self.slowest_s.max(other.slowest_s);
+    }
+}
+
+/// How a schedule broke the promise.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Fault {
+    /// A program was handed other bytes than the content has.
+    #[error("host {host} was handed wrong bytes of content {content}")]
+    WrongBytes {
+        /// The host's number.
+        host: usize,
+        /// The content's number.
+        content: usize,
+    },
+    /// A program was handed a part of a content twice within one request.
+    #[error("host {host} was handed a part of content {content} twice")]
+    Twice {
+        /// The host's number.
+        host: usize,
+        /// The content's number.
+        content: usize,
+    },
+    /// A request was reported complete although parts of it had not been handed over.
+    #[error("host {host}: content {content} was called complete at {got} of {len} bytes")]
+    Incomplete {
+        /// The host's number.
+        host: usize,
+        /// The content's number.
+        content: usize,
+        /// Bytes handed over.
+        got: u64,
+        /// The content's length.
+        len: u64,
+    },
+    /// A transfer did not end although the faults had.
+    #[error(
+        "host {host} has {got} of {len} bytes of content {content} {waited_s} s after the last \
+         fault ({repeated} requests were refused)"
+    )]
+    Stuck {
+        /// The host's number.
+        host: usize,
+        /// The content's number.
+        content: usize,
+        /// Bytes handed over.
+        got: u64,
+        /// The content's length.
+        len: u64,
+        /// Seconds since the end of the faults.
+        waited_s: u64,
+        /// How often the request was refused and made again.
+        repeated: u64,
+    },
+    /// A node holds memory for chunks though there is nothing to do.
+    #[error("{node} still holds {bytes} bytes of chunks in idleness: {detail}")]
+    Memory {
+        /// The node's name.
+        node: String,
+        /// Bytes.
+        bytes: u64,
+        /// What holds them.
+        detail: String,
+    },
+    /// One input kept a node busy with itself.
+    #[error("{node} had work left over {times} times after one input")]
+    Unsettled {
+        /// The node's name.
+        node: String,
+        /// How often.
+        times: u64,
+    },
+}

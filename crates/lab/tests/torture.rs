@@ -1,0 +1,61 @@
+//! Networks of hosts and routers under random faults keep their promise.
+
+use core::time::Duration;
+
+use whimbrel_lab::torture::{Act, Layout, Schedule, Step, shrink};
+
+/// More with `whimbrel lab torture --schedules N --seed S`.
+const SCHEDULES: u64 = 150;
+
+fn site(hosts: usize, steps: Vec<Step>) -> Schedule {
+    Schedule {
+        seed: 1,
+        layout: Layout::Site,
+        routers: 1,
+        hosts,
+        steps,
+    }
+}
+
+fn after(seconds: u64, act: Act) -> Step {
+    Step {
+        after: Duration::from_secs(seconds),
+        act,
+    }
+}
+
+/// A server is attached and silent; somebody asks for what it serves. The router must neither stop
+/// answering others nor forget the request.
+#[test]
+fn a_request_for_what_a_silent_host_serves_does_not_occupy_the_router() {
+    let lasts = Duration::from_secs(20);
+    let silent = Act::Outage {
+        link: 0,
+        directions: 3,
+        lasts,
+    };
+    let get = |host, content| Act::Get { host, content };
+    // Host 0 serves content 3, host 2 content 5.
+    let schedule = site(
+        3,
+        vec![
+            after(0, silent),
+            after(5, get(1, 3)),
+            after(1, get(1, 5)),
+            after(4, get(2, 3)),
+        ],
+    );
+    let report = schedule.run().expect("the promise is kept");
+    assert_eq!((report.requests, report.completed), (3, 3));
+}
+
+#[test]
+fn every_transfer_survives_random_faults() {
+    for seed in 0..SCHEDULES {
+        let schedule = Schedule::draw(seed);
+        if let Err(fault) = schedule.run() {
+            let (smallest, fault) = shrink(&schedule, fault);
+            panic!("{fault}\n{smallest}");
+        }
+    }
+}
