@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use whimbrel_core::machine::Medium;
+use whimbrel_core::Medium;
 use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock};
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{
@@ -195,7 +195,7 @@ impl<M: Machine> Live for Peer<M> {
         match step {
             0 => {
                 let len = usize::from(input.octet().unwrap_or(0));
-                self.machine.handle_frame(now, PORT, input.take(len));
+                self.machine.handle_frames(now, PORT, &[input.take(len)]);
             }
             1 => {
                 // An Interest, so that what comes after a valid header is tried as well.
@@ -213,11 +213,11 @@ impl<M: Machine> Live for Peer<M> {
                     must_be_fresh: flags & 8 != 0,
                     ..Interest::new(name)
                 };
-                self.machine.handle_frame(now, PORT, &interest.encode());
+                self.machine.handle_frames(now, PORT, &[&interest.encode()]);
             }
             2..=5 => {
                 if let Some(frame) = self.answer(input) {
-                    self.machine.handle_frame(now, PORT, &frame);
+                    self.machine.handle_frames(now, PORT, &[&frame]);
                 }
             }
             6 => self.machine.handle_timeout(now),

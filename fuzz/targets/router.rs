@@ -34,7 +34,7 @@ fn drive(machine: &mut impl Machine, mut data: &[u8]) {
         let (frame, rest) = rest.split_at(len);
         data = rest;
         now += Duration::from_millis(10);
-        machine.handle_frame(now, PortId(u32::from(*port % 3)), frame);
+        machine.handle_frames(now, PortId(u32::from(*port % 3)), &[frame]);
         machine.handle_timeout(now);
         buffer.clear();
         while machine.poll_transmit(now, 8, &mut buffer).is_some() && buffer.len() < 1 << 20 {}

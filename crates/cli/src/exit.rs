@@ -201,7 +201,6 @@ impl From<StartError> for Failure {
                 source: whimbrel_gnrs::StoreError::InUse,
                 ..
             } => Failure::new(Exit::InUse, error),
-            StartError::Address(_) => Failure::new(Exit::Usage, error),
             StartError::Folder { .. } => Failure::new(Exit::Write, error),
             StartError::NameStore { .. } | StartError::System { .. } => {
                 Failure::new(Exit::Other, error)

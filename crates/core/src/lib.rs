@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`time`] | [`Time`], nanoseconds since the run's origin; [`WallClock`], its relation to Unix time |
 //! | [`machine`] | [`Machine`], the contract between a protocol and its driver |
+//! | [`port`] | what a machine is connected to: how ports come to be, and wishes about them |
 //! | [`id`] | [`Guid`] and [`PortId`] |
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
@@ -21,6 +22,7 @@ pub mod estimator;
 pub mod id;
 pub mod keyed_map;
 pub mod machine;
+pub mod port;
 pub mod random;
 pub mod time;
 pub mod timer;
@@ -28,8 +30,10 @@ pub mod timer;
 pub use estimator::{RttEstimator, WindowedMax, WindowedMin};
 pub use id::{Guid, ParseGuidError, PortId};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
-pub use machine::{
-    Deadline, Machine, Medium, PortEvent, PortInfo, PortKind, PortRequest, Transmit,
+pub use machine::{Deadline, Machine, Transmit};
+pub use port::{
+    Endpoint, Family, Medium, OpenRefusal, Peer, PortEvent, PortInfo, PortOrigin, PortRequest,
+    PortToken,
 };
 pub use random::SeededRng;
 pub use time::{Time, WallClock};

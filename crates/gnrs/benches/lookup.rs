@@ -8,7 +8,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use whimbrel_core::{
-    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock,
+    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };
 use whimbrel_gnrs::wire::{Frame, Message};
 use whimbrel_gnrs::{
@@ -51,7 +51,7 @@ fn server<S: Store>(store: S) -> Server<S> {
     let (label, peer) = (String::new(), String::new());
     let info = PortInfo {
         label,
-        kind: PortKind::Caller,
+        origin: PortOrigin::Accepted(0),
         mtu: 1500,
         peer,
         medium: Medium::Unaddressed,
@@ -82,17 +82,17 @@ fn lookups(criterion: &mut Criterion, count: u64) {
         .collect();
     let mut server = server(store);
     let mut buffer = Vec::new();
-    server.handle_frame(
+    server.handle_frames(
         Time::ZERO,
         CLIENT,
-        &encoded(
+        &[&encoded(
             0,
             Message::Lookup {
                 guid: Guid([9; 32]),
                 first: 0,
                 padding: 0,
             },
-        ),
+        )],
     );
     drain(&mut server, &mut buffer);
     let cookie = Frame::decode(&buffer).map_or(0, |frame| frame.cookie);
@@ -116,7 +116,7 @@ fn lookups(criterion: &mut Criterion, count: u64) {
     group.bench_function(format!("look-ups among {count} names"), |bencher| {
         bencher.iter(|| {
             for _ in 0..BATCH {
-                server.handle_frame(Time::ZERO, CLIENT, &requests[at]);
+                server.handle_frames(Time::ZERO, CLIENT, &[&requests[at]]);
                 at = (at + 1) % requests.len();
             }
             drain(&mut server, &mut buffer);
@@ -144,7 +144,7 @@ fn updates<S: Store>(criterion: &mut Criterion, name: &str, store: S) {
         };
         let handle = |requests: Vec<Vec<u8>>| {
             for request in &requests {
-                server.handle_frame(Time::ZERO, CLIENT, request);
+                server.handle_frames(Time::ZERO, CLIENT, &[request]);
             }
             drain(&mut server, &mut buffer);
         };

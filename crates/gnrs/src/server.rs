@@ -11,7 +11,8 @@ mod watches;
 use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_core::{
-    Deadline, Guid, Machine, PortEvent, PortId, PortRequest, Time, TimerQueue, Transmit, WallClock,
+    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time,
+    TimerQueue, Transmit, WallClock,
 };
 
 use crate::outbox::Outbox;
@@ -379,42 +380,11 @@ impl<S: Store> Machine for Server<S> {
         }
     }
 
-    fn handle_frame(&mut self, now: Time, port: PortId, bytes: &[u8]) {
-        self.counters.frames += 1;
-        let Some(state) = self.ports.get(&port) else {
-            self.counters.frames_from_unknown_ports += 1;
-            return;
-        };
-        let cookie = state.cookie;
-        let frame = match Frame::decode(bytes) {
-            Ok(frame) => frame,
-            Err(fault) => return self.bad_frame(port, bytes, fault),
-        };
-        let validated = frame.cookie == cookie;
-        match frame.message {
-            Message::Lookup { guid, first, .. } => {
-                self.lookup(now, port, &frame, bytes.len(), guid, first)
-            }
-            Message::Insert { record } => self.insert(now, port, frame.id, record),
-            Message::Watch { .. } | Message::Unwatch { .. } | Message::PushAck { .. }
-                if !validated =>
-            {
-                self.refuse(port, frame.id, Code::NeedCookie);
-            }
-            Message::Watch { guid, lease_secs } => {
-                self.watch(now, port, frame.id, guid, lease_secs)
-            }
-            Message::Unwatch { guid } => {
-                self.unwatch(guid, port);
-                self.send(port, frame.id, Code::Ok, Message::UnwatchAnswer { guid });
-            }
-            Message::PushAck { guid } => self.push_acknowledged(now, port, frame.id, guid),
-            Message::LookupAnswer { .. }
-            | Message::InsertAnswer { .. }
-            | Message::WatchAnswer { .. }
-            | Message::UnwatchAnswer { .. }
-            | Message::Push { .. }
-            | Message::Refused => self.counters.malformed_frames += 1,
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.handle_frame(now, port, frame);
         }
     }
 
@@ -458,5 +428,46 @@ impl<S: Store> Machine for Server<S> {
             Timer::Expiry => "gnrs: expired records go",
         };
         Some(Deadline::new(at, reason))
+    }
+}
+
+impl<S: Store> Server<S> {
+    fn handle_frame(&mut self, now: Time, port: PortId, bytes: &[u8]) {
+        self.counters.frames += 1;
+        let Some(state) = self.ports.get(&port) else {
+            self.counters.frames_from_unknown_ports += 1;
+            return;
+        };
+        let cookie = state.cookie;
+        let frame = match Frame::decode(bytes) {
+            Ok(frame) => frame,
+            Err(fault) => return self.bad_frame(port, bytes, fault),
+        };
+        let validated = frame.cookie == cookie;
+        match frame.message {
+            Message::Lookup { guid, first, .. } => {
+                self.lookup(now, port, &frame, bytes.len(), guid, first)
+            }
+            Message::Insert { record } => self.insert(now, port, frame.id, record),
+            Message::Watch { .. } | Message::Unwatch { .. } | Message::PushAck { .. }
+                if !validated =>
+            {
+                self.refuse(port, frame.id, Code::NeedCookie);
+            }
+            Message::Watch { guid, lease_secs } => {
+                self.watch(now, port, frame.id, guid, lease_secs)
+            }
+            Message::Unwatch { guid } => {
+                self.unwatch(guid, port);
+                self.send(port, frame.id, Code::Ok, Message::UnwatchAnswer { guid });
+            }
+            Message::PushAck { guid } => self.push_acknowledged(now, port, frame.id, guid),
+            Message::LookupAnswer { .. }
+            | Message::InsertAnswer { .. }
+            | Message::WatchAnswer { .. }
+            | Message::UnwatchAnswer { .. }
+            | Message::Push { .. }
+            | Message::Refused => self.counters.malformed_frames += 1,
+        }
     }
 }

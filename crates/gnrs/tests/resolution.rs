@@ -496,7 +496,7 @@ proptest! {
                     let frames = if at.index(2) == 0 { &pair.to_server } else { &pair.from_server };
                     if !frames.is_empty() {
                         let frame = at.get(frames).clone();
-                        pair.servers[0].server.handle_frame(pair.now, whimbrel_core::PortId(1), &frame);
+                        pair.servers[0].server.handle_frames(pair.now, whimbrel_core::PortId(1), &[&frame]);
                         pair.client.handle_frame(pair.now, port_of(0), &frame);
                     }
                 }

@@ -54,7 +54,7 @@ fn encoded(cookie: u64, message: Message<'_>) -> Vec<u8> {
 
 /// Sends one request and gives the code of the one answer.
 fn ask<S: Store>(server: &mut Server<S>, port: PortId, bytes: &[u8]) -> Vec<u8> {
-    server.handle_frame(Time::ZERO, port, bytes);
+    server.handle_frames(Time::ZERO, port, &[bytes]);
     let mut sent = drain(server, Time::ZERO);
     assert_eq!(sent.len(), 1, "{sent:?}");
     sent.remove(0).1
@@ -179,7 +179,7 @@ fn updates_of_one_round_are_one_transaction() {
                 record: Record::parse(record.as_bytes()).unwrap(),
             },
         );
-        server.handle_frame(Time::ZERO, CLIENT, &request);
+        server.handle_frames(Time::ZERO, CLIENT, &[&request]);
         assert_eq!(
             server.store().len(),
             0,
@@ -306,7 +306,7 @@ fn insert_and_count(server: &mut Server<MemoryStore>, record: &Record, frames: u
             record: Record::parse(record.as_bytes()).unwrap(),
         },
     );
-    server.handle_frame(Time::ZERO, CLIENT, &request);
+    server.handle_frames(Time::ZERO, CLIENT, &[&request]);
     assert_eq!(drain(server, Time::ZERO).len(), frames);
 }
 
@@ -333,7 +333,7 @@ fn an_acknowledged_push_is_not_repeated_and_leases_end() {
             record: Record::parse(record.as_bytes()).unwrap(),
         },
     );
-    server.handle_frame(Time::ZERO, CLIENT, &request);
+    server.handle_frames(Time::ZERO, CLIENT, &[&request]);
     let sent = drain(&mut server, Time::ZERO);
     let mut push = sent.iter().map(|(_, bytes)| Frame::decode(bytes).unwrap());
     let push = push
@@ -341,7 +341,7 @@ fn an_acknowledged_push_is_not_repeated_and_leases_end() {
         .unwrap();
     let mut ack = Vec::new();
     Frame::request(push.id, cookie, Message::PushAck { guid }).encode(&mut ack);
-    server.handle_frame(Time::from_millis(1), CLIENT, &ack);
+    server.handle_frames(Time::from_millis(1), CLIENT, &[&ack]);
     while server.watch_count() == 1 {
         let now = server.poll_timeout().unwrap().at;
         server.handle_timeout(now);
@@ -458,7 +458,7 @@ fn a_blocked_client_gets_nothing_and_costs_a_bounded_queue() {
         },
     );
     for _ in 0..10 {
-        server.handle_frame(Time::ZERO, CLIENT, &request);
+        server.handle_frames(Time::ZERO, CLIENT, &[&request]);
     }
     assert!(drain(&mut server, Time::ZERO).is_empty());
     assert_eq!(server.counters().answers_dropped, 6);
@@ -515,7 +515,7 @@ proptest! {
             if damage {
                 *at.get_mut(&mut bytes[..]) ^= 1;
             }
-            server.handle_frame(Time::ZERO, CLIENT, &bytes);
+            server.handle_frames(Time::ZERO, CLIENT, &[&bytes]);
             let sent: usize = drain(&mut server, Time::ZERO).iter().map(|(_, frame)| frame.len()).sum();
             prop_assert!(sent <= bytes.len(), "{sent} bytes for {}", bytes.len());
         }
@@ -526,8 +526,8 @@ proptest! {
     fn any_frame_never_panics(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..1300), 0..20)) {
         let mut server = server();
         for frame in &frames {
-            server.handle_frame(Time::ZERO, CLIENT, frame);
-            server.handle_frame(Time::ZERO, PortId(99), frame);
+            server.handle_frames(Time::ZERO, CLIENT, &[frame]);
+            server.handle_frames(Time::ZERO, PortId(99), &[frame]);
         }
         prop_assert_eq!(drain(&mut server, Time::ZERO), vec![]);
         let counters = server.counters();

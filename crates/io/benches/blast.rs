@@ -13,7 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
 use whimbrel_io::{CallerLimits, Clock, EventLoop, LoopHandle, Snapshot, StreamLimits, UdpConfig};
 
 const ACK_EVERY: u64 = 32;
@@ -42,10 +44,14 @@ impl Machine for Sender {
             _ => {}
         }
     }
-    fn handle_frame(&mut self, now: Time, _: PortId, frame: &[u8]) {
-        if let Some(count) = frame.first_chunk() {
-            self.acknowledged = self.acknowledged.max(u64::from_be_bytes(*count));
-            self.last_ack = now;
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, _: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            if let Some(count) = frame.first_chunk() {
+                self.acknowledged = self.acknowledged.max(u64::from_be_bytes(*count));
+                self.last_ack = now;
+            }
         }
     }
     fn handle_timeout(&mut self, now: Time) {
@@ -85,6 +91,10 @@ impl Machine for Sender {
     fn poll_event(&mut self) -> Option<()> {
         (self.acknowledged >= self.total && !std::mem::replace(&mut self.done, true)).then_some(())
     }
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
+    }
+
     fn poll_timeout(&self) -> Option<Deadline> {
         (self.acknowledged < self.sent)
             .then(|| Deadline::new(self.last_ack + GIVE_UP, "acknowledgement"))
@@ -103,9 +113,13 @@ struct Receiver {
 impl Machine for Receiver {
     type Event = ();
     fn handle_port(&mut self, _: Time, _: PortId, _: PortEvent) {}
-    fn handle_frame(&mut self, _: Time, port: PortId, _: &[u8]) {
-        self.port = Some(port);
-        self.frames += 1;
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, _: Time, port: PortId, frames: &[&[u8]]) {
+        for _ in frames {
+            self.port = Some(port);
+            self.frames += 1;
+        }
     }
     fn handle_timeout(&mut self, _: Time) {}
     fn poll_transmit(&mut self, _: Time, _: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
@@ -123,6 +137,10 @@ impl Machine for Receiver {
     fn poll_event(&mut self) -> Option<()> {
         None
     }
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
+    }
+
     fn poll_timeout(&self) -> Option<Deadline> {
         None
     }
@@ -134,7 +152,7 @@ struct Cost {
     snapshot: Snapshot,
 }
 
-fn run<M: Machine>(
+fn run<M: Machine + 'static>(
     mut event_loop: EventLoop<M>,
     on_event: impl FnMut(&mut M, Time, M::Event),
 ) -> Result<Cost, whimbrel_io::IoError> {

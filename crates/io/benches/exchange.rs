@@ -18,7 +18,9 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::{ClockId, clock_gettime};
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
 use whimbrel_io::{Clock, EventLoop, StreamLimits};
 
 const INTEREST: usize = 40;
@@ -62,8 +64,12 @@ impl Machine for Relay {
             _ => {}
         }
     }
-    fn handle_frame(&mut self, _: Time, port: PortId, frame: &[u8]) {
-        self.queued[1 - port.0 as usize].extend_from_slice(frame);
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, _: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.queued[1 - port.0 as usize].extend_from_slice(frame);
+        }
     }
     fn handle_timeout(&mut self, _: Time) {}
     fn poll_transmit(&mut self, _: Time, _: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
@@ -88,6 +94,10 @@ impl Machine for Relay {
     fn poll_event(&mut self) -> Option<()> {
         std::mem::take(&mut self.over).then_some(())
     }
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
+    }
+
     fn poll_timeout(&self) -> Option<Deadline> {
         self.has_deadline
             .then(|| Deadline::new(Time::from_secs(1_000_000), "never"))

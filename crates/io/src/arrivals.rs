@@ -3,8 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use socket2::{SockAddr, Socket};
-use whimbrel_core::{Machine, Medium, PortInfo, PortKind, Time};
+use whimbrel_core::{Machine, Medium, PortInfo, PortOrigin, Time};
 
+use crate::attach::UnixEnds;
 use crate::listener::{Accepts, Listener};
 use crate::stream::{Framing, Origin, StreamConnection};
 use crate::tcp::{Arrival, Becomes, Connecting, canonical_of};
@@ -15,7 +16,7 @@ use crate::{EventLoop, IoError, StreamLimits, TransportId};
 /// Connections accepted per round and listener.
 const ACCEPTS_PER_ROUND: usize = 16;
 
-impl<M: Machine> EventLoop<M> {
+impl<M: Machine + 'static> EventLoop<M> {
     pub(crate) fn accept(&mut self, slot: usize, token: u64) {
         for _ in 0..ACCEPTS_PER_ROUND {
             let now = self.clock.now();
@@ -54,26 +55,33 @@ impl<M: Machine> EventLoop<M> {
                 limits,
             } => {
                 let peer = caller_of(&stream);
-                self.add_unix(
-                    (label, peer, Some(path), Some(listener)),
-                    stream.into(),
-                    limits,
-                )
-                .map(|_| ())
+                let attached = UnixEnds {
+                    label,
+                    origin: PortOrigin::Local,
+                    peer,
+                    path: Some(path),
+                    listener: Some(listener),
+                };
+                self.add_unix(attached, stream.into(), limits).map(|_| ())
             }
-            Wanted::Tcp { label, limits } => {
-                ends_of(&stream, address, label, listener).and_then(|ends| {
-                    let _ = stream.set_tcp_nodelay(true);
-                    let _ = stream.set_keepalive(true);
-                    self.add_tcp(ends, stream.into(), limits)
-                })
-            }
-            Wanted::WebSocket { label, limits } => ends_of(&stream, address, label, listener)
-                .and_then(|ends| {
-                    let _ = stream.set_tcp_nodelay(true);
-                    let _ = stream.set_keepalive(true);
-                    self.add_websocket(ends, stream.into(), limits)
-                }),
+            Wanted::Tcp {
+                label,
+                number,
+                limits,
+            } => ends_of(&stream, address, (label, number), listener).and_then(|ends| {
+                let _ = stream.set_tcp_nodelay(true);
+                let _ = stream.set_keepalive(true);
+                self.add_tcp(ends, stream.into(), limits)
+            }),
+            Wanted::WebSocket {
+                label,
+                number,
+                limits,
+            } => ends_of(&stream, address, (label, number), listener).and_then(|ends| {
+                let _ = stream.set_tcp_nodelay(true);
+                let _ = stream.set_keepalive(true);
+                self.add_websocket(ends, stream.into(), limits)
+            }),
         };
         taken.inspect_err(|error| tracing::warn!(%error, "cannot take a connection"))
     }
@@ -146,11 +154,12 @@ impl<M: Machine> EventLoop<M> {
             label,
             address,
             becomes,
+            origin,
             ..
         } = *connecting;
         let ends = Ends {
             label,
-            kind: PortKind::Neighbour,
+            origin,
             local,
             remote: address,
             listener: None,
@@ -241,10 +250,12 @@ enum Wanted {
     },
     Tcp {
         label: String,
+        number: u32,
         limits: StreamLimits,
     },
     WebSocket {
         label: String,
+        number: u32,
         limits: WebSocketLimits,
     },
 }
@@ -260,10 +271,12 @@ impl Wanted {
             },
             Accepts::Tcp { limits, .. } => Wanted::Tcp {
                 label,
+                number: listener.number,
                 limits: *limits,
             },
             Accepts::WebSocket { limits, .. } => Wanted::WebSocket {
                 label,
+                number: listener.number,
                 limits: *limits,
             },
         }
@@ -273,7 +286,7 @@ impl Wanted {
 fn tcp_port(ends: Ends, limits: StreamLimits) -> (Origin, PortInfo) {
     let Ends {
         label,
-        kind,
+        origin: port_origin,
         local,
         remote,
         listener,
@@ -289,7 +302,7 @@ fn tcp_port(ends: Ends, limits: StreamLimits) -> (Origin, PortInfo) {
         origin,
         PortInfo {
             label,
-            kind,
+            origin: port_origin,
             mtu: limits.max_frame,
             peer,
             medium: Medium::Tcp { local, remote },
@@ -300,14 +313,14 @@ fn tcp_port(ends: Ends, limits: StreamLimits) -> (Origin, PortInfo) {
 fn ends_of(
     stream: &Socket,
     address: &SockAddr,
-    label: String,
+    (label, number): (String, u32),
     listener: u64,
 ) -> Result<Ends, IoError> {
     let local = stream.local_addr().ok().as_ref().and_then(canonical_of);
     match (local, canonical_of(address)) {
         (Some(local), Some(remote)) => Ok(Ends {
             label,
-            kind: PortKind::Caller,
+            origin: PortOrigin::Accepted(number),
             local,
             remote,
             listener: Some(listener),

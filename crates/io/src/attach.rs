@@ -3,11 +3,12 @@
 //! All of it works before the loop runs, and while it runs from a closure posted with
 //! [`crate::LoopHandle::post_to_loop`].
 
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortKind, Time};
+use whimbrel_core::{Machine, Medium, Peer, PortId, PortInfo, PortOrigin, Time};
 
 use crate::ethernet::EthernetEndpoint;
 use crate::event_loop::Slot;
@@ -25,7 +26,7 @@ use crate::{
     WebSocketListenerConfig,
 };
 
-impl<M: Machine> EventLoop<M> {
+impl<M: Machine + 'static> EventLoop<M> {
     /// Binds a UDP socket; its neighbours are up at once, callers come up when they call.
     pub fn add_udp(&mut self, mut config: UdpConfig) -> Result<UdpLink, IoError> {
         let id = self.reserve();
@@ -45,7 +46,7 @@ impl<M: Machine> EventLoop<M> {
         let mut ports = Vec::new();
         for neighbour in neighbours {
             match self.add_neighbour(id, neighbour) {
-                Ok(port) => ports.push(port),
+                Ok(port) => ports.extend(port),
                 Err(error) => {
                     self.close_transport(id);
                     return Err(error);
@@ -63,10 +64,27 @@ impl<M: Machine> EventLoop<M> {
     }
 
     /// Adds a neighbour to a UDP link. Had it called before, its caller port goes down first.
+    /// `None` if its host name is being looked up.
     pub fn add_neighbour(
         &mut self,
         link: TransportId,
         neighbour: Neighbour,
+    ) -> Result<Option<PortId>, IoError> {
+        match neighbour.address {
+            Peer::Address(address) => self.add_neighbour_at(link, neighbour, address).map(Some),
+            Peer::Named { .. } => {
+                self.look_up_neighbour(link, neighbour);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Adds a neighbour that is at `address`.
+    pub(crate) fn add_neighbour_at(
+        &mut self,
+        link: TransportId,
+        neighbour: Neighbour,
+        address: SocketAddr,
     ) -> Result<PortId, IoError> {
         self.undrained = true;
         let now = self.clock.now();
@@ -75,7 +93,7 @@ impl<M: Machine> EventLoop<M> {
                 generation,
                 transport: Some(Transport::Udp(endpoint)),
             }) if *generation == link.generation => {
-                endpoint.add_neighbour(&mut self.side, now, neighbour)
+                endpoint.add_neighbour(&mut self.side, now, neighbour, address)
             }
             _ => Err(IoError::NoSuchLink),
         }
@@ -209,7 +227,7 @@ impl<M: Machine> EventLoop<M> {
         let id = self.reserve();
         let listener = Listener::new(
             socket,
-            config.label,
+            (config.label, 0),
             accepts,
             config.max_connections,
             id.token(),
@@ -232,14 +250,28 @@ impl<M: Machine> EventLoop<M> {
         path: impl AsRef<Path>,
         limits: StreamLimits,
     ) -> Result<PortId, IoError> {
-        let path = path.as_ref();
-        let stream = connect(path)?;
-        let peer = path.display().to_string();
-        self.add_unix(
-            (label.into(), peer, Some(path.to_owned()), None),
-            stream.into(),
+        self.call_unix(
+            (label.into(), PortOrigin::Configured(0)),
+            path.as_ref(),
             limits,
         )
+    }
+
+    pub(crate) fn call_unix(
+        &mut self,
+        (label, origin): (String, PortOrigin),
+        path: &Path,
+        limits: StreamLimits,
+    ) -> Result<PortId, IoError> {
+        let stream = connect(path)?;
+        let called = UnixEnds {
+            label,
+            origin,
+            peer: path.display().to_string(),
+            path: Some(path.to_owned()),
+            listener: None,
+        };
+        self.add_unix(called, stream.into(), limits)
     }
 
     /// Takes over a connected stream (of a socket pair, or handed over by a parent process); `peer`
@@ -251,21 +283,29 @@ impl<M: Machine> EventLoop<M> {
         stream: UnixStream,
         limits: StreamLimits,
     ) -> Result<PortId, IoError> {
-        self.add_unix(
-            (label.into(), peer.into(), None, None),
-            stream.into(),
-            limits,
-        )
+        let given = UnixEnds {
+            label: label.into(),
+            origin: PortOrigin::Local,
+            peer: peer.into(),
+            path: None,
+            listener: None,
+        };
+        self.add_unix(given, stream.into(), limits)
     }
 
-    /// A Unix connection: its label, its peer for logs, the socket file and the token of its
-    /// listener.
     pub(crate) fn add_unix(
         &mut self,
-        (label, peer, path, listener): (String, String, Option<PathBuf>, Option<u64>),
+        ends: UnixEnds,
         stream: OwnedFd,
         limits: StreamLimits,
     ) -> Result<PortId, IoError> {
+        let UnixEnds {
+            label,
+            origin: port_origin,
+            peer,
+            path,
+            listener,
+        } = ends;
         enlarge_buffers(&stream);
         let medium = Medium::Unix {
             path,
@@ -281,7 +321,7 @@ impl<M: Machine> EventLoop<M> {
         let path = peer.clone().into();
         let info = PortInfo {
             label,
-            kind: PortKind::Local,
+            origin: port_origin,
             mtu: limits.max_frame,
             peer,
             medium,
@@ -316,17 +356,18 @@ impl<M: Machine> EventLoop<M> {
         self.keep_if_added(port, added, Unattached::System)
     }
 
-    /// Listens for TCP connections; each gets a port of the kind [`PortKind::Caller`].
+    /// Listens for TCP connections; each gets a port with [`PortOrigin::Accepted`].
     pub fn add_tcp_listener(&mut self, config: TcpListenerConfig) -> Result<Listening, IoError> {
         let (socket, local) = listen(&config.label, config.bind)?;
         let accepts = Accepts::Tcp {
             local,
             limits: config.limits,
         };
-        self.add_listener(socket, local, config.label, accepts, config.max_connections)
+        let named = (config.label, config.listener);
+        self.add_listener(socket, local, named, accepts, config.max_connections)
     }
 
-    /// Listens for WebSocket connections; each gets a port of the kind [`PortKind::Caller`] after
+    /// Listens for WebSocket connections; each gets a port with [`PortOrigin::Accepted`] after
     /// its handshake.
     pub fn add_websocket_listener(
         &mut self,
@@ -337,19 +378,21 @@ impl<M: Machine> EventLoop<M> {
             local,
             limits: config.limits,
         };
-        self.add_listener(socket, local, config.label, accepts, config.max_connections)
+        let named = (config.label, config.listener);
+        self.add_listener(socket, local, named, accepts, config.max_connections)
     }
 
     fn add_listener(
         &mut self,
         socket: socket2::Socket,
         local: std::net::SocketAddr,
-        label: String,
+        named: (String, u32),
         accepts: Accepts,
         max_connections: usize,
     ) -> Result<Listening, IoError> {
         let id = self.reserve();
-        let listener = Listener::new(socket, label.clone(), accepts, max_connections, id.token());
+        let label = named.0.clone();
+        let listener = Listener::new(socket, named, accepts, max_connections, id.token());
         self.install(id, Transport::Listener(Box::new(listener)))
             .map_err(|source| IoError::TcpSocket {
                 label,
@@ -366,7 +409,7 @@ impl<M: Machine> EventLoop<M> {
 
     /// Starts to connect to a TCP peer and returns at once.
     ///
-    /// Once the peer has answered, the port comes up ([`PortKind::Neighbour`]) and `outcome` is
+    /// Once the peer has answered, the port comes up with the configured origin, and `outcome` is
     /// called with its number; if it refuses, stays silent or cannot be reached, or if the
     /// transport is closed before, `outcome` is called with the error. It is called exactly once,
     /// unless this call fails or the loop is dropped first.
@@ -377,8 +420,13 @@ impl<M: Machine> EventLoop<M> {
     ) -> Result<TransportId, IoError> {
         let becomes = Becomes::Stream(config.limits);
         let now = self.clock.now();
-        let connecting =
-            Connecting::start(config.label, config.address, becomes, now, config.timeout)?;
+        let connecting = Connecting::start(
+            (config.label, config.origin),
+            config.address,
+            becomes,
+            now,
+            config.timeout,
+        )?;
         self.add_connecting(connecting, outcome)
     }
 
@@ -395,7 +443,13 @@ impl<M: Machine> EventLoop<M> {
             limits: config.limits,
         };
         let now = self.clock.now();
-        let connecting = Connecting::start(config.label, config.address, becomes, now, timeout)?;
+        let connecting = Connecting::start(
+            (config.label, config.origin),
+            config.address,
+            becomes,
+            now,
+            timeout,
+        )?;
         self.add_connecting(connecting, outcome)
     }
 
@@ -429,6 +483,7 @@ impl<M: Machine> EventLoop<M> {
     pub fn add_tun(
         &mut self,
         label: impl Into<String>,
+        origin: PortOrigin,
         device: TunDevice,
     ) -> Result<PortId, IoError> {
         let label = label.into();
@@ -436,7 +491,7 @@ impl<M: Machine> EventLoop<M> {
         let id = self.reserve();
         let info = PortInfo {
             label: label.clone(),
-            kind: PortKind::Neighbour,
+            origin,
             mtu,
             peer: name.clone(),
             medium: Medium::Tun {
@@ -452,6 +507,20 @@ impl<M: Machine> EventLoop<M> {
             source,
         })
     }
+}
+
+/// What is known of a Unix connection.
+#[derive(Debug)]
+pub(crate) struct UnixEnds {
+    pub(crate) label: String,
+    /// What its port will say of itself.
+    pub(crate) origin: PortOrigin,
+    /// For logs.
+    pub(crate) peer: String,
+    /// The socket file.
+    pub(crate) path: Option<PathBuf>,
+    /// The token of its listener.
+    pub(crate) listener: Option<u64>,
 }
 
 /// Why a stream did not become a port.

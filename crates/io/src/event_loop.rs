@@ -10,12 +10,13 @@ use whimbrel_core::{Machine, PortId, PortInfo, SeededRng, Time, TimerQueue};
 
 use crate::counters::{LoopCounters, Snapshot, TransportCounters};
 use crate::handle::Mailbox;
+use crate::names::Names;
 use crate::poller::Poller;
 use crate::side::MachineSide;
 use crate::signals::StopSignals;
 use crate::transport::{PREFIX, Progress, Transport, TransportId};
 use crate::udp::ReceiveBuffers;
-use crate::{Clock, IoError, LoopHandle};
+use crate::{Clock, IoError, LoopHandle, OpenedLimits};
 
 pub(crate) const WAKE_TOKEN: u64 = u64::MAX;
 pub(crate) const SIGNAL_TOKEN: u64 = u64::MAX - 1;
@@ -44,6 +45,9 @@ pub struct EventLoop<M: Machine> {
     pub(crate) timers: TimerQueue<usize>,
     /// By slot: connections that were asked for and are not up yet.
     pub(crate) outcomes: BTreeMap<usize, Outcome<M>>,
+    /// Host names that are being looked up.
+    pub(crate) names: Names,
+    pub(crate) opened_limits: OpenedLimits,
     /// Slots whose transports have output to write at the end of the round.
     pub(crate) gathered: Vec<usize>,
     pub(crate) mailbox: Arc<Mailbox<M>>,
@@ -81,6 +85,8 @@ impl<M: Machine> EventLoop<M> {
             free_slots: Vec::new(),
             timers: TimerQueue::new(),
             outcomes: BTreeMap::new(),
+            names: Names::default(),
+            opened_limits: OpenedLimits::default(),
             gathered: Vec::new(),
             mailbox,
             signals: None,
@@ -146,6 +152,7 @@ impl<M: Machine> EventLoop<M> {
         else {
             return;
         };
+        self.names.forget(port);
         match transport.close_port(&mut self.side, &mut self.poller, now, port) {
             Progress::Open => self.arm(slot),
             Progress::Ended => self.close_slot(slot, now, None),
@@ -183,7 +190,10 @@ impl<M: Machine> EventLoop<M> {
     /// Runs until [`LoopHandle::stop`] or a signal asks it to end; then writes what still waits for
     /// a peer, for at most `STOP_GRACE`. `on_event` gets what the machine tells the program, and
     /// may change the machine.
-    pub fn run(&mut self, mut on_event: impl FnMut(&mut M, Time, M::Event)) -> Result<(), IoError> {
+    pub fn run(&mut self, mut on_event: impl FnMut(&mut M, Time, M::Event)) -> Result<(), IoError>
+    where
+        M: 'static,
+    {
         /// How long a stopping loop may wait for peers to take its last output.
         const STOP_GRACE: Duration = Duration::from_millis(500);
         crate::rounds::sharpen_timers();
@@ -206,7 +216,10 @@ impl<M: Machine> EventLoop<M> {
         &mut self,
         max_wait: Duration,
         mut on_event: impl FnMut(&mut M, Time, M::Event),
-    ) -> Result<(), IoError> {
+    ) -> Result<(), IoError>
+    where
+        M: 'static,
+    {
         self.round(Some(max_wait), &mut on_event)
     }
 
@@ -247,6 +260,7 @@ impl<M: Machine> EventLoop<M> {
         let (ports, label) = (transport.ports(), transport.snapshot().label);
         drop(transport);
         for port in ports {
+            self.names.forget(port);
             self.side.close(now, port);
         }
         if let Some(outcome) = self.outcomes.remove(&slot) {

@@ -41,6 +41,8 @@ pub(crate) enum Accepts {
 pub(crate) struct Listener {
     socket: Socket,
     pub(crate) label: String,
+    /// What ports of those it accepts say they came by.
+    pub(crate) number: u32,
     pub(crate) accepts: Accepts,
     max_connections: usize,
     /// Open connections that came from here.
@@ -54,7 +56,7 @@ impl Listener {
     /// On a socket that listens and does not block.
     pub(crate) fn new(
         socket: Socket,
-        label: String,
+        (label, number): (String, u32),
         accepts: Accepts,
         max_connections: usize,
         token: u64,
@@ -63,6 +65,7 @@ impl Listener {
         Listener {
             socket,
             label,
+            number,
             accepts,
             max_connections,
             connections: 0,

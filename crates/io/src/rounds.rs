@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use whimbrel_core::{Deadline, Machine, PortRequest, Time, Transmit};
+use whimbrel_core::{Deadline, Machine, Time, Transmit};
 
 use crate::counters::DropReason;
 use crate::event_loop::{SIGNAL_TOKEN, WAKE_TOKEN};
@@ -34,7 +34,7 @@ pub(crate) fn sharpen_timers() {
     }
 }
 
-impl<M: Machine> EventLoop<M> {
+impl<M: Machine + 'static> EventLoop<M> {
     pub(crate) fn round(
         &mut self,
         max_wait: Option<Duration>,
@@ -85,7 +85,11 @@ impl<M: Machine> EventLoop<M> {
             deadline.wait(now)
         });
         let transports = self.timers.next().map(|(at, _)| at.since(now));
-        [machine, transports, max_wait].into_iter().flatten().min()
+        let names = self.names.next_retry().map(|at| at.since(now));
+        [machine, transports, names, max_wait]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn run_posted(&mut self) {
@@ -151,6 +155,7 @@ impl<M: Machine> EventLoop<M> {
                 .collect();
             due.into_iter().for_each(|slot| self.expire(slot, now));
         }
+        self.retry_names(now);
         if let Some(Deadline { at, reason }) = self.side.machine.poll_timeout()
             && at <= now
         {
@@ -201,9 +206,9 @@ impl<M: Machine> EventLoop<M> {
                 self.counters.events += 1;
                 on_event(&mut self.side.machine, self.clock.now(), event);
             }
-            while let Some(PortRequest::Close(port)) = self.side.machine.poll_port_request() {
+            while let Some(request) = self.side.machine.poll_port_request() {
                 again = true;
-                self.close_port(port);
+                self.grant(request);
             }
             if budget == 0 {
                 self.undrained = true;

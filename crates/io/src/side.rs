@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
-use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortKind, Time};
+use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortOrigin, Time};
 
 use crate::counters::{DropReason, PortCounters, PortSnapshot};
 
@@ -76,7 +76,7 @@ impl<M: Machine> MachineSide<M> {
         let number = self.next_port?;
         self.next_port = number.checked_add(1);
         let id = PortId(number);
-        tracing::debug!(port = number, label = %info.label, peer = %info.peer, kind = ?info.kind, "port up");
+        tracing::debug!(port = number, label = %info.label, peer = %info.peer, origin = ?info.origin, "port up");
         let port = Port {
             info: info.clone(),
             transport,
@@ -193,10 +193,10 @@ impl<M: Machine> MachineSide<M> {
         let ports = self.ports.iter().map(|(id, port)| PortSnapshot {
             port: id.0,
             label: port.info.label.clone(),
-            kind: match port.info.kind {
-                PortKind::Neighbour => "neighbour",
-                PortKind::Caller => "caller",
-                PortKind::Local => "local",
+            kind: match port.info.origin {
+                PortOrigin::Configured(_) | PortOrigin::Opened(_) => "neighbour",
+                PortOrigin::Accepted(_) => "caller",
+                PortOrigin::Local => "local",
             },
             peer: port.info.peer.clone(),
             mtu: port.info.mtu,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use support::{PATIENCE, Script, pattern, script_loop, settle, until, until_both};
 use tempfile::TempDir;
-use whimbrel_core::{PortEvent, PortId, PortKind, PortRequest};
+use whimbrel_core::{PortEvent, PortId, PortOrigin, PortRequest};
 use whimbrel_io::{EventLoop, IoError, StreamLimits, UnixListenerConfig};
 
 const LARGE: usize = 4 << 20;
@@ -100,8 +100,8 @@ fn a_frame_of_four_mebibytes_arrives_whole_from_pieces_of_any_size() {
     );
     let info = &server.machine().ports[&port];
     assert_eq!(
-        (info.kind, info.label.as_str()),
-        (PortKind::Local, "programs")
+        (info.origin, info.label.as_str()),
+        (PortOrigin::Local, "programs")
     );
     assert!(info.peer.starts_with("process "), "{}", info.peer);
 }

@@ -18,10 +18,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use namespaces::{Wire, in_new_namespace, ip};
-use support::{PATIENCE, pattern, script_loop, settle, until};
-use whimbrel_core::{Medium, PortEvent, PortKind};
+use support::{PATIENCE, Script, pattern, script_loop, settle, until};
+use whimbrel_core::{Endpoint, Medium, PortEvent, PortOrigin, PortRequest, PortToken};
 use whimbrel_io::{
-    CallerLimits, IoError, Neighbour, StreamLimits, TcpClientConfig, TunDevice, UdpConfig,
+    CallerLimits, EventLoop, Interface, IoError, Neighbour, StreamLimits, TcpClientConfig,
+    TunDevice, UdpConfig,
 };
 
 fn tun(name: &str, mtu: u16) -> TunDevice {
@@ -54,7 +55,9 @@ fn next_udp(tun: &TunDevice) -> Option<Vec<u8>> {
 fn packets_pass_between_the_kernel_and_a_machine_through_a_tun_device() {
     in_new_namespace(|| {
         let mut a = script_loop();
-        let port = a.add_tun("lab", tun("whim0", 1400)).unwrap();
+        let port = a
+            .add_tun("lab", PortOrigin::Configured(0), tun("whim0", 1400))
+            .unwrap();
         assert_eq!(a.machine().ports[&port].mtu, 1400);
         let socket = UdpSocket::bind("10.77.0.1:4000").unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -224,7 +227,9 @@ fn a_full_send_queue_blocks_the_ports_and_all_that_waited_goes_out_afterwards() 
 fn a_deleted_tun_device_takes_its_port_down() {
     in_new_namespace(|| {
         let mut a = script_loop();
-        let port = a.add_tun("lab", tun("whim3", 1400)).unwrap();
+        let port = a
+            .add_tun("lab", PortOrigin::Configured(0), tun("whim3", 1400))
+            .unwrap();
         if !ip(&["link delete whim3"]) {
             eprintln!("skipped: this system has no `ip` command");
             return;
@@ -291,11 +296,10 @@ fn one_udp_socket_serves_many_peers_and_knows_its_own_address_towards_each() {
             UdpConfig::new("wire", "[::]:6363".parse().unwrap()).listen(CallerLimits::default());
         let link = a.add_udp(config).unwrap();
         let add = |a: &mut whimbrel_io::EventLoop<support::Script>, address: &str| {
-            let neighbour = Neighbour {
-                label: address.into(),
-                address: address.parse().unwrap(),
-            };
-            a.add_neighbour(link.transport, neighbour).unwrap()
+            let at: std::net::SocketAddr = address.parse().unwrap();
+            let neighbour = Neighbour::new(address, at, PortOrigin::Configured(0));
+            let added = a.add_neighbour(link.transport, neighbour).unwrap();
+            added.expect("its address is known")
         };
         let here = UdpSocket::bind("127.0.0.1:0").unwrap();
         let near = add(&mut a, &here.local_addr().unwrap().to_string());
@@ -325,7 +329,7 @@ fn one_udp_socket_serves_many_peers_and_knows_its_own_address_towards_each() {
         until(&mut a, "the call", |a| a.machine().inbox.len() == 2);
         let called = a.machine().inbox[1].0;
         let info = a.machine().ports[&called].clone();
-        assert_eq!(info.kind, PortKind::Caller);
+        assert_eq!(info.origin, PortOrigin::Accepted(0));
         assert_eq!(
             ends(&info),
             (
@@ -343,5 +347,45 @@ fn one_udp_socket_serves_many_peers_and_knows_its_own_address_towards_each() {
                 (&b"to you"[..], "10.77.0.1:6363".parse().unwrap())
             );
         }
+    });
+}
+
+#[test]
+fn a_tun_device_and_an_ethernet_station_are_ports_like_any_other() {
+    in_new_namespace(|| {
+        let mut event_loop = script_loop();
+        let ask = |event_loop: &mut EventLoop<Script>, token, endpoint| {
+            let token = PortToken(token);
+            let label = "asked".into();
+            let open = PortRequest::Open {
+                token,
+                label,
+                endpoint,
+            };
+            event_loop.machine_mut().requests.push_back(open);
+        };
+        let device = Endpoint::Tun {
+            name: "proxy0".into(),
+            addresses: vec![(std::net::Ipv4Addr::new(10, 9, 8, 1).into(), 24)],
+            mtu: 1400,
+        };
+        ask(&mut event_loop, 1, device);
+        until(&mut event_loop, "a device", |it| {
+            !it.machine().ports.is_empty()
+        });
+        let info = event_loop.machine().ports.values().next().unwrap();
+        assert_eq!(info.origin, PortOrigin::Opened(PortToken(1)));
+        assert_eq!((info.peer.as_str(), info.mtu), ("proxy0", 1400));
+        assert!(Interface::find("proxy0").is_ok());
+        let station = Endpoint::Ethernet {
+            interface: "absent0".into(),
+            remote: [2, 0, 0, 0, 0, 1],
+            ether_type: 0x8624,
+        };
+        ask(&mut event_loop, 2, station);
+        until(&mut event_loop, "a refusal", |it| {
+            !it.machine().refusals.is_empty()
+        });
+        assert_eq!(event_loop.machine().refusals[0].0, PortToken(2));
     });
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use namespaces::{Wire, in_new_namespace, ip};
 use support::{Script, block, pattern, script_loop, settle, until, until_both};
-use whimbrel_core::{Medium, PortId, PortKind};
+use whimbrel_core::{Medium, PortId, PortOrigin};
 use whimbrel_io::{
     CallerLimits, EthernetConfig, EthernetLink, EthernetNeighbour, EventLoop, Interface, IoError,
     UdpMulticastConfig,
@@ -65,7 +65,7 @@ fn a_multicast_group_reaches_the_others_on_the_wire_and_never_comes_back() {
         let (mut b, port_b, _) = join("10.77.0.2", GROUP);
         let (mut c, port_c, _) = join("e1", GROUP);
         let info = &a.machine().ports[&port_a];
-        assert_eq!((info.kind, info.mtu), (PortKind::Neighbour, 1472));
+        assert_eq!((info.origin, info.mtu), (PortOrigin::Configured(0), 1472));
         assert!(info.medium.is_shared());
         let Medium::UdpMulticast {
             interface, group, ..
@@ -227,7 +227,7 @@ fn ethernet_frames_pass_between_stations_and_callers_get_ports() {
         let (mut b, link_b) = ethernet("e1", |config| config.neighbour("a", link_a.local));
         let to_a = link_b.ports[0];
         let info = &b.machine().ports[&to_a];
-        assert_eq!((info.mtu, info.kind), (1500, PortKind::Neighbour));
+        assert_eq!((info.mtu, info.origin), (1500, PortOrigin::Configured(0)));
         assert_eq!(
             info.medium,
             Medium::Ethernet {
@@ -244,7 +244,7 @@ fn ethernet_frames_pass_between_stations_and_callers_get_ports() {
         let caller = a.machine().inbox[0].0;
         assert!(a.machine().frames_from(caller) == frames);
         let info = &a.machine().ports[&caller];
-        assert_eq!(info.kind, PortKind::Caller);
+        assert_eq!(info.origin, PortOrigin::Accepted(0));
         assert_eq!(
             info.peer,
             link_b.local.map(|octet| format!("{octet:02x}")).join(":")
@@ -266,6 +266,7 @@ fn ethernet_frames_pass_between_stations_and_callers_get_ports() {
         let neighbour = EthernetNeighbour {
             label: "b".into(),
             address: link_b.local,
+            origin: PortOrigin::Configured(0),
         };
         wire.enter(0);
         let port = a

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use support::{Script, block, pattern, script_loop, settle, until, until_both};
-use whimbrel_core::{Medium, PortEvent, PortId, PortKind, PortRequest};
+use whimbrel_core::{Medium, PortEvent, PortId, PortOrigin, PortRequest};
 use whimbrel_io::{
     EventLoop, IoError, StreamLimits, TcpClientConfig, TcpListenerConfig, UnixListenerConfig,
 };
@@ -172,8 +172,8 @@ fn tcp_carries_packets_both_ways_and_both_ends_know_their_addresses() {
         let ours = &client.machine().ports[&port];
         let theirs = server.machine().ports.values().next().unwrap();
         assert_eq!(
-            (ours.kind, theirs.kind),
-            (PortKind::Neighbour, PortKind::Caller)
+            (ours.origin, theirs.origin),
+            (PortOrigin::Configured(0), PortOrigin::Accepted(0))
         );
         let (
             Medium::Tcp { local, remote },
@@ -253,13 +253,13 @@ fn transports_are_opened_from_another_thread_while_the_loop_runs() {
     // The loop connects to itself.
     server.run(|_, _, _port| stop.stop()).unwrap();
     posting.join().unwrap();
-    let kinds: Vec<PortKind> = server
+    let kinds: Vec<PortOrigin> = server
         .machine()
         .ports
         .values()
-        .map(|info| info.kind)
+        .map(|info| info.origin)
         .collect();
-    assert!(kinds.contains(&PortKind::Neighbour), "{kinds:?}");
+    assert!(kinds.contains(&PortOrigin::Configured(0)), "{kinds:?}");
 }
 
 #[test]

@@ -7,7 +7,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use support::{PATIENCE, Script, pattern, script_loop, settle, until, until_both};
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortKind, PortRequest, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken, Time,
+    Transmit,
+};
 use whimbrel_io::{CallerLimits, Clock, EventLoop, IoError, Neighbour, UdpConfig};
 
 const LOOPBACK: &str = "127.0.0.1:0";
@@ -36,12 +39,10 @@ fn pair(offload: bool) -> (EventLoop<Script>, PortId, EventLoop<Script>, PortId)
     let port_a = a
         .add_neighbour(
             link_a.transport,
-            Neighbour {
-                label: "b".into(),
-                address: link_b.local,
-            },
+            Neighbour::new("b", link_b.local, PortOrigin::Configured(0)),
         )
-        .unwrap();
+        .unwrap()
+        .expect("its address is known");
     (a, port_a, b, link_b.ports[0])
 }
 
@@ -57,10 +58,14 @@ struct Pinger {
 impl Machine for Pinger {
     type Event = ();
     fn handle_port(&mut self, _: Time, _: PortId, _: PortEvent) {}
-    fn handle_frame(&mut self, now: Time, _: PortId, frame: &[u8]) {
-        if frame == self.next.to_be_bytes() {
-            self.next += 1;
-            self.send_at = now;
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, _: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            if *frame == self.next.to_be_bytes() {
+                self.next += 1;
+                self.send_at = now;
+            }
         }
     }
     fn handle_timeout(&mut self, _: Time) {}
@@ -80,6 +85,10 @@ impl Machine for Pinger {
     fn poll_event(&mut self) -> Option<()> {
         None
     }
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
+    }
+
     fn poll_timeout(&self) -> Option<Deadline> {
         (self.next < self.total).then(|| Deadline::new(self.send_at, "send again"))
     }
@@ -95,10 +104,14 @@ struct LossyEcho {
 impl Machine for LossyEcho {
     type Event = ();
     fn handle_port(&mut self, _: Time, _: PortId, _: PortEvent) {}
-    fn handle_frame(&mut self, _: Time, port: PortId, frame: &[u8]) {
-        self.seen += 1;
-        if !self.seen.is_multiple_of(3) {
-            self.answers.push((port, frame.to_vec()));
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, _: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.seen += 1;
+            if !self.seen.is_multiple_of(3) {
+                self.answers.push((port, frame.to_vec()));
+            }
         }
     }
     fn handle_timeout(&mut self, _: Time) {}
@@ -114,6 +127,10 @@ impl Machine for LossyEcho {
     fn poll_event(&mut self) -> Option<()> {
         None
     }
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
+    }
+
     fn poll_timeout(&self) -> Option<Deadline> {
         None
     }
@@ -230,7 +247,7 @@ fn a_full_table_closes_the_caller_idle_for_longest() {
         machine
             .ports
             .values()
-            .all(|info| info.kind == PortKind::Caller && info.label == "server")
+            .all(|info| info.origin == PortOrigin::Accepted(0) && info.label == "server")
     );
     let counters = server.snapshot().transports[0].counters;
     assert_eq!(
@@ -384,15 +401,20 @@ fn a_caller_that_is_configured_comes_back_as_a_neighbour_and_only_once() {
     until(&mut server, "a frame", |server| {
         server.machine().inbox.len() == 1
     });
-    let neighbour = Neighbour {
-        label: "known".into(),
-        address: client.local_addr().unwrap(),
-    };
+    let neighbour = Neighbour::new(
+        "known",
+        client.local_addr().unwrap(),
+        PortOrigin::Configured(0),
+    );
     let port = server
         .add_neighbour(link.transport, neighbour.clone())
-        .unwrap();
+        .unwrap()
+        .expect("its address is known");
     assert!(server.machine().down(PortId(0)));
-    assert_eq!(server.machine().ports[&port].kind, PortKind::Neighbour);
+    assert_eq!(
+        server.machine().ports[&port].origin,
+        PortOrigin::Configured(0)
+    );
     client.send_to(b"2", link.local).unwrap();
     until(&mut server, "a frame", |server| {
         server.machine().frames_from(port).len() == 1
@@ -528,8 +550,8 @@ fn an_address_of_another_machine_is_named_with_what_to_do() {
 fn an_ipv6_neighbour_of_an_ipv4_socket_is_refused_and_nothing_stays_behind() {
     let mut a = script_loop();
     let config = UdpConfig::new("wire", any_port())
-        .neighbour("fine", "127.0.0.1:9".parse().unwrap())
-        .neighbour("odd", "[::1]:9".parse().unwrap());
+        .neighbour("fine", "127.0.0.1:9".parse::<SocketAddr>().unwrap())
+        .neighbour("odd", "[::1]:9".parse::<SocketAddr>().unwrap());
     let error = a.add_udp(config).unwrap_err();
     assert!(matches!(&error, IoError::FamilyMismatch { .. }), "{error}");
     assert!(a.snapshot().transports.is_empty() && a.machine().ports.is_empty());

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use support::{Script, block, pattern, script_loop, settle, until, until_both};
 use tungstenite::{HandshakeError, Message, WebSocket};
-use whimbrel_core::{Medium, PortId, PortKind, PortRequest};
+use whimbrel_core::{Medium, PortId, PortOrigin, PortRequest};
 use whimbrel_io::{
     EventLoop, IoError, WebSocketClientConfig, WebSocketLimits, WebSocketListenerConfig,
 };
@@ -38,6 +38,7 @@ fn call(client: &mut EventLoop<Script>, address: SocketAddr) -> Outcome {
     let seen = Rc::clone(&outcome);
     let config = WebSocketClientConfig {
         label: "uplink".into(),
+        origin: PortOrigin::Configured(0),
         address,
         uri: format!("ws://{address}/"),
         limits: WebSocketLimits::new(MAX),
@@ -109,8 +110,8 @@ fn each_binary_message_is_one_frame_both_ways() {
     let port = only_port(&server);
     let info = &server.machine().ports[&port];
     assert_eq!(
-        (info.kind, info.mtu, info.label.as_str()),
-        (PortKind::Caller, MAX, "browsers")
+        (info.origin, info.mtu, info.label.as_str()),
+        (PortOrigin::Accepted(0), MAX, "browsers")
     );
     let Medium::WebSocket { local, remote } = info.medium else {
         panic!("{info:?}")
@@ -156,7 +157,10 @@ fn two_loops_connect_and_exchange_frames() {
         outcome.borrow().is_some()
     });
     let port = *outcome.borrow().as_ref().unwrap().as_ref().unwrap();
-    assert_eq!(client.machine().ports[&port].kind, PortKind::Neighbour);
+    assert_eq!(
+        client.machine().ports[&port].origin,
+        PortOrigin::Configured(0)
+    );
     let packets: Vec<Vec<u8>> = (0..300)
         .map(|number| block(6, &pattern(number * 29, number)))
         .collect();

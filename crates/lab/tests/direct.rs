@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use whimbrel_core::{
-    Deadline, Guid, Machine, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time,
-    Transmit, WallClock,
+    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin, PortRequest,
+    PortToken, SeededRng, Time, Transmit, WallClock,
 };
 use whimbrel_gnrs::KeyPair;
 use whimbrel_lab::simulated::RepeatingContent;
@@ -30,15 +30,17 @@ impl Machine for OneOf {
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
         let event = match event {
             PortEvent::Up(info) if self.is_called => PortEvent::Up(PortInfo {
-                kind: PortKind::Caller,
+                origin: PortOrigin::Accepted(0),
                 ..info
             }),
             other => other,
         };
         self.host.handle_port(now, port, event);
     }
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        self.host.handle_frame(now, port, frame);
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        self.host.handle_frames(now, port, frames);
     }
     fn handle_timeout(&mut self, now: Time) {
         self.host.handle_timeout(now);

@@ -6,7 +6,7 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use whimbrel_core::{SeededRng, WallClock};
+use whimbrel_core::{PortOrigin, SeededRng, WallClock};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_lab::RepeatingContent;
 use whimbrel_link::HopConfig;
@@ -21,6 +21,8 @@ use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::{DuplexLink, LinkId, NodeId, Simulator};
 
 const WALL: WallClock = WallClock::new(1_767_225_600_000);
+/// The number of each router's link to the name server, above those of its neighbours.
+const NAME_SERVER_LINK: u32 = 1_000;
 const LEN: u64 = 12 << 20;
 
 struct World {
@@ -61,7 +63,7 @@ fn router(
         },
         routes: Vec::new(),
         default_route,
-        name_servers: vec![String::from("gnrs")],
+        name_servers: vec![NAME_SERVER_LINK],
         proxy: ProxyPolicy {
             storage_timer,
             ..ProxyPolicy::default()
@@ -85,8 +87,15 @@ impl World {
         let names = sim.add_node("gnrs", Node::NameServer(Box::new(names)));
         let wire = DuplexLink::symmetric(LinkSpec::new(1_000_000_000, Duration::from_millis(1)));
         for node in [core, access[0], access[1]] {
-            sim.connect(node, names, &wire.clone().with_labels("gnrs", "router"))
-                .expect("a link");
+            sim.connect(
+                node,
+                names,
+                &wire.clone().with_origins(
+                    PortOrigin::Configured(NAME_SERVER_LINK),
+                    PortOrigin::Accepted(0),
+                ),
+            )
+            .expect("a link");
         }
         sim.connect(server, core, &wire).expect("a link");
         access.iter().for_each(|node| {

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use core::ops::Bound;
 use core::time::Duration;
 use whimbrel_core::{
-    Deadline, Guid, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time,
+    Deadline, Guid, PortEvent, PortId, PortInfo, PortOrigin, PortRequest, SeededRng, Time,
     TimerQueue, Transmit,
 };
 use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats, PacketBudget};
@@ -29,6 +29,9 @@ const MAX_OWN_QUEUED: usize = 4096;
 pub(crate) const MAX_TURNS: u32 = 65_536;
 /// Why a node with work left over wants to be woken at once.
 pub(crate) const LEFT_OVER: &str = "work left over";
+
+/// How often the host name of a silent neighbour is looked up.
+const LOOK_UP_AGAIN: Duration = Duration::from_secs(10);
 
 /// A chunk on its way out.
 #[derive(Clone, Debug)]
@@ -104,6 +107,8 @@ struct Link {
     queue: VecDeque<Outgoing>,
     carrying: BTreeMap<u64, Outgoing>,
     last_progress: Time,
+    // When the address of a silent neighbour is looked up again.
+    look_up_at: Time,
 }
 
 /// One neighbour, for reports.
@@ -181,6 +186,7 @@ impl Links {
                     queue: VecDeque::new(),
                     carrying: BTreeMap::new(),
                     last_progress: now,
+                    look_up_at: now + LOOK_UP_AGAIN,
                 };
                 self.links.insert(port, link);
             }
@@ -234,6 +240,12 @@ impl Links {
             if let Some(link) = self.links.get_mut(&port) {
                 link.hop.handle_timeout(now, &mut self.budget);
                 self.touched.insert(port);
+                // The neighbour may have moved.
+                let silent = link.info.origin.is_chosen() && !link.hop.is_up();
+                if silent && now >= link.look_up_at {
+                    link.look_up_at = now + LOOK_UP_AGAIN;
+                    self.requests.push_back(PortRequest::LookUpAgain(port));
+                }
             }
         }
     }
@@ -294,11 +306,11 @@ impl Links {
             .map(|(port, _)| *port)
     }
 
-    /// The port with this name in the configuration.
-    pub fn port_labelled(&self, label: &str) -> Option<PortId> {
+    /// The port of a link of the configuration.
+    pub fn port_of_link(&self, link: u32) -> Option<PortId> {
         self.links
             .iter()
-            .find(|(_, link)| link.info.label == label)
+            .find(|(_, it)| it.info.origin == PortOrigin::Configured(link))
             .map(|(port, _)| *port)
     }
 
@@ -379,11 +391,6 @@ impl Links {
             link.hop.budget_released(now, &mut self.budget);
             self.touched.insert(*port);
         }
-    }
-
-    /// Asks for a port to be closed: its peer misbehaves, or is not needed any more.
-    pub fn request_close(&mut self, port: PortId) {
-        self.requests.push_back(PortRequest::Close(port));
     }
 
     /// The next wish about ports.
@@ -616,9 +623,4 @@ impl Link {
         }
         0
     }
-}
-
-/// True for ports that carry Hop.
-pub fn carries_hop(kind: PortKind) -> bool {
-    matches!(kind, PortKind::Neighbour | PortKind::Caller)
 }

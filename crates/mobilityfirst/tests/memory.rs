@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use whimbrel_core::{
-    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock,
+    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
@@ -56,7 +56,7 @@ fn config() -> RouterConfig {
         },
         routes: Vec::new(),
         default_route: None,
-        name_servers: vec![String::from("gnrs")],
+        name_servers: vec![0],
         proxy: ProxyPolicy::default(),
     }
 }
@@ -215,21 +215,21 @@ impl Neighbour {
 /// Runs the router among these neighbours.
 fn run(mischiefs: &[Mischief], names: Names, rounds: u32) -> Outcome {
     let mut router = Router::new(config(), SeededRng::new(1));
-    let info = |label: &str| PortInfo {
-        label: label.into(),
-        kind: PortKind::Neighbour,
+    let info = |link: u32| PortInfo {
+        label: String::from("a link"),
+        origin: PortOrigin::Configured(link),
         mtu: MTU,
         peer: String::new(),
         medium: Medium::Unaddressed,
     };
     if names == Names::Silent {
-        router.handle_port(Time::ZERO, NAME_SERVER, PortEvent::Up(info("gnrs")));
+        router.handle_port(Time::ZERO, NAME_SERVER, PortEvent::Up(info(0)));
     }
     let mut neighbours: Vec<Neighbour> = (0..NEIGHBOURS)
         .map(|number| Neighbour::new(number, mischiefs[number % mischiefs.len()]))
         .collect();
     for neighbour in &neighbours {
-        router.handle_port(Time::ZERO, neighbour.port, PortEvent::Up(info("n")));
+        router.handle_port(Time::ZERO, neighbour.port, PortEvent::Up(info(1)));
     }
     let (mut now, mut buffer) = (Time::ZERO, Vec::new());
     let (mut most, mut most_chunks) = (0, 0);
@@ -239,7 +239,7 @@ fn run(mischiefs: &[Mischief], names: Names, rounds: u32) -> Outcome {
         for number in 0..neighbours.len() {
             neighbours[number].step(now);
             while let Some(frame) = neighbours[number].to_router.pop_front() {
-                router.handle_frame(now, neighbours[number].port, &frame);
+                router.handle_frames(now, neighbours[number].port, &[&frame]);
             }
             while let Some(transmit) = router.poll_transmit(now, 16, &mut buffer) {
                 let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);

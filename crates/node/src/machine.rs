@@ -3,7 +3,9 @@
 
 use core::convert::Infallible;
 
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortRequest, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
 use whimbrel_gnrs::{Server, ServerEvent, Store};
 use whimbrel_mobilityfirst::host::{Host, HostEvent};
 use whimbrel_mobilityfirst::router::Router;
@@ -70,8 +72,12 @@ impl<S: Store> Machine for Node<S> {
         whichever!(self, machine => machine.handle_port(now, port, event))
     }
 
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        whichever!(self, machine => machine.handle_frame(now, port, frame))
+    fn handle_refusal(&mut self, now: Time, token: PortToken, refusal: OpenRefusal) {
+        whichever!(self, machine => machine.handle_refusal(now, token, refusal))
+    }
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        whichever!(self, machine => machine.handle_frames(now, port, frames))
     }
 
     fn handle_timeout(&mut self, now: Time) {

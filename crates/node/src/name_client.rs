@@ -3,9 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use whimbrel_core::{Deadline, Guid, Machine, PortEvent, PortId, SeededRng, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
+    SeededRng, Time, Transmit,
+};
 use whimbrel_gnrs::{Answer, Failure, Lookup, Resolver, ResolverConfig, ResolverEvent};
-use whimbrel_io::{Clock, EventLoop, IoError, UdpConfig};
+use whimbrel_io::{Clock, EventLoop, IoError, Neighbour, UdpConfig};
 
 use crate::config::Remote;
 use crate::keys::random_bytes;
@@ -24,8 +27,12 @@ impl Machine for Asking {
         self.0.handle_port(now, port, event);
     }
 
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        self.0.handle_frame(now, port, frame);
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.0.handle_frame(now, port, frame);
+        }
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -38,6 +45,10 @@ impl Machine for Asking {
 
     fn poll_event(&mut self) -> Option<ResolverEvent> {
         self.0.poll_event()
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
@@ -75,11 +86,12 @@ impl NameClient {
         let rng = SeededRng::new(u64::from_ne_bytes(seed));
         let resolver = Resolver::new(ResolverConfig::default(), clock.wall_clock(), rng);
         let mut event_loop = EventLoop::new(clock, Asking(resolver))?;
-        for server in servers {
-            let peer = server.resolve()?;
-            event_loop.add_udp(
-                UdpConfig::new("gnrs", any_address_towards(peer)).neighbour("gnrs", peer),
-            )?;
+        for (number, server) in (0..).zip(servers) {
+            let peer = server.peer();
+            let mut config = UdpConfig::new("gnrs", any_address_towards(&peer));
+            let origin = PortOrigin::Configured(number);
+            config.neighbours.push(Neighbour::new("gnrs", peer, origin));
+            event_loop.add_udp(config)?;
         }
         Ok(NameClient {
             event_loop,

@@ -1,12 +1,12 @@
 //! From a configuration to a node behind real sockets.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use whimbrel_core::{Guid, SeededRng};
+use whimbrel_core::{Guid, Peer, PortOrigin, SeededRng};
 use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, StoreLimits};
 use whimbrel_io::{
     CallerLimits, Clock, EventLoop, IoError, LoopHandle, Neighbour, StreamLimits, UdpConfig,
@@ -15,7 +15,7 @@ use whimbrel_io::{
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
 use whimbrel_mobilityfirst::router::{ProxyPolicy, Route, Router, RouterConfig};
 
-use crate::config::{Config, ConfigError, LinkSection, Remote, ResolveError};
+use crate::config::{Config, ConfigError, LinkSection, Via};
 use crate::keys::{self, KeyError, random_bytes};
 use crate::name_store::NameStore;
 use crate::ndn::open::NdnOpened;
@@ -37,9 +37,6 @@ pub enum StartError {
     /// A socket cannot be opened.
     #[error(transparent)]
     Socket(#[from] IoError),
-    /// A neighbour or name server cannot be found.
-    #[error(transparent)]
-    Address(#[from] ResolveError),
     /// The records cannot be opened.
     #[error("{}: {source}", path.display())]
     NameStore {
@@ -107,9 +104,17 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
         .unwrap_or_else(|| places.state.join("router.pem"));
     let guid = keys::load_or_create(&key)?.guid();
     let clock = Clock::start();
-    let name_servers: Vec<String> = (0..section.name_servers.len())
-        .map(name_server_label)
+    // Name servers are links as well, numbered after those of the configuration.
+    let name_servers: Vec<u32> = (config.link.len()..)
+        .take(section.name_servers.len())
+        .map(|number| number as u32)
         .collect();
+    let labels = || config.link.iter().map(|link| link.label.as_str());
+    let next_hop = |via: &Via| {
+        via.next_hop(labels()).ok_or_else(|| {
+            ConfigError::Contradiction(format!("\"{}\" is neither a link nor a name", via.0))
+        })
+    };
     if name_servers.is_empty() {
         tracing::warn!(
             "no name server is configured: only hosts attached to this router, and what they serve, can be found"
@@ -124,13 +129,13 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
         routes: config
             .route
             .iter()
-            .map(|route| Route {
-                to: route.to,
-                via: route.via.next_hop(),
+            .map(|route| {
+                let via = next_hop(&route.via)?;
+                Ok(Route { to: route.to, via })
             })
-            .collect(),
-        default_route: section.default_route.as_ref().map(|via| via.next_hop()),
-        name_servers,
+            .collect::<Result<_, ConfigError>>()?,
+        default_route: section.default_route.as_ref().map(next_hop).transpose()?,
+        name_servers: name_servers.clone(),
         proxy: ProxyPolicy {
             storage_timer: config.storage.storage_timer.0,
             proactive: config.storage.proactive,
@@ -143,9 +148,10 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
     )));
     let mut event_loop = EventLoop::new(clock, node)?;
     let mut links = BTreeMap::new();
-    for (index, server) in section.name_servers.iter().enumerate() {
-        let label = name_server_label(index);
-        open_neighbour(&mut event_loop, &mut links, &label, server)?;
+    for (index, (server, number)) in section.name_servers.iter().zip(name_servers).enumerate() {
+        let origin = PortOrigin::Configured(number);
+        let server = Neighbour::new(format!("gnrs:{index}"), server.peer(), origin);
+        open_neighbour(&mut event_loop, &mut links, server)?;
     }
     open_links(&mut event_loop, &mut links, &config.link)?;
     let socket = section
@@ -161,10 +167,6 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
         ..Opened::default()
     };
     Ok(Prepared { event_loop, opened })
-}
-
-fn name_server_label(index: usize) -> String {
-    format!("gnrs:{index}")
 }
 
 /// A host.
@@ -197,13 +199,20 @@ pub fn host(config: &Config) -> Result<Prepared, StartError> {
     Ok(Prepared { event_loop, opened })
 }
 
+/// Numbers of the links that a host prefers, best first.
+fn preferred_links(config: &Config) -> Vec<u32> {
+    let number = |label: &String| config.link.iter().position(|link| link.label == *label);
+    let preference = config.host.preference.iter();
+    preference.filter_map(number).map(|it| it as u32).collect()
+}
+
 fn host_loop(config: &Config, keys: KeyPair) -> Result<NodeLoop, StartError> {
     let clock = Clock::start();
     let section = &config.host;
     let host = HostConfig {
         hop: config.hop.hop_config(keys.guid(), random_number()?),
         buffer_packets: config.hop.buffer_packets,
-        preference: section.preference.clone(),
+        preference: preferred_links(config),
         binding_lifetime: section.binding_lifetime.0,
         announcement_lifetime: section.announcement_lifetime.0,
         nack_timeout: section.nack_timeout.0,
@@ -376,23 +385,27 @@ impl Prepared {
     }
 }
 
-/// Any address of the family of `peer`, and a port that the system chooses.
-pub(crate) fn any_address_towards(peer: SocketAddr) -> SocketAddr {
+/// Any address of the family of `peer`, and a port that the system chooses. A host known by name
+/// may have addresses of both families: a socket of IPv6 speaks IPv4 as well, where there is IPv6.
+pub(crate) fn any_address_towards(peer: &Peer) -> SocketAddr {
     match peer {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        Peer::Address(SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        Peer::Named { .. } if UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() => {
+            (Ipv6Addr::UNSPECIFIED, 0).into()
+        }
+        Peer::Address(SocketAddr::V4(_)) | Peer::Named { .. } => (Ipv4Addr::UNSPECIFIED, 0).into(),
     }
 }
 
 fn open_neighbour(
     event_loop: &mut NodeLoop,
     links: &mut BTreeMap<String, SocketAddr>,
-    label: &str,
-    remote: &Remote,
+    neighbour: Neighbour,
 ) -> Result<(), StartError> {
-    let peer = remote.resolve()?;
-    let config = UdpConfig::new(label, any_address_towards(peer)).neighbour(label, peer);
-    links.insert(label.to_owned(), event_loop.add_udp(config)?.local);
+    let label = neighbour.label.clone();
+    let mut config = UdpConfig::new(label.clone(), any_address_towards(&neighbour.address));
+    config.neighbours.push(neighbour);
+    links.insert(label, event_loop.add_udp(config)?.local);
     Ok(())
 }
 
@@ -403,17 +416,15 @@ fn open_links(
     sections: &[LinkSection],
 ) -> Result<(), StartError> {
     let mut sockets: Vec<(UdpConfig, Vec<String>)> = Vec::new();
-    for link in sections {
-        let neighbour = match &link.remote {
-            Some(remote) => Some(Neighbour {
-                label: link.label.clone(),
-                address: remote.resolve()?,
-            }),
-            None => None,
-        };
+    for (number, link) in (0..).zip(sections) {
+        let origin = PortOrigin::Configured(number);
+        let neighbour = link
+            .remote
+            .as_ref()
+            .map(|remote| Neighbour::new(link.label.as_str(), remote.peer(), origin));
         let chosen = neighbour
             .as_ref()
-            .map(|neighbour| any_address_towards(neighbour.address));
+            .map(|neighbour| any_address_towards(&neighbour.address));
         let bind = link
             .bind
             .or(chosen)
@@ -436,6 +447,7 @@ fn open_links(
         if link.listen {
             // Callers get the label of the link that listens.
             socket.label = link.label.clone();
+            socket.listener = number;
             socket.callers = Some(CallerLimits {
                 max: link.max_callers,
                 ..CallerLimits::default()

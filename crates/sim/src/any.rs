@@ -2,7 +2,9 @@
 
 use core::any::Any;
 
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortRequest, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
 
 /// Any machine, its events turned into `E`. It costs one indirect call per call; where a scenario
 /// has few kinds of nodes and many frames, an enum is faster.
@@ -68,8 +70,12 @@ impl<E, M: Machine, F: FnMut(M::Event) -> E> Machine for Mapped<M, F> {
         self.machine.handle_port(now, port, event);
     }
 
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        self.machine.handle_frame(now, port, frame);
+    fn handle_refusal(&mut self, now: Time, token: PortToken, refusal: OpenRefusal) {
+        self.machine.handle_refusal(now, token, refusal);
+    }
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        self.machine.handle_frames(now, port, frames);
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -105,8 +111,12 @@ impl<E> Machine for AnyMachine<E> {
         self.inner.handle_port(now, port, event);
     }
 
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        self.inner.handle_frame(now, port, frame);
+    fn handle_refusal(&mut self, now: Time, token: PortToken, refusal: OpenRefusal) {
+        self.inner.handle_refusal(now, token, refusal);
+    }
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        self.inner.handle_frames(now, port, frames);
     }
 
     fn handle_timeout(&mut self, now: Time) {

@@ -3,7 +3,9 @@
 
 use core::time::Duration;
 
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
 
 use crate::link::{LinkSpec, Loss};
 use crate::{DuplexLink, Simulator};
@@ -28,11 +30,15 @@ impl Machine for Echo {
 
     fn handle_port(&mut self, _now: Time, _port: PortId, _event: PortEvent) {}
 
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        let mut copy = self.spare.pop().unwrap_or_default();
-        copy.extend_from_slice(frame);
-        self.frames.push((port, copy));
-        self.last = now;
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            let mut copy = self.spare.pop().unwrap_or_default();
+            copy.extend_from_slice(frame);
+            self.frames.push((port, copy));
+            self.last = now;
+        }
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -58,6 +64,10 @@ impl Machine for Echo {
     }
 
     fn poll_event(&mut self) -> Option<()> {
+        None
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
         None
     }
 

@@ -51,4 +51,6 @@ pub mod trace;
 pub mod units;
 
 pub use any::AnyMachine;
-pub use simulator::{Connection, Direction, DuplexLink, LinkId, NodeId, Occurrence, Simulator};
+pub use simulator::{
+    Connection, Direction, Door, DuplexLink, LinkId, NodeId, Occurrence, Simulator,
+};

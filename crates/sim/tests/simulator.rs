@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use whimbrel_core::{
-    Deadline, Machine, Medium, PortEvent, PortId, PortInfo, PortKind, PortRequest, Time, Transmit,
+    Deadline, Machine, Medium, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin, PortRequest,
+    PortToken, Time, Transmit,
 };
 use whimbrel_sim::link::{LinkSpec, LinkSpecError, Loss};
 use whimbrel_sim::trace::JsonLines;
@@ -79,11 +80,15 @@ impl Machine for Probe {
         }
     }
 
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        self.told.push((now, Told::Frame(port, frame.to_vec())));
-        self.events.push_back(Told::Frame(port, frame.to_vec()));
-        if self.echo {
-            self.send(port, frame);
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.told.push((now, Told::Frame(port, frame.to_vec())));
+            self.events.push_back(Told::Frame(port, frame.to_vec()));
+            if self.echo {
+                self.send(port, frame);
+            }
         }
     }
 
@@ -155,7 +160,7 @@ fn both_ends_learn_of_their_ports_and_frames_take_the_delay_each_way() {
     let (mut sim, a, b, link) = pair(delay(10), Probe::default(), Probe::echoing());
     let info = PortInfo {
         label: "to-b".into(),
-        kind: PortKind::Neighbour,
+        origin: PortOrigin::Configured(0),
         mtu: 1472,
         peer: "b port 1".into(),
         medium: Medium::Unaddressed,
@@ -259,7 +264,9 @@ fn a_machine_that_stops_time_is_named() {
     impl Machine for Stuck {
         type Event = ();
         fn handle_port(&mut self, _: Time, _: PortId, _: PortEvent) {}
-        fn handle_frame(&mut self, _: Time, _: PortId, _: &[u8]) {}
+        fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+        fn handle_frames(&mut self, _: Time, _: PortId, _: &[&[u8]]) {}
         fn handle_timeout(&mut self, _: Time) {}
         fn poll_transmit(&mut self, _: Time, _: usize, _: &mut Vec<u8>) -> Option<Transmit> {
             None
@@ -267,6 +274,10 @@ fn a_machine_that_stops_time_is_named() {
         fn poll_event(&mut self) -> Option<()> {
             None
         }
+        fn poll_port_request(&mut self) -> Option<PortRequest> {
+            None
+        }
+
         fn poll_timeout(&self) -> Option<Deadline> {
             Some(Deadline::new(Time::ZERO, "probe"))
         }

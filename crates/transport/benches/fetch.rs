@@ -6,8 +6,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use whimbrel_core::machine::Medium;
-use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock};
+use whimbrel_core::Medium;
+use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock};
 use whimbrel_ndn_packet::{DigestSigner, Name, tlv};
 use whimbrel_transport::register::Registrar;
 use whimbrel_transport::serve::SegmentResponder;
@@ -29,7 +29,7 @@ fn up<A: Application>(face: &mut AppFace<A>) {
     let info = PortInfo {
         peer: label.clone(),
         label,
-        kind: PortKind::Local,
+        origin: PortOrigin::Local,
         mtu: 8800,
         medium,
     };
@@ -80,7 +80,7 @@ fn carry<A: Application, B: Application>(
         any = true;
         let mut reader = tlv::Reader::new(buffer);
         while let Ok(Some(packet)) = reader.element() {
-            to.handle_frame(now, PORT, packet.whole);
+            to.handle_frames(now, PORT, &[packet.whole]);
         }
         buffer.clear();
     }

@@ -1,7 +1,9 @@
 //! What an NDN program is to the machinery around it, and how one sits behind a port.
 
 use bytes::Bytes;
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortRequest, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{
     DataRef, DecodeError, InterestRef, LpHeader, LpPacket, NackReason, PacketKind, tlv, types,
@@ -116,7 +118,7 @@ struct Port {
 /// An [`Application`] as a [`Machine`] with one port to a forwarder.
 ///
 /// Packets come bare or in an NDNLPv2 packet; they go bare unless a header field is needed. On a
-/// stream ([`whimbrel_core::machine::Medium::is_stream`]) one transmit holds several packets of any
+/// stream ([`whimbrel_core::Medium::is_stream`]) one transmit holds several packets of any
 /// size, about 64 KiB; on other ports one packet is one frame, and packets of the same size share a
 /// transmit.
 ///
@@ -277,20 +279,11 @@ impl<A: Application> Machine for AppFace<A> {
         }
     }
 
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        if self.port.as_ref().is_none_or(|current| current.id != port) {
-            self.counters.dropped_other_port += 1;
-            return;
-        }
-        self.counters.in_bytes += frame.len() as u64;
-        match LpPacket::decode(frame, false) {
-            Err(_) => self.counters.dropped_malformed += 1,
-            Ok(packet) if packet.frag_count > 1 => self.counters.dropped_fragments += 1,
-            Ok(packet) if packet.fragment.is_none() => self.counters.idle += 1,
-            Ok(packet) => {
-                self.counters.in_packets += 1;
-                self.application.handle_packet(now, &packet);
-            }
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.handle_frame(now, port, frame);
         }
     }
 
@@ -334,5 +327,24 @@ impl<A: Application> Machine for AppFace<A> {
 
     fn poll_timeout(&self) -> Option<Deadline> {
         self.application.poll_timeout()
+    }
+}
+
+impl<A: Application> AppFace<A> {
+    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
+        if self.port.as_ref().is_none_or(|current| current.id != port) {
+            self.counters.dropped_other_port += 1;
+            return;
+        }
+        self.counters.in_bytes += frame.len() as u64;
+        match LpPacket::decode(frame, false) {
+            Err(_) => self.counters.dropped_malformed += 1,
+            Ok(packet) if packet.frag_count > 1 => self.counters.dropped_fragments += 1,
+            Ok(packet) if packet.fragment.is_none() => self.counters.idle += 1,
+            Ok(packet) => {
+                self.counters.in_packets += 1;
+                self.application.handle_packet(now, &packet);
+            }
+        }
     }
 }

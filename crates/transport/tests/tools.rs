@@ -655,9 +655,9 @@ fn a_face_counts_what_it_cannot_use_and_keeps_one_port() {
         None,
     );
     for frame in [&fragment[..], &idle, b"\x99\x00", b"", &interest] {
-        face.handle_frame(Time::ZERO, PORT, frame);
+        face.handle_frames(Time::ZERO, PORT, &[frame]);
     }
-    face.handle_frame(Time::ZERO, PortId(9), &interest);
+    face.handle_frames(Time::ZERO, PortId(9), &[&interest]);
     let counters = *face.counters();
     assert_eq!(
         (

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use whimbrel_core::{
-    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock,
+    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };
 use whimbrel_gnrs::{
     Address, KeyPair, MemoryStore, Record, Resolver, ResolverConfig, ResolverEvent, Server,
@@ -48,7 +48,7 @@ pub fn said(version: u64, life_ms: u64, addresses: Vec<Address>) -> Statement {
 pub fn up() -> PortEvent {
     PortEvent::Up(PortInfo {
         label: "test".into(),
-        kind: PortKind::Caller,
+        origin: PortOrigin::Accepted(0),
         mtu: 1500,
         peer: "test".into(),
         medium: Medium::Unaddressed,
@@ -184,7 +184,7 @@ impl Pair {
         let view = Record::parse(record.as_bytes()).unwrap();
         let message = whimbrel_gnrs::wire::Message::Insert { record: view };
         whimbrel_gnrs::wire::Frame::request(1, 0, message).encode(&mut bytes);
-        node.handle_frame(self.now, other, &bytes);
+        node.handle_frames(self.now, other, &[&bytes]);
         self.drain();
     }
 
@@ -271,7 +271,7 @@ impl Pair {
                 Some((_, Frame::ToServer(index, bytes))) if self.servers[index].alive => {
                     self.servers[index]
                         .server
-                        .handle_frame(self.now, PortId(1), &bytes);
+                        .handle_frames(self.now, PortId(1), &[&bytes]);
                 }
                 Some((_, Frame::ToClient(index, bytes))) => {
                     self.client.handle_frame(self.now, port_of(index), &bytes);

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortKind, Time};
+use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortOrigin, Time};
 
 use super::send::{HEADER, Unsent};
 use super::{EthernetConfig, EthernetNeighbour, socket, written};
@@ -99,8 +99,12 @@ impl EthernetEndpoint {
             return Ok(None);
         };
         let label = self.config.label.clone();
-        self.add_neighbour(side, now, EthernetNeighbour { label, address })
-            .map(Some)
+        let group = EthernetNeighbour {
+            label,
+            address,
+            origin: PortOrigin::Configured(self.config.listener),
+        };
+        self.add_neighbour(side, now, group).map(Some)
     }
 
     pub(crate) fn add_neighbour<M: Machine>(
@@ -109,7 +113,11 @@ impl EthernetEndpoint {
         now: Time,
         neighbour: EthernetNeighbour,
     ) -> Result<PortId, IoError> {
-        let EthernetNeighbour { label, address } = neighbour;
+        let EthernetNeighbour {
+            label,
+            address,
+            origin,
+        } = neighbour;
         match self.by_address.get(&address).copied() {
             // It called before it was configured: it comes back as a neighbour.
             Some(port)
@@ -128,7 +136,7 @@ impl EthernetEndpoint {
             }
             None => {}
         }
-        self.open_port(side, now, label.clone(), PortKind::Neighbour, address)
+        self.open_port(side, now, label.clone(), origin, address)
             .ok_or(IoError::OutOfPorts { label })
     }
 
@@ -144,7 +152,7 @@ impl EthernetEndpoint {
         side: &mut MachineSide<M>,
         now: Time,
         label: String,
-        kind: PortKind,
+        origin: PortOrigin,
         address: [u8; 6],
     ) -> Option<PortId> {
         let interface = self.config.interface.name.clone();
@@ -159,7 +167,7 @@ impl EthernetEndpoint {
             self.slot,
             PortInfo {
                 label,
-                kind,
+                origin,
                 mtu,
                 peer: written(address),
                 medium,
@@ -291,7 +299,8 @@ impl EthernetEndpoint {
             }
         }
         let label = self.config.label.clone();
-        let Some(port) = self.open_port(side, now, label, PortKind::Caller, from) else {
+        let origin = PortOrigin::Accepted(self.config.listener);
+        let Some(port) = self.open_port(side, now, label, origin, from) else {
             self.counters.refused += 1;
             return None;
         };

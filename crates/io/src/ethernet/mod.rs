@@ -10,7 +10,7 @@ mod endpoint;
 mod send;
 mod socket;
 
-use whimbrel_core::PortId;
+use whimbrel_core::{PortId, PortOrigin};
 
 use crate::{CallerLimits, Interface, TransportId};
 
@@ -32,6 +32,8 @@ pub struct EthernetConfig {
     pub neighbours: Vec<EthernetNeighbour>,
     /// Whether, and within which bounds, stations that nobody configured get a port when they call.
     pub callers: Option<CallerLimits>,
+    /// What ports of callers say they came by.
+    pub listener: u32,
 }
 
 impl EthernetConfig {
@@ -44,6 +46,7 @@ impl EthernetConfig {
             group: None,
             neighbours: Vec::new(),
             callers: None,
+            listener: 0,
         }
     }
 
@@ -53,12 +56,19 @@ impl EthernetConfig {
         self
     }
 
-    /// With one more neighbour.
+    /// With one more neighbour, whose link has the number of neighbours before it.
     pub fn neighbour(mut self, label: impl Into<String>, address: [u8; 6]) -> EthernetConfig {
         self.neighbours.push(EthernetNeighbour {
             label: label.into(),
             address,
+            origin: PortOrigin::Configured(self.neighbours.len() as u32),
         });
+        self
+    }
+
+    /// Callers say that they came by the listener of this number. Default 0.
+    pub fn listener(mut self, number: u32) -> EthernetConfig {
+        self.listener = number;
         self
     }
 
@@ -76,6 +86,8 @@ pub struct EthernetNeighbour {
     pub label: String,
     /// Its address.
     pub address: [u8; 6],
+    /// What its port says of itself.
+    pub origin: PortOrigin,
 }
 
 /// An Ethernet link as it was opened.

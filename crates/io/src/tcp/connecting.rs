@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use socket2::Socket;
-use whimbrel_core::Time;
+use whimbrel_core::{PortOrigin, Time};
 
 use super::socket::new_socket;
 use crate::counters::{TransportCounters, TransportSnapshot};
@@ -39,6 +39,8 @@ pub(crate) enum Arrival {
 pub(crate) struct Connecting {
     pub(crate) socket: Socket,
     pub(crate) label: String,
+    /// What its port will say of itself.
+    pub(crate) origin: PortOrigin,
     pub(crate) address: SocketAddr,
     pub(crate) becomes: Becomes,
     deadline: Time,
@@ -48,7 +50,7 @@ pub(crate) struct Connecting {
 
 impl Connecting {
     pub(crate) fn start(
-        label: String,
+        (label, origin): (String, PortOrigin),
         address: SocketAddr,
         becomes: Becomes,
         now: Time,
@@ -68,6 +70,7 @@ impl Connecting {
             _ => Ok(Connecting {
                 socket,
                 label,
+                origin,
                 address,
                 becomes,
                 deadline: now + timeout,

@@ -6,6 +6,8 @@ mod socket;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use whimbrel_core::PortOrigin;
+
 use crate::StreamLimits;
 
 pub(crate) use connecting::{Arrival, Becomes, Connecting};
@@ -19,6 +21,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct TcpListenerConfig {
     /// The name that its connections get in [`whimbrel_core::PortInfo`].
     pub label: String,
+    /// What ports of its connections say they came by. Default 0.
+    pub listener: u32,
     /// Address and port to listen on; `[::]` takes IPv4 as well.
     pub bind: SocketAddr,
     /// Most connections at a time; more are closed at once. Default 1024. This bounds memory:
@@ -37,6 +41,7 @@ impl TcpListenerConfig {
     ) -> TcpListenerConfig {
         TcpListenerConfig {
             label: label.into(),
+            listener: 0,
             bind,
             max_connections: 1024,
             limits,
@@ -49,6 +54,8 @@ impl TcpListenerConfig {
 pub struct TcpClientConfig {
     /// The name that the port gets in [`whimbrel_core::PortInfo`].
     pub label: String,
+    /// What its port says of itself. Default: link 0 of the configuration.
+    pub origin: PortOrigin,
     /// The peer.
     pub address: SocketAddr,
     /// Framing and limits of the connection.
@@ -66,6 +73,7 @@ impl TcpClientConfig {
     ) -> TcpClientConfig {
         TcpClientConfig {
             label: label.into(),
+            origin: PortOrigin::Configured(0),
             address,
             limits,
             timeout: CONNECT_TIMEOUT,

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use quinn_udp::{BATCH_SIZE, RecvMeta, TransportErrorPayload, UdpSocketState};
 use socket2::Socket;
 use whimbrel_core::{
-    KeyedMap, Machine, Medium, PortId, PortInfo, PortKind, SeededRng, Time, keyed_map,
+    KeyedMap, Machine, Medium, PortId, PortInfo, PortOrigin, SeededRng, Time, keyed_map,
 };
 
 use super::callers::{CallerTable, Room};
@@ -168,12 +168,13 @@ impl UdpEndpoint {
         side: &mut MachineSide<M>,
         now: Time,
         neighbour: Neighbour,
+        address: SocketAddr,
     ) -> Result<PortId, IoError> {
         if self.is_group() {
             return Err(IoError::NoSuchLink);
         }
         let label = neighbour.label;
-        let address = canonical(neighbour.address);
+        let address = canonical(address);
         if self.local.is_ipv4() && address.is_ipv6() {
             return Err(IoError::FamilyMismatch {
                 label,
@@ -194,8 +195,40 @@ impl UdpEndpoint {
             Some(_) => return Err(IoError::DuplicateNeighbour { label, address }),
             None => {}
         }
-        self.open_port(side, now, label.clone(), PortKind::Neighbour, address, None)
+        self.open_port(side, now, label.clone(), neighbour.origin, address, None)
             .ok_or(IoError::OutOfPorts { label })
+    }
+
+    /// Moves a neighbour to another address; its port stays. False if the address is taken, or of
+    /// a family that this socket does not speak.
+    pub(crate) fn move_neighbour(&mut self, port: PortId, address: SocketAddr) -> bool {
+        let address = canonical(address);
+        let foreign = self.local.is_ipv4() && address.is_ipv6();
+        let Some(peer) = self.peers.get_mut(&port) else {
+            return false;
+        };
+        if foreign || self.by_address.contains_key(&address) {
+            return false;
+        }
+        self.by_address.remove(&peer.address);
+        self.by_address.insert(address, port);
+        *peer = Peer {
+            address,
+            destination: for_socket(address, self.local.is_ipv6()),
+            source: None,
+        };
+        self.last_sender = None;
+        true
+    }
+
+    /// Where the neighbour on a port is.
+    pub(crate) fn address_of(&self, port: PortId) -> Option<SocketAddr> {
+        self.peers.get(&port).map(|peer| peer.address)
+    }
+
+    /// True if peers that nobody configured may call here.
+    pub(crate) fn listens(&self) -> bool {
+        self.callers.is_some()
     }
 
     /// Makes a caller permanent; false if it is none.
@@ -210,7 +243,7 @@ impl UdpEndpoint {
         side: &mut MachineSide<M>,
         now: Time,
         label: String,
-        kind: PortKind,
+        origin: PortOrigin,
         address: SocketAddr,
         called: Option<IpAddr>,
     ) -> Option<PortId> {
@@ -230,7 +263,7 @@ impl UdpEndpoint {
         };
         let info = PortInfo {
             label,
-            kind,
+            origin,
             mtu,
             peer: address.to_string(),
             medium,
@@ -364,7 +397,8 @@ impl UdpEndpoint {
             }
         }
         let label = self.config.label.clone();
-        let Some(port) = self.open_port(side, now, label, PortKind::Caller, address, called) else {
+        let origin = PortOrigin::Accepted(self.config.listener);
+        let Some(port) = self.open_port(side, now, label, origin, address, called) else {
             self.counters.refused += 1;
             return None;
         };

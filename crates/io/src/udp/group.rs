@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 use rustix::net::sockopt;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
-use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortKind, SeededRng, Time};
+use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortOrigin, SeededRng, Time};
 
 use super::UdpConfig;
 use super::endpoint::{Peer, UdpEndpoint};
@@ -112,7 +112,7 @@ impl UdpEndpoint {
         };
         let info = PortInfo {
             label: label.clone(),
-            kind: PortKind::Neighbour,
+            origin: PortOrigin::Configured(0),
             mtu,
             peer: address.to_string(),
             medium,

@@ -10,7 +10,7 @@ mod socket;
 
 use std::net::SocketAddr;
 
-use whimbrel_core::PortId;
+use whimbrel_core::{Peer, PortId, PortOrigin};
 
 use crate::TransportId;
 
@@ -34,6 +34,8 @@ pub struct UdpConfig {
     pub neighbours: Vec<Neighbour>,
     /// Whether, and within which bounds, peers that nobody configured get a port when they call.
     pub callers: Option<CallerLimits>,
+    /// What ports of callers say they came by.
+    pub listener: u32,
     /// Path MTU to assume, bytes of IP packet; where the kernel's route says less, that holds.
     /// Default 1500.
     pub path_mtu: usize,
@@ -54,6 +56,7 @@ impl UdpConfig {
             bind,
             neighbours: Vec::new(),
             callers: None,
+            listener: 0,
             path_mtu: 1500,
             receive_buffer: WANTED_BUFFER,
             send_buffer: WANTED_BUFFER,
@@ -61,12 +64,16 @@ impl UdpConfig {
         }
     }
 
-    /// With one more neighbour.
+    /// With one more neighbour, whose link has the number of neighbours before it.
     pub fn neighbour(mut self, label: impl Into<String>, address: SocketAddr) -> UdpConfig {
-        self.neighbours.push(Neighbour {
-            label: label.into(),
-            address,
-        });
+        let origin = PortOrigin::Configured(self.neighbours.len() as u32);
+        self.neighbours.push(Neighbour::new(label, address, origin));
+        self
+    }
+
+    /// Callers say that they came by the listener of this number. Default 0.
+    pub fn listener(mut self, number: u32) -> UdpConfig {
+        self.listener = number;
         self
     }
 
@@ -82,8 +89,26 @@ impl UdpConfig {
 pub struct Neighbour {
     /// Its name.
     pub label: String,
-    /// Where it is.
-    pub address: SocketAddr,
+    /// Where it is. A host name is looked up without holding up anything else: the port comes up
+    /// when that has succeeded, however long it takes.
+    pub address: Peer,
+    /// What its port says of itself.
+    pub origin: PortOrigin,
+}
+
+impl Neighbour {
+    /// A neighbour whose port comes up with this origin.
+    pub fn new(
+        label: impl Into<String>,
+        address: impl Into<Peer>,
+        origin: PortOrigin,
+    ) -> Neighbour {
+        Neighbour {
+            label: label.into(),
+            address: address.into(),
+            origin,
+        }
+    }
 }
 
 /// A UDP link as it was opened.
@@ -93,7 +118,7 @@ pub struct UdpLink {
     pub transport: TransportId,
     /// What it is bound to, with the port that the kernel chose.
     pub local: SocketAddr,
-    /// One port per configured neighbour, in their order.
+    /// One port per configured neighbour whose address is known, in their order.
     pub ports: Vec<PortId>,
     /// Bytes of kernel receive buffer that were granted; less than asked for where
     /// `net.core.rmem_max` forbids.

@@ -213,6 +213,8 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::time::Duration;
 
+    use whimbrel_core::{OpenRefusal, PortRequest, PortToken};
+
     use super::*;
     use crate::transport::Transport;
     use crate::{Clock, EventLoop, UdpConfig};
@@ -223,7 +225,9 @@ mod tests {
     impl Machine for Thirty {
         type Event = ();
         fn handle_port(&mut self, _: Time, _: PortId, _: whimbrel_core::PortEvent) {}
-        fn handle_frame(&mut self, _: Time, _: PortId, _: &[u8]) {}
+        fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+        fn handle_frames(&mut self, _: Time, _: PortId, _: &[&[u8]]) {}
         fn handle_timeout(&mut self, _: Time) {}
         fn poll_transmit(
             &mut self,
@@ -244,6 +248,10 @@ mod tests {
         fn poll_event(&mut self) -> Option<()> {
             None
         }
+        fn poll_port_request(&mut self) -> Option<PortRequest> {
+            None
+        }
+
         fn poll_timeout(&self) -> Option<whimbrel_core::Deadline> {
             None
         }

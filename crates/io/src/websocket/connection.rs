@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rustix::io::Errno;
 use tungstenite::{Error, Message};
-use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortKind, Time};
+use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortOrigin, Time};
 
 use super::WebSocketLimits;
 use super::stage::Stage;
@@ -30,7 +30,7 @@ const LINGER: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
     pub(crate) label: String,
-    pub(crate) kind: PortKind,
+    pub(crate) origin: PortOrigin,
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     /// Token of the listener that accepted it.
@@ -206,7 +206,7 @@ impl WebSocketConnection {
             let remote = self.ends.remote;
             let info = PortInfo {
                 label: self.ends.label.clone(),
-                kind: self.ends.kind,
+                origin: self.ends.origin,
                 mtu: self.limits.max_frame,
                 peer: remote.to_string(),
                 medium: Medium::WebSocket {

@@ -11,6 +11,8 @@ mod stage;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use whimbrel_core::PortOrigin;
+
 pub(crate) use connection::{Ends, WebSocketConnection};
 
 /// Bounds of one WebSocket connection.
@@ -48,6 +50,8 @@ impl WebSocketLimits {
 pub struct WebSocketListenerConfig {
     /// The name that its connections get in [`whimbrel_core::PortInfo`].
     pub label: String,
+    /// What ports of its connections say they came by. Default 0.
+    pub listener: u32,
     /// Address and port to listen on; `[::]` takes IPv4 as well.
     pub bind: SocketAddr,
     /// Most connections at a time; more are closed at once. Default 1024.
@@ -65,6 +69,7 @@ impl WebSocketListenerConfig {
     ) -> WebSocketListenerConfig {
         WebSocketListenerConfig {
             label: label.into(),
+            listener: 0,
             bind,
             max_connections: 1024,
             limits,
@@ -77,6 +82,8 @@ impl WebSocketListenerConfig {
 pub struct WebSocketClientConfig {
     /// The name that the port gets in [`whimbrel_core::PortInfo`].
     pub label: String,
+    /// What its port says of itself.
+    pub origin: PortOrigin,
     /// The server's address.
     pub address: SocketAddr,
     /// What to ask it for: `ws://host:port/path`.

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use whimbrel_core::{
-    Deadline, Machine, PortEvent, PortId, PortInfo, PortRequest, Time, TimerQueue, Transmit,
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortInfo, PortRequest, PortToken, Time,
+    TimerQueue, Transmit,
 };
 use whimbrel_io::{Clock, EventLoop};
 
@@ -30,6 +31,7 @@ pub(crate) struct Script {
     /// Answers each frame with the same frame.
     pub(crate) echo: bool,
     pub(crate) requests: VecDeque<PortRequest>,
+    pub(crate) refusals: Vec<(PortToken, OpenRefusal)>,
     pub(crate) timers: TimerQueue<u32>,
     pub(crate) fired: Vec<u32>,
     /// Never takes a deadline off its list.
@@ -80,14 +82,20 @@ impl Machine for Script {
         self.reports.push((port, event));
     }
 
-    fn handle_frame(&mut self, _: Time, port: PortId, frame: &[u8]) {
-        assert!(
-            self.ports.contains_key(&port),
-            "a frame from {port}, which is not up"
-        );
-        self.inbox.push((port, frame.to_vec()));
-        if self.echo {
-            self.send(port, vec![frame.to_vec()]);
+    fn handle_refusal(&mut self, _: Time, token: PortToken, refusal: OpenRefusal) {
+        self.refusals.push((token, refusal));
+    }
+
+    fn handle_frames(&mut self, _: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            assert!(
+                self.ports.contains_key(&port),
+                "a frame from {port}, which is not up"
+            );
+            self.inbox.push((port, frame.to_vec()));
+            if self.echo {
+                self.send(port, vec![frame.to_vec()]);
+            }
         }
     }
 
@@ -145,7 +153,7 @@ pub(crate) fn script_loop() -> EventLoop<Script> {
 }
 
 /// Runs rounds of one loop until `done`.
-pub(crate) fn until<M: Machine>(
+pub(crate) fn until<M: Machine + 'static>(
     a: &mut EventLoop<M>,
     what: &str,
     mut done: impl FnMut(&mut EventLoop<M>) -> bool,
@@ -158,7 +166,7 @@ pub(crate) fn until<M: Machine>(
 }
 
 /// Runs rounds of two loops until `done`.
-pub(crate) fn until_both<A: Machine, B: Machine>(
+pub(crate) fn until_both<A: Machine + 'static, B: Machine + 'static>(
     a: &mut EventLoop<A>,
     b: &mut EventLoop<B>,
     what: &str,
@@ -173,7 +181,7 @@ pub(crate) fn until_both<A: Machine, B: Machine>(
 }
 
 /// A few rounds, for tests that something does NOT happen.
-pub(crate) fn settle<M: Machine>(a: &mut EventLoop<M>) {
+pub(crate) fn settle<M: Machine + 'static>(a: &mut EventLoop<M>) {
     for _ in 0..20 {
         a.step(Duration::from_millis(1), |_, _, _| {}).unwrap();
     }

@@ -7,7 +7,7 @@
 use core::time::Duration;
 use std::net::Ipv4Addr;
 
-use whimbrel_core::{Guid, SeededRng, Time, WallClock};
+use whimbrel_core::{Guid, PortOrigin, SeededRng, Time, WallClock};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
@@ -32,6 +32,8 @@ const ORIGIN: WallClock = WallClock::new(1_767_225_600_000);
 /// The hosts attach, the content is announced; then all ask at once.
 const ANNOUNCED_AT: Time = Time::from_secs(1);
 const ASKED_AT: Time = Time::from_secs(2);
+/// The number of each router's link to the name server, above those of its neighbours.
+const NAME_SERVER_LINK: u32 = 1_000;
 const APP: u32 = 1;
 const CHUNK_LOG2: u8 = 20;
 /// IPv4 and UDP headers of a datagram, bytes.
@@ -160,7 +162,10 @@ fn build(
                     sim,
                     router,
                     names,
-                    &datagrams.clone().with_labels("gnrs", "router"),
+                    &datagrams.clone().with_origins(
+                        PortOrigin::Configured(NAME_SERVER_LINK),
+                        PortOrigin::Accepted(0),
+                    ),
                 )?;
                 (server, client, access)
             }
@@ -231,7 +236,7 @@ fn router(pair: usize, seed: u64) -> Whimbrel {
         },
         routes: Vec::new(),
         default_route: None,
-        name_servers: vec![String::from("gnrs")],
+        name_servers: vec![NAME_SERVER_LINK],
         proxy: ProxyPolicy::default(),
     };
     Node::Router(Box::new(Router::new(

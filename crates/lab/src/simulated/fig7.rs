@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use whimbrel_core::{Guid, SeededRng, Time, WallClock};
+use whimbrel_core::{Guid, PortOrigin, SeededRng, Time, WallClock};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
@@ -24,6 +24,8 @@ type Machine = Node<MemoryStore>;
 
 /// Unix time at the origin of every simulation, in milliseconds: 2026-01-01.
 pub(crate) const ORIGIN_UNIX_MS: u64 = 1_767_225_600_000;
+/// The number of each router's link to the name server, above those of its neighbours.
+const NAME_SERVER_LINK: u32 = 1_000;
 const SERVER_APP: u32 = 1;
 const CLIENT_APP: u32 = 2;
 
@@ -123,7 +125,10 @@ impl SimulatedFig7 {
             join(
                 *router,
                 name_server,
-                &wire.clone().with_labels("gnrs", "router"),
+                &wire.clone().with_origins(
+                    PortOrigin::Configured(NAME_SERVER_LINK),
+                    PortOrigin::Accepted(0),
+                ),
             );
         }
         let specs = [&fig7.server_link, &fig7.router_link, &fig7.last_hop];
@@ -372,7 +377,7 @@ fn build(index: usize, options: &SimulatedFig7Options, seed: u64, life: u64) -> 
             via: NextHop::Neighbour(other),
         }],
         default_route: None,
-        name_servers: vec![String::from("gnrs")],
+        name_servers: vec![NAME_SERVER_LINK],
         proxy: options.proxy,
     };
     Node::Router(Box::new(Router::new(config, rng)))

@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
 
 /// IPv4 and UDP headers, which the shared link is to carry with each datagram.
 const DATAGRAM_HEADERS: usize = 28;
@@ -79,11 +81,15 @@ impl Machine for Switch {
         }
     }
 
-    fn handle_frame(&mut self, _now: Time, port: PortId, frame: &[u8]) {
-        match self.ports.iter().position(|known| *known == port) {
-            Some(0) => self.pass_to_access(frame),
-            Some(access) => self.pass_to_shared(access - 1, frame),
-            None => {}
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, _now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            match self.ports.iter().position(|known| *known == port) {
+                Some(0) => self.pass_to_access(frame),
+                Some(access) => self.pass_to_shared(access - 1, frame),
+                None => {}
+            }
         }
     }
 
@@ -105,6 +111,10 @@ impl Machine for Switch {
     }
 
     fn poll_event(&mut self) -> Option<Self::Event> {
+        None
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
         None
     }
 

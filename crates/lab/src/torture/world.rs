@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use whimbrel_core::{SeededRng, Time, WallClock};
+use whimbrel_core::{PortOrigin, SeededRng, Time, WallClock};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
@@ -21,6 +21,8 @@ use crate::simulated::ORIGIN_UNIX_MS;
 
 type Machine = Node<MemoryStore>;
 
+/// The number of each router's link to the name server, above those of its neighbours.
+const NAME_SERVER_LINK: u32 = 1_000;
 /// The number of each host's one program.
 const APP: u32 = 1;
 /// Transfers must end this long after the last fault. A router without a name service that
@@ -161,7 +163,7 @@ impl World {
         }
         let name_servers = match self.layout {
             Layout::Site => Vec::new(),
-            Layout::Chain | Layout::Ring => vec![String::from("gnrs")],
+            Layout::Chain | Layout::Ring => vec![NAME_SERVER_LINK],
         };
         let config = RouterConfig {
             guid,
@@ -224,7 +226,10 @@ impl World {
         }
         if self.layout != Layout::Site {
             let server = self.hosts + self.routers;
-            let link = link.with_labels("gnrs", "router");
+            let link = link.with_origins(
+                PortOrigin::Configured(NAME_SERVER_LINK),
+                PortOrigin::Accepted(0),
+            );
             for number in 0..self.routers {
                 self.connect(self.hosts + number, server, &link);
             }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use core::time::Duration;
-use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_core::{Guid, PortId, PortOrigin, Time};
 use whimbrel_gnrs::{Address, Record, Statement};
 
 use super::{Host, Timer};
@@ -77,13 +77,11 @@ impl Host {
     /// first.
     pub(super) fn routers_by_preference(&self) -> Vec<PortId> {
         let rank = |port: &PortId| {
-            let label = self.links.info(*port).map(|info| info.label.as_str());
-            let named = self
-                .config
-                .preference
-                .iter()
-                .position(|known| Some(known.as_str()) == label);
-            named.unwrap_or(usize::MAX)
+            let origin = self.links.info(*port).map(|info| info.origin);
+            let mut preferred = self.config.preference.iter();
+            preferred
+                .position(|link| origin == Some(PortOrigin::Configured(*link)))
+                .unwrap_or(usize::MAX)
         };
         let mut ports: Vec<PortId> = self
             .links

@@ -17,9 +17,9 @@ pub struct HostConfig {
     pub hop: HopConfig,
     /// Capacity of the back-pressure buffer, in packets.
     pub buffer_packets: usize,
-    /// Labels of the links to access routers, best first: the order of the addresses in the host's
-    /// record, and of the links that it sends by. Links not named here come last.
-    pub preference: Vec<String>,
+    /// Numbers of the configured links to access routers, best first: the order of the addresses
+    /// in the host's record, and of the links that it sends by. Links not named here come last.
+    pub preference: Vec<u32>,
     /// How long a binding holds that is not renewed; it is renewed three times as often.
     pub binding_lifetime: Duration,
     /// How long an announcement of content holds that is not renewed; it is renewed three times as

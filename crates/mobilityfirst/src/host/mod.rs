@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_core::{
-    Deadline, Guid, Machine, PortEvent, PortId, PortKind, PortRequest, SeededRng, Time, TimerQueue,
-    Transmit,
+    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
+    Time, TimerQueue, Transmit,
 };
 
 use crate::charge::Charge;
@@ -393,7 +393,7 @@ impl Machine for Host {
 
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
         match (&event, self.local.get_mut(&port)) {
-            (PortEvent::Up(info), _) if info.kind == PortKind::Local => {
+            (PortEvent::Up(info), _) if info.origin.is_local() => {
                 self.local.insert(port, LocalPort::default());
             }
             (PortEvent::Down, Some(_)) => {
@@ -404,7 +404,7 @@ impl Machine for Host {
             (PortEvent::Writable, Some(local)) => local.blocked = false,
             (_, Some(_)) => {}
             (_, None) => {
-                if matches!(&event, PortEvent::Up(info) if info.kind == PortKind::Caller) {
+                if matches!(&event, PortEvent::Up(info) if info.origin.is_caller()) {
                     self.callers.insert(port);
                 }
                 self.links.handle_port(now, port, &event);
@@ -412,13 +412,17 @@ impl Machine for Host {
         }
     }
 
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        if self.links.has(port) {
-            self.links.handle_frame(now, port, frame);
-        } else if self.local.contains_key(&port) {
-            match LocalRequest::decode(&Bytes::copy_from_slice(frame)) {
-                Ok(request) => self.handle_request(now, App::Port(port), request),
-                Err(_) => self.counters.drop("local-request"),
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            if self.links.has(port) {
+                self.links.handle_frame(now, port, frame);
+            } else if self.local.contains_key(&port) {
+                match LocalRequest::decode(&Bytes::copy_from_slice(frame)) {
+                    Ok(request) => self.handle_request(now, App::Port(port), request),
+                    Err(_) => self.counters.drop("local-request"),
+                }
             }
         }
     }

@@ -24,9 +24,9 @@ pub struct RouterConfig {
     pub routes: Vec<Route>,
     /// Where chunks go whose address is in no route.
     pub default_route: Option<NextHop>,
-    /// Labels of the ports that lead to name servers, best first. All other datagram ports are
-    /// neighbours.
-    pub name_servers: Vec<String>,
+    /// Numbers of the configured links that lead to name servers, best first. All other datagram
+    /// ports are neighbours.
+    pub name_servers: Vec<u32>,
     /// How stored chunks are tried again.
     pub proxy: ProxyPolicy,
 }
@@ -78,11 +78,11 @@ pub struct Route {
     pub via: NextHop,
 }
 
-/// A neighbour, by its GUID or by the name of the link to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A neighbour, by its GUID or by the number of the configured link to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop {
     /// Whichever port this neighbour is on.
     Neighbour(Guid),
-    /// Whoever is on the port with this label.
-    Label(String),
+    /// The neighbour on this link of the configuration, whatever its GUID.
+    Link(u32),
 }

@@ -1,7 +1,7 @@
 //! Where a chunk goes next: late binding and forwarding.
 
 use bytes::Bytes;
-use whimbrel_core::{Guid, PortId, PortKind, Time};
+use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Address, Answer, Failure, Lookup};
 
 use super::{NextHop, Router};
@@ -136,7 +136,7 @@ impl Router {
         let configured = |port| {
             self.links
                 .info(port)
-                .is_some_and(|info| info.kind == PortKind::Neighbour)
+                .is_some_and(|info| info.origin.is_chosen())
         };
         self.config.routes.iter().any(|route| route.to == *name)
             || self.links.port_of(name).is_some_and(configured)
@@ -159,7 +159,7 @@ impl Router {
                 .or(self.config.default_route.as_ref())?
             {
                 NextHop::Neighbour(guid) => self.links.port_of(guid),
-                NextHop::Label(label) => self.links.port_labelled(label),
+                NextHop::Link(link) => self.links.port_of_link(*link),
             }
         });
         port.map_or(Way::None, |port| self.way_over(port))

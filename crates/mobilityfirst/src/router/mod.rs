@@ -30,8 +30,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_core::{
-    Deadline, Guid, Machine, PortEvent, PortId, PortKind, PortRequest, SeededRng, Time, TimerQueue,
-    Transmit,
+    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
+    SeededRng, Time, TimerQueue, Transmit,
 };
 use whimbrel_gnrs::{Resolver, ResolverConfig, ResolverEvent};
 
@@ -249,11 +249,13 @@ impl Machine for Router {
 
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
         if let PortEvent::Up(info) = &event {
-            if info.kind == PortKind::Local {
+            if info.origin.is_local() {
                 self.local_ports.insert(port);
                 return;
             }
-            if self.config.name_servers.contains(&info.label) {
+            if let PortOrigin::Configured(link) = info.origin
+                && self.config.name_servers.contains(&link)
+            {
                 self.resolver.add_server(port);
             }
         }
@@ -269,13 +271,17 @@ impl Machine for Router {
         }
     }
 
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        if self.links.has(port) {
-            self.links.handle_frame(now, port, frame);
-        } else if self.resolver.owns(port) {
-            self.resolver.handle_frame(now, port, frame);
-        } else if self.local_ports.contains(&port) {
-            self.handle_local(now, port, frame);
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            if self.links.has(port) {
+                self.links.handle_frame(now, port, frame);
+            } else if self.resolver.owns(port) {
+                self.resolver.handle_frame(now, port, frame);
+            } else if self.local_ports.contains(&port) {
+                self.handle_local(now, port, frame);
+            }
         }
     }
 

@@ -2,11 +2,10 @@
 
 use core::fmt;
 use core::str::FromStr;
-use std::net::{SocketAddr, ToSocketAddrs};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use whimbrel_core::Guid;
+use whimbrel_core::{Guid, Peer};
 use whimbrel_mobilityfirst::router::NextHop;
 
 /// `host:port`, where the host is an address or a name of the domain name system.
@@ -22,28 +21,19 @@ pub struct Remote(String);
 )]
 pub struct RemoteError(String);
 
-/// A peer whose host name leads nowhere.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot find out the address of '{remote}': {reason}")]
-pub struct ResolveError {
-    remote: Remote,
-    reason: String,
-}
-
 impl Remote {
-    /// Its first address. Asks the system's resolver, which may take seconds if it is a name.
-    pub fn resolve(&self) -> Result<SocketAddr, ResolveError> {
-        let failed = |reason: String| ResolveError {
-            remote: self.clone(),
-            reason,
-        };
-        let mut found = self
-            .0
-            .to_socket_addrs()
-            .map_err(|error| failed(error.to_string()))?;
-        found
-            .next()
-            .ok_or_else(|| failed("the name has no address".to_owned()))
+    /// For a port, which looks a host name up without holding up anything else.
+    pub fn peer(&self) -> Peer {
+        if let Ok(address) = self.0.parse() {
+            return Peer::Address(address);
+        }
+        // What was parsed has a colon and a port after it.
+        let (host, port) = self.0.rsplit_once(':').unwrap_or((&self.0, "0"));
+        Peer::Named {
+            host: host.to_owned(),
+            port: port.parse().unwrap_or_default(),
+            family: None,
+        }
     }
 }
 
@@ -89,12 +79,14 @@ impl fmt::Display for Remote {
 pub struct Via(pub String);
 
 impl Via {
-    /// As the router takes it.
-    pub fn next_hop(&self) -> NextHop {
-        match self.0.parse::<Guid>() {
-            Ok(guid) => NextHop::Neighbour(guid),
-            Err(_) => NextHop::Label(self.0.clone()),
+    /// As the router takes it; `labels` are those of the configured links, in order. `None` if it
+    /// is neither a GUID nor one of them.
+    pub fn next_hop<'a>(&self, labels: impl IntoIterator<Item = &'a str>) -> Option<NextHop> {
+        if let Ok(guid) = self.0.parse::<Guid>() {
+            return Some(NextHop::Neighbour(guid));
         }
+        let link = labels.into_iter().position(|label| label == self.0)?;
+        Some(NextHop::Link(link as u32))
     }
 }
 
@@ -120,20 +112,23 @@ mod tests {
             assert!(bad.parse::<Remote>().is_err(), "{bad}");
         }
         assert_eq!(
-            "127.0.0.1:9".parse::<Remote>().unwrap().resolve().unwrap(),
-            "127.0.0.1:9".parse().unwrap()
+            "127.0.0.1:9".parse::<Remote>().unwrap().peer(),
+            Peer::Address("127.0.0.1:9".parse().unwrap())
         );
+        assert!(matches!(
+            "a.example:80".parse::<Remote>().unwrap().peer(),
+            Peer::Named { host, port: 80, .. } if host == "a.example"
+        ));
     }
 
     #[test]
     fn a_way_is_a_guid_or_a_label() {
         assert_eq!(
-            Via("ab".repeat(32)).next_hop(),
-            NextHop::Neighbour(Guid([0xab; 32]))
+            Via("ab".repeat(32)).next_hop([]),
+            Some(NextHop::Neighbour(Guid([0xab; 32])))
         );
-        assert_eq!(
-            Via("north".into()).next_hop(),
-            NextHop::Label("north".into())
-        );
+        let labels = ["south", "north"];
+        assert_eq!(Via("north".into()).next_hop(labels), Some(NextHop::Link(1)));
+        assert_eq!(Via("nroth".into()).next_hop(labels), None);
     }
 }

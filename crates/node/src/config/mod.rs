@@ -12,7 +12,7 @@ mod units;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-pub use address::{Remote, RemoteError, ResolveError, Via};
+pub use address::{Remote, RemoteError, Via};
 pub use ndn::{
     CommandRights, NDN_PORT, NDN_WEBSOCKET_PORT, NdnFaceSection, NdnRouteSection, NdnSection,
     NdnStrategySection, Reliability,
@@ -23,7 +23,6 @@ pub use sections::{
     RouterSection, StorageSection,
 };
 pub use units::{ByteSize, Rate, Span, UnitError};
-use whimbrel_mobilityfirst::router::NextHop;
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -116,10 +115,9 @@ impl Config {
                 .map(|via| ("[router] default_route", via)),
         );
         for (key, via) in ways {
-            if let NextHop::Label(label) = via.next_hop()
-                && !labels.contains(label.as_str())
-            {
-                let near = nearest(&label, labels.iter().copied());
+            if via.next_hop(labels.iter().copied()).is_none() {
+                let label = &via.0;
+                let near = nearest(label, labels.iter().copied());
                 let near = near.map_or(String::new(), |near| format!("; did you mean \"{near}\"?"));
                 return contradiction(format!(
                     "{key} = \"{label}\" is neither the label of a link nor a name of 64 hexadecimal digits{near}"

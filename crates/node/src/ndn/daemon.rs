@@ -1,9 +1,8 @@
 //! An NDN router behind real sockets, from a configuration.
 
-use std::net::ToSocketAddrs;
 use std::sync::mpsc;
 
-use whimbrel_core::SeededRng;
+use whimbrel_core::{Endpoint, SeededRng};
 use whimbrel_forwarder::mgmt::{
     Anchors, CommandPolicy, LocalCommands, ManagementConfig, Privileges, RemoteRegistration,
 };
@@ -14,10 +13,11 @@ use whimbrel_io::{Clock, EventLoop, LoopHandle};
 use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability as LinkReliability};
 use whimbrel_ndn_packet::{Certificate, Name};
 
+use super::endpoint::endpoint;
 use super::faces::FaceSettings;
 use super::metrics;
-use super::open::{NdnLoop, NdnOpened, Sockets, open_face, open_listeners};
-use super::{NdnEvent, NdnRouter, NdnRouterConfig};
+use super::open::{NdnLoop, NdnOpened, open_listeners};
+use super::{NdnRouter, NdnRouterConfig};
 use crate::config::{CommandRights, Config, ConfigError, NdnSection, Reliability};
 use crate::run::{StartError, random_number};
 
@@ -44,10 +44,11 @@ impl NdnThread {
         let config = config.clone();
         // The loop lives on its thread from its first moment: it cannot be sent there.
         let run = move || {
-            let (mut event_loop, opened, sockets) = prepare(&config)?;
+            let (mut event_loop, opened) = prepare(&config)?;
             event_loop.stop_on_signals()?;
             let _ = started.send((event_loop.handle(), opened));
-            run(&mut event_loop, &sockets)
+            event_loop.run(|_, _, never| match never {})?;
+            Ok(())
         };
         let no_thread = |source| StartError::System {
             what: "thread",
@@ -114,7 +115,7 @@ fn joined(thread: std::thread::JoinHandle<Result<(), StartError>>) -> Result<(),
 }
 
 /// A loop with all sockets open, its configured faces asked for.
-fn prepare(config: &Config) -> Result<(NdnLoop, NdnOpened, Sockets), StartError> {
+fn prepare(config: &Config) -> Result<(NdnLoop, NdnOpened), StartError> {
     config.check()?;
     let clock = Clock::start();
     let section = &config.ndn;
@@ -130,31 +131,12 @@ fn prepare(config: &Config) -> Result<(NdnLoop, NdnOpened, Sockets), StartError>
     };
     let router = NdnRouter::new(router, SeededRng::new(random_number()?));
     let mut event_loop = EventLoop::new(clock, router)?;
-    let (opened, sockets) = open_listeners(&mut event_loop, section)?;
+    let opened = open_listeners(&mut event_loop, section)?;
     let forwarder = event_loop.machine_mut().forwarder_mut();
     forwarder.set_channels(opened.channels());
     forwarder.set_command_verifier(Box::new(anchors(section)?));
     ask_for_faces(event_loop.machine_mut(), config)?;
-    Ok((event_loop, opened, sockets))
-}
-
-fn run(event_loop: &mut NdnLoop, sockets: &Sockets) -> Result<(), StartError> {
-    let handle = event_loop.handle();
-    event_loop.run(|_, _, event| {
-        let sockets = sockets.clone();
-        let posted = match event {
-            NdnEvent::Open(wanted) => {
-                handle.post_to_loop(move |event_loop| open_face(event_loop, &sockets, &wanted))
-            }
-            NdnEvent::Keep(port) => handle.post_to_loop(move |event_loop| {
-                // A stream is not forgotten anyway.
-                let _ = event_loop.keep_caller(port);
-            }),
-        };
-        // The loop takes its own posts until it has ended.
-        let _ = posted;
-    })?;
-    Ok(())
+    Ok((event_loop, opened))
 }
 
 fn forwarder_config(config: &Config) -> Result<ForwarderConfig, ConfigError> {
@@ -275,28 +257,30 @@ fn link_reliability(reliability: Reliability) -> LinkReliability {
 
 /// Asks for every face that the configuration or one of its routes names, once.
 fn ask_for_faces(router: &mut NdnRouter, config: &Config) -> Result<(), StartError> {
-    let mut asked: Vec<FaceUri> = Vec::new();
+    let mut asked: Vec<Endpoint> = Vec::new();
     let section = &config.ndn;
     for face in &config.ndn_face {
-        let remote = face_uri(&face.uri)?;
         let local = face.local.as_deref().map(face_uri).transpose()?;
+        let endpoint = endpoint_of(&face.uri, local.as_ref())?;
         let settings = configured(section, face.reliability, face.mtu);
-        router.ask(remote.clone(), local, settings);
-        asked.push(remote);
+        router.ask(endpoint.clone(), settings);
+        asked.push(endpoint);
     }
     for route in &config.ndn_route {
-        let remote = face_uri(&route.face)?;
-        if !asked.contains(&remote) {
-            router.ask(remote.clone(), None, configured(section, None, None));
-            asked.push(remote.clone());
+        let endpoint = endpoint_of(&route.face, None)?;
+        if !asked.contains(&endpoint) {
+            router.ask(endpoint.clone(), configured(section, None, None));
+            asked.push(endpoint.clone());
         }
-        router.route_to(
-            name("[[ndn_route]] prefix", &route.prefix)?,
-            remote.to_string(),
-            route.cost,
-        );
+        let prefix = name("[[ndn_route]] prefix", &route.prefix)?;
+        router.route_to(prefix, endpoint, route.cost);
     }
     Ok(())
+}
+
+fn endpoint_of(uri: &str, local: Option<&FaceUri>) -> Result<Endpoint, ConfigError> {
+    endpoint(&face_uri(uri)?, local)
+        .map_err(|why| ConfigError::Contradiction(format!("the face \"{uri}\": {why}")))
 }
 
 fn configured(
@@ -320,24 +304,7 @@ fn configured(
     }
 }
 
-/// A FaceUri in canonical form: host names are looked up.
-pub fn face_uri(text: &str) -> Result<FaceUri, StartError> {
-    let wrong = |fault: &dyn std::fmt::Display| {
-        StartError::Config(ConfigError::Contradiction(format!(
-            "the face \"{text}\": {fault}"
-        )))
-    };
-    let uri: FaceUri = text.parse().map_err(|fault| wrong(&fault))?;
-    let FaceUri::Named { host, .. } = &uri else {
-        return Ok(uri);
-    };
-    let addresses = (host.as_str(), 0)
-        .to_socket_addrs()
-        .map_err(|fault| wrong(&fault))?;
-    for address in addresses {
-        if let Ok(resolved) = uri.resolved(address.ip()) {
-            return Ok(resolved);
-        }
-    }
-    Err(wrong(&format!("{host} has no address of this kind")))
+fn face_uri(text: &str) -> Result<FaceUri, ConfigError> {
+    text.parse()
+        .map_err(|fault| ConfigError::Contradiction(format!("the face \"{text}\": {fault}")))
 }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use core::time::Duration;
 
-use whimbrel_core::{Medium, PortInfo, PortKind};
-use whimbrel_forwarder::mgmt::{self, LinkCounters, RequestId};
+use whimbrel_core::{Medium, PortInfo};
+use whimbrel_forwarder::mgmt::{self, LinkCounters};
 use whimbrel_forwarder::{FaceFlags, FaceId, FaceSpec, FaceUri, LinkType, Persistency, Scope};
 use whimbrel_link::ndnlp::{
     FrameKind, LinkDrops, LinkService, LinkServiceConfig, LinkStats, Reliability,
@@ -13,9 +13,6 @@ use whimbrel_link::ndnlp::{
 
 /// Smallest payload of an Ethernet frame, octets: what is shorter is padded.
 const ETHERNET_SMALLEST: usize = 46;
-
-/// Begins the label of a port that was opened for a face.
-const ASKED: &str = "face:";
 
 /// What a face is to be that somebody asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,10 +61,12 @@ impl ModelledDevice {
 impl FaceSettings {
     /// Of a face that came up without being asked for.
     pub fn unasked(info: &PortInfo) -> FaceSettings {
-        let persistency = match (&info.medium, info.kind) {
-            (medium, _) if medium.is_shared() => Persistency::Permanent,
-            (_, PortKind::Neighbour) => Persistency::Persistent,
-            _ => Persistency::OnDemand,
+        let persistency = if info.medium.is_shared() {
+            Persistency::Permanent
+        } else if info.origin.is_chosen() {
+            Persistency::Persistent
+        } else {
+            Persistency::OnDemand
         };
         FaceSettings {
             persistency,
@@ -122,16 +121,6 @@ impl FaceSettings {
     }
 }
 
-/// The label that the port of an asked-for face is to have.
-pub fn label_of(request: RequestId) -> String {
-    format!("{ASKED}{}", request.0)
-}
-
-/// The request that a port's label names.
-pub fn request_of(label: &str) -> Option<RequestId> {
-    label.strip_prefix(ASKED)?.parse().ok().map(RequestId)
-}
-
 /// The face on a port.
 pub fn spec(info: &PortInfo, settings: &FaceSettings) -> FaceSpec {
     let (remote_uri, local_uri) = uris(info);
@@ -160,7 +149,7 @@ pub fn spec(info: &PortInfo, settings: &FaceSettings) -> FaceSpec {
 
 /// True where frames arrive whole, once and in order, whatever their size.
 fn is_stream(info: &PortInfo) -> bool {
-    info.medium.is_stream() || info.kind == PortKind::Local
+    info.medium.is_stream() || info.origin.is_local()
 }
 
 /// Programs on this machine are local: Unix sockets, and TCP from a loopback address, as NFD has
@@ -171,7 +160,7 @@ fn scope(info: &PortInfo) -> Scope {
     let local = match &info.medium {
         Medium::Unix { .. } => true,
         Medium::Tcp { remote, .. } => remote.ip().to_canonical().is_loopback(),
-        Medium::Unaddressed => info.kind == PortKind::Local,
+        Medium::Unaddressed => info.origin.is_local(),
         _ => false,
     };
     if local { Scope::Local } else { Scope::NonLocal }

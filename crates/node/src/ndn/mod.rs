@@ -9,11 +9,13 @@
 //! | [`control`] | [`control::Control`]: managing a forwarder, one question after the other |
 //! | [`daemon`] | [`NdnThread`]: the router of a configuration, running |
 //! | [`metrics`] | what it counts, for Prometheus |
-//! | [`open`] | sockets from a configuration, and faces that management asks for |
+//! | [`endpoint`] | the port that a FaceUri asks for |
+//! | [`open`] | listening sockets from a configuration |
 
 pub mod client;
 pub mod control;
 pub mod daemon;
+pub mod endpoint;
 pub mod faces;
 pub mod metrics;
 pub mod open;
@@ -22,4 +24,4 @@ pub mod router;
 mod uplink;
 
 pub use daemon::NdnThread;
-pub use router::{NdnEvent, NdnRouter, NdnRouterConfig, Wanted};
+pub use router::{NdnRouter, NdnRouterConfig};

@@ -1,19 +1,18 @@
-//! Sockets of an NDN router: those of its configuration, and those that management asks for.
+//! The listening sockets of an NDN router.
 
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use whimbrel_forwarder::FaceUri;
-use whimbrel_forwarder::mgmt::{FaceFailure, RequestId};
 use whimbrel_io::{
-    CallerLimits, EthernetConfig, EventLoop, Interface, IoError, Neighbour, StreamLimits,
-    TcpClientConfig, TcpListenerConfig, TransportId, UdpConfig, UdpMulticastConfig,
-    UnixListenerConfig, WebSocketClientConfig, WebSocketLimits, WebSocketListenerConfig,
+    CallerLimits, EthernetConfig, EventLoop, Interface, IoError, OpenedLimits, StreamLimits,
+    TcpListenerConfig, UdpConfig, UdpMulticastConfig, UnixListenerConfig, WebSocketLimits,
+    WebSocketListenerConfig,
 };
 use whimbrel_ndn_packet::MAX_PACKET;
 
-use super::faces::label_of;
-use super::{NdnRouter, Wanted};
+use super::NdnRouter;
+use super::endpoint::ETHER_TYPE;
 use crate::config::NdnSection;
 use crate::place::Places;
 use crate::run::StartError;
@@ -25,8 +24,7 @@ pub type NdnLoop = EventLoop<NdnRouter>;
 pub const NFD_SOCKET: &str = "/run/nfd/nfd.sock";
 /// Programs of every user may attach, as with NFD.
 const SOCKET_MODE: u32 = 0o666;
-/// NDN's EtherType, and its group (as NFD has them).
-const ETHER_TYPE: u16 = 0x8624;
+/// NDN's Ethernet group, as NFD has it.
 const ETHERNET_GROUP: [u8; 6] = [0x01, 0x00, 0x5e, 0x00, 0x17, 0xaa];
 /// Most programs and peers on one listener.
 const MAX_CONNECTIONS: usize = 1024;
@@ -74,32 +72,19 @@ impl NdnOpened {
     }
 }
 
-/// The UDP sockets that faces are made on.
-#[derive(Clone, Debug, Default)]
-pub struct Sockets(Vec<(SocketAddr, TransportId)>);
-
-impl Sockets {
-    /// The socket that can reach `peer`.
-    fn towards(&self, peer: SocketAddr) -> Option<TransportId> {
-        let same = |bound: &SocketAddr| bound.is_ipv4() == peer.is_ipv4();
-        let both =
-            |bound: &SocketAddr| bound.is_ipv6() && bound.ip().is_unspecified() && peer.is_ipv4();
-        let find =
-            |fits: &dyn Fn(&SocketAddr) -> bool| self.0.iter().find(|(bound, _)| fits(bound));
-        find(&same).or_else(|| find(&both)).map(|(_, id)| *id)
-    }
-}
-
 /// Opens what `section` names. The rest comes up as others call or management asks.
 pub fn open_listeners(
     event_loop: &mut NdnLoop,
     section: &NdnSection,
-) -> Result<(NdnOpened, Sockets), StartError> {
+) -> Result<NdnOpened, StartError> {
+    event_loop.set_opened_limits(OpenedLimits {
+        streams: StreamLimits::tlv(STREAM_PACKET),
+        websockets: WebSocketLimits::new(STREAM_PACKET),
+    });
     let mut opened = NdnOpened {
         socket: Some(open_socket(event_loop, section.socket.as_deref())?),
         ..NdnOpened::default()
     };
-    let mut sockets = Sockets::default();
     for address in &section.udp {
         let link = on_this_machine(*address, |address| {
             // The router ends faces itself when they have been silent for too long.
@@ -115,7 +100,6 @@ pub fn open_listeners(
             event_loop.add_udp(config.listen(callers))
         })?;
         opened.udp.push(link.local);
-        sockets.0.push((link.local, link.transport));
     }
     for address in &section.tcp {
         let listening = on_this_machine(*address, |address| {
@@ -136,7 +120,7 @@ pub fn open_listeners(
         opened.websocket.push(listening.local);
     }
     join_groups(event_loop, section, &mut opened)?;
-    Ok((opened, sockets))
+    Ok(opened)
 }
 
 /// Largest LpPacket on a stream: a packet and its header fields.
@@ -185,98 +169,6 @@ fn open_socket(event_loop: &mut NdnLoop, asked: Option<&Path>) -> Result<PathBuf
     let own = Places::of_this_user().run.join("nfd.sock");
     listen(event_loop, &own)?;
     Ok(own)
-}
-
-/// Opens a socket for `wanted`; what becomes of it, the router is told.
-pub fn open_face(event_loop: &mut NdnLoop, sockets: &Sockets, wanted: &Wanted) {
-    if let Err(why) = try_open(event_loop, sockets, wanted) {
-        let now = event_loop.clock().now();
-        event_loop
-            .machine_mut()
-            .open_failed(now, wanted.request, why);
-    }
-}
-
-fn try_open(
-    event_loop: &mut NdnLoop,
-    sockets: &Sockets,
-    wanted: &Wanted,
-) -> Result<(), FaceFailure> {
-    let label = label_of(wanted.request);
-    let refused = |error: IoError| FaceFailure::Failed(error.to_string());
-    match &wanted.remote {
-        FaceUri::Udp(endpoint) if !wanted.remote.is_multicast() => {
-            let address = SocketAddr::new(endpoint.address, endpoint.port);
-            let socket = sockets.towards(address).ok_or_else(|| {
-                FaceFailure::Unsupported(format!(
-                    "no UDP socket of this router reaches {address}; see [ndn] udp"
-                ))
-            })?;
-            event_loop
-                .add_neighbour(socket, Neighbour { label, address })
-                .map_err(refused)?;
-        }
-        FaceUri::Tcp(endpoint) => {
-            let address = SocketAddr::new(endpoint.address, endpoint.port);
-            let config = TcpClientConfig::new(label, address, StreamLimits::tlv(STREAM_PACKET));
-            let outcome = tell_failure(wanted.request);
-            event_loop
-                .add_tcp_client(config, outcome)
-                .map_err(refused)?;
-        }
-        FaceUri::Ether(address) => {
-            let Some(FaceUri::Dev(interface)) = &wanted.local else {
-                return Err(FaceFailure::Unsupported(String::from(
-                    "an Ethernet face needs the interface: LocalUri dev://NAME",
-                )));
-            };
-            let interface = Interface::find(interface).map_err(refused)?;
-            let config = EthernetConfig::new(label.clone(), interface, ETHER_TYPE)
-                .neighbour(label, *address);
-            event_loop.add_ethernet(config).map_err(refused)?;
-        }
-        FaceUri::WebSocket {
-            secure: false,
-            host,
-            port,
-            path,
-        } => {
-            let uri = format!("ws://{host}:{port}{path}");
-            let address = (host.as_str(), *port)
-                .to_socket_addrs()
-                .ok()
-                .and_then(|mut addresses| addresses.next())
-                .ok_or_else(|| FaceFailure::Failed(format!("{host} has no address")))?;
-            let limits = WebSocketLimits::new(STREAM_PACKET);
-            let config = WebSocketClientConfig {
-                label,
-                address,
-                uri,
-                limits,
-            };
-            let outcome = tell_failure(wanted.request);
-            event_loop
-                .add_websocket_client(config, outcome)
-                .map_err(refused)?;
-        }
-        other => {
-            return Err(FaceFailure::Unsupported(format!(
-                "no face can be made to {other}"
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// A port that comes up tells of itself.
-fn tell_failure(
-    request: RequestId,
-) -> impl FnOnce(&mut NdnRouter, whimbrel_core::Time, Result<whimbrel_core::PortId, IoError>) {
-    move |router, now, outcome| {
-        if let Err(error) = outcome {
-            router.open_failed(now, request, FaceFailure::Failed(error.to_string()));
-        }
-    }
 }
 
 fn join_groups(

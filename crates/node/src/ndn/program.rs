@@ -3,7 +3,10 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortRequest, SeededRng, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng, Time,
+    Transmit,
+};
 use whimbrel_io::IoError;
 use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig};
 use whimbrel_transport::{AppFace, Application};
@@ -124,10 +127,14 @@ impl<A: Application> Machine for ProgramFace<A> {
         self.machine().handle_port(now, port, event);
     }
 
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
+    fn handle_refusal(&mut self, now: Time, token: PortToken, refusal: OpenRefusal) {
+        self.machine().handle_refusal(now, token, refusal);
+    }
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
         match &mut self.face {
-            Face::Stream(face) => face.handle_frame(now, port, frame),
-            Face::Datagrams(face) => face.handle_frame(now, port, frame),
+            Face::Stream(face) => face.handle_frames(now, port, frames),
+            Face::Datagrams(face) => face.handle_frames(now, port, frames),
         }
     }
 
@@ -203,12 +210,16 @@ impl<A: Application> Machine for LinkedFace<A> {
         }
     }
 
-    fn handle_frame(&mut self, now: Time, _port: PortId, frame: &[u8]) {
-        let application = &mut self.application;
-        self.link.handle_frame(now, frame, &mut |packet| {
-            application.handle_packet(now, packet)
-        });
-        self.forget_given_up();
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, _port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            let application = &mut self.application;
+            self.link.handle_frame(now, frame, &mut |packet| {
+                application.handle_packet(now, packet)
+            });
+            self.forget_given_up();
+        }
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -242,6 +253,10 @@ impl<A: Application> Machine for LinkedFace<A> {
 
     fn poll_event(&mut self) -> Option<A::Event> {
         self.application.poll_event()
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {

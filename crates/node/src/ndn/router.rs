@@ -5,18 +5,19 @@ use std::collections::{BTreeMap, VecDeque};
 
 use smallvec::SmallVec;
 use whimbrel_core::{
-    Deadline, Machine, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time,
-    TimerQueue, Transmit, WallClock,
+    Deadline, Endpoint, Machine, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin, PortRequest,
+    PortToken, SeededRng, Time, TimerQueue, Transmit, WallClock,
 };
 use whimbrel_forwarder::mgmt::{
     FaceFailure, FaceRequest, LinkCounters, ROUTE_CHILD_INHERIT, RequestId, RouteOrigin,
 };
 use whimbrel_forwarder::rib::{Route, RouteKey};
-use whimbrel_forwarder::{FaceId, FaceUri, Forwarder, ForwarderConfig, LinkType, Persistency};
+use whimbrel_forwarder::{FaceId, Forwarder, ForwarderConfig, LinkType, Persistency};
 use whimbrel_link::ndnlp::{ADAPTIVE_HELLO, FrameKind, LinkEvent, LinkService, LinkServiceConfig};
 
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 
+use super::endpoint::endpoint;
 use super::faces::{self, FaceSettings};
 
 /// Packets that are put together on the stack before they go to the forwarder; drivers hand in
@@ -27,6 +28,8 @@ const IDLE_CHECK: Duration = Duration::from_secs(5);
 /// Pause before a lost permanent face is opened again; doubles up to [`SLOWEST_REOPEN`].
 const REOPEN: Duration = Duration::from_secs(1);
 const SLOWEST_REOPEN: Duration = Duration::from_secs(60);
+/// Pause before a configured face that never came up is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// What an [`NdnRouter`] is made from.
 pub struct NdnRouterConfig {
@@ -42,25 +45,12 @@ pub struct NdnRouterConfig {
     pub wall: WallClock,
 }
 
-/// What the machine wants of the program around it.
-#[derive(Debug)]
-pub enum NdnEvent {
-    /// A socket is to be opened; its port's label is to be [`faces::label_of`] the request. If it
-    /// cannot be, [`NdnRouter::open_failed`] is to be called.
-    Open(Wanted),
-    /// The caller on this port is to stay, however long it is silent.
-    Keep(PortId),
-}
-
-/// A socket for a face that is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Names the request.
-    pub request: RequestId,
-    /// The other end, canonical.
-    pub remote: FaceUri,
-    /// This end, where it matters.
-    pub local: Option<FaceUri>,
+/// A face that is asked for, until its port is up.
+struct Asked {
+    settings: FaceSettings,
+    endpoint: Endpoint,
+    /// The request of management, if that asked.
+    request: Option<RequestId>,
 }
 
 /// One face and its link.
@@ -80,6 +70,8 @@ struct Attached {
     /// Nothing is lost on it, and it ends when the program at its other end does.
     stream: bool,
     reopen_after: Duration,
+    /// What it was opened to, if this router did.
+    endpoint: Option<Endpoint>,
 }
 
 /// True for a frame with a number to be acknowledged, or with the announcement of the adaptive
@@ -98,6 +90,8 @@ enum Timer {
     Link(FaceId),
     Idle,
     Reopen(FaceId),
+    /// Ports that the configuration wants and that could not be opened are asked for again.
+    AskAgain,
 }
 
 /// A whole NDN router but its sockets.
@@ -108,21 +102,22 @@ pub struct NdnRouter {
     faces: BTreeMap<FaceId, Attached>,
     ports: BTreeMap<PortId, FaceId>,
     /// Faces that management or the configuration asked for, until their port is up.
-    asked: BTreeMap<RequestId, FaceSettings>,
+    asked: BTreeMap<PortToken, Asked>,
+    next_token: u64,
+    /// Configured faces that could not be opened.
+    to_ask_again: Vec<Asked>,
     /// Faces whose links may have something to send.
     ready: VecDeque<FaceId>,
     timers: TimerQueue<Timer>,
-    events: VecDeque<NdnEvent>,
     port_requests: VecDeque<PortRequest>,
     refused_callers: u64,
-    last_own_request: u64,
     routes: Vec<ConfiguredRoute>,
 }
 
 #[derive(Clone, Debug)]
 struct ConfiguredRoute {
     prefix: Name,
-    remote: String,
+    endpoint: Endpoint,
     cost: u64,
 }
 
@@ -141,12 +136,12 @@ impl NdnRouter {
             faces: BTreeMap::new(),
             ports: BTreeMap::new(),
             asked: BTreeMap::new(),
+            next_token: 0,
+            to_ask_again: Vec::new(),
             ready: VecDeque::new(),
             timers: TimerQueue::new(),
-            events: VecDeque::new(),
             port_requests: VecDeque::new(),
             refused_callers: 0,
-            last_own_request: u64::MAX,
             routes: Vec::new(),
         }
     }
@@ -176,29 +171,22 @@ impl NdnRouter {
         self.ports.get(&port).copied()
     }
 
-    /// A socket that [`NdnEvent::Open`] asked for cannot be opened.
-    pub fn open_failed(&mut self, now: Time, request: RequestId, why: FaceFailure) {
-        let Some(settings) = self.asked.remove(&request) else {
-            return;
-        };
-        tracing::warn!(?why, "a face cannot be opened");
-        match settings.reopened {
-            Some(face) => self.reopen_later(now, face),
-            None => self.forwarder.face_created(now, request, &Err(why)),
-        }
-    }
-
     fn port_up(&mut self, now: Time, port: PortId, info: &PortInfo) {
-        let request = faces::request_of(&info.label);
-        let asked = request.and_then(|request| self.asked.remove(&request));
-        if let Some(face) = asked.as_ref().and_then(|settings| settings.reopened) {
+        let asked = match info.origin {
+            PortOrigin::Opened(token) => self.asked.remove(&token),
+            _ => None,
+        };
+        if let Some(face) = asked.as_ref().and_then(|asked| asked.settings.reopened) {
             return self.port_back(now, port, face, info);
         }
-        if info.kind == PortKind::Caller && self.faces.len() >= self.config.max_faces {
+        if info.origin.is_caller() && self.faces.len() >= self.config.max_faces {
             self.refused_callers += 1;
             return self.port_requests.push_back(PortRequest::Close(port));
         }
-        let settings = asked.unwrap_or_else(|| FaceSettings::unasked(info));
+        let (settings, endpoint, request) = match asked {
+            Some(asked) => (asked.settings, Some(asked.endpoint), asked.request),
+            None => (FaceSettings::unasked(info), None, None),
+        };
         let spec = faces::spec(info, &settings);
         let link = faces::link_config(&self.config.link, info, &spec, settings.reliability);
         let link = match settings.device {
@@ -220,6 +208,7 @@ impl NdnRouter {
             deadline: None,
             stream,
             reopen_after: REOPEN,
+            endpoint,
         };
         self.faces.insert(face, attached);
         self.ports.insert(port, face);
@@ -285,41 +274,37 @@ impl NdnRouter {
     }
 
     fn reopen(&mut self, face: FaceId) {
-        let Some(spec) = self.forwarder.face(face).map(|face| face.spec.clone()) else {
-            return;
-        };
-        let Ok(remote) = spec.remote_uri.parse() else {
-            return;
-        };
-        let settings = FaceSettings {
-            reopened: Some(face),
-            ..FaceSettings::of(&spec)
-        };
-        // An address that the system chose is chosen again; an interface was the user's choice.
-        let local = spec
-            .local_uri
-            .parse()
-            .ok()
-            .filter(|uri| matches!(uri, FaceUri::Dev(_)));
-        self.ask(remote, local, settings);
+        let endpoint = self.faces.get(&face).and_then(|it| it.endpoint.clone());
+        let spec = self.forwarder.face(face).map(|face| &face.spec);
+        if let (Some(endpoint), Some(spec)) = (endpoint, spec) {
+            let settings = FaceSettings {
+                reopened: Some(face),
+                ..FaceSettings::of(spec)
+            };
+            self.ask(endpoint, settings);
+        }
     }
 
-    /// Names that begin with `prefix` go to the face whose other end is `remote`, as soon as there
-    /// is one.
-    pub fn route_to(&mut self, prefix: Name, remote: String, cost: u64) {
+    /// Names that begin with `prefix` go to the face that [`NdnRouter::ask`] opens to `endpoint`, as
+    /// soon as there is one.
+    pub fn route_to(&mut self, prefix: Name, endpoint: Endpoint, cost: u64) {
         self.routes.push(ConfiguredRoute {
             prefix,
-            remote,
+            endpoint,
             cost,
         });
     }
 
     /// Configured routes to a face that has come up.
     fn route_configured(&mut self, face: FaceId) {
-        let Some(remote) = self.forwarder.face(face).map(|face| &face.spec.remote_uri) else {
+        let endpoint = self.faces.get(&face).and_then(|it| it.endpoint.as_ref());
+        let Some(endpoint) = endpoint else {
             return;
         };
-        let to_it = self.routes.iter().filter(|route| route.remote == *remote);
+        let to_it = self
+            .routes
+            .iter()
+            .filter(|route| route.endpoint == *endpoint);
         for ConfiguredRoute { prefix, cost, .. } in to_it.cloned().collect::<Vec<_>>() {
             let key = RouteKey {
                 face,
@@ -336,23 +321,46 @@ impl NdnRouter {
         }
     }
 
-    /// Has a socket opened, for the configuration or for a face that was lost.
-    pub fn ask(
+    /// Has a port opened for a face, for the configuration or for a face that was lost.
+    pub fn ask(&mut self, endpoint: Endpoint, settings: FaceSettings) {
+        let token = self.expect(endpoint.clone(), settings, None);
+        self.request_port(token, endpoint);
+    }
+
+    /// A face with these settings is to be on the port that comes up with the token returned. The
+    /// caller sees to it that one does: a scenario that connects nodes itself.
+    pub fn ask_connected(&mut self, endpoint: Endpoint, settings: FaceSettings) -> PortToken {
+        self.expect(endpoint, settings, None)
+    }
+
+    fn expect(
         &mut self,
-        remote: FaceUri,
-        local: Option<FaceUri>,
+        endpoint: Endpoint,
         settings: FaceSettings,
-    ) -> RequestId {
-        // Management counts its requests upwards.
-        self.last_own_request -= 1;
-        let request = RequestId(self.last_own_request);
-        self.asked.insert(request, settings);
-        self.events.push_back(NdnEvent::Open(Wanted {
+        request: Option<RequestId>,
+    ) -> PortToken {
+        let token = PortToken(self.next_token);
+        self.next_token += 1;
+        let asked = Asked {
+            settings,
+            endpoint,
             request,
-            remote,
-            local,
-        }));
-        request
+        };
+        self.asked.insert(token, asked);
+        token
+    }
+
+    fn ask_later(&mut self, now: Time, asked: Asked) {
+        self.to_ask_again.push(asked);
+        self.timers.set_earlier(Timer::AskAgain, now + ASK_AGAIN);
+    }
+
+    fn request_port(&mut self, token: PortToken, endpoint: Endpoint) {
+        self.port_requests.push_back(PortRequest::Open {
+            token,
+            label: format!("face to {endpoint}"),
+            endpoint,
+        });
     }
 
     fn face_request(&mut self, now: Time, request: FaceRequest) {
@@ -364,13 +372,14 @@ impl NdnRouter {
                 settings,
             } => {
                 let configured = self.config.link.reliability;
-                self.asked
-                    .insert(request, FaceSettings::wished(&settings, configured));
-                self.events.push_back(NdnEvent::Open(Wanted {
-                    request,
-                    remote,
-                    local,
-                }));
+                let settings = FaceSettings::wished(&settings, configured);
+                match endpoint(&remote, local.as_ref()) {
+                    Ok(endpoint) => {
+                        let token = self.expect(endpoint.clone(), settings, Some(request));
+                        self.request_port(token, endpoint);
+                    }
+                    Err(why) => self.forwarder.face_created(now, request, &Err(why)),
+                }
             }
             FaceRequest::Update { face, .. } => self.face_changed(face),
             FaceRequest::Destroy(face) => {
@@ -398,7 +407,8 @@ impl NdnRouter {
         let stays = found.spec.persistency != Persistency::OnDemand;
         if attached.on_demand && stays {
             attached.on_demand = false;
-            self.events.extend(attached.port.map(NdnEvent::Keep));
+            self.port_requests
+                .extend(attached.port.map(PortRequest::Keep));
         }
     }
 
@@ -488,30 +498,6 @@ impl NdnRouter {
             self.timers.set(Timer::Idle, now + IDLE_CHECK);
         }
     }
-}
-
-impl Machine for NdnRouter {
-    type Event = NdnEvent;
-
-    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
-        let attached = self.ports.get(&port).copied();
-        match (event, attached) {
-            (PortEvent::Up(info), _) => self.port_up(now, port, &info),
-            (PortEvent::Down, _) => self.port_down(now, port),
-            (event, Some(face)) => {
-                let Some(attached) = self.faces.get_mut(&face) else {
-                    return;
-                };
-                match event {
-                    PortEvent::Mtu(mtu) => attached.link.set_mtu(mtu),
-                    PortEvent::Blocked => attached.link.set_blocked(true),
-                    _ => attached.link.set_blocked(false),
-                }
-                self.wake(face);
-            }
-            (_, None) => {}
-        }
-    }
 
     fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
         let Some(face) = self.ports.get(&port).copied() else {
@@ -537,6 +523,47 @@ impl Machine for NdnRouter {
             }
             // Its deadline is read once it has transmitted.
             self.drop_undelivered(now, face);
+        }
+    }
+}
+
+impl Machine for NdnRouter {
+    type Event = core::convert::Infallible;
+
+    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        let attached = self.ports.get(&port).copied();
+        match (event, attached) {
+            (PortEvent::Up(info), _) => self.port_up(now, port, &info),
+            (PortEvent::Down, _) => self.port_down(now, port),
+            (event, Some(face)) => {
+                let Some(attached) = self.faces.get_mut(&face) else {
+                    return;
+                };
+                match event {
+                    PortEvent::Mtu(mtu) => attached.link.set_mtu(mtu),
+                    PortEvent::Blocked => attached.link.set_blocked(true),
+                    _ => attached.link.set_blocked(false),
+                }
+                self.wake(face);
+            }
+            (_, None) => {}
+        }
+    }
+
+    fn handle_refusal(&mut self, now: Time, token: PortToken, refusal: OpenRefusal) {
+        let Some(asked) = self.asked.remove(&token) else {
+            return;
+        };
+        tracing::warn!(endpoint = %asked.endpoint, %refusal, "a face cannot be opened");
+        let why = match refusal {
+            OpenRefusal::Unsupported(why) => FaceFailure::Unsupported(why),
+            OpenRefusal::Failed(why) => FaceFailure::Failed(why),
+        };
+        match (asked.settings.reopened, asked.request) {
+            (Some(face), _) => self.reopen_later(now, face),
+            (None, Some(request)) => self.forwarder.face_created(now, request, &Err(why)),
+            // A configured face is wanted for good: its peer, or the name service, may be away.
+            (None, None) => self.ask_later(now, asked),
         }
     }
 
@@ -586,6 +613,11 @@ impl Machine for NdnRouter {
                 }
                 Timer::Idle => self.expire_idle(now),
                 Timer::Reopen(face) => self.reopen(face),
+                Timer::AskAgain => {
+                    for asked in core::mem::take(&mut self.to_ask_again) {
+                        self.ask(asked.endpoint, asked.settings);
+                    }
+                }
             }
         }
     }
@@ -625,8 +657,8 @@ impl Machine for NdnRouter {
         None
     }
 
-    fn poll_event(&mut self) -> Option<NdnEvent> {
-        self.events.pop_front()
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        None
     }
 
     fn poll_port_request(&mut self) -> Option<PortRequest> {
@@ -639,6 +671,7 @@ impl Machine for NdnRouter {
                 Timer::Link(_) => "link",
                 Timer::Idle => "idle faces",
                 Timer::Reopen(_) => "face to be opened again",
+                Timer::AskAgain => "configured face to be asked for again",
             };
             Deadline::new(at, reason)
         });

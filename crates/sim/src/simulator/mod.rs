@@ -8,27 +8,29 @@
 //!   drained: frames, port requests, events; then its deadline is read.
 //! * **Deadlines.** A node has one pending wake. `handle_timeout` is called when the deadline that
 //!   the machine states has come, never before.
-//! * **Ports.** [`PortId`]s are unique in a run. A link never blocks a port: what does not fit is
+//! * **Ports.** [`PortId`]s are unique in a run. They are connected by the scenario, or opened at a
+//!   machine's wish to one of the [`Door`]s that the scenario has put up. A link never blocks a port: what does not fit is
 //!   dropped, as with UDP. Machines are not told of partitions, outages or the crash of a
 //!   neighbour, just as sockets are not.
 //! * **Events** of a machine go to the node's hook ([`Simulator::set_hook`]), or else to a queue
 //!   ([`Simulator::poll_event`]), which grows until it is polled.
 
 mod agenda;
+mod doors;
 mod faults;
 mod run;
 mod topology;
 
 use std::collections::VecDeque;
 
-use whimbrel_core::{Machine, Medium, PortEvent, PortId, PortInfo, SeededRng, Time};
+use whimbrel_core::{Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time};
 
 use crate::link::{LinkDirection, LinkSpecError, LinkStats};
 use crate::trace::{TraceHash, TraceKind, TraceRecord, TraceSink};
 use agenda::{Agenda, Task, Ticket};
 
 pub use topology::{
-    Connection, Direction, DuplexLink, DuplexSpec, LinkId, NodeId, UDP_IPV4_HEADERS,
+    Connection, Direction, Door, DuplexLink, DuplexSpec, LinkId, NodeId, UDP_IPV4_HEADERS,
 };
 
 type Hook<M> = Box<dyn FnMut(&mut Simulator<M>, NodeId, <M as Machine>::Event)>;
@@ -51,6 +53,9 @@ pub struct Simulator<M: Machine> {
     // Frames that are not in use, to be filled again.
     spare_frames: Vec<Vec<u8>>,
     transmit_buffer: Vec<u8>,
+    doors: Vec<Door>,
+    // Frames of one delivery; empty between two.
+    arrived: Vec<Vec<u8>>,
 }
 
 struct Node<M: Machine> {
@@ -156,6 +161,8 @@ impl<M: Machine> Simulator<M> {
             trace: Trace::default(),
             spare_frames: Vec::new(),
             transmit_buffer: Vec::new(),
+            doors: Vec::new(),
+            arrived: Vec::new(),
         }
     }
 
@@ -189,8 +196,8 @@ impl<M: Machine> Simulator<M> {
             PortId(self.ports.len() as u32 + 1),
         );
         let ends = [
-            (a, port_a, b, port_b, &link.a_label),
-            (b, port_b, a, port_a, &link.b_label),
+            (a, port_a, b, port_b, &link.a_label, link.a_origin),
+            (b, port_b, a, port_a, &link.b_label, link.b_origin),
         ];
         let mut lanes = Vec::with_capacity(2);
         for (spec, from, to, way) in [
@@ -207,11 +214,12 @@ impl<M: Machine> Simulator<M> {
                 scheduled: None,
             });
         }
-        for (way, (node, port, peer_node, peer, label)) in ends.into_iter().enumerate() {
+        for (way, (node, port, peer_node, peer, label, origin)) in ends.into_iter().enumerate() {
+            let number = self.nodes[node.index()].ports.len() as u32;
             let peer_name = format!("{} {peer}", self.nodes[peer_node.index()].name);
             let info = PortInfo {
                 label: label.clone(),
-                kind: link.kind,
+                origin: origin.unwrap_or(PortOrigin::Configured(number)),
                 mtu: link.mtu,
                 peer: peer_name,
                 medium: Medium::Unaddressed,

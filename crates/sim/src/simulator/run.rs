@@ -1,6 +1,7 @@
 //! The event loop.
 
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortRequest, Time};
+use smallvec::SmallVec;
+use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time};
 
 use super::agenda::Task;
 use super::{Node, NodeId, Occurrence, Simulator};
@@ -12,6 +13,9 @@ const MAX_SEGMENTS: usize = 64;
 
 /// A machine that wants to be woken more often than this at one moment will never let time go on.
 const MAX_WAKES_AT_ONE_MOMENT: u32 = 100_000;
+
+/// Frames that a machine gets with one call; as many as the event loop over sockets hands in.
+const FRAMES_AT_ONCE: usize = 64;
 
 /// Unused frames that are kept for reuse; beyond that they go back to the allocator.
 const MAX_SPARE_FRAMES: usize = 65_536;
@@ -159,7 +163,7 @@ impl<M: Machine> Simulator<M> {
             machine, running, ..
         } = &mut self.nodes[node.index()];
         let (trace, stats, spare) = (&mut self.trace, &mut self.stats, &mut self.spare_frames);
-        let mut got_any = false;
+        let mut arrived = core::mem::take(&mut self.arrived);
         while let Some(frame) = lane
             .link
             .poll_reporting(now, &mut |at, reason, frame: Vec<u8>| {
@@ -177,14 +181,25 @@ impl<M: Machine> Simulator<M> {
             match kind {
                 TraceKind::Deliver => {
                     stats.delivered += 1;
-                    got_any = true;
-                    machine.handle_frame(now, to, &frame);
+                    arrived.push(frame);
+                    continue;
                 }
                 TraceKind::NodeDown => stats.dropped_node_down += 1,
                 _ => stats.dropped_port_closed += 1,
             }
             recycle(spare, frame);
         }
+        // As from a socket: what is there is handed in together.
+        for batch in arrived.chunks(FRAMES_AT_ONCE) {
+            let frames: SmallVec<[&[u8]; FRAMES_AT_ONCE]> =
+                batch.iter().map(Vec::as_slice).collect();
+            machine.handle_frames(now, to, &frames);
+        }
+        let got_any = !arrived.is_empty();
+        for frame in arrived.drain(..) {
+            recycle(spare, frame);
+        }
+        self.arrived = arrived;
         self.schedule_lane(lane_number);
         if got_any {
             self.drain(node);
@@ -199,11 +214,9 @@ impl<M: Machine> Simulator<M> {
         loop {
             self.drain_frames(node);
             let mut quiet = true;
-            while let Some(PortRequest::Close(port)) =
-                self.nodes[node.index()].machine.poll_port_request()
-            {
+            while let Some(request) = self.nodes[node.index()].machine.poll_port_request() {
                 quiet = false;
-                self.close_port(node, port);
+                self.grant(node, request);
             }
             while let Some(event) = self.nodes[node.index()].machine.poll_event() {
                 quiet = false;

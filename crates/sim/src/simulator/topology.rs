@@ -3,7 +3,7 @@
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_core::{PortId, PortKind};
+use whimbrel_core::{Endpoint, PortId, PortOrigin};
 
 use crate::link::LinkSpec;
 
@@ -57,8 +57,11 @@ pub struct DuplexLink {
     pub a_label: String,
     /// The label of the second node's port.
     pub b_label: String,
-    /// What both ports say is at the other end.
-    pub kind: PortKind,
+    /// How the first node's port came to be. `None`: a configured link, numbered in the order in
+    /// which the node was connected.
+    pub a_origin: Option<PortOrigin>,
+    /// How the second node's port came to be.
+    pub b_origin: Option<PortOrigin>,
     /// Largest frame in bytes; a larger one is dropped and counted, as a socket refuses it.
     pub mtu: usize,
     /// Bytes that each frame takes on the wire beyond its own length, on top of
@@ -84,7 +87,8 @@ impl DuplexLink {
             b_to_a,
             a_label: String::from("link"),
             b_label: String::from("link"),
-            kind: PortKind::Neighbour,
+            a_origin: None,
+            b_origin: None,
             mtu: 1500 - UDP_IPV4_HEADERS as usize,
             encapsulation: UDP_IPV4_HEADERS,
         }
@@ -98,7 +102,8 @@ impl DuplexLink {
     /// A program and its host: no delay, no loss, frames of any size.
     pub fn local() -> DuplexLink {
         DuplexLink {
-            kind: PortKind::Local,
+            a_origin: Some(PortOrigin::Local),
+            b_origin: Some(PortOrigin::Local),
             mtu: usize::MAX,
             encapsulation: 0,
             ..DuplexLink::symmetric(LinkSpec::default())
@@ -122,6 +127,32 @@ impl DuplexLink {
             ..self
         }
     }
+}
+
+impl DuplexLink {
+    /// The same between a port that the first node has for this reason and one that the second has
+    /// for that.
+    pub fn with_origins(self, a: PortOrigin, b: PortOrigin) -> DuplexLink {
+        DuplexLink {
+            a_origin: Some(a),
+            b_origin: Some(b),
+            ..self
+        }
+    }
+}
+
+/// A node that can be reached by an endpoint: what a listening socket or a device is in the real
+/// world.
+#[derive(Clone, Debug)]
+pub struct Door {
+    /// What others ask for, see [`whimbrel_core::PortRequest::Open`].
+    pub endpoint: Endpoint,
+    /// The node that is reached.
+    pub node: NodeId,
+    /// How the port that it gets came to be.
+    pub origin: PortOrigin,
+    /// The link; the node that asks is its first.
+    pub link: DuplexLink,
 }
 
 impl From<DuplexSpec> for DuplexLink {

@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
 use smoltcp::wire::IpAddress;
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
 
 use super::stack::Stack;
 use super::{GoodputMeter, SERVER_PORT, TcpConfig, content_byte};
@@ -222,8 +224,12 @@ impl Machine for TcpClient {
         self.stack.handle_port(port, &event);
     }
 
-    fn handle_frame(&mut self, _now: Time, _port: PortId, frame: &[u8]) {
-        self.stack.handle_frame(frame);
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, _now: Time, _port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.stack.handle_frame(frame);
+        }
     }
 
     fn handle_timeout(&mut self, _now: Time) {
@@ -242,6 +248,10 @@ impl Machine for TcpClient {
 
     fn poll_event(&mut self) -> Option<TcpEvent> {
         self.events.pop_front()
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
 
 /// Passes every frame from one of its first two ports to the other, at once. Its queues are those
 /// of the links.
@@ -40,15 +42,19 @@ impl Machine for Relay {
         }
     }
 
-    fn handle_frame(&mut self, _now: Time, port: PortId, frame: &[u8]) {
-        match self.ports.as_slice() {
-            [a, b, ..] if *a == port || *b == port => {
-                let other = if *a == port { *b } else { *a };
-                let mut copy = self.spare.pop().unwrap_or_default();
-                copy.extend_from_slice(frame);
-                self.passing.push_back((other, copy));
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, _now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            match self.ports.as_slice() {
+                [a, b, ..] if *a == port || *b == port => {
+                    let other = if *a == port { *b } else { *a };
+                    let mut copy = self.spare.pop().unwrap_or_default();
+                    copy.extend_from_slice(frame);
+                    self.passing.push_back((other, copy));
+                }
+                _ => self.dropped += 1,
             }
-            _ => self.dropped += 1,
         }
     }
 
@@ -75,6 +81,10 @@ impl Machine for Relay {
     }
 
     fn poll_event(&mut self) -> Option<Self::Event> {
+        None
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
         None
     }
 

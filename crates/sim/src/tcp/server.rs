@@ -2,7 +2,9 @@
 
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp;
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
 
 use super::stack::Stack;
 use super::{SERVER_PORT, TcpConfig, TcpEvent, content_byte};
@@ -195,8 +197,12 @@ impl Machine for TcpServer {
         self.stack.handle_port(port, &event);
     }
 
-    fn handle_frame(&mut self, _now: Time, _port: PortId, frame: &[u8]) {
-        self.stack.handle_frame(frame);
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, _now: Time, _port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.stack.handle_frame(frame);
+        }
     }
 
     fn handle_timeout(&mut self, _now: Time) {
@@ -214,6 +220,10 @@ impl Machine for TcpServer {
     }
 
     fn poll_event(&mut self) -> Option<TcpEvent> {
+        None
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
         None
     }
 

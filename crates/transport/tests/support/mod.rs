@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use whimbrel_core::machine::Medium;
-use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock};
+use whimbrel_core::Medium;
+use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock};
 use whimbrel_ndn_packet::{Data, DigestSigner, InterestRef, LpPacket, Name, tlv};
 use whimbrel_transport::register::{ControlResponse, read_command};
 use whimbrel_transport::{AppFace, Application, RegisterOptions, SharedSigner};
@@ -94,7 +94,7 @@ pub fn port_up(stream: bool, mtu: usize) -> PortEvent {
     PortEvent::Up(PortInfo {
         peer: label.clone(),
         label,
-        kind: PortKind::Local,
+        origin: PortOrigin::Local,
         mtu,
         medium,
     })
@@ -283,8 +283,8 @@ impl<C: Application, P: Application> Pair<C, P> {
         {
             let (to, frame) = entry.remove();
             match to {
-                Side::Consumer => self.consumer.handle_frame(self.now, PORT, &frame),
-                Side::Producer => self.producer.handle_frame(self.now, PORT, &frame),
+                Side::Consumer => self.consumer.handle_frames(self.now, PORT, &[&frame]),
+                Side::Producer => self.producer.handle_frames(self.now, PORT, &[&frame]),
             }
         }
         if self

@@ -6,11 +6,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_core::{PortId, SeededRng, Time, WallClock};
-use whimbrel_forwarder::{CsConfig, FaceFlags, FaceUri, ForwarderConfig, Persistency};
+use whimbrel_core::{Endpoint, PortId, PortOrigin, SeededRng, Time, WallClock};
+use whimbrel_forwarder::{CsConfig, FaceFlags, ForwarderConfig, Persistency};
 use whimbrel_link::ndnlp::{LinkServiceConfig, LinkStats, Reliability};
 use whimbrel_ndn_packet::Name;
-use whimbrel_node::ndn::faces::{FaceSettings, ModelledDevice, label_of};
+use whimbrel_node::ndn::faces::{FaceSettings, ModelledDevice};
 use whimbrel_node::ndn::{NdnRouter, NdnRouterConfig};
 use whimbrel_sim::link::{LinkSpec, LinkSpecError, QueueLimit, Rate};
 use whimbrel_sim::{Connection, Direction, DuplexLink, NodeId, Simulator};
@@ -272,11 +272,10 @@ fn build(plan: &Plan) -> Result<World, LinkSpecError> {
     let mut links = Vec::new();
     for planned in &plan.links {
         let (a, b) = planned.ends;
-        let labels =
+        let [origin_a, origin_b] =
             [(a, b), (b, a)].map(|(at, to)| announce(&mut sim, routers[at], to, plan, planned));
-        let [label_a, label_b] = &labels;
         let spec = planned.spec.clone();
-        let link = DuplexLink::ip(spec.clone(), spec, MTU).with_labels(label_a, label_b);
+        let link = DuplexLink::ip(spec.clone(), spec, MTU).with_origins(origin_a, origin_b);
         let connection = sim.connect(routers[a], routers[b], &link)?;
         watch.borrow_mut().watch(connection.a, connection.b);
         links.push(connection);
@@ -319,15 +318,14 @@ fn router_config(variant: Variant) -> NdnRouterConfig {
     }
 }
 
-/// Tells a router of a face that it will have. Answers with the label that the face's port is to
-/// have.
+/// Tells a router of a face that it will have. Returns the origin of the face's port.
 fn announce(
     sim: &mut Simulator<Node>,
     at: NodeId,
     to: usize,
     plan: &Plan,
     link: &PlannedLink,
-) -> String {
+) -> PortOrigin {
     let reliability = plan.variant.reliability();
     let settings = FaceSettings {
         persistency: Persistency::Permanent,
@@ -343,11 +341,14 @@ fn announce(
         device: device(&link.spec),
     };
     let [high, low] = (to as u16).to_be_bytes();
-    let remote = FaceUri::udp(SocketAddr::from((Ipv4Addr::new(10, 0, high, low), 6363)));
-    sim.with_node(at, |node, _| {
-        node.router_mut()
-            .map(|router| label_of(router.ask(remote, None, settings)))
-            .unwrap_or_default()
+    let remote = SocketAddr::from((Ipv4Addr::new(10, 0, high, low), 6363));
+    let endpoint = Endpoint::Udp {
+        remote: remote.into(),
+        shared: true,
+    };
+    sim.with_node(at, |node, _| match node.router_mut() {
+        Some(router) => PortOrigin::Opened(router.ask_connected(endpoint, settings)),
+        None => unreachable!("every node of the plan is a router"),
     })
 }
 

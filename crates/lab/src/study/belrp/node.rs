@@ -1,6 +1,8 @@
 //! What is on a node of the simulation.
 
-use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortRequest, Time, Transmit};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
 use whimbrel_node::ndn::NdnRouter;
 use whimbrel_transport::application::AppFace;
 use whimbrel_transport::cbr::{CbrConsumer, CbrEvent, EchoProducer};
@@ -53,8 +55,12 @@ impl Machine for Node {
         each!(self, machine => machine.handle_port(now, port, event));
     }
 
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        each!(self, machine => machine.handle_frame(now, port, frame));
+    fn handle_refusal(&mut self, now: Time, token: PortToken, refusal: OpenRefusal) {
+        each!(self, machine => machine.handle_refusal(now, token, refusal));
+    }
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        each!(self, machine => machine.handle_frames(now, port, frames));
     }
 
     fn handle_timeout(&mut self, now: Time) {

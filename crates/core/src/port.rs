@@ -1,0 +1,366 @@
+//! Ports: the adjacencies of a machine, how they come to be and what a machine may wish of them.
+//!
+//! A port comes up in one of four ways, and says which ([`PortOrigin`]): its driver was configured
+//! with it, the machine asked for it ([`PortRequest::Open`]), a peer called on a listener, or a
+//! program on this machine attached. Nothing about a port's identity is in its label.
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use crate::PortId;
+
+/// What a driver reports of a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortEvent {
+    /// It exists from now on.
+    Up(PortInfo),
+    /// It is gone: the local program left, the socket failed for good, or the peer was idle for too
+    /// long.
+    Down,
+    /// Its largest frame is now this many bytes (path MTU found or changed).
+    Mtu(usize),
+    /// Nothing more can be written to it for now.
+    Blocked,
+    /// It can be written to again.
+    Writable,
+}
+
+/// What is known of a port when it comes up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortInfo {
+    /// The name that the configuration gave to the link, the listener or the local socket: for
+    /// logs and tables only.
+    pub label: String,
+    /// How it came to be.
+    pub origin: PortOrigin,
+    /// Largest frame, in bytes.
+    pub mtu: usize,
+    /// The other end as a person would write it (an address and port number), for logs and tables
+    /// only.
+    pub peer: String,
+    /// What carries the frames, and the addresses of the two ends for whoever must write them in a
+    /// form of its own.
+    pub medium: Medium,
+}
+
+/// What carries the frames of a port, and the addresses of its two ends.
+///
+/// A port that a listener accepted has the address that was listened on as its local one.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Medium {
+    /// Nothing that has addresses: a simulated link, a test.
+    #[default]
+    Unaddressed,
+    /// Datagrams to and from one peer. Where the socket is bound to all addresses, `local` is the
+    /// one that the kernel's routes choose towards the peer, or that the peer called.
+    Udp {
+        /// This end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// Datagrams to and from everybody in a multicast group on one interface.
+    UdpMulticast {
+        /// Name of the interface.
+        interface: String,
+        /// This end.
+        local: SocketAddr,
+        /// The group.
+        group: SocketAddr,
+    },
+    /// A TCP connection.
+    Tcp {
+        /// This end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// A WebSocket connection (not encrypted): one binary message is one frame.
+    WebSocket {
+        /// This end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// A Unix stream socket.
+    Unix {
+        /// The socket file; `None` for a stream that was handed over.
+        path: Option<PathBuf>,
+        /// This process' file descriptor of the connection.
+        descriptor: i32,
+        /// True if the other program called this one.
+        accepted: bool,
+    },
+    /// Ethernet frames to and from one station, or a group of them: the group bit (lowest bit of
+    /// the first octet) of `remote` tells. A frame shorter than 46 octets arrives with padding
+    /// after it.
+    Ethernet {
+        /// Name of the interface.
+        interface: String,
+        /// The interface's address.
+        local: [u8; 6],
+        /// The peer's address, or the group's.
+        remote: [u8; 6],
+    },
+    /// A network device of this machine, whose packets are the frames.
+    Tun {
+        /// Name of the device.
+        interface: String,
+    },
+}
+
+impl Medium {
+    /// True if more than one peer may be at the other end.
+    pub fn is_shared(&self) -> bool {
+        match self {
+            Medium::UdpMulticast { .. } => true,
+            Medium::Ethernet {
+                remote: [first, ..],
+                ..
+            } => first & 1 == 1,
+            _ => false,
+        }
+    }
+
+    /// True for a stream of bytes. Where its framing is self-delimiting (as configured at its
+    /// opening), one [`Transmit`] may carry several whole packets of any size with `segment_size:
+    /// None`.
+    pub fn is_stream(&self) -> bool {
+        matches!(self, Medium::Tcp { .. } | Medium::Unix { .. })
+    }
+}
+
+/// How a port came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PortOrigin {
+    /// A link of the configuration, by its number: a neighbour whose frames may be lost, reordered,
+    /// duplicated and corrupted.
+    Configured(u32),
+    /// The machine asked for it with this token; otherwise as a configured neighbour.
+    Opened(PortToken),
+    /// A peer nobody configured called on the listener with this number.
+    Accepted(u32),
+    /// A program on this machine: frames arrive whole, once and in order.
+    Local,
+}
+
+impl PortOrigin {
+    /// True for a peer that called of its own accord: who it says it is proves nothing.
+    pub fn is_caller(self) -> bool {
+        matches!(self, PortOrigin::Accepted(_))
+    }
+
+    /// True for a program on this machine.
+    pub fn is_local(self) -> bool {
+        self == PortOrigin::Local
+    }
+
+    /// True for a neighbour that this node chose: configured, or opened at the machine's wish.
+    pub fn is_chosen(self) -> bool {
+        matches!(self, PortOrigin::Configured(_) | PortOrigin::Opened(_))
+    }
+}
+
+/// Names one request of a machine to open a port. Chosen by the machine, which never gives a token
+/// again before the request with it has been answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortToken(pub u64);
+
+/// What a machine wishes of its driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortRequest {
+    /// Open a port. It comes up with [`PortOrigin::Opened`] and this token, or the driver answers
+    /// with [`Machine::handle_refusal`](crate::Machine::handle_refusal): one of the two, once. Host
+    /// names are looked up without holding up anything else.
+    Open {
+        /// Names the request.
+        token: PortToken,
+        /// The port's label.
+        label: String,
+        /// What is to be at the other end.
+        endpoint: Endpoint,
+    },
+    /// Close the port and forget it; the driver answers with [`PortEvent::Down`].
+    Close(PortId),
+    /// The caller on this port is to stay, however long it is silent.
+    Keep(PortId),
+    /// The peer on this port does not answer: if it is known by a host name, look it up again, and
+    /// move the port to the new address if that has changed.
+    LookUpAgain(PortId),
+}
+
+/// What a port that is asked for leads to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Endpoint {
+    /// Datagrams to and from one peer.
+    Udp {
+        /// The peer.
+        remote: Peer,
+        /// Use the socket of a listener of the same address family, if there is one: its port
+        /// number is then this end's too.
+        shared: bool,
+    },
+    /// A TCP connection.
+    Tcp {
+        /// The peer.
+        remote: Peer,
+    },
+    /// A program that listens on a Unix stream socket.
+    Unix {
+        /// The socket file.
+        path: PathBuf,
+    },
+    /// A WebSocket connection (not encrypted).
+    WebSocket {
+        /// The peer.
+        remote: Peer,
+        /// The path of the URI, with the slash that it begins with.
+        path: String,
+    },
+    /// Ethernet frames to and from one station.
+    Ethernet {
+        /// Name of the interface.
+        interface: String,
+        /// The station.
+        remote: [u8; 6],
+        /// The frames' EtherType.
+        ether_type: u16,
+    },
+    /// A network device of this machine, whose packets are the frames.
+    Tun {
+        /// Name of the device; a `%d` in it is replaced by the first free number.
+        name: String,
+        /// Its addresses and the lengths of their prefixes in bits.
+        addresses: Vec<(IpAddr, u8)>,
+        /// Largest packet, in bytes.
+        mtu: usize,
+    },
+}
+
+/// The other end of an Internet connection.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Peer {
+    /// An address and port number.
+    Address(SocketAddr),
+    /// A host by name, to be looked up.
+    Named {
+        /// The host.
+        host: String,
+        /// The port number.
+        port: u16,
+        /// Only addresses of this family will do.
+        family: Option<Family>,
+    },
+}
+
+/// A family of Internet addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// True if `address` is of this family.
+    pub fn has(self, address: &IpAddr) -> bool {
+        address.is_ipv4() == (self == Family::V4)
+    }
+}
+
+impl From<SocketAddr> for Peer {
+    fn from(address: SocketAddr) -> Peer {
+        Peer::Address(address)
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Address(address) => address.fmt(f),
+            Peer::Named { host, port, .. } => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Udp { remote, .. } => write!(f, "udp://{remote}"),
+            Endpoint::Tcp { remote } => write!(f, "tcp://{remote}"),
+            Endpoint::Unix { path } => write!(f, "unix://{}", path.display()),
+            Endpoint::WebSocket { remote, path } => write!(f, "ws://{remote}{path}"),
+            Endpoint::Ethernet {
+                interface, remote, ..
+            } => {
+                let [a, b, c, d, e, g] = remote;
+                write!(
+                    f,
+                    "ether://[{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}] on {interface}"
+                )
+            }
+            Endpoint::Tun { name, .. } => write!(f, "tun://{name}"),
+        }
+    }
+}
+
+/// Why a port cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenRefusal {
+    /// The driver has no such ports, or nothing of this kind on this machine.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The system, the network or the peer refused; it may go better later.
+    #[error("{0}")]
+    Failed(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_shared_and_single_peers_are_not() {
+        let group = Medium::Ethernet {
+            interface: "e".into(),
+            local: [2, 0, 0, 0, 0, 1],
+            remote: [1, 0, 0x5e, 0, 0x17, 0xaa],
+        };
+        assert!(group.is_shared() && !group.is_stream());
+        let station = Medium::Ethernet {
+            interface: "e".into(),
+            local: [2, 0, 0, 0, 0, 1],
+            remote: [2, 0, 0, 0, 0, 2],
+        };
+        assert!(!station.is_shared());
+        assert!(
+            Medium::Unix {
+                path: None,
+                descriptor: 3,
+                accepted: false
+            }
+            .is_stream()
+        );
+    }
+
+    #[test]
+    fn a_caller_is_not_chosen_and_a_program_is_neither() {
+        let origins = [
+            PortOrigin::Configured(0),
+            PortOrigin::Opened(PortToken(1)),
+            PortOrigin::Accepted(0),
+            PortOrigin::Local,
+        ];
+        assert_eq!(
+            origins.map(|it| (it.is_chosen(), it.is_caller(), it.is_local())),
+            [
+                (true, false, false),
+                (true, false, false),
+                (false, true, false),
+                (false, false, true)
+            ]
+        );
+    }
+}

@@ -1,0 +1,234 @@
+//! Host names: looked up on threads of their own, so that a name service that is slow or away
+//! holds up nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use whimbrel_core::{Family, Machine, OpenRefusal, Peer, PortId, Time, TimerQueue};
+
+use crate::opening::{Wish, remote_of};
+use crate::transport::Transport;
+use crate::{EventLoop, IoError, Neighbour, TransportId};
+
+/// Pause before the name of a configured neighbour is looked up again after a failure; doubles up
+/// to [`SLOWEST_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const SLOWEST_RETRY: Duration = Duration::from_secs(60);
+
+/// A peer by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HostPort {
+    host: String,
+    port: u16,
+    family: Option<Family>,
+}
+
+impl HostPort {
+    fn of(peer: &Peer) -> Option<HostPort> {
+        match peer {
+            Peer::Address(_) => None,
+            Peer::Named { host, port, family } => Some(HostPort {
+                host: host.clone(),
+                port: *port,
+                family: *family,
+            }),
+        }
+    }
+
+    /// Asks the system. Blocks.
+    fn addresses(&self) -> io::Result<SocketAddr> {
+        let fits = |address: &SocketAddr| self.family.is_none_or(|it| it.has(&address.ip()));
+        (self.host.as_str(), self.port)
+            .to_socket_addrs()?
+            .find(fits)
+            .ok_or_else(|| io::Error::other("it has no address of the family that is wanted"))
+    }
+}
+
+/// Why a name is looked up.
+#[derive(Debug)]
+enum Purpose {
+    /// The machine asked for a port.
+    Wish(Wish),
+    /// A configured neighbour has no port yet.
+    Neighbour {
+        link: TransportId,
+        neighbour: Neighbour,
+        pause: Duration,
+    },
+    /// The peer on a port does not answer.
+    Move(PortId),
+}
+
+/// Names that are being looked up, and which ports' peers are known by name.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    next: u64,
+    waiting: BTreeMap<u64, (HostPort, Purpose)>,
+    again: TimerQueue<u64>,
+    by_port: BTreeMap<PortId, HostPort>,
+    moving: BTreeSet<PortId>,
+}
+
+impl Names {
+    /// When a failed look-up is to be repeated.
+    pub(crate) fn next_retry(&self) -> Option<Time> {
+        self.again.next().map(|(at, _)| at)
+    }
+
+    /// A port is gone.
+    pub(crate) fn forget(&mut self, port: PortId) {
+        self.by_port.remove(&port);
+    }
+}
+
+impl<M: Machine + 'static> EventLoop<M> {
+    /// Looks up the name of a peer that the machine wants a port to.
+    pub(crate) fn look_up_wish(&mut self, wish: Wish) {
+        if let Some(name) = remote_of(&wish.endpoint).and_then(HostPort::of) {
+            self.look_up(name, Purpose::Wish(wish));
+        }
+    }
+
+    /// Looks up the name of a configured neighbour, again and again until it is found.
+    pub(crate) fn look_up_neighbour(&mut self, link: TransportId, neighbour: Neighbour) {
+        if let Some(name) = HostPort::of(&neighbour.address) {
+            let pause = FIRST_RETRY;
+            let purpose = Purpose::Neighbour {
+                link,
+                neighbour,
+                pause,
+            };
+            self.look_up(name, purpose);
+        }
+    }
+
+    /// Looks up the name of a peer that does not answer, if it is known by one.
+    pub(crate) fn look_up_again(&mut self, port: PortId) {
+        if let Some(name) = self.names.by_port.get(&port).cloned()
+            && self.names.moving.insert(port)
+        {
+            self.look_up(name, Purpose::Move(port));
+        }
+    }
+
+    fn look_up(&mut self, name: HostPort, purpose: Purpose) {
+        let ticket = self.names.next;
+        self.names.next += 1;
+        self.names.waiting.insert(ticket, (name, purpose));
+        self.start_look_up(ticket);
+    }
+
+    fn start_look_up(&mut self, ticket: u64) {
+        let Some((name, _)) = self.names.waiting.get(&ticket) else {
+            return;
+        };
+        let (name, handle) = (name.clone(), self.handle());
+        let asking = std::thread::Builder::new().name("host-name".into());
+        let spawned = asking.spawn(move || {
+            let found = name.addresses();
+            // A loop that takes no posts has ended.
+            let _ = handle.post_to_loop(move |event_loop| event_loop.name_answered(ticket, found));
+        });
+        if let Err(error) = spawned {
+            self.name_answered(ticket, Err(error));
+        }
+    }
+
+    /// Repeats look-ups whose pause is over.
+    pub(crate) fn retry_names(&mut self, now: Time) {
+        let mut pass = self.names.again.pass(now);
+        while let Some((_, ticket)) = pass.next(&mut self.names.again) {
+            self.start_look_up(ticket);
+        }
+    }
+
+    fn name_answered(&mut self, ticket: u64, found: io::Result<SocketAddr>) {
+        let Some((name, purpose)) = self.names.waiting.remove(&ticket) else {
+            return;
+        };
+        match (purpose, found) {
+            (Purpose::Wish(wish), Ok(address)) => {
+                if let Some(port) = self.open_at(wish, address) {
+                    self.names.by_port.insert(port, name);
+                }
+            }
+            (Purpose::Wish(wish), Err(error)) => {
+                let refusal = OpenRefusal::Failed(format!("cannot look up {}: {error}", name.host));
+                self.refuse(wish.token, refusal);
+            }
+            (
+                Purpose::Neighbour {
+                    link, neighbour, ..
+                },
+                Ok(address),
+            ) => self.found_neighbour(link, neighbour, name, address),
+            (
+                Purpose::Neighbour {
+                    link,
+                    neighbour,
+                    pause,
+                },
+                Err(error),
+            ) => {
+                tracing::warn!(
+                    label = %neighbour.label, host = %name.host, %error,
+                    again_in_s = pause.as_secs(), "cannot look up a neighbour"
+                );
+                let at = self.clock.now() + pause;
+                let pause = (pause * 2).min(SLOWEST_RETRY);
+                let purpose = Purpose::Neighbour {
+                    link,
+                    neighbour,
+                    pause,
+                };
+                self.names.waiting.insert(ticket, (name, purpose));
+                self.names.again.set(ticket, at);
+            }
+            (Purpose::Move(port), found) => {
+                self.names.moving.remove(&port);
+                match found {
+                    Ok(address) => self.move_neighbour(port, &name.host, address),
+                    Err(error) => {
+                        tracing::debug!(host = %name.host, %error, "cannot look up a silent peer");
+                    }
+                }
+            }
+        }
+    }
+
+    fn found_neighbour(
+        &mut self,
+        link: TransportId,
+        neighbour: Neighbour,
+        name: HostPort,
+        address: SocketAddr,
+    ) {
+        let label = neighbour.label.clone();
+        match self.add_neighbour_at(link, neighbour, address) {
+            Ok(port) => {
+                self.names.by_port.insert(port, name);
+            }
+            // The link was closed meanwhile.
+            Err(IoError::NoSuchLink) => {}
+            Err(error) => tracing::warn!(%label, %error, "a neighbour cannot be added"),
+        }
+    }
+
+    fn move_neighbour(&mut self, port: PortId, host: &str, address: SocketAddr) {
+        let Some(slot) = self.side.get(port).map(|port| port.transport) else {
+            return;
+        };
+        let Some(Transport::Udp(endpoint)) = self.transport(slot) else {
+            return;
+        };
+        if endpoint.address_of(port) == Some(crate::udp::canonical(address)) {
+            return;
+        }
+        if endpoint.move_neighbour(port, address) {
+            tracing::info!(%port, host, %address, "a silent peer has another address now");
+        }
+    }
+}

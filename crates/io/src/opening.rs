@@ -1,0 +1,276 @@
+//! Ports that the machine asks for.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use whimbrel_core::{
+    Endpoint, Machine, OpenRefusal, Peer, PortId, PortOrigin, PortRequest, PortToken, Time,
+};
+
+use crate::transport::Transport;
+use crate::{
+    EthernetConfig, EthernetNeighbour, EventLoop, Interface, IoError, Neighbour, StreamLimits,
+    TcpClientConfig, TransportId, TunDevice, UdpConfig, WebSocketClientConfig, WebSocketLimits,
+};
+
+/// Bounds of the connections that a machine asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenedLimits {
+    /// Framing and limits of TCP and Unix streams.
+    pub streams: StreamLimits,
+    /// Limits of WebSockets.
+    pub websockets: WebSocketLimits,
+}
+
+impl Default for OpenedLimits {
+    /// Frames after their length, up to the largest chunk.
+    fn default() -> OpenedLimits {
+        let streams = StreamLimits::default();
+        OpenedLimits {
+            streams,
+            websockets: WebSocketLimits::new(streams.max_frame),
+        }
+    }
+}
+
+/// A wish that is being granted.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) token: PortToken,
+    pub(crate) label: String,
+    pub(crate) endpoint: Endpoint,
+}
+
+impl<M: Machine + 'static> EventLoop<M> {
+    /// Bounds of the connections that the machine asks for from now on.
+    pub fn set_opened_limits(&mut self, limits: OpenedLimits) {
+        self.opened_limits = limits;
+    }
+
+    /// Does what the machine wishes of its ports.
+    pub(crate) fn grant(&mut self, request: PortRequest) {
+        match request {
+            PortRequest::Open {
+                token,
+                label,
+                endpoint,
+            } => self.open(Wish {
+                token,
+                label,
+                endpoint,
+            }),
+            PortRequest::Close(port) => self.close_port(port),
+            PortRequest::Keep(port) => {
+                self.keep_caller(port);
+            }
+            PortRequest::LookUpAgain(port) => self.look_up_again(port),
+        }
+    }
+
+    fn open(&mut self, wish: Wish) {
+        match remote_of(&wish.endpoint) {
+            Some(Peer::Named { .. }) => self.look_up_wish(wish),
+            Some(Peer::Address(address)) => {
+                let address = *address;
+                self.open_at(wish, address);
+            }
+            None => self.open_here(wish),
+        }
+    }
+
+    /// Opens a port to a peer whose address is known. Returns it if it is up at once.
+    pub(crate) fn open_at(&mut self, wish: Wish, address: SocketAddr) -> Option<PortId> {
+        let Wish {
+            token,
+            label,
+            endpoint,
+        } = wish;
+        let origin = PortOrigin::Opened(token);
+        let outcome = refusing::<M>(token);
+        let opened = match endpoint {
+            Endpoint::Udp { remote, shared } => {
+                let neighbour = Neighbour {
+                    label,
+                    address: remote,
+                    origin,
+                };
+                self.open_udp(neighbour, address, shared).map(Some)
+            }
+            Endpoint::Tcp { .. } => {
+                let config = TcpClientConfig {
+                    origin,
+                    ..TcpClientConfig::new(label, address, self.opened_limits.streams)
+                };
+                self.add_tcp_client(config, outcome).map(|_| None)
+            }
+            Endpoint::WebSocket { remote, path } => {
+                let config = WebSocketClientConfig {
+                    label,
+                    origin,
+                    address,
+                    uri: format!("ws://{remote}{path}"),
+                    limits: self.opened_limits.websockets,
+                };
+                self.add_websocket_client(config, outcome).map(|_| None)
+            }
+            // These have no address.
+            Endpoint::Unix { .. } | Endpoint::Ethernet { .. } | Endpoint::Tun { .. } => Ok(None),
+        };
+        opened.unwrap_or_else(|error| {
+            self.refuse(token, failed(error));
+            None
+        })
+    }
+
+    /// Opens a port to something on this machine or its links.
+    fn open_here(&mut self, wish: Wish) {
+        let Wish {
+            token,
+            label,
+            endpoint,
+        } = wish;
+        let origin = PortOrigin::Opened(token);
+        let opened = match endpoint {
+            Endpoint::Unix { path } => self
+                .call_unix((label, origin), &path, self.opened_limits.streams)
+                .map(|_| ())
+                .map_err(failed),
+            Endpoint::Ethernet {
+                interface,
+                remote,
+                ether_type,
+            } => self
+                .open_ethernet((label, origin), &interface, remote, ether_type)
+                .map_err(failed),
+            Endpoint::Tun {
+                name,
+                addresses,
+                mtu,
+            } => self.open_tun((label, origin), &name, &addresses, mtu),
+            // These have an address.
+            Endpoint::Udp { .. } | Endpoint::Tcp { .. } | Endpoint::WebSocket { .. } => Ok(()),
+        };
+        if let Err(refusal) = opened {
+            self.refuse(token, refusal);
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, token: PortToken, refusal: OpenRefusal) {
+        tracing::debug!(token = token.0, %refusal, "a port cannot be opened");
+        self.undrained = true;
+        self.side.count_report();
+        let now = self.clock.now();
+        self.side.machine.handle_refusal(now, token, refusal);
+    }
+
+    fn open_udp(
+        &mut self,
+        neighbour: Neighbour,
+        address: SocketAddr,
+        shared: bool,
+    ) -> Result<PortId, IoError> {
+        if let Some(link) = self.listening_link(address).filter(|_| shared) {
+            return self.add_neighbour_at(link, neighbour, address);
+        }
+        let any: IpAddr = match address {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let config = UdpConfig::new(neighbour.label.clone(), (any, 0).into());
+        let link = self.add_udp(config)?.transport;
+        let added = self.add_neighbour_at(link, neighbour, address);
+        if added.is_err() {
+            self.close_transport(link);
+        }
+        added
+    }
+
+    /// The first UDP link with callers that reaches an address, one of its family before one of
+    /// both families.
+    fn listening_link(&self, address: SocketAddr) -> Option<TransportId> {
+        let bound = |slot: &crate::event_loop::Slot| match &slot.transport {
+            Some(Transport::Udp(endpoint)) if endpoint.listens() => Some(endpoint.local()),
+            _ => None,
+        };
+        let find = |fits: &dyn Fn(SocketAddr) -> bool| {
+            let index = self
+                .slots
+                .iter()
+                .position(|slot| bound(slot).is_some_and(fits))?;
+            let generation = self.slots.get(index)?.generation;
+            Some(TransportId {
+                slot: index as u32,
+                generation,
+            })
+        };
+        find(&|local| local.is_ipv4() == address.is_ipv4())
+            .or_else(|| find(&|local| local.is_ipv6() && local.ip().is_unspecified()))
+    }
+
+    fn open_ethernet(
+        &mut self,
+        (label, origin): (String, PortOrigin),
+        interface: &str,
+        address: [u8; 6],
+        ether_type: u16,
+    ) -> Result<(), IoError> {
+        let interface = Interface::find(interface)?;
+        let mut config = EthernetConfig::new(label.clone(), interface, ether_type);
+        config.neighbours.push(EthernetNeighbour {
+            label,
+            address,
+            origin,
+        });
+        self.add_ethernet(config).map(|_| ())
+    }
+
+    fn open_tun(
+        &mut self,
+        (label, origin): (String, PortOrigin),
+        name: &str,
+        addresses: &[(IpAddr, u8)],
+        mtu: usize,
+    ) -> Result<(), OpenRefusal> {
+        let mtu = u16::try_from(mtu).map_err(|_| {
+            OpenRefusal::Unsupported(format!("a packet has at most 65,535 bytes, not {mtu}"))
+        })?;
+        let device = TunDevice::create(name).map_err(failed)?;
+        device.set_mtu(mtu).map_err(failed)?;
+        for (address, prefix_length) in addresses {
+            let IpAddr::V4(address) = address else {
+                return Err(OpenRefusal::Unsupported(format!(
+                    "TUN devices get IPv4 addresses only, not {address}"
+                )));
+            };
+            device.assign(*address, *prefix_length).map_err(failed)?;
+        }
+        device.bring_up().map_err(failed)?;
+        self.add_tun(label, origin, device)
+            .map(|_| ())
+            .map_err(failed)
+    }
+}
+
+/// The peer of an endpoint that has one on the Internet.
+pub(crate) fn remote_of(endpoint: &Endpoint) -> Option<&Peer> {
+    match endpoint {
+        Endpoint::Udp { remote, .. }
+        | Endpoint::Tcp { remote }
+        | Endpoint::WebSocket { remote, .. } => Some(remote),
+        Endpoint::Unix { .. } | Endpoint::Ethernet { .. } | Endpoint::Tun { .. } => None,
+    }
+}
+
+/// Tells the machine if a connection does not come about; a port that comes up tells of itself.
+fn refusing<M: Machine>(
+    token: PortToken,
+) -> impl FnOnce(&mut M, Time, Result<PortId, IoError>) + 'static {
+    move |machine, now, outcome| {
+        if let Err(error) = outcome {
+            machine.handle_refusal(now, token, failed(error));
+        }
+    }
+}
+
+fn failed(error: IoError) -> OpenRefusal {
+    OpenRefusal::Failed(error.to_string())
+}

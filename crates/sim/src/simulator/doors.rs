@@ -1,0 +1,79 @@
+//! Ports that machines ask for.
+
+use whimbrel_core::{Endpoint, Machine, OpenRefusal, PortOrigin, PortRequest, PortToken};
+
+use super::{Door, DuplexLink, NodeId, Simulator};
+
+impl<M: Machine> Simulator<M> {
+    /// Puts up a door: from now on a machine that asks for its endpoint is connected to its node.
+    /// A later door for the same endpoint takes the place of an earlier one.
+    pub fn add_door(&mut self, door: Door) {
+        self.doors
+            .retain(|known| !leads_to(&known.endpoint, &door.endpoint));
+        self.doors.push(door);
+    }
+
+    /// Does what a machine wishes of its ports.
+    pub(super) fn grant(&mut self, node: NodeId, request: PortRequest) {
+        match request {
+            PortRequest::Open {
+                token,
+                label,
+                endpoint,
+            } => {
+                if let Err(refusal) = self.open(node, token, label, &endpoint) {
+                    let now = self.now;
+                    let machine = &mut self.nodes[node.index()].machine;
+                    machine.handle_refusal(now, token, refusal);
+                }
+            }
+            PortRequest::Close(port) => self.close_port(node, port),
+            // Simulated ports neither expire nor change their addresses.
+            PortRequest::Keep(_) | PortRequest::LookUpAgain(_) => {}
+        }
+    }
+
+    fn open(
+        &mut self,
+        node: NodeId,
+        token: PortToken,
+        label: String,
+        endpoint: &Endpoint,
+    ) -> Result<(), OpenRefusal> {
+        let door = self
+            .doors
+            .iter()
+            .find(|door| leads_to(&door.endpoint, endpoint))
+            .cloned()
+            .ok_or_else(|| OpenRefusal::Failed(format!("nobody listens on {endpoint}")))?;
+        if needs_an_answer(endpoint) && !self.is_running(door.node) {
+            return Err(OpenRefusal::Failed(format!("nobody answers on {endpoint}")));
+        }
+        let link = DuplexLink {
+            a_label: label,
+            ..door
+                .link
+                .with_origins(PortOrigin::Opened(token), door.origin)
+        };
+        let connected = self.connect(node, door.node, &link);
+        connected
+            .map(|_| ())
+            .map_err(|fault| OpenRefusal::Failed(fault.to_string()))
+    }
+}
+
+/// A connection comes up only if the other side takes it; of datagrams nobody knows.
+fn needs_an_answer(endpoint: &Endpoint) -> bool {
+    matches!(
+        endpoint,
+        Endpoint::Tcp { .. } | Endpoint::Unix { .. } | Endpoint::WebSocket { .. }
+    )
+}
+
+/// True if both lead to the same peer; which socket is used at this end does not matter here.
+fn leads_to(door: &Endpoint, wanted: &Endpoint) -> bool {
+    match (door, wanted) {
+        (Endpoint::Udp { remote: a, .. }, Endpoint::Udp { remote: b, .. }) => a == b,
+        (a, b) => a == b,
+    }
+}
