@@ -9,6 +9,7 @@ use whimbrel_node::config::ConfigError;
 use whimbrel_node::fetch::FetchError;
 use whimbrel_node::keys::KeyError;
 use whimbrel_node::local_client::LocalError;
+use whimbrel_node::output::OutputError;
 use whimbrel_node::run::StartError;
 
 /// Shown below every `--help` that ends in one of them.
@@ -237,13 +238,28 @@ impl From<FetchError> for Failure {
             }
             FetchError::FolderToStream => Exit::Usage,
             FetchError::InUse(_) => Exit::InUse,
-            FetchError::InTheWay(_) | FetchError::Disk { .. } | FetchError::Stream(_) => {
+            FetchError::InTheWay(_) | FetchError::Disk { .. } | FetchError::Stream { .. } => {
                 Exit::Write
             }
             FetchError::Host(_) => Exit::NoDaemon,
             FetchError::TimedOut(_) => Exit::TimedOut,
+            FetchError::PartsTaken(_) => Exit::Write,
+            FetchError::Output(error) => output_exit(error),
             FetchError::Interrupted => Exit::Interrupted,
         };
         Failure::new(exit, error)
+    }
+}
+
+impl From<OutputError> for Failure {
+    fn from(error: OutputError) -> Failure {
+        Failure::new(output_exit(&error), error)
+    }
+}
+
+fn output_exit(error: &OutputError) -> Exit {
+    match error {
+        OutputError::Interrupted => Exit::Interrupted,
+        _ => Exit::Write,
     }
 }

@@ -694,7 +694,6 @@ fn unusable_arguments_are_refused_before_anything_happens() {
         &["ndn", "get", "/a", "--retries", "-2"],
         &["ndn", "get", "/a", "--verify", "hope"],
         &["ndn", "get", "/a", "--anchor", "/nonexistent"],
-        &["ndn", "get", "/a", "-o", "/tmp"],
         &["ndn", "serve", "/a", "/nonexistent"],
         &["ndn", "serve", "/a", "/"],
         &["ndn", "serve", "/a", "--size", "0"],

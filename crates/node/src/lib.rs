@@ -13,6 +13,7 @@
 //! | [`local_client`] | a program's end of a host's socket |
 //! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
 //! | [`fetch`] | the receiving side: verified chunks to disk, and the record to go on from |
+//! | [`output`] | where fetched content goes, and what becomes of what is there |
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
@@ -27,6 +28,7 @@ pub mod machine;
 pub mod name_client;
 pub mod name_store;
 pub mod ndn;
+pub mod output;
 pub mod place;
 pub mod run;
 pub mod serve;

@@ -10,7 +10,8 @@ use serde_json::json;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
 use whimbrel_node::config::{ByteSize, LinkSection, Remote, Span};
-use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Output, Progress, State, fetch};
+use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, State, fetch};
+use whimbrel_node::output::{self, Destination};
 
 use super::access::{no_host, reach};
 use super::{Outcome, json_line, out, stop_flag};
@@ -24,10 +25,14 @@ const JSON_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct Get {
     /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them
     name: Guid,
-    /// Where it goes: a file, a folder, or - for standard output; by default the name that its
-    /// source suggests
-    #[arg(short, long, value_name = "PATH")]
-    output: Option<PathBuf>,
+    /// Where it goes: a file, a folder, a device, or - for standard output; by default into the
+    /// current folder, under the name that its source suggests
+    #[arg(short, long, value_name = "PATH", default_value = ".", hide_default_value = true,
+        long_help = output_help(
+        "Where it goes: a file, a folder, a device, or - for standard output; by default into the current folder. \
+         The content's own name is the one that its source suggests. Where nothing is yet, a folder becomes that \
+         folder."))]
+    output: PathBuf,
     /// Ask this host directly (`whimbrel serve --listen`): no router and no name service are needed
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["socket", "router"])]
     from: Option<Remote>,
@@ -52,17 +57,11 @@ pub(crate) struct Get {
 }
 
 pub(crate) fn run(arguments: Get) -> Outcome {
-    let to_stdout = arguments
-        .output
-        .as_ref()
-        .is_some_and(|path| path.as_os_str() == "-");
-    let output = match &arguments.output {
-        None => Output::Within(PathBuf::from(".")),
-        Some(_) if to_stdout => Output::Stream(Box::new(std::io::stdout())),
-        Some(path) => Output::Path(path.clone()),
-    };
     let chunk_size = ChunkSize::from_bytes(arguments.chunk_size.0)
         .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
+    let stop = stop_flag()?;
+    let output = Destination::open(&arguments.output, &stop)?;
+    let mut report = Report::new(arguments.json, &output);
     let options = FetchOptions {
         content: arguments.name,
         output,
@@ -71,13 +70,11 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         nack_timeout: arguments.nack_timeout.map(|timeout| timeout.0),
         limit: arguments.max_size.map_or(u64::MAX, |size| size.0),
     };
-    let stop = stop_flag()?;
     let direct = arguments.from.map(|remote| LinkSection {
         remote: Some(remote),
         ..LinkSection::new("from")
     });
     let mut access = reach(&arguments.access, direct.into_iter().collect())?;
-    let mut report = Report::new(arguments.json, to_stdout);
     let started = Instant::now();
     let fetched = fetch(&mut access.attachment, options, &stop, &mut |progress| {
         report.tell(progress)
@@ -88,7 +85,7 @@ pub(crate) fn run(arguments: Get) -> Outcome {
             report.done(&fetched, started.elapsed());
             Ok(Exit::Done)
         }
-        Err(error) => Err(report.failed(error, to_stdout)),
+        Err(error) => Err(report.failed(error)),
     }
 }
 
@@ -96,13 +93,15 @@ pub(crate) fn run(arguments: Get) -> Outcome {
 struct Report {
     json: bool,
     to_stdout: bool,
+    /// What has come can be gone on from.
+    keeps: bool,
     bar: ProgressBar,
     /// What was told to a program, and when.
     told: Option<(Instant, Progress)>,
 }
 
 impl Report {
-    fn new(json: bool, to_stdout: bool) -> Report {
+    fn new(json: bool, output: &Destination) -> Report {
         // A bar's own rate counts from its first position on, so that resumed bytes are no speed.
         let bar = if !json && std::io::stderr().is_terminal() {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
@@ -113,7 +112,8 @@ impl Report {
         bar.enable_steady_tick(Duration::from_millis(250));
         Report {
             json,
-            to_stdout,
+            to_stdout: output.is_stdout(),
+            keeps: !output.is_stream(),
             bar,
             told: None,
         }
@@ -195,11 +195,11 @@ impl Report {
         ));
     }
 
-    fn failed(&self, error: FetchError, to_stdout: bool) -> Failure {
+    fn failed(&self, error: FetchError) -> Failure {
         let kept = self.told.as_ref().map_or(0, |(_, progress)| progress.bytes);
         let hint = match &error {
             FetchError::Failed { .. } | FetchError::FolderToStream | FetchError::InUse(_) => "",
-            _ if kept > 0 && !to_stdout => {
+            _ if kept > 0 && self.keeps => {
                 "; what has come is kept, the same command goes on from there"
             }
             _ => "",
@@ -218,6 +218,11 @@ impl Report {
             Failure::new(failure.exit, message)
         }
     }
+}
+
+/// The long help of `-o`: what it is, and what is done with what is there already.
+pub(super) fn output_help(what: &str) -> String {
+    format!("{what}\n\n{}", output::HELP)
 }
 
 pub(super) fn style(length_known: bool) -> ProgressStyle {

@@ -8,7 +8,8 @@ mod part;
 mod transfer;
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,10 +21,13 @@ use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{FailReason, LocalEvent, LocalRequest, TransferState};
 
 use crate::local_client::{Attachment, LocalError};
+use crate::output::{
+    Destination, MadeFolder, OutputError, Place, Target, Within, namesake, safe_name,
+};
 use folder::{FolderPlan, Wanted, is_there, make_parents};
 use keeper::Keeper;
-use part::{PartFile, Place};
-use transfer::{Purpose, Sink, Transfer};
+use part::PartFile;
+use transfer::{Purpose, Sink, Transfer, stream_failed};
 
 /// How often the stop flag is looked at, and a daemon that has gone is tried again.
 const LOOK: Duration = Duration::from_millis(200);
@@ -33,13 +37,16 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 /// Files of a folder that are under way at the same time.
 const MAX_AT_ONCE: usize = 8;
+/// Names that are tried for a folder while something else has them.
+const MAX_TOPS: u32 = 100;
 
 /// What to fetch, and where to.
 pub struct FetchOptions {
     /// The content's name.
     pub content: Guid,
-    /// Where it goes.
-    pub output: Output,
+    /// Where it goes. Into a folder, a content that is a folder becomes one in it; to a path where
+    /// nothing is, it becomes that path.
+    pub output: Destination,
     /// The unit of transfer to ask for.
     pub chunk_size: ChunkSize,
     /// Give up when nothing new has come for so long.
@@ -48,17 +55,6 @@ pub struct FetchOptions {
     pub nack_timeout: Option<Duration>,
     /// Longest content that is taken, in bytes.
     pub limit: u64,
-}
-
-/// Where a content goes.
-pub enum Output {
-    /// To this file (replacing it) or, if the content is a folder, into this folder. A content that
-    /// is a file goes into this path under its own name if the path is a folder.
-    Path(PathBuf),
-    /// Into this folder, under the name that its source suggests. Replaces nothing.
-    Within(PathBuf),
-    /// To a pipe, in order.
-    Stream(Box<dyn Write + Send>),
 }
 
 /// How it stands.
@@ -101,7 +97,7 @@ pub enum State {
 /// What was fetched.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Fetched {
-    /// Where it is; `None` for a pipe.
+    /// Where it is; `None` for standard output.
     pub path: Option<PathBuf>,
     /// Bytes.
     pub length: u64,
@@ -126,7 +122,9 @@ pub enum FetchError {
         reason: FailReason,
     },
     /// A folder has no order of bytes.
-    #[error("this is a folder, which cannot be written to a pipe; name a folder for it with -o")]
+    #[error(
+        "this is a folder, which cannot be written to a pipe or a device; name a folder for it with -o"
+    )]
     FolderToStream,
     /// Its list is no list.
     #[error("the folder's list is not valid: {0}")]
@@ -142,6 +140,15 @@ pub enum FetchError {
     /// Another process fetches the same to the same place.
     #[error("another process is fetching this to the same place ({} is locked)", .0.display())]
     InUse(PathBuf),
+    /// Others have put files where this user's hidden files should be.
+    #[error(
+        "{} and others like it were put there by somebody else: remove them, or fetch to another folder",
+        .0.display()
+    )]
+    PartsTaken(PathBuf),
+    /// Nothing can be written there.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// Something is where a folder should be.
     #[error("{} is in the way: it is not a folder", .0.display())]
     InTheWay(PathBuf),
@@ -153,9 +160,14 @@ pub enum FetchError {
         /// The system's answer.
         source: io::Error,
     },
-    /// Whoever reads the pipe has gone.
-    #[error("cannot write to the output: {0}")]
-    Stream(io::Error),
+    /// Whoever reads the pipe has gone, or a device is full.
+    #[error("cannot write to {}: {source}", path.as_deref().unwrap_or(Path::new("standard output")).display())]
+    Stream {
+        /// The device or FIFO; `None` for standard output.
+        path: Option<PathBuf>,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The host cannot be reached.
     #[error(transparent)]
     Host(#[from] LocalError),
@@ -203,8 +215,9 @@ struct Fetch {
     timeout: Option<Duration>,
     nack_timeout_ms: u32,
     limit: u64,
-    /// Where the user wants it; `None` for a pipe.
+    /// Where the user wants it; `None` for a stream.
     wanted: Option<Wish>,
+    _made: Option<MadeFolder>,
     transfers: BTreeMap<u32, Transfer>,
     next_request: u32,
     plan: Option<FolderPlan>,
@@ -219,45 +232,58 @@ struct Fetch {
     last_told: Option<Instant>,
 }
 
+/// A destination that is no stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Wish {
-    Path(PathBuf),
+    Named(Target),
     Within(PathBuf),
 }
 
 impl Wish {
+    /// A folder that an earlier run of the same command has made, and not finished, is the one that
+    /// the user has named, not one to put another folder into.
+    fn within(within: &Within, content: Guid) -> Wish {
+        within
+            .as_target()
+            .filter(|target| part::is_under_way(target, content))
+            .map_or_else(|| Wish::Within(within.folder().to_owned()), Wish::Named)
+    }
+
     /// The folder for the hidden files: on the same file system as the output.
-    fn folder(&self) -> PathBuf {
-        let folder = match self {
-            Wish::Within(folder) => folder.as_path(),
-            Wish::Path(path) if path.is_dir() => path,
-            Wish::Path(path) => path.parent().unwrap_or(Path::new("")),
-        };
-        if folder.as_os_str().is_empty() {
-            PathBuf::from(".")
-        } else {
-            folder.to_owned()
+    fn folder(&self) -> &Path {
+        match self {
+            Wish::Named(target) => target.folder(),
+            Wish::Within(folder) => folder,
         }
     }
 
     fn place_of_file(&self, name: &str) -> Place {
         match self {
-            Wish::Path(path) if !path.is_dir() => Place::Replacing(path.clone()),
-            Wish::Path(folder) | Wish::Within(folder) => Place::Beside(folder.join(name)),
+            Wish::Named(target) => Place::Replacing(target.clone()),
+            Wish::Within(folder) => Place::Beside(folder.join(name)),
         }
     }
 
+    /// The folder that a folder becomes. In a folder it is merged with one of its name; a link of
+    /// that name could lead anywhere.
     fn top_of_folder(&self, name: &str) -> PathBuf {
+        let is_usable =
+            |path: &PathBuf| fs::symlink_metadata(path).map_or(true, |found| found.is_dir());
         match self {
-            Wish::Path(path) => path.clone(),
-            Wish::Within(folder) => folder.join(name),
+            Wish::Named(target) => target.path().to_owned(),
+            Wish::Within(folder) => {
+                let name = folder.join(name);
+                let mut names = (1..MAX_TOPS).map(|number| namesake(&name, number));
+                names.find(is_usable).unwrap_or(name)
+            }
         }
     }
 
-    fn place_in_folder(&self, path: PathBuf) -> Place {
+    /// The name of the folder that a folder becomes, if the user has given it.
+    fn given_name(&self) -> Option<String> {
         match self {
-            Wish::Path(_) => Place::Replacing(path),
-            Wish::Within(_) => Place::Beside(path),
+            Wish::Named(target) => Some(part::name_of(target)),
+            Wish::Within(_) => None,
         }
     }
 }
@@ -270,22 +296,21 @@ impl Fetch {
             limit,
             ..
         } = options;
-        let wish = match output {
-            Output::Path(path) => Ok(Wish::Path(path)),
-            Output::Within(folder) => Ok(Wish::Within(folder)),
-            Output::Stream(stream) => Err(stream),
+        let (wish, made) = match output {
+            Destination::Named(target) => (Ok(Wish::Named(target)), None),
+            Destination::Within(within) => (Ok(Wish::within(&within, content)), within.make()?),
+            Destination::Stream(stream) => (Err(stream), None),
         };
         let (wish, sink, assembly, manner) = match wish {
             Ok(wish) => {
-                let (part, assembly, manner) = PartFile::open(&wish.folder(), content, limit)?;
+                let (part, assembly, manner) = PartFile::open(wish.folder(), content, limit)?;
+                part.withhold(&wish.place_of_file(""))?;
                 (Some(wish), Sink::Part(part), assembly, manner)
             }
-            Err(stream) => (
-                None,
-                Sink::Stream(stream),
-                Assembly::new(content, limit),
-                None,
-            ),
+            Err(stream) => {
+                let assembly = Assembly::new(content, limit);
+                (None, Sink::Stream(stream), assembly, None)
+            }
         };
         let resumed = assembly.verified_bytes();
         let root = Transfer {
@@ -305,6 +330,7 @@ impl Fetch {
                 .map_or(0, |time| time.as_millis().clamp(1, 1 << 31) as u32),
             limit,
             wanted: wish,
+            _made: made,
             transfers: BTreeMap::from([(0, root)]),
             next_request: 1,
             plan: None,
@@ -482,8 +508,12 @@ impl Fetch {
         if !root.manner.as_ref().is_some_and(|manner| manner.is_folder) {
             return Ok(());
         }
-        if self.wanted.is_none() {
-            return Err(FetchError::FolderToStream);
+        match &self.wanted {
+            None => return Err(FetchError::FolderToStream),
+            Some(Wish::Named(target)) if target.path().exists() && !target.path().is_dir() => {
+                return Err(FetchError::InTheWay(target.named().to_owned()));
+            }
+            Some(_) => {}
         }
         match root.assembly.expected_len() {
             Some(length) if length > MAX_MANIFEST_LEN as u64 => Err(FetchError::TooLong {
@@ -539,21 +569,26 @@ impl Fetch {
             return Ok(());
         };
         let length = transfer.assembly.confirmed_len().unwrap_or_default();
-        let manner = transfer.manner.clone().unwrap_or_default();
+        let mut manner = transfer.manner.clone().unwrap_or_default();
         let (part, wish) = match (transfer.sink, &self.wanted) {
             (Sink::Part(part), Some(wish)) => (part, wish.clone()),
-            (Sink::Stream(mut stream), _) => return stream.flush().map_err(FetchError::Stream),
+            (Sink::Stream(mut stream), _) => {
+                let flushed = stream.writer.flush();
+                self.done = stream.path.clone();
+                return flushed.map_err(|source| stream_failed(&stream, source));
+            }
             (Sink::Part(_), None) => return Ok(()),
         };
         match transfer.purpose {
             Purpose::Whole if manner.is_folder => {
+                manner.top = wish.given_name();
                 if let Ok(snapshot) = part.snapshot(&transfer.assembly, &manner)
                     && let Err(error) = snapshot.keep()
                 {
                     tracing::warn!(%error, "the folder's list could not be kept for a later run");
                 }
                 let folder = Folder::decode(&part.read_all(length)?)?;
-                let top = wish.top_of_folder(&safe_name(&manner.file_name, transfer.content));
+                let top = wish.top_of_folder(&name_for(&manner.file_name, transfer.content));
                 let plan = FolderPlan::new(top, &folder);
                 // From here on the files count, not the list.
                 self.progress.length = Some(plan.length);
@@ -564,12 +599,15 @@ impl Fetch {
                 ) = (0, 0, 0);
                 self.progress.files = Some((0, plan.files));
                 make_parents(&plan.top, &plan.top.join("file"))?;
-                self.done = Some(plan.top.clone());
+                self.done = Some(match &wish {
+                    Wish::Named(target) => target.named().to_owned(),
+                    Wish::Within(_) => plan.top.clone(),
+                });
                 self.plan = Some(plan);
                 self.list = Some(part);
             }
             Purpose::Whole => {
-                let place = wish.place_of_file(&safe_name(&manner.file_name, transfer.content));
+                let place = wish.place_of_file(&name_for(&manner.file_name, transfer.content));
                 self.progress.bytes = length;
                 self.progress.length = Some(length);
                 self.done = Some(part.finish(length, false, &place, true)?);
@@ -602,22 +640,20 @@ impl Fetch {
         executable: bool,
         length: u64,
     ) -> Result<(), FetchError> {
-        let (Some(plan), Some(wish)) = (&self.plan, &self.wanted) else {
+        let Some(plan) = &self.plan else {
             return Ok(());
         };
-        let folder = make_parents(&plan.top, &to)?;
+        make_parents(&plan.top, &to)?;
         let failed = |source| FetchError::Disk {
             path: to.clone(),
             source,
         };
-        let temporary = folder.join(format!(".{}.copy", self.next_request));
-        std::fs::copy(from, &temporary).map_err(failed)?;
-        let file = std::fs::File::open(&temporary).map_err(failed)?;
-        part::set_execution(&file, executable).map_err(failed)?;
-        match wish.place_in_folder(to.clone()) {
-            Place::Replacing(path) => std::fs::rename(&temporary, path).map_err(failed)?,
-            Place::Beside(path) => drop(part::rename_beside(&temporary, &path)?),
-        }
+        let place = Place::Beside(to.clone());
+        let mut temporary = place.temporary()?;
+        let mut source = fs::File::open(from).map_err(failed)?;
+        io::copy(&mut source, temporary.as_file_mut()).map_err(failed)?;
+        part::set_execution(temporary.as_file(), executable).map_err(failed)?;
+        place.settle(temporary.as_file(), temporary.path())?;
         self.progress.bytes += length;
         self.progress.resumed += length;
         Ok(())
@@ -625,7 +661,7 @@ impl Fetch {
 
     /// Begins with a file of a folder; `None` if nothing of it is missing.
     fn start_member(&mut self, wanted: Wanted) -> Result<Option<Transfer>, FetchError> {
-        let (Some(plan), Some(wish)) = (&self.plan, &self.wanted) else {
+        let Some(plan) = &self.plan else {
             return Ok(None);
         };
         let (content, length) = (wanted.content, wanted.length);
@@ -647,9 +683,8 @@ impl Fetch {
         let (part, assembly, manner) = PartFile::open(&folder, content, self.limit)?;
         self.progress.bytes += assembly.verified_bytes();
         self.progress.resumed += assembly.verified_bytes();
-        let place = wish.place_in_folder(path);
         let purpose = Purpose::Member {
-            place,
+            place: Place::Beside(path),
             copies: missing,
             executable,
         };
@@ -707,20 +742,9 @@ impl Fetch {
     }
 }
 
-/// A suggested name that is safe to create: one component, visible, no control characters.
-fn safe_name(suggested: &str, content: Guid) -> String {
-    let mut name: String = suggested
-        .chars()
-        .filter(|c| !c.is_control() && *c != '/')
-        .collect();
-    if name.starts_with('.') {
-        name.replace_range(..1, "_");
-    }
-    if name.is_empty() || name.len() > 255 {
-        content.to_string()
-    } else {
-        name
-    }
+/// The name that a content gets in a folder.
+fn name_for(suggested: &str, content: Guid) -> String {
+    safe_name(suggested).unwrap_or_else(|| content.to_string())
 }
 
 #[cfg(test)]

@@ -2,26 +2,30 @@
 //! `kill -9`.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use serde::{Deserialize, Serialize};
 use whimbrel_content::Assembly;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use super::FetchError;
+use crate::output::{Place, Target};
 
-/// Numbered names that are tried before a name counts as taken.
-const MAX_NAMESAKES: u32 = 10_000;
+/// Sets of hidden files that are tried while somebody else's files are in the way.
+const MAX_SETS: u32 = 8;
 
 /// What a content said of itself with its first chunk.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Manner {
     pub(super) file_name: String,
     pub(super) is_folder: bool,
+    /// The name that the user has given to the folder that is being made from this list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) top: Option<String>,
 }
 
 impl Manner {
@@ -29,6 +33,49 @@ impl Manner {
         Manner {
             file_name: file_name.to_owned(),
             is_folder: kind == ContentKind::Folder,
+            top: None,
+        }
+    }
+}
+
+/// Where the hidden files of one content are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Hidden {
+    part: PathBuf,
+    record: PathBuf,
+    /// The record that is about to replace the other one.
+    next_record: PathBuf,
+}
+
+impl Hidden {
+    /// All sets of names that are tried, in the order of trying: a later run finds the same one.
+    fn sets(folder: &Path, content: Guid) -> impl Iterator<Item = Hidden> {
+        (1..=MAX_SETS).map(move |number| {
+            let stem = match number {
+                1 => format!(".{content}"),
+                number => format!(".{content}-{number}"),
+            };
+            let path = |kind: &str| folder.join(format!("{stem}.{kind}"));
+            Hidden {
+                part: path("part"),
+                record: path("resume"),
+                next_record: path("resume-new"),
+            }
+        })
+    }
+
+    /// Opens the part file, or makes it; `None` if any of the files is somebody else's.
+    fn open(&self) -> io::Result<Option<File>> {
+        let is_taken =
+            |path: &Path| fs::symlink_metadata(path).is_ok() && open_own(path, false).is_none();
+        if is_taken(&self.record) || is_taken(&self.next_record) {
+            return Ok(None);
+        }
+        match create(&self.part, 0o666) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                Ok(open_own(&self.part, true))
+            }
+            made => made.map(Some),
         }
     }
 }
@@ -38,8 +85,7 @@ impl Manner {
 #[derive(Debug)]
 pub(super) struct PartFile {
     file: File,
-    path: PathBuf,
-    record: PathBuf,
+    hidden: Hidden,
     reserved: bool,
 }
 
@@ -47,65 +93,81 @@ pub(super) struct PartFile {
 #[derive(Debug)]
 pub(super) struct Snapshot {
     file: File,
-    record: PathBuf,
+    hidden: Hidden,
     bytes: Vec<u8>,
 }
 
 impl PartFile {
-    /// Opens what an earlier run has left in `folder`, or begins anew.
+    /// Opens what an earlier run has left in `folder`, or begins anew. In a folder that others may
+    /// write to, what they have put there is not used.
     pub(super) fn open(
         folder: &Path,
         content: Guid,
         limit: u64,
     ) -> Result<(PartFile, Assembly, Option<Manner>), FetchError> {
-        let path = folder.join(format!(".{content}.part"));
-        let record = folder.join(format!(".{content}.resume"));
-        let failed = |source| FetchError::Disk {
-            path: path.clone(),
-            source,
-        };
-        // A link planted here would be written through.
-        let no_links = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .custom_flags(no_links)
-            .open(&path)
-            .map_err(failed)?;
+        let mut last = folder.to_owned();
+        for hidden in Hidden::sets(folder, content) {
+            let failed = |source| FetchError::Disk {
+                path: hidden.part.clone(),
+                source,
+            };
+            if let Some(file) = hidden.open().map_err(failed)? {
+                return PartFile::begin(file, hidden, content, limit);
+            }
+            last = hidden.part;
+        }
+        Err(FetchError::PartsTaken(last))
+    }
+
+    fn begin(
+        file: File,
+        hidden: Hidden,
+        content: Guid,
+        limit: u64,
+    ) -> Result<(PartFile, Assembly, Option<Manner>), FetchError> {
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(FetchError::InUse(path)),
+            Err(TryLockError::WouldBlock) => return Err(FetchError::InUse(hidden.part)),
             // A file system without locks: nobody can be kept out.
             Err(TryLockError::Error(_)) => {}
         }
-        let length = file.metadata().map_err(failed)?.len();
-        let resumed = read_record(&record).filter(|(assembly, _)| {
+        let failed = |source| FetchError::Disk {
+            path: hidden.part.clone(),
+            source,
+        };
+        let found = file.metadata().map_err(failed)?;
+        // Another process may have given it its final name before the lock was free.
+        let is_there = fs::symlink_metadata(&hidden.part)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (found.dev(), found.ino()));
+        if !is_there {
+            return Err(FetchError::InUse(hidden.part));
+        }
+        let resumed = read_record(&hidden.record).filter(|(assembly, _)| {
             let end = assembly.verified().iter().last().map_or(0, |run| run.end);
-            assembly.root() == content && end <= length
+            assembly.root() == content && end <= found.len()
         });
         let (assembly, manner) = match resumed {
             Some((assembly, manner)) => (assembly, Some(manner)),
             None => (Assembly::new(content, limit), None),
         };
-        Ok((
-            PartFile {
-                file,
-                path,
-                record,
-                reserved: false,
-            },
-            assembly,
-            manner,
-        ))
+        let part = PartFile {
+            file,
+            hidden,
+            reserved: false,
+        };
+        Ok((part, assembly, manner))
+    }
+
+    /// Nobody may read it who may not read what it will replace.
+    pub(super) fn withhold(&self, place: &Place) -> Result<(), FetchError> {
+        Ok(place.withhold(&self.file)?)
     }
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), FetchError> {
         self.file
             .write_all_at(data, offset)
             .map_err(|source| FetchError::Disk {
-                path: self.path.clone(),
+                path: self.hidden.part.clone(),
                 source,
             })
     }
@@ -120,7 +182,7 @@ impl PartFile {
             Err(rustix::io::Errno::NOSPC) => {
                 let source = io::ErrorKind::StorageFull.into();
                 Err(FetchError::Disk {
-                    path: self.path.clone(),
+                    path: self.hidden.part.clone(),
                     source,
                 })
             }
@@ -136,7 +198,7 @@ impl PartFile {
         manner: &Manner,
     ) -> Result<Snapshot, FetchError> {
         let file = self.file.try_clone().map_err(|source| FetchError::Disk {
-            path: self.path.clone(),
+            path: self.hidden.part.clone(),
             source,
         })?;
         let mut bytes = serde_json::to_vec(manner).unwrap_or_default();
@@ -144,7 +206,7 @@ impl PartFile {
         bytes.extend_from_slice(&assembly.encode());
         Ok(Snapshot {
             file,
-            record: self.record.clone(),
+            hidden: self.hidden.clone(),
             bytes,
         })
     }
@@ -155,13 +217,14 @@ impl PartFile {
         self.file
             .read_exact_at(&mut bytes, 0)
             .map_err(|source| FetchError::Disk {
-                path: self.path.clone(),
+                path: self.hidden.part.clone(),
                 source,
             })?;
         Ok(bytes)
     }
 
-    /// Gives the finished file its name; `durable` waits until the disk has it.
+    /// Gives the finished file its name; `durable` waits until the disk has it. Where it replaces
+    /// nothing, it may be run as a program if it is `executable`.
     pub(super) fn finish(
         self,
         length: u64,
@@ -169,22 +232,19 @@ impl PartFile {
         place: &Place,
         durable: bool,
     ) -> Result<PathBuf, FetchError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| FetchError::Disk { path, source }
-        };
-        self.file.set_len(length).map_err(failed(&self.path))?;
-        set_execution(&self.file, executable).map_err(failed(&self.path))?;
-        if durable {
-            self.file.sync_all().map_err(failed(&self.path))?;
-        }
-        let path = match place {
-            Place::Replacing(path) => {
-                fs::rename(&self.path, path).map_err(failed(path))?;
-                path.clone()
+        let prepare = || {
+            self.file.set_len(length)?;
+            set_execution(&self.file, executable)?;
+            if durable {
+                self.file.sync_all()?;
             }
-            Place::Beside(wanted) => rename_beside(&self.path, wanted)?,
+            Ok(())
         };
+        prepare().map_err(|source| FetchError::Disk {
+            path: self.hidden.part.clone(),
+            source,
+        })?;
+        let path = place.settle(&self.file, &self.hidden.part)?;
         self.remove_record();
         Ok(path)
     }
@@ -192,43 +252,86 @@ impl PartFile {
     /// Removes everything: the content lies elsewhere now.
     pub(super) fn discard(self) {
         // What cannot be removed does no harm.
-        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(&self.hidden.part);
         self.remove_record();
     }
 
     fn remove_record(&self) {
-        let _ = fs::remove_file(&self.record);
-        let _ = fs::remove_file(beside(&self.record));
+        let _ = fs::remove_file(&self.hidden.record);
+        let _ = fs::remove_file(&self.hidden.next_record);
     }
-}
-
-/// Where a finished file goes.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    /// Here, in place of what is there: the user has named it.
-    Replacing(PathBuf),
-    /// Here, or under a numbered name if there is something: somebody else has named it.
-    Beside(PathBuf),
 }
 
 impl Snapshot {
     /// Puts the bytes on disk, then the record, whole or not at all.
     pub(super) fn keep(self) -> io::Result<()> {
         self.file.sync_data()?;
-        let new = beside(&self.record);
-        let mut file = File::create(&new)?;
+        let next = &self.hidden.next_record;
+        let mut file = match create(next, 0o600) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                fs::remove_file(next)?;
+                create(next, 0o600)?
+            }
+            made => made?,
+        };
         file.write_all(&self.bytes)?;
         file.sync_data()?;
-        fs::rename(&new, &self.record)
+        fs::rename(next, &self.hidden.record)
     }
 }
 
-fn beside(record: &Path) -> PathBuf {
-    record.with_extension("resume-new")
+/// True if an earlier run was making `target` from the folder `content`, and has not finished.
+pub(super) fn is_under_way(target: &Target, content: Guid) -> bool {
+    let name = name_of(target);
+    Hidden::sets(target.folder(), content)
+        .filter_map(|hidden| read_record(&hidden.record))
+        .any(|(assembly, manner)| assembly.root() == content && manner.top.as_ref() == Some(&name))
+}
+
+/// The name of a target as a record has it.
+pub(super) fn name_of(target: &Target) -> String {
+    let name = target.path().file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+fn create(path: &Path, mode: u32) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)
+}
+
+/// Opens a file that is this user's and has no other name; `None` for anything else. A link would
+/// be written through, a FIFO waited at, and who owns a file can change it after it was verified.
+fn open_own(path: &Path, write: bool) -> Option<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(write)
+        .custom_flags(flags.bits() as i32)
+        .open(path)
+        .ok()?;
+    let found = file.metadata().ok()?;
+    let is_own = || {
+        found.uid() == rustix::process::geteuid().as_raw()
+            || path.parent().and_then(uid_in) == Some(found.uid())
+    };
+    (found.is_file() && found.nlink() == 1 && is_own()).then_some(file)
+}
+
+/// The owner that a new file in `folder` gets: another one than this process where the file system
+/// knows no owners (FAT), or where the server of a network file system maps them.
+fn uid_in(folder: &Path) -> Option<u32> {
+    let file = tempfile::NamedTempFile::new_in(folder).ok()?;
+    Some(file.as_file().metadata().ok()?.uid())
 }
 
 fn read_record(path: &Path) -> Option<(Assembly, Manner)> {
-    let bytes = fs::read(path).ok()?;
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    open_own(path, false)?.read_to_end(&mut bytes).ok()?;
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let manner = serde_json::from_slice(&bytes[..end]).ok()?;
     Some((Assembly::decode(&bytes[end + 1..]).ok()?, manner))
@@ -250,49 +353,6 @@ pub(super) fn set_execution(file: &File, executable: bool) -> io::Result<()> {
     }
 }
 
-/// Renames without replacing anything: `name`, `name-2`, `name-3`, ...
-pub(super) fn rename_beside(from: &Path, wanted: &Path) -> Result<PathBuf, FetchError> {
-    for number in 1..MAX_NAMESAKES {
-        let to = namesake(wanted, number);
-        match renameat_with(CWD, from, CWD, &to, RenameFlags::NOREPLACE) {
-            Ok(()) => return Ok(to),
-            Err(rustix::io::Errno::EXIST) => {}
-            // Not every file system can; then there is a moment in which somebody may be faster.
-            Err(rustix::io::Errno::INVAL) if !to.exists() => {
-                fs::rename(from, &to).map_err(|source| FetchError::Disk {
-                    path: to.clone(),
-                    source,
-                })?;
-                return Ok(to);
-            }
-            Err(rustix::io::Errno::INVAL) => {}
-            Err(error) => {
-                return Err(FetchError::Disk {
-                    path: to,
-                    source: error.into(),
-                });
-            }
-        }
-    }
-    Err(FetchError::Disk {
-        path: wanted.to_owned(),
-        source: io::ErrorKind::AlreadyExists.into(),
-    })
-}
-
-/// `dir/name.ext` as `dir/name-2.ext`; the name itself for 1.
-pub(super) fn namesake(path: &Path, number: u32) -> PathBuf {
-    if number <= 1 {
-        return path.to_owned();
-    }
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let name = match path.extension() {
-        Some(extension) => format!("{stem}-{number}.{}", extension.to_string_lossy()),
-        None => format!("{stem}-{number}"),
-    };
-    path.with_file_name(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,18 +367,81 @@ mod tests {
         assert!(open().is_ok());
     }
 
+    fn make_fifo(path: &Path) {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    }
+
+    /// A FIFO holds up whoever opens it, a link and a second name lead to another file, and a
+    /// stranger can change his file after it was verified.
     #[test]
-    fn a_suggested_name_replaces_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let wanted = folder.path().join("a.txt");
-        fs::write(&wanted, "mine").unwrap();
-        for number in [2, 3] {
-            let from = folder.path().join("part");
-            fs::write(&from, number.to_string()).unwrap();
-            let to = rename_beside(&from, &wanted).unwrap();
-            assert_eq!(to, folder.path().join(format!("a-{number}.txt")));
+    fn what_is_not_this_users_is_passed_over_and_stays() {
+        let content = Guid([1; 32]);
+        let plants: [fn(&Path, &Hidden); 5] = [
+            |_, hidden| make_fifo(&hidden.part),
+            |_, hidden| make_fifo(&hidden.record),
+            |mine, hidden| std::os::unix::fs::symlink(mine, &hidden.next_record).unwrap(),
+            |mine, hidden| fs::hard_link(mine, &hidden.part).unwrap(),
+            |_, hidden| {
+                fs::write(&hidden.part, "planted").unwrap();
+                if rustix::process::geteuid().is_root() {
+                    std::os::unix::fs::chown(&hidden.part, Some(65_534), None).unwrap();
+                } else {
+                    fs::hard_link(&hidden.part, hidden.part.with_extension("twin")).unwrap();
+                }
+            },
+        ];
+        for plant in plants {
+            let folder = tempfile::tempdir().unwrap();
+            let mine = folder.path().join("mine");
+            fs::write(&mine, "mine").unwrap();
+            let sets: Vec<Hidden> = Hidden::sets(folder.path(), content).collect();
+            plant(&mine, &sets[0]);
+            let names = || fs::read_dir(folder.path()).unwrap().count();
+            let before = names();
+            let open = || PartFile::open(folder.path(), content, 1 << 20);
+            let (mut part, ..) = open().unwrap();
+            assert_eq!(part.hidden, sets[1]);
+            part.write(0, b"bytes").unwrap();
+            drop(part);
+            // A later run finds it again.
+            let (part, ..) = open().unwrap();
+            assert_eq!(
+                (&part.hidden, part.file.metadata().unwrap().len()),
+                (&sets[1], 5)
+            );
+            part.discard();
+            assert_eq!(
+                (fs::read(&mine).unwrap(), names()),
+                (b"mine".to_vec(), before)
+            );
         }
-        assert_eq!(fs::read_to_string(&wanted).unwrap(), "mine");
+    }
+
+    #[test]
+    fn when_all_names_are_taken_it_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        for hidden in Hidden::sets(folder.path(), Guid([1; 32])) {
+            make_fifo(&hidden.part);
+        }
+        let refused = PartFile::open(folder.path(), Guid([1; 32]), 1 << 20);
+        assert!(matches!(refused, Err(FetchError::PartsTaken(_))));
+    }
+
+    /// Of a run that was killed while it wrote one, a record may be left half written.
+    #[test]
+    fn a_record_left_half_written_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let content = Guid([1; 32]);
+        let hidden = Hidden::sets(folder.path(), content).next().unwrap();
+        fs::write(&hidden.next_record, "half").unwrap();
+        let (part, assembly, _) = PartFile::open(folder.path(), content, 1 << 20).unwrap();
+        part.snapshot(&assembly, &Manner::default())
+            .unwrap()
+            .keep()
+            .unwrap();
+        assert!(!hidden.next_record.exists());
+        assert!(read_record(&hidden.record).is_some());
     }
 
     #[test]
@@ -353,6 +476,7 @@ mod tests {
         let manner = Manner {
             file_name: "x".into(),
             is_folder: false,
+            top: None,
         };
         part.snapshot(&assembly, &manner).unwrap().keep().unwrap();
         drop(part);

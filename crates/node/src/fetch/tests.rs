@@ -1,13 +1,13 @@
 //! Fetches against a host that the test plays.
 
-use std::fs;
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 use bytes::Bytes;
 use whimbrel_mobilityfirst::local::{Get, LocalChunk};
-use whimbrel_mobilityfirst::wire::ContentKind;
 
 use super::*;
+use crate::output::Stream;
 use crate::shelf::Shelf;
 
 /// What the host that the test plays does.
@@ -142,7 +142,7 @@ impl Scene {
     fn get(
         &self,
         content: Guid,
-        output: Output,
+        output: Destination,
         manners: Manners,
     ) -> (Result<Fetched, FetchError>, usize) {
         self.get_until(content, output, manners, &AtomicBool::new(false), None)
@@ -151,7 +151,7 @@ impl Scene {
     fn get_until(
         &self,
         content: Guid,
-        output: Output,
+        output: Destination,
         manners: Manners,
         stop: &AtomicBool,
         timeout: Option<Duration>,
@@ -172,6 +172,17 @@ impl Scene {
             (fetched, host.join().unwrap())
         })
     }
+}
+
+fn to(path: &Path) -> Destination {
+    Destination::open(path, &AtomicBool::new(false)).unwrap()
+}
+
+fn stream(pipe: &Pipe) -> Destination {
+    Destination::Stream(Stream {
+        writer: Box::new(pipe.clone()),
+        path: None,
+    })
 }
 
 fn noise(length: usize) -> Vec<u8> {
@@ -197,7 +208,7 @@ fn a_file_arrives_whole_under_its_suggested_name_and_leaves_nothing_beside_it() 
     let mut scene = Scene::new();
     let bytes = noise(700_001);
     let name = scene.put("data.bin", &bytes);
-    let (fetched, _) = scene.get(name, Output::Within(scene.out()), Manners::Good);
+    let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
     let fetched = fetched.unwrap();
     assert_eq!(fetched.path, Some(scene.out().join("data.bin")));
     assert_eq!(
@@ -214,14 +225,14 @@ fn what_has_come_before_the_host_left_is_not_fetched_again() {
     let bytes = noise(11 * 65_536 + 5);
     let name = scene.put("data.bin", &bytes);
     let target = scene.out().join("copy");
-    let (broken, sent) = scene.get(name, Output::Path(target.clone()), Manners::LeavesAfter(7));
+    let (broken, sent) = scene.get(name, to(&target), Manners::LeavesAfter(7));
     assert!(
         matches!(broken, Err(FetchError::Host(LocalError::Closed))),
         "{broken:?}"
     );
     assert_eq!(sent, 7);
     assert!(!target.exists());
-    let (fetched, sent) = scene.get(name, Output::Path(target.clone()), Manners::Good);
+    let (fetched, sent) = scene.get(name, to(&target), Manners::Good);
     let fetched = fetched.unwrap();
     assert_eq!(
         (sent, fetched.resumed, fetched.received),
@@ -237,17 +248,14 @@ fn a_host_that_lies_is_not_believed() {
     let bytes = noise(200_000);
     let name = scene.put("data.bin", &bytes);
     let target = scene.out().join("copy");
-    scene
-        .get(name, Output::Path(target.clone()), Manners::LiesFirst)
-        .0
-        .unwrap();
+    scene.get(name, to(&target), Manners::LiesFirst).0.unwrap();
     assert_eq!(fs::read(&target).unwrap(), bytes);
 }
 
 #[test]
 fn a_name_that_nobody_has_leaves_no_file() {
     let scene = Scene::new();
-    let (failed, _) = scene.get(Guid([9; 32]), Output::Within(scene.out()), Manners::Good);
+    let (failed, _) = scene.get(Guid([9; 32]), to(&scene.out()), Manners::Good);
     assert!(matches!(
         failed,
         Err(FetchError::Failed {
@@ -276,10 +284,7 @@ fn a_pipe_gets_the_bytes_in_order_and_no_folder() {
     let bytes = noise(500_000);
     let name = scene.put("data.bin", &bytes);
     let pipe = Pipe::default();
-    scene
-        .get(name, Output::Stream(Box::new(pipe.clone())), Manners::Good)
-        .0
-        .unwrap();
+    scene.get(name, stream(&pipe), Manners::Good).0.unwrap();
     assert_eq!(*pipe.0.lock().unwrap(), bytes);
     scene.put("photos/a", b"a");
     let folder = scene
@@ -287,7 +292,7 @@ fn a_pipe_gets_the_bytes_in_order_and_no_folder() {
         .add(&scene.folder.path().join("photos"), &mut |_, _| {})
         .unwrap()
         .name;
-    let (refused, _) = scene.get(folder, Output::Stream(Box::new(pipe)), Manners::Good);
+    let (refused, _) = scene.get(folder, stream(&pipe), Manners::Good);
     assert!(
         matches!(refused, Err(FetchError::FolderToStream)),
         "{refused:?}"
@@ -313,7 +318,7 @@ fn a_folder_arrives_with_odd_names_copies_empty_files_and_programs() {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(source.join("run.sh"), mode).unwrap();
     let name = scene.shelf.add(&source, &mut |_, _| {}).unwrap().name;
-    let (fetched, _) = scene.get(name, Output::Within(scene.out()), Manners::Good);
+    let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
     let fetched = fetched.unwrap();
     let top = scene.out().join("photos");
     assert_eq!((fetched.path.as_ref(), fetched.files), (Some(&top), 6));
@@ -327,7 +332,7 @@ fn a_folder_arrives_with_odd_names_copies_empty_files_and_programs() {
     assert!(runs("run.sh") && !runs("-rf"));
     assert_eq!(hidden_files(&scene.out()), [] as [PathBuf; 0]);
     // Once more: everything is there, nothing but the list is fetched.
-    let (again, sent) = scene.get(name, Output::Within(scene.out()), Manners::Good);
+    let (again, sent) = scene.get(name, to(&scene.out()), Manners::Good);
     let again = again.unwrap();
     assert_eq!(
         (sent, again.received, again.resumed, again.files),
@@ -347,9 +352,9 @@ fn a_folder_goes_on_where_it_was_broken_off() {
     }
     let source = scene.folder.path().join("photos");
     let name = scene.shelf.add(&source, &mut |_, _| {}).unwrap().name;
-    let (broken, first) = scene.get(name, Output::Within(scene.out()), Manners::LeavesAfter(15));
+    let (broken, first) = scene.get(name, to(&scene.out()), Manners::LeavesAfter(15));
     assert!(broken.is_err());
-    let (fetched, second) = scene.get(name, Output::Within(scene.out()), Manners::Good);
+    let (fetched, second) = scene.get(name, to(&scene.out()), Manners::Good);
     let fetched = fetched.unwrap();
     assert_eq!(fetched.files, 20);
     assert_eq!(
@@ -373,7 +378,7 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
     let name = scene.put("data.bin", &noise(200_000));
     let target = scene.out().join("copy");
     let stop = AtomicBool::new(true);
-    let output = || Output::Path(target.clone());
+    let output = || to(&target);
     let (stopped, _) = scene.get_until(name, output(), Manners::Good, &stop, None);
     assert!(
         matches!(stopped, Err(FetchError::Interrupted)),
@@ -394,24 +399,83 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
     drop(theirs);
 }
 
+/// In a folder that an earlier run has made, and not finished, the same command goes on; in one
+/// that is whole, the folder goes into it.
 #[test]
-fn suggested_names_are_made_safe() {
-    let content = Guid([1; 32]);
-    let cases = [
-        ("report.pdf", "report.pdf"),
-        ("../../etc/passwd", "_.....etcpasswd"),
-        (".bashrc", "_bashrc"),
-        ("a\u{1b}[2Jb\n", "a[2Jb"),
-    ];
-    for (suggested, safe) in cases
-        .iter()
-        .filter(|(suggested, _)| !suggested.contains(".."))
-    {
-        assert_eq!(safe_name(suggested, content), *safe);
+fn a_named_folder_goes_on_where_it_was_broken_off() {
+    let mut scene = Scene::new();
+    for index in 0..6u8 {
+        let bytes: Vec<u8> = noise(100_000).iter().map(|b| b ^ index).collect();
+        scene.put(&format!("photos/{index}"), &bytes);
     }
-    let escaping = safe_name("../../etc/passwd", content);
-    assert!(!escaping.contains('/') && !escaping.starts_with('.'));
-    assert_eq!(safe_name("..", content), "_.");
-    assert_eq!(safe_name("", content), content.to_string());
-    let _ = ContentKind::File;
+    let source = scene.folder.path().join("photos");
+    let name = scene.shelf.add(&source, &mut |_, _| {}).unwrap().name;
+    let (copy, other) = (scene.out().join("copy"), scene.out().join("other"));
+    let (broken, first) = scene.get(name, to(&copy), Manners::LeavesAfter(6));
+    assert!(broken.is_err());
+    assert!(copy.is_dir());
+    // A folder that was there before, beside it, is not mistaken for it.
+    fs::create_dir(&other).unwrap();
+    let (fetched, _) = scene.get(name, to(&other), Manners::Good);
+    assert_eq!(fetched.unwrap().path, Some(other.join("photos")));
+    let (fetched, second) = scene.get(name, to(&copy), Manners::Good);
+    assert_eq!(fetched.unwrap().path.as_ref(), Some(&copy));
+    assert_eq!(first + second, 1 + 6 * 2, "no chunk was fetched twice");
+    assert_eq!(fs::read_dir(&copy).unwrap().count(), 6);
+    let (fetched, _) = scene.get(name, to(&copy), Manners::Good);
+    assert_eq!(fetched.unwrap().path, Some(copy.join("photos")));
+    assert!(hidden_files(&scene.out()).is_empty());
+}
+
+#[test]
+fn a_folder_replaces_no_file_and_goes_through_no_link() {
+    let mut scene = Scene::new();
+    scene.put("photos/a", b"a");
+    let source = scene.folder.path().join("photos");
+    let name = scene.shelf.add(&source, &mut |_, _| {}).unwrap().name;
+    let file = scene.out().join("file");
+    fs::write(&file, "mine").unwrap();
+    let (refused, _) = scene.get(name, to(&file), Manners::Good);
+    assert!(
+        matches!(&refused, Err(FetchError::InTheWay(path)) if *path == file),
+        "{refused:?}"
+    );
+    assert_eq!(fs::read(&file).unwrap(), b"mine");
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), scene.out().join("photos")).unwrap();
+    let (fetched, _) = scene.get(name, to(&scene.out()), Manners::Good);
+    assert_eq!(fetched.unwrap().path, Some(scene.out().join("photos-2")));
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_stream_that_fails_names_the_device_and_what_failed() {
+    let mut scene = Scene::new();
+    let name = scene.put("data.bin", &noise(200_000));
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let output = Destination::Stream(Stream {
+        writer: Box::new(Full),
+        path: Some("/dev/full".into()),
+    });
+    let (failed, _) = scene.get(name, output, Manners::Good);
+    let text = failed.unwrap_err().to_string();
+    assert!(
+        text.contains("/dev/full") && text.contains("storage"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_content_without_a_usable_name_is_called_by_its_own() {
+    let content = Guid([1; 32]);
+    assert_eq!(name_for("report.pdf", content), "report.pdf");
+    assert_eq!(name_for("", content), content.to_string());
 }

@@ -1,7 +1,5 @@
 //! One content under way.
 
-use std::io::Write;
-
 use bytes::Bytes;
 use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal};
 use whimbrel_core::Guid;
@@ -9,7 +7,8 @@ use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalRequest};
 use whimbrel_mobilityfirst::wire::Reliability;
 
 use super::FetchError;
-use super::part::{Manner, PartFile, Place};
+use super::part::{Manner, PartFile};
+use crate::output::{Place, Stream};
 
 /// Chunks that a host may hand over before it hears that the first was written.
 const CREDIT: u16 = 16;
@@ -18,8 +17,8 @@ const CREDIT: u16 = 16;
 pub(super) enum Sink {
     /// To a file, in any order.
     Part(PartFile),
-    /// To a pipe, in order.
-    Stream(Box<dyn Write + Send>),
+    /// To a pipe or a device, in order.
+    Stream(Stream),
 }
 
 /// What is to be done with a content once it is complete.
@@ -115,7 +114,10 @@ impl Transfer {
                     return Ok(0);
                 };
                 let new = chunk.data.get(skip as usize..).unwrap_or_default();
-                stream.write_all(new).map_err(FetchError::Stream)?;
+                stream
+                    .writer
+                    .write_all(new)
+                    .map_err(|source| stream_failed(stream, source))?;
             }
         }
         let before = self.assembly.verified_bytes();
@@ -131,4 +133,9 @@ impl Transfer {
             _ => Ok(()),
         }
     }
+}
+
+pub(super) fn stream_failed(stream: &Stream, source: std::io::Error) -> FetchError {
+    let path = stream.path.clone();
+    FetchError::Stream { path, source }
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -13,6 +14,7 @@ use whimbrel_core::Time;
 use whimbrel_io::Clock;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::ndn::client::seeded;
+use whimbrel_node::output::Destination;
 use whimbrel_transport::exchange::ExchangeFailure;
 use whimbrel_transport::fetch::SegmentFailure;
 use whimbrel_transport::{FetchError, FetchEvent, FetchStats, Fetcher};
@@ -22,8 +24,8 @@ use super::output::{Output, log_file};
 use super::patient::Patient;
 use super::verify::VerifyArguments;
 use super::{Loss, Reach, converse, in_millis, millis, name};
-use crate::command::get::style;
-use crate::command::{Outcome, json_line};
+use crate::command::get::{output_help, style};
+use crate::command::{Outcome, json_line, stop_flag};
 use crate::exit::{Exit, Failure};
 use crate::logging::is_quiet;
 
@@ -32,8 +34,10 @@ pub(crate) struct Get {
     /// The name of the content, as /example/film; with a version, this version
     #[arg(value_parser = name)]
     name: Name,
-    /// Where it goes: a file, which is replaced when all is there, or - for standard output
-    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    /// Where it goes: a file, a folder, a device, or - for standard output
+    #[arg(short, long, value_name = "PATH", default_value = "-", long_help = output_help(
+        "Where it goes: a file, a folder, a device, or - for standard output. The content's own name is the last \
+         word of its NDN name."))]
     output: PathBuf,
     #[command(flatten)]
     reach: Reach,
@@ -58,9 +62,10 @@ pub(crate) struct Get {
 }
 
 pub(crate) fn run(arguments: Get) -> Outcome {
-    let to_stdout = arguments.output.as_os_str() == "-";
-    let mut report = Report::new(arguments.json, to_stdout);
-    match fetch(&arguments, &mut report) {
+    let stop = stop_flag()?;
+    let destination = Destination::open(&arguments.output, &stop)?;
+    let mut report = Report::new(arguments.json, destination.is_stdout());
+    match fetch(&arguments, destination, &stop, &mut report) {
         Ok(outcome) => Ok(outcome),
         Err(failure) => {
             report.end();
@@ -70,10 +75,13 @@ pub(crate) fn run(arguments: Get) -> Outcome {
     }
 }
 
-fn fetch(arguments: &Get, report: &mut Report) -> Outcome {
-    let to_stdout = arguments.output.as_os_str() == "-";
-    let path = (!to_stdout).then_some(arguments.output.as_path());
-    let mut output = Output::open(path)?;
+fn fetch(
+    arguments: &Get,
+    destination: Destination,
+    stop: &AtomicBool,
+    report: &mut Report,
+) -> Outcome {
+    let mut output = Output::open(destination, &arguments.name)?;
     let mut logs = Logs::open(arguments)?;
     let fetching = &arguments.fetch;
     let verify = arguments.verify.prepare(
@@ -91,6 +99,10 @@ fn fetch(arguments: &Get, report: &mut Report) -> Outcome {
     let mut client = arguments
         .reach
         .client(clock, Patient::new(fetcher, arguments.timeout, now))?;
+    // From here on the client sees to signals; one may have come before.
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure::new(Exit::Interrupted, "interrupted"));
+    }
     let poster = client.poster();
     output.start(move || poster.post(|application, _| application.fetcher.set_paused(false)))?;
     let end = converse(&mut client, Loss::Waits, |application, _, event| {
@@ -124,12 +136,12 @@ fn fetch(arguments: &Get, report: &mut Report) -> Outcome {
     let stats = client.application().fetcher.stats();
     match end {
         Some(End::Whole) => {
-            output.finish()?;
-            report.done(&arguments.name, path, &stats);
+            let path = output.finish()?;
+            report.done(&arguments.name, path.as_deref(), &stats);
             Ok(Exit::Done)
         }
         // Its end says why.
-        Some(End::OutputFailed) => output.finish().map(|()| Exit::Write),
+        Some(End::OutputFailed) => output.finish().map(|_| Exit::Write),
         Some(End::Failed(error)) => Err(failure(&error)),
         Some(End::Silence) => Err(Failure::new(
             Exit::NoAnswer,

@@ -1,6 +1,5 @@
-//! Where fetched content goes: a file that appears when it is whole, or standard output. A thread
-//! of its own writes, so that a slow disk or a slow reader does not hold up the network; the fetch
-//! pauses while too much waits.
+//! Writes what is fetched to where the user wants it. A thread of its own writes, so that a slow
+//! disk or a slow reader does not hold up the network; the fetch pauses while too much waits.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,6 +10,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use tempfile::NamedTempFile;
+use whimbrel_ndn_packet::{Name, types};
+use whimbrel_node::output::{Destination, MadeFolder, Place, safe_name};
 
 use crate::exit::{Exit, Failure};
 
@@ -22,15 +23,18 @@ const MOST_WAITING: usize = 32 * 1024 * 1024;
 const GO_ON: usize = 8 * 1024 * 1024;
 
 enum Target {
-    Stdout,
-    /// A device or a pipe, which is written to as it is.
-    Special {
-        file: File,
-        path: PathBuf,
+    /// Standard output, a device or a pipe, which is written to as it is.
+    Stream {
+        /// Until the thread has it.
+        writer: Option<Box<dyn Write + Send>>,
+        /// `None` for standard output.
+        path: Option<PathBuf>,
     },
+    /// A file that gets its name when it is whole.
     File {
         temporary: NamedTempFile,
-        path: PathBuf,
+        place: Place,
+        _made: Option<MadeFolder>,
     },
 }
 
@@ -54,38 +58,18 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// To `path`, which is replaced when all is there, or to standard output.
-    pub(super) fn open(path: Option<&Path>) -> Result<Output, Failure> {
-        let cannot = |path: &Path, error: io::Error| {
-            Failure::new(
-                Exit::Write,
-                format!("cannot write {}: {error}", path.display()),
-            )
-        };
-        let target = match path {
-            None => Target::Stdout,
-            Some(path) if path.is_dir() => {
-                let text = format!(
-                    "{} is a folder: name the file that is to be written",
-                    path.display()
-                );
-                return Err(Failure::new(Exit::Usage, text));
-            }
-            Some(path) if path.exists() && !path.is_file() => {
-                let file = File::options()
-                    .write(true)
-                    .open(path)
-                    .map_err(|error| cannot(path, error))?;
-                Target::Special {
-                    file,
-                    path: path.to_owned(),
-                }
-            }
-            Some(path) => {
-                // A link stays one: the file that it leads to is replaced.
-                let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-                let temporary = temporary_beside(&path).map_err(|error| cannot(&path, error))?;
-                Target::File { temporary, path }
+    /// To `destination`; in a folder, under the last word of the content's name.
+    pub(super) fn open(destination: Destination, content: &Name) -> Result<Output, Failure> {
+        let target = match destination {
+            Destination::Stream(stream) => Target::Stream {
+                writer: Some(stream.writer),
+                path: stream.path,
+            },
+            Destination::Named(target) => Target::file(Place::Replacing(target), None)?,
+            Destination::Within(within) => {
+                let made = within.make()?;
+                let place = Place::Beside(within.folder().join(file_name(content)));
+                Target::file(place, made)?
             }
         };
         Ok(Output {
@@ -100,9 +84,8 @@ impl Output {
     /// Starts to write. `wake` is called on the thread when a paused fetch may go on, or when
     /// writing has failed.
     pub(super) fn start(&mut self, wake: impl Fn() + Send + 'static) -> Result<(), Failure> {
-        let writer: Box<dyn Write + Send> = match &self.target {
-            Target::Stdout => Box::new(io::stdout()),
-            Target::Special { file, .. } => Box::new(file.try_clone()?),
+        let writer: Box<dyn Write + Send> = match &mut self.target {
+            Target::Stream { writer, .. } => writer.take().unwrap_or_else(|| Box::new(io::sink())),
             Target::File { temporary, .. } => Box::new(temporary.as_file().try_clone()?),
         };
         let (sender, receiver) = mpsc::channel();
@@ -153,8 +136,9 @@ impl Output {
         self.shared.failed.load(Ordering::Acquire)
     }
 
-    /// All of it is there: writes the rest, and gives the file its name.
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
+    /// All of it is there: writes the rest, and gives the file its name. Returns the path, unless it
+    /// is standard output.
+    pub(super) fn finish(mut self) -> Result<Option<PathBuf>, Failure> {
         self.flush();
         self.to_thread = None;
         let written = self.thread.take().map_or(Ok(()), |thread| {
@@ -163,26 +147,48 @@ impl Output {
                 .unwrap_or_else(|_| Err(io::Error::other("the writing thread has panicked")))
         });
         let name = match &self.target {
-            Target::Stdout => String::from("to standard output"),
-            Target::Special { path, .. } | Target::File { path, .. } => path.display().to_string(),
+            Target::Stream { path: None, .. } => String::from("to standard output"),
+            Target::Stream {
+                path: Some(path), ..
+            } => path.display().to_string(),
+            Target::File { place, .. } => place.wanted().display().to_string(),
         };
         let cannot = |error: io::Error| match (error.kind(), &self.target) {
             // Who reads along has had enough, as `head` has: that needs no words.
-            (io::ErrorKind::BrokenPipe, Target::Stdout) => Failure::new(Exit::Write, ""),
+            (io::ErrorKind::BrokenPipe, Target::Stream { path: None, .. }) => {
+                Failure::new(Exit::Write, "")
+            }
             _ => Failure::new(Exit::Write, format!("cannot write {name}: {error}")),
         };
         written.map_err(cannot)?;
         match self.target {
-            Target::File { temporary, path } => match temporary.persist(&path) {
-                Ok(_) => Ok(()),
-                Err(error) => {
-                    let text = format!("cannot write {name}: {}", error.error);
-                    Err(Failure::new(Exit::Write, text))
-                }
-            },
-            Target::Stdout | Target::Special { .. } => Ok(()),
+            Target::File {
+                temporary, place, ..
+            } => Ok(Some(place.settle(temporary.as_file(), temporary.path())?)),
+            Target::Stream { path, .. } => Ok(path),
         }
     }
+}
+
+impl Target {
+    fn file(place: Place, made: Option<MadeFolder>) -> Result<Target, Failure> {
+        Ok(Target::File {
+            temporary: place.temporary()?,
+            place,
+            _made: made,
+        })
+    }
+}
+
+/// The last word of a name, without a version and the like.
+fn file_name(content: &Name) -> String {
+    let components = content.as_ref().components();
+    let words =
+        components.filter(|component| u64::from(component.typ()) == types::GENERIC_COMPONENT);
+    words
+        .last()
+        .and_then(|word| safe_name(&String::from_utf8_lossy(word.value())))
+        .unwrap_or_else(|| String::from("content"))
 }
 
 fn write_all(
@@ -203,25 +209,6 @@ fn write_all(
         }
     }
     Ok(())
-}
-
-/// A file in the same folder, that takes the name of `path` in the end.
-fn temporary_beside(path: &Path) -> io::Result<NamedTempFile> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    tempfile::Builder::new()
-        .prefix(&format!(".{name}."))
-        .suffix(".part")
-        .permissions(permissions())
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
-}
-
-/// What a new file may have; the system takes away what the user's mask says.
-fn permissions() -> std::fs::Permissions {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::Permissions::from_mode(0o666)
 }
 
 /// A text file for `--log-cwnd` and `--log-rtt`.

@@ -1,0 +1,169 @@
+//! How a finished file gets its name.
+
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, XattrFlags, fremovexattr, fsetxattr, lgetxattr, renameat_with};
+use rustix::io::Errno;
+use tempfile::NamedTempFile;
+
+use super::{OutputError, Target, check_writable, folder_of};
+
+/// Numbered names that are tried before a name counts as taken.
+const MAX_NAMESAKES: u32 = 10_000;
+/// The extended attribute that holds a POSIX access control list (`acl(5)`, `xattr(7)`).
+const ACL: &str = "system.posix_acl_access";
+/// The most that the kernel keeps in an extended attribute, in bytes (`xattr(7)`).
+const MAX_ACL_LEN: usize = 65_536;
+
+/// Where a finished file goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Here, in place of a file that is there: the user has named it.
+    Replacing(Target),
+    /// Here, or under a numbered name if there is something: somebody else has named it.
+    Beside(PathBuf),
+}
+
+impl Place {
+    /// The folder that the file is to be in.
+    pub fn folder(&self) -> &Path {
+        match self {
+            Place::Replacing(target) => target.folder(),
+            Place::Beside(path) => folder_of(path),
+        }
+    }
+
+    /// The path that is wanted, as the user knows it.
+    pub fn wanted(&self) -> &Path {
+        match self {
+            Place::Replacing(target) => target.named(),
+            Place::Beside(path) => path,
+        }
+    }
+
+    /// A new file in that folder, hidden and under a name that nobody can foresee. It is removed
+    /// when it is dropped.
+    pub fn temporary(&self) -> Result<NamedTempFile, OutputError> {
+        let name = match self {
+            Place::Replacing(target) => target.path.file_name(),
+            Place::Beside(path) => path.file_name(),
+        };
+        let file = tempfile::Builder::new()
+            .prefix(&format!(".{}.", name.unwrap_or_default().to_string_lossy()))
+            .suffix(".part")
+            // The system takes away what the user's mask says.
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(self.folder())
+            .map_err(OutputError::system(self.folder()))?;
+        self.withhold(file.as_file())?;
+        Ok(file)
+    }
+
+    /// While `file` is on its way, nobody may read it who may not read what it will replace.
+    pub fn withhold(&self, file: &File) -> Result<(), OutputError> {
+        let Place::Replacing(target) = self else {
+            return Ok(());
+        };
+        let Ok(old) = fs::symlink_metadata(&target.path) else {
+            return Ok(());
+        };
+        let failed = |source| OutputError::system(&target.path)(source);
+        let mode = file.metadata().map_err(failed)?.mode() & old.mode() & 0o777;
+        set_mode(file, mode | 0o600).map_err(failed)
+    }
+
+    /// Gives `file`, which lies at `from`, its name. Returns the path for the user.
+    pub fn settle(&self, file: &File, from: &Path) -> Result<PathBuf, OutputError> {
+        match self {
+            Place::Replacing(target) => {
+                let failed = |source| OutputError::system(&target.path)(source);
+                match fs::symlink_metadata(&target.path) {
+                    Ok(old) if old.is_file() => {
+                        check_writable(&target.path)?;
+                        adopt(file, &target.path, &old).map_err(failed)?;
+                    }
+                    Ok(_) => return Err(OutputError::NoLongerAFile(target.named.clone())),
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) => return Err(failed(error)),
+                }
+                fs::rename(from, &target.path).map_err(failed)?;
+                Ok(target.named.clone())
+            }
+            Place::Beside(wanted) => rename_beside(from, wanted),
+        }
+    }
+}
+
+/// Gives `file` the permissions and, where the system allows, the owner of the file it replaces.
+fn adopt(file: &File, path: &Path, old: &Metadata) -> io::Result<()> {
+    let new = file.metadata()?;
+    let mut mode = old.mode() & 0o777;
+    let has_group = (new.uid(), new.gid()) == (old.uid(), old.gid())
+        || fchown(file, Some(old.uid()), Some(old.gid())).is_ok()
+        || fchown(file, None, Some(old.gid())).is_ok();
+    if !has_group || !copy_acl(path, file) {
+        // The group is another one, or the bits mean the most that any entry of the list allows:
+        // it gets no more than all others.
+        mode = mode & 0o707 | (mode & 0o007) << 3;
+    }
+    set_mode(file, mode)
+}
+
+/// A file system that keeps no permissions may refuse to set those that a file has already.
+fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    if file.metadata()?.mode() & 0o7777 == mode {
+        return Ok(());
+    }
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Gives `to` the access control list of the file at `from`, or none if that has none. False if
+/// that fails.
+fn copy_acl(from: &Path, to: &File) -> bool {
+    let mut list = vec![0; MAX_ACL_LEN];
+    match lgetxattr(from, ACL, &mut list[..]) {
+        Ok(length) => fsetxattr(to, ACL, &list[..length], XattrFlags::empty()).is_ok(),
+        Err(Errno::NODATA) => {
+            // The folder may have given it one.
+            matches!(fremovexattr(to, ACL), Ok(()) | Err(Errno::NODATA))
+        }
+        // There are none on this file system.
+        Err(Errno::OPNOTSUPP) => true,
+        Err(_) => false,
+    }
+}
+
+/// Renames without replacing anything: `name`, `name-2`, `name-3`, ...
+fn rename_beside(from: &Path, wanted: &Path) -> Result<PathBuf, OutputError> {
+    for number in 1..MAX_NAMESAKES {
+        let to = namesake(wanted, number);
+        match renameat_with(CWD, from, CWD, &to, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(to),
+            Err(Errno::EXIST) => {}
+            // Not every file system can; then there is a moment in which somebody may be faster.
+            Err(Errno::INVAL) if fs::symlink_metadata(&to).is_err() => {
+                fs::rename(from, &to).map_err(OutputError::system(&to))?;
+                return Ok(to);
+            }
+            Err(Errno::INVAL) => {}
+            Err(error) => return Err(OutputError::system(&to)(error.into())),
+        }
+    }
+    Err(OutputError::system(wanted)(ErrorKind::AlreadyExists.into()))
+}
+
+/// `dir/name.ext` as `dir/name-2.ext`; the name itself for 1.
+pub fn namesake(path: &Path, number: u32) -> PathBuf {
+    if number <= 1 {
+        return path.to_owned();
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match path.extension() {
+        Some(extension) => format!("{stem}-{number}.{}", extension.to_string_lossy()),
+        None => format!("{stem}-{number}"),
+    };
+    path.with_file_name(name)
+}
