@@ -10,12 +10,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use whimbrel_core::{
-    Deadline, Machine, Medium, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin, PortRequest,
-    PortToken, Time, Transmit,
+    Deadline, Endpoint, Machine, Medium, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin,
+    PortRequest, PortToken, Time, Transmit,
 };
 use whimbrel_sim::link::{LinkSpec, LinkSpecError, Loss};
 use whimbrel_sim::trace::JsonLines;
-use whimbrel_sim::{AnyMachine, Connection, Direction, DuplexLink, NodeId, Simulator};
+use whimbrel_sim::{AnyMachine, Connection, Direction, Door, DuplexLink, NodeId, Simulator};
 
 /// What a [`Probe`] was told.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,7 @@ enum Told {
 /// Notes all that it is told, answers frames if it shall, and keeps the deadlines it is given.
 #[derive(Debug, Default)]
 struct Probe {
+    refused: Vec<PortToken>,
     told: Vec<(Time, Told)>,
     outgoing: VecDeque<(PortId, Vec<Vec<u8>>)>,
     requests: VecDeque<PortRequest>,
@@ -80,7 +81,9 @@ impl Machine for Probe {
         }
     }
 
-    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+    fn handle_refusal(&mut self, _: Time, token: PortToken, _: OpenRefusal) {
+        self.refused.push(token);
+    }
 
     fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
         for frame in frames {
@@ -537,4 +540,59 @@ fn machines_of_different_types_meet_in_one_network() {
     );
     assert_eq!(sim.node(a).get::<Probe>().unwrap().frames().len(), 1);
     assert!(sim.node(a).get::<whimbrel_sim::tcp::Relay>().is_none());
+}
+
+fn door(endpoint: Endpoint, node: NodeId) -> Door {
+    Door {
+        endpoint,
+        node,
+        origin: PortOrigin::Accepted(7),
+        link: DuplexLink::symmetric(delay(5)),
+    }
+}
+
+#[test]
+fn a_machine_is_connected_to_the_door_that_it_asks_for_or_refused() {
+    let address = |port: u16| core::net::SocketAddr::from(([10, 0, 0, 1], port));
+    let udp = |shared| Endpoint::Udp {
+        remote: address(1).into(),
+        shared,
+    };
+    let tcp = Endpoint::Tcp {
+        remote: address(2).into(),
+    };
+    let ask = |token, endpoint| PortRequest::Open {
+        token: PortToken(token),
+        label: String::from("asked"),
+        endpoint,
+    };
+    let mut sim = Simulator::new(1);
+    let asking = sim.add_node("asking", Probe::default());
+    let answering = sim.add_node("answering", Probe::default());
+    sim.add_door(door(udp(false), answering));
+    sim.add_door(door(tcp.clone(), answering));
+    sim.with_node(asking, |probe, _| {
+        probe.requests.push_back(ask(1, udp(true)));
+        probe.requests.push_back(ask(2, tcp.clone()));
+        let path = "/nowhere".into();
+        probe.requests.push_back(ask(3, Endpoint::Unix { path }));
+    });
+    let origins = |sim: &Simulator<Probe>, node| -> Vec<PortOrigin> {
+        let told = sim.node(node).told.iter();
+        told.filter_map(|(_, told)| match told {
+            Told::Up(_, info) => Some(info.origin),
+            _ => None,
+        })
+        .collect()
+    };
+    let opened = |token| PortOrigin::Opened(PortToken(token));
+    assert_eq!(origins(&sim, asking), [opened(1), opened(2)]);
+    assert_eq!(origins(&sim, answering), [PortOrigin::Accepted(7); 2]);
+    let refused = |sim: &Simulator<Probe>| sim.node(asking).refused.clone();
+    assert_eq!(refused(&sim), [PortToken(3)]);
+
+    // A connection needs somebody who takes it.
+    sim.crash(answering);
+    sim.with_node(asking, |probe, _| probe.requests.push_back(ask(4, tcp)));
+    assert_eq!(refused(&sim), [PortToken(3), PortToken(4)]);
 }
