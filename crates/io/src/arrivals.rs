@@ -205,7 +205,7 @@ impl<M: Machine> EventLoop<M> {
             .open(now, id.slot as usize, info)
             .ok_or(IoError::OutOfPorts { label })?;
         if let Some(port) = self.side.get_mut(port) {
-            port.concatenates = limits.framing == Framing::Tlv;
+            port.concatenates = matches!(limits.framing, Framing::Tlv(_));
         }
         Ok(Transport::Stream(Box::new(StreamConnection::new(
             socket.into(),

@@ -309,7 +309,7 @@ impl<M: Machine> EventLoop<M> {
         let id = self.reserve();
         let port = self.open_port(id, info).map_err(Unattached::Loop)?;
         if let Some(port) = self.side.get_mut(port) {
-            port.concatenates = limits.framing == Framing::Tlv;
+            port.concatenates = matches!(limits.framing, Framing::Tlv(_));
         }
         let connection = StreamConnection::new(stream, origin, id.token(), port, limits);
         let added = self.install(id, Transport::Stream(Box::new(connection)));

@@ -161,6 +161,9 @@ pub struct TransportCounters {
     /// Connections closed because the peer broke the rules of the framing (a bad TLV type, a
     /// WebSocket error).
     pub malformed_closed: u64,
+    /// Connections closed because the peer sent a TLV block of a type that the stream does not
+    /// carry: an HTTP request to a port for packets, for example.
+    pub foreign_closed: u64,
     /// Connections closed because the peer did not answer in time (connecting, WebSocket handshake
     /// and ping).
     pub timed_out: u64,
@@ -187,6 +190,7 @@ impl TransportCounters {
         self.refused += other.refused;
         self.oversize_closed += other.oversize_closed;
         self.malformed_closed += other.malformed_closed;
+        self.foreign_closed += other.foreign_closed;
         self.timed_out += other.timed_out;
         self.ignored += other.ignored;
         self.overflow_closed += other.overflow_closed;

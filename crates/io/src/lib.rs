@@ -103,7 +103,7 @@ pub use event_loop::EventLoop;
 pub use handle::LoopHandle;
 pub use interface::Interface;
 pub use local::UnixListenerConfig;
-pub use stream::{Framing, StreamLimits};
+pub use stream::{BlockTypes, Framing, StreamLimits};
 pub use tcp::{TcpClientConfig, TcpListenerConfig};
 pub use transport::{Listening, TransportId};
 pub use tun::TunDevice;

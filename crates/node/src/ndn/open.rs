@@ -10,7 +10,7 @@ use whimbrel_io::{
     TcpClientConfig, TcpListenerConfig, TransportId, UdpConfig, UdpMulticastConfig,
     UnixListenerConfig, WebSocketClientConfig, WebSocketLimits, WebSocketListenerConfig,
 };
-use whimbrel_ndn_packet::MAX_PACKET;
+use whimbrel_ndn_packet::{MAX_PACKET, types};
 
 use super::faces::label_of;
 use super::{NdnRouter, Wanted};
@@ -119,7 +119,7 @@ pub fn open_listeners(
     }
     for address in &section.tcp {
         let listening = on_this_machine(*address, |address| {
-            let config = TcpListenerConfig::new("tcp", address, StreamLimits::tlv(STREAM_PACKET));
+            let config = TcpListenerConfig::new("tcp", address, packet_stream());
             event_loop.add_tcp_listener(config)
         })?;
         opened.tcp.push(listening.local);
@@ -141,6 +141,13 @@ pub fn open_listeners(
 
 /// Largest LpPacket on a stream: a packet and its header fields.
 const STREAM_PACKET: usize = MAX_PACKET + 512;
+/// What a stream carries. All else, an HTTP request for example, ends it.
+const PACKET_TYPES: &[u64] = &[types::INTEREST, types::DATA, types::LP_PACKET];
+
+/// Framing and limits of a stream of NDN packets.
+pub(super) fn packet_stream() -> StreamLimits {
+    StreamLimits::tlv_of(PACKET_TYPES, STREAM_PACKET)
+}
 
 /// A machine without IPv6 still has IPv4: where all addresses are meant, those that there are will
 /// do.
@@ -165,7 +172,7 @@ fn open_socket(event_loop: &mut NdnLoop, asked: Option<&Path>) -> Result<PathBuf
             mode: SOCKET_MODE,
             folder_mode: Some(0o755),
             max_connections: MAX_CONNECTIONS,
-            limits: StreamLimits::tlv(STREAM_PACKET),
+            limits: packet_stream(),
             ..UnixListenerConfig::new("unix", path)
         };
         event_loop.add_unix_listener(config)
@@ -218,7 +225,7 @@ fn try_open(
         }
         FaceUri::Tcp(endpoint) => {
             let address = SocketAddr::new(endpoint.address, endpoint.port);
-            let config = TcpClientConfig::new(label, address, StreamLimits::tlv(STREAM_PACKET));
+            let config = TcpClientConfig::new(label, address, packet_stream());
             let outcome = tell_failure(wanted.request);
             event_loop
                 .add_tcp_client(config, outcome)
