@@ -1,6 +1,7 @@
 //! Connections that come in, and connections that were asked for and are there now.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 
 use socket2::{SockAddr, Socket};
 use whimbrel_core::{Machine, Medium, PortInfo, PortKind, Time};
@@ -9,7 +10,7 @@ use crate::listener::{Accepts, Listener};
 use crate::stream::{Framing, Origin, StreamConnection};
 use crate::tcp::{Arrival, Becomes, Connecting, canonical_of};
 use crate::transport::{Progress, Transport};
-use crate::websocket::{Ends, WebSocketConnection, WebSocketLimits};
+use crate::websocket::{Ends, OriginGate, WebSocketConnection, WebSocketLimits};
 use crate::{EventLoop, IoError, StreamLimits, TransportId};
 
 /// Connections accepted per round and listener.
@@ -68,12 +69,15 @@ impl<M: Machine> EventLoop<M> {
                     self.add_tcp(ends, stream.into(), limits)
                 })
             }
-            Wanted::WebSocket { label, limits } => ends_of(&stream, address, label, listener)
-                .and_then(|ends| {
-                    let _ = stream.set_tcp_nodelay(true);
-                    let _ = stream.set_keepalive(true);
-                    self.add_websocket(ends, stream.into(), limits)
-                }),
+            Wanted::WebSocket {
+                label,
+                limits,
+                gate,
+            } => ends_of(&stream, address, label, listener).and_then(|ends| {
+                let _ = stream.set_tcp_nodelay(true);
+                let _ = stream.set_keepalive(true);
+                self.add_websocket(ends, stream.into(), gate, limits)
+            }),
         };
         taken.inspect_err(|error| tracing::warn!(%error, "cannot take a connection"))
     }
@@ -101,13 +105,14 @@ impl<M: Machine> EventLoop<M> {
         &mut self,
         ends: Ends,
         stream: OwnedFd,
+        gate: Rc<OriginGate>,
         limits: WebSocketLimits,
     ) -> Result<(), IoError> {
         let (label, address) = (ends.label.clone(), ends.remote);
         let id = self.reserve();
         let now = self.clock.now();
-        let connection =
-            WebSocketConnection::serve(stream, ends, id.slot as usize, id.token(), limits, now);
+        let (slot, token) = (id.slot as usize, id.token());
+        let connection = WebSocketConnection::serve(stream, ends, slot, token, (gate, limits), now);
         self.install(id, Transport::WebSocket(Box::new(connection)))
             .map_err(|source| IoError::TcpSocket {
                 label,
@@ -246,6 +251,7 @@ enum Wanted {
     WebSocket {
         label: String,
         limits: WebSocketLimits,
+        gate: Rc<OriginGate>,
     },
 }
 
@@ -262,9 +268,10 @@ impl Wanted {
                 label,
                 limits: *limits,
             },
-            Accepts::WebSocket { limits, .. } => Wanted::WebSocket {
+            Accepts::WebSocket { limits, gate, .. } => Wanted::WebSocket {
                 label,
                 limits: *limits,
+                gate: Rc::clone(gate),
             },
         }
     }

@@ -18,6 +18,7 @@ use crate::tcp::{Becomes, Connecting, listen};
 use crate::transport::Transport;
 use crate::tun::TunPort;
 use crate::udp::UdpEndpoint;
+use crate::websocket::OriginGate;
 use crate::{
     EthernetConfig, EthernetLink, EthernetNeighbour, EventLoop, IoError, Listening, Neighbour,
     StreamLimits, TcpClientConfig, TcpListenerConfig, TransportId, TunDevice, UdpConfig, UdpLink,
@@ -336,6 +337,7 @@ impl<M: Machine> EventLoop<M> {
         let accepts = Accepts::WebSocket {
             local,
             limits: config.limits,
+            gate: OriginGate::new(config.allowed_origins),
         };
         self.add_listener(socket, local, config.label, accepts, config.max_connections)
     }

@@ -164,6 +164,8 @@ pub struct TransportCounters {
     /// Connections closed because the peer sent a TLV block of a type that the stream does not
     /// carry: an HTTP request to a port for packets, for example.
     pub foreign_closed: u64,
+    /// WebSocket handshakes refused because the page's origin is not allowed.
+    pub origins_refused: u64,
     /// Connections closed because the peer did not answer in time (connecting, WebSocket handshake
     /// and ping).
     pub timed_out: u64,
@@ -191,6 +193,7 @@ impl TransportCounters {
         self.oversize_closed += other.oversize_closed;
         self.malformed_closed += other.malformed_closed;
         self.foreign_closed += other.foreign_closed;
+        self.origins_refused += other.origins_refused;
         self.timed_out += other.timed_out;
         self.ignored += other.ignored;
         self.overflow_closed += other.overflow_closed;

@@ -108,4 +108,7 @@ pub use tcp::{TcpClientConfig, TcpListenerConfig};
 pub use transport::{Listening, TransportId};
 pub use tun::TunDevice;
 pub use udp::{CallerLimits, Neighbour, UdpConfig, UdpLink, UdpMulticastConfig, UdpMulticastLink};
-pub use websocket::{WebSocketClientConfig, WebSocketLimits, WebSocketListenerConfig};
+pub use websocket::{
+    AllowedOrigins, OriginError, WebOrigin, WebSocketClientConfig, WebSocketLimits,
+    WebSocketListenerConfig,
+};

@@ -5,6 +5,7 @@
 //! that it never touches a socket and never blocks.
 
 mod connection;
+mod origin;
 mod pipe;
 mod stage;
 
@@ -12,6 +13,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub(crate) use connection::{Ends, WebSocketConnection};
+pub(crate) use origin::OriginGate;
+pub use origin::{AllowedOrigins, OriginError, WebOrigin};
 
 /// Bounds of one WebSocket connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub struct WebSocketListenerConfig {
     pub bind: SocketAddr,
     /// Most connections at a time; more are closed at once. Default 1024.
     pub max_connections: usize,
+    /// Web pages that may connect; other pages are answered with status 403. Default: none.
+    pub allowed_origins: AllowedOrigins,
     /// Bounds of each connection.
     pub limits: WebSocketLimits,
 }
@@ -67,6 +72,7 @@ impl WebSocketListenerConfig {
             label: label.into(),
             bind,
             max_connections: 1024,
+            allowed_origins: AllowedOrigins::default(),
             limits,
         }
     }

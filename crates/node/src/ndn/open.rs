@@ -124,14 +124,14 @@ pub fn open_listeners(
         })?;
         opened.tcp.push(listening.local);
     }
+    let allowed_origins = section.web_origins()?;
     for address in &section.websocket {
         let listening = on_this_machine(*address, |address| {
             let limits = WebSocketLimits::new(STREAM_PACKET);
-            event_loop.add_websocket_listener(WebSocketListenerConfig::new(
-                "websocket",
-                address,
-                limits,
-            ))
+            event_loop.add_websocket_listener(WebSocketListenerConfig {
+                allowed_origins: allowed_origins.clone(),
+                ..WebSocketListenerConfig::new("websocket", address, limits)
+            })
         })?;
         opened.websocket.push(listening.local);
     }
