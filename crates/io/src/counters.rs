@@ -285,12 +285,18 @@ impl Snapshot {
         sum
     }
 
-    /// All system calls that the loop made.
-    pub fn system_calls(&self) -> u64 {
-        let mut transports = self.closed_transports;
+    /// What all transports did, open and closed.
+    pub fn transports_total(&self) -> TransportCounters {
+        let mut sum = self.closed_transports;
         self.transports
             .iter()
-            .for_each(|transport| transports.add(&transport.counters));
+            .for_each(|transport| sum.add(&transport.counters));
+        sum
+    }
+
+    /// All system calls that the loop made.
+    pub fn system_calls(&self) -> u64 {
+        let transports = self.transports_total();
         self.event_loop.wait_calls
             + self.event_loop.control_calls
             + transports.receive_calls
