@@ -1,7 +1,8 @@
 // NDNts in headless Chromium over WebSocket: serves segmented content under --serve, fetches --get, or both.
 // The forwarder's address is WHIMBREL_NDN_WS (ws://127.0.0.1:9696). With --serve it prints {"event": "ready"} and
 // serves until SIGTERM or --timeout; a --get then comes before. NDNts does not know where a WebSocket ends, so it registers
-// under /localhop; --localhost makes it /localhost.
+// under /localhop; --localhost makes it /localhost. The page's origin, http://127.0.0.1:PORT with the port of --page-port,
+// must be among the forwarder's allowed origins.
 import { build } from "esbuild";
 import { existsSync } from "node:fs";
 import http from "node:http";
@@ -10,7 +11,7 @@ import { launch } from "puppeteer-core";
 
 import { almost, Failed, options, run, say } from "./outcome.mjs";
 
-const args = options("browser.mjs", { serve: "", size: 100000, get: "", sha256: "", localhost: false, chromium: "/usr/bin/chromium" }, 60);
+const args = options("browser.mjs", { serve: "", size: 100000, get: "", sha256: "", localhost: false, "page-port": 0, chromium: "/usr/bin/chromium" }, 60);
 const uplink = process.env.WHIMBREL_NDN_WS ?? "ws://127.0.0.1:9696";
 
 async function bundle() {
@@ -23,20 +24,20 @@ async function bundle() {
 }
 
 /** Only a page from an address of this machine may use a browser's cryptography without TLS. */
-function serveScript(script) {
+function serveScript(script, port) {
   return new Promise((resolve) => {
     const server = http.createServer((request, response) => {
       const isScript = request.url === "/page.js";
       response.setHeader("Content-Type", isScript ? "text/javascript" : "text/html");
       response.end(isScript ? script : '<!doctype html><script type="module" src="/page.js"></script>');
     });
-    server.listen(0, "127.0.0.1", () => resolve(server.address().port));
+    server.listen(port, "127.0.0.1", () => resolve(server.address().port));
   });
 }
 
 await run(args.timeout, async () => {
   if (!existsSync(args.chromium)) { throw new Failed(`there is no ${args.chromium}`); }
-  const port = await serveScript(await bundle());
+  const port = await serveScript(await bundle(), args["page-port"]);
   const browser = await launch({
     executablePath: args.chromium, headless: true,
     args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking"],

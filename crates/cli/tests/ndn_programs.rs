@@ -371,23 +371,46 @@ fn a_browser_serves_and_fetches() {
     let Some(interop) = Interop::find() else {
         return;
     };
-    let router = Router::start();
+    let port = free_tcp_port().to_string();
+    let origin = format!("http://127.0.0.1:{port}");
+    let router = Router::with(&["--ndn-allow-origin", &origin]);
     let (_serving, ready) =
         router.start_program(interop.python("put"), &["/to/browser", "--size", "200000"]);
     let sha256 = ready["sha256"].as_str().unwrap();
-    router.outcome(
-        interop.ndnts("browser"),
-        &["--get", "/to/browser", "--sha256", sha256],
-    );
-    let (_browser, ready) = router.start_program(
-        interop.ndnts("browser"),
-        &["--serve", "/from/browser", "--size", "200000"],
-    );
+    let page = ["--page-port", &port];
+    let get = ["--get", "/to/browser", "--sha256", sha256];
+    router.outcome(interop.ndnts("browser"), &[&page[..], &get].concat());
+    let serve = ["--serve", "/from/browser", "--size", "200000"];
+    let (_browser, ready) =
+        router.start_program(interop.ndnts("browser"), &[&page[..], &serve].concat());
     let sha256 = ready["sha256"].as_str().unwrap();
     router.outcome(
         interop.python("get"),
         &["/from/browser", "--sha256", sha256],
     );
+}
+
+#[test]
+fn a_browser_gets_no_face_for_a_page_that_nobody_allowed() {
+    let Some(interop) = Interop::find() else {
+        return;
+    };
+    let other = ["--ndn-allow-origin", "https://app.example"];
+    let router = Router::with(&[&other[..], &["--metrics", "127.0.0.1:0"]].concat());
+    let (_serving, _) = router.start_program(interop.python("put"), &["/to/browser"]);
+    let mut browser = router.told(interop.ndnts("browser"), &router.unix());
+    let (code, out, errors) = finished(browser.args(["--get", "/to/browser"]));
+    let last: Value = serde_json::from_str(out.lines().last().unwrap_or_default()).unwrap();
+    assert!(code == 1 && last["ok"] == false, "{out}\n{errors}");
+    let refused = router.metric("ndn_handshakes_refused_total", "origin");
+    assert!(refused >= 1.0, "{out}\n{errors}");
+    assert!(!router.prints(&["face", "list"]).contains("wsclient://"));
+}
+
+/// A TCP port that was free a moment ago.
+fn free_tcp_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
 }
 
 /// In a namespace of its own: the socket and ports of NFD are the machine's.

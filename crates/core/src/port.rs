@@ -82,6 +82,9 @@ pub enum Medium {
         local: SocketAddr,
         /// The peer.
         remote: SocketAddr,
+        /// The origin of the web page at the other end, such as `https://app.example`; `None` for a
+        /// program that is no browser.
+        origin: Option<String>,
     },
     /// A Unix stream socket.
     Unix {

@@ -91,6 +91,9 @@ pub struct FaceSpec {
     pub base_congestion_interval: Duration,
     /// Octets in the link's queue from which it marks.
     pub default_congestion_threshold: u64,
+    /// The origin of the web page at the other end; `None` if there is none. What a page may
+    /// register is limited ([`crate::rib`]).
+    pub web_origin: Option<String>,
 }
 
 impl FaceSpec {
@@ -107,6 +110,7 @@ impl FaceSpec {
             expires: None,
             base_congestion_interval: Duration::from_millis(100),
             default_congestion_threshold: 65_536,
+            web_origin: None,
         }
     }
 

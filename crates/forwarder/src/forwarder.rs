@@ -95,7 +95,11 @@ impl Forwarder {
 
     /// Adds a face, which is up. How many there may be is bounded by who opens sockets.
     pub fn add_face(&mut self, _now: Time, spec: FaceSpec) -> FaceId {
+        let is_page = spec.web_origin.is_some();
         let id = self.engine.faces.add(spec);
+        if is_page {
+            self.rib.add_page(id);
+        }
         self.happened(FaceEvent::Created(id));
         id
     }

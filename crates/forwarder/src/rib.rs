@@ -16,6 +16,8 @@
 //!
 //! A change of one route is worked out for its face alone, along the prefixes under it.
 
+mod pages;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Deadline, Time, TimerQueue};
@@ -24,6 +26,9 @@ use whimbrel_ndn_packet::Name;
 use crate::face::FaceId;
 use crate::mgmt::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
 use crate::tables::MAX_DEPTH;
+
+use pages::Pages;
+pub use pages::{PAGE_ROUTE_COST, PageRefusal, ROUTES_OF_PAGES, ROUTES_PER_PAGE};
 
 /// What tells routes of one prefix apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +85,9 @@ pub enum RibError {
     /// There are as many routes as there may be.
     #[error("the router already has {0} routes, the most that it is configured for")]
     Routes(usize),
+    /// The face leads to a web page, which may not have this route.
+    #[error(transparent)]
+    Page(#[from] PageRefusal),
 }
 
 /// How many routes there may be.
@@ -147,6 +155,7 @@ pub struct Rib {
     timers: TimerQueue<(Name, RouteKey)>,
     routes: usize,
     updates: Vec<FibUpdate>,
+    pages: Pages,
 }
 
 impl Rib {
@@ -159,6 +168,7 @@ impl Rib {
             timers: TimerQueue::new(),
             routes: 0,
             updates: Vec::new(),
+            pages: Pages::default(),
         }
     }
 
@@ -186,12 +196,24 @@ impl Rib {
         self.entries.get(prefix)?.routes.get(&key).copied()
     }
 
-    /// Adds a route, or changes the one with the same prefix, face and origin.
+    /// What the routes of a prefix, its own and inherited ones, make of a face: the cost of the next
+    /// hop.
+    pub fn hop(&self, prefix: &Name, face: FaceId) -> Option<u64> {
+        self.entries.get(prefix)?.hops.get(&face).copied()
+    }
+
+    /// Adds a route, or changes the one with the same prefix, face and origin. Routes to web pages
+    /// give way to one that leads elsewhere.
     pub fn register(&mut self, prefix: Name, key: RouteKey, route: Route) -> Result<(), RibError> {
         let depth = prefix.len();
         if depth > MAX_DEPTH {
             return Err(RibError::TooDeep(depth));
         }
+        let is_page = self.is_page(key.face);
+        if is_page {
+            self.check_page(&prefix, key)?;
+        }
+        let route = self.allowed_route(key.face, route);
         let old = self
             .entries
             .get(&prefix)
@@ -204,6 +226,10 @@ impl Rib {
                 .entry(key.face)
                 .or_default()
                 .insert((prefix.clone(), key.origin));
+            self.pages.added(&prefix, key);
+        }
+        if !is_page {
+            self.displace_for(&prefix, route);
         }
         match route.expires.filter(|at| *at < Time::MAX) {
             Some(at) => self.timers.set((prefix.clone(), key), at),
@@ -228,13 +254,17 @@ impl Rib {
         if self.routes >= self.limits.routes {
             return Err(RibError::Routes(self.limits.routes));
         }
-        let of_face = self.by_face.get(&face).map_or(0, BTreeSet::len);
+        let of_face = self.routes_of(face);
         let most = self.limits.routes_per_face;
         if of_face >= most {
             Err(RibError::Face(face, most))
         } else {
             Ok(())
         }
+    }
+
+    fn routes_of(&self, face: FaceId) -> usize {
+        self.by_face.get(&face).map_or(0, BTreeSet::len)
     }
 
     /// Removes a route; false if it is not there.
@@ -260,6 +290,7 @@ impl Rib {
         }
         self.routes -= 1;
         self.timers.cancel(&(prefix.clone(), key));
+        self.pages.removed(prefix, key);
         if let Some(of_face) = self.by_face.get_mut(&key.face) {
             of_face.remove(&(prefix.clone(), key.origin));
             if of_face.is_empty() {
@@ -272,12 +303,11 @@ impl Rib {
 
     /// Removes all routes of a face that is gone.
     pub fn remove_face(&mut self, face: FaceId) {
-        let Some(of_face) = self.by_face.get(&face).cloned() else {
-            return;
-        };
+        let of_face = self.by_face.get(&face).cloned().unwrap_or_default();
         for (prefix, origin) in of_face {
             self.unregister(&prefix, RouteKey { face, origin });
         }
+        self.pages.forget(face);
     }
 
     /// Removes the routes whose time is over.

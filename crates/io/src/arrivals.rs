@@ -1,6 +1,7 @@
 //! Connections that come in, and connections that were asked for and are there now.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
 
 use socket2::{SockAddr, Socket};
 use whimbrel_core::{Machine, Medium, PortInfo, PortOrigin, Time};
@@ -10,7 +11,7 @@ use crate::listener::{Accepts, Listener};
 use crate::stream::{Framing, Origin, StreamConnection};
 use crate::tcp::{Arrival, Becomes, Connecting, canonical_of};
 use crate::transport::{Progress, Transport};
-use crate::websocket::{Ends, WebSocketConnection, WebSocketLimits};
+use crate::websocket::{Ends, OriginGate, WebSocketConnection, WebSocketLimits};
 use crate::{EventLoop, IoError, StreamLimits, TransportId};
 
 /// Connections accepted per round and listener.
@@ -77,10 +78,11 @@ impl<M: Machine + 'static> EventLoop<M> {
                 label,
                 number,
                 limits,
+                gate,
             } => ends_of(&stream, address, (label, number), listener).and_then(|ends| {
                 let _ = stream.set_tcp_nodelay(true);
                 let _ = stream.set_keepalive(true);
-                self.add_websocket(ends, stream.into(), limits)
+                self.add_websocket(ends, stream.into(), gate, limits)
             }),
         };
         taken.inspect_err(|error| tracing::warn!(%error, "cannot take a connection"))
@@ -109,13 +111,14 @@ impl<M: Machine + 'static> EventLoop<M> {
         &mut self,
         ends: Ends,
         stream: OwnedFd,
+        gate: Rc<OriginGate>,
         limits: WebSocketLimits,
     ) -> Result<(), IoError> {
         let (label, address) = (ends.label.clone(), ends.remote);
         let id = self.reserve();
         let now = self.clock.now();
-        let connection =
-            WebSocketConnection::serve(stream, ends, id.slot as usize, id.token(), limits, now);
+        let (slot, token) = (id.slot as usize, id.token());
+        let connection = WebSocketConnection::serve(stream, ends, slot, token, (gate, limits), now);
         self.install(id, Transport::WebSocket(Box::new(connection)))
             .map_err(|source| IoError::TcpSocket {
                 label,
@@ -214,7 +217,7 @@ impl<M: Machine + 'static> EventLoop<M> {
             .open(now, id.slot as usize, info)
             .ok_or(IoError::OutOfPorts { label })?;
         if let Some(port) = self.side.get_mut(port) {
-            port.concatenates = limits.framing == Framing::Tlv;
+            port.concatenates = matches!(limits.framing, Framing::Tlv(_));
         }
         Ok(Transport::Stream(Box::new(StreamConnection::new(
             socket.into(),
@@ -257,6 +260,7 @@ enum Wanted {
         label: String,
         number: u32,
         limits: WebSocketLimits,
+        gate: Rc<OriginGate>,
     },
 }
 
@@ -274,10 +278,11 @@ impl Wanted {
                 number: listener.number,
                 limits: *limits,
             },
-            Accepts::WebSocket { limits, .. } => Wanted::WebSocket {
+            Accepts::WebSocket { limits, gate, .. } => Wanted::WebSocket {
                 label,
                 number: listener.number,
                 limits: *limits,
+                gate: Rc::clone(gate),
             },
         }
     }

@@ -19,6 +19,7 @@ use crate::tcp::{Becomes, Connecting, listen};
 use crate::transport::Transport;
 use crate::tun::TunPort;
 use crate::udp::UdpEndpoint;
+use crate::websocket::OriginGate;
 use crate::{
     EthernetConfig, EthernetLink, EthernetNeighbour, EventLoop, IoError, Listening, Neighbour,
     StreamLimits, TcpClientConfig, TcpListenerConfig, TransportId, TunDevice, UdpConfig, UdpLink,
@@ -349,7 +350,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         let id = self.reserve();
         let port = self.open_port(id, info).map_err(Unattached::Loop)?;
         if let Some(port) = self.side.get_mut(port) {
-            port.concatenates = limits.framing == Framing::Tlv;
+            port.concatenates = matches!(limits.framing, Framing::Tlv(_));
         }
         let connection = StreamConnection::new(stream, origin, id.token(), port, limits);
         let added = self.install(id, Transport::Stream(Box::new(connection)));
@@ -377,6 +378,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         let accepts = Accepts::WebSocket {
             local,
             limits: config.limits,
+            gate: OriginGate::new(config.allowed_origins),
         };
         let named = (config.label, config.listener);
         self.add_listener(socket, local, named, accepts, config.max_connections)

@@ -161,6 +161,11 @@ pub struct TransportCounters {
     /// Connections closed because the peer broke the rules of the framing (a bad TLV type, a
     /// WebSocket error).
     pub malformed_closed: u64,
+    /// Connections closed because the peer sent a TLV block of a type that the stream does not
+    /// carry: an HTTP request to a port for packets, for example.
+    pub foreign_closed: u64,
+    /// WebSocket handshakes refused because the page's origin is not allowed.
+    pub origins_refused: u64,
     /// Connections closed because the peer did not answer in time (connecting, WebSocket handshake
     /// and ping).
     pub timed_out: u64,
@@ -187,6 +192,8 @@ impl TransportCounters {
         self.refused += other.refused;
         self.oversize_closed += other.oversize_closed;
         self.malformed_closed += other.malformed_closed;
+        self.foreign_closed += other.foreign_closed;
+        self.origins_refused += other.origins_refused;
         self.timed_out += other.timed_out;
         self.ignored += other.ignored;
         self.overflow_closed += other.overflow_closed;
@@ -278,12 +285,18 @@ impl Snapshot {
         sum
     }
 
-    /// All system calls that the loop made.
-    pub fn system_calls(&self) -> u64 {
-        let mut transports = self.closed_transports;
+    /// What all transports did, open and closed.
+    pub fn transports_total(&self) -> TransportCounters {
+        let mut sum = self.closed_transports;
         self.transports
             .iter()
-            .for_each(|transport| transports.add(&transport.counters));
+            .for_each(|transport| sum.add(&transport.counters));
+        sum
+    }
+
+    /// All system calls that the loop made.
+    pub fn system_calls(&self) -> u64 {
+        let transports = self.transports_total();
         self.event_loop.wait_calls
             + self.event_loop.control_calls
             + transports.receive_calls

@@ -106,9 +106,12 @@ pub use handle::LoopHandle;
 pub use interface::Interface;
 pub use local::UnixListenerConfig;
 pub use opening::OpenedLimits;
-pub use stream::{Framing, StreamLimits};
+pub use stream::{BlockTypes, Framing, StreamLimits};
 pub use tcp::{TcpClientConfig, TcpListenerConfig};
 pub use transport::{Listening, TransportId};
 pub use tun::TunDevice;
 pub use udp::{CallerLimits, Neighbour, UdpConfig, UdpLink, UdpMulticastConfig, UdpMulticastLink};
-pub use websocket::{WebSocketClientConfig, WebSocketLimits, WebSocketListenerConfig};
+pub use websocket::{
+    AllowedOrigins, OriginError, WebOrigin, WebSocketClientConfig, WebSocketLimits,
+    WebSocketListenerConfig,
+};

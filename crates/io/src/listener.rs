@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
 use std::time::Duration;
 
 use socket2::{SockAddr, Socket};
@@ -12,7 +13,7 @@ use crate::StreamLimits;
 use crate::counters::{TransportCounters, TransportSnapshot};
 use crate::local::SocketFile;
 use crate::poller::Poller;
-use crate::websocket::WebSocketLimits;
+use crate::websocket::{OriginGate, WebSocketLimits};
 
 /// Connections that may wait to be accepted.
 pub(crate) const BACKLOG: i32 = 128;
@@ -33,6 +34,7 @@ pub(crate) enum Accepts {
     WebSocket {
         local: SocketAddr,
         limits: WebSocketLimits,
+        gate: Rc<OriginGate>,
     },
 }
 

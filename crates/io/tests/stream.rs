@@ -318,6 +318,27 @@ fn a_length_beyond_the_limit_or_a_bad_type_ends_that_connection_alone() {
 }
 
 #[test]
+fn a_stream_of_named_types_ends_at_the_first_octet_of_another() {
+    let carried = StreamLimits::tlv_of(&[5, 6, 0x64], LIMITS);
+    for foreign in [&b"POST / HTTP/1.1\r\n\r\n"[..], b"G", b"\x16", &[7, 0]] {
+        let (mut server, address) = tcp_server("127.0.0.1:0", |config| config.limits = carried);
+        let (mut bad, bad_port) = attach(&mut server, address);
+        let (mut good, good_port) = attach(&mut server, address);
+        let fine = [block(5, b"fine"), block(0x64, b""), block(6, b"so far")];
+        bad.write_all(&[&fine.concat(), foreign].concat()).unwrap();
+        until_disconnected(&mut server, &mut bad);
+        assert_eq!(server.machine().frames_from(bad_port), fine);
+        assert!(server.machine().down(bad_port));
+        let closed = server.snapshot().closed_transports;
+        assert_eq!((closed.foreign_closed, closed.malformed_closed), (1, 0));
+        good.write_all(&block(5, b"of another")).unwrap();
+        until(&mut server, "the packet of the other", |server| {
+            server.machine().frames_from(good_port) == [block(5, b"of another")]
+        });
+    }
+}
+
+#[test]
 fn a_peer_that_never_reads_is_blocked_alone_and_loses_nothing() {
     let (mut server, address) = tcp_server("127.0.0.1:0", |_| {});
     let (mut slow, slow_port) = attach(&mut server, address);

@@ -17,7 +17,8 @@ use support::{Script, block, pattern, script_loop, settle, until, until_both};
 use tungstenite::{HandshakeError, Message, WebSocket};
 use whimbrel_core::{Medium, PortId, PortOrigin, PortRequest};
 use whimbrel_io::{
-    EventLoop, IoError, WebSocketClientConfig, WebSocketLimits, WebSocketListenerConfig,
+    AllowedOrigins, EventLoop, IoError, WebSocketClientConfig, WebSocketLimits,
+    WebSocketListenerConfig,
 };
 
 const MAX: usize = 8800;
@@ -113,13 +114,12 @@ fn each_binary_message_is_one_frame_both_ways() {
         (info.origin, info.mtu, info.label.as_str()),
         (PortOrigin::Accepted(0), MAX, "browsers")
     );
-    let Medium::WebSocket { local, remote } = info.medium else {
-        panic!("{info:?}")
+    let expected = Medium::WebSocket {
+        local: address,
+        remote: program.get_ref().local_addr().unwrap(),
+        origin: None,
     };
-    assert_eq!(
-        (local, remote),
-        (address, program.get_ref().local_addr().unwrap())
-    );
+    assert_eq!(info.medium, expected);
 
     let frames: Vec<Vec<u8>> = (1..200)
         .map(|number| pattern(number * 44, number))
@@ -235,6 +235,78 @@ fn a_handshake_that_never_ends_is_given_up_and_opens_no_port() {
     until_disconnected(&mut server, &mut stream);
     assert!(server.machine().reports.is_empty());
     assert_eq!(server.snapshot().closed_transports.timed_out, 1);
+}
+
+fn handshake(address: SocketAddr, origin: &str) -> String {
+    format!(
+        "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+         Origin: {origin}\r\n\r\n"
+    )
+}
+
+/// A server that takes pages of `https://app.example`.
+fn server_of_pages() -> (EventLoop<Script>, SocketAddr) {
+    let mut server = script_loop();
+    let config = WebSocketListenerConfig {
+        allowed_origins: AllowedOrigins::parse(["https://app.example"]).unwrap(),
+        ..WebSocketListenerConfig::new(
+            "browsers",
+            "127.0.0.1:0".parse().unwrap(),
+            WebSocketLimits::new(MAX),
+        )
+    };
+    let local = server.add_websocket_listener(config).unwrap().local;
+    (server, local)
+}
+
+#[test]
+fn a_page_of_another_origin_is_told_so_and_opens_no_port() {
+    let (mut server, address) = server_of_pages();
+    for origin in ["https://evil.example", "null"] {
+        let mut stream = raw(address);
+        stream
+            .write_all(handshake(address, origin).as_bytes())
+            .unwrap();
+        let mut answer = Vec::new();
+        let mut buffer = [0; 1024];
+        until(&mut server, "the end of the connection", |_| {
+            match stream.read(&mut buffer) {
+                Ok(count) => {
+                    answer.extend_from_slice(&buffer[..count]);
+                    count == 0
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    false
+                }
+            }
+        });
+        let answer = String::from_utf8(answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
+        let length = format!("content-length: {}", body.len());
+        assert!(head.contains(&length) && !body.is_empty(), "{answer}");
+    }
+    assert!(server.machine().reports.is_empty());
+    let closed = server.snapshot().closed_transports;
+    assert_eq!((closed.origins_refused, closed.malformed_closed), (2, 0));
+}
+
+#[test]
+fn a_port_tells_of_the_page_at_its_other_end() {
+    let (mut server, address) = server_of_pages();
+    let mut stream = raw(address);
+    let request = handshake(address, "https://app.example");
+    stream.write_all(request.as_bytes()).unwrap();
+    until(&mut server, "a port", |server| {
+        !server.machine().ports.is_empty()
+    });
+    let port = only_port(&server);
+    let Medium::WebSocket { origin, .. } = &server.machine().ports[&port].medium else {
+        panic!("{:?}", server.machine().ports)
+    };
+    assert_eq!(origin.as_deref(), Some("https://app.example"));
 }
 
 #[test]

@@ -79,6 +79,9 @@ pub(crate) struct RouterRun {
     /// Where browsers are taken; replaces the addresses of the file
     #[arg(long, value_name = "ADDRESS:PORT")]
     ndn_websocket: Vec<SocketAddr>,
+    /// A web page that may connect there, by its origin; beside those of the file
+    #[arg(long, value_name = "SCHEME://HOST:PORT")]
+    ndn_allow_origin: Vec<String>,
     /// A route for names that begin with PREFIX; its face is made
     #[arg(long, value_name = "PREFIX=FACE-URI", value_parser = ndn_route)]
     ndn_route: Vec<NdnRouteSection>,
@@ -180,6 +183,7 @@ fn run_router(arguments: RouterRun) -> Outcome {
     if !arguments.ndn_websocket.is_empty() {
         section.websocket = arguments.ndn_websocket;
     }
+    section.allowed_origins.extend(arguments.ndn_allow_origin);
     section.metrics = arguments.metrics.or(section.metrics);
     config.ndn_route.extend(arguments.ndn_route);
     run_planes(&config, arguments.json)

@@ -1,12 +1,31 @@
 //! An NDN router on sockets of its own, and the programs that use it.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Running, finished, whimbrel};
+use super::{PATIENCE, Running, finished, whimbrel};
+
+/// What comes until the other end closes.
+pub(crate) fn read_to_end(stream: &mut impl Read) -> Vec<u8> {
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return answer,
+            Ok(count) => answer.extend_from_slice(&buffer[..count]),
+            Err(error) => {
+                let reset = std::io::ErrorKind::ConnectionReset;
+                assert_eq!(error.kind(), reset, "the connection has ended");
+                return answer;
+            }
+        }
+    }
+}
 
 /// A router on sockets of its own, and a home for the programs that use it.
 pub(crate) struct Router {
@@ -97,6 +116,19 @@ impl Router {
         let (code, out, errors) = finished(&mut self.command(arguments));
         assert_ne!(code, 0, "{arguments:?}\n{out}");
         (code, errors)
+    }
+
+    /// The sum of a metric's members whose line contains `label`, of a router with `--metrics`.
+    pub(crate) fn metric(&self, name: &str, label: &str) -> f64 {
+        let mut stream = TcpStream::connect(self.opened["metrics"].as_str().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let page = String::from_utf8(read_to_end(&mut stream)).unwrap();
+        page.lines()
+            .filter(|line| line.starts_with(name) && line.contains(label))
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum()
     }
 
     /// Starts a program that registers a prefix, and waits until it has.

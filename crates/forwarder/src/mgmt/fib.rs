@@ -24,6 +24,9 @@ pub(crate) fn add_next_hop(context: &mut Context<'_>, parameters: ControlParamet
         )
         .into();
     }
+    if !context.forwarder.rib().is_page(face) {
+        context.forwarder.displace_pages(&prefix);
+    }
     match context
         .forwarder
         .fib_mut()

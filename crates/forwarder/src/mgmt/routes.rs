@@ -12,7 +12,8 @@ use super::verb::{Context, Outcome, refuse_own_prefix};
 use super::{RibEntry, RouteOrigin, RouteStatus};
 use crate::face::FaceId;
 use crate::forwarder::Forwarder;
-use crate::rib::{RibError, Route, RouteKey};
+use crate::rib::{PageRefusal, RibError, Route, RouteKey};
+use crate::tables::MAX_DEPTH;
 
 /// Cost of a route by a prefix announcement, so that routes of operators come first (NFD:
 /// `PA_ROUTE_COST`).
@@ -53,6 +54,10 @@ fn add(context: &mut Context<'_>, prefix: Name, wanted: &Wanted) -> ControlRespo
     if let Err(refusal) = refuse_own_prefix(context, &prefix) {
         return refusal;
     }
+    let is_page = context.forwarder.rib().is_page(key.face);
+    if is_page && is_set_otherwise(context, &prefix, key.face) {
+        return ControlResponse::new(409, PageRefusal::Taken.to_string());
+    }
     if context.forwarder.face(key.face).is_none() {
         return no_face(key.face.0);
     }
@@ -66,27 +71,51 @@ fn add(context: &mut Context<'_>, prefix: Name, wanted: &Wanted) -> ControlRespo
     let expires = lives
         .map(|lives| context.now + lives)
         .filter(|at| *at < Time::MAX);
-    match context.forwarder.register_route(
-        prefix.clone(),
-        key,
-        Route {
-            cost,
-            flags,
-            expires,
-        },
-    ) {
-        Err(error @ RibError::TooDeep(_)) => ControlResponse::new(414, error.to_string()),
-        Err(error) => ControlResponse::new(503, error.to_string()),
+    let wanted = Route {
+        cost,
+        flags,
+        expires,
+    };
+    let route = context.forwarder.rib().allowed_route(key.face, wanted);
+    match context.forwarder.register_route(prefix.clone(), key, route) {
+        Err(error) => ControlResponse::new(status_of(error), error.to_string()),
         Ok(()) => ControlResponse::success(&ControlParameters {
             name: Some(prefix),
             face_id: Some(key.face.0),
             origin: Some(key.origin.0),
-            cost: Some(cost),
-            flags: Some(flags),
+            cost: Some(route.cost),
+            flags: Some(route.flags),
             expiration_period: lives.filter(|_| expires.is_some()),
             ..ControlParameters::default()
         }),
     }
+}
+
+const fn status_of(error: RibError) -> u64 {
+    match error {
+        RibError::TooDeep(_) => 414,
+        RibError::Page(PageRefusal::Everything) => 403,
+        RibError::Page(PageRefusal::Taken) => 409,
+        RibError::Page(PageRefusal::Page | PageRefusal::Pages)
+        | RibError::Face(..)
+        | RibError::Routes(_) => 503,
+    }
+}
+
+/// True if the prefix would take something from what is no route: it begins a prefix of the router
+/// itself, or has or continues a next hop that was set by hand (`fib/add-nexthop`). Those that
+/// continue the prefix stay what they are, for the longer one counts.
+fn is_set_otherwise(context: &Context<'_>, prefix: &Name, face: FaceId) -> bool {
+    let begins_own = |own: &Name| prefix.as_ref().is_prefix_of(own.as_ref());
+    let (fib, rib) = (context.forwarder.fib(), context.forwarder.rib());
+    let by_hand = |shorter: Name| {
+        let hops = fib.next_hops(shorter.as_ref()).unwrap_or_default();
+        hops.iter()
+            .any(|hop| hop.face != face && rib.hop(&shorter, hop.face).is_none())
+    };
+    !prefix.is_empty()
+        && (context.own_prefixes.iter().any(begins_own)
+            || (0..=prefix.len().min(MAX_DEPTH)).any(|count| by_hand(prefix.prefix(count))))
 }
 
 pub(crate) fn unregister(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
@@ -185,6 +214,12 @@ impl Forwarder {
         let was_there = self.rib.unregister(prefix, key);
         self.follow_rib();
         was_there
+    }
+
+    /// Makes room for a next hop that is set by hand: routes to web pages give way.
+    pub(crate) fn displace_pages(&mut self, prefix: &Name) {
+        self.rib.displace_pages(prefix);
+        self.follow_rib();
     }
 
     /// Removes the routes of a face that goes.

@@ -48,6 +48,10 @@ pub(crate) fn counters(forwarder: &Forwarder, now: Time, version: &str) -> Value
         "faces": forwarder.faces().count(),
         "fib": status.fib_entries,
         "rib": forwarder.rib().len(),
+        "pages": {
+            "routes": forwarder.rib().page_routes(),
+            "displaced": forwarder.rib().displaced_page_routes(),
+        },
         "pit": status.pit_entries,
         "measurements": status.measurements_entries,
         "in": { "interests": counters.in_interests, "data": counters.in_data, "nacks": counters.in_nacks },
@@ -82,6 +86,7 @@ pub(crate) fn links(forwarder: &Forwarder, link: &dyn Fn(FaceId) -> LinkCounters
                 "remote": face.spec.remote_uri,
                 "local": face.spec.local_uri,
                 "up": face.up,
+                "origin": face.spec.web_origin,
                 "in": { "packets": counters.in_packets, "bytes": counters.in_bytes },
                 "out": { "packets": counters.out_packets, "bytes": counters.out_bytes },
                 "link": details,

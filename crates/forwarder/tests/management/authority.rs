@@ -407,8 +407,10 @@ fn a_neighbour_has_no_other_command_and_none_where_it_is_not_configured() {
 #[test]
 fn a_page_in_a_browser_on_this_machine_registers_for_itself_and_commands_nothing_else() {
     let mut router = Router::new();
-    let page =
-        |address: &str| FaceSpec::new(format!("wsclient://{address}:5000"), "ws://127.0.0.1:9696");
+    let page = |address: &str| FaceSpec {
+        web_origin: Some("https://app.example".into()),
+        ..FaceSpec::new(format!("wsclient://{address}:5000"), "ws://127.0.0.1:9696")
+    };
     let (here, elsewhere) = (page("127.0.0.1"), page("192.0.2.7"));
     let here = router.forwarder.add_face(router.now, here);
     let elsewhere = router.forwarder.add_face(router.now, elsewhere);

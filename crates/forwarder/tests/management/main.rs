@@ -9,4 +9,5 @@ mod events;
 mod face_creation;
 mod formats;
 mod hostile;
+mod pages;
 mod router;

@@ -137,7 +137,11 @@ impl StreamConnection {
                             &mut self.counters.oversize_closed,
                             "a frame beyond the limit",
                         ),
-                        Refused::BadType(_) => (&mut self.counters.malformed_closed, "no packet"),
+                        Refused::BadType(_) => (&mut self.counters.malformed_closed, "no block"),
+                        Refused::ForeignType(_) => (
+                            &mut self.counters.foreign_closed,
+                            "a block of a type that is not spoken here",
+                        ),
                     };
                     *counter += 1;
                     tracing::warn!(
@@ -164,7 +168,7 @@ impl StreamConnection {
         };
         let bytes = out.frames().len();
         let (frames, written) = match self.limits.framing {
-            Framing::Tlv => (count_blocks(out.frames()), self.send_packets(out)),
+            Framing::Tlv(_) => (count_blocks(out.frames()), self.send_packets(out)),
             Framing::LengthPrefix => (out.frame_count(), self.send_prefixed(out)),
         };
         let room = match written {

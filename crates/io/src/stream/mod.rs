@@ -28,8 +28,32 @@ pub enum Framing {
     /// and length included. What a machine sends is written as it is, so one transmit may carry
     /// several whole packets of any size.
     ///
-    /// A type of zero or above 2^32-1 ends the connection, for what follows cannot be found.
-    Tlv,
+    /// A type of zero or above 2^32-1 ends the connection, for what follows cannot be found; so does
+    /// a type that is not among these.
+    Tlv(BlockTypes),
+}
+
+/// The types of the blocks that a stream carries.
+///
+/// A stream that looks for blocks in whatever comes finds one sooner or later: a web page can have a
+/// browser post a form whose head reads as a row of blocks of unknown types, and whose body is then
+/// taken for packets. So a protocol names its types, and anything else ends the connection at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum BlockTypes {
+    /// Blocks of all types.
+    #[default]
+    Any,
+    /// Blocks of these types.
+    Only(&'static [u64]),
+}
+
+impl BlockTypes {
+    fn contain(self, kind: u64) -> bool {
+        match self {
+            BlockTypes::Any => true,
+            BlockTypes::Only(kinds) => kinds.contains(&kind),
+        }
+    }
 }
 
 /// Framing and limits of one stream connection.
@@ -58,12 +82,20 @@ impl Default for StreamLimits {
 }
 
 impl StreamLimits {
-    /// TLV packets of at most `max_packet` bytes each, type and length included.
+    /// TLV packets of all types, of at most `max_packet` bytes each, type and length included.
     pub fn tlv(max_packet: usize) -> StreamLimits {
         StreamLimits {
-            framing: Framing::Tlv,
+            framing: Framing::Tlv(BlockTypes::Any),
             max_frame: max_packet,
             max_unsent: DEFAULT_TLV_UNSENT.max(max_packet.saturating_mul(2)),
+        }
+    }
+
+    /// The same, of these types only.
+    pub fn tlv_of(kinds: &'static [u64], max_packet: usize) -> StreamLimits {
+        StreamLimits {
+            framing: Framing::Tlv(BlockTypes::Only(kinds)),
+            ..StreamLimits::tlv(max_packet)
         }
     }
 }

@@ -13,8 +13,10 @@ const SMALL: usize = 64 << 10;
 pub(super) enum Refused {
     /// The peer announced a frame of so many bytes, beyond the limit.
     Oversize(u64),
-    /// The peer sent a block whose type is outside what is allowed.
+    /// The peer sent a block whose type is outside what is possible.
     BadType(u64),
+    /// The peer sent a block whose type this stream does not carry.
+    ForeignType(u64),
 }
 
 /// What the first bytes of a frame tell.
@@ -144,10 +146,11 @@ impl FrameReader {
                     self.max_frame,
                 )
             }
-            Framing::Tlv => match block_size(read) {
+            Framing::Tlv(carried) => match block_size(read, carried) {
                 Ok(Some(size)) => (0, size, self.max_frame),
                 Ok(None) => return Ok(None),
-                Err(BadType(kind)) => return Err(Refused::BadType(kind)),
+                Err(BadType::Impossible(kind)) => return Err(Refused::BadType(kind)),
+                Err(BadType::Foreign(kind)) => return Err(Refused::ForeignType(kind)),
             },
         };
         match usize::try_from(size) {
@@ -173,6 +176,7 @@ impl FrameReader {
 
 #[cfg(test)]
 mod tests {
+    use super::super::BlockTypes;
     use super::*;
     use proptest::prelude::*;
 
@@ -284,12 +288,17 @@ mod tests {
             let stream = packets.concat();
             // One piece at a time would be slow for a large stream, not wrong.
             let pieces: Vec<usize> = pieces.iter().map(|piece| (*piece).max(stream.len() / 20_000 + 1)).collect();
-            prop_assert_eq!(read_all(Framing::Tlv, &stream, &pieces), Ok(packets));
+            let framing = Framing::Tlv(BlockTypes::Any);
+            prop_assert_eq!(read_all(framing, &stream, &pieces), Ok(packets));
         }
 
         #[test]
         fn any_bytes_are_frames_or_refused_and_memory_stays_bounded(
-            framing in prop_oneof![Just(Framing::LengthPrefix), Just(Framing::Tlv)],
+            framing in prop_oneof![
+                Just(Framing::LengthPrefix),
+                Just(Framing::Tlv(BlockTypes::Any)),
+                Just(Framing::Tlv(BlockTypes::Only(&[1, 5]))),
+            ],
             bytes in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..8], 0..200),
             pieces in prop::collection::vec(1usize..50, 1..4),
         ) {
@@ -310,7 +319,13 @@ mod tests {
                         break 'stream;
                     }
                     Some(Refused::BadType(kind)) => {
-                        prop_assert!(framing == Framing::Tlv && !(1..=0xffff_ffff).contains(&kind));
+                        prop_assert!(matches!(framing, Framing::Tlv(_)));
+                        prop_assert!(!(1..=0xffff_ffff).contains(&kind));
+                        break 'stream;
+                    }
+                    Some(Refused::ForeignType(kind)) => {
+                        prop_assert_eq!(framing, Framing::Tlv(BlockTypes::Only(&[1, 5])));
+                        prop_assert!((1..=0xffff_ffff).contains(&kind) && kind != 1 && kind != 5);
                         break 'stream;
                     }
                 }
@@ -332,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_tlv_length_without_end_is_refused_at_its_last_octet() {
-        let mut reader = FrameReader::new(Framing::Tlv, 8800);
+        let mut reader = FrameReader::new(Framing::Tlv(BlockTypes::Any), 8800);
         let head = [6, 255, 255, 255, 255, 255, 255, 255, 255, 255];
         for (at, octet) in head.iter().enumerate() {
             reader.space()[0] = *octet;

@@ -1,8 +1,15 @@
 //! Type-length-value blocks of NDN, as far as a stream must know them: where each one ends.
 
-/// Why a stream of blocks cannot be followed any further.
+use super::BlockTypes;
+
+/// Why a stream of blocks is not followed any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BadType(pub(super) u64);
+pub(super) enum BadType {
+    /// A number that no block has.
+    Impossible(u64),
+    /// A number that the stream is not configured to carry.
+    Foreign(u64),
+}
 
 /// A number of variable size: one octet below 253, else a mark and 2, 4 or 8 octets. Also its
 /// octets.
@@ -23,13 +30,16 @@ fn var_number(bytes: &[u8]) -> Option<(u64, usize)> {
 }
 
 /// Bytes of the block that `bytes` begin with, type and length included; `None` if that cannot be
-/// told yet.
-pub(super) fn block_size(bytes: &[u8]) -> Result<Option<u64>, BadType> {
+/// told yet. Its type is judged as soon as it is there.
+pub(super) fn block_size(bytes: &[u8], carried: BlockTypes) -> Result<Option<u64>, BadType> {
     let Some((kind, kind_size)) = var_number(bytes) else {
         return Ok(None);
     };
     if kind == 0 || kind > u64::from(u32::MAX) {
-        return Err(BadType(kind));
+        return Err(BadType::Impossible(kind));
+    }
+    if !carried.contain(kind) {
+        return Err(BadType::Foreign(kind));
     }
     let length = bytes.get(kind_size..).and_then(var_number);
     Ok(length.map(|(length, length_size)| length.saturating_add((kind_size + length_size) as u64)))
@@ -40,7 +50,7 @@ pub(super) fn count_blocks(mut bytes: &[u8]) -> u64 {
     let mut count = 0;
     while !bytes.is_empty() {
         count += 1;
-        let size = block_size(bytes)
+        let size = block_size(bytes, BlockTypes::Any)
             .ok()
             .flatten()
             .and_then(|size| usize::try_from(size).ok());
@@ -78,12 +88,13 @@ mod tests {
                 {
                     let head = [kind_form, length_form].concat();
                     assert_eq!(
-                        block_size(&head),
+                        block_size(&head, BlockTypes::Any),
                         Ok(Some(head.len() as u64 + length)),
                         "{head:?}"
                     );
                     for cut in 0..head.len() {
-                        assert_eq!(block_size(&head[..cut]), Ok(None), "{head:?} cut to {cut}");
+                        let cut_head = block_size(&head[..cut], BlockTypes::Any);
+                        assert_eq!(cut_head, Ok(None), "{head:?} cut to {cut}");
                     }
                 }
             }
@@ -97,14 +108,32 @@ mod tests {
             (&[253, 0, 0], 0),
             (&[255, 0, 0, 0, 1, 0, 0, 0, 0, 9], 0x1_0000_0000),
         ] {
-            assert_eq!(block_size(bytes), Err(BadType(kind)));
+            let refused = Err(BadType::Impossible(kind));
+            assert_eq!(block_size(bytes, BlockTypes::Any), refused);
         }
+    }
+
+    #[test]
+    fn a_type_that_is_not_carried_is_refused_before_its_length_has_come() {
+        let carried = BlockTypes::Only(&[5, 0x100]);
+        assert_eq!(block_size(&[5], carried), Ok(None));
+        assert_eq!(block_size(&[5, 1], carried), Ok(Some(3)));
+        assert_eq!(block_size(&[253, 1, 0, 2], carried), Ok(Some(6)));
+        assert_eq!(block_size(b"P", carried), Err(BadType::Foreign(0x50)));
+        assert_eq!(
+            block_size(&[253, 1, 1], carried),
+            Err(BadType::Foreign(0x101))
+        );
+        assert_eq!(block_size(&[0], carried), Err(BadType::Impossible(0)));
     }
 
     #[test]
     fn the_largest_length_does_not_overflow() {
         assert_eq!(
-            block_size(&[5, 255, 255, 255, 255, 255, 255, 255, 255, 255]),
+            block_size(
+                &[5, 255, 255, 255, 255, 255, 255, 255, 255, 255],
+                BlockTypes::Any
+            ),
             Ok(Some(u64::MAX))
         );
     }

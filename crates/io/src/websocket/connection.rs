@@ -1,7 +1,9 @@
 //! One WebSocket connection: handshake, messages, pings, the end.
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +12,7 @@ use tungstenite::{Error, Message};
 use whimbrel_core::{Machine, Medium, PortId, PortInfo, PortOrigin, Time};
 
 use super::WebSocketLimits;
+use super::origin::{OriginCheck, OriginGate};
 use super::stage::Stage;
 use crate::IoError;
 use crate::counters::{DropReason, TransportCounters, TransportSnapshot};
@@ -46,6 +49,8 @@ pub(crate) struct WebSocketConnection {
     token: u64,
     limits: WebSocketLimits,
     stage: Stage,
+    /// The origin of the web page that connected; empty if it is none, or not yet known.
+    origin: Rc<OnceCell<String>>,
     port: Option<PortId>,
     /// Why the handshake failed, for whoever asked for the connection.
     failure: Option<IoError>,
@@ -64,18 +69,19 @@ impl WebSocketConnection {
         ends: Ends,
         slot: usize,
         token: u64,
-        limits: WebSocketLimits,
+        (gate, limits): (Rc<OriginGate>, WebSocketLimits),
         now: Time,
     ) -> WebSocketConnection {
-        WebSocketConnection::new(
-            stream,
-            ends,
-            slot,
-            token,
-            limits,
-            Stage::serve(&limits),
-            now,
-        )
+        let found = Rc::new(OnceCell::new());
+        let check = OriginCheck {
+            gate,
+            found: Rc::clone(&found),
+        };
+        let stage = Stage::serve(&limits, check);
+        WebSocketConnection {
+            origin: found,
+            ..WebSocketConnection::new(stream, ends, slot, token, limits, stage, now)
+        }
     }
 
     /// Starts the handshake on a stream that is connected and does not block.
@@ -112,6 +118,7 @@ impl WebSocketConnection {
             token,
             limits,
             stage,
+            origin: Rc::default(),
             port: None,
             failure: None,
             started: now,
@@ -212,6 +219,7 @@ impl WebSocketConnection {
                 medium: Medium::WebSocket {
                     local: self.ends.local,
                     remote,
+                    origin: self.origin.get().cloned(),
                 },
             };
             self.port = side.open(now, self.slot, info);
@@ -227,7 +235,10 @@ impl WebSocketConnection {
 
     fn refuse(&mut self, error: &Error) -> Progress {
         tracing::debug!(label = %self.ends.label, peer = %self.ends.remote, %error, "WebSocket handshake failed");
-        self.counters.malformed_closed += 1;
+        *match self.stage {
+            Stage::Refused(_) => &mut self.counters.origins_refused,
+            _ => &mut self.counters.malformed_closed,
+        } += 1;
         self.failure = Some(IoError::WebSocketRefused {
             uri: self.ends.remote.to_string(),
             reason: error.to_string(),

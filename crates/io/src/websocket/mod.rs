@@ -5,6 +5,7 @@
 //! that it never touches a socket and never blocks.
 
 mod connection;
+mod origin;
 mod pipe;
 mod stage;
 
@@ -14,6 +15,8 @@ use std::time::Duration;
 use whimbrel_core::PortOrigin;
 
 pub(crate) use connection::{Ends, WebSocketConnection};
+pub(crate) use origin::OriginGate;
+pub use origin::{AllowedOrigins, OriginError, WebOrigin};
 
 /// Bounds of one WebSocket connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,8 @@ pub struct WebSocketListenerConfig {
     pub bind: SocketAddr,
     /// Most connections at a time; more are closed at once. Default 1024.
     pub max_connections: usize,
+    /// Web pages that may connect; other pages are answered with status 403. Default: none.
+    pub allowed_origins: AllowedOrigins,
     /// Bounds of each connection.
     pub limits: WebSocketLimits,
 }
@@ -72,6 +77,7 @@ impl WebSocketListenerConfig {
             listener: 0,
             bind,
             max_connections: 1024,
+            allowed_origins: AllowedOrigins::default(),
             limits,
         }
     }

@@ -2,12 +2,14 @@
 
 use tungstenite::client::IntoClientRequest;
 use tungstenite::handshake::client::ClientHandshake;
-use tungstenite::handshake::server::{NoCallback, ServerHandshake};
+use tungstenite::handshake::server::{ServerHandshake, write_response};
 use tungstenite::handshake::{HandshakeError, HandshakeRole, MidHandshake};
+use tungstenite::http::Response;
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Error, WebSocket};
 
 use super::WebSocketLimits;
+use super::origin::OriginCheck;
 use super::pipe::Pipe;
 use crate::stream::Outbox;
 
@@ -17,9 +19,11 @@ const PARSE_BUFFER: usize = 16 << 10;
 /// See the module.
 #[derive(Debug)]
 pub(super) enum Stage {
-    Serving(MidHandshake<ServerHandshake<Pipe, NoCallback>>),
+    Serving(MidHandshake<ServerHandshake<Pipe, OriginCheck>>),
     Calling(MidHandshake<ClientHandshake<Pipe>>),
     Open(Box<WebSocket<Pipe>>),
+    /// The client is not wanted; the answer that says so is in the pipe's outbox.
+    Refused(Pipe),
     Over,
 }
 
@@ -33,10 +37,10 @@ fn config(limits: &WebSocketLimits) -> WebSocketConfig {
 
 impl Stage {
     /// Waits for a client's handshake.
-    pub(super) fn serve(limits: &WebSocketLimits) -> Stage {
+    pub(super) fn serve(limits: &WebSocketLimits, check: OriginCheck) -> Stage {
         Stage::Serving(ServerHandshake::start(
             Pipe::default(),
-            NoCallback,
+            check,
             Some(config(limits)),
         ))
     }
@@ -52,13 +56,19 @@ impl Stage {
     }
 
     /// Goes on with the handshake as far as the input goes; where it fails, the stage is
-    /// [`Stage::Over`].
+    /// [`Stage::Refused`] or [`Stage::Over`].
     pub(super) fn shake(&mut self) -> Result<(), Error> {
         *self = match std::mem::replace(self, Stage::Over) {
             Stage::Serving(handshake) => match handshake.handshake() {
                 Ok(socket) => Stage::Open(Box::new(socket)),
                 Err(HandshakeError::Interrupted(handshake)) => Stage::Serving(handshake),
-                Err(HandshakeError::Failure(error)) => return Err(error),
+                Err(HandshakeError::Failure(error)) => {
+                    // The library drops its pipe, and the answer in it.
+                    if let Error::Http(response) = &error {
+                        *self = Stage::Refused(answer(response));
+                    }
+                    return Err(error);
+                }
             },
             Stage::Calling(handshake) => match handshake.handshake() {
                 Ok((socket, _)) => Stage::Open(Box::new(socket)),
@@ -75,6 +85,7 @@ impl Stage {
             Stage::Serving(handshake) => Some(pipe_of(handshake)),
             Stage::Calling(handshake) => Some(pipe_of(handshake)),
             Stage::Open(socket) => Some(socket.get_mut()),
+            Stage::Refused(pipe) => Some(pipe),
             Stage::Over => None,
         }
     }
@@ -84,9 +95,20 @@ impl Stage {
             Stage::Serving(handshake) => Some(&handshake.get_ref().get_ref().outbox),
             Stage::Calling(handshake) => Some(&handshake.get_ref().get_ref().outbox),
             Stage::Open(socket) => Some(&socket.get_ref().outbox),
+            Stage::Refused(pipe) => Some(&pipe.outbox),
             Stage::Over => None,
         }
     }
+}
+
+fn answer(response: &Response<Option<Vec<u8>>>) -> Pipe {
+    let mut pipe = Pipe::default();
+    // Its headers are this crate's own, and a pipe takes everything.
+    if write_response(&mut pipe, response).is_ok() {
+        let body = response.body().as_deref().unwrap_or_default();
+        pipe.outbox.bytes().extend_from_slice(body);
+    }
+    pipe
 }
 
 fn pipe_of<R: HandshakeRole<InternalStream = Pipe>>(handshake: &mut MidHandshake<R>) -> &mut Pipe {

@@ -134,6 +134,7 @@ impl Config {
                 "[host] preference names \"{unknown}\", and no link has this label"
             ));
         }
+        self.ndn.web_origins()?;
         Ok(())
     }
 }
@@ -225,6 +226,19 @@ mod tests {
         let message = fault(&format!("[router]\ndefault_route = \"nort\"\n{link}"));
         assert!(message.contains("did you mean \"north\""), "{message}");
         assert!(fault(&format!("[host]\npreference = [\"lte\"]\n{link}")).contains("\"lte\""));
+    }
+
+    #[test]
+    fn an_origin_that_no_page_has_is_refused_with_an_example() {
+        for (written, said) in [
+            ("https://app.example/page", "without a path"),
+            ("app.example", "https://app.example"),
+            ("null", "sandboxed"),
+        ] {
+            let message = fault(&format!("[ndn]\nallowed_origins = [\"{written}\"]\n"));
+            let named = message.contains("allowed_origins") && message.contains(written);
+            assert!(named && message.contains(said), "{message}");
+        }
     }
 
     #[test]

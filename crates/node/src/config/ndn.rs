@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ByteSize, Span};
+use whimbrel_io::AllowedOrigins;
+
+use super::{ByteSize, ConfigError, Span};
 
 /// UDP and TCP port of NDN forwarders.
 pub const NDN_PORT: u16 = 6363;
@@ -37,6 +39,11 @@ pub struct NdnSection {
     /// Where WebSocket connections of browsers are taken.
     #[schemars(with = "Vec<String>")]
     pub websocket: Vec<SocketAddr>,
+    /// Web pages that may connect there, by scheme, host and port; all others are refused, and
+    /// programs that are no browsers are not asked. None named: no page. "*": every page of every
+    /// site.
+    #[schemars(example = example_origins())]
+    pub allowed_origins: Vec<String>,
     /// Whether to join the multicast group on the interfaces.
     pub multicast: bool,
     /// The UDP multicast group.
@@ -95,6 +102,7 @@ impl Default for NdnSection {
             udp: any(NDN_PORT),
             tcp: any(NDN_PORT),
             websocket: any(NDN_WEBSOCKET_PORT),
+            allowed_origins: Vec::new(),
             multicast: true,
             multicast_group: SocketAddr::from(([224, 0, 23, 170], 56363)),
             interfaces: Vec::new(),
@@ -114,6 +122,17 @@ impl Default for NdnSection {
             localhop: false,
             metrics: None,
         }
+    }
+}
+
+impl NdnSection {
+    /// The pages that `allowed_origins` names.
+    pub fn web_origins(&self) -> Result<AllowedOrigins, ConfigError> {
+        AllowedOrigins::parse(self.allowed_origins.iter().map(String::as_str)).map_err(|fault| {
+            ConfigError::Contradiction(format!(
+                "[ndn] allowed_origins: {fault}; \"*\" allows every page of every site"
+            ))
+        })
     }
 }
 
@@ -196,6 +215,10 @@ pub enum CommandRights {
 
 fn example_interfaces() -> [&'static str; 1] {
     ["eth0"]
+}
+
+fn example_origins() -> [&'static str; 2] {
+    ["https://app.example", "http://localhost:8080"]
 }
 
 fn example_regions() -> [&'static str; 1] {

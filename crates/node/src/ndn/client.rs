@@ -5,19 +5,14 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_io::{
-    Clock, EventLoop, IoError, LoopHandle, StreamLimits, TcpClientConfig, UdpConfig,
-};
-use whimbrel_ndn_packet::MAX_PACKET;
+use whimbrel_io::{Clock, EventLoop, IoError, LoopHandle, TcpClientConfig, UdpConfig};
 use whimbrel_transport::Application;
 
+use super::open::packet_stream;
 pub use super::program::Told;
 use super::program::{ProgramEvent, ProgramFace};
 pub use super::uplink::{CanonicalError, Uplink, UplinkError, canonical};
 use crate::run::{StartError, random_number};
-
-/// Largest LpPacket on a stream: a packet and its header fields.
-const STREAM_PACKET: usize = MAX_PACKET + 512;
 
 type ProgramLoop<A> = EventLoop<ProgramFace<A>>;
 
@@ -195,7 +190,7 @@ fn call<A: Application + 'static>(
     uplink: &Uplink,
 ) -> Result<(), IoError> {
     const LABEL: &str = "forwarder";
-    let limits = StreamLimits::tlv(STREAM_PACKET);
+    let limits = packet_stream();
     match uplink {
         Uplink::Unix(path) => {
             event_loop.add_unix_client(LABEL, path, limits)?;

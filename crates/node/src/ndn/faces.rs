@@ -143,6 +143,10 @@ pub fn spec(info: &PortInfo, settings: &FaceSettings) -> FaceSpec {
             .congestion
             .1
             .unwrap_or(defaults.default_congestion_threshold),
+        web_origin: match &info.medium {
+            Medium::WebSocket { origin, .. } => origin.clone(),
+            _ => None,
+        },
         ..defaults
     }
 }
@@ -153,9 +157,9 @@ fn is_stream(info: &PortInfo) -> bool {
 }
 
 /// Programs on this machine are local: Unix sockets, and TCP from a loopback address, as NFD has
-/// it. WebSockets are not, otherwise than with NFD: any page that a user looks at may open one to
-/// the loopback address, and must not command the router. Such a page may register prefixes for
-/// itself, under `/localhop`.
+/// it. WebSockets are not, otherwise than with NFD: a page that a user looks at may open one to the
+/// loopback address, and must not command the router. Such a page may register prefixes for itself,
+/// under `/localhop`, where nobody else has them.
 fn scope(info: &PortInfo) -> Scope {
     let local = match &info.medium {
         Medium::Unix { .. } => true,
@@ -174,7 +178,7 @@ fn uris(info: &PortInfo) -> (String, String) {
         Medium::Udp { local, remote } => (udp(remote), udp(local)),
         Medium::UdpMulticast { local, group, .. } => (udp(group), udp(local)),
         Medium::Tcp { local, remote } => (tcp(remote), tcp(local)),
-        Medium::WebSocket { local, remote } => (
+        Medium::WebSocket { local, remote, .. } => (
             FaceUri::WebSocketClient((*remote).into()).to_string(),
             format!("ws://{local}"),
         ),

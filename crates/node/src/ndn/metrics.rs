@@ -14,9 +14,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 use whimbrel_forwarder::{FaceCounters, ForwarderCounters, Scope};
-use whimbrel_io::LoopHandle;
+use whimbrel_io::{LoopHandle, TransportCounters};
 use whimbrel_link::ndnlp::LinkStats;
 
+use super::open::NdnLoop;
 use super::{NdnRouter, faces};
 use crate::run::StartError;
 
@@ -28,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Snapshot {
     forwarder: ForwarderCounters,
     refused_callers: u64,
+    sockets: TransportCounters,
     pit_entries: usize,
     fib_entries: usize,
     cs_packets: usize,
@@ -45,8 +47,9 @@ struct FaceSnapshot {
 }
 
 impl Snapshot {
-    /// Of a router, now.
-    pub fn of(router: &NdnRouter) -> Snapshot {
+    /// Of a router and its sockets, now.
+    pub fn of(event_loop: &NdnLoop) -> Snapshot {
+        let router = event_loop.machine();
         let forwarder = router.forwarder();
         let faces = forwarder.faces().filter_map(|face| {
             let link = router.link(face.id())?.stats().clone();
@@ -71,6 +74,7 @@ impl Snapshot {
         Snapshot {
             forwarder: *forwarder.counters(),
             refused_callers: router.refused_callers(),
+            sockets: event_loop.snapshot().transports_total(),
             pit_entries: forwarder.pit().len(),
             fib_entries: forwarder.fib().len(),
             cs_packets: forwarder.cs().len(),
@@ -180,6 +184,7 @@ impl Snapshot {
             "Callers turned away because there were too many faces",
             [(Vec::new(), self.refused_callers)],
         )?;
+        self.encode_sockets(family)?;
         let sizes = [
             ("pit", self.pit_entries as f64),
             ("fib", self.fib_entries as f64),
@@ -195,6 +200,27 @@ impl Snapshot {
             "ndn_content_store_bytes",
             "Memory of the content store",
             [(Vec::new(), self.cs_bytes as f64)],
+        )
+    }
+
+    fn encode_sockets(&self, family: &mut Family<'_, '_>) -> Result<(), std::fmt::Error> {
+        let sockets = &self.sockets;
+        let ended = [
+            ("foreign-type", sockets.foreign_closed),
+            ("malformed", sockets.malformed_closed),
+            ("oversize", sockets.oversize_closed),
+            ("not-read", sockets.overflow_closed),
+            ("no-answer", sockets.timed_out),
+        ];
+        family.counters(
+            "ndn_connections_ended",
+            "Streams and WebSockets that the router ended",
+            ended.map(|(reason, value)| (vec![("reason", reason)], value)),
+        )?;
+        family.counters(
+            "ndn_handshakes_refused",
+            "WebSocket handshakes of web pages that may not connect",
+            [(vec![("reason", "origin")], sockets.origins_refused)],
         )
     }
 
@@ -387,9 +413,9 @@ pub fn serve(address: SocketAddr, router: LoopHandle<NdnRouter>) -> Result<Socke
 
 async fn answer(router: LoopHandle<NdnRouter>) -> impl IntoResponse {
     let (sender, snapshot) = mpsc::channel();
-    let asked = router.post(move |router, _| {
+    let asked = router.post_to_loop(move |event_loop| {
         // Who asked may have gone.
-        let _ = sender.send(Snapshot::of(router));
+        let _ = sender.send(Snapshot::of(event_loop));
     });
     let waited = tokio::task::spawn_blocking(move || snapshot.recv_timeout(PATIENCE).ok()).await;
     match waited

@@ -9,7 +9,7 @@ use whimbrel_io::{
     TcpListenerConfig, UdpConfig, UdpMulticastConfig, UnixListenerConfig, WebSocketLimits,
     WebSocketListenerConfig,
 };
-use whimbrel_ndn_packet::MAX_PACKET;
+use whimbrel_ndn_packet::{MAX_PACKET, types};
 
 use super::NdnRouter;
 use super::endpoint::ETHER_TYPE;
@@ -78,7 +78,7 @@ pub fn open_listeners(
     section: &NdnSection,
 ) -> Result<NdnOpened, StartError> {
     event_loop.set_opened_limits(OpenedLimits {
-        streams: StreamLimits::tlv(STREAM_PACKET),
+        streams: packet_stream(),
         websockets: WebSocketLimits::new(STREAM_PACKET),
     });
     let mut opened = NdnOpened {
@@ -103,19 +103,19 @@ pub fn open_listeners(
     }
     for address in &section.tcp {
         let listening = on_this_machine(*address, |address| {
-            let config = TcpListenerConfig::new("tcp", address, StreamLimits::tlv(STREAM_PACKET));
+            let config = TcpListenerConfig::new("tcp", address, packet_stream());
             event_loop.add_tcp_listener(config)
         })?;
         opened.tcp.push(listening.local);
     }
+    let allowed_origins = section.web_origins()?;
     for address in &section.websocket {
         let listening = on_this_machine(*address, |address| {
             let limits = WebSocketLimits::new(STREAM_PACKET);
-            event_loop.add_websocket_listener(WebSocketListenerConfig::new(
-                "websocket",
-                address,
-                limits,
-            ))
+            event_loop.add_websocket_listener(WebSocketListenerConfig {
+                allowed_origins: allowed_origins.clone(),
+                ..WebSocketListenerConfig::new("websocket", address, limits)
+            })
         })?;
         opened.websocket.push(listening.local);
     }
@@ -125,6 +125,13 @@ pub fn open_listeners(
 
 /// Largest LpPacket on a stream: a packet and its header fields.
 const STREAM_PACKET: usize = MAX_PACKET + 512;
+/// What a stream carries. All else, an HTTP request for example, ends it.
+const PACKET_TYPES: &[u64] = &[types::INTEREST, types::DATA, types::LP_PACKET];
+
+/// Framing and limits of a stream of NDN packets.
+pub(super) fn packet_stream() -> StreamLimits {
+    StreamLimits::tlv_of(PACKET_TYPES, STREAM_PACKET)
+}
 
 /// A machine without IPv6 still has IPv4: where all addresses are meant, those that there are will
 /// do.
@@ -149,7 +156,7 @@ fn open_socket(event_loop: &mut NdnLoop, asked: Option<&Path>) -> Result<PathBuf
             mode: SOCKET_MODE,
             folder_mode: Some(0o755),
             max_connections: MAX_CONNECTIONS,
-            limits: StreamLimits::tlv(STREAM_PACKET),
+            limits: packet_stream(),
             ..UnixListenerConfig::new("unix", path)
         };
         event_loop.add_unix_listener(config)
