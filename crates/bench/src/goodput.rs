@@ -1,4 +1,5 @@
-//! `loss` and `lossless`: goodput over seed 000's Fig. 7 with its WiFi as the last hop.
+//! `loss` and `lossless`: goodput over the testbed of [MFTP §5], Fig. 7, with its WiFi as the last
+//! hop.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A transfer over the seed's Fig. 7 with real programs, while everything on its way is killed in
-//! turn.
+//! A transfer over the testbed of [MFTP §5] with real programs, while everything on its way is
+//! killed in turn.
 //!
 //! Needs network namespaces; where there are none it says so and does nothing.
 #![allow(

@@ -6,7 +6,7 @@
 //!
 //! | module | holds | text it follows |
 //! |---|---|---|
-//! | [`chunk_size`] | [`ChunkSize`], the negotiable unit of transfer | seed 000, "chunks"; docs/protocols/content.md section 1 |
+//! | [`chunk_size`] | [`ChunkSize`], the negotiable unit of transfer | [MFTP §3.1], "chunks"; docs/protocols/content.md section 1 |
 //! | [`proof`] | [`Proof`], [`verify_chunk`], what a verified chunk says about the length | content.md section 2; BLAKE3 paper section 2.1 |
 //! | [`tree`] | [`ChunkTree`], a provider's hashes of one content, and its cache record | content.md sections 2 and 5 |
 //! | [`progress`] | [`Assembly`], a receiver's account of what it has, resumable | content.md section 4 |

@@ -1,7 +1,7 @@
 //! Keys and the names that they prove.
 //!
-//! A host, a router, a group or a service is named by the hash of its Ed25519 public key (DESIGN
-//! section 5), so a name needs no authority: who can sign with the key is who the name means.
+//! A host, a router, a group or a service is named by the hash of its Ed25519 public key, so a
+//! name needs no authority: who can sign with the key is who the name means.
 
 use core::fmt;
 use core::str::FromStr;

@@ -3,7 +3,7 @@
 //!
 //! The one invariant: **a record is worth what its signature is worth**. Whoever carries, stores or
 //! caches a [`Record`] can check it; nobody but the owner of the key can change it, and an old one
-//! cannot come back. Names: DESIGN section 6; what a router does with them: [MFTP §3.3].
+//! cannot come back. What a router does with the answers: [MFTP §3.3].
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -12,8 +12,7 @@ use whimbrel_core::Guid;
 
 use crate::identity::{KeyPair, PublicKey, Signature, SignatureError};
 
-/// Most addresses in one record (the released MobilityFirst router keeps 10 too: research notes,
-/// section 4.3).
+/// Most addresses in one record (the prototype [MF-PROTO, router] keeps 10 too).
 pub const MAX_ADDRESSES: usize = 10;
 /// Longest time from issue to expiry, in milliseconds: 30 days. It bounds how long a removed record
 /// is remembered.
@@ -41,7 +40,7 @@ pub enum Kind {
     Provider,
 }
 
-/// One network address: by DESIGN section 5 the name of an access router.
+/// One network address: the GUID of an access router.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 pub struct Address {
     /// The access router.

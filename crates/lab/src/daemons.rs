@@ -18,8 +18,8 @@ const ROUTER_CONFIG: &str = "router.toml";
 /// How long daemons may take to find each other and attach.
 const SETTLING: Duration = Duration::from_secs(30);
 
-/// The daemons of the seed's Fig. 7: a name server beside the routers, routers on N2 and N3, hosts
-/// on N1 and N4, and a program on N1 that serves a file.
+/// The daemons of the testbed of [MFTP §5]: a name server beside the routers, routers on N2 and N3,
+/// hosts on N1 and N4, and a program on N1 that serves a file.
 pub struct Fig7Daemons<'a> {
     program: PathBuf,
     folder: PathBuf,

@@ -1,6 +1,6 @@
 //! The demonstration: one file, one bad path, kernel TCP beside Whimbrel.
 //!
-//! Two copies of the topology of seed `000_503ecb02b427ee24.txt` Fig. 7 run at the same time, with
+//! Two copies of the topology of [MFTP §5], Fig. 7, run at the same time, with
 //! the same link model, the same seed and the same outage counted from each request, so that
 //! neither transfer disturbs the other.
 

@@ -12,7 +12,7 @@
 //! | [`process`] | [`Process`], a program in a host |
 //! | [`tun`] | [`Tun`], the end of an emulated link |
 //! | [`emulator`] | [`Emulator`], which moves packets through `whimbrel_sim::link` in real time |
-//! | [`topology`] | [`TopologyBuilder`] and [`Topology`]; [`Fig7`], the seed's testbed |
+//! | [`topology`] | [`TopologyBuilder`] and [`Topology`]; [`Fig7`], the testbed of [MFTP §5] |
 //! | [`probe`] | [`PingReport`], round-trip times |
 //! | [`simulated`] | [`SimulatedFig7`], the same testbed in virtual time |
 //! | [`daemons`] | [`Fig7Daemons`], Whimbrel's own programs on that testbed |

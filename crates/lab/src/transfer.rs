@@ -4,7 +4,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// How often a transfer's progress is sampled: fine enough for the 500 ms of the seed's Fig. 8(b).
+/// How often a transfer's progress is sampled: fine enough for the 500 ms of [MFTP §5.1], Fig. 8
+/// (b).
 pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One transfer as its receiver saw it. All durations are in seconds from the request.

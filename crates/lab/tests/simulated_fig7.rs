@@ -1,5 +1,5 @@
-//! The seed's testbed in virtual time: every transfer here moves real bytes through the machines
-//! that ship.
+//! The testbed of [MFTP §5] in virtual time: every transfer here moves real bytes through the
+//! machines that ship.
 
 use core::time::Duration;
 

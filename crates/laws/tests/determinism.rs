@@ -1,4 +1,4 @@
-//! Protocol crates read no clock and have no way around the lint that says so (DESIGN laws 1 and
+//! Protocol crates read no clock and have no way around the lint that says so (ARCHITECTURE.md, laws 1 and
 //! 5).
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Crates depend downwards only (DESIGN law 4), and no protocol crate comes near a socket or a
+//! Crates depend downwards only (ARCHITECTURE.md, law 4), and no protocol crate comes near a socket or a
 //! runtime (law 1).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,7 +119,7 @@ const LAYERS: &[Layer] = &[
     layer("laws", &[], &[]),
 ];
 
-/// State machines without socket, thread, clock or runtime: DESIGN law 1.
+/// State machines without socket, thread, clock or runtime: ARCHITECTURE.md, law 1.
 const PROTOCOLS: &[&str] = &[
     "core",
     "content",

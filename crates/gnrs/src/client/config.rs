@@ -8,8 +8,8 @@ use whimbrel_core::RttEstimator;
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResolverConfig {
-    /// How long an answer is used without asking again, in milliseconds. The released router uses 3
-    /// s (research notes, section 4.3); a push replaces it at once.
+    /// How long an answer is used without asking again, in milliseconds. The prototype
+    /// [MF-PROTO, router] uses 3 s; a push replaces it at once.
     pub ttl_ms: u64,
     /// How long "no such name" is believed, in milliseconds.
     pub negative_ttl_ms: u64,

@@ -28,16 +28,17 @@ pub enum Framing {
     /// and length included. What a machine sends is written as it is, so one transmit may carry
     /// several whole packets of any size.
     ///
-    /// A type of zero or above 2^32-1 ends the connection, for what follows cannot be found; so does
-    /// a type that is not among these.
+    /// A type of zero or above 2^32-1 ends the connection, for what follows cannot be found; so
+    /// does a type that is not among these.
     Tlv(BlockTypes),
 }
 
 /// The types of the blocks that a stream carries.
 ///
-/// A stream that looks for blocks in whatever comes finds one sooner or later: a web page can have a
-/// browser post a form whose head reads as a row of blocks of unknown types, and whose body is then
-/// taken for packets. So a protocol names its types, and anything else ends the connection at once.
+/// A stream that looks for blocks in whatever comes finds one sooner or later: a web page can have
+/// a browser post a form whose head reads as a row of blocks of unknown types, and whose body is
+/// then taken for packets. So a protocol names its types, and anything else ends the connection at
+/// once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum BlockTypes {
     /// Blocks of all types.

@@ -21,7 +21,7 @@ use crate::{LabError, Namespace, TransferObserver, TransferRecord};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CongestionControl {
-    /// Linux's default, and the seed's.
+    /// Linux's default, and that of [MFTP §5].
     #[default]
     Cubic,
     /// Model-based; takes no single loss as congestion.
@@ -47,7 +47,7 @@ pub struct TcpBaseline {
     /// Of the sender. Default cubic.
     pub congestion: CongestionControl,
     /// The client's receive buffer in bytes, fixed (no autotuning); the kernel offers a part of it
-    /// as window. Default 2 MB, as the seed.
+    /// as window. Default 2 MB, as in [MFTP §5].
     pub receive_buffer: u32,
     /// Who asks. Default: curl if it is installed.
     pub client: HttpClient,

@@ -1,5 +1,5 @@
-//! The seed's Fig. 7 in the simulator: server N1 - router N2 - access router N3 - client N4, and a
-//! name server.
+//! The testbed of [MFTP §5], Fig. 7, in the simulator: server N1 - router N2 - access router N3 -
+//! client N4, and a name server.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -36,7 +36,7 @@ pub struct SimulatedFig7Options {
     pub proxy: ProxyPolicy,
     /// The client's end-to-end timer; `None` for the host's default.
     pub nack_timeout: Option<Duration>,
-    /// Chunk size as a power of two; the seed uses 1 MB.
+    /// Chunk size as a power of two; [MFTP §5] uses 1 MB.
     pub chunk_log2: u8,
     /// What the client confirms.
     pub reliability: Reliability,
@@ -118,7 +118,7 @@ impl SimulatedFig7 {
             Ok(connection) => connection.link,
             Err(fault) => panic!("the link's specification makes no sense: {fault}"),
         };
-        // "A local GNRS server on both N2 and N3" (seed section 5): one, a short wire away from
+        // "A local GNRS server on both N2 and N3" [MFTP §5]: one, a short wire away from
         // both.
         let wire = DuplexLink::symmetric(LinkSpec::new(1_000_000_000, Duration::from_micros(100)));
         for router in &nodes[1..3] {

@@ -89,7 +89,7 @@ fn connect<M: Machine>(
     b: whimbrel_sim::NodeId,
     spec: &LinkSpec,
 ) {
-    // 1,400 bytes of payload (seed section 5.1) and 40 of headers pass an Ethernet link.
+    // 1,400 bytes of payload [MFTP §5.1] and 40 of headers pass an Ethernet link.
     if let Err(fault) = sim.connect(a, b, &DuplexLink::ip(spec.clone(), spec.clone(), 1500)) {
         panic!("the link's specification makes no sense: {fault}");
     }

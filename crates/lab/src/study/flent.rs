@@ -22,7 +22,7 @@ const VERSION: u32 = 4;
 /// own: this is the one of a single download, whatever carried it.
 const TEST: &str = "tcp_download";
 const SERIES: &str = "TCP download";
-/// Seconds; as in the seed's Fig. 8 (b).
+/// Seconds; as in [MFTP §5.1], Fig. 8 (b).
 const STEP: f64 = 0.5;
 /// What a flent file's name ends with.
 pub(super) const ENDING: &str = ".flent.gz";

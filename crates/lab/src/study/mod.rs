@@ -145,12 +145,25 @@ struct Statement {
     note_netns: String,
 }
 
+/// Papers by their titles, as people who read a page know them; keys are for code.
+macro_rules! mftp {
+    () => {
+        "Su et al., \"MFTP: A Clean-Slate Transport Protocol for the Information Centric MobilityFirst \
+         Network\" (ICN 2015)"
+    };
+}
+macro_rules! belrp {
+    () => {
+        "Vusirikala et al., \"Hop-By-Hop Best Effort Link Layer Reliability in Named Data Networking\""
+    };
+}
+
 /// All studies.
 pub const STUDIES: [Study; 6] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
-        source: "[MFTP §5.1], Fig. 8 (a) and (b)",
+        source: concat!(mftp!(), ", section 5.1, Fig. 8 (a) and (b)"),
         scenario: include_str!("../../../../studies/mftp-fig8/scenario.toml"),
         paper: include_str!("../../../../studies/mftp-fig8/paper.toml"),
         readme: include_str!("../../../../studies/mftp-fig8/README.md"),
@@ -161,7 +174,7 @@ pub const STUDIES: [Study; 6] = [
     Study {
         name: "mftp-fig9",
         title: "Response times over a disconnection of 10 s and of 30 s: MFTP's proxy and TCP",
-        source: "[MFTP §5.2], Fig. 9 (a) and (b)",
+        source: concat!(mftp!(), ", section 5.2, Fig. 9 (a) and (b)"),
         scenario: include_str!("../../../../studies/mftp-fig9/scenario.toml"),
         paper: include_str!("../../../../studies/mftp-fig9/paper.toml"),
         readme: include_str!("../../../../studies/mftp-fig9/README.md"),
@@ -173,7 +186,7 @@ pub const STUDIES: [Study; 6] = [
     Study {
         name: "mftp-fig10",
         title: "Network-proactive and receiver-driven retransmission over a disconnection of 10 s",
-        source: "[MFTP §5.2.1], Fig. 10",
+        source: concat!(mftp!(), ", section 5.2.1, Fig. 10"),
         scenario: include_str!("../../../../studies/mftp-fig10/scenario.toml"),
         paper: include_str!("../../../../studies/mftp-fig10/paper.toml"),
         readme: include_str!("../../../../studies/mftp-fig10/README.md"),
@@ -184,7 +197,7 @@ pub const STUDIES: [Study; 6] = [
     Study {
         name: "belrp-linear",
         title: "Recovery of losses on each link of a line of six nodes, at six rates of loss",
-        source: "[BELRP §IV], Figs. 2 (a), 2 (c) and 3, Table II",
+        source: concat!(belrp!(), ", section IV, Figs. 2 (a), 2 (c) and 3, Table II"),
         scenario: include_str!("../../../../studies/belrp-linear/scenario.toml"),
         paper: include_str!("../../../../studies/belrp-linear/paper.toml"),
         readme: include_str!("../../../../studies/belrp-linear/README.md"),
@@ -195,7 +208,10 @@ pub const STUDIES: [Study; 6] = [
     Study {
         name: "belrp-hops",
         title: "Recovery of losses on each link of a line of two to eight nodes, at 5 % loss",
-        source: "[BELRP §IV], Figs. 2 (b), 2 (d) and 6 (a), Table III",
+        source: concat!(
+            belrp!(),
+            ", section IV, Figs. 2 (b), 2 (d) and 6 (a), Table III"
+        ),
         scenario: include_str!("../../../../studies/belrp-hops/scenario.toml"),
         paper: include_str!("../../../../studies/belrp-hops/paper.toml"),
         readme: include_str!("../../../../studies/belrp-hops/README.md"),
@@ -206,7 +222,10 @@ pub const STUDIES: [Study; 6] = [
     Study {
         name: "belrp-abilene",
         title: "Recovery of losses on the links of the Abilene network: delay, traffic, buffers",
-        source: "[BELRP §IV], Figs. 4, 5, 6 (b) and 7, Tables IV and V",
+        source: concat!(
+            belrp!(),
+            ", section IV, Figs. 4, 5, 6 (b) and 7, Tables IV and V"
+        ),
         scenario: include_str!("../../../../studies/belrp-abilene/scenario.toml"),
         paper: include_str!("../../../../studies/belrp-abilene/paper.toml"),
         readme: include_str!("../../../../studies/belrp-abilene/README.md"),

@@ -1,4 +1,4 @@
-//! The topology of seed `000_503ecb02b427ee24.txt`, Figure 7.
+//! The topology of [MFTP §5], Figure 7.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::LabError;
 
 /// Server N1 - router N2 - access router N3 - client N4. Each link is the same in both directions.
 ///
-/// "A local GNRS server on both N2 and N3" (seed section 5): one host for the name server, a wire
+/// "A local GNRS server on both N2 and N3" [MFTP §5]: one host for the name server, a wire
 /// away from both routers, so that a look-up takes no round trip between them. The simulator has
 /// the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fig7 {
     /// N1 to N2: the testbed's Gigabit Ethernet.
     pub server_link: LinkSpec,
-    /// N2 to N3, where the seed adds its round-trip time: half of it each way.
+    /// N2 to N3, where the paper adds its round-trip time: half of it each way.
     pub router_link: LinkSpec,
-    /// N3 to N4: the WiFi, where the seed loses packets and disconnects.
+    /// N3 to N4: the WiFi, where the paper loses packets and disconnects.
     pub last_hop: LinkSpec,
 }
 

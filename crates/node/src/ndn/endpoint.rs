@@ -67,7 +67,11 @@ pub fn endpoint(remote: &FaceUri, local: Option<&FaceUri>) -> Result<Endpoint, F
             path,
         } => Ok(Endpoint::WebSocket {
             remote: peer(host, *port),
-            path: path.clone(),
+            path: if path.is_empty() {
+                String::from("/")
+            } else {
+                path.clone()
+            },
         }),
         other => Err(FaceFailure::Unsupported(format!(
             "no face can be made to {other}"

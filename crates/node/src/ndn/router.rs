@@ -285,8 +285,8 @@ impl NdnRouter {
         }
     }
 
-    /// Names that begin with `prefix` go to the face that [`NdnRouter::ask`] opens to `endpoint`, as
-    /// soon as there is one.
+    /// Names that begin with `prefix` go to the face that [`NdnRouter::ask`] opens to `endpoint`,
+    /// as soon as there is one.
     pub fn route_to(&mut self, prefix: Name, endpoint: Endpoint, cost: u64) {
         self.routes.push(ConfiguredRoute {
             prefix,

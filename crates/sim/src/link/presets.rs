@@ -88,7 +88,7 @@ fn lossy_wifi() -> Preset {
     Preset {
         name: "lossy-wifi",
         summary: "wifi-80211g-54 with 1 % loss left over after the radio's own retransmissions",
-        source: "as wifi-80211g-54; loss: seed 000 (MFTP, ICN 2015) section 5, methodology, which adds 1 % with netem",
+        source: "as wifi-80211g-54; loss: MFTP (ICN 2015), section 5, methodology, which adds 1 % with netem",
         uplink: lossy.clone(),
         downlink: lossy,
     }
@@ -152,7 +152,7 @@ fn adsl() -> Preset {
     }
 }
 
-/// The three links of seed 000's Fig. 7: server N1 - router N2 - access router N3 - client N4.
+/// The three links of [MFTP §5], Fig. 7: server N1 - router N2 - access router N3 - client N4.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StudyMftp {
     /// Between server and router, each direction: Gigabit Ethernet.
@@ -167,7 +167,7 @@ pub struct StudyMftp {
 
 /// `study-mftp`: the topology of [MFTP §5] with an emulated round trip between the routers
 /// (10, 50 and 100 ms there) and a loss on the WiFi link (0 and 1 % there), in both directions. The
-/// seed does not give the delay of the wires (1 us here), the queues (1,000 packets, Linux's
+/// paper does not give the delay of the wires (1 us here), the queues (1,000 packets, Linux's
 /// default then), nor whether the loss was in both directions.
 pub fn study_mftp(round_trip: Duration, loss: Loss) -> StudyMftp {
     let wire = LinkSpec::new(1_000_000_000, Duration::from_micros(1));

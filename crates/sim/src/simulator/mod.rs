@@ -9,9 +9,9 @@
 //! * **Deadlines.** A node has one pending wake. `handle_timeout` is called when the deadline that
 //!   the machine states has come, never before.
 //! * **Ports.** [`PortId`]s are unique in a run. They are connected by the scenario, or opened at a
-//!   machine's wish to one of the [`Door`]s that the scenario has put up. A link never blocks a port: what does not fit is
-//!   dropped, as with UDP. Machines are not told of partitions, outages or the crash of a
-//!   neighbour, just as sockets are not.
+//!   machine's wish to one of the [`Door`]s that the scenario has put up. A link never blocks a
+//!   port: what does not fit is dropped, as with UDP. Machines are not told of partitions, outages
+//!   or the crash of a neighbour, just as sockets are not.
 //! * **Events** of a machine go to the node's hook ([`Simulator::set_hook`]), or else to a queue
 //!   ([`Simulator::poll_event`]), which grows until it is polled.
 

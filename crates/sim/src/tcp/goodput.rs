@@ -19,7 +19,8 @@ pub struct GoodputMeter {
 const MAX_INTERVALS: usize = 10_000_000;
 
 impl GoodputMeter {
-    /// Intervals of `interval` (at least 1 ns) from `start` on. Seed 000 Fig. 8(b) uses 500 ms.
+    /// Intervals of `interval` (at least 1 ns) from `start` on. [MFTP §5.1], Fig. 8 (b), uses 500
+    /// ms.
     pub fn new(start: Time, interval: Duration) -> GoodputMeter {
         let interval = interval.max(Duration::from_nanos(1));
         GoodputMeter {

@@ -74,7 +74,8 @@ pub struct TcpConfig {
 }
 
 impl TcpConfig {
-    /// Seed 000's numbers, and a send buffer of 4 MB (the largest that Linux grows to by default).
+    /// The numbers of [MFTP §5], and a send buffer of 4 MB (the largest that Linux grows to by
+    /// default).
     pub fn new(address: Ipv4Addr) -> TcpConfig {
         TcpConfig {
             address,

@@ -136,8 +136,8 @@ impl Output {
         self.shared.failed.load(Ordering::Acquire)
     }
 
-    /// All of it is there: writes the rest, and gives the file its name. Returns the path, unless it
-    /// is standard output.
+    /// All of it is there: writes the rest, and gives the file its name. Returns the path, unless
+    /// it is standard output.
     pub(super) fn finish(mut self) -> Result<Option<PathBuf>, Failure> {
         self.flush();
         self.to_thread = None;

@@ -56,7 +56,7 @@ pub(super) struct Outcome {
     pub(super) proxy: Option<ProxyUse>,
 }
 
-/// A transfer on the testbed of the seed's Fig. 7.
+/// A transfer on the testbed of [MFTP §5], Fig. 7.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
     /// Names it within its study: letters, digits and hyphens, fit for a file name.
