@@ -38,7 +38,6 @@ pub mod stats;
 #[cfg(test)]
 mod vectors;
 
-pub use adaptive::HELLO_TYPE as ADAPTIVE_HELLO;
 pub use config::{FrameKind, LinkServiceConfig, Reliability};
 pub use service::{LinkEvent, LinkService, Written};
 pub use stats::{Delays, LinkDrops, LinkStats, Mode};

@@ -63,6 +63,9 @@ pub struct LinkStats {
     pub hellos_sent: u64,
     /// Times that both ends agreed on the adaptive profile.
     pub sessions: u64,
+    /// Frames of which a malformed header field was left out, because it belongs to a feature that
+    /// is off here.
+    pub fields_skipped: u64,
     /// Packets marked here because of congestion.
     pub marks: u64,
     /// Share of frames lost, 0 to 1, smoothed over some hundreds of frames.

@@ -24,7 +24,6 @@ use super::compact::Kind;
 use super::config::LinkServiceConfig;
 use super::piece::Piece;
 use super::stats::LinkStats;
-pub use hello::HELLO_TYPE;
 use hello::Handshake;
 pub(crate) use hello::{HELLO_LEN, Hello};
 use receiver::Receiver;

@@ -164,12 +164,13 @@ impl LinkService {
             return None;
         }
         let packet = LpPacket::decode(frame, self.config.smallest_frame > 0).ok()?;
-        if packet.fragment.is_none() || packet.frag_count != 1 {
+        if packet.fragment.is_none() || packet.is_fragment() {
             return None;
         }
         self.stats.frames_received += 1;
         self.stats.bytes_received += frame.len() as u64;
         self.stats.packets_delivered += 1;
+        self.stats.fields_skipped += u64::from(!packet.skipped.is_empty());
         Some(packet)
     }
 

@@ -1,11 +1,12 @@
 //! Frames that come in.
 
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{LpHeader, LpPacket, tlv, types};
+use whimbrel_ndn_packet::lp::Field;
+use whimbrel_ndn_packet::{LpHeader, LpHeaderRef, LpPacket, tlv};
 
 use super::LinkService;
 use crate::ndnlp::adaptive::wire::{AdaptiveFrame, Payload};
-use crate::ndnlp::adaptive::{HELLO_TYPE, Hello, Origin};
+use crate::ndnlp::adaptive::{Hello, Origin};
 use crate::ndnlp::compact::{ADAPTIVE, PAPER, PROFILE_MASK};
 use crate::ndnlp::paper::wire::PaperFrame;
 use crate::ndnlp::piece::Profile;
@@ -36,12 +37,21 @@ impl LinkService {
             self.stats.drops.malformed += 1;
             return;
         };
+        if !lp.skipped.is_empty() {
+            let needed = [Field::Ack, Field::TxSequence];
+            if self.ndnlpv2.is_some() && needed.into_iter().any(|field| lp.skipped.contains(field))
+            {
+                self.stats.drops.malformed += 1;
+                return;
+            }
+            self.stats.fields_skipped += 1;
+        }
         self.receive_link_fields(now, &lp);
         if lp.fragment.is_none() {
             return;
         }
-        if let (Some(number), Some(ndnlpv2)) = (lp.tx_sequence, &mut self.ndnlpv2)
-            && ndnlpv2.handle_number(now, number, lp.sequence, &mut self.stats)
+        if let (Some(number), Some(ndnlpv2)) = (lp.link.tx_sequence, &mut self.ndnlpv2)
+            && ndnlpv2.handle_number(now, number, lp.link.sequence, &mut self.stats)
         {
             return;
         }
@@ -53,56 +63,44 @@ impl LinkService {
         if self.ndnlpv2.is_none() && self.adaptive.is_none() {
             return;
         }
-        let mut announced = false;
-        for (typ, value) in lp.fields() {
-            if let (types::LP_ACK, Some(ndnlpv2), Ok(ack)) =
-                (typ, &mut self.ndnlpv2, value.try_into())
-            {
-                ndnlpv2.handle_ack(
-                    now,
-                    u64::from_be_bytes(ack),
-                    &mut self.stats,
-                    &mut self.lost,
-                );
-            }
-            if let (HELLO_TYPE, Some(adaptive), Some(hello)) =
-                (typ, &mut self.adaptive, Hello::decode(value))
-            {
-                announced = true;
-                if adaptive.handle_hello(now, hello, &mut self.stats) {
-                    self.reassembler.forget_frames();
-                    // What was lost under the old agreement belongs to it.
-                    let gone = self
-                        .queue
-                        .retain_resends(|resend| resend.profile != Profile::Adaptive);
-                    self.stats.abandoned += gone as u64;
-                }
+        if let Some(ndnlpv2) = &mut self.ndnlpv2 {
+            for ack in lp.link.acks.iter() {
+                ndnlpv2.handle_ack(now, ack, &mut self.stats, &mut self.lost);
             }
         }
-        if let (false, Some(adaptive)) = (announced, &mut self.adaptive) {
-            adaptive.handle_foreign(now, &mut self.stats);
+        if let Some(adaptive) = &mut self.adaptive {
+            match lp.link.adaptive_hello.and_then(Hello::decode) {
+                Some(hello) => {
+                    if adaptive.handle_hello(now, hello, &mut self.stats) {
+                        self.reassembler.forget_frames();
+                        // What was lost under the old agreement belongs to it.
+                        let gone = self
+                            .queue
+                            .retain_resends(|resend| resend.profile != Profile::Adaptive);
+                        self.stats.abandoned += gone as u64;
+                    }
+                }
+                None => adaptive.handle_foreign(now, &mut self.stats),
+            }
         }
         self.recover(now, Profile::Ndnlpv2);
     }
 
     fn deliver_lp(&mut self, now: Time, lp: &LpPacket<'_>, deliver: &mut dyn FnMut(&LpPacket<'_>)) {
         let Some(fragment) = lp.fragment else { return };
-        if lp.frag_count == 1 {
+        if !lp.is_fragment() {
             self.stats.packets_delivered += 1;
             deliver(lp);
             return;
         }
-        let Some(sequence) = lp.sequence else {
+        let Some(sequence) = lp.link.sequence else {
             self.stats.drops.bad_fragment += 1;
             return;
         };
-        let key = PacketKey::Sequence(sequence.wrapping_sub(lp.frag_index));
-        let place = Place {
-            key,
-            index: lp.frag_index,
-            count: lp.frag_count,
-        };
-        let header = Some(lp.header()).filter(|header| !header.is_empty());
+        let (index, count) = lp.place();
+        let key = PacketKey::Sequence(sequence.wrapping_sub(index));
+        let place = Place { key, index, count };
+        let header = (!lp.header.is_empty()).then(|| lp.to_header());
         let delivered = &mut self.stats.packets_delivered;
         let drops = &mut self.stats.drops;
         self.reassembler.insert(
@@ -113,7 +111,8 @@ impl LinkService {
             drops,
             &mut |packet, header| {
                 *delivered += 1;
-                deliver(&reassembled(packet, header));
+                let header = header.map(LpHeader::as_ref).unwrap_or_default();
+                deliver(&LpPacket::whole(packet, header));
             },
         );
     }
@@ -170,7 +169,7 @@ impl LinkService {
                 tlv::write_header(&mut self.scratch, typ, value.len());
                 self.scratch.extend_from_slice(value);
                 self.stats.packets_delivered += 1;
-                deliver(&reassembled(&self.scratch, None));
+                deliver(&LpPacket::whole(&self.scratch, LpHeaderRef::default()));
             }
             (Payload::Whole(packet), _) => match LpPacket::decode(packet, self.padding_allowed()) {
                 Ok(lp) => self.deliver_lp(now, &lp, deliver),
@@ -201,7 +200,7 @@ impl LinkService {
                         None,
                         drops,
                         &mut |packet, _| match LpPacket::decode(packet, padding_allowed) {
-                            Ok(lp) if lp.fragment.is_some() && lp.frag_count == 1 => {
+                            Ok(lp) if lp.fragment.is_some() && !lp.is_fragment() => {
                                 *delivered += 1;
                                 deliver(&lp);
                             }
@@ -213,22 +212,4 @@ impl LinkService {
             (Payload::Fragment { .. }, Origin::Unknown) => self.stats.drops.no_session += 1,
         }
     }
-}
-
-/// A whole packet that was put together here.
-fn reassembled<'a>(packet: &'a [u8], header: Option<&'a LpHeader>) -> LpPacket<'a> {
-    let mut lp = LpPacket::default();
-    lp.frag_count = 1;
-    lp.fragment = Some(packet);
-    if let Some(header) = header {
-        lp.pit_token = header.pit_token.as_deref();
-        lp.nack = header.nack;
-        lp.incoming_face_id = header.incoming_face_id;
-        lp.next_hop_face_id = header.next_hop_face_id;
-        lp.cache_policy = header.cache_policy;
-        lp.congestion_mark = header.congestion_mark;
-        lp.non_discovery = header.non_discovery;
-        lp.prefix_announcement = header.prefix_announcement.as_deref();
-    }
-    lp
 }

@@ -1,12 +1,12 @@
 //! Frames that go out.
 
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::lp::{self, LinkFields};
+use whimbrel_ndn_packet::lp::{self, LinkFields, Numbers};
 use whimbrel_ndn_packet::{LpHeader, SharedPacket, tlv, types};
 
 use super::sizes::{cut, fragment_overhead, whole_frame_len};
 use super::{LinkService, Written};
-use crate::ndnlp::adaptive::{HELLO_LEN, HELLO_TYPE};
+use crate::ndnlp::adaptive::HELLO_LEN;
 use crate::ndnlp::compact::Kind;
 use crate::ndnlp::paper::wire as paper_wire;
 use crate::ndnlp::piece::{Piece, Profile};
@@ -15,7 +15,7 @@ use crate::ndnlp::queue::{Entry, QueuedPacket, Resend};
 /// Most bytes that one call writes for datagrams: what a kernel takes for segmentation.
 const LARGEST_BATCH: usize = 65_000;
 /// Octets of the announcement as a header field.
-const HELLO_FIELD_LEN: usize = tlv::element_len(HELLO_TYPE, HELLO_LEN);
+const HELLO_FIELD_LEN: usize = tlv::element_len(types::LP_ADAPTIVE_HELLO, HELLO_LEN);
 
 /// A packet of which some fragments have not been sent for the first time.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl LinkService {
             if adaptive.owes_announcement(now) && !carried {
                 let hello = adaptive.announce(now, &mut self.stats);
                 let link = LinkFields {
-                    extension: Some((HELLO_TYPE, &hello)),
+                    adaptive_hello: Some(&hello),
                     ..LinkFields::default()
                 };
                 lp::encode(buffer, &link, &LpHeader::default(), None);
@@ -144,7 +144,7 @@ impl LinkService {
             let count = ndnlpv2.acks_that_fit(tlv::element_len(types::LP_PACKET, 0), self.mtu);
             ndnlpv2.take_acks(count, &mut self.acks);
             let link = LinkFields {
-                acks: &self.acks,
+                acks: Numbers::Listed(&self.acks),
                 ..LinkFields::default()
             };
             lp::encode(buffer, &link, &LpHeader::default(), None);
@@ -392,10 +392,8 @@ impl LinkService {
         let header = piece.header.as_deref().unwrap_or(&none);
         let mut link = LinkFields {
             sequence: (number.is_some() || !piece.is_whole()).then_some(piece.identity),
-            fragment: (!piece.is_whole())
-                .then_some((u64::from(piece.index), u64::from(piece.count))),
             tx_sequence: number,
-            ..LinkFields::default()
+            ..piece.place_fields()
         };
         let len = |link: &LinkFields<'_>| {
             let fragment = tlv::element_len(types::LP_FRAGMENT, piece.len as usize);
@@ -406,7 +404,7 @@ impl LinkService {
             adaptive.wants_to_announce(now) && len(&link) + HELLO_FIELD_LEN + 2 <= self.mtu
         });
         let hello = hello.map(|adaptive| adaptive.announce(now, &mut self.stats));
-        link.extension = hello.as_ref().map(|hello| (HELLO_TYPE, &hello[..]));
+        link.adaptive_hello = hello.as_ref().map(|hello| &hello[..]);
         if let Some(ndnlpv2) = self
             .ndnlpv2
             .as_mut()
@@ -415,10 +413,9 @@ impl LinkService {
             let count = ndnlpv2.acks_that_fit(len(&link), self.mtu);
             ndnlpv2.take_acks(count, &mut self.acks);
             self.stats.acks_carried += count as u64;
-            link.acks = &self.acks;
+            link.acks = Numbers::Listed(&self.acks);
         }
-        let bare =
-            link.sequence.is_none() && link.acks.is_empty() && hello.is_none() && header.is_empty();
+        let bare = link.is_empty() && header.is_empty();
         if bare {
             buffer.extend_from_slice(piece.bytes());
         } else {
@@ -442,9 +439,7 @@ impl LinkService {
             let none = LpHeader::default();
             let link = LinkFields {
                 sequence: (!piece.is_whole()).then_some(piece.identity),
-                fragment: (!piece.is_whole())
-                    .then_some((u64::from(piece.index), u64::from(piece.count))),
-                ..LinkFields::default()
+                ..piece.place_fields()
             };
             let header = piece.header.as_deref().unwrap_or(&none);
             lp::encode(&mut element, &link, header, Some(piece.bytes()));
