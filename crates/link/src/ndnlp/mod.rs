@@ -10,9 +10,12 @@
 //! | [`config`] | what the owner of a face decides |
 //! | [`stats`] | what a face counts |
 //! | `service` | [`LinkService`]: puts the parts together |
-//! | `paper` | BELRP as the paper has it |
-//! | `ndnlpv2` | reliability as NFD has it |
-//! | `adaptive` | reliability between two Whimbrel routers |
+//! | `recovery` | what a profile of reliability is to the service, and how to add one |
+//! | `plain` | the profile without reliability |
+//! | `paper` | the profile that is BELRP as the paper has it |
+//! | `ndnlpv2` | the profile that is reliability as NFD has it |
+//! | `adaptive` | the profile between two Whimbrel routers |
+//! | `framing` | sizes of NDNLPv2 frames |
 //! | `compact` | frames without the outermost type and length of their packet |
 //! | `queue`, `piece`, `outstanding` | what waits to be sent, what one frame carries, what was sent and not acknowledged |
 //! | `number_set`, `recent` | which numbers came |
@@ -23,6 +26,7 @@
 mod adaptive;
 mod compact;
 pub mod config;
+mod framing;
 mod marking;
 mod ndnlpv2;
 mod number_set;
@@ -30,9 +34,11 @@ mod outstanding;
 mod pacer;
 mod paper;
 mod piece;
+mod plain;
 mod queue;
 mod reassembly;
 mod recent;
+mod recovery;
 mod service;
 pub mod stats;
 #[cfg(test)]

@@ -54,16 +54,3 @@ impl Piece {
         }
     }
 }
-
-/// Whose numbers a frame carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Profile {
-    /// None: nobody acknowledges it.
-    Plain,
-    /// The paper's.
-    Paper,
-    /// NDNLPv2's.
-    Ndnlpv2,
-    /// The adaptive profile's.
-    Adaptive,
-}

@@ -468,6 +468,6 @@ impl Sender {
         stats.loss = self.loss.share();
         stats.rtt = self.rtt.smoothed();
         stats.reordering_window = self.reordering;
-        stats.outstanding = self.outstanding.waiting();
+        stats.outstanding += self.outstanding.waiting();
     }
 }

@@ -1,7 +1,7 @@
 //! The link service: puts the parts together.
 
+mod lost;
 mod receive;
-mod sizes;
 #[cfg(test)]
 mod tests;
 mod transmit;
@@ -11,21 +11,15 @@ use std::collections::VecDeque;
 use whimbrel_core::{Deadline, SeededRng, Time};
 use whimbrel_ndn_packet::{LpHeader, LpPacket, SharedPacket};
 
-use super::adaptive::Adaptive;
-use super::compact::{ADAPTIVE, PAPER, PROFILE_MASK};
 use super::config::{FrameKind, LinkServiceConfig, MAX_MTU, MIN_MTU, Reliability};
 use super::marking::CongestionMarker;
-use super::ndnlpv2::Ndnlpv2;
 use super::pacer::Pacer;
-use super::paper::Paper;
-use super::piece::{Piece, Profile};
-use super::queue::{OutQueue, QueuedPacket, Resend};
+use super::piece::Piece;
+use super::queue::{OutQueue, QueuedPacket};
 use super::reassembly::Reassembler;
+use super::recovery::{self, ProfileId, Recovery, Turn};
 use super::stats::{LinkStats, Mode};
 use transmit::InFragments;
-
-/// Events that wait for the owner, at most: who does not ask for them does not pay for them.
-const MOST_EVENTS: usize = 1024;
 
 /// What [`LinkService::poll_transmit`] appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,17 +54,14 @@ pub struct LinkService {
     marker: CongestionMarker,
     pacer: Option<Pacer>,
     reassembler: Reassembler,
-    paper: Option<Box<Paper>>,
-    ndnlpv2: Option<Box<Ndnlpv2>>,
-    adaptive: Option<Box<Adaptive>>,
+    // In the order of preference. The last one takes what no other does.
+    profiles: Vec<Box<dyn Recovery>>,
     next_sequence: u64,
     next_packet_id: u64,
     events: VecDeque<LinkEvent>,
     stats: LinkStats,
     // Empty between calls; kept for their memory.
     lost: Vec<(u64, Piece)>,
-    acks: Vec<u64>,
-    short_acks: Vec<u32>,
     scratch: Vec<u8>,
 }
 
@@ -82,7 +73,10 @@ impl LinkService {
             FrameKind::Datagram { mtu } => mtu,
             FrameKind::Stream { .. } => usize::MAX,
         };
-        let mut service = LinkService {
+        // Random, so that a peer does not take the first packets of this run for the last ones of
+        // another.
+        let next_sequence = rng.next_word();
+        LinkService {
             mtu,
             blocked: false,
             queue: OutQueue::new(config.queue_packets, config.queue_bytes),
@@ -97,50 +91,15 @@ impl LinkService {
                 config.reassembly_bytes,
                 config.reassembly_timeout,
             ),
-            paper: None,
-            ndnlpv2: None,
-            adaptive: None,
-            // Random, so that a peer does not take the first packets of this run for the last ones
-            // of another.
-            next_sequence: rng.next_word(),
+            profiles: recovery::profiles(&config, &mut rng),
+            next_sequence,
             next_packet_id: 0,
             events: VecDeque::new(),
             stats: LinkStats::default(),
             lost: Vec::new(),
-            acks: Vec::new(),
-            short_acks: Vec::new(),
             scratch: Vec::new(),
             rng,
             config,
-        };
-        service.make_profiles();
-        service
-    }
-
-    fn make_profiles(&mut self) {
-        let most = self.config.most_outstanding;
-        (self.paper, self.ndnlpv2, self.adaptive) = (None, None, None);
-        match self.config.reliability {
-            Reliability::Off => {}
-            Reliability::Paper {
-                max_retransmissions,
-            } => {
-                self.paper = Some(Box::new(Paper::new(
-                    &mut self.rng,
-                    max_retransmissions,
-                    most,
-                )));
-            }
-            Reliability::Ndnlpv2 => {
-                self.ndnlpv2 = Some(Box::new(Ndnlpv2::new(&mut self.rng, most)));
-            }
-            Reliability::Adaptive => {
-                self.adaptive = Some(Box::new(Adaptive::new(&self.config, &mut self.rng)));
-            }
-            Reliability::Auto => {
-                self.ndnlpv2 = Some(Box::new(Ndnlpv2::new(&mut self.rng, most)));
-                self.adaptive = Some(Box::new(Adaptive::new(&self.config, &mut self.rng)));
-            }
         }
     }
 
@@ -160,7 +119,7 @@ impl LinkService {
     /// delivered. `None` if [`LinkService::handle_frame`] has to look at the frame. For owners that
     /// hand on several packets at once.
     pub fn handle_plain_frame<'a>(&mut self, frame: &'a [u8]) -> Option<LpPacket<'a>> {
-        if !self.is_plain() || matches!(frame.first()? & PROFILE_MASK, ADAPTIVE | PAPER) {
+        if !self.is_plain() {
             return None;
         }
         let packet = LpPacket::decode(frame, self.config.smallest_frame > 0).ok()?;
@@ -176,7 +135,25 @@ impl LinkService {
 
     /// True if nothing is recovered here, whatever the peer says.
     fn is_plain(&self) -> bool {
-        self.paper.is_none() && self.ndnlpv2.is_none() && self.adaptive.is_none()
+        self.profiles.len() == 1
+    }
+
+    /// The profiles in the order of preference.
+    fn profile_ids(&self) -> impl DoubleEndedIterator<Item = ProfileId> + use<> {
+        (0..self.profiles.len() as u8).map(ProfileId)
+    }
+
+    fn profile(&self, id: ProfileId) -> Option<&dyn Recovery> {
+        self.profiles
+            .get(usize::from(id.0))
+            .map(|profile| &**profile)
+    }
+
+    /// A profile, and what one call into it takes.
+    fn turn(&mut self, now: Time, id: ProfileId) -> Option<(&mut dyn Recovery, Turn<'_>)> {
+        let profile = self.profiles.get_mut(usize::from(id.0))?;
+        let (stats, lost) = (&mut self.stats, &mut self.lost);
+        Some((&mut **profile, Turn { now, stats, lost }))
     }
 
     /// Queues a whole network-layer packet; dropped and counted if there is no room.
@@ -243,14 +220,13 @@ impl LinkService {
     /// A deadline stated by [`LinkService::poll_timeout`] has passed.
     pub fn handle_timeout(&mut self, now: Time) {
         self.reassembler.expire(now, &mut self.stats.drops);
-        if let Some(ndnlpv2) = &mut self.ndnlpv2 {
-            ndnlpv2.handle_timeout(now, &mut self.stats, &mut self.lost);
-            self.recover(now, Profile::Ndnlpv2);
-        }
-        if let Some(adaptive) = &mut self.adaptive {
+        // The preferred profile comes last: it probes only if no other has anything to send.
+        for id in self.profile_ids().rev() {
             let idle = self.queue.is_empty() && self.in_fragments.is_none();
-            adaptive.handle_timeout(now, idle, &mut self.stats, &mut self.lost);
-            self.recover(now, Profile::Adaptive);
+            if let Some((profile, mut turn)) = self.turn(now, id) {
+                profile.handle_timeout(idle, &mut turn);
+                self.recover(now, id);
+            }
         }
         self.refresh();
     }
@@ -262,16 +238,13 @@ impl LinkService {
             .reassembler
             .next_expiry()
             .map(|at| Deadline::new(at, "fragments did not come in time"));
-        let unheard = [
-            self.ndnlpv2
-                .as_ref()
-                .and_then(|ndnlpv2| ndnlpv2.retransmission_due()),
-            self.adaptive
-                .as_ref()
-                .and_then(|adaptive| adaptive.timer_due()),
-        ];
-        let unheard = unheard.into_iter().flatten().min();
-        let unheard = unheard.map(|at| Deadline::new(at, "nothing was heard of a frame"));
+        let unheard = self
+            .profiles
+            .iter()
+            .filter_map(|profile| profile.timer_due());
+        let unheard = unheard
+            .min()
+            .map(|at| Deadline::new(at, "nothing was heard of a frame"));
         Deadline::earlier(Deadline::earlier(reassembly, unheard), self.send_due())
     }
 
@@ -280,17 +253,11 @@ impl LinkService {
         if self.blocked {
             return None;
         }
-        let control = [
-            self.ndnlpv2.as_ref().and_then(|ndnlpv2| ndnlpv2.ack_due()),
-            self.adaptive
-                .as_ref()
-                .and_then(|adaptive| adaptive.control_due()),
-            self.paper
-                .as_ref()
-                .filter(|paper| paper.has_gap())
-                .map(|_| Time::ZERO),
-        ];
-        let control = control.into_iter().flatten().min();
+        let control = self
+            .profiles
+            .iter()
+            .filter_map(|profile| profile.control_due());
+        let control = control.min();
         match &self.pacer {
             None => control.map(|at| Deadline::new(at, "news for the peer waited long enough")),
             Some(pacer) => {
@@ -332,7 +299,7 @@ impl LinkService {
         self.stats.abandoned += self.stats.outstanding as u64;
         self.stats.abandoned += self.queue.retain_resends(|_| false) as u64;
         self.restart_fragments(|_, _| 0);
-        self.make_profiles();
+        self.profiles = recovery::profiles(&self.config, &mut self.rng);
         self.refresh();
     }
 
@@ -346,154 +313,13 @@ impl LinkService {
         (stats.queue_packets, stats.queue_bytes) = (self.queue.len(), self.queue.bytes());
         stats.queue_high_water = stats.queue_high_water.max(stats.queue_packets);
         (stats.outstanding, stats.mode) = (0, Mode::None);
-        if let Some(ndnlpv2) = &self.ndnlpv2 {
-            ndnlpv2.report(stats);
-            stats.mode = if ndnlpv2.is_active() {
-                Mode::Ndnlpv2
-            } else {
-                Mode::None
-            };
-        }
-        let before = stats.outstanding;
-        if let Some(adaptive) = self
-            .adaptive
-            .as_ref()
-            .filter(|adaptive| adaptive.is_agreed())
-        {
-            adaptive.report(stats);
-            stats.mode = Mode::Adaptive;
-            stats.outstanding += before;
-        }
-        if let Some(paper) = &self.paper {
-            paper.report(stats);
-            stats.mode = Mode::Paper;
+        // What the preferred profile estimates replaces what others do.
+        for profile in self.profiles.iter().rev() {
+            profile.report(stats);
         }
         stats.outstanding_high_water = stats.outstanding_high_water.max(stats.outstanding);
         stats.buffer_high_water = stats
             .buffer_high_water
             .max(stats.outstanding + stats.queue_packets);
-    }
-
-    /// Sends the frames in `lost` again, or gives them up.
-    fn recover(&mut self, now: Time, profile: Profile) {
-        let mut lost = core::mem::take(&mut self.lost);
-        // Packets of which a fragment was given up in this call. Mostly none, and then it takes no
-        // memory.
-        let mut gone: Vec<u64> = Vec::new();
-        for (number, mut piece) in lost.drain(..) {
-            if gone.contains(&piece.packet_id) {
-                self.settle(profile, number);
-                continue;
-            }
-            let may_resend = match profile {
-                Profile::Plain => false,
-                Profile::Paper => self
-                    .paper
-                    .as_ref()
-                    .is_some_and(|paper| paper.may_resend(&piece)),
-                Profile::Ndnlpv2 => Ndnlpv2::may_resend(&piece),
-                Profile::Adaptive => self
-                    .adaptive
-                    .as_ref()
-                    .is_some_and(|it| it.may_resend(now, &piece)),
-            };
-            if may_resend {
-                piece.queued_at = now;
-                piece.retransmissions = piece.retransmissions.saturating_add(1);
-                // The paper's retransmissions queue behind what waits already, as those of a device
-                // driver do.
-                self.queue.push_resend(
-                    Resend {
-                        profile,
-                        number,
-                        piece,
-                    },
-                    profile != Profile::Paper,
-                );
-            } else {
-                gone.extend((!piece.is_whole()).then_some(piece.packet_id));
-                self.give_up(profile, number, piece);
-            }
-        }
-        self.lost = lost;
-    }
-
-    /// Ends the attempts for a piece, and those for all others of its packet.
-    fn give_up(&mut self, profile: Profile, number: u64, piece: Piece) {
-        self.stats.given_up += 1;
-        let id = piece.packet_id;
-        self.settle(profile, number);
-        if !piece.is_whole() {
-            self.forget_fragments(profile, id);
-            self.in_fragments.take_if(|packet| packet.packet_id() == id);
-        }
-        if self.events.len() < MOST_EVENTS {
-            self.events
-                .push_back(LinkEvent::GaveUp(network_packet(piece.packet)));
-        }
-    }
-
-    /// The piece that was found lost under this number is not sent again.
-    fn settle(&mut self, profile: Profile, number: u64) {
-        match profile {
-            Profile::Plain => {}
-            Profile::Paper => self.paper.as_mut().map_or((), |it| it.give_up(number)),
-            Profile::Ndnlpv2 => self.ndnlpv2.as_mut().map_or((), |it| it.give_up(number)),
-            Profile::Adaptive => self.adaptive.as_mut().map_or((), |it| it.give_up(number)),
-        }
-    }
-
-    /// The fragments of this packet are not sent again.
-    fn forget_fragments(&mut self, profile: Profile, packet_id: u64) {
-        let mut gone = Vec::new();
-        self.queue.retain_resends(|resend| {
-            let keep = resend.piece.packet_id != packet_id;
-            gone.extend((!keep).then_some(resend.number));
-            keep
-        });
-        gone.into_iter()
-            .for_each(|number| self.settle(profile, number));
-        match profile {
-            Profile::Plain => {}
-            Profile::Paper => self
-                .paper
-                .as_mut()
-                .map_or((), |it| it.forget_packet(packet_id)),
-            Profile::Ndnlpv2 => self
-                .ndnlpv2
-                .as_mut()
-                .map_or((), |it| it.forget_packet(packet_id)),
-            Profile::Adaptive => self
-                .adaptive
-                .as_mut()
-                .map_or((), |it| it.forget_packet(packet_id)),
-        }
-    }
-
-    /// True if the piece that was lost under this number has not been heard of since.
-    fn still_lost(&self, profile: Profile, number: u64) -> bool {
-        match profile {
-            Profile::Plain => false,
-            Profile::Paper => self.paper.as_ref().is_some_and(|it| it.still_lost(number)),
-            Profile::Ndnlpv2 => self
-                .ndnlpv2
-                .as_ref()
-                .is_some_and(|it| it.still_lost(number)),
-            Profile::Adaptive => self
-                .adaptive
-                .as_ref()
-                .is_some_and(|it| it.still_lost(number)),
-        }
-    }
-}
-
-/// The Interest or Data itself, where it was wrapped with its header to be cut.
-fn network_packet(packet: SharedPacket) -> SharedPacket {
-    match LpPacket::decode(&packet, false) {
-        Ok(LpPacket {
-            fragment: Some(inner),
-            ..
-        }) => inner.into(),
-        _ => packet,
     }
 }
