@@ -174,7 +174,10 @@ impl<'a> Numbers<'a> {
 
     /// True without any number.
     pub fn is_empty(self) -> bool {
-        self.iter().next().is_none()
+        match self {
+            Numbers::Listed(listed) => listed.is_empty(),
+            Numbers::Encoded(_) => self.iter().next().is_none(),
+        }
     }
 }
 
@@ -233,8 +236,10 @@ impl Write<Numbers<'_>> for Numbers64 {
     }
 
     fn write(typ: u64, member: &Numbers<'_>, out: &mut Vec<u8>) {
-        for number in member.iter() {
-            tlv::write_element(out, typ, &number.to_be_bytes());
+        if !member.is_empty() {
+            for number in member.iter() {
+                tlv::write_element(out, typ, &number.to_be_bytes());
+            }
         }
     }
 

@@ -23,7 +23,7 @@ pub use table::{
 };
 pub use value::{CachePolicy, NackReason};
 
-use table::{Both, Header, repeats};
+use table::{Both, repeats};
 
 /// An NDNLPv2 packet where it lies, checked. A bare Interest or Data is one without header fields.
 ///
@@ -58,10 +58,10 @@ impl DerefMut for LpPacket<'_> {
 }
 
 impl<'a> LpPacket<'a> {
-    /// A whole network-layer packet with its header.
-    pub fn whole(packet: &'a [u8], header: LpHeaderRef<'a>) -> LpPacket<'a> {
+    /// A whole network-layer packet without header fields.
+    #[inline]
+    pub fn bare(packet: &'a [u8]) -> LpPacket<'a> {
         LpPacket {
-            header,
             fragment: Some(packet),
             ..LpPacket::default()
         }
@@ -77,17 +77,18 @@ impl<'a> LpPacket<'a> {
             return Err(DecodeError::Trailing);
         }
         match outer.typ {
-            types::INTEREST | types::DATA => {
-                Ok(LpPacket::whole(outer.whole, LpHeaderRef::default()))
+            types::INTEREST | types::DATA => Ok(LpPacket::bare(outer.whole)),
+            types::LP_PACKET => {
+                let mut packet = LpPacket::default();
+                packet.read_fields(outer.value)?;
+                Ok(packet)
             }
-            types::LP_PACKET => LpPacket::decode_fields(outer.value),
             typ => Err(DecodeError::WrongType(typ)),
         }
     }
 
-    fn decode_fields(value: &'a [u8]) -> Result<LpPacket<'a>, DecodeError> {
-        let mut header = Header::default();
-        let (mut octets, mut fragment) = (value, None);
+    fn read_fields(&mut self, value: &'a [u8]) -> Result<(), DecodeError> {
+        self.octets = value;
         let mut reader = Reader::new(value);
         let mut last = 0;
         loop {
@@ -99,9 +100,9 @@ impl<'a> LpPacket<'a> {
                 if !reader.is_empty() {
                     return Err(DecodeError::HeaderField(types::LP_FRAGMENT));
                 }
-                octets = value.get(..value.len() - from.len()).unwrap_or_default();
+                self.octets = value.get(..value.len() - from.len()).unwrap_or_default();
                 // An empty fragment is no fragment (NFD sends none).
-                fragment = Some(element.value).filter(|fragment| !fragment.is_empty());
+                self.fragment = Some(element.value).filter(|fragment| !fragment.is_empty());
                 break;
             }
             let in_order = element.typ > last || (element.typ == last && repeats(last));
@@ -109,17 +110,10 @@ impl<'a> LpPacket<'a> {
                 return Err(DecodeError::HeaderField(element.typ));
             }
             last = element.typ;
-            header.read(&element, from)?;
+            self.read(&element, from)?;
         }
-        let packet = LpPacket {
-            link: header.link,
-            header: header.header,
-            fragment,
-            skipped: header.skipped,
-            octets,
-        };
-        match packet.place() {
-            (index, count) if index < count => Ok(packet),
+        match self.place() {
+            (index, count) if index < count => Ok(()),
             _ => Err(DecodeError::Value(types::LP_FRAG_INDEX)),
         }
     }

@@ -19,13 +19,14 @@
 //!
 //! What a receiver does that does not know the field follows from its type ([`is_ignorable`]). A
 //! value that cannot be read makes the frame useless, unless the field is a `link` field that may be
-//! ignored: then it is left out and named in [`LpPacket::skipped`](super::LpPacket::skipped), for
+//! ignored: then it is left out and named in [`LpPacket::skipped`], for
 //! NDNLPv2 treats the fields of a feature that is disabled as unknown ones.
 
 use core::fmt;
 
 use bytes::Bytes;
 
+use super::LpPacket;
 use super::kind::{
     Flag, Integer, Kind, MapFrom, Nested, Number64, Numbers, Numbers64, Octets, Packet, Read,
     ValueKind, Write,
@@ -203,7 +204,7 @@ macro_rules! header_fields {
             }
         }
 
-        impl<'a> Header<'a> {
+        impl<'a> LpPacket<'a> {
             /// Reads the field `element` into its member; `from` is the packet from it on.
             #[inline]
             pub(super) fn read(
@@ -211,19 +212,22 @@ macro_rules! header_fields {
                 element: &Element<'a>,
                 from: &'a [u8],
             ) -> Result<(), DecodeError> {
-                let (field, read) = match element.typ {
-                    $($typ => {
-                        let read = <$kind>::read(&mut self.$scope.$member, element, from);
-                        (Field::$name, read)
-                    })*
-                    typ if is_ignorable(typ) => return Ok(()),
-                    typ => return Err(DecodeError::HeaderField(typ)),
-                };
-                if read.is_err() && field.info().is_skippable() {
-                    self.skipped.insert(field);
-                    return Ok(());
+                match element.typ {
+                    $($typ => <$kind>::read(&mut self.$scope.$member, element, from)
+                        .or_else(|error| self.skip(Field::$name, error)),)*
+                    typ if is_ignorable(typ) => Ok(()),
+                    typ => Err(DecodeError::HeaderField(typ)),
                 }
-                read
+            }
+
+            /// Leaves a field out whose value cannot be read, where that is allowed.
+            #[cold]
+            fn skip(&mut self, field: Field, error: DecodeError) -> Result<(), DecodeError> {
+                if !field.info().is_skippable() {
+                    return Err(error);
+                }
+                self.skipped.insert(field);
+                Ok(())
             }
         }
 
@@ -259,14 +263,6 @@ pub type LpHeader = HeaderFields<Bytes>;
 
 /// A packet's header where it lies in a frame. Copying it allocates nothing.
 pub type LpHeaderRef<'a> = HeaderFields<&'a [u8]>;
-
-/// What a frame's header says.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Header<'a> {
-    pub(super) link: LinkFields<'a>,
-    pub(super) header: LpHeaderRef<'a>,
-    pub(super) skipped: FieldSet,
-}
 
 /// What is written into a frame's header.
 pub(super) struct Both<'a, B> {

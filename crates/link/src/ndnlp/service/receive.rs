@@ -1,7 +1,7 @@
 //! Frames that come in.
 
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{LpHeader, LpHeaderRef, LpPacket};
+use whimbrel_ndn_packet::{LpHeader, LpPacket};
 
 use super::LinkService;
 use crate::ndnlp::compact::FIRST_COMPACT;
@@ -98,7 +98,7 @@ impl LinkService {
             Opened::Nothing => {}
             Opened::Packet(packet) => {
                 self.stats.packets_delivered += 1;
-                deliver(&LpPacket::whole(packet, LpHeaderRef::default()));
+                deliver(&LpPacket::bare(packet));
             }
             Opened::Element(element) => match LpPacket::decode(element, self.padding_allowed()) {
                 Ok(lp) => self.deliver_lp(now, &lp, deliver),
@@ -128,8 +128,9 @@ impl LinkService {
         let drops = &mut self.stats.drops;
         let mut whole = |packet: &[u8], header: Option<&LpHeader>| {
             *delivered += 1;
-            let header = header.map(LpHeader::as_ref).unwrap_or_default();
-            deliver(&LpPacket::whole(packet, header));
+            let mut lp = LpPacket::bare(packet);
+            lp.header = header.map(LpHeader::as_ref).unwrap_or_default();
+            deliver(&lp);
         };
         self.reassembler
             .insert(now, place, fragment, header, drops, &mut whole);
