@@ -1,12 +1,12 @@
 //! What a profile of link reliability is to the link service.
 //!
 //! [`LinkService`](super::LinkService) queues, cuts and reassembles; a [`Recovery`] numbers frames,
-//! acknowledges them and finds out which were lost. A service has one or more of them in the order
-//! of preference: the first one that takes a packet carries it. The last one is always
-//! [`Plain`](super::plain::Plain), which takes everything and recovers nothing.
+//! acknowledges them and finds out which were lost. A service has several of them in the order of
+//! preference: the first one that takes a packet carries it. The last one is always [`Plain`], which
+//! takes everything and recovers nothing.
 //!
 //! A further profile is a type that implements the trait, a variant of [`Reliability`] and an arm in
-//! [`profiles`]. One with frames of its own needs a first octet that no other has; one with header
+//! [`Profiles::new`]. One with frames of its own needs a first octet that no other has; one with header
 //! fields of its own adds rows to the table of `whimbrel_ndn_packet::lp`.
 
 use core::fmt::Debug;
@@ -25,30 +25,78 @@ use super::plain::Plain;
 use super::reassembly::Place;
 use super::stats::LinkStats;
 
-/// The profiles of a face, in the order of preference.
-pub(crate) fn profiles(config: &LinkServiceConfig, rng: &mut SeededRng) -> Vec<Box<dyn Recovery>> {
-    let most = config.most_outstanding;
-    match config.reliability {
-        Reliability::Off => vec![Box::new(Plain)],
-        Reliability::Paper {
-            max_retransmissions,
-        } => {
-            let paper = Paper::new(rng, max_retransmissions, most);
-            vec![Box::new(paper), Box::new(Plain)]
-        }
-        Reliability::Ndnlpv2 => vec![Box::new(Ndnlpv2::new(rng, most)), Box::new(Plain)],
-        Reliability::Adaptive => vec![Box::new(Adaptive::new(config, rng)), Box::new(Plain)],
-        Reliability::Auto => {
-            let ndnlpv2 = Ndnlpv2::new(rng, most);
-            let adaptive = Adaptive::new(config, rng);
-            vec![Box::new(adaptive), Box::new(ndnlpv2), Box::new(Plain)]
-        }
-    }
-}
-
 /// The place of a profile in the list of its service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ProfileId(pub(crate) u8);
+pub(crate) struct ProfileId(u8);
+
+/// The profiles of a face.
+#[derive(Debug)]
+pub(crate) struct Profiles {
+    /// Those that recover something, in the order of preference.
+    pub(crate) recovering: Vec<Box<dyn Recovery>>,
+    /// Takes what no other does.
+    plain: Plain,
+}
+
+impl Profiles {
+    pub(crate) fn new(config: &LinkServiceConfig, rng: &mut SeededRng) -> Profiles {
+        let most = config.most_outstanding;
+        let recovering: Vec<Box<dyn Recovery>> = match config.reliability {
+            Reliability::Off => Vec::new(),
+            Reliability::Paper {
+                max_retransmissions,
+            } => vec![Box::new(Paper::new(rng, max_retransmissions, most))],
+            Reliability::Ndnlpv2 => vec![Box::new(Ndnlpv2::new(rng, most))],
+            Reliability::Adaptive => vec![Box::new(Adaptive::new(config, rng))],
+            Reliability::Auto => {
+                let ndnlpv2 = Ndnlpv2::new(rng, most);
+                vec![Box::new(Adaptive::new(config, rng)), Box::new(ndnlpv2)]
+            }
+        };
+        let plain = Plain;
+        Profiles { recovering, plain }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: ProfileId) -> &dyn Recovery {
+        match self.recovering.get(usize::from(id.0)) {
+            Some(profile) => &**profile,
+            None => &self.plain,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: ProfileId) -> &mut dyn Recovery {
+        match self.recovering.get_mut(usize::from(id.0)) {
+            Some(profile) => &mut **profile,
+            None => &mut self.plain,
+        }
+    }
+
+    /// Those that recover something, in the order of preference.
+    #[inline]
+    pub(crate) fn ids(&self) -> impl DoubleEndedIterator<Item = ProfileId> + use<> {
+        (0..self.recovering.len() as u8).map(ProfileId)
+    }
+
+    /// The profile under whose numbers the next packet travels.
+    #[inline]
+    pub(crate) fn taking_next(&mut self, now: Time, stats: &mut LinkStats) -> ProfileId {
+        let mut recovering = self.recovering.iter_mut();
+        let taken = recovering.position(|profile| profile.takes_next(now, stats));
+        ProfileId(taken.unwrap_or(self.recovering.len()) as u8)
+    }
+
+    /// The profile whose format a frame with this first octet is in.
+    #[inline]
+    pub(crate) fn with_format(&self, first_octet: u8) -> Option<ProfileId> {
+        let mut recovering = self.recovering.iter();
+        let found = recovering.position(|profile| profile.has_format(first_octet));
+        let plain = || self.plain.has_format(first_octet);
+        let place = found.or_else(|| plain().then_some(self.recovering.len()));
+        place.map(|place| ProfileId(place as u8))
+    }
+}
 
 /// One call into a profile: when, and where it counts and reports.
 pub(crate) struct Turn<'a> {
@@ -99,7 +147,7 @@ pub(crate) struct Heard {
 pub(crate) trait Recovery: Debug + Send {
     // Packets to be sent.
 
-    /// True if the next packet travels under this profile's numbers. Every packet asks once.
+    /// True if the next packet travels under this profile's numbers.
     fn takes_next(&mut self, now: Time, stats: &mut LinkStats) -> bool;
 
     /// The number that stays the same when a new piece is sent again; `None` if it is to be the

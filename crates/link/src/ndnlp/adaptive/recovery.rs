@@ -27,16 +27,16 @@ const HELLO_ROOM: usize = tlv::element_len(types::LP_ADAPTIVE_HELLO, HELLO_LEN) 
 /// Opens a compact frame of a peer with which there is no agreement.
 pub(crate) fn open_without_agreement<'a>(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> Opened<'a> {
     AdaptiveFrame::decode(frame).map_or(Opened::Malformed, |frame| {
-        opened(frame, Origin::Unknown, scratch)
+        opened(&frame, Origin::Unknown, scratch)
     })
 }
 
 /// What the frame carries.
-fn opened<'a>(frame: AdaptiveFrame<'a>, origin: Origin, scratch: &'a mut Vec<u8>) -> Opened<'a> {
+fn opened<'a>(frame: &AdaptiveFrame<'a>, origin: Origin, scratch: &'a mut Vec<u8>) -> Opened<'a> {
     let AdaptiveFrame::Packet { payload, .. } = frame else {
         return Opened::Nothing;
     };
-    match (payload, origin) {
+    match (*payload, origin) {
         (_, Origin::Twice) => Opened::Nothing,
         (Payload::Value(kind, value), _) => {
             let Some(typ) = kind.typ() else {
@@ -109,10 +109,12 @@ impl Recovery for Adaptive {
         let kind = short.map_or(Kind::Other, |(kind, _)| kind);
         let next = self.sender.next_number();
         let back = outgoing.replaces.map(|_| next.wrapping_sub(piece.identity));
-        let len = if piece.is_whole() {
-            self.whole_frame_len(&piece.packet, piece.header.as_deref())
-        } else {
-            piece.len as usize + self.fragment_overhead(None)
+        let len = match short {
+            Some((_, left_out)) => MOST_HEADER_LEN + piece.packet.len() - left_out,
+            None if piece.is_whole() => {
+                self.whole_frame_len(&piece.packet, piece.header.as_deref())
+            }
+            None => piece.len as usize + self.fragment_overhead(None),
         };
         let room = outgoing.mtu.saturating_sub(len);
         self.width = self.write_start(now, kind, back, room, stats, out);
@@ -227,7 +229,7 @@ impl Recovery for Adaptive {
             return Opened::Malformed;
         };
         let origin = self.handle_frame(&frame, size, turn);
-        opened(frame, origin, scratch)
+        opened(&frame, origin, scratch)
     }
 
     fn handle_header(&mut self, packet: &LpPacket<'_>, turn: &mut Turn<'_>) -> Heard {

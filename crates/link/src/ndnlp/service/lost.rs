@@ -13,10 +13,14 @@ const MOST_EVENTS: usize = 1024;
 
 impl LinkService {
     /// Sends the frames in `lost` again, or gives them up.
+    #[inline]
     pub(super) fn recover(&mut self, now: Time, id: ProfileId) {
-        if self.lost.is_empty() {
-            return;
+        if !self.lost.is_empty() {
+            self.recover_lost(now, id);
         }
+    }
+
+    fn recover_lost(&mut self, now: Time, id: ProfileId) {
         let mut lost = core::mem::take(&mut self.lost);
         // Packets of which a fragment was given up in this call. Mostly none, and then it takes no
         // memory.
@@ -26,9 +30,7 @@ impl LinkService {
                 self.settle(id, number);
                 continue;
             }
-            let Some(profile) = self.profile(id) else {
-                continue;
-            };
+            let profile = self.profiles.get(id);
             if profile.may_resend(now, &piece) {
                 let first = profile.resends_first();
                 piece.queued_at = now;
@@ -65,9 +67,7 @@ impl LinkService {
 
     /// The piece that was found lost under this number is not sent again.
     pub(super) fn settle(&mut self, id: ProfileId, number: u64) {
-        if let Some(profile) = self.profiles.get_mut(usize::from(id.0)) {
-            profile.give_up(number);
-        }
+        self.profiles.get_mut(id).give_up(number);
     }
 
     /// The fragments of this packet are not sent again.
@@ -79,9 +79,7 @@ impl LinkService {
             keep
         });
         gone.into_iter().for_each(|number| self.settle(id, number));
-        if let Some(profile) = self.profiles.get_mut(usize::from(id.0)) {
-            profile.forget_packet(packet_id);
-        }
+        self.profiles.get_mut(id).forget_packet(packet_id);
     }
 }
 

@@ -17,7 +17,7 @@ use super::pacer::Pacer;
 use super::piece::Piece;
 use super::queue::{OutQueue, QueuedPacket};
 use super::reassembly::Reassembler;
-use super::recovery::{self, ProfileId, Recovery, Turn};
+use super::recovery::{ProfileId, Profiles, Recovery, Turn};
 use super::stats::{LinkStats, Mode};
 use transmit::InFragments;
 
@@ -54,8 +54,7 @@ pub struct LinkService {
     marker: CongestionMarker,
     pacer: Option<Pacer>,
     reassembler: Reassembler,
-    // In the order of preference. The last one takes what no other does.
-    profiles: Vec<Box<dyn Recovery>>,
+    profiles: Profiles,
     next_sequence: u64,
     next_packet_id: u64,
     events: VecDeque<LinkEvent>,
@@ -91,7 +90,7 @@ impl LinkService {
                 config.reassembly_bytes,
                 config.reassembly_timeout,
             ),
-            profiles: recovery::profiles(&config, &mut rng),
+            profiles: Profiles::new(&config, &mut rng),
             next_sequence,
             next_packet_id: 0,
             events: VecDeque::new(),
@@ -135,25 +134,13 @@ impl LinkService {
 
     /// True if nothing is recovered here, whatever the peer says.
     fn is_plain(&self) -> bool {
-        self.profiles.len() == 1
-    }
-
-    /// The profiles in the order of preference.
-    fn profile_ids(&self) -> impl DoubleEndedIterator<Item = ProfileId> + use<> {
-        (0..self.profiles.len() as u8).map(ProfileId)
-    }
-
-    fn profile(&self, id: ProfileId) -> Option<&dyn Recovery> {
-        self.profiles
-            .get(usize::from(id.0))
-            .map(|profile| &**profile)
+        self.profiles.recovering.is_empty()
     }
 
     /// A profile, and what one call into it takes.
-    fn turn(&mut self, now: Time, id: ProfileId) -> Option<(&mut dyn Recovery, Turn<'_>)> {
-        let profile = self.profiles.get_mut(usize::from(id.0))?;
+    fn turn(&mut self, now: Time, id: ProfileId) -> (&mut dyn Recovery, Turn<'_>) {
         let (stats, lost) = (&mut self.stats, &mut self.lost);
-        Some((&mut **profile, Turn { now, stats, lost }))
+        (self.profiles.get_mut(id), Turn { now, stats, lost })
     }
 
     /// Queues a whole network-layer packet; dropped and counted if there is no room.
@@ -221,12 +208,11 @@ impl LinkService {
     pub fn handle_timeout(&mut self, now: Time) {
         self.reassembler.expire(now, &mut self.stats.drops);
         // The preferred profile comes last: it probes only if no other has anything to send.
-        for id in self.profile_ids().rev() {
+        for id in self.profiles.ids().rev() {
             let idle = self.queue.is_empty() && self.in_fragments.is_none();
-            if let Some((profile, mut turn)) = self.turn(now, id) {
-                profile.handle_timeout(idle, &mut turn);
-                self.recover(now, id);
-            }
+            let (profile, mut turn) = self.turn(now, id);
+            profile.handle_timeout(idle, &mut turn);
+            self.recover(now, id);
         }
         self.refresh();
     }
@@ -238,10 +224,8 @@ impl LinkService {
             .reassembler
             .next_expiry()
             .map(|at| Deadline::new(at, "fragments did not come in time"));
-        let unheard = self
-            .profiles
-            .iter()
-            .filter_map(|profile| profile.timer_due());
+        let recovering = self.profiles.recovering.iter();
+        let unheard = recovering.filter_map(|profile| profile.timer_due());
         let unheard = unheard
             .min()
             .map(|at| Deadline::new(at, "nothing was heard of a frame"));
@@ -253,10 +237,8 @@ impl LinkService {
         if self.blocked {
             return None;
         }
-        let control = self
-            .profiles
-            .iter()
-            .filter_map(|profile| profile.control_due());
+        let recovering = self.profiles.recovering.iter();
+        let control = recovering.filter_map(|profile| profile.control_due());
         let control = control.min();
         match &self.pacer {
             None => control.map(|at| Deadline::new(at, "news for the peer waited long enough")),
@@ -299,7 +281,7 @@ impl LinkService {
         self.stats.abandoned += self.stats.outstanding as u64;
         self.stats.abandoned += self.queue.retain_resends(|_| false) as u64;
         self.restart_fragments(|_, _| 0);
-        self.profiles = recovery::profiles(&self.config, &mut self.rng);
+        self.profiles = Profiles::new(&self.config, &mut self.rng);
         self.refresh();
     }
 
@@ -314,7 +296,7 @@ impl LinkService {
         stats.queue_high_water = stats.queue_high_water.max(stats.queue_packets);
         (stats.outstanding, stats.mode) = (0, Mode::None);
         // What the preferred profile estimates replaces what others do.
-        for profile in self.profiles.iter().rev() {
+        for profile in self.profiles.recovering.iter().rev() {
             profile.report(stats);
         }
         stats.outstanding_high_water = stats.outstanding_high_water.max(stats.outstanding);

@@ -42,7 +42,7 @@ impl LinkService {
 
     /// False if a profile needs the fields that could not be read.
     fn may_skip(&mut self, lp: &LpPacket<'_>) -> bool {
-        let mut profiles = self.profiles.iter();
+        let mut profiles = self.profiles.recovering.iter();
         if profiles.any(|profile| profile.needs(lp.skipped)) {
             self.stats.drops.malformed += 1;
             return false;
@@ -54,10 +54,8 @@ impl LinkService {
     /// Gives the header to all profiles. True if the packet came before.
     fn is_repeated(&mut self, now: Time, lp: &LpPacket<'_>) -> bool {
         let mut repeated = false;
-        for id in self.profile_ids() {
-            let Some((profile, mut turn)) = self.turn(now, id) else {
-                continue;
-            };
+        for id in self.profiles.ids() {
+            let (profile, mut turn) = self.turn(now, id);
             let Heard { twice, restarted } = profile.handle_header(lp, &mut turn);
             repeated |= twice;
             if restarted {
@@ -77,18 +75,15 @@ impl LinkService {
 
     /// A frame in a profile's own format.
     fn receive_compact(&mut self, now: Time, first: u8, frame: &[u8], deliver: Deliver<'_>) {
-        let mut profiles = self.profiles.iter();
-        let Some(index) = profiles.position(|profile| profile.has_format(first)) else {
+        let Some(id) = self.profiles.with_format(first) else {
             self.stats.drops.malformed += 1;
             return;
         };
-        let id = ProfileId(index as u8);
         let mut scratch = core::mem::take(&mut self.scratch);
-        if let Some((profile, mut turn)) = self.turn(now, id) {
-            let opened = profile.open(frame, &mut scratch, &mut turn);
-            self.recover(now, id);
-            self.deliver_opened(now, opened, deliver);
-        }
+        let (profile, mut turn) = self.turn(now, id);
+        let opened = profile.open(frame, &mut scratch, &mut turn);
+        self.recover(now, id);
+        self.deliver_opened(now, opened, deliver);
         self.scratch = scratch;
     }
 

@@ -12,7 +12,7 @@ fn service(reliability: Reliability, seed: u64) -> LinkService {
     config.reliability = reliability;
     let mut service = LinkService::new(config.clone(), SeededRng::new(seed));
     service.next_sequence = u64::MAX - 3;
-    service.profiles[0] = match reliability {
+    service.profiles.recovering[0] = match reliability {
         Reliability::Paper { .. } => Box::new(Paper::starting(u32::MAX - 3, u32::MAX - 5, 3, 1000)),
         Reliability::Ndnlpv2 => Box::new(Ndnlpv2::starting(u64::MAX - 3, 1000)),
         Reliability::Adaptive => {

@@ -120,23 +120,15 @@ impl LinkService {
     fn write_urgent_control(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
         let packets_wait = !self.queue.is_empty();
         let (mtu, stats) = (self.mtu, &mut self.stats);
-        let mut profiles = self.profiles.iter_mut();
-        profiles.any(|profile| profile.write_urgent(now, mtu, packets_wait, stats, buffer))
+        let mut recovering = self.profiles.recovering.iter_mut();
+        recovering.any(|profile| profile.write_urgent(now, mtu, packets_wait, stats, buffer))
     }
 
     /// What goes when there is nothing else to send.
     fn write_control(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
         let stats = &mut self.stats;
-        let mut profiles = self.profiles.iter_mut();
-        profiles.any(|profile| profile.write_idle(now, stats, buffer))
-    }
-
-    /// The profile under whose numbers the next packet travels.
-    fn next_profile(&mut self, now: Time) -> ProfileId {
-        let stats = &mut self.stats;
-        let mut profiles = self.profiles.iter_mut();
-        let taken = profiles.position(|profile| profile.takes_next(now, stats));
-        ProfileId(taken.unwrap_or_default() as u8)
+        let mut recovering = self.profiles.recovering.iter_mut();
+        recovering.any(|profile| profile.write_idle(now, stats, buffer))
     }
 
     /// Appends the packet, or its first fragment; false if it had to be dropped. `waiting` is how
@@ -158,12 +150,10 @@ impl LinkService {
             buffer.extend_from_slice(&queued.packet);
             return true;
         }
-        let id = self.next_profile(now);
+        let id = self.profiles.taking_next(now, &mut self.stats);
         let packet_id = self.next_packet_id;
         self.next_packet_id += 1;
-        let Some(profile) = self.profile(id) else {
-            return false;
-        };
+        let profile = self.profiles.get(id);
         let len = profile.whole_frame_len(&queued.packet, queued.header.as_deref());
         let mut piece = Piece {
             len: queued.packet.len() as u32,
@@ -231,8 +221,7 @@ impl LinkService {
     }
 
     fn new_identity(&mut self, id: ProfileId) -> u64 {
-        let profile = self.profiles.get_mut(usize::from(id.0));
-        if let Some(identity) = profile.and_then(|profile| profile.identity()) {
+        if let Some(identity) = self.profiles.get_mut(id).identity() {
             return identity;
         }
         let sequence = self.next_sequence;
@@ -247,9 +236,7 @@ impl LinkService {
             return;
         };
         let header = packet.original.header.as_deref();
-        let overhead = self
-            .profile(packet.profile)
-            .map_or(0, |profile| profile.fragment_overhead(header));
+        let overhead = self.profiles.get(packet.profile).fragment_overhead(header);
         let needed = packet.fragment_len as usize + overhead;
         if needed <= limit(&packet, self.mtu) {
             self.in_fragments = Some(packet);
@@ -267,10 +254,10 @@ impl LinkService {
             number,
             piece,
         } = resend;
-        let profile = self.profile(id);
-        let Some(profile) = profile.filter(|profile| profile.still_lost(number)) else {
+        let profile = self.profiles.get(id);
+        if !profile.still_lost(number) {
             return false;
-        };
+        }
         let header = piece.header.as_deref();
         let len = if piece.is_whole() {
             profile.whole_frame_len(&piece.packet, header)
@@ -319,10 +306,7 @@ impl LinkService {
         let stats = &mut self.stats;
         stats.payload_bytes_sent += u64::from(piece.len);
         stats.packets_sent += u64::from(replaces.is_none() && piece.index + 1 == piece.count);
-        let index = usize::from(id.0);
-        let Some(profile) = self.profiles.get_mut(index) else {
-            return;
-        };
+        let profile = self.profiles.get_mut(id);
         let outgoing = Outgoing {
             piece: &piece,
             replaces,
@@ -333,9 +317,9 @@ impl LinkService {
             let number = profile.transmission_number();
             self.write_lp(now, &piece, number, buffer);
         }
-        if let Some(profile) = self.profiles.get_mut(index) {
-            profile.sent(now, piece, replaces, &mut self.stats);
-        }
+        self.profiles
+            .get_mut(id)
+            .sent(now, piece, replaces, &mut self.stats);
     }
 
     /// As a bare packet if nothing has to be said of it, else as an LpPacket with what the profiles
@@ -353,7 +337,7 @@ impl LinkService {
             payload_len: piece.len as usize,
             mtu: self.mtu,
         };
-        for profile in &mut self.profiles {
+        for profile in &mut self.profiles.recovering {
             profile.add_fields(now, &frame, &mut link, &mut self.stats);
         }
         if link.is_empty() && header.is_empty() {
