@@ -20,12 +20,14 @@
 //! | `queue`, `piece`, `outstanding` | what waits to be sent, what one frame carries, what was sent and not acknowledged |
 //! | `number_set`, `recent` | which numbers came |
 //! | `marking` | when to mark a packet because of congestion |
+//! | `delivery` | how fast the peer acknowledges |
 //! | `pacer` | frames at the rate of a modelled device |
 //! | `reassembly` | packets of which some fragments are missing, bounded |
 
 mod adaptive;
 mod compact;
 pub mod config;
+mod delivery;
 mod framing;
 mod marking;
 mod ndnlpv2;

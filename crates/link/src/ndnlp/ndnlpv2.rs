@@ -102,8 +102,7 @@ impl Ndnlpv2 {
                 return;
             }
             Acknowledged::Arrived { piece, sent_at } => {
-                stats.acknowledged += 1;
-                stats.recovered += u64::from(piece.retransmissions > 0);
+                stats.arrived(&piece);
                 self.loss.arrived();
                 // Karn: only frames that were sent once.
                 if piece.retransmissions == 0 {

@@ -102,6 +102,17 @@ impl OutQueue {
         Some(entry)
     }
 
+    /// When the next one was put in the queue.
+    pub(crate) fn head_since(&self) -> Option<Time> {
+        let urgent = self.urgent.front().map(|resend| resend.piece.queued_at);
+        urgent.or_else(|| {
+            self.entries.front().map(|entry| match entry {
+                Entry::Packet(packet) => packet.queued_at,
+                Entry::Resend(resend) => resend.piece.queued_at,
+            })
+        })
+    }
+
     /// Bytes of the next one.
     pub(crate) fn next_len(&self) -> Option<usize> {
         self.urgent

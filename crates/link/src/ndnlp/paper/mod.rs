@@ -103,8 +103,7 @@ impl Paper {
         let number = (next - 1) - u64::from((next as u32).wrapping_sub(1).wrapping_sub(ack));
         match self.outstanding.acknowledge(number) {
             Acknowledged::Arrived { piece, sent_at } => {
-                stats.acknowledged += 1;
-                stats.recovered += u64::from(piece.retransmissions > 0);
+                stats.arrived(&piece);
                 self.loss.arrived();
                 self.rtt.sample(now.since(sent_at));
             }

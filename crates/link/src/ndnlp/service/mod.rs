@@ -6,12 +6,14 @@ mod receive;
 mod tests;
 mod transmit;
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
-use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_core::{Deadline, LinkState, SeededRng, Time};
 use whimbrel_ndn_packet::{LpHeader, LpPacket, SharedPacket};
 
 use super::config::{FrameKind, LinkServiceConfig, MAX_MTU, MIN_MTU, Reliability};
+use super::delivery::DeliveryMeter;
 use super::marking::CongestionMarker;
 use super::pacer::Pacer;
 use super::piece::Piece;
@@ -53,6 +55,7 @@ pub struct LinkService {
     held_back: Vec<u8>,
     marker: CongestionMarker,
     pacer: Option<Pacer>,
+    delivery: DeliveryMeter,
     reassembler: Reassembler,
     profiles: Profiles,
     next_sequence: u64,
@@ -85,6 +88,7 @@ impl LinkService {
             pacer: config
                 .drain_rate
                 .map(|rate| Pacer::new(rate, config.drain_overhead)),
+            delivery: DeliveryMeter::default(),
             reassembler: Reassembler::new(
                 config.reassembly_packets,
                 config.reassembly_bytes,
@@ -110,7 +114,12 @@ impl LinkService {
         frame: &[u8],
         deliver: &mut dyn FnMut(&LpPacket<'_>),
     ) {
+        let acknowledged = self.stats.acknowledged_bytes;
         self.receive(now, frame, deliver);
+        if self.stats.acknowledged_bytes > acknowledged {
+            let (bytes, rtt) = (self.stats.acknowledged_bytes, self.stats.rtt);
+            self.delivery.observe(now, bytes, rtt);
+        }
         self.refresh();
     }
 
@@ -282,12 +291,34 @@ impl LinkService {
         self.stats.abandoned += self.queue.retain_resends(|_| false) as u64;
         self.restart_fragments(|_, _| 0);
         self.profiles = Profiles::new(&self.config, &mut self.rng);
+        self.delivery = DeliveryMeter::default();
         self.refresh();
     }
 
     /// Counters and estimates.
     pub fn stats(&self) -> &LinkStats {
         &self.stats
+    }
+
+    /// What the link is worth now: for those who choose among faces.
+    pub fn state(&self, now: Time) -> LinkState {
+        let stats = &self.stats;
+        // Estimates of a profile that the peer has left say nothing of the link today.
+        let measured = stats.mode != Mode::None;
+        let begun = self.in_fragments.as_ref();
+        let head = begun.map(InFragments::queued_at);
+        let head = head.or_else(|| self.queue.head_since());
+        LinkState {
+            delivery_rate: match self.config.drain_rate {
+                Some(bits_per_second) => Some(bits_per_second / 8),
+                None => self.delivery.rate().filter(|_| measured),
+            },
+            queue_bytes: self.queue.bytes() + begun.map_or(0, InFragments::bytes_left),
+            queue_packets: self.queue.len() + usize::from(begun.is_some()),
+            queue_age: head.map_or(Duration::ZERO, |since| now.since(since)),
+            loss: measured.then_some(stats.loss),
+            rtt: stats.rtt.filter(|_| measured),
+        }
     }
 
     fn refresh(&mut self) {

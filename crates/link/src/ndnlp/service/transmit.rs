@@ -28,6 +28,16 @@ impl InFragments {
     pub(super) fn packet_id(&self) -> u64 {
         self.next.packet_id
     }
+
+    /// When the packet was put in the queue.
+    pub(super) fn queued_at(&self) -> Time {
+        self.original.queued_at
+    }
+
+    /// Bytes of the fragments that have not been sent.
+    pub(super) fn bytes_left(&self) -> usize {
+        self.next.packet.len() - self.next.start as usize
+    }
 }
 
 impl LinkService {
