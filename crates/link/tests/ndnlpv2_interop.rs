@@ -8,7 +8,7 @@ use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time};
 use whimbrel_link::ndnlp::{LinkEvent, LinkService, LinkServiceConfig, Mode, Reliability};
 use whimbrel_ndn_packet::lp::{self, LinkFields, Numbers};
-use whimbrel_ndn_packet::{LpHeader, LpPacket};
+use whimbrel_ndn_packet::{LpHeader, LpPacket, tlv, types};
 
 fn service(mtu: usize) -> LinkService {
     let mut config = LinkServiceConfig::datagram(mtu);
@@ -385,4 +385,63 @@ fn a_reassembled_packet_keeps_the_header_that_came_with_its_fragments() {
         });
     }
     assert_eq!(delivered, [(header, data(3000).to_vec())]);
+}
+
+/// A frame with an Interest and a field of 4 octets, which should have 8.
+fn with_short_field(typ: u64) -> Vec<u8> {
+    let mut frame = Vec::new();
+    tlv::write_nested(&mut frame, types::LP_PACKET, |out| {
+        tlv::write_element(out, typ, &[1; 4]);
+        tlv::write_element(out, types::LP_FRAGMENT, &interest(1));
+    });
+    frame
+}
+
+#[test]
+fn a_malformed_field_of_reliability_drops_a_frame_only_where_it_is_used() {
+    let paper = Reliability::Paper {
+        max_retransmissions: 3,
+    };
+    for (reliability, delivered) in [
+        (Reliability::Off, true),
+        (paper, true),
+        (Reliability::Adaptive, true),
+        (Reliability::Ndnlpv2, false),
+        (Reliability::Auto, false),
+    ] {
+        for typ in [types::LP_ACK, types::LP_TX_SEQUENCE] {
+            let config = LinkServiceConfig {
+                reliability,
+                ..LinkServiceConfig::datagram(1500)
+            };
+            let mut service = LinkService::new(config, SeededRng::new(1));
+            let frame = with_short_field(typ);
+            let came = receive(&mut service, Time::ZERO, &frame);
+            let (skipped, malformed) = (
+                service.stats().fields_skipped,
+                service.stats().drops.malformed,
+            );
+            let expected = if delivered { (1, 1, 0) } else { (0, 0, 1) };
+            assert_eq!(
+                (came.len(), skipped, malformed),
+                expected,
+                "{reliability:?}: {typ:#x}"
+            );
+            // The same by the way for frames that need nothing of the link.
+            if reliability == Reliability::Off {
+                assert!(service.handle_plain_frame(&frame).is_some());
+                assert_eq!(service.stats().fields_skipped, 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_malformed_field_of_the_packet_or_of_fragmentation_drops_a_frame_everywhere() {
+    for typ in [types::LP_SEQUENCE, types::LP_NACK] {
+        let mut service = LinkService::new(LinkServiceConfig::datagram(1500), SeededRng::new(1));
+        assert!(receive(&mut service, Time::ZERO, &with_short_field(typ)).is_empty());
+        let drops = service.stats().drops;
+        assert_eq!((drops.malformed, drops.total()), (1, 1), "{typ:#x}");
+    }
 }
