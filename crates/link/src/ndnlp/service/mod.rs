@@ -173,7 +173,7 @@ impl LinkService {
             return;
         }
         self.stats.packets_queued += 1;
-        self.refresh();
+        self.refresh_queue();
     }
 
     /// Appends the next frames to `buffer`; `None` if there is nothing to send now. For datagrams
@@ -321,18 +321,24 @@ impl LinkService {
         }
     }
 
+    /// Brings estimates and levels up to date.
     fn refresh(&mut self) {
         let stats = &mut self.stats;
-        (stats.queue_packets, stats.queue_bytes) = (self.queue.len(), self.queue.bytes());
-        stats.queue_high_water = stats.queue_high_water.max(stats.queue_packets);
         (stats.outstanding, stats.mode) = (0, Mode::None);
         // What the preferred profile estimates replaces what others do.
         for profile in self.profiles.recovering.iter().rev() {
             profile.report(stats);
         }
         stats.outstanding_high_water = stats.outstanding_high_water.max(stats.outstanding);
-        stats.buffer_high_water = stats
-            .buffer_high_water
-            .max(stats.outstanding + stats.queue_packets);
+        self.refresh_queue();
+    }
+
+    /// Brings the levels of the queue up to date: all that a packet changes that is put in it.
+    fn refresh_queue(&mut self) {
+        let stats = &mut self.stats;
+        (stats.queue_packets, stats.queue_bytes) = (self.queue.len(), self.queue.bytes());
+        stats.queue_high_water = stats.queue_high_water.max(stats.queue_packets);
+        let buffered = stats.outstanding + stats.queue_packets;
+        stats.buffer_high_water = stats.buffer_high_water.max(buffered);
     }
 }
