@@ -12,15 +12,33 @@ local TYPES = {
   [0x14] = "MetaInfo", [0x18] = "ContentType", [0x19] = "FreshnessPeriod", [0x1a] = "FinalBlockId", [0x15] = "Content",
   [0x16] = "SignatureInfo", [0x17] = "SignatureValue", [0x1b] = "SignatureType", [0x1c] = "KeyLocator", [0x1d] = "KeyDigest",
   [0x26] = "SignatureNonce", [0x28] = "SignatureTime", [0x2a] = "SignatureSeqNum",
-  [0x50] = "Fragment", [0x51] = "Sequence", [0x52] = "FragIndex", [0x53] = "FragCount", [0x62] = "PitToken",
-  [0x0320] = "Nack", [0x0321] = "NackReason", [0x032c] = "IncomingFaceId", [0x0330] = "NextHopFaceId",
-  [0x0334] = "CachePolicy", [0x0335] = "CachePolicyType", [0x0340] = "CongestionMark", [0x0344] = "Ack", [0x0348] = "TxSequence",
-  [0x034c] = "NonDiscovery", [0x0350] = "PrefixAnnouncement",
+  [0x50] = "Fragment",
 }
 local CONTAINERS = {
   [0x05] = true, [0x06] = true, [0x64] = true, [0x14] = true, [0x16] = true, [0x2c] = true, [0x1c] = true, [0x1e] = true,
-  [0x0320] = true, [0x0334] = true, [0x0350] = true, [0x1a] = true,
+  [0x1a] = true,
 }
+-- Written by: WHIMBREL_WRITE=1 cargo test -p whimbrel-ndn-packet --test lp_table
+-- begin of the rows of crates/ndn-packet/src/lp/table.rs
+local LINK_FIELDS = {
+  { 0x0051, "Sequence", "ndn.lp.sequence", "number" },
+  { 0x0052, "FragIndex", "ndn.lp.frag_index", "number" },
+  { 0x0053, "FragCount", "ndn.lp.frag_count", "number" },
+  { 0x0062, "PitToken", "ndn.lp.pit_token", "octets" },
+  { 0x0320, "Nack", "ndn.lp.nack", "container" },
+  { 0x0321, "NackReason", "ndn.lp.nack_reason", "number" },
+  { 0x032c, "IncomingFaceId", "ndn.lp.incoming_face_id", "number" },
+  { 0x0330, "NextHopFaceId", "ndn.lp.next_hop_face_id", "number" },
+  { 0x0334, "CachePolicy", "ndn.lp.cache_policy", "container" },
+  { 0x0335, "CachePolicyType", "ndn.lp.cache_policy_type", "number" },
+  { 0x0340, "CongestionMark", "ndn.lp.congestion_mark", "number" },
+  { 0x0344, "Ack", "ndn.lp.ack", "number" },
+  { 0x0348, "TxSequence", "ndn.lp.tx_sequence", "number" },
+  { 0x034c, "NonDiscovery", "ndn.lp.non_discovery", "flag" },
+  { 0x0350, "PrefixAnnouncement", "ndn.lp.prefix_announcement", "container" },
+  { 0x03bc, "AdaptiveHello", "ndn.lp.adaptive_hello", "octets" },
+}
+-- end of the rows
 local CONVENTIONS = { [0x32] = "seg=", [0x34] = "off=", [0x36] = "v=", [0x38] = "t=", [0x3a] = "seq=" }
 
 local f = ndn.fields
@@ -32,21 +50,29 @@ f.can_be_prefix = ProtoField.bool("ndn.can_be_prefix", "CanBePrefix")
 f.must_be_fresh = ProtoField.bool("ndn.must_be_fresh", "MustBeFresh")
 f.hint = ProtoField.string("ndn.forwarding_hint", "ForwardingHint")
 f.key = ProtoField.string("ndn.key_locator", "KeyLocator")
-f.non_discovery = ProtoField.bool("ndn.lp.non_discovery", "NonDiscovery")
-f.nack = ProtoField.bool("ndn.lp.nack", "Nack")
 
 local NUMBERS = {
   [0x0a] = { "ndn.nonce", base.HEX }, [0x0c] = "ndn.lifetime", [0x22] = "ndn.hop_limit", [0x18] = "ndn.content_type",
   [0x19] = "ndn.freshness", [0x1b] = "ndn.signature_type", [0x28] = "ndn.signature_time", [0x2a] = "ndn.signature_sequence",
-  [0x51] = "ndn.lp.sequence", [0x52] = "ndn.lp.frag_index", [0x53] = "ndn.lp.frag_count", [0x0321] = "ndn.lp.nack_reason",
-  [0x032c] = "ndn.lp.incoming_face", [0x0330] = "ndn.lp.next_hop_face", [0x0335] = "ndn.lp.cache_policy",
-  [0x0340] = "ndn.lp.congestion_mark", [0x0344] = "ndn.lp.ack", [0x0348] = "ndn.lp.tx_sequence",
 }
 local OCTETS = {
   [0x15] = "ndn.content", [0x24] = "ndn.parameters", [0x17] = "ndn.signature", [0x2e] = "ndn.signature",
-  [0x26] = "ndn.signature_nonce", [0x1d] = "ndn.key_digest", [0x62] = "ndn.lp.pit_token",
+  [0x26] = "ndn.signature_nonce", [0x1d] = "ndn.key_digest",
 }
-local number_fields, octet_fields, by_filter = {}, {}, {}
+local number_fields, octet_fields, flag_fields, by_filter = {}, {}, {}, {}
+for _, row in ipairs(LINK_FIELDS) do
+  local typ, name, filter, kind = row[1], row[2], row[3], row[4]
+  TYPES[typ] = name
+  if kind == "number" then
+    NUMBERS[typ] = filter
+  elseif kind == "octets" then
+    OCTETS[typ] = filter
+  else
+    CONTAINERS[typ] = kind == "container" or nil
+    flag_fields[typ] = ProtoField.bool(filter, name)
+    f["flag" .. typ] = flag_fields[typ]
+  end
+end
 for typ, how in pairs(NUMBERS) do
   local filter, shown = how, base.DEC
   if type(how) == "table" then filter, shown = how[1], how[2] end
@@ -132,7 +158,7 @@ dissect = function(buffer, at, till, tree, inside, depth)
     if after == value then sub:append_text(" (empty)") end
   elseif typ == 0x21 then tree:add(f.can_be_prefix, whole, true)
   elseif typ == 0x12 then tree:add(f.must_be_fresh, whole, true)
-  elseif typ == 0x034c then tree:add(f.non_discovery, whole, true)
+  elseif flag_fields[typ] and not CONTAINERS[typ] then tree:add(flag_fields[typ], whole, true)
   elseif typ == 0x50 then
     -- A piece of a larger packet cannot be read by itself.
     if not inside_fragmented then
@@ -145,7 +171,7 @@ dissect = function(buffer, at, till, tree, inside, depth)
   elseif CONTAINERS[typ] and typ ~= 0x1a then
     local sub = tree:add(whole, TYPES[typ])
     if typ == 0x05 or typ == 0x06 or typ == 0x64 then sub:add(f.type, whole, TYPES[typ]) end
-    if typ == 0x0320 then sub:add(f.nack, whole, true) end
+    if flag_fields[typ] then sub:add(flag_fields[typ], whole, true) end
     local outer_fragmented = inside_fragmented
     if typ == 0x64 then inside_fragmented = false end
     local inner = value

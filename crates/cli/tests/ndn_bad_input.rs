@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde_json::Value;
 use support::ndn::Router;
 use support::{Running, await_that, finished, noise, whimbrel};
-use whimbrel_ndn_packet::lp::{self, LinkFields};
+use whimbrel_ndn_packet::lp::{self, LinkFields, Numbers};
 use whimbrel_ndn_packet::{Data, DigestSigner, Interest, LpHeader, Name};
 
 /// The most that a router may have grown by, beyond what its configuration names.
@@ -182,7 +182,8 @@ fn fragments_that_never_complete_are_forgotten() {
         let mut frame = Vec::new();
         let link = LinkFields {
             sequence: Some(number * 8),
-            fragment: Some((0, 6)),
+            frag_index: Some(0),
+            frag_count: Some(6),
             ..LinkFields::default()
         };
         lp::encode(&mut frame, &link, &LpHeader::default(), Some(&piece));
@@ -212,7 +213,7 @@ fn acknowledgements_of_frames_that_were_never_sent_change_nothing() {
         .collect();
     let tx = |number| LinkFields {
         tx_sequence: Some(number),
-        acks: &acks,
+        acks: Numbers::Listed(&acks),
         ..LinkFields::default()
     };
     for number in 0..2_000 {

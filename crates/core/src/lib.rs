@@ -12,6 +12,7 @@
 //! | [`machine`] | [`Machine`], the contract between a protocol and its driver |
 //! | [`port`] | what a machine is connected to: how ports come to be, and wishes about them |
 //! | [`id`] | [`Guid`] and [`PortId`] |
+//! | [`link_state`] | [`LinkState`]: rate, queue, loss and round trip of a link, for those who choose among links |
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
 //! | [`random`] | [`SeededRng`] and independent streams from one seed |
@@ -21,6 +22,7 @@
 pub mod estimator;
 pub mod id;
 pub mod keyed_map;
+pub mod link_state;
 pub mod machine;
 pub mod port;
 pub mod random;
@@ -30,6 +32,7 @@ pub mod timer;
 pub use estimator::{RttEstimator, WindowedMax, WindowedMin};
 pub use id::{Guid, ParseGuidError, PortId};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
+pub use link_state::LinkState;
 pub use machine::{Deadline, Machine, Transmit};
 pub use port::{
     Endpoint, Family, Medium, OpenRefusal, Peer, PortEvent, PortInfo, PortOrigin, PortRequest,

@@ -7,8 +7,8 @@ use core::time::Duration;
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time};
 use whimbrel_link::ndnlp::{LinkEvent, LinkService, LinkServiceConfig, Mode, Reliability};
-use whimbrel_ndn_packet::lp::{self, LinkFields};
-use whimbrel_ndn_packet::{LpHeader, LpPacket};
+use whimbrel_ndn_packet::lp::{self, LinkFields, Numbers};
+use whimbrel_ndn_packet::{LpHeader, LpPacket, tlv, types};
 
 fn service(mtu: usize) -> LinkService {
     let mut config = LinkServiceConfig::datagram(mtu);
@@ -58,7 +58,7 @@ fn acks(numbers: &[u64]) -> Vec<u8> {
     lp::encode(
         &mut frame,
         &LinkFields {
-            acks: numbers,
+            acks: Numbers::Listed(numbers),
             ..LinkFields::default()
         },
         &LpHeader::default(),
@@ -83,7 +83,7 @@ fn active(mtu: usize) -> LinkService {
     let mut service = service(mtu);
     for number in 0..3 {
         let frame = send(&mut service, Time::ZERO, interest(number));
-        let number = read(&frame).tx_sequence.unwrap();
+        let number = read(&frame).link.tx_sequence.unwrap();
         receive(&mut service, Time::from_millis(10), &acks(&[number]));
     }
     assert_eq!(service.stats().mode, Mode::Ndnlpv2);
@@ -106,7 +106,7 @@ fn fields_are_8_octets_wide_and_in_increasing_order() {
         .collect();
     // Sequence, CongestionMark, Ack, TxSequence.
     assert_eq!(fields, [(0x51, 8), (0x340, 1), (0x344, 8), (0x348, 8)]);
-    assert_eq!(read(&frame).acks().collect::<Vec<_>>(), [77]);
+    assert_eq!(read(&frame).link.acks.iter().collect::<Vec<_>>(), [77]);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn acks_travel_first_in_first_out_as_far_as_the_mtu_allows() {
     sent.extend(frames(&mut service, Time::from_millis(5)));
     let carried: Vec<u64> = sent
         .iter()
-        .flat_map(|frame| read(frame).acks().collect::<Vec<_>>())
+        .flat_map(|frame| read(frame).link.acks.iter().collect::<Vec<_>>())
         .collect();
     assert_eq!(carried, (1000..1030).collect::<Vec<_>>());
     assert!(sent.iter().all(|frame| frame.len() <= 200));
@@ -165,6 +165,7 @@ fn a_peer_that_never_acknowledges_gets_each_frame_once_and_after_30_s_plain_ones
         service.handle_timeout(now);
         assert!(
             read(&send(&mut service, now, interest(1)))
+                .link
                 .tx_sequence
                 .is_some()
         );
@@ -178,6 +179,7 @@ fn a_peer_that_never_acknowledges_gets_each_frame_once_and_after_30_s_plain_ones
     // One frame in 30 s asks again.
     assert!(
         read(&send(&mut service, Time::from_secs(61), interest(1)))
+            .link
             .tx_sequence
             .is_some()
     );
@@ -193,6 +195,7 @@ fn a_peer_that_never_acknowledges_gets_each_frame_once_and_after_30_s_plain_ones
     );
     assert!(
         read(&send(&mut service, Time::from_secs(63), interest(1)))
+            .link
             .tx_sequence
             .is_some()
     );
@@ -214,7 +217,10 @@ fn without_an_ack_a_frame_is_sent_again_after_200_ms_at_least_three_times_and_th
     let mut service = active(1500);
     let mut now = Time::from_millis(10);
     let first = send(&mut service, now, interest(9));
-    let (sequence, mut number) = (read(&first).sequence, read(&first).tx_sequence.unwrap());
+    let (sequence, mut number) = (
+        read(&first).link.sequence,
+        read(&first).link.tx_sequence.unwrap(),
+    );
     for attempt in 0..4 {
         let due = service.poll_timeout().unwrap().at;
         assert_eq!(due.since(now), Duration::from_millis(200), "no back-off");
@@ -225,7 +231,7 @@ fn without_an_ack_a_frame_is_sent_again_after_200_ms_at_least_three_times_and_th
         if let Some(frame) = resent.first() {
             number = number.wrapping_add(1);
             assert_eq!(
-                (read(frame).sequence, read(frame).tx_sequence),
+                (read(frame).link.sequence, read(frame).link.tx_sequence),
                 (sequence, Some(number))
             );
         }
@@ -247,6 +253,7 @@ fn three_acks_of_later_frames_declare_a_frame_lost() {
     let numbers: Vec<u64> = (0..4)
         .map(|n| {
             read(&send(&mut service, now, interest(n)))
+                .link
                 .tx_sequence
                 .unwrap()
         })
@@ -299,6 +306,7 @@ fn a_sequence_that_comes_again_is_acknowledged_and_not_delivered() {
 fn acks_of_frames_never_sent_are_counted_and_prove_nothing() {
     let mut service = service(1500);
     let number = read(&send(&mut service, Time::ZERO, interest(1)))
+        .link
         .tx_sequence
         .unwrap();
     receive(
@@ -324,16 +332,16 @@ fn a_fragment_that_is_given_up_takes_its_siblings_with_it() {
     assert_eq!(sent.len(), 3);
     for (index, frame) in sent.iter().enumerate() {
         let lp = read(frame);
-        assert_eq!((lp.frag_index, lp.frag_count), (index as u64, 3));
+        assert_eq!(lp.place(), (index as u64, 3));
         assert_eq!(
-            lp.sequence.unwrap().wrapping_sub(index as u64),
-            read(&sent[0]).sequence.unwrap()
+            lp.link.sequence.unwrap().wrapping_sub(index as u64),
+            read(&sent[0]).link.sequence.unwrap()
         );
     }
     receive(
         &mut service,
         now,
-        &acks(&[read(&sent[0]).tx_sequence.unwrap()]),
+        &acks(&[read(&sent[0]).link.tx_sequence.unwrap()]),
     );
     for _ in 0..4 {
         now = service.poll_timeout().unwrap().at;
@@ -373,8 +381,67 @@ fn a_reassembled_packet_keeps_the_header_that_came_with_its_fragments() {
     let mut delivered = Vec::new();
     for frame in &sent {
         receiver.handle_frame(Time::ZERO, frame, &mut |lp| {
-            delivered.push((lp.header(), lp.fragment.unwrap().to_vec()));
+            delivered.push((lp.to_header(), lp.fragment.unwrap().to_vec()));
         });
     }
     assert_eq!(delivered, [(header, data(3000).to_vec())]);
+}
+
+/// A frame with an Interest and a field of 4 octets, which should have 8.
+fn with_short_field(typ: u64) -> Vec<u8> {
+    let mut frame = Vec::new();
+    tlv::write_nested(&mut frame, types::LP_PACKET, |out| {
+        tlv::write_element(out, typ, &[1; 4]);
+        tlv::write_element(out, types::LP_FRAGMENT, &interest(1));
+    });
+    frame
+}
+
+#[test]
+fn a_malformed_field_of_reliability_drops_a_frame_only_where_it_is_used() {
+    let paper = Reliability::Paper {
+        max_retransmissions: 3,
+    };
+    for (reliability, delivered) in [
+        (Reliability::Off, true),
+        (paper, true),
+        (Reliability::Adaptive, true),
+        (Reliability::Ndnlpv2, false),
+        (Reliability::Auto, false),
+    ] {
+        for typ in [types::LP_ACK, types::LP_TX_SEQUENCE] {
+            let config = LinkServiceConfig {
+                reliability,
+                ..LinkServiceConfig::datagram(1500)
+            };
+            let mut service = LinkService::new(config, SeededRng::new(1));
+            let frame = with_short_field(typ);
+            let came = receive(&mut service, Time::ZERO, &frame);
+            let (skipped, malformed) = (
+                service.stats().fields_skipped,
+                service.stats().drops.malformed,
+            );
+            let expected = if delivered { (1, 1, 0) } else { (0, 0, 1) };
+            assert_eq!(
+                (came.len(), skipped, malformed),
+                expected,
+                "{reliability:?}: {typ:#x}"
+            );
+            // The same by the way for frames that need nothing of the link.
+            if reliability == Reliability::Off {
+                assert!(service.handle_plain_frame(&frame).is_some());
+                assert_eq!(service.stats().fields_skipped, 2);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_malformed_field_of_the_packet_or_of_fragmentation_drops_a_frame_everywhere() {
+    for typ in [types::LP_SEQUENCE, types::LP_NACK] {
+        let mut service = LinkService::new(LinkServiceConfig::datagram(1500), SeededRng::new(1));
+        assert!(receive(&mut service, Time::ZERO, &with_short_field(typ)).is_empty());
+        let drops = service.stats().drops;
+        assert_eq!((drops.malformed, drops.total()), (1, 1), "{typ:#x}");
+    }
 }

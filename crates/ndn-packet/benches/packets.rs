@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use whimbrel_ndn_packet::lp::{self, LinkFields};
+use whimbrel_ndn_packet::lp::{self, LinkFields, Numbers};
 use whimbrel_ndn_packet::{
     Data, DataRef, DigestSigner, Interest, InterestRef, LpHeader, LpPacket, Name, SignatureInfo,
 };
@@ -48,7 +48,7 @@ fn in_link_packet(packet: &[u8]) -> Vec<u8> {
     let link = LinkFields {
         sequence: Some(9),
         tx_sequence: Some(11),
-        acks: &[1, 2],
+        acks: Numbers::Listed(&[1, 2]),
         ..LinkFields::default()
     };
     let mut wire = Vec::new();

@@ -15,7 +15,7 @@
 //! | [`safe_bag`] | keys under a passphrase, to be carried elsewhere |
 //! | [`replay`] | signed Interests are accepted once |
 //! | [`announcement`] | prefix announcements |
-//! | [`lp`] | [`LpPacket`] and [`LpHeader`]: the NDNLPv2 header of a packet or fragment |
+//! | [`lp`] | [`LpPacket`] and [`LpHeader`]: the NDNLPv2 header of a packet or fragment, from one table of fields |
 //!
 //! A view is checked as far as the specification asks a receiver to check: order of elements,
 //! sizes, unknown critical types. What it borrows stays where the packet lies.
@@ -43,7 +43,7 @@ pub use certificate::{Certificate, CertificateDraft, CertificateError};
 pub use data::{ContentType, Data, DataRef};
 pub use interest::{Interest, InterestRef};
 pub use key::{HmacKey, KeyError, KeySigner, KeyType, PrivateKey, PublicKey};
-pub use lp::{CachePolicy, LpHeader, LpPacket, NackReason};
+pub use lp::{CachePolicy, LpHeader, LpHeaderRef, LpPacket, NackReason};
 pub use name::{Component, ComponentRef, Name, NameRef, ParseNameError};
 pub use replay::{ReplayConfig, ReplayError, ReplayGuard};
 pub use safe_bag::{SafeBag, SafeBagError};

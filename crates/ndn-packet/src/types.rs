@@ -74,3 +74,7 @@ pub const LP_ACK: u64 = 0x0344;
 pub const LP_TX_SEQUENCE: u64 = 0x0348;
 pub const LP_NON_DISCOVERY: u64 = 0x034c;
 pub const LP_PREFIX_ANNOUNCEMENT: u64 = 0x0350;
+
+/// The announcement of the adaptive profile of link reliability. Not assigned: in the range that a
+/// receiver may ignore.
+pub const LP_ADAPTIVE_HELLO: u64 = 0x03bc;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use whimbrel_ndn_packet::lp::{self, LinkFields};
+use whimbrel_ndn_packet::lp::{self, Field, LinkFields, Numbers};
 use whimbrel_ndn_packet::tlv::{self, DecodeError};
 use whimbrel_ndn_packet::{
     Component, ContentType, DataRef, InterestRef, LpHeader, LpPacket, NackReason, Name, NameRef,
@@ -683,15 +683,21 @@ fn link_header_fields_come_once_in_ascending_order_and_the_fragment_last() {
 
 #[test]
 fn sequence_transmission_and_ack_have_8_octets_and_a_token_1_to_32() {
-    for field in [
-        "510101",
-        "5104 00000001",
-        "fd0344 0101",
-        "fd0348 04 00000001",
-        "5109 000000000000000001",
-    ] {
+    for field in ["510101", "5104 00000001", "5109 000000000000000001"] {
         assert!(
             matches!(lp_error(field), Some(DecodeError::Value(_))),
+            "{field}"
+        );
+    }
+    // Ack and TxSequence are fields that a receiver without the reliability feature ignores.
+    for (field, skipped) in [
+        ("fd0344 0101", Field::Ack),
+        ("fd0348 04 00000001", Field::TxSequence),
+    ] {
+        let frame = packet(0x64, field);
+        let lp = LpPacket::decode(&frame, false).expect(field);
+        assert!(
+            lp.skipped.contains(skipped) && lp.link.is_empty(),
             "{field}"
         );
     }
@@ -775,17 +781,18 @@ fn fields_are_written_in_the_order_that_receivers_ask_for() {
     };
     let link = LinkFields {
         sequence: Some(1),
-        fragment: Some((0, 2)),
+        frag_index: Some(0),
+        frag_count: Some(2),
         tx_sequence: Some(2),
-        acks: &[9, 3],
-        extension: Some((900, b"x")),
+        acks: Numbers::Listed(&[9, 3]),
+        adaptive_hello: Some(b"x"),
     };
     let mut out = Vec::new();
     lp::encode(&mut out, &link, &header, Some(b"\x05\x03\x07\x01\x61"));
     assert_eq!(
         hex::encode(out),
         "64585108000000000000000152010053010262040101 0101fd032005fd03210164fd03400101fd03440800000000000000 09\
-         fd0344080000000000000003fd0348080000000000000002fd034c00fd038401785005050307 0161"
+         fd0344080000000000000003fd0348080000000000000002fd034c00fd03bc01785005050307 0161"
             .replace(' ', "")
     );
 }

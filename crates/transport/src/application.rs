@@ -339,7 +339,7 @@ impl<A: Application> AppFace<A> {
         self.counters.in_bytes += frame.len() as u64;
         match LpPacket::decode(frame, false) {
             Err(_) => self.counters.dropped_malformed += 1,
-            Ok(packet) if packet.frag_count > 1 => self.counters.dropped_fragments += 1,
+            Ok(packet) if packet.is_fragment() => self.counters.dropped_fragments += 1,
             Ok(packet) if packet.fragment.is_none() => self.counters.idle += 1,
             Ok(packet) => {
                 self.counters.in_packets += 1;

@@ -747,7 +747,7 @@ fn congestion_marks_shrink_the_window_at_most_once_in_a_round_trip() {
             let packet = LpPacket::decode(&frame, false).expect("a packet");
             let header = LpHeader {
                 congestion_mark: Some(1),
-                ..packet.header()
+                ..packet.to_header()
             };
             let mut out = Vec::new();
             lp::encode(&mut out, &LinkFields::default(), &header, packet.fragment);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use support::{PORT, Pair, Path, Side, digest, name, port_up, register, transmit};
 use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortRequest, SeededRng, Time};
-use whimbrel_ndn_packet::lp::{self, LinkFields};
+use whimbrel_ndn_packet::lp::{self, LinkFields, Numbers};
 use whimbrel_ndn_packet::{
     ContentType, Data, DataRef, DigestSigner, Interest, InterestRef, LpHeader, LpPacket, NackReason,
 };
@@ -635,7 +635,7 @@ fn a_face_counts_what_it_cannot_use_and_keeps_one_port() {
     let mut fragment = Vec::new();
     let fields = LinkFields {
         sequence: Some(1),
-        fragment: Some((0, 2)),
+        frag_count: Some(2),
         ..LinkFields::default()
     };
     lp::encode(
@@ -648,7 +648,7 @@ fn a_face_counts_what_it_cannot_use_and_keeps_one_port() {
     lp::encode(
         &mut idle,
         &LinkFields {
-            acks: &[1],
+            acks: Numbers::Listed(&[1]),
             ..LinkFields::default()
         },
         &LpHeader::default(),

@@ -7,6 +7,8 @@
 
 use whimbrel_ndn_packet::{tlv, types};
 
+/// The lowest first octet of a frame in a profile's own format.
+pub(crate) const FIRST_COMPACT: u8 = 0x80;
 /// The first octet of a frame of the adaptive profile is 0b10......
 pub(crate) const ADAPTIVE: u8 = 0x80;
 /// The first octet of a frame of the paper's profile is 0b11......

@@ -10,19 +10,25 @@
 //! | [`config`] | what the owner of a face decides |
 //! | [`stats`] | what a face counts |
 //! | `service` | [`LinkService`]: puts the parts together |
-//! | `paper` | BELRP as the paper has it |
-//! | `ndnlpv2` | reliability as NFD has it |
-//! | `adaptive` | reliability between two Whimbrel routers |
+//! | `recovery` | what a profile of reliability is to the service, and how to add one |
+//! | `plain` | the profile without reliability |
+//! | `paper` | the profile that is BELRP as the paper has it |
+//! | `ndnlpv2` | the profile that is reliability as NFD has it |
+//! | `adaptive` | the profile between two Whimbrel routers |
+//! | `framing` | sizes of NDNLPv2 frames |
 //! | `compact` | frames without the outermost type and length of their packet |
 //! | `queue`, `piece`, `outstanding` | what waits to be sent, what one frame carries, what was sent and not acknowledged |
 //! | `number_set`, `recent` | which numbers came |
 //! | `marking` | when to mark a packet because of congestion |
+//! | `delivery` | how fast the peer acknowledges |
 //! | `pacer` | frames at the rate of a modelled device |
 //! | `reassembly` | packets of which some fragments are missing, bounded |
 
 mod adaptive;
 mod compact;
 pub mod config;
+mod delivery;
+mod framing;
 mod marking;
 mod ndnlpv2;
 mod number_set;
@@ -30,15 +36,16 @@ mod outstanding;
 mod pacer;
 mod paper;
 mod piece;
+mod plain;
 mod queue;
 mod reassembly;
 mod recent;
+mod recovery;
 mod service;
 pub mod stats;
 #[cfg(test)]
 mod vectors;
 
-pub use adaptive::HELLO_TYPE as ADAPTIVE_HELLO;
 pub use config::{FrameKind, LinkServiceConfig, Reliability};
 pub use service::{LinkEvent, LinkService, Written};
 pub use stats::{Delays, LinkDrops, LinkStats, Mode};

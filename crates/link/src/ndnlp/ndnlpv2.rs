@@ -9,11 +9,15 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use whimbrel_core::{RttEstimator, SeededRng, Time};
+use whimbrel_ndn_packet::lp::{self, Field, FieldSet, LinkFields, Numbers};
+use whimbrel_ndn_packet::{LpHeader, LpPacket, tlv, types};
 
+use super::framing::{self, LpFrame, MOST_FRAGMENTS, SEQUENCE, TX_SEQUENCE, WRAPPER};
 use super::outstanding::{Acknowledged, Outstanding};
 use super::piece::Piece;
 use super::recent::RecentNumbers;
-use super::stats::{LinkStats, LossMeter};
+use super::recovery::{Heard, Recovery, Turn};
+use super::stats::{LinkStats, LossMeter, Mode};
 
 /// Acks of as many later frames declare a frame lost (NFD: seqNumLossThreshold).
 const LATER_ACKS: u8 = 3;
@@ -52,6 +56,8 @@ pub(crate) struct Ndnlpv2 {
     loss: LossMeter,
     acks: VecDeque<u64>,
     ack_due: Option<Time>,
+    // The Acks of the frame that is being written.
+    taken: Vec<u64>,
     came: RecentNumbers,
     // Empty between calls.
     overtaken: Vec<u64>,
@@ -78,66 +84,16 @@ impl Ndnlpv2 {
             loss: LossMeter::default(),
             acks: VecDeque::new(),
             ack_due: None,
+            taken: Vec::new(),
             came: RecentNumbers::default(),
             overtaken: Vec::new(),
         }
     }
 
-    /// True if the peer acknowledges.
-    pub(crate) fn is_active(&self) -> bool {
-        self.peer == Peer::Acknowledges
-    }
-
-    /// True if the next frame with a packet should carry a TxSequence.
-    pub(crate) fn wants_number(&mut self, now: Time, stats: &mut LinkStats) -> bool {
-        if self.peer != Peer::Silent
-            && self
-                .unanswered_since
-                .is_some_and(|since| now.since(since) > PATIENCE)
-        {
-            stats.abandoned += self.outstanding.drain().count() as u64;
-            self.peer = Peer::Silent;
-            self.unanswered_since = None;
-            self.next_trial = now + PATIENCE;
-        }
-        if self.peer == Peer::Silent && now >= self.next_trial {
-            self.next_trial = now + PATIENCE;
-            return true;
-        }
-        self.peer != Peer::Silent
-    }
-
-    /// The TxSequence of the next frame.
-    pub(crate) fn next_number(&self) -> u64 {
-        self.outstanding.next()
-    }
-
-    /// The next frame, with that TxSequence, was written.
-    pub(crate) fn sent(
-        &mut self,
-        now: Time,
-        piece: Piece,
-        replaces: Option<u64>,
-        stats: &mut LinkStats,
-    ) {
-        self.unanswered_since.get_or_insert(now);
-        if self.peer == Peer::Acknowledges {
-            if self.outstanding.push(now, piece, 8, replaces).is_some() {
-                stats.abandoned += 1;
-            }
-        } else {
-            self.outstanding.skip();
-        }
-    }
-
-    /// Takes an Ack; frames that it proves lost go to `lost`.
-    pub(crate) fn handle_ack(
-        &mut self,
-        now: Time,
-        number: u64,
-        stats: &mut LinkStats,
-        lost: &mut Vec<(u64, Piece)>,
-    ) {
+    /// Takes an Ack.
+    fn handle_ack(&mut self, number: u64, turn: &mut Turn<'_>) {
+        let Turn { now, stats, lost } = turn;
+        let now = *now;
         stats.acks_received += 1;
         let age = self.outstanding.next().wrapping_sub(number).wrapping_sub(1);
         match self.outstanding.acknowledge(number) {
@@ -146,8 +102,7 @@ impl Ndnlpv2 {
                 return;
             }
             Acknowledged::Arrived { piece, sent_at } => {
-                stats.acknowledged += 1;
-                stats.recovered += u64::from(piece.retransmissions > 0);
+                stats.arrived(&piece);
                 self.loss.arrived();
                 // Karn: only frames that were sent once.
                 if piece.retransmissions == 0 {
@@ -184,45 +139,8 @@ impl Ndnlpv2 {
         self.unanswered_since = None;
     }
 
-    /// Sends the frames again of which nothing was heard for a retransmission time-out.
-    pub(crate) fn handle_timeout(
-        &mut self,
-        now: Time,
-        stats: &mut LinkStats,
-        lost: &mut Vec<(u64, Piece)>,
-    ) {
-        while let Some((number, slot)) = self.outstanding.oldest() {
-            // No back-off, and the same time for all: the oldest frame is always the first one due.
-            if slot.sent_at + self.rtt.timeout() > now {
-                break;
-            }
-            stats.timeouts += 1;
-            if let Some(piece) = self
-                .outstanding
-                .declare_lost(now, number, stats, &mut self.loss)
-            {
-                lost.push((number, piece));
-            }
-        }
-    }
-
-    /// True if a piece that was found lost under this number should still be sent again.
-    pub(crate) fn still_lost(&self, number: u64) -> bool {
-        self.outstanding.is_resending(number)
-    }
-
-    /// True if a frame that was sent so often before may be sent again.
-    pub(crate) fn may_resend(piece: &Piece) -> bool {
-        piece.retransmissions < MOST_RETRANSMISSIONS
-    }
-
-    /// A frame that was found lost will not be sent again.
-    pub(crate) fn give_up(&mut self, number: u64) {
-        self.outstanding.give_up(number);
-    }
-
     /// A frame with a packet and this TxSequence came. True if it had come before, by its Sequence.
-    pub(crate) fn handle_number(
+    fn handle_number(
         &mut self,
         now: Time,
         number: u64,
@@ -250,47 +168,168 @@ impl Ndnlpv2 {
         twice
     }
 
-    /// Acks that fit beside `used` bytes of a frame of at most `mtu`, oldest first.
-    pub(crate) fn acks_that_fit(&self, used: usize, mtu: usize) -> usize {
+    /// Takes the Acks that fit into `room` bytes, the oldest first, into `self.taken`; how many.
+    fn take_acks(&mut self, room: usize) -> usize {
         // The length of the LpPacket may grow by two octets.
-        (mtu.saturating_sub(used + 2) / ACK_LEN).min(self.acks.len())
-    }
-
-    /// Takes so many Acks into `out`.
-    pub(crate) fn take_acks(&mut self, count: usize, out: &mut Vec<u64>) {
-        out.clear();
-        out.extend(self.acks.drain(..count.min(self.acks.len())));
+        let fit = room.saturating_sub(2) / ACK_LEN;
+        let count = fit.min(self.acks.len());
+        self.taken.clear();
+        self.taken.extend(self.acks.drain(..count));
         if self.acks.is_empty() {
             self.ack_due = None;
         }
+        count
+    }
+}
+
+impl Recovery for Ndnlpv2 {
+    fn takes_next(&mut self, now: Time, stats: &mut LinkStats) -> bool {
+        let unanswered = self.unanswered_since.map(|since| now.since(since));
+        if self.peer != Peer::Silent && unanswered.is_some_and(|time| time > PATIENCE) {
+            stats.abandoned += self.outstanding.drain().count() as u64;
+            self.peer = Peer::Silent;
+            self.unanswered_since = None;
+            self.next_trial = now + PATIENCE;
+        }
+        if self.peer == Peer::Silent && now >= self.next_trial {
+            self.next_trial = now + PATIENCE;
+            return true;
+        }
+        self.peer != Peer::Silent
     }
 
-    /// Acks that wait for a frame to travel with.
-    pub(crate) fn acks_waiting(&self) -> usize {
-        self.acks.len()
+    fn whole_frame_len(&self, packet: &[u8], header: Option<&LpHeader>) -> usize {
+        WRAPPER + SEQUENCE + TX_SEQUENCE + framing::header_len(header) + packet.len()
     }
 
-    /// When Acks have to go in a frame of their own.
-    pub(crate) fn ack_due(&self) -> Option<Time> {
+    fn fragment_overhead(&self, header: Option<&LpHeader>) -> usize {
+        framing::fragment_overhead(header) + TX_SEQUENCE
+    }
+
+    fn most_fragments(&self) -> usize {
+        MOST_FRAGMENTS
+    }
+
+    fn transmission_number(&self) -> Option<u64> {
+        Some(self.outstanding.next())
+    }
+
+    fn add_fields<'a>(
+        &'a mut self,
+        _now: Time,
+        frame: &LpFrame<'_>,
+        link: &mut LinkFields<'a>,
+        stats: &mut LinkStats,
+    ) {
+        if !self.acks.is_empty() {
+            stats.acks_carried += self.take_acks(frame.room(link)) as u64;
+            link.acks = Numbers::Listed(&self.taken);
+        }
+    }
+
+    fn sent(&mut self, now: Time, piece: Piece, replaces: Option<u64>, stats: &mut LinkStats) {
+        self.unanswered_since.get_or_insert(now);
+        if self.peer == Peer::Acknowledges {
+            if self.outstanding.push(now, piece, 8, replaces).is_some() {
+                stats.abandoned += 1;
+            }
+        } else {
+            self.outstanding.skip();
+        }
+    }
+
+    /// Acks that waited long enough for a frame to travel with.
+    fn write_urgent(
+        &mut self,
+        now: Time,
+        mtu: usize,
+        _packets_wait: bool,
+        stats: &mut LinkStats,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if self.ack_due.is_none_or(|due| due > now) {
+            return false;
+        }
+        let empty = tlv::element_len(types::LP_PACKET, 0);
+        let count = self.take_acks(mtu.saturating_sub(empty));
+        let link = LinkFields {
+            acks: Numbers::Listed(&self.taken),
+            ..LinkFields::default()
+        };
+        lp::encode(out, &link, &LpHeader::default(), None);
+        stats.ack_frames += 1;
+        stats.acks_alone += count as u64;
+        true
+    }
+
+    fn control_due(&self) -> Option<Time> {
         self.ack_due
     }
 
-    /// When the oldest frame is taken for lost.
-    pub(crate) fn retransmission_due(&self) -> Option<Time> {
-        self.outstanding
-            .oldest()
-            .map(|(_, slot)| slot.sent_at + self.rtt.timeout())
+    fn needs(&self, fields: FieldSet) -> bool {
+        fields.contains(Field::Ack) || fields.contains(Field::TxSequence)
     }
 
-    /// No fragment of this packet is sent again.
-    pub(crate) fn forget_packet(&mut self, packet_id: u64) {
+    fn handle_header(&mut self, packet: &LpPacket<'_>, turn: &mut Turn<'_>) -> Heard {
+        let link = &packet.link;
+        for number in link.acks.iter() {
+            self.handle_ack(number, turn);
+        }
+        // What carries no packet is not acknowledged.
+        let number = link.tx_sequence.filter(|_| packet.fragment.is_some());
+        let twice = number
+            .is_some_and(|number| self.handle_number(turn.now, number, link.sequence, turn.stats));
+        Heard {
+            twice,
+            restarted: false,
+        }
+    }
+
+    /// Sends the frames again of which nothing was heard for a retransmission time-out.
+    fn handle_timeout(&mut self, _idle: bool, turn: &mut Turn<'_>) {
+        let Turn { now, stats, lost } = turn;
+        while let Some((number, slot)) = self.outstanding.oldest() {
+            // No back-off, and the same time for all: the oldest frame is always the first one due.
+            if slot.sent_at + self.rtt.timeout() > *now {
+                break;
+            }
+            stats.timeouts += 1;
+            if let Some(piece) = self
+                .outstanding
+                .declare_lost(*now, number, stats, &mut self.loss)
+            {
+                lost.push((number, piece));
+            }
+        }
+    }
+
+    fn timer_due(&self) -> Option<Time> {
+        let (_, slot) = self.outstanding.oldest()?;
+        Some(slot.sent_at + self.rtt.timeout())
+    }
+
+    fn may_resend(&self, _now: Time, piece: &Piece) -> bool {
+        piece.retransmissions < MOST_RETRANSMISSIONS
+    }
+
+    fn still_lost(&self, number: u64) -> bool {
+        self.outstanding.is_resending(number)
+    }
+
+    fn give_up(&mut self, number: u64) {
+        self.outstanding.give_up(number);
+    }
+
+    fn forget_packet(&mut self, packet_id: u64) {
         self.outstanding.forget_packet(packet_id);
     }
 
-    /// Brings estimates in `stats` up to date.
-    pub(crate) fn report(&self, stats: &mut LinkStats) {
+    fn report(&self, stats: &mut LinkStats) {
         stats.loss = self.loss.share();
         stats.rtt = self.rtt.smoothed();
-        stats.outstanding = self.outstanding.waiting();
+        stats.outstanding += self.outstanding.waiting();
+        if self.peer == Peer::Acknowledges {
+            stats.mode = Mode::Ndnlpv2;
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! What one frame carries of a packet, as long as it may have to be sent again.
 
 use whimbrel_core::Time;
+use whimbrel_ndn_packet::lp::LinkFields;
 use whimbrel_ndn_packet::{LpHeader, SharedPacket};
 
 /// A whole packet, or one of its fragments.
@@ -42,17 +43,14 @@ impl Piece {
     pub(crate) fn is_whole(&self) -> bool {
         self.count == 1
     }
-}
 
-/// Whose numbers a frame carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Profile {
-    /// None: nobody acknowledges it.
-    Plain,
-    /// The paper's.
-    Paper,
-    /// NDNLPv2's.
-    Ndnlpv2,
-    /// The adaptive profile's.
-    Adaptive,
+    /// FragIndex and FragCount of a fragment.
+    pub(crate) fn place_fields(&self) -> LinkFields<'static> {
+        let in_fragments = !self.is_whole();
+        LinkFields {
+            frag_index: in_fragments.then_some(u64::from(self.index)),
+            frag_count: in_fragments.then_some(u64::from(self.count)),
+            ..LinkFields::default()
+        }
+    }
 }

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{LpHeader, SharedPacket};
 
-use super::piece::{Piece, Profile};
+use super::piece::Piece;
+use super::recovery::ProfileId;
 
 /// A network-layer packet that waits to be sent.
 #[derive(Clone, Debug)]
@@ -18,7 +19,8 @@ pub(crate) struct QueuedPacket {
 /// A piece that was lost and waits to be sent again.
 #[derive(Debug)]
 pub(crate) struct Resend {
-    pub(crate) profile: Profile,
+    /// The profile that sent it.
+    pub(crate) profile: ProfileId,
     /// The number under which it was lost.
     pub(crate) number: u64,
     pub(crate) piece: Piece,
@@ -98,6 +100,17 @@ impl OutQueue {
         };
         self.bytes -= entry.len();
         Some(entry)
+    }
+
+    /// When the next one was put in the queue.
+    pub(crate) fn head_since(&self) -> Option<Time> {
+        let urgent = self.urgent.front().map(|resend| resend.piece.queued_at);
+        urgent.or_else(|| {
+            self.entries.front().map(|entry| match entry {
+                Entry::Packet(packet) => packet.queued_at,
+                Entry::Resend(resend) => resend.piece.queued_at,
+            })
+        })
     }
 
     /// Bytes of the next one.

@@ -4,6 +4,8 @@ use core::time::Duration;
 
 use serde::Serialize;
 
+use super::piece::Piece;
+
 /// Counters and estimates of one face since it was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkStats {
@@ -41,6 +43,8 @@ pub struct LinkStats {
     pub recovered: u64,
     /// Frames acknowledged.
     pub acknowledged: u64,
+    /// Bytes of network-layer packets in them.
+    pub acknowledged_bytes: u64,
     /// Frames given up after all retransmissions, or because what they carry is of no use any more.
     pub given_up: u64,
     /// Frames let go unacknowledged because too many were outstanding, or because the peer changed.
@@ -63,6 +67,9 @@ pub struct LinkStats {
     pub hellos_sent: u64,
     /// Times that both ends agreed on the adaptive profile.
     pub sessions: u64,
+    /// Frames of which a malformed header field was left out, because it belongs to a feature that
+    /// is off here.
+    pub fields_skipped: u64,
     /// Packets marked here because of congestion.
     pub marks: u64,
     /// Share of frames lost, 0 to 1, smoothed over some hundreds of frames.
@@ -95,6 +102,13 @@ impl LinkStats {
     /// the compact framing saves more than it adds.
     pub fn header_bytes(&self) -> i64 {
         self.bytes_sent as i64 - self.payload_bytes_sent as i64
+    }
+
+    /// Counts the first acknowledgement of a frame with this piece.
+    pub(crate) fn arrived(&mut self, piece: &Piece) {
+        self.acknowledged += 1;
+        self.acknowledged_bytes += u64::from(piece.len);
+        self.recovered += u64::from(piece.retransmissions > 0);
     }
 }
 

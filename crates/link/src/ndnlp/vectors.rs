@@ -4,8 +4,8 @@
 use whimbrel_ndn_packet::LpPacket;
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 
+use super::adaptive::Hello;
 use super::adaptive::wire::{self, AdaptiveFrame, Payload, Report};
-use super::adaptive::{HELLO_TYPE, Hello};
 use super::compact::{ADAPTIVE, Kind, PAPER, PROFILE_MASK};
 use super::paper::wire::{self as paper_wire, PaperFrame};
 
@@ -71,30 +71,29 @@ fn read(frame: &[u8]) -> Option<(String, Vec<u8>)> {
         }
         PAPER => PaperFrame::decode(frame).map(|read| (format!("{read:?}"), write_paper(&read))),
         _ => {
+            // As a link does that uses all fields.
             let read = LpPacket::decode(frame, false).ok()?;
-            let hello = read
-                .fields()
-                .find(|(typ, _)| *typ == HELLO_TYPE)
-                .and_then(|(_, value)| Hello::decode(value));
-            let acks: Vec<u64> = read.acks().collect();
+            if !read.skipped.is_empty() {
+                return None;
+            }
+            let link = &read.link;
+            let hello = link.adaptive_hello.and_then(Hello::decode);
+            let acks: Vec<u64> = link.acks.iter().collect();
+            let (index, count) = read.place();
             let means = format!(
-                "Sequence {:?}, fragment {} of {}, Acks {acks:?}, TxSequence {:?}, {hello:?}, {} octets",
-                read.sequence,
-                read.frag_index,
-                read.frag_count,
-                read.tx_sequence,
+                "Sequence {:?}, fragment {index} of {count}, Acks {acks:?}, TxSequence {:?}, {hello:?}, {} octets",
+                link.sequence,
+                link.tx_sequence,
                 read.fragment.map_or(0, <[u8]>::len)
             );
-            let value = hello.map(|hello| hello.encode());
+            let written = hello.map(|hello| hello.encode());
+            let adaptive_hello = written.as_ref().map(|written| &written[..]);
             let link = LinkFields {
-                sequence: read.sequence,
-                fragment: (read.frag_count > 1).then_some((read.frag_index, read.frag_count)),
-                tx_sequence: read.tx_sequence,
-                acks: &acks,
-                extension: value.as_ref().map(|value| (HELLO_TYPE, &value[..])),
+                adaptive_hello,
+                ..*link
             };
             let mut out = Vec::new();
-            lp::encode(&mut out, &link, &read.header(), read.fragment);
+            lp::encode(&mut out, &link, &read.header, read.fragment);
             Some((means, out))
         }
     }

@@ -240,7 +240,7 @@ impl Faces {
                     received.push((
                         now,
                         Bytes::copy_from_slice(lp.fragment.unwrap()),
-                        lp.header(),
+                        lp.to_header(),
                     ));
                 });
             }

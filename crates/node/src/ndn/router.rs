@@ -13,7 +13,7 @@ use whimbrel_forwarder::mgmt::{
 };
 use whimbrel_forwarder::rib::{Route, RouteKey};
 use whimbrel_forwarder::{FaceId, Forwarder, ForwarderConfig, LinkType, Persistency};
-use whimbrel_link::ndnlp::{ADAPTIVE_HELLO, FrameKind, LinkEvent, LinkService, LinkServiceConfig};
+use whimbrel_link::ndnlp::{FrameKind, LinkEvent, LinkService, LinkServiceConfig};
 
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 
@@ -79,9 +79,7 @@ struct Attached {
 fn speaks_of_reliability(frame: &[u8]) -> bool {
     frame.first() == Some(&(types::LP_PACKET as u8))
         && LpPacket::decode(frame, true).is_ok_and(|packet| {
-            packet
-                .fields()
-                .any(|(typ, _)| typ == types::LP_TX_SEQUENCE || typ == ADAPTIVE_HELLO)
+            packet.link.tx_sequence.is_some() || packet.link.adaptive_hello.is_some()
         })
 }
 

@@ -9,10 +9,7 @@ use core::time::Duration;
 
 use whimbrel_core::{SeededRng, Time};
 
-/// The TLV-TYPE of the announcement, in the range that a receiver may ignore (NDNLPv2: 800 to 959,
-/// two lowest bits 0).
-pub const HELLO_TYPE: u64 = 956;
-/// Octets of its value.
+/// Octets of the announcement, the value of the header field AdaptiveHello.
 pub(crate) const HELLO_LEN: usize = 15;
 const VERSION: u8 = 1;
 

@@ -12,23 +12,23 @@
 
 mod hello;
 mod receiver;
+mod recovery;
 mod sender;
 pub(crate) mod wire;
 
 use core::time::Duration;
 
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_ndn_packet::InterestRef;
 
 use super::compact::Kind;
 use super::config::LinkServiceConfig;
-use super::piece::Piece;
+use super::recovery::Turn;
 use super::stats::LinkStats;
-pub use hello::HELLO_TYPE;
-use hello::Handshake;
-pub(crate) use hello::{HELLO_LEN, Hello};
+pub(crate) use hello::Hello;
+use hello::{HELLO_LEN, Handshake};
 use receiver::Receiver;
-use sender::{Probe, Sender};
+pub(crate) use recovery::open_without_agreement;
+use sender::Sender;
 use wire::{AdaptiveFrame, MOST_REPORT_LEN, Resent, ShortNumber};
 
 /// A session with nobody heard in it for so long ends when a frame comes that is not of it.
@@ -46,12 +46,15 @@ pub(crate) struct Adaptive {
     data_patience: Duration,
     last_heard: Time,
     rng: SeededRng,
+    // Of the frame that is being written.
+    width: u8,
+    hello: [u8; HELLO_LEN],
     report: Vec<u8>,
 }
 
-/// Whose packet a compact frame carries.
+/// Which packet a compact frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+enum Origin {
     /// The first frame that carried it had this number; it did not come before.
     New(u64),
     /// It came before.
@@ -72,6 +75,8 @@ impl Adaptive {
             data_patience: config.data_patience,
             last_heard: Time::ZERO,
             rng,
+            width: 1,
+            hello: [0; HELLO_LEN],
             report: Vec::with_capacity(MOST_REPORT_LEN),
         }
     }
@@ -83,31 +88,22 @@ impl Adaptive {
     }
 
     /// True if packets go in compact frames now.
-    pub(crate) fn is_agreed(&self) -> bool {
+    fn is_agreed(&self) -> bool {
         self.handshake.is_agreed()
     }
 
-    /// True if a frame that can should carry the announcement.
-    pub(crate) fn wants_to_announce(&self, now: Time) -> bool {
-        self.handshake.wants_to_travel(now)
-    }
-
-    /// True if an announcement is due that has to go alone.
-    pub(crate) fn owes_announcement(&self, now: Time) -> bool {
-        self.handshake.answer_due().is_some_and(|due| due <= now)
-    }
-
-    /// The announcement, which is sent now.
-    pub(crate) fn announce(&mut self, now: Time, stats: &mut LinkStats) -> [u8; HELLO_LEN] {
+    /// Makes the announcement, which is sent now.
+    fn announce(&mut self, now: Time, stats: &mut LinkStats) {
         stats.hellos_sent += 1;
         let first_number = self.sender.next_number() as u32;
-        self.handshake
-            .announce(now, self.report_delay, first_number)
-            .encode()
+        let hello = self
+            .handshake
+            .announce(now, self.report_delay, first_number);
+        self.hello = hello.encode();
     }
 
     /// The peer announced itself. True if its numbers mean something else from now on.
-    pub(crate) fn handle_hello(&mut self, now: Time, hello: Hello, stats: &mut LinkStats) -> bool {
+    fn handle_hello(&mut self, now: Time, hello: Hello, stats: &mut LinkStats) -> bool {
         let change = self.handshake.handle(now, hello);
         self.last_heard = now;
         if change.new_peer {
@@ -123,7 +119,7 @@ impl Adaptive {
 
     /// A frame came that is not of this profile and does not announce it: if nothing else came for
     /// long, the peer has become somebody else.
-    pub(crate) fn handle_foreign(&mut self, now: Time, stats: &mut LinkStats) {
+    fn handle_foreign(&mut self, now: Time, stats: &mut LinkStats) {
         if self.is_agreed() && now.since(self.last_heard) > STRANGER_AFTER {
             self.end(now, stats);
         }
@@ -134,16 +130,14 @@ impl Adaptive {
         self.handshake.start_over(now, &mut self.rng);
     }
 
-    /// Takes what a compact frame says of itself and of others; frames that it proves lost go to
-    /// `lost`.
-    pub(crate) fn handle_frame(
+    /// Takes what a compact frame says of itself and of others.
+    fn handle_frame(
         &mut self,
-        now: Time,
         frame: &AdaptiveFrame<'_>,
         size: usize,
-        stats: &mut LinkStats,
-        lost: &mut Vec<(u64, Piece)>,
+        turn: &mut Turn<'_>,
     ) -> Origin {
+        let now = turn.now;
         let Some(receiver) = &mut self.receiver else {
             self.handshake.handle_stranger(now);
             return Origin::Unknown;
@@ -158,7 +152,8 @@ impl Adaptive {
             AdaptiveFrame::Control { report, ask } => (report, *ask),
         };
         if let Some(report) = report {
-            self.sender.handle_report(now, report, stats, lost);
+            self.sender
+                .handle_report(now, report, turn.stats, turn.lost);
         }
         if let Some(lowest) = ask {
             receiver.handle_ask(lowest);
@@ -168,7 +163,7 @@ impl Adaptive {
         };
         match receiver.handle(now, *number, *resent, size, self.sender.loss()) {
             Some(identity) if identity.twice => {
-                stats.duplicates += 1;
+                turn.stats.duplicates += 1;
                 Origin::Twice
             }
             Some(identity) => Origin::New(identity.first),
@@ -176,15 +171,10 @@ impl Adaptive {
         }
     }
 
-    /// The number of the next frame.
-    pub(crate) fn next_number(&self) -> u64 {
-        self.sender.next_number()
-    }
-
     /// Appends what comes before the packet, with a report if one is wanted and there are `room`
     /// octets for it; returns the octets that the number took. `back` is how many numbers before
     /// this one the packet was first sent.
-    pub(crate) fn write_start(
+    fn write_start(
         &mut self,
         now: Time,
         kind: Kind,
@@ -222,133 +212,10 @@ impl Adaptive {
             .is_some()
     }
 
-    /// The next frame was written.
-    pub(crate) fn sent(
-        &mut self,
-        now: Time,
-        piece: Piece,
-        width: u8,
-        replaces: Option<u64>,
-        stats: &mut LinkStats,
-    ) {
-        if self.sender.sent(now, piece, width, replaces).is_some() {
-            stats.abandoned += 1;
-        }
-    }
-
-    /// Appends a frame with a question, if there is one: those do not wait for packets.
-    pub(crate) fn write_ask(
-        &mut self,
-        now: Time,
-        stats: &mut LinkStats,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let Some(lowest) = self.sender.ask.take() else {
-            return false;
-        };
-        let with_report = self.report_due(now) && self.prepare_report(now);
-        wire::write_control_start(out, Some(lowest as u32), with_report);
-        if with_report {
-            out.extend_from_slice(&self.report);
-            stats.acks_alone += 1;
-        }
-        stats.asks_sent += 1;
-        true
-    }
-
-    /// Appends a frame with a report, if one is due that has nothing to travel with.
-    pub(crate) fn write_report(
-        &mut self,
-        now: Time,
-        stats: &mut LinkStats,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        if !self.is_agreed() || !self.report_due(now) || !self.prepare_report(now) {
-            return false;
-        }
-        wire::write_control_start(out, None, true);
-        out.extend_from_slice(&self.report);
-        stats.ack_frames += 1;
-        stats.acks_alone += 1;
-        true
-    }
-
     fn report_due(&self, now: Time) -> bool {
         self.receiver
             .as_ref()
             .and_then(Receiver::due)
             .is_some_and(|due| due <= now)
-    }
-
-    /// Time has passed; `idle`: no packet waits to be sent.
-    pub(crate) fn handle_timeout(
-        &mut self,
-        now: Time,
-        idle: bool,
-        stats: &mut LinkStats,
-        lost: &mut Vec<(u64, Piece)>,
-    ) {
-        self.sender.handle_reordering(now, stats, lost);
-        // What nobody waits for any more is not worth a probe.
-        while let Some((number, piece)) = self.sender.overdue(now) {
-            if self.may_resend(now, piece) {
-                break;
-            }
-            self.sender.declare_lost(now, number, stats, lost);
-        }
-        if self.sender.handle_silence(now, idle, stats, lost) == Probe::Dead {
-            self.end(now, stats);
-        }
-    }
-
-    /// When [`Self::handle_timeout`] has something to do.
-    pub(crate) fn timer_due(&self) -> Option<Time> {
-        self.sender.due()
-    }
-
-    /// When a frame without a packet has to go.
-    pub(crate) fn control_due(&self) -> Option<Time> {
-        let report = self
-            .receiver
-            .as_ref()
-            .filter(|_| self.is_agreed())
-            .and_then(Receiver::due);
-        let ask = self.sender.ask.map(|_| Time::ZERO);
-        [report, ask, self.handshake.answer_due()]
-            .into_iter()
-            .flatten()
-            .min()
-    }
-
-    /// True if a piece that was found lost under this number should still be sent again.
-    pub(crate) fn still_lost(&self, number: u64) -> bool {
-        self.sender.still_lost(number)
-    }
-
-    /// True if a packet can still be of use on the other side when it is sent again: its Interest
-    /// still waits there, and it was not sent too often.
-    pub(crate) fn may_resend(&self, now: Time, piece: &Piece) -> bool {
-        if piece.retransmissions >= self.max_retransmissions {
-            return false;
-        }
-        let patience = match InterestRef::decode(&piece.packet) {
-            Ok(interest) => interest.lifetime,
-            Err(_) => self.data_patience,
-        };
-        let elapsed = now.since(piece.accepted_at);
-        elapsed + self.sender.round_trip().unwrap_or_default() < patience
-    }
-
-    pub(crate) fn give_up(&mut self, number: u64) {
-        self.sender.give_up(number);
-    }
-
-    /// No fragment of this packet is sent again.
-    pub(crate) fn forget_packet(&mut self, packet_id: u64) {
-        self.sender.forget_packet(packet_id);
-    }
-
-    pub(crate) fn report(&self, stats: &mut LinkStats) {
-        self.sender.report(stats);
     }
 }

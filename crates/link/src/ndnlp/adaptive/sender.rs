@@ -222,8 +222,7 @@ impl Sender {
             .is_none_or(|slot| slot.later_acks != PROBED);
         match self.outstanding.acknowledge(number) {
             Acknowledged::Arrived { piece, sent_at } => {
-                stats.acknowledged += 1;
-                stats.recovered += u64::from(piece.retransmissions > 0);
+                stats.arrived(&piece);
                 self.loss.arrived();
                 // A number stands for one transmission only, so every one of them may be measured.
                 if let Some(waited) = waited.filter(|_| number > self.largest_arrived) {
@@ -468,6 +467,6 @@ impl Sender {
         stats.loss = self.loss.share();
         stats.rtt = self.rtt.smoothed();
         stats.reordering_window = self.reordering;
-        stats.outstanding = self.outstanding.waiting();
+        stats.outstanding += self.outstanding.waiting();
     }
 }

@@ -1,5 +1,6 @@
 //! BELRP as the paper describes it [BELRP §III]: no timer, every ACK three times.
 
+mod recovery;
 pub(crate) mod wire;
 
 use std::collections::VecDeque;
@@ -8,8 +9,8 @@ use whimbrel_core::{RttEstimator, SeededRng, Time};
 
 use super::number_set::NumberSet;
 use super::outstanding::{Acknowledged, Outstanding};
-use super::piece::Piece;
 use super::recent::RecentNumbers;
+use super::recovery::Turn;
 use super::stats::{LinkStats, LossMeter};
 use wire::{MOST_ACKS, Numbers};
 
@@ -44,6 +45,10 @@ pub(crate) struct Paper {
     acks: VecDeque<(u32, u8)>,
     // Those of them that report a gap and have not been sent yet.
     gaps: VecDeque<u32>,
+    // The ACKs of the frame that is being written.
+    taken: Vec<u32>,
+    // The element in the frame that is being written, where it is not the packet alone.
+    element: Vec<u8>,
     overtaken: Vec<u64>,
 }
 
@@ -82,54 +87,23 @@ impl Paper {
             packets: RecentNumbers::default(),
             acks: VecDeque::new(),
             gaps: VecDeque::new(),
+            taken: Vec::new(),
+            element: Vec::new(),
             overtaken: Vec::new(),
         }
     }
 
-    /// A new packet number.
-    pub(crate) fn take_packet_number(&mut self) -> u64 {
-        let number = self.next_packet;
-        self.next_packet += 1;
-        number
-    }
-
-    /// The numbers of the next frame, which carries this packet.
-    pub(crate) fn numbers(&self, packet_number: u64) -> Numbers {
-        Numbers {
-            frame: self.outstanding.next() as u32,
-            packet: packet_number as u32,
-        }
-    }
-
-    /// The next frame was written.
-    pub(crate) fn sent(
-        &mut self,
-        now: Time,
-        piece: Piece,
-        replaces: Option<u64>,
-        stats: &mut LinkStats,
-    ) {
-        if self.outstanding.push(now, piece, 4, replaces).is_some() {
-            stats.abandoned += 1;
-        }
-    }
-
-    /// Takes an ACK; frames that it proves lost go to `lost`.
-    pub(crate) fn handle_ack(
-        &mut self,
-        now: Time,
-        ack: u32,
-        stats: &mut LinkStats,
-        lost: &mut Vec<(u64, Piece)>,
-    ) {
+    /// Takes an ACK.
+    fn handle_ack(&mut self, ack: u32, turn: &mut Turn<'_>) {
+        let Turn { now, stats, lost } = turn;
+        let now = *now;
         stats.acks_received += 1;
         let next = self.outstanding.next();
         // The number next to the newest one that has these low bits and was sent.
         let number = (next - 1) - u64::from((next as u32).wrapping_sub(1).wrapping_sub(ack));
         match self.outstanding.acknowledge(number) {
             Acknowledged::Arrived { piece, sent_at } => {
-                stats.acknowledged += 1;
-                stats.recovered += u64::from(piece.retransmissions > 0);
+                stats.arrived(&piece);
                 self.loss.arrived();
                 self.rtt.sample(now.since(sent_at));
             }
@@ -158,28 +132,8 @@ impl Paper {
         }
     }
 
-    /// True if a piece that was found lost under this number should still be sent again.
-    pub(crate) fn still_lost(&self, number: u64) -> bool {
-        self.outstanding.is_resending(number)
-    }
-
-    /// "If a frame is lost more than a pre-configured number of times across a link, BELRP stops
-    /// trying".
-    pub(crate) fn may_resend(&self, piece: &Piece) -> bool {
-        piece.retransmissions < self.max_retransmissions
-    }
-
-    pub(crate) fn give_up(&mut self, number: u64) {
-        self.outstanding.give_up(number);
-    }
-
     /// A frame with these numbers came. True if its packet had come before.
-    pub(crate) fn handle_numbers(
-        &mut self,
-        now: Time,
-        numbers: Numbers,
-        stats: &mut LinkStats,
-    ) -> bool {
+    fn handle_numbers(&mut self, now: Time, numbers: Numbers, stats: &mut LinkStats) -> bool {
         let came = self
             .came
             .get_or_insert_with(|| NumberSet::new(FIRST + u64::from(numbers.frame)));
@@ -210,9 +164,9 @@ impl Paper {
 
     /// "it piggybacks min(queue size, 3) ACKs with the frames at the front of the queue and the
     /// remaining ... with future traffic": each of the next three frames, whenever they come, takes
-    /// one copy of each ACK, as far as they fit.
-    pub(crate) fn take_acks(&mut self, room: usize, out: &mut Vec<u32>) {
-        out.clear();
+    /// one copy of each ACK, as far as they fit: those that this frame takes go to `self.taken`.
+    fn take_acks(&mut self, room: usize) {
+        self.taken.clear();
         let most = (room / wire::ACK_LEN).min(MOST_ACKS).min(self.acks.len());
         if most == self.acks.len() {
             self.gaps.clear();
@@ -222,7 +176,7 @@ impl Paper {
             .range_mut(..most)
             .filter(|(_, copies)| *copies > 0)
         {
-            out.push(*number);
+            self.taken.push(*number);
             *copies -= 1;
         }
         self.drop_sent_acks();
@@ -231,7 +185,7 @@ impl Paper {
     /// "When the outgoing queue is empty, but an ACK needs to be sent back to the sender to report
     /// a gap in received frame sequence numbers ..., the receiver will transmit this ACK
     /// immediately." To be asked when there is nothing to send.
-    pub(crate) fn take_gap(&mut self) -> Option<u32> {
+    fn take_gap(&mut self) -> Option<u32> {
         let gap = self.gaps.pop_front()?;
         if let Some((_, copies)) = self
             .acks
@@ -244,25 +198,9 @@ impl Paper {
         Some(gap)
     }
 
-    /// True if an ACK reports a gap and has not been sent.
-    pub(crate) fn has_gap(&self) -> bool {
-        !self.gaps.is_empty()
-    }
-
     fn drop_sent_acks(&mut self) {
         while self.acks.front().is_some_and(|(_, copies)| *copies == 0) {
             self.acks.pop_front();
         }
-    }
-
-    /// No fragment of this packet is sent again.
-    pub(crate) fn forget_packet(&mut self, packet_id: u64) {
-        self.outstanding.forget_packet(packet_id);
-    }
-
-    pub(crate) fn report(&self, stats: &mut LinkStats) {
-        stats.loss = self.loss.share();
-        stats.rtt = self.rtt.smoothed();
-        stats.outstanding = self.outstanding.waiting();
     }
 }

@@ -1,31 +1,27 @@
 //! The link service: puts the parts together.
 
+mod lost;
 mod receive;
-mod sizes;
 #[cfg(test)]
 mod tests;
 mod transmit;
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
-use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_core::{Deadline, LinkState, SeededRng, Time};
 use whimbrel_ndn_packet::{LpHeader, LpPacket, SharedPacket};
 
-use super::adaptive::Adaptive;
-use super::compact::{ADAPTIVE, PAPER, PROFILE_MASK};
 use super::config::{FrameKind, LinkServiceConfig, MAX_MTU, MIN_MTU, Reliability};
+use super::delivery::DeliveryMeter;
 use super::marking::CongestionMarker;
-use super::ndnlpv2::Ndnlpv2;
 use super::pacer::Pacer;
-use super::paper::Paper;
-use super::piece::{Piece, Profile};
-use super::queue::{OutQueue, QueuedPacket, Resend};
+use super::piece::Piece;
+use super::queue::{OutQueue, QueuedPacket};
 use super::reassembly::Reassembler;
+use super::recovery::{ProfileId, Profiles, Recovery, Turn};
 use super::stats::{LinkStats, Mode};
 use transmit::InFragments;
-
-/// Events that wait for the owner, at most: who does not ask for them does not pay for them.
-const MOST_EVENTS: usize = 1024;
 
 /// What [`LinkService::poll_transmit`] appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,18 +55,15 @@ pub struct LinkService {
     held_back: Vec<u8>,
     marker: CongestionMarker,
     pacer: Option<Pacer>,
+    delivery: DeliveryMeter,
     reassembler: Reassembler,
-    paper: Option<Box<Paper>>,
-    ndnlpv2: Option<Box<Ndnlpv2>>,
-    adaptive: Option<Box<Adaptive>>,
+    profiles: Profiles,
     next_sequence: u64,
     next_packet_id: u64,
     events: VecDeque<LinkEvent>,
     stats: LinkStats,
     // Empty between calls; kept for their memory.
     lost: Vec<(u64, Piece)>,
-    acks: Vec<u64>,
-    short_acks: Vec<u32>,
     scratch: Vec<u8>,
 }
 
@@ -82,7 +75,10 @@ impl LinkService {
             FrameKind::Datagram { mtu } => mtu,
             FrameKind::Stream { .. } => usize::MAX,
         };
-        let mut service = LinkService {
+        // Random, so that a peer does not take the first packets of this run for the last ones of
+        // another.
+        let next_sequence = rng.next_word();
+        LinkService {
             mtu,
             blocked: false,
             queue: OutQueue::new(config.queue_packets, config.queue_bytes),
@@ -92,55 +88,21 @@ impl LinkService {
             pacer: config
                 .drain_rate
                 .map(|rate| Pacer::new(rate, config.drain_overhead)),
+            delivery: DeliveryMeter::default(),
             reassembler: Reassembler::new(
                 config.reassembly_packets,
                 config.reassembly_bytes,
                 config.reassembly_timeout,
             ),
-            paper: None,
-            ndnlpv2: None,
-            adaptive: None,
-            // Random, so that a peer does not take the first packets of this run for the last ones
-            // of another.
-            next_sequence: rng.next_word(),
+            profiles: Profiles::new(&config, &mut rng),
+            next_sequence,
             next_packet_id: 0,
             events: VecDeque::new(),
             stats: LinkStats::default(),
             lost: Vec::new(),
-            acks: Vec::new(),
-            short_acks: Vec::new(),
             scratch: Vec::new(),
             rng,
             config,
-        };
-        service.make_profiles();
-        service
-    }
-
-    fn make_profiles(&mut self) {
-        let most = self.config.most_outstanding;
-        (self.paper, self.ndnlpv2, self.adaptive) = (None, None, None);
-        match self.config.reliability {
-            Reliability::Off => {}
-            Reliability::Paper {
-                max_retransmissions,
-            } => {
-                self.paper = Some(Box::new(Paper::new(
-                    &mut self.rng,
-                    max_retransmissions,
-                    most,
-                )));
-            }
-            Reliability::Ndnlpv2 => {
-                self.ndnlpv2 = Some(Box::new(Ndnlpv2::new(&mut self.rng, most)));
-            }
-            Reliability::Adaptive => {
-                self.adaptive = Some(Box::new(Adaptive::new(&self.config, &mut self.rng)));
-            }
-            Reliability::Auto => {
-                self.ndnlpv2 = Some(Box::new(Ndnlpv2::new(&mut self.rng, most)));
-                self.adaptive = Some(Box::new(Adaptive::new(&self.config, &mut self.rng)));
-            }
         }
     }
 
@@ -152,7 +114,12 @@ impl LinkService {
         frame: &[u8],
         deliver: &mut dyn FnMut(&LpPacket<'_>),
     ) {
+        let acknowledged = self.stats.acknowledged_bytes;
         self.receive(now, frame, deliver);
+        if self.stats.acknowledged_bytes > acknowledged {
+            let (bytes, rtt) = (self.stats.acknowledged_bytes, self.stats.rtt);
+            self.delivery.observe(now, bytes, rtt);
+        }
         self.refresh();
     }
 
@@ -160,22 +127,29 @@ impl LinkService {
     /// delivered. `None` if [`LinkService::handle_frame`] has to look at the frame. For owners that
     /// hand on several packets at once.
     pub fn handle_plain_frame<'a>(&mut self, frame: &'a [u8]) -> Option<LpPacket<'a>> {
-        if !self.is_plain() || matches!(frame.first()? & PROFILE_MASK, ADAPTIVE | PAPER) {
+        if !self.is_plain() {
             return None;
         }
         let packet = LpPacket::decode(frame, self.config.smallest_frame > 0).ok()?;
-        if packet.fragment.is_none() || packet.frag_count != 1 {
+        if packet.fragment.is_none() || packet.is_fragment() {
             return None;
         }
         self.stats.frames_received += 1;
         self.stats.bytes_received += frame.len() as u64;
         self.stats.packets_delivered += 1;
+        self.stats.fields_skipped += u64::from(!packet.skipped.is_empty());
         Some(packet)
     }
 
     /// True if nothing is recovered here, whatever the peer says.
     fn is_plain(&self) -> bool {
-        self.paper.is_none() && self.ndnlpv2.is_none() && self.adaptive.is_none()
+        self.profiles.recovering.is_empty()
+    }
+
+    /// A profile, and what one call into it takes.
+    fn turn(&mut self, now: Time, id: ProfileId) -> (&mut dyn Recovery, Turn<'_>) {
+        let (stats, lost) = (&mut self.stats, &mut self.lost);
+        (self.profiles.get_mut(id), Turn { now, stats, lost })
     }
 
     /// Queues a whole network-layer packet; dropped and counted if there is no room.
@@ -199,7 +173,7 @@ impl LinkService {
             return;
         }
         self.stats.packets_queued += 1;
-        self.refresh();
+        self.refresh_queue();
     }
 
     /// Appends the next frames to `buffer`; `None` if there is nothing to send now. For datagrams
@@ -242,14 +216,12 @@ impl LinkService {
     /// A deadline stated by [`LinkService::poll_timeout`] has passed.
     pub fn handle_timeout(&mut self, now: Time) {
         self.reassembler.expire(now, &mut self.stats.drops);
-        if let Some(ndnlpv2) = &mut self.ndnlpv2 {
-            ndnlpv2.handle_timeout(now, &mut self.stats, &mut self.lost);
-            self.recover(now, Profile::Ndnlpv2);
-        }
-        if let Some(adaptive) = &mut self.adaptive {
+        // The preferred profile comes last: it probes only if no other has anything to send.
+        for id in self.profiles.ids().rev() {
             let idle = self.queue.is_empty() && self.in_fragments.is_none();
-            adaptive.handle_timeout(now, idle, &mut self.stats, &mut self.lost);
-            self.recover(now, Profile::Adaptive);
+            let (profile, mut turn) = self.turn(now, id);
+            profile.handle_timeout(idle, &mut turn);
+            self.recover(now, id);
         }
         self.refresh();
     }
@@ -261,16 +233,11 @@ impl LinkService {
             .reassembler
             .next_expiry()
             .map(|at| Deadline::new(at, "fragments did not come in time"));
-        let unheard = [
-            self.ndnlpv2
-                .as_ref()
-                .and_then(|ndnlpv2| ndnlpv2.retransmission_due()),
-            self.adaptive
-                .as_ref()
-                .and_then(|adaptive| adaptive.timer_due()),
-        ];
-        let unheard = unheard.into_iter().flatten().min();
-        let unheard = unheard.map(|at| Deadline::new(at, "nothing was heard of a frame"));
+        let recovering = self.profiles.recovering.iter();
+        let unheard = recovering.filter_map(|profile| profile.timer_due());
+        let unheard = unheard
+            .min()
+            .map(|at| Deadline::new(at, "nothing was heard of a frame"));
         Deadline::earlier(Deadline::earlier(reassembly, unheard), self.send_due())
     }
 
@@ -279,17 +246,9 @@ impl LinkService {
         if self.blocked {
             return None;
         }
-        let control = [
-            self.ndnlpv2.as_ref().and_then(|ndnlpv2| ndnlpv2.ack_due()),
-            self.adaptive
-                .as_ref()
-                .and_then(|adaptive| adaptive.control_due()),
-            self.paper
-                .as_ref()
-                .filter(|paper| paper.has_gap())
-                .map(|_| Time::ZERO),
-        ];
-        let control = control.into_iter().flatten().min();
+        let recovering = self.profiles.recovering.iter();
+        let control = recovering.filter_map(|profile| profile.control_due());
+        let control = control.min();
         match &self.pacer {
             None => control.map(|at| Deadline::new(at, "news for the peer waited long enough")),
             Some(pacer) => {
@@ -331,7 +290,8 @@ impl LinkService {
         self.stats.abandoned += self.stats.outstanding as u64;
         self.stats.abandoned += self.queue.retain_resends(|_| false) as u64;
         self.restart_fragments(|_, _| 0);
-        self.make_profiles();
+        self.profiles = Profiles::new(&self.config, &mut self.rng);
+        self.delivery = DeliveryMeter::default();
         self.refresh();
     }
 
@@ -340,159 +300,45 @@ impl LinkService {
         &self.stats
     }
 
+    /// What the link is worth now: for those who choose among faces.
+    pub fn state(&self, now: Time) -> LinkState {
+        let stats = &self.stats;
+        // Estimates of a profile that the peer has left say nothing of the link today.
+        let measured = stats.mode != Mode::None;
+        let begun = self.in_fragments.as_ref();
+        let head = begun.map(InFragments::queued_at);
+        let head = head.or_else(|| self.queue.head_since());
+        LinkState {
+            delivery_rate: match self.config.drain_rate {
+                Some(bits_per_second) => Some(bits_per_second / 8),
+                None => self.delivery.rate().filter(|_| measured),
+            },
+            queue_bytes: self.queue.bytes() + begun.map_or(0, InFragments::bytes_left),
+            queue_packets: self.queue.len() + usize::from(begun.is_some()),
+            queue_age: head.map_or(Duration::ZERO, |since| now.since(since)),
+            loss: measured.then_some(stats.loss),
+            rtt: stats.rtt.filter(|_| measured),
+        }
+    }
+
+    /// Brings estimates and levels up to date.
     fn refresh(&mut self) {
+        let stats = &mut self.stats;
+        (stats.outstanding, stats.mode) = (0, Mode::None);
+        // What the preferred profile estimates replaces what others do.
+        for profile in self.profiles.recovering.iter().rev() {
+            profile.report(stats);
+        }
+        stats.outstanding_high_water = stats.outstanding_high_water.max(stats.outstanding);
+        self.refresh_queue();
+    }
+
+    /// Brings the levels of the queue up to date: all that a packet changes that is put in it.
+    fn refresh_queue(&mut self) {
         let stats = &mut self.stats;
         (stats.queue_packets, stats.queue_bytes) = (self.queue.len(), self.queue.bytes());
         stats.queue_high_water = stats.queue_high_water.max(stats.queue_packets);
-        (stats.outstanding, stats.mode) = (0, Mode::None);
-        if let Some(ndnlpv2) = &self.ndnlpv2 {
-            ndnlpv2.report(stats);
-            stats.mode = if ndnlpv2.is_active() {
-                Mode::Ndnlpv2
-            } else {
-                Mode::None
-            };
-        }
-        let before = stats.outstanding;
-        if let Some(adaptive) = self
-            .adaptive
-            .as_ref()
-            .filter(|adaptive| adaptive.is_agreed())
-        {
-            adaptive.report(stats);
-            stats.mode = Mode::Adaptive;
-            stats.outstanding += before;
-        }
-        if let Some(paper) = &self.paper {
-            paper.report(stats);
-            stats.mode = Mode::Paper;
-        }
-        stats.outstanding_high_water = stats.outstanding_high_water.max(stats.outstanding);
-        stats.buffer_high_water = stats
-            .buffer_high_water
-            .max(stats.outstanding + stats.queue_packets);
-    }
-
-    /// Sends the frames in `lost` again, or gives them up.
-    fn recover(&mut self, now: Time, profile: Profile) {
-        let mut lost = core::mem::take(&mut self.lost);
-        // Packets of which a fragment was given up in this call. Mostly none, and then it takes no
-        // memory.
-        let mut gone: Vec<u64> = Vec::new();
-        for (number, mut piece) in lost.drain(..) {
-            if gone.contains(&piece.packet_id) {
-                self.settle(profile, number);
-                continue;
-            }
-            let may_resend = match profile {
-                Profile::Plain => false,
-                Profile::Paper => self
-                    .paper
-                    .as_ref()
-                    .is_some_and(|paper| paper.may_resend(&piece)),
-                Profile::Ndnlpv2 => Ndnlpv2::may_resend(&piece),
-                Profile::Adaptive => self
-                    .adaptive
-                    .as_ref()
-                    .is_some_and(|it| it.may_resend(now, &piece)),
-            };
-            if may_resend {
-                piece.queued_at = now;
-                piece.retransmissions = piece.retransmissions.saturating_add(1);
-                // The paper's retransmissions queue behind what waits already, as those of a device
-                // driver do.
-                self.queue.push_resend(
-                    Resend {
-                        profile,
-                        number,
-                        piece,
-                    },
-                    profile != Profile::Paper,
-                );
-            } else {
-                gone.extend((!piece.is_whole()).then_some(piece.packet_id));
-                self.give_up(profile, number, piece);
-            }
-        }
-        self.lost = lost;
-    }
-
-    /// Ends the attempts for a piece, and those for all others of its packet.
-    fn give_up(&mut self, profile: Profile, number: u64, piece: Piece) {
-        self.stats.given_up += 1;
-        let id = piece.packet_id;
-        self.settle(profile, number);
-        if !piece.is_whole() {
-            self.forget_fragments(profile, id);
-            self.in_fragments.take_if(|packet| packet.packet_id() == id);
-        }
-        if self.events.len() < MOST_EVENTS {
-            self.events
-                .push_back(LinkEvent::GaveUp(network_packet(piece.packet)));
-        }
-    }
-
-    /// The piece that was found lost under this number is not sent again.
-    fn settle(&mut self, profile: Profile, number: u64) {
-        match profile {
-            Profile::Plain => {}
-            Profile::Paper => self.paper.as_mut().map_or((), |it| it.give_up(number)),
-            Profile::Ndnlpv2 => self.ndnlpv2.as_mut().map_or((), |it| it.give_up(number)),
-            Profile::Adaptive => self.adaptive.as_mut().map_or((), |it| it.give_up(number)),
-        }
-    }
-
-    /// The fragments of this packet are not sent again.
-    fn forget_fragments(&mut self, profile: Profile, packet_id: u64) {
-        let mut gone = Vec::new();
-        self.queue.retain_resends(|resend| {
-            let keep = resend.piece.packet_id != packet_id;
-            gone.extend((!keep).then_some(resend.number));
-            keep
-        });
-        gone.into_iter()
-            .for_each(|number| self.settle(profile, number));
-        match profile {
-            Profile::Plain => {}
-            Profile::Paper => self
-                .paper
-                .as_mut()
-                .map_or((), |it| it.forget_packet(packet_id)),
-            Profile::Ndnlpv2 => self
-                .ndnlpv2
-                .as_mut()
-                .map_or((), |it| it.forget_packet(packet_id)),
-            Profile::Adaptive => self
-                .adaptive
-                .as_mut()
-                .map_or((), |it| it.forget_packet(packet_id)),
-        }
-    }
-
-    /// True if the piece that was lost under this number has not been heard of since.
-    fn still_lost(&self, profile: Profile, number: u64) -> bool {
-        match profile {
-            Profile::Plain => false,
-            Profile::Paper => self.paper.as_ref().is_some_and(|it| it.still_lost(number)),
-            Profile::Ndnlpv2 => self
-                .ndnlpv2
-                .as_ref()
-                .is_some_and(|it| it.still_lost(number)),
-            Profile::Adaptive => self
-                .adaptive
-                .as_ref()
-                .is_some_and(|it| it.still_lost(number)),
-        }
-    }
-}
-
-/// The Interest or Data itself, where it was wrapped with its header to be cut.
-fn network_packet(packet: SharedPacket) -> SharedPacket {
-    match LpPacket::decode(&packet, false) {
-        Ok(LpPacket {
-            fragment: Some(inner),
-            ..
-        }) => inner.into(),
-        _ => packet,
+        let buffered = stats.outstanding + stats.queue_packets;
+        stats.buffer_high_water = stats.buffer_high_water.max(buffered);
     }
 }

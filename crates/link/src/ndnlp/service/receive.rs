@@ -1,28 +1,23 @@
 //! Frames that come in.
 
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{LpHeader, LpPacket, tlv, types};
+use whimbrel_ndn_packet::{LpHeader, LpPacket};
 
 use super::LinkService;
-use crate::ndnlp::adaptive::wire::{AdaptiveFrame, Payload};
-use crate::ndnlp::adaptive::{HELLO_TYPE, Hello, Origin};
-use crate::ndnlp::compact::{ADAPTIVE, PAPER, PROFILE_MASK};
-use crate::ndnlp::paper::wire::PaperFrame;
-use crate::ndnlp::piece::Profile;
+use crate::ndnlp::compact::FIRST_COMPACT;
 use crate::ndnlp::reassembly::{PacketKey, Place};
+use crate::ndnlp::recovery::{Heard, Opened, ProfileId};
+
+type Deliver<'a> = &'a mut dyn FnMut(&LpPacket<'_>);
 
 impl LinkService {
-    pub(super) fn receive(
-        &mut self,
-        now: Time,
-        frame: &[u8],
-        deliver: &mut dyn FnMut(&LpPacket<'_>),
-    ) {
+    pub(super) fn receive(&mut self, now: Time, frame: &[u8], deliver: Deliver<'_>) {
         self.stats.frames_received += 1;
         self.stats.bytes_received += frame.len() as u64;
-        match frame.first().map(|first| first & PROFILE_MASK) {
-            Some(ADAPTIVE) => self.receive_adaptive(now, frame, deliver),
-            Some(PAPER) => self.receive_paper(now, frame, deliver),
+        match frame.first() {
+            Some(first) if *first >= FIRST_COMPACT => {
+                self.receive_compact(now, *first, frame, deliver);
+            }
             _ => self.receive_ndnlp(now, frame, deliver),
         }
     }
@@ -31,204 +26,127 @@ impl LinkService {
         self.config.smallest_frame > 0
     }
 
-    fn receive_ndnlp(&mut self, now: Time, frame: &[u8], deliver: &mut dyn FnMut(&LpPacket<'_>)) {
+    /// An NDNLPv2 frame or a bare packet.
+    fn receive_ndnlp(&mut self, now: Time, frame: &[u8], deliver: Deliver<'_>) {
         let Ok(lp) = LpPacket::decode(frame, self.padding_allowed()) else {
             self.stats.drops.malformed += 1;
             return;
         };
-        self.receive_link_fields(now, &lp);
-        if lp.fragment.is_none() {
+        if !lp.skipped.is_empty() && !self.may_skip(&lp) {
             return;
         }
-        if let (Some(number), Some(ndnlpv2)) = (lp.tx_sequence, &mut self.ndnlpv2)
-            && ndnlpv2.handle_number(now, number, lp.sequence, &mut self.stats)
-        {
-            return;
+        if self.is_plain() || !self.is_repeated(now, &lp) {
+            self.deliver_lp(now, &lp, deliver);
         }
-        self.deliver_lp(now, &lp, deliver);
     }
 
-    /// Acks and announcements.
-    fn receive_link_fields(&mut self, now: Time, lp: &LpPacket<'_>) {
-        if self.ndnlpv2.is_none() && self.adaptive.is_none() {
-            return;
+    /// False if a profile needs the fields that could not be read.
+    fn may_skip(&mut self, lp: &LpPacket<'_>) -> bool {
+        let mut profiles = self.profiles.recovering.iter();
+        if profiles.any(|profile| profile.needs(lp.skipped)) {
+            self.stats.drops.malformed += 1;
+            return false;
         }
-        let mut announced = false;
-        for (typ, value) in lp.fields() {
-            if let (types::LP_ACK, Some(ndnlpv2), Ok(ack)) =
-                (typ, &mut self.ndnlpv2, value.try_into())
-            {
-                ndnlpv2.handle_ack(
-                    now,
-                    u64::from_be_bytes(ack),
-                    &mut self.stats,
-                    &mut self.lost,
-                );
-            }
-            if let (HELLO_TYPE, Some(adaptive), Some(hello)) =
-                (typ, &mut self.adaptive, Hello::decode(value))
-            {
-                announced = true;
-                if adaptive.handle_hello(now, hello, &mut self.stats) {
-                    self.reassembler.forget_frames();
-                    // What was lost under the old agreement belongs to it.
-                    let gone = self
-                        .queue
-                        .retain_resends(|resend| resend.profile != Profile::Adaptive);
-                    self.stats.abandoned += gone as u64;
-                }
-            }
-        }
-        if let (false, Some(adaptive)) = (announced, &mut self.adaptive) {
-            adaptive.handle_foreign(now, &mut self.stats);
-        }
-        self.recover(now, Profile::Ndnlpv2);
+        self.stats.fields_skipped += 1;
+        true
     }
 
-    fn deliver_lp(&mut self, now: Time, lp: &LpPacket<'_>, deliver: &mut dyn FnMut(&LpPacket<'_>)) {
+    /// Gives the header to all profiles. True if the packet came before.
+    fn is_repeated(&mut self, now: Time, lp: &LpPacket<'_>) -> bool {
+        let mut repeated = false;
+        for id in self.profiles.ids() {
+            let (profile, mut turn) = self.turn(now, id);
+            let Heard { twice, restarted } = profile.handle_header(lp, &mut turn);
+            repeated |= twice;
+            if restarted {
+                self.forget_numbers(id);
+            }
+            self.recover(now, id);
+        }
+        repeated
+    }
+
+    /// The neighbour began anew: what was numbered before means nothing.
+    fn forget_numbers(&mut self, id: ProfileId) {
+        self.reassembler.forget_frames();
+        let gone = self.queue.retain_resends(|resend| resend.profile != id);
+        self.stats.abandoned += gone as u64;
+    }
+
+    /// A frame in a profile's own format.
+    fn receive_compact(&mut self, now: Time, first: u8, frame: &[u8], deliver: Deliver<'_>) {
+        let Some(id) = self.profiles.with_format(first) else {
+            self.stats.drops.malformed += 1;
+            return;
+        };
+        let mut scratch = core::mem::take(&mut self.scratch);
+        let (profile, mut turn) = self.turn(now, id);
+        let opened = profile.open(frame, &mut scratch, &mut turn);
+        self.recover(now, id);
+        self.deliver_opened(now, opened, deliver);
+        self.scratch = scratch;
+    }
+
+    fn deliver_opened(&mut self, now: Time, opened: Opened<'_>, deliver: Deliver<'_>) {
+        match opened {
+            Opened::Malformed => self.stats.drops.malformed += 1,
+            Opened::Nothing => {}
+            Opened::Packet(packet) => {
+                self.stats.packets_delivered += 1;
+                deliver(&LpPacket::bare(packet));
+            }
+            Opened::Element(element) => match LpPacket::decode(element, self.padding_allowed()) {
+                Ok(lp) => self.deliver_lp(now, &lp, deliver),
+                Err(_) => self.stats.drops.malformed += 1,
+            },
+            Opened::Fragment(place, bytes) => self.put_element(now, place, bytes, deliver),
+            Opened::Unnumbered => self.stats.drops.no_session += 1,
+        }
+    }
+
+    fn deliver_lp(&mut self, now: Time, lp: &LpPacket<'_>, deliver: Deliver<'_>) {
         let Some(fragment) = lp.fragment else { return };
-        if lp.frag_count == 1 {
+        if !lp.is_fragment() {
             self.stats.packets_delivered += 1;
             deliver(lp);
             return;
         }
-        let Some(sequence) = lp.sequence else {
+        let Some(sequence) = lp.link.sequence else {
             self.stats.drops.bad_fragment += 1;
             return;
         };
-        let key = PacketKey::Sequence(sequence.wrapping_sub(lp.frag_index));
-        let place = Place {
-            key,
-            index: lp.frag_index,
-            count: lp.frag_count,
-        };
-        let header = Some(lp.header()).filter(|header| !header.is_empty());
+        let (index, count) = lp.place();
+        let key = PacketKey::Sequence(sequence.wrapping_sub(index));
+        let place = Place { key, index, count };
+        let header = (!lp.header.is_empty()).then(|| lp.to_header());
         let delivered = &mut self.stats.packets_delivered;
         let drops = &mut self.stats.drops;
-        self.reassembler.insert(
-            now,
-            place,
-            fragment,
-            header,
-            drops,
-            &mut |packet, header| {
-                *delivered += 1;
-                deliver(&reassembled(packet, header));
-            },
-        );
+        let mut whole = |packet: &[u8], header: Option<&LpHeader>| {
+            *delivered += 1;
+            let mut lp = LpPacket::bare(packet);
+            lp.header = header.map(LpHeader::as_ref).unwrap_or_default();
+            deliver(&lp);
+        };
+        self.reassembler
+            .insert(now, place, fragment, header, drops, &mut whole);
     }
 
-    fn receive_paper(&mut self, now: Time, frame: &[u8], deliver: &mut dyn FnMut(&LpPacket<'_>)) {
-        let (Some(frame), Some(paper)) = (PaperFrame::decode(frame), &mut self.paper) else {
-            self.stats.drops.malformed += 1;
-            return;
-        };
-        for ack in frame.acks() {
-            paper.handle_ack(now, ack, &mut self.stats, &mut self.lost);
-        }
-        let twice = frame
-            .numbers
-            .is_some_and(|numbers| paper.handle_numbers(now, numbers, &mut self.stats));
-        self.recover(now, Profile::Paper);
-        if twice {
-            return;
-        }
-        let mut scratch = core::mem::take(&mut self.scratch);
-        if let Some(packet) = frame.packet(&mut scratch) {
-            match LpPacket::decode(packet, self.padding_allowed()) {
-                Ok(lp) => self.deliver_lp(now, &lp, deliver),
-                Err(_) => self.stats.drops.malformed += 1,
-            }
-        }
-        self.scratch = scratch;
+    /// Takes a fragment of an element that has its header in it.
+    fn put_element(&mut self, now: Time, place: Place, bytes: &[u8], deliver: Deliver<'_>) {
+        let padding_allowed = self.padding_allowed();
+        let (delivered, mut malformed) = (&mut self.stats.packets_delivered, 0);
+        let drops = &mut self.stats.drops;
+        let mut whole =
+            |element: &[u8], _: Option<&LpHeader>| match LpPacket::decode(element, padding_allowed)
+            {
+                Ok(lp) if lp.fragment.is_some() && !lp.is_fragment() => {
+                    *delivered += 1;
+                    deliver(&lp);
+                }
+                _ => malformed += 1,
+            };
+        self.reassembler
+            .insert(now, place, bytes, None, drops, &mut whole);
+        self.stats.drops.malformed += malformed;
     }
-
-    fn receive_adaptive(
-        &mut self,
-        now: Time,
-        frame: &[u8],
-        deliver: &mut dyn FnMut(&LpPacket<'_>),
-    ) {
-        let size = frame.len();
-        let Some(frame) = AdaptiveFrame::decode(frame) else {
-            self.stats.drops.malformed += 1;
-            return;
-        };
-        let mut origin = Origin::Unknown;
-        if let Some(adaptive) = &mut self.adaptive {
-            origin = adaptive.handle_frame(now, &frame, size, &mut self.stats, &mut self.lost);
-            self.recover(now, Profile::Adaptive);
-        }
-        let AdaptiveFrame::Packet { payload, .. } = frame else {
-            return;
-        };
-        match (payload, origin) {
-            (_, Origin::Twice) => {}
-            (Payload::Value(kind, value), _) => {
-                let Some(typ) = kind.typ() else { return };
-                self.scratch.clear();
-                tlv::write_header(&mut self.scratch, typ, value.len());
-                self.scratch.extend_from_slice(value);
-                self.stats.packets_delivered += 1;
-                deliver(&reassembled(&self.scratch, None));
-            }
-            (Payload::Whole(packet), _) => match LpPacket::decode(packet, self.padding_allowed()) {
-                Ok(lp) => self.deliver_lp(now, &lp, deliver),
-                Err(_) => self.stats.drops.malformed += 1,
-            },
-            (
-                Payload::Fragment {
-                    index,
-                    count,
-                    bytes,
-                },
-                Origin::New(first),
-            ) => {
-                let (index, count) = (u64::from(index), u64::from(count));
-                let place = Place {
-                    key: PacketKey::Frame(first.wrapping_sub(index)),
-                    index,
-                    count,
-                };
-                let padding_allowed = self.padding_allowed();
-                let (delivered, mut malformed) = (&mut self.stats.packets_delivered, 0);
-                let drops = &mut self.stats.drops;
-                self.reassembler
-                    .insert(
-                        now,
-                        place,
-                        bytes,
-                        None,
-                        drops,
-                        &mut |packet, _| match LpPacket::decode(packet, padding_allowed) {
-                            Ok(lp) if lp.fragment.is_some() && lp.frag_count == 1 => {
-                                *delivered += 1;
-                                deliver(&lp);
-                            }
-                            _ => malformed += 1,
-                        },
-                    );
-                self.stats.drops.malformed += malformed;
-            }
-            (Payload::Fragment { .. }, Origin::Unknown) => self.stats.drops.no_session += 1,
-        }
-    }
-}
-
-/// A whole packet that was put together here.
-fn reassembled<'a>(packet: &'a [u8], header: Option<&'a LpHeader>) -> LpPacket<'a> {
-    let mut lp = LpPacket::default();
-    lp.frag_count = 1;
-    lp.fragment = Some(packet);
-    if let Some(header) = header {
-        lp.pit_token = header.pit_token.as_deref();
-        lp.nack = header.nack;
-        lp.incoming_face_id = header.incoming_face_id;
-        lp.next_hop_face_id = header.next_hop_face_id;
-        lp.cache_policy = header.cache_policy;
-        lp.congestion_mark = header.congestion_mark;
-        lp.non_discovery = header.non_discovery;
-        lp.prefix_announcement = header.prefix_announcement.as_deref();
-    }
-    lp
 }

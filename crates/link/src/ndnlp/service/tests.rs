@@ -3,22 +3,25 @@
 use core::time::Duration;
 
 use super::*;
-use crate::ndnlp::LinkServiceConfig;
+use crate::ndnlp::adaptive::Adaptive;
+use crate::ndnlp::ndnlpv2::Ndnlpv2;
+use crate::ndnlp::paper::Paper;
 
 fn service(reliability: Reliability, seed: u64) -> LinkService {
     let mut config = LinkServiceConfig::datagram(1400);
     config.reliability = reliability;
-    let mut service = LinkService::new(config, SeededRng::new(seed));
+    let mut service = LinkService::new(config.clone(), SeededRng::new(seed));
     service.next_sequence = u64::MAX - 3;
-    if let Some(paper) = &mut service.paper {
-        **paper = Paper::starting(u32::MAX - 3, u32::MAX - 5, 3, 1000);
-    }
-    if let Some(ndnlpv2) = &mut service.ndnlpv2 {
-        **ndnlpv2 = Ndnlpv2::starting(u64::MAX - 3, 1000);
-    }
-    if let Some(adaptive) = &mut service.adaptive {
-        adaptive.start_at(u32::MAX - 3, 1000);
-    }
+    service.profiles.recovering[0] = match reliability {
+        Reliability::Paper { .. } => Box::new(Paper::starting(u32::MAX - 3, u32::MAX - 5, 3, 1000)),
+        Reliability::Ndnlpv2 => Box::new(Ndnlpv2::starting(u64::MAX - 3, 1000)),
+        Reliability::Adaptive => {
+            let mut adaptive = Adaptive::new(&config, &mut SeededRng::new(seed));
+            adaptive.start_at(u32::MAX - 3, 1000);
+            Box::new(adaptive)
+        }
+        Reliability::Off | Reliability::Auto => unreachable!("no numbers of its own"),
+    };
     service
 }
 

@@ -1,21 +1,17 @@
 //! Frames that go out.
 
 use whimbrel_core::Time;
+use whimbrel_ndn_packet::LpHeader;
 use whimbrel_ndn_packet::lp::{self, LinkFields};
-use whimbrel_ndn_packet::{LpHeader, SharedPacket, tlv, types};
 
-use super::sizes::{cut, fragment_overhead, whole_frame_len};
 use super::{LinkService, Written};
-use crate::ndnlp::adaptive::{HELLO_LEN, HELLO_TYPE};
-use crate::ndnlp::compact::Kind;
-use crate::ndnlp::paper::wire as paper_wire;
-use crate::ndnlp::piece::{Piece, Profile};
+use crate::ndnlp::framing::{LpFrame, cut, wrapped};
+use crate::ndnlp::piece::Piece;
 use crate::ndnlp::queue::{Entry, QueuedPacket, Resend};
+use crate::ndnlp::recovery::{Outgoing, ProfileId};
 
 /// Most bytes that one call writes for datagrams: what a kernel takes for segmentation.
 const LARGEST_BATCH: usize = 65_000;
-/// Octets of the announcement as a header field.
-const HELLO_FIELD_LEN: usize = tlv::element_len(HELLO_TYPE, HELLO_LEN);
 
 /// A packet of which some fragments have not been sent for the first time.
 #[derive(Debug)]
@@ -25,12 +21,22 @@ pub(super) struct InFragments {
     /// What the packet was before it was put in this form.
     original: QueuedPacket,
     fragment_len: u32,
-    profile: Profile,
+    profile: ProfileId,
 }
 
 impl InFragments {
     pub(super) fn packet_id(&self) -> u64 {
         self.next.packet_id
+    }
+
+    /// When the packet was put in the queue.
+    pub(super) fn queued_at(&self) -> Time {
+        self.original.queued_at
+    }
+
+    /// Bytes of the fragments that have not been sent.
+    pub(super) fn bytes_left(&self) -> usize {
+        self.next.packet.len() - self.next.start as usize
     }
 }
 
@@ -120,77 +126,19 @@ impl LinkService {
         }
     }
 
-    /// What does not wait for packets: questions, announcements that no packet can carry, Acks that
-    /// waited long enough.
+    /// What does not wait for packets.
     fn write_urgent_control(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
-        if let Some(adaptive) = &mut self.adaptive {
-            if adaptive.write_ask(now, &mut self.stats, buffer) {
-                return true;
-            }
-            let carried = !adaptive.is_agreed() && !self.queue.is_empty();
-            if adaptive.owes_announcement(now) && !carried {
-                let hello = adaptive.announce(now, &mut self.stats);
-                let link = LinkFields {
-                    extension: Some((HELLO_TYPE, &hello)),
-                    ..LinkFields::default()
-                };
-                lp::encode(buffer, &link, &LpHeader::default(), None);
-                return true;
-            }
-        }
-        if let Some(ndnlpv2) = &mut self.ndnlpv2
-            && ndnlpv2.ack_due().is_some_and(|due| due <= now)
-        {
-            let count = ndnlpv2.acks_that_fit(tlv::element_len(types::LP_PACKET, 0), self.mtu);
-            ndnlpv2.take_acks(count, &mut self.acks);
-            let link = LinkFields {
-                acks: &self.acks,
-                ..LinkFields::default()
-            };
-            lp::encode(buffer, &link, &LpHeader::default(), None);
-            self.stats.ack_frames += 1;
-            self.stats.acks_alone += count as u64;
-            return true;
-        }
-        false
+        let packets_wait = !self.queue.is_empty();
+        let (mtu, stats) = (self.mtu, &mut self.stats);
+        let mut recovering = self.profiles.recovering.iter_mut();
+        recovering.any(|profile| profile.write_urgent(now, mtu, packets_wait, stats, buffer))
     }
 
     /// What goes when there is nothing else to send.
     fn write_control(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
-        if let Some(gap) = self.paper.as_mut().and_then(|paper| paper.take_gap()) {
-            paper_wire::encode_acks(buffer, &[gap]);
-            self.stats.ack_frames += 1;
-            self.stats.acks_alone += 1;
-            return true;
-        }
-        match &mut self.adaptive {
-            Some(adaptive) => adaptive.write_report(now, &mut self.stats, buffer),
-            None => false,
-        }
-    }
-
-    /// Whose numbers the next packet gets.
-    fn profile(&mut self, now: Time) -> Profile {
-        if self.paper.is_some() {
-            return Profile::Paper;
-        }
-        if self
-            .adaptive
-            .as_ref()
-            .is_some_and(|adaptive| adaptive.is_agreed())
-        {
-            return Profile::Adaptive;
-        }
         let stats = &mut self.stats;
-        let numbered = self
-            .ndnlpv2
-            .as_mut()
-            .is_some_and(|ndnlpv2| ndnlpv2.wants_number(now, stats));
-        if numbered {
-            Profile::Ndnlpv2
-        } else {
-            Profile::Plain
-        }
+        let mut recovering = self.profiles.recovering.iter_mut();
+        recovering.any(|profile| profile.write_idle(now, stats, buffer))
     }
 
     /// Appends the packet, or its first fragment; false if it had to be dropped. `waiting` is how
@@ -212,10 +160,11 @@ impl LinkService {
             buffer.extend_from_slice(&queued.packet);
             return true;
         }
-        let profile = self.profile(now);
+        let id = self.profiles.taking_next(now, &mut self.stats);
         let packet_id = self.next_packet_id;
         self.next_packet_id += 1;
-        let len = whole_frame_len(profile, &queued.packet, queued.header.as_deref());
+        let profile = self.profiles.get(id);
+        let len = profile.whole_frame_len(&queued.packet, queued.header.as_deref());
         let mut piece = Piece {
             len: queued.packet.len() as u32,
             packet: queued.packet,
@@ -230,8 +179,8 @@ impl LinkService {
             queued_at: queued.queued_at,
         };
         if len <= self.mtu {
-            piece.identity = self.new_identity(profile);
-            self.write_piece(now, profile, piece, None, buffer);
+            piece.identity = self.new_identity(id);
+            self.write_piece(now, id, piece, None, buffer);
             return true;
         }
         let original = QueuedPacket {
@@ -239,12 +188,13 @@ impl LinkService {
             header: piece.header.clone(),
             queued_at: piece.queued_at,
         };
-        if profile == Profile::Adaptive && piece.header.is_some() {
+        if profile.cuts_with_header() && piece.header.is_some() {
             piece.packet = wrapped(&piece.packet, piece.header.take());
         }
-        let overhead = fragment_overhead(profile, piece.header.as_deref());
-        let plan = cut(profile, piece.packet.len(), overhead, self.mtu)
-            .filter(|_| self.config.fragmentation);
+        let overhead = profile.fragment_overhead(piece.header.as_deref());
+        let most = profile.most_fragments();
+        let plan =
+            cut(piece.packet.len(), overhead, self.mtu, most).filter(|_| self.config.fragmentation);
         let Some((fragment_len, count)) = plan else {
             self.stats.drops.too_big += 1;
             return false;
@@ -255,7 +205,7 @@ impl LinkService {
             next: piece,
             original,
             fragment_len,
-            profile,
+            profile: id,
         });
         self.write_next_fragment(now, buffer)
     }
@@ -264,38 +214,29 @@ impl LinkService {
         let Some(mut packet) = self.in_fragments.take() else {
             return false;
         };
-        let profile = packet.profile;
+        let id = packet.profile;
         let mut piece = packet.next.clone();
         piece.len = packet
             .fragment_len
             .min(piece.packet.len() as u32 - piece.start);
-        piece.identity = self.new_identity(profile);
+        piece.identity = self.new_identity(id);
         packet.next.header = None;
         packet.next.index += 1;
         packet.next.start += piece.len;
         if packet.next.index < packet.next.count {
             self.in_fragments = Some(packet);
         }
-        self.write_piece(now, profile, piece, None, buffer);
+        self.write_piece(now, id, piece, None, buffer);
         true
     }
 
-    fn new_identity(&mut self, profile: Profile) -> u64 {
-        match profile {
-            Profile::Paper => self
-                .paper
-                .as_mut()
-                .map_or(0, |paper| paper.take_packet_number()),
-            Profile::Adaptive => self
-                .adaptive
-                .as_ref()
-                .map_or(0, |adaptive| adaptive.next_number()),
-            Profile::Plain | Profile::Ndnlpv2 => {
-                let sequence = self.next_sequence;
-                self.next_sequence = sequence.wrapping_add(1);
-                sequence
-            }
+    fn new_identity(&mut self, id: ProfileId) -> u64 {
+        if let Some(identity) = self.profiles.get_mut(id).identity() {
+            return identity;
         }
+        let sequence = self.next_sequence;
+        self.next_sequence = sequence.wrapping_add(1);
+        sequence
     }
 
     /// A packet that was begun is sent from its start again if its fragments do not fit into frames
@@ -305,7 +246,8 @@ impl LinkService {
             return;
         };
         let header = packet.original.header.as_deref();
-        let needed = packet.fragment_len as usize + fragment_overhead(packet.profile, header);
+        let overhead = self.profiles.get(packet.profile).fragment_overhead(header);
+        let needed = packet.fragment_len as usize + overhead;
         if needed <= limit(&packet, self.mtu) {
             self.in_fragments = Some(packet);
             return;
@@ -318,23 +260,25 @@ impl LinkService {
     /// any more.
     fn write_resend(&mut self, now: Time, resend: Resend, buffer: &mut Vec<u8>) -> bool {
         let Resend {
-            profile,
+            profile: id,
             number,
             piece,
         } = resend;
-        if !self.still_lost(profile, number) {
+        let profile = self.profiles.get(id);
+        if !profile.still_lost(number) {
             return false;
         }
+        let header = piece.header.as_deref();
         let len = if piece.is_whole() {
-            whole_frame_len(profile, &piece.packet, piece.header.as_deref())
+            profile.whole_frame_len(&piece.packet, header)
         } else {
-            piece.len as usize + fragment_overhead(profile, piece.header.as_deref())
+            piece.len as usize + profile.fragment_overhead(header)
         };
         if len > self.mtu {
             // The MTU has shrunk since. A whole packet can be cut now; the fragments of one that
             // was cut are given up.
             if piece.is_whole() {
-                self.settle(profile, number);
+                self.settle(id, number);
                 let Piece {
                     packet,
                     header,
@@ -348,12 +292,12 @@ impl LinkService {
                 });
             } else {
                 self.stats.drops.too_big += 1;
-                self.give_up(profile, number, piece);
+                self.give_up(id, number, piece);
             }
             return false;
         }
         let start = buffer.len();
-        self.write_piece(now, profile, piece, Some(number), buffer);
+        self.write_piece(now, id, piece, Some(number), buffer);
         self.stats.retransmissions += 1;
         self.stats.retransmitted_bytes += (buffer.len() - start) as u64;
         true
@@ -364,159 +308,52 @@ impl LinkService {
     fn write_piece(
         &mut self,
         now: Time,
-        profile: Profile,
+        id: ProfileId,
         piece: Piece,
         replaces: Option<u64>,
         buffer: &mut Vec<u8>,
     ) {
-        self.stats.payload_bytes_sent += u64::from(piece.len);
-        self.stats.packets_sent += u64::from(replaces.is_none() && piece.index + 1 == piece.count);
-        match profile {
-            Profile::Plain => self.write_lp(now, &piece, None, buffer),
-            Profile::Ndnlpv2 => {
-                let number = self.ndnlpv2.as_ref().map(|ndnlpv2| ndnlpv2.next_number());
-                self.write_lp(now, &piece, number, buffer);
-                if let Some(ndnlpv2) = &mut self.ndnlpv2 {
-                    ndnlpv2.sent(now, piece, replaces, &mut self.stats);
-                }
-            }
-            Profile::Paper => self.write_paper(now, piece, replaces, buffer),
-            Profile::Adaptive => self.write_adaptive(now, piece, replaces, buffer),
+        let stats = &mut self.stats;
+        stats.payload_bytes_sent += u64::from(piece.len);
+        stats.packets_sent += u64::from(replaces.is_none() && piece.index + 1 == piece.count);
+        let profile = self.profiles.get_mut(id);
+        let outgoing = Outgoing {
+            piece: &piece,
+            replaces,
+            mtu: self.mtu,
+            smallest_frame: self.config.smallest_frame,
+        };
+        if !profile.write_frame(now, &outgoing, stats, buffer) {
+            let number = profile.transmission_number();
+            self.write_lp(now, &piece, number, buffer);
         }
+        self.profiles
+            .get_mut(id)
+            .sent(now, piece, replaces, &mut self.stats);
     }
 
-    /// As a bare packet if nothing has to be said of it, else as an LpPacket with as many Acks as
-    /// fit.
+    /// As a bare packet if nothing has to be said of it, else as an LpPacket with what the profiles
+    /// add to it.
     fn write_lp(&mut self, now: Time, piece: &Piece, number: Option<u64>, buffer: &mut Vec<u8>) {
         let none = LpHeader::default();
         let header = piece.header.as_deref().unwrap_or(&none);
         let mut link = LinkFields {
             sequence: (number.is_some() || !piece.is_whole()).then_some(piece.identity),
-            fragment: (!piece.is_whole())
-                .then_some((u64::from(piece.index), u64::from(piece.count))),
             tx_sequence: number,
-            ..LinkFields::default()
+            ..piece.place_fields()
         };
-        let len = |link: &LinkFields<'_>| {
-            let fragment = tlv::element_len(types::LP_FRAGMENT, piece.len as usize);
-            tlv::element_len(types::LP_PACKET, lp::fields_len(link, header) + fragment)
+        let frame = LpFrame {
+            header,
+            payload_len: piece.len as usize,
+            mtu: self.mtu,
         };
-        let hello = self.adaptive.as_mut().filter(|adaptive| {
-            // Two more octets if the length of the LpPacket grows by them.
-            adaptive.wants_to_announce(now) && len(&link) + HELLO_FIELD_LEN + 2 <= self.mtu
-        });
-        let hello = hello.map(|adaptive| adaptive.announce(now, &mut self.stats));
-        link.extension = hello.as_ref().map(|hello| (HELLO_TYPE, &hello[..]));
-        if let Some(ndnlpv2) = self
-            .ndnlpv2
-            .as_mut()
-            .filter(|ndnlpv2| ndnlpv2.acks_waiting() > 0)
-        {
-            let count = ndnlpv2.acks_that_fit(len(&link), self.mtu);
-            ndnlpv2.take_acks(count, &mut self.acks);
-            self.stats.acks_carried += count as u64;
-            link.acks = &self.acks;
+        for profile in &mut self.profiles.recovering {
+            profile.add_fields(now, &frame, &mut link, &mut self.stats);
         }
-        let bare =
-            link.sequence.is_none() && link.acks.is_empty() && hello.is_none() && header.is_empty();
-        if bare {
+        if link.is_empty() && header.is_empty() {
             buffer.extend_from_slice(piece.bytes());
         } else {
             lp::encode(buffer, &link, header, Some(piece.bytes()));
         }
     }
-
-    fn write_paper(
-        &mut self,
-        now: Time,
-        piece: Piece,
-        replaces: Option<u64>,
-        buffer: &mut Vec<u8>,
-    ) {
-        let Some(paper) = &mut self.paper else { return };
-        let numbers = paper.numbers(piece.identity);
-        let smallest = self.config.smallest_frame;
-        let mut element = core::mem::take(&mut self.scratch);
-        element.clear();
-        if !piece.is_whole() || piece.header.is_some() {
-            let none = LpHeader::default();
-            let link = LinkFields {
-                sequence: (!piece.is_whole()).then_some(piece.identity),
-                fragment: (!piece.is_whole())
-                    .then_some((u64::from(piece.index), u64::from(piece.count))),
-                ..LinkFields::default()
-            };
-            let header = piece.header.as_deref().unwrap_or(&none);
-            lp::encode(&mut element, &link, header, Some(piece.bytes()));
-        }
-        let packet = if element.is_empty() {
-            piece.bytes()
-        } else {
-            &element
-        };
-        let used = 2 + paper_wire::NUMBERS_LEN + packet.len();
-        paper.take_acks(self.mtu.saturating_sub(used), &mut self.short_acks);
-        self.stats.acks_carried += self.short_acks.len() as u64;
-        paper_wire::encode(buffer, numbers, &self.short_acks, packet, smallest);
-        self.scratch = element;
-        paper.sent(now, piece, replaces, &mut self.stats);
-    }
-
-    fn write_adaptive(
-        &mut self,
-        now: Time,
-        piece: Piece,
-        replaces: Option<u64>,
-        buffer: &mut Vec<u8>,
-    ) {
-        let Some(adaptive) = &mut self.adaptive else {
-            return;
-        };
-        let start = buffer.len();
-        let short = Kind::of(&piece.packet).filter(|(_, left_out)| {
-            let long_enough = piece.packet.len() - left_out + 2 >= self.config.smallest_frame;
-            piece.is_whole() && piece.header.is_none() && long_enough
-        });
-        let kind = short.map_or(Kind::Other, |(kind, _)| kind);
-        let back = replaces.map(|_| adaptive.next_number().wrapping_sub(piece.identity));
-        let len = if piece.is_whole() {
-            whole_frame_len(Profile::Adaptive, &piece.packet, piece.header.as_deref())
-        } else {
-            piece.len as usize + fragment_overhead(Profile::Adaptive, None)
-        };
-        let room = self.mtu.saturating_sub(len);
-        let width = adaptive.write_start(now, kind, back, room, &mut self.stats, buffer);
-        match short {
-            Some((_, left_out)) => {
-                buffer.extend_from_slice(piece.bytes().get(left_out..).unwrap_or_default())
-            }
-            None if !piece.is_whole() => {
-                buffer.extend_from_slice(&[piece.count as u8, piece.index as u8]);
-                buffer.extend_from_slice(piece.bytes());
-            }
-            None => {
-                buffer.push(0);
-                match piece.header.as_deref() {
-                    Some(header) => {
-                        lp::encode(buffer, &LinkFields::default(), header, Some(piece.bytes()))
-                    }
-                    None => buffer.extend_from_slice(piece.bytes()),
-                }
-            }
-        }
-        debug_assert!(buffer.len() - start <= self.mtu);
-        adaptive.sent(now, piece, width, replaces, &mut self.stats);
-    }
-}
-
-/// The packet with its header, as one element.
-fn wrapped(packet: &SharedPacket, header: Option<Box<LpHeader>>) -> SharedPacket {
-    let mut element = Vec::with_capacity(packet.len() + 64);
-    lp::encode(
-        &mut element,
-        &LinkFields::default(),
-        &header.unwrap_or_default(),
-        Some(packet),
-    );
-    element.into()
 }

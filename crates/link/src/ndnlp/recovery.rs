@@ -1,0 +1,290 @@
+//! What a profile of link reliability is to the link service.
+//!
+//! [`LinkService`](super::LinkService) queues, cuts and reassembles; a [`Recovery`] numbers frames,
+//! acknowledges them and finds out which were lost. A service has several of them in the order of
+//! preference: the first one that takes a packet carries it. The last one is always [`Plain`], which
+//! takes everything and recovers nothing.
+//!
+//! A further profile is a type that implements the trait, a variant of [`Reliability`] and an arm in
+//! [`Profiles::new`]. One with frames of its own needs a first octet that no other has; one with header
+//! fields of its own adds rows to the table of `whimbrel_ndn_packet::lp`.
+
+use core::fmt::Debug;
+
+use whimbrel_core::{SeededRng, Time};
+use whimbrel_ndn_packet::lp::{FieldSet, LinkFields};
+use whimbrel_ndn_packet::{LpHeader, LpPacket};
+
+use super::adaptive::Adaptive;
+use super::config::{LinkServiceConfig, Reliability};
+use super::framing::LpFrame;
+use super::ndnlpv2::Ndnlpv2;
+use super::paper::Paper;
+use super::piece::Piece;
+use super::plain::Plain;
+use super::reassembly::Place;
+use super::stats::LinkStats;
+
+/// The place of a profile in the list of its service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProfileId(u8);
+
+/// The profiles of a face.
+#[derive(Debug)]
+pub(crate) struct Profiles {
+    /// Those that recover something, in the order of preference.
+    pub(crate) recovering: Vec<Box<dyn Recovery>>,
+    /// Takes what no other does.
+    plain: Plain,
+}
+
+impl Profiles {
+    pub(crate) fn new(config: &LinkServiceConfig, rng: &mut SeededRng) -> Profiles {
+        let most = config.most_outstanding;
+        let recovering: Vec<Box<dyn Recovery>> = match config.reliability {
+            Reliability::Off => Vec::new(),
+            Reliability::Paper {
+                max_retransmissions,
+            } => vec![Box::new(Paper::new(rng, max_retransmissions, most))],
+            Reliability::Ndnlpv2 => vec![Box::new(Ndnlpv2::new(rng, most))],
+            Reliability::Adaptive => vec![Box::new(Adaptive::new(config, rng))],
+            Reliability::Auto => {
+                let ndnlpv2 = Ndnlpv2::new(rng, most);
+                vec![Box::new(Adaptive::new(config, rng)), Box::new(ndnlpv2)]
+            }
+        };
+        let plain = Plain;
+        Profiles { recovering, plain }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: ProfileId) -> &dyn Recovery {
+        match self.recovering.get(usize::from(id.0)) {
+            Some(profile) => &**profile,
+            None => &self.plain,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: ProfileId) -> &mut dyn Recovery {
+        match self.recovering.get_mut(usize::from(id.0)) {
+            Some(profile) => &mut **profile,
+            None => &mut self.plain,
+        }
+    }
+
+    /// Those that recover something, in the order of preference.
+    #[inline]
+    pub(crate) fn ids(&self) -> impl DoubleEndedIterator<Item = ProfileId> + use<> {
+        (0..self.recovering.len() as u8).map(ProfileId)
+    }
+
+    /// The profile under whose numbers the next packet travels.
+    #[inline]
+    pub(crate) fn taking_next(&mut self, now: Time, stats: &mut LinkStats) -> ProfileId {
+        let mut recovering = self.recovering.iter_mut();
+        let taken = recovering.position(|profile| profile.takes_next(now, stats));
+        ProfileId(taken.unwrap_or(self.recovering.len()) as u8)
+    }
+
+    /// The profile whose format a frame with this first octet is in.
+    #[inline]
+    pub(crate) fn with_format(&self, first_octet: u8) -> Option<ProfileId> {
+        let mut recovering = self.recovering.iter();
+        let found = recovering.position(|profile| profile.has_format(first_octet));
+        let plain = || self.plain.has_format(first_octet);
+        let place = found.or_else(|| plain().then_some(self.recovering.len()));
+        place.map(|place| ProfileId(place as u8))
+    }
+}
+
+/// One call into a profile: when, and where it counts and reports.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: Time,
+    pub(crate) stats: &'a mut LinkStats,
+    /// Takes the frames that are found lost: their numbers and what they carried. The service asks
+    /// [`Recovery::may_resend`] about each.
+    pub(crate) lost: &'a mut Vec<(u64, Piece)>,
+}
+
+/// A piece that is to be written.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) piece: &'a Piece,
+    /// The number under which it was lost, if it was.
+    pub(crate) replaces: Option<u64>,
+    /// Largest frame, in bytes.
+    pub(crate) mtu: usize,
+    /// Size below which the medium pads frames, in bytes; 0 if it does not.
+    pub(crate) smallest_frame: usize,
+}
+
+/// What a frame in a profile's own format held.
+pub(crate) enum Opened<'a> {
+    /// It is no such frame.
+    Malformed,
+    /// No packet, or one that came before.
+    Nothing,
+    /// A whole Interest or Data without a header, not yet checked.
+    Packet(&'a [u8]),
+    /// An LpPacket or a bare packet, not yet checked. Padding may follow.
+    Element(&'a [u8]),
+    /// A part of an element.
+    Fragment(Place, &'a [u8]),
+    /// A part of an element under a number that means nothing here.
+    Unnumbered,
+}
+
+/// What the header of an NDNLPv2 frame meant to a profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// The packet came before and is not delivered.
+    pub(crate) twice: bool,
+    /// The neighbour began anew: the numbers of this profile mean something else from now on.
+    pub(crate) restarted: bool,
+}
+
+/// A profile of link reliability. All defaults are those of a profile that takes no part.
+pub(crate) trait Recovery: Debug + Send {
+    // Packets to be sent.
+
+    /// True if the next packet travels under this profile's numbers.
+    fn takes_next(&mut self, now: Time, stats: &mut LinkStats) -> bool;
+
+    /// The number that stays the same when a new piece is sent again; `None` if it is to be the
+    /// face's Sequence.
+    fn identity(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// Bytes of the frame, without acknowledgements, that carries the whole packet.
+    fn whole_frame_len(&self, packet: &[u8], header: Option<&LpHeader>) -> usize;
+
+    /// Bytes of a frame beyond the fragment in it, at most.
+    fn fragment_overhead(&self, header: Option<&LpHeader>) -> usize;
+
+    /// Most fragments that a packet may be cut into.
+    fn most_fragments(&self) -> usize;
+
+    /// True if a packet that is cut is put into one element with its header before. If not, the
+    /// header goes with the first fragment.
+    fn cuts_with_header(&self) -> bool {
+        false
+    }
+
+    /// Appends the next frame in this profile's own format; false if the piece travels in an
+    /// NDNLPv2 frame, which the service writes.
+    fn write_frame(
+        &mut self,
+        _now: Time,
+        _outgoing: &Outgoing<'_>,
+        _stats: &mut LinkStats,
+        _out: &mut Vec<u8>,
+    ) -> bool {
+        false
+    }
+
+    /// The TxSequence of the next NDNLPv2 frame, if it carries one.
+    fn transmission_number(&self) -> Option<u64> {
+        None
+    }
+
+    /// Adds header fields to an NDNLPv2 frame of any profile, as far as they fit.
+    fn add_fields<'a>(
+        &'a mut self,
+        _now: Time,
+        _frame: &LpFrame<'_>,
+        _link: &mut LinkFields<'a>,
+        _stats: &mut LinkStats,
+    ) {
+    }
+
+    /// The next frame of this profile, with this piece, was written. `replaces` is the number under
+    /// which the piece was lost.
+    fn sent(&mut self, _now: Time, _piece: Piece, _replaces: Option<u64>, _stats: &mut LinkStats) {}
+
+    /// Appends a frame that does not wait for packets, if there is one. `packets_wait`: the next
+    /// frame could carry what this one says.
+    fn write_urgent(
+        &mut self,
+        _now: Time,
+        _mtu: usize,
+        _packets_wait: bool,
+        _stats: &mut LinkStats,
+        _out: &mut Vec<u8>,
+    ) -> bool {
+        false
+    }
+
+    /// Appends a frame that goes when no packet waits, if there is one.
+    fn write_idle(&mut self, _now: Time, _stats: &mut LinkStats, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    /// When a frame without a packet has to go.
+    fn control_due(&self) -> Option<Time> {
+        None
+    }
+
+    // Frames that come in.
+
+    /// True if frames with this first octet are in this profile's own format.
+    fn has_format(&self, _first_octet: u8) -> bool {
+        false
+    }
+
+    /// Takes a frame of this profile's own format. `scratch` is room to put a packet together.
+    fn open<'a>(
+        &mut self,
+        _frame: &'a [u8],
+        _scratch: &'a mut Vec<u8>,
+        _turn: &mut Turn<'_>,
+    ) -> Opened<'a> {
+        Opened::Malformed
+    }
+
+    /// True if a frame is useless without one of these fields.
+    fn needs(&self, _fields: FieldSet) -> bool {
+        false
+    }
+
+    /// Takes the header of an NDNLPv2 frame.
+    fn handle_header(&mut self, _packet: &LpPacket<'_>, _turn: &mut Turn<'_>) -> Heard {
+        Heard::default()
+    }
+
+    // Time.
+
+    /// Time has passed. `idle`: no packet waits to be sent.
+    fn handle_timeout(&mut self, _idle: bool, _turn: &mut Turn<'_>) {}
+
+    /// When [`Recovery::handle_timeout`] has something to do.
+    fn timer_due(&self) -> Option<Time> {
+        None
+    }
+
+    // Pieces that were found lost.
+
+    /// True if a lost piece should be sent again.
+    fn may_resend(&self, _now: Time, _piece: &Piece) -> bool {
+        false
+    }
+
+    /// True if lost pieces are sent before the packets that wait.
+    fn resends_first(&self) -> bool {
+        true
+    }
+
+    /// True if nothing has been heard of the frame with this number since it was found lost.
+    fn still_lost(&self, _number: u64) -> bool {
+        false
+    }
+
+    /// The piece that was found lost under this number is not sent again.
+    fn give_up(&mut self, _number: u64) {}
+
+    /// No fragment of this packet is sent again.
+    fn forget_packet(&mut self, _packet_id: u64) {}
+
+    /// Brings estimates in `stats` up to date and adds the frames that are outstanding.
+    fn report(&self, _stats: &mut LinkStats) {}
+}
