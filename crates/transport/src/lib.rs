@@ -1,13 +1,13 @@
 //! NDN consumers and producers: segment fetching, congestion windows, serving, and the tools'
 //! protocols.
 //!
-//! An [`Application`] speaks NDN packets; [`AppFace`] makes it a [`whimbrel_core::Machine`] with
-//! one port to a forwarder, so that the same program runs behind a Unix socket, over UDP or in the
+//! An [`Application`] speaks NDN packets; [`AppFace`] makes it a [`whimbrel_core::Machine`] whose
+//! ports lead to forwarders, so that the same program runs behind Unix sockets, over UDP or in the
 //! simulator.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`application`] | [`Application`], the contract, and [`AppFace`], which puts one behind a port |
+//! | [`application`] | [`Application`], the contract, and [`AppFace`], which puts one behind its ports |
 //! | [`fetch`] | [`Fetcher`]: version discovery, segments in order, windows, retransmission |
 //! | [`window`] | fixed, AIMD and CUBIC windows, and when slow start ends |
 //! | [`rto`] | round-trip time and retransmission time-out as ndn-cxx and ndnSIM have them |
@@ -37,7 +37,7 @@ pub mod template;
 pub mod traffic;
 pub mod window;
 
-pub use application::{AppFace, AppFaceCounters, Application, Outgoing};
+pub use application::{AppFace, AppFaceCounters, Application, FaceNumber, Outgoing};
 pub use cbr::{
     CbrConfig, CbrConsumer, CbrEvent, CbrStats, Echo, EchoProducer, Gaps, PlaceholderSigner,
 };

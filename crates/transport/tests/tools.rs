@@ -17,9 +17,10 @@ use whimbrel_transport::register::{
 };
 use whimbrel_transport::traffic::{Append, TrafficPattern, TrafficRule};
 use whimbrel_transport::{
-    Answer, AppFace, Application, EchoProducer, Gaps, Outgoing, Peek, PeekEvent, PeekOptions, Ping,
-    PingEvent, PingOptions, PingServer, PingServerOptions, PingStats, Poke, PokeEvent, PokeOptions,
-    Responder, Service, ServiceEvent, TrafficClient, TrafficEvent, TrafficOptions, TrafficServer,
+    Answer, AppFace, Application, EchoProducer, FaceNumber, Gaps, Outgoing, Peek, PeekEvent,
+    PeekOptions, Ping, PingEvent, PingOptions, PingServer, PingServerOptions, PingStats, Poke,
+    PokeEvent, PokeOptions, Responder, Service, ServiceEvent, TrafficClient, TrafficEvent,
+    TrafficOptions, TrafficServer,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -498,7 +499,7 @@ impl Responder for Mute {
 #[test]
 fn pit_tokens_come_back_and_too_many_answers_are_dropped() {
     let mut service = Service::new(Mute, Registrar::new(register(), []), rng());
-    service.handle_face(Time::ZERO, true);
+    service.handle_face(Time::ZERO, FaceNumber::FIRST, true);
     let interest = Interest {
         nonce: Some([1; 4]),
         ..Interest::new(name("/a"))
@@ -511,11 +512,15 @@ fn pit_tokens_come_back_and_too_many_answers_are_dropped() {
     };
     lp::encode(&mut frame, &LinkFields::default(), &header, Some(&interest));
     for _ in 0..20_000 {
-        service.handle_packet(Time::ZERO, &LpPacket::decode(&frame, false).unwrap());
+        service.handle_packet(
+            Time::ZERO,
+            FaceNumber::FIRST,
+            &LpPacket::decode(&frame, false).unwrap(),
+        );
     }
     assert_eq!(service.counters().interests, 20_000);
     assert_eq!(service.counters().dropped, 20_000 - 16_384);
-    let (packet, header) = service.poll_packet(Time::ZERO).unwrap();
+    let (packet, header) = service.poll_packet(Time::ZERO, FaceNumber::FIRST).unwrap();
     let header = header.unwrap();
     assert_eq!(header.pit_token.as_deref(), Some(&b"tok"[..]));
     assert_eq!(
@@ -561,11 +566,11 @@ struct Sizes(Vec<usize>);
 impl Application for Sizes {
     type Event = ();
 
-    fn handle_face(&mut self, _now: Time, _up: bool) {}
-    fn handle_packet(&mut self, _now: Time, _packet: &LpPacket<'_>) {}
+    fn handle_face(&mut self, _now: Time, _face: FaceNumber, _up: bool) {}
+    fn handle_packet(&mut self, _now: Time, _face: FaceNumber, _packet: &LpPacket<'_>) {}
     fn handle_timeout(&mut self, _now: Time) {}
 
-    fn poll_packet(&mut self, _now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, _now: Time, _face: FaceNumber) -> Option<Outgoing> {
         let size = self.0.pop()?;
         // Type and length take four octets.
         let mut packet = vec![0x06, 0xfd, ((size - 4) >> 8) as u8, (size - 4) as u8];

@@ -13,9 +13,9 @@ use whimbrel_io::Clock;
 use whimbrel_ndn_packet::interest::DEFAULT_LIFETIME;
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 use whimbrel_node::ndn::client::{Client, End, Told, Uplink};
-use whimbrel_transport::Application;
 use whimbrel_transport::application::{Arrival, Outgoing};
 use whimbrel_transport::template::InterestTemplate;
+use whimbrel_transport::{Application, FaceNumber};
 
 use super::PREFIX;
 use crate::BenchError;
@@ -192,7 +192,7 @@ impl Consumer {
 impl Application for Consumer {
     type Event = Step;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         if up && self.phase == Phase::Down {
             self.phase = Phase::WarmUp {
                 until: now + self.warm_up,
@@ -202,7 +202,7 @@ impl Application for Consumer {
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         let (name, nack) = match Arrival::decode(packet) {
             Ok(Arrival::Data(data)) => (data.name, false),
             Ok(Arrival::Nack(_, interest)) => (interest.name, true),
@@ -234,7 +234,7 @@ impl Application for Consumer {
         self.tick = now + if self.rate.is_some() { RATE_TICK } else { TICK };
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         if !matches!(self.phase, Phase::WarmUp { .. } | Phase::Counting { .. })
             || self.unanswered >= self.window
             || (self.rate.is_some() && self.consumed.sent >= self.allowed(now))
@@ -329,11 +329,15 @@ mod tests {
     fn answer(consumer: &mut Consumer, now: Time, interest: &[u8]) {
         let name = InterestRef::decode(interest).unwrap().name.to_name();
         let wire = Data::new(name, &b"x"[..]).encode(&DigestSigner);
-        consumer.handle_packet(now, &LpPacket::decode(&wire, false).unwrap());
+        consumer.handle_packet(
+            now,
+            FaceNumber::FIRST,
+            &LpPacket::decode(&wire, false).unwrap(),
+        );
     }
 
     fn send(consumer: &mut Consumer, now: Time) -> Vec<bytes::Bytes> {
-        std::iter::from_fn(|| consumer.poll_packet(now))
+        std::iter::from_fn(|| consumer.poll_packet(now, FaceNumber::FIRST))
             .map(|(packet, _)| packet)
             .collect()
     }
@@ -341,7 +345,7 @@ mod tests {
     #[test]
     fn only_answers_within_the_counted_time_count_and_what_never_comes_is_lost() {
         let mut consumer = Consumer::new(&options(3, None), 1 << 40);
-        consumer.handle_face(Time::ZERO, true);
+        consumer.handle_face(Time::ZERO, FaceNumber::FIRST, true);
         let first = send(&mut consumer, Time::ZERO);
         assert_eq!(first.len(), 3, "the window");
         answer(&mut consumer, Time::from_millis(500), &first[1]);
@@ -379,7 +383,7 @@ mod tests {
     #[test]
     fn a_rate_holds_over_time_whatever_the_ticks() {
         let mut consumer = Consumer::new(&options(1000, Some(100)), 1 << 40);
-        consumer.handle_face(Time::ZERO, true);
+        consumer.handle_face(Time::ZERO, FaceNumber::FIRST, true);
         let mut sent = 0;
         for at in [0, 3, 40, 41, 900] {
             sent += send(&mut consumer, Time::from_millis(at)).len();

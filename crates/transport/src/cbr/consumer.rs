@@ -7,7 +7,7 @@ use whimbrel_core::{Deadline, SeededRng, Time};
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 
 use super::timeout::{SimTimeout, SimTimeoutOptions};
-use crate::application::{Application, Arrival, Outgoing, due};
+use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
 use crate::rto::RttSummary;
 use crate::template::InterestTemplate;
 
@@ -313,7 +313,7 @@ impl CbrConsumer {
 impl Application for CbrConsumer {
     type Event = CbrEvent;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if up && self.check_at.is_none() {
             self.send_at = Some(now);
@@ -321,7 +321,7 @@ impl Application for CbrConsumer {
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         match Arrival::decode(packet) {
             Ok(Arrival::Data(data)) => {
                 if let Some(number) = self.template.number_in(data.name, types::SEQUENCE_NUM) {
@@ -341,7 +341,7 @@ impl Application for CbrConsumer {
         }
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         let scheduled = self
             .send_at
             .filter(|at| *at <= now && self.up && !self.over)?;

@@ -25,7 +25,7 @@ use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time};
 use whimbrel_ndn_packet::{DataRef, LpPacket, Name};
 
-use crate::application::{Application, Arrival, Outgoing};
+use crate::application::{Application, Arrival, FaceNumber, Outgoing};
 use crate::exchange::Exchange;
 use discovery::Discovered;
 pub use event::{FetchError, FetchEvent, FetchStats, SegmentFailure};
@@ -233,7 +233,7 @@ impl Fetcher {
 impl Application for Fetcher {
     type Event = FetchEvent;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         self.face_up = up;
         if !up {
             return;
@@ -249,7 +249,7 @@ impl Application for Fetcher {
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         match Arrival::decode(packet) {
             Ok(Arrival::Data(data)) => {
                 self.on_data(now, &data, packet.congestion_mark.unwrap_or(0) > 0)
@@ -292,7 +292,7 @@ impl Application for Fetcher {
         self.settle_exchange();
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         if !self.face_up {
             return None;
         }

@@ -14,7 +14,7 @@ use whimbrel_ndn_packet::{Interest, InterestRef, LpPacket, NackReason, Name};
 
 pub use poke::{Poke, PokeEvent, PokeOptions};
 
-use crate::application::{Application, Arrival, Outgoing};
+use crate::application::{Application, Arrival, FaceNumber, Outgoing};
 use crate::exchange::answers;
 
 /// The Interest of a [`Peek`].
@@ -129,7 +129,7 @@ impl Peek {
 impl Application for Peek {
     type Event = PeekEvent;
 
-    fn handle_face(&mut self, _now: Time, up: bool) {
+    fn handle_face(&mut self, _now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if up && !self.over {
             // The forwarder of before has forgotten it.
@@ -137,7 +137,7 @@ impl Application for Peek {
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         let Some((at, name)) = self.sent.clone().filter(|_| !self.over) else {
             return;
         };
@@ -166,7 +166,7 @@ impl Application for Peek {
         }
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         if !self.up || self.over || self.sent.is_some() {
             return None;
         }

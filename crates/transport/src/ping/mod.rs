@@ -15,7 +15,7 @@ use whimbrel_ndn_packet::{Interest, LpPacket, NackReason, Name, NameRef};
 
 pub use server::{PingResponder, PingServer, PingServerEvent, PingServerOptions};
 
-use crate::application::{Application, Arrival, Outgoing, due};
+use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
 use crate::rto::RttSummary;
 
 /// Pings that may be unanswered at once; beyond, the oldest one counts as lost.
@@ -212,14 +212,14 @@ impl Ping {
 impl Application for Ping {
     type Event = PingEvent;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if up {
             self.next_at = Some(now);
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         if self.over {
             return;
         }
@@ -268,7 +268,7 @@ impl Application for Ping {
         self.finish_if_done();
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         if !self.up || self.over || self.all_sent() || self.next_at.is_none_or(|at| at > now) {
             return None;
         }

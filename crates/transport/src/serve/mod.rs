@@ -16,7 +16,7 @@ use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason, Signer};
 pub use producer::{Producer, ProducerEvent, ProducerOptions, SegmentResponder};
 pub use source::{BytesSource, SegmentSource, SourceError};
 
-use crate::application::{Application, Arrival, Outgoing, due};
+use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
 use crate::register::{Registrar, RegistrationEvent};
 
 /// Signs what a producer serves.
@@ -184,7 +184,7 @@ impl<R: Responder> Service<R> {
 impl<R: Responder> Application for Service<R> {
     type Event = ServiceEvent<R::Event>;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if !up {
             // The forwarder has forgotten who asked.
@@ -194,7 +194,7 @@ impl<R: Responder> Application for Service<R> {
         self.registrar.handle_face(now, up);
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         let expected = match Arrival::decode(packet) {
             Ok(Arrival::Interest(interest)) => {
                 self.answer(now, packet, &interest);
@@ -217,7 +217,7 @@ impl<R: Responder> Application for Service<R> {
         }
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         if !self.up {
             return None;
         }

@@ -18,7 +18,7 @@ use whimbrel_ndn_packet::{Interest, LpHeader, LpPacket, NackReason, NameRef};
 pub use pattern::{Append, TrafficPattern, TrafficStats};
 pub use server::{TrafficResponder, TrafficRule, TrafficServer};
 
-use crate::application::{Application, Arrival, Outgoing, due};
+use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
 use crate::cbr::Gaps;
 use pattern::Running;
 
@@ -241,14 +241,14 @@ impl TrafficClient {
 impl Application for TrafficClient {
     type Event = TrafficEvent;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if up {
             self.next_at = Some(now);
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         if self.over {
             return;
         }
@@ -314,7 +314,7 @@ impl Application for TrafficClient {
         self.finish_if_done();
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         let scheduled = self
             .next_at
             .filter(|at| *at <= now && self.up && !self.over && !self.all_sent())?;
