@@ -10,7 +10,7 @@
 //! | [`application`] | [`Application`], the contract, and [`AppFace`], which puts one behind its ports |
 //! | [`fetch`] | [`Fetcher`]: version discovery, segments in order, windows, retransmission |
 //! | [`window`] | fixed, AIMD and CUBIC windows, and when slow start ends |
-//! | [`rto`] | round-trip time and retransmission time-out as ndn-cxx and ndnSIM have them |
+//! | [`rtt`] | `ndnget`'s time-out; summaries of round trips |
 //! | [`serve`] | [`Service`], what every producer shares; [`Producer`] of versioned, segmented content |
 //! | [`register`] | prefix registration with NFD's management protocol |
 //! | [`peek`](mod@peek) | [`Peek`] and [`Poke`]: one Interest, one Data |
@@ -31,7 +31,7 @@ pub mod fetch;
 pub mod peek;
 pub mod ping;
 pub mod register;
-pub mod rto;
+pub mod rtt;
 pub mod serve;
 pub mod template;
 pub mod traffic;
@@ -48,7 +48,7 @@ pub use fetch::{
 pub use peek::{Peek, PeekEvent, PeekOptions, Poke, PokeEvent, PokeOptions};
 pub use ping::{Ping, PingEvent, PingOptions, PingServer, PingServerOptions, PingStats};
 pub use register::{RegisterFailure, RegisterOptions, RegistrationEvent};
-pub use rto::{Rto, RtoOptions};
+pub use rtt::RttSummary;
 pub use serve::{
     Answer, BytesSource, Producer, ProducerEvent, ProducerOptions, Responder, SegmentSource,
     Service, ServiceEvent, SharedSigner,

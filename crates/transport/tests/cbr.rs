@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::{Pair, Path, Side, name};
-use whimbrel_core::{SeededRng, Time};
+use whimbrel_core::{RttOptions, SeededRng, Time};
 use whimbrel_ndn_packet::{Data, DataRef, DigestSigner, InterestRef, LpPacket};
-use whimbrel_transport::cbr::{Exchanged, SimTimeoutOptions};
+use whimbrel_transport::cbr::{BELRP, Exchanged};
 use whimbrel_transport::{
     Application, CbrConfig, CbrConsumer, CbrEvent, CbrStats, EchoProducer, FaceNumber, Gaps,
     PlaceholderSigner,
@@ -86,9 +86,9 @@ fn a_clean_path_needs_no_retransmission_and_keeps_the_rate() {
     for gaps in [Gaps::Constant, Gaps::Uniform, Gaps::Exponential] {
         let config = CbrConfig {
             gaps,
-            timeout: SimTimeoutOptions {
+            timeout: RttOptions {
                 initial: 100 * MS,
-                ..SimTimeoutOptions::BELRP
+                ..BELRP
             },
             ..CbrConfig::belrp(name("/prefix-a"))
         };
@@ -152,9 +152,9 @@ fn a_retransmission_takes_the_place_of_a_new_interest() {
         gaps: Gaps::Constant,
         rate: 100.0,
         count: 50,
-        timeout: SimTimeoutOptions {
+        timeout: RttOptions {
             initial: 25 * MS,
-            ..SimTimeoutOptions::BELRP
+            ..BELRP
         },
         ..CbrConfig::belrp(name("/prefix-a"))
     };
@@ -210,11 +210,11 @@ fn asked_twice(at: Duration, nearest_answer: Duration) -> Exchanged {
         rate: 10.0,
         count: 3,
         check: 5 * MS,
-        timeout: SimTimeoutOptions {
+        timeout: RttOptions {
             initial: 80 * MS,
             min: 80 * MS,
-            factor: 0.0,
-            ..SimTimeoutOptions::BELRP
+            k: 0.0,
+            ..BELRP
         },
         nearest_answer,
         ..CbrConfig::belrp(name("/p"))

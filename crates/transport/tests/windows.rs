@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use support::{clock, digest, name, register};
-use whimbrel_core::{SeededRng, Time};
+use whimbrel_core::{Gains, SeededRng, Time};
 use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};
 use whimbrel_sim::{AnyMachine, DuplexLink, Simulator};
 use whimbrel_transport::register::Registrar;
+use whimbrel_transport::rtt::NDNGET;
 use whimbrel_transport::serve::{SegmentResponder, ServiceEvent};
 use whimbrel_transport::window::Window;
 use whimbrel_transport::{
-    AppFace, BytesSource, FetchEvent, FetchOptions, FetchStats, Fetcher, ProducerOptions,
-    RtoOptions, Service, WindowKind, WindowOptions,
+    AppFace, BytesSource, FetchEvent, FetchOptions, FetchStats, Fetcher, ProducerOptions, Service,
+    WindowKind, WindowOptions,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -51,15 +52,17 @@ fn the_defaults_are_ndngets() {
     );
     assert_eq!((options.retries, options.lifetime), (Some(15), 4000 * MS));
     assert!(!options.ignore_marks && options.once_per_round_trip && !options.must_be_fresh);
-    let rto = RtoOptions::default();
+    let rto = FetchOptions::default().rto;
+    assert_eq!(rto, NDNGET);
     assert_eq!(
         (rto.initial, rto.min, rto.max),
         (1000 * MS, 200 * MS, 60_000 * MS)
     );
-    assert_eq!(
-        (rto.alpha, rto.beta, rto.k, rto.backoff),
-        (0.125, 0.25, 8.0, 2.0)
-    );
+    let gains = Gains::Fractional {
+        alpha: 0.125,
+        beta: 0.25,
+    };
+    assert_eq!((rto.gains, rto.k, rto.backoff), (gains, 8.0, 2.0));
     assert_eq!(
         WindowKind::AIMD,
         WindowKind::Aimd {

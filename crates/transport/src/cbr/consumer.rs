@@ -3,12 +3,12 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_core::{Deadline, RttEstimator, RttOptions, SeededRng, Time};
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 
-use super::timeout::{SimTimeout, SimTimeoutOptions};
+use super::timeout::{BELRP, NDNSIM};
 use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
-use crate::rto::RttSummary;
+use crate::rtt::RttSummary;
 use crate::template::InterestTemplate;
 
 /// Numbers that may be unanswered at once; new ones wait beyond.
@@ -62,7 +62,7 @@ pub struct CbrConfig {
     /// How often the time-out is looked at.
     pub check: Duration,
     /// The time-out.
-    pub timeout: SimTimeoutOptions,
+    pub timeout: RttOptions,
     /// No answer to an Interest can come sooner than this, from whatever content store: see
     /// [`CbrStats::spurious_at_least`].
     pub nearest_answer: Duration,
@@ -79,7 +79,7 @@ impl CbrConfig {
             gaps: Gaps::Exponential,
             lifetime: Duration::from_millis(600),
             check: Duration::from_millis(5),
-            timeout: SimTimeoutOptions::BELRP,
+            timeout: BELRP,
             nearest_answer: Duration::ZERO,
         }
     }
@@ -93,7 +93,7 @@ impl CbrConfig {
             gaps: Gaps::Constant,
             lifetime: Duration::from_secs(2),
             check: Duration::from_millis(50),
-            timeout: SimTimeoutOptions::NDNSIM,
+            timeout: NDNSIM,
             nearest_answer: Duration::ZERO,
         }
     }
@@ -195,7 +195,7 @@ pub struct CbrConsumer {
     config: CbrConfig,
     template: InterestTemplate,
     rng: SeededRng,
-    timeout: SimTimeout,
+    timeout: RttEstimator,
     next: u64,
     pending: BTreeMap<u64, Pending>,
     /// Transmissions in their order; those that were answered or repeated since are skipped.
@@ -221,7 +221,7 @@ impl CbrConsumer {
                 config.lifetime,
                 &[],
             ),
-            timeout: SimTimeout::new(config.timeout.clone()),
+            timeout: RttEstimator::with_options(config.timeout),
             config,
             rng,
             next: 0,
@@ -245,7 +245,7 @@ impl CbrConsumer {
 
     /// The time-out now.
     pub fn timeout(&self) -> Duration {
-        self.timeout.get()
+        self.timeout.timeout()
     }
 
     fn schedule(&mut self, from: Time) {
@@ -257,7 +257,7 @@ impl CbrConsumer {
     }
 
     fn check(&mut self, now: Time) {
-        let timeout = self.timeout.get();
+        let timeout = self.timeout.timeout();
         while let Some((sent, number)) = self.waiting.front().copied() {
             let current = self
                 .pending
@@ -268,7 +268,7 @@ impl CbrConsumer {
             }
             self.waiting.pop_front();
             if current && self.again.insert(number) {
-                self.timeout.double();
+                self.timeout.back_off();
                 self.stats.timeouts += 1;
                 self.pending
                     .entry(number)

@@ -3,10 +3,11 @@
 use core::fmt;
 use core::time::Duration;
 
+use whimbrel_core::RttOptions;
 use whimbrel_ndn_packet::signature::sha256;
 use whimbrel_ndn_packet::{DataRef, Name, SignatureType};
 
-use crate::rto::RtoOptions;
+use crate::rtt::NDNGET;
 use crate::window::WindowOptions;
 
 /// How the name under which the segments are is found out.
@@ -99,7 +100,7 @@ pub struct FetchOptions {
     /// Congestion window.
     pub window: WindowOptions,
     /// Retransmission time-out. A fixed window does not use it.
-    pub rto: RtoOptions,
+    pub rto: RttOptions,
     /// Congestion marks do not shrink the window.
     pub ignore_marks: bool,
     /// The window shrinks at most once in a round trip ("conservative window adaptation").
@@ -130,7 +131,7 @@ impl Default for FetchOptions {
             lifetime: Duration::from_secs(4),
             retries: Some(15),
             window: WindowOptions::default(),
-            rto: RtoOptions::default(),
+            rto: NDNGET,
             ignore_marks: false,
             once_per_round_trip: true,
             delivery: Delivery::InOrder,

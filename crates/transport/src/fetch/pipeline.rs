@@ -4,14 +4,14 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_core::{Deadline, RttEstimator, SeededRng, Time};
 use whimbrel_ndn_packet::{ContentType, DataRef, InterestRef, NackReason, Name, types};
 
 use super::event::{FetchError, FetchEvent, FetchStats, SegmentFailure};
 use super::options::{Delivery, FetchOptions, Verify};
 use super::segments::{SegmentState, Segments};
 use crate::application::due;
-use crate::rto::Rto;
+use crate::rtt::RttSummary;
 use crate::template::InterestTemplate;
 use crate::window::Window;
 
@@ -43,7 +43,8 @@ pub(super) struct Pipeline {
 
     segments: Segments,
     window: Window,
-    rto: Rto,
+    rto: RttEstimator,
+    rtt: RttSummary,
     /// To be sent again, in this order; those that have come meanwhile are skipped.
     again: VecDeque<u64>,
     /// Highest segment sent at the last decrease: nothing up to it decreases the window again.
@@ -96,7 +97,8 @@ impl Pipeline {
             log_rtt: options.log_rtt,
             segments: Segments::new(),
             window: Window::new(options.window, now),
-            rto: Rto::new(options.rto.clone()),
+            rto: RttEstimator::with_options(options.rto),
+            rtt: RttSummary::default(),
             again: VecDeque::new(),
             recovery_point: None,
             highest_data: 0,
@@ -122,17 +124,12 @@ impl Pipeline {
     }
 
     pub(super) fn stats(&self) -> FetchStats {
-        let rtt = self
-            .rto
-            .least()
-            .zip(self.rto.mean())
-            .zip(self.rto.greatest());
         FetchStats {
             elapsed: self.last_data_at.since(self.started_at),
             total_segments: self.last.map(|last| last.number.saturating_add(1)),
             window: self.window.size(),
             smoothed_rtt: self.rto.smoothed(),
-            rtt: rtt.map(|((least, mean), greatest)| (least, mean, greatest)),
+            rtt: self.rtt.range(),
             ..self.stats.clone()
         }
     }
@@ -263,7 +260,8 @@ impl Pipeline {
         let rtt = now.since(segment.sent_at);
         let under_way = self.segments.under_way();
         let others = under_way - usize::from(segment.state == SegmentState::UnderWay);
-        self.rto.sample(rtt, others.div_ceil(2).max(1) as u64);
+        self.rto.sample_of(rtt, others.div_ceil(2).max(1) as u64);
+        self.rtt.add(rtt);
         self.window
             .sample(now, rtt, number, self.segments.next().saturating_sub(1));
         if self.log_rtt && events.len() < MOST_LOG_EVENTS {

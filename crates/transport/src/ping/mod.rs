@@ -16,7 +16,7 @@ use whimbrel_ndn_packet::{Interest, LpPacket, NackReason, Name, NameRef};
 pub use server::{PingResponder, PingServer, PingServerEvent, PingServerOptions};
 
 use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
-use crate::rto::RttSummary;
+use crate::rtt::RttSummary;
 
 /// Pings that may be unanswered at once; beyond, the oldest one counts as lost.
 const MOST_OUTSTANDING: usize = 65_536;
