@@ -8,6 +8,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`application`] | [`Application`], the contract, and [`AppFace`], which puts one behind its ports |
+//! | [`ledger`] | [`Ledger`]: pending Interests, by key, path and deadline |
 //! | [`fetch`] | [`Fetcher`]: version discovery, segments in order, windows, retransmission |
 //! | [`window`] | fixed, AIMD and CUBIC windows, and when slow start ends |
 //! | [`rtt`] | `ndnget`'s time-out; summaries of round trips |
@@ -28,6 +29,8 @@ pub mod application;
 pub mod cbr;
 pub mod exchange;
 pub mod fetch;
+pub mod ledger;
+pub mod path;
 pub mod peek;
 pub mod ping;
 pub mod register;
@@ -45,6 +48,8 @@ pub use fetch::{
     Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Verifier,
     Verify,
 };
+pub use ledger::Ledger;
+pub use path::PathId;
 pub use peek::{Peek, PeekEvent, PeekOptions, Poke, PokeEvent, PokeOptions};
 pub use ping::{Ping, PingEvent, PingOptions, PingServer, PingServerOptions, PingStats};
 pub use register::{RegisterFailure, RegisterOptions, RegistrationEvent};

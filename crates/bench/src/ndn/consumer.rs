@@ -14,8 +14,9 @@ use whimbrel_ndn_packet::interest::DEFAULT_LIFETIME;
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 use whimbrel_node::ndn::client::{Client, End, Told, Uplink};
 use whimbrel_transport::application::{Arrival, Outgoing};
+use whimbrel_transport::ledger::{DenseLedger, Ledger, Sent};
 use whimbrel_transport::template::InterestTemplate;
-use whimbrel_transport::{Application, FaceNumber};
+use whimbrel_transport::{Application, FaceNumber, PathId};
 
 use super::PREFIX;
 use crate::BenchError;
@@ -90,13 +91,7 @@ enum Phase {
     Done,
 }
 
-struct Pending {
-    sent: Time,
-    answered: bool,
-}
-
 struct Consumer {
-    window: usize,
     rate: Option<u32>,
     warm_up: Duration,
     duration: Duration,
@@ -104,9 +99,7 @@ struct Consumer {
     phase: Phase,
     up_since: Time,
     tick: Time,
-    /// Of numbers from `next - pending.len()` on; the first one is not answered.
-    pending: VecDeque<Pending>,
-    unanswered: usize,
+    pending: DenseLedger<()>,
     next: u64,
     consumed: Consumed,
     steps: VecDeque<Step>,
@@ -116,7 +109,6 @@ impl Consumer {
     fn new(options: &ConsumerOptions, first: u64) -> Consumer {
         let prefix: Name = PREFIX.parse().unwrap_or_default();
         Consumer {
-            window: options.window,
             rate: options.rate,
             warm_up: options.warm_up,
             duration: options.duration,
@@ -130,8 +122,7 @@ impl Consumer {
             phase: Phase::Down,
             up_since: Time::ZERO,
             tick: Time::ZERO,
-            pending: VecDeque::new(),
-            unanswered: 0,
+            pending: Ledger::dense(options.window),
             next: first,
             consumed: Consumed::default(),
             steps: VecDeque::new(),
@@ -155,29 +146,10 @@ impl Consumer {
             }
             _ => {}
         }
-        if self.phase == Phase::Ending && self.unanswered == 0 {
+        if self.phase == Phase::Ending && self.pending.is_empty() {
             self.phase = Phase::Done;
             self.steps.push_back(Step::Done);
         }
-    }
-
-    /// The Interest of this number is out of the way.
-    fn settle(&mut self, number: u64) -> bool {
-        let first = self.next - self.pending.len() as u64;
-        let place = number
-            .checked_sub(first)
-            .and_then(|index| usize::try_from(index).ok());
-        let Some(pending) = place.and_then(|place| self.pending.get_mut(place)) else {
-            return false;
-        };
-        if std::mem::replace(&mut pending.answered, true) {
-            return false;
-        }
-        self.unanswered -= 1;
-        while self.pending.front().is_some_and(|pending| pending.answered) {
-            self.pending.pop_front();
-        }
-        true
     }
 
     /// Interests that may have been sent by now.
@@ -213,7 +185,10 @@ impl Application for Consumer {
         };
         self.advance(now);
         let number = self.template.number_in(name, types::SEQUENCE_NUM);
-        if !number.is_some_and(|number| self.settle(number)) {
+        if number
+            .and_then(|number| self.pending.take(&number))
+            .is_none()
+        {
             self.consumed.unexpected += 1;
         } else if nack {
             self.consumed.nacks += 1;
@@ -224,11 +199,12 @@ impl Application for Consumer {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some(first) = self.pending.front()
-            && first.sent + DEFAULT_LIFETIME <= now
+        while let Some((number, sent)) = self.pending.oldest(PathId::FIRST)
+            && sent.at + DEFAULT_LIFETIME <= now
         {
+            let number = *number;
+            self.pending.take(&number);
             self.consumed.lost += 1;
-            self.settle(self.next - self.pending.len() as u64);
         }
         self.advance(now);
         self.tick = now + if self.rate.is_some() { RATE_TICK } else { TICK };
@@ -236,18 +212,16 @@ impl Application for Consumer {
 
     fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         if !matches!(self.phase, Phase::WarmUp { .. } | Phase::Counting { .. })
-            || self.unanswered >= self.window
+            || self.pending.is_full()
             || (self.rate.is_some() && self.consumed.sent >= self.allowed(now))
         {
             return None;
         }
-        let interest = self.template.interest(self.next, self.next as u32);
-        self.pending.push_back(Pending {
-            sent: now,
-            answered: false,
-        });
+        let (number, nonce) = (self.next, self.next as u32);
+        let interest = self.template.interest(number, nonce);
+        let sent = Sent::first(now, PathId::FIRST, nonce, None);
+        self.pending.send(number, sent, ());
         self.next += 1;
-        self.unanswered += 1;
         self.consumed.sent += 1;
         Some((interest, None))
     }
