@@ -10,7 +10,8 @@
 //! | [`application`] | [`Application`], the contract, and [`AppFace`], which puts one behind its ports |
 //! | [`ledger`] | [`Ledger`]: pending Interests, by key, path and deadline |
 //! | [`fetch`] | [`Fetcher`]: version discovery, segments in order, windows, retransmission |
-//! | [`window`] | fixed, AIMD and CUBIC windows, and when slow start ends |
+//! | [`path`] | [`Path`]: window, time-out, Interests in flight and recovery point of one way to the content; [`Paths`], those of a connection |
+//! | [`congestion`] | [`CongestionControl`], what a law of congestion control is; fixed, AIMD and CUBIC windows, and when slow start ends |
 //! | [`rtt`] | `ndnget`'s time-out; summaries of round trips |
 //! | [`serve`] | [`Service`], what every producer shares; [`Producer`] of versioned, segmented content |
 //! | [`register`] | prefix registration with NFD's management protocol |
@@ -27,6 +28,7 @@
 
 pub mod application;
 pub mod cbr;
+pub mod congestion;
 pub mod exchange;
 pub mod fetch;
 pub mod ledger;
@@ -38,18 +40,19 @@ pub mod rtt;
 pub mod serve;
 pub mod template;
 pub mod traffic;
-pub mod window;
+mod window;
 
 pub use application::{AppFace, AppFaceCounters, Application, FaceNumber, Outgoing};
 pub use cbr::{
     CbrConfig, CbrConsumer, CbrEvent, CbrStats, Echo, EchoProducer, Gaps, PlaceholderSigner,
 };
+pub use congestion::{CongestionControl, WindowKind, WindowOptions};
 pub use fetch::{
     Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Verifier,
     Verify,
 };
 pub use ledger::Ledger;
-pub use path::PathId;
+pub use path::{Path, PathId, PathOptions, PathState, PathStats, Paths};
 pub use peek::{Peek, PeekEvent, PeekOptions, Poke, PokeEvent, PokeOptions};
 pub use ping::{Ping, PingEvent, PingOptions, PingServer, PingServerOptions, PingStats};
 pub use register::{RegisterFailure, RegisterOptions, RegistrationEvent};
@@ -59,4 +62,3 @@ pub use serve::{
     Service, ServiceEvent, SharedSigner,
 };
 pub use traffic::{TrafficClient, TrafficEvent, TrafficOptions, TrafficServer};
-pub use window::{WindowKind, WindowOptions};

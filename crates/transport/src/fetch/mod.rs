@@ -7,7 +7,7 @@
 //! * a time-out counts from the sending of each Interest with the time-out estimated *now*, not
 //!   with the one of that moment: the Interest that waits longest is always the next to expire, and
 //!   checking costs nothing per segment;
-//! * slow start ends when the delay rises, too ([`crate::window`]), and no window grows that is not
+//! * slow start ends when the delay rises, too ([`crate::congestion`]), and no window grows that is not
 //!   used;
 //! * FinalBlockId may move: that of the highest segment that has one counts;
 //! * what waits for the program is bounded, in segments and in bytes;

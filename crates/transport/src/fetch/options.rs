@@ -7,8 +7,8 @@ use whimbrel_core::RttOptions;
 use whimbrel_ndn_packet::signature::sha256;
 use whimbrel_ndn_packet::{DataRef, Name, SignatureType};
 
+use crate::congestion::WindowOptions;
 use crate::rtt::NDNGET;
-use crate::window::WindowOptions;
 
 /// How the name under which the segments are is found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

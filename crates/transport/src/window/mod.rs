@@ -6,81 +6,17 @@
 //! [`WindowOptions::delay_exit`] off it is exactly theirs.
 
 mod cubic;
-pub mod slow_start;
 
 use core::time::Duration;
 
 use whimbrel_core::Time;
 
+use crate::congestion::slow_start::{Phase, SlowStart};
+use crate::congestion::{WindowKind, WindowOptions};
 use cubic::Cubic;
-use slow_start::{Phase, SlowStart};
 
 /// AIMD's slow-start threshold never goes below this, in segments.
 const LEAST_THRESHOLD: f64 = 2.0;
-
-/// Which window.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum WindowKind {
-    /// Always this many, 1 by default; losses show only at the end of the Interests' lifetime.
-    Fixed(u32),
-    /// Additive increase, multiplicative decrease.
-    Aimd {
-        /// Segments added in slow start for each Data, in avoidance for each window.
-        step: f64,
-        /// What the window is multiplied by at a loss.
-        decrease: f64,
-        /// After a loss the window starts anew from its initial size instead of from the threshold.
-        reset_to_initial: bool,
-    },
-    /// CUBIC.
-    Cubic {
-        /// What the window is multiplied by at a loss.
-        beta: f64,
-        /// Fast convergence (RFC 9438 section 4.7).
-        fast_convergence: bool,
-    },
-}
-
-impl WindowKind {
-    /// A window of one Interest, as `ndnget -p fixed`.
-    pub const FIXED: WindowKind = WindowKind::Fixed(1);
-    /// As `ndnget -p aimd`.
-    pub const AIMD: WindowKind = WindowKind::Aimd {
-        step: 1.0,
-        decrease: 0.5,
-        reset_to_initial: false,
-    };
-    /// As `ndnget -p cubic`, its default.
-    pub const CUBIC: WindowKind = WindowKind::Cubic {
-        beta: 0.7,
-        fast_convergence: false,
-    };
-}
-
-/// A window before it begins.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WindowOptions {
-    /// Which.
-    pub kind: WindowKind,
-    /// Initial window in segments.
-    pub initial: f64,
-    /// Initial slow-start threshold in segments.
-    pub threshold: f64,
-    /// Slow start also ends when the delay rises.
-    pub delay_exit: bool,
-}
-
-impl Default for WindowOptions {
-    /// `ndnget`'s CUBIC, and slow start that ends when the delay rises.
-    fn default() -> WindowOptions {
-        WindowOptions {
-            kind: WindowKind::CUBIC,
-            initial: 2.0,
-            threshold: f64::INFINITY,
-            delay_exit: true,
-        }
-    }
-}
 
 /// A congestion window in segments. Knows no segments: its owner says when a Data came or a loss
 /// showed.
