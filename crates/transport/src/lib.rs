@@ -9,10 +9,10 @@
 //! |---|---|
 //! | [`application`] | [`Application`], the contract, and [`AppFace`], which puts one behind its ports |
 //! | [`ledger`] | [`Ledger`]: pending Interests, by key, path and deadline |
-//! | [`fetch`] | [`Fetcher`]: version discovery, segments in order, windows, retransmission |
 //! | [`path`] | [`Path`]: window, time-out, Interests in flight and recovery point of one way to the content; [`Paths`], those of a connection |
 //! | [`congestion`] | [`CongestionControl`], what a law of congestion control is; fixed, AIMD and CUBIC windows, and when slow start ends |
 //! | [`rtt`] | `ndnget`'s time-out; summaries of round trips |
+//! | [`fetch`] | [`Fetcher`]: version discovery, segments in order over one path or several, retransmission |
 //! | [`serve`] | [`Service`], what every producer shares; [`Producer`] of versioned, segmented content |
 //! | [`register`] | prefix registration with NFD's management protocol |
 //! | [`peek`](mod@peek) | [`Peek`] and [`Poke`]: one Interest, one Data |
@@ -40,7 +40,6 @@ pub mod rtt;
 pub mod serve;
 pub mod template;
 pub mod traffic;
-mod window;
 
 pub use application::{AppFace, AppFaceCounters, Application, FaceNumber, Outgoing};
 pub use cbr::{

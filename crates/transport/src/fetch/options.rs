@@ -8,6 +8,7 @@ use whimbrel_ndn_packet::signature::sha256;
 use whimbrel_ndn_packet::{DataRef, Name, SignatureType};
 
 use crate::congestion::WindowOptions;
+use crate::path::PathOptions;
 use crate::rtt::NDNGET;
 
 /// How the name under which the segments are is found out.
@@ -97,9 +98,11 @@ pub struct FetchOptions {
     pub lifetime: Duration,
     /// How often a segment is asked for again before the fetch fails; `None` without limit.
     pub retries: Option<u32>,
-    /// Congestion window.
+    /// The ways that Interests take; one by the first face without any.
+    pub paths: Vec<PathOptions>,
+    /// Congestion window of each path.
     pub window: WindowOptions,
-    /// Retransmission time-out. A fixed window does not use it.
+    /// Retransmission time-out of each path. A fixed window does not use it.
     pub rto: RttOptions,
     /// Congestion marks do not shrink the window.
     pub ignore_marks: bool,
@@ -130,6 +133,7 @@ impl Default for FetchOptions {
             must_be_fresh: false,
             lifetime: Duration::from_secs(4),
             retries: Some(15),
+            paths: Vec::new(),
             window: WindowOptions::default(),
             rto: NDNGET,
             ignore_marks: false,

@@ -14,7 +14,7 @@ pub type Slot = u32;
 pub(super) const NIL: Slot = Slot::MAX;
 /// Numbers from the lowest to the highest one of a [`Dense`] index at most, so that a number far
 /// away cannot make it grow without bound: 64 MiB.
-const MAX_SPAN: u64 = 1 << 24;
+pub(crate) const MAX_SPAN: u64 = 1 << 24;
 
 /// What tells pending Interests apart: a segment or sequence number, or the octets of a name.
 pub trait Key: Clone + Borrow<Self::Query> {

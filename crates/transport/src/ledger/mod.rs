@@ -29,6 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_core::{KeyedMap, SeededRng, Time, keyed_map};
 
 use crate::path::PathId;
+pub(crate) use index::MAX_SPAN;
 use index::NIL;
 pub use index::{Dense, Index, Key, Slot};
 

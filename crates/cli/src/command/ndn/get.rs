@@ -107,7 +107,7 @@ fn fetch(arguments: &Get, report: &mut Report) -> Outcome {
                 }
             }
             FetchEvent::Started { name } => report.started(name),
-            FetchEvent::Window { at, size } => logs.window(at, size),
+            FetchEvent::Window { at, size, .. } => logs.window(at, size),
             FetchEvent::Rtt { .. } => logs.rtt(&event),
             FetchEvent::Progress(stats) => {
                 // What has come is to be seen by who reads along.
@@ -223,6 +223,7 @@ impl Logs {
                 smoothed,
                 variation,
                 timeout,
+                ..
             },
         ) = (&mut self.rtt, event)
         else {
