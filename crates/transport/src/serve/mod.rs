@@ -46,6 +46,12 @@ pub trait Responder {
     /// Answers one Interest.
     fn respond(&mut self, now: Time, interest: &InterestRef<'_>) -> Answer;
 
+    /// Sets link header fields of the answer to the Interest that came in `asked`: by default none.
+    /// PIT token and Nack reason are there already.
+    fn set_header(&mut self, asked: &LpPacket<'_>, header: &mut LpHeader) {
+        let _ = (asked, header);
+    }
+
     /// A little of the work, some microseconds, that answers to Interests of the near future will
     /// need: called again and again while nothing came and the last call said that there is more.
     fn prepare(&mut self) -> bool {
@@ -149,35 +155,40 @@ impl<R: Responder> Service<R> {
             self.counters.dropped += 1;
             return;
         }
-        // A forwarder finds its state again by the token that it put on the Interest.
-        let token = packet.pit_token.map(Bytes::copy_from_slice);
-        let header = |nack| {
-            let header = LpHeader {
-                pit_token: token.clone(),
-                nack,
-                ..LpHeader::default()
-            };
-            (!header.is_empty()).then(|| Box::new(header))
-        };
         self.preparing = Some(now);
         match self.responder.respond(now, interest) {
             Answer::Data(data) => {
                 self.counters.data += 1;
-                self.outbox.push_back((data, header(None)));
+                let header = self.header(packet, None);
+                self.outbox.push_back((data, header));
             }
             Answer::Later(data, wait) => {
                 self.counters.data += 1;
+                let header = self.header(packet, None);
                 self.later
-                    .insert((now + wait, self.next_later), (data, header(None)));
+                    .insert((now + wait, self.next_later), (data, header));
                 self.next_later += 1;
             }
             Answer::Nack(reason) => {
                 self.counters.nacks += 1;
+                let header = self.header(packet, Some(reason));
                 self.outbox
-                    .push_back((Bytes::copy_from_slice(interest.wire), header(Some(reason))));
+                    .push_back((Bytes::copy_from_slice(interest.wire), header));
             }
             Answer::Silence => self.counters.silent += 1,
         }
+    }
+
+    /// The header of the answer to what came in `asked`.
+    fn header(&mut self, asked: &LpPacket<'_>, nack: Option<NackReason>) -> Option<Box<LpHeader>> {
+        let mut header = LpHeader {
+            // A forwarder finds its state again by the token that it put on the Interest.
+            pit_token: asked.pit_token.map(Bytes::copy_from_slice),
+            nack,
+            ..LpHeader::default()
+        };
+        self.responder.set_header(asked, &mut header);
+        (!header.is_empty()).then(|| Box::new(header))
     }
 }
 
