@@ -21,8 +21,8 @@ use whimbrel_transport::serve::SegmentResponder;
 use whimbrel_transport::traffic::{Append, TrafficPattern};
 use whimbrel_transport::{
     AppFace, BytesSource, CbrConfig, CbrConsumer, Delivery, Discovery, FetchOptions, Fetcher, Gaps,
-    Peek, PeekOptions, Ping, PingOptions, ProducerOptions, RegisterOptions, Service, TrafficClient,
-    TrafficOptions, Verify,
+    PathOptions, Peek, PeekOptions, Ping, PingOptions, ProducerOptions, RegisterOptions, Service,
+    TrafficClient, TrafficOptions, Verify,
 };
 
 const PORT: PortId = PortId(1);
@@ -302,6 +302,7 @@ fn applications() -> Vec<Box<dyn Live>> {
         }),
         fetcher(FetchOptions {
             discovery: Discovery::None,
+            paths: vec![PathOptions::default(); 2],
             retries: Some(1),
             ..FetchOptions::default()
         }),

@@ -4,47 +4,136 @@ use core::time::Duration;
 
 use crate::Time;
 
-/// Smoothed round-trip time and retransmission time-out after RFC 6298, with bounds given by its
+/// How far one sample moves the smoothed round-trip time and its variation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gains {
+    /// 1/8 and 1/4 (RFC 6298 section 2.3), in whole nanoseconds, rounded down.
+    Rfc6298,
+    /// Any gains between 0 and 1; fractions of nanoseconds are kept.
+    Fractional {
+        /// Gain of the smoothed round-trip time.
+        alpha: f64,
+        /// Gain of the variation.
+        beta: f64,
+    },
+}
+
+/// How an [`RttEstimator`] computes its time-out: smoothed + max(granularity, k x variation), at
+/// least `min`, times the back-off, at most `max`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RttOptions {
+    /// Stands for the smoothed round-trip time, without variation, until the first sample.
+    pub initial: Duration,
+    /// Smallest time-out, before any back-off.
+    pub min: Duration,
+    /// Largest time-out, back-off included; `min` if that is larger.
+    pub max: Duration,
+    /// Gains of a sample.
+    pub gains: Gains,
+    /// How often the variation counts (K).
+    pub k: f64,
+    /// Clock granularity (G): the variation counts at least this much.
+    pub granularity: Duration,
+    /// What one [`RttEstimator::back_off`] multiplies the time-out by; at least 1.
+    pub backoff: f64,
+    /// The largest product of back-offs.
+    pub max_backoff: f64,
+}
+
+impl RttOptions {
+    /// RFC 6298 without a clock granularity: K is 4, each back-off doubles.
+    pub const fn rfc6298(initial: Duration, min: Duration, max: Duration) -> RttOptions {
+        RttOptions {
+            initial,
+            min,
+            max,
+            gains: Gains::Rfc6298,
+            k: 4.0,
+            granularity: Duration::ZERO,
+            backoff: 2.0,
+            max_backoff: 65_536.0,
+        }
+    }
+}
+
+/// Smoothed round-trip time and retransmission time-out after RFC 6298, with the constants of its
 /// owner.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
-    smoothed: Option<Duration>,
-    variation: Duration,
+    options: RttOptions,
+    /// Nanoseconds; `None` before the first sample.
+    smoothed: Option<f64>,
+    /// Nanoseconds.
+    variation: f64,
     latest: Duration,
-    initial_timeout: Duration,
-    bounds: (Duration, Duration),
+    least: Option<Duration>,
+    /// Product of the back-offs since the last sample.
+    backoff: f64,
 }
 
 impl RttEstimator {
     /// `initial_timeout` holds until the first sample; every time-out lies within `min..=max`.
     pub fn new(initial_timeout: Duration, min: Duration, max: Duration) -> Self {
+        RttEstimator::with_options(RttOptions::rfc6298(initial_timeout, min, max))
+    }
+
+    /// Before any sample.
+    pub fn with_options(options: RttOptions) -> Self {
         RttEstimator {
+            options: RttOptions {
+                max: options.max.max(options.min),
+                ..options
+            },
             smoothed: None,
-            variation: Duration::ZERO,
+            variation: 0.0,
             latest: Duration::ZERO,
-            initial_timeout,
-            bounds: (min, max.max(min)),
+            least: None,
+            backoff: 1.0,
         }
     }
 
-    /// Takes one measured round trip into account (RFC 6298 section 2.2 and 2.3).
+    /// Takes one measured round trip into account (RFC 6298 section 2.2 and 2.3) and ends a
+    /// back-off. Round trips of retransmissions must not be given (Karn's algorithm).
     pub fn sample(&mut self, rtt: Duration) {
-        self.latest = rtt;
-        match self.smoothed {
-            None => {
-                self.smoothed = Some(rtt);
-                self.variation = rtt / 2;
-            }
+        self.sample_of(rtt, 1);
+    }
+
+    /// As [`RttEstimator::sample`], where one round trip gives `expected` samples: gains are
+    /// divided by that (RFC 7323 appendix G).
+    pub fn sample_of(&mut self, rtt: Duration, expected: u64) {
+        let nanos = as_nanos(rtt);
+        let (alpha, beta) = match self.options.gains {
+            Gains::Rfc6298 => (0.125, 0.25),
+            Gains::Fractional { alpha, beta } => (alpha, beta),
+        };
+        let (smoothed, variation) = match self.smoothed {
+            None => (nanos, nanos / 2.0),
             Some(smoothed) => {
-                self.variation = (self.variation * 3 + smoothed.abs_diff(rtt)) / 4;
-                self.smoothed = Some((smoothed * 7 + rtt) / 8);
+                let expected = expected.max(1) as f64;
+                let deviation = (smoothed - nanos).abs() - self.variation;
+                (
+                    smoothed + alpha / expected * (nanos - smoothed),
+                    self.variation + beta / expected * deviation,
+                )
             }
-        }
+        };
+        (self.smoothed, self.variation) = match self.options.gains {
+            Gains::Rfc6298 => (Some(smoothed.floor()), variation.floor()),
+            Gains::Fractional { .. } => (Some(smoothed), variation),
+        };
+        self.latest = rtt;
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+        self.backoff = 1.0;
     }
 
     /// The smoothed round-trip time, once there has been a sample.
     pub fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
+        self.smoothed.map(from_nanos)
+    }
+
+    /// The variation of the round-trip time; zero before the first sample.
+    pub fn variation(&self) -> Duration {
+        from_nanos(self.variation)
     }
 
     /// The last sample; zero before the first.
@@ -52,22 +141,45 @@ impl RttEstimator {
         self.latest
     }
 
-    /// The retransmission time-out before any back-off: smoothed + 4 x variation, within the
-    /// bounds.
+    /// The shortest of all samples.
+    pub fn least(&self) -> Option<Duration> {
+        self.least
+    }
+
+    /// Multiplies the time-out, within its bounds, until the next sample (RFC 6298 section 5.5).
+    pub fn back_off(&mut self) {
+        self.backoff = (self.backoff * self.options.backoff).min(self.options.max_backoff);
+    }
+
+    /// The retransmission time-out.
     pub fn timeout(&self) -> Duration {
-        let (min, max) = self.bounds;
-        match self.smoothed {
-            None => self.initial_timeout.clamp(min, max),
-            Some(smoothed) => (smoothed + self.variation * 4).clamp(min, max),
-        }
+        let options = &self.options;
+        let expected = match self.smoothed {
+            None => as_nanos(options.initial),
+            Some(smoothed) => {
+                let margin = options.k * self.variation;
+                smoothed + margin.max(as_nanos(options.granularity))
+            }
+        };
+        let nanos = expected.max(as_nanos(options.min)) * self.backoff;
+        from_nanos(nanos.min(as_nanos(options.max)))
     }
 
     /// The time-out doubled `attempts` times, within the bounds.
     pub fn timeout_after(&self, attempts: u32) -> Duration {
         self.timeout()
             .saturating_mul(1 << attempts.min(16))
-            .min(self.bounds.1)
+            .min(self.options.max)
     }
+}
+
+/// Exact up to 104 days.
+fn as_nanos(duration: Duration) -> f64 {
+    duration.as_secs() as f64 * 1e9 + f64::from(duration.subsec_nanos())
+}
+
+fn from_nanos(nanos: f64) -> Duration {
+    Duration::from_nanos((nanos + 0.5) as u64)
 }
 
 macro_rules! windowed_extreme {
@@ -155,6 +267,85 @@ mod tests {
         assert_eq!(rtt.timeout(), Duration::from_millis(250));
         assert_eq!(rtt.timeout_after(2), Duration::from_secs(1));
         assert_eq!(rtt.timeout_after(200), Duration::from_secs(60));
+    }
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_variation_counts_as_often_as_the_options_say_and_back_off_ends_with_a_sample() {
+        let mut rtt = RttEstimator::with_options(RttOptions {
+            k: 8.0,
+            gains: Gains::Fractional {
+                alpha: 0.125,
+                beta: 0.25,
+            },
+            ..RttOptions::rfc6298(1000 * MS, MS, 60_000 * MS)
+        });
+        rtt.sample(100 * MS);
+        assert_eq!(rtt.timeout(), 500 * MS);
+        rtt.sample(180 * MS);
+        // RTTVAR = 3/4 50 + 1/4 |100 - 180| = 57.5, SRTT = 7/8 100 + 1/8 180 = 110.
+        assert_eq!(rtt.variation(), Duration::from_micros(57_500));
+        assert_eq!(rtt.smoothed(), Some(110 * MS));
+        assert_eq!(rtt.timeout(), 570 * MS);
+        rtt.back_off();
+        assert_eq!(rtt.timeout(), 1140 * MS);
+        (0..20).for_each(|_| rtt.back_off());
+        assert_eq!(rtt.timeout(), 60_000 * MS);
+        rtt.sample(110 * MS);
+        assert!(rtt.timeout() < 570 * MS);
+        assert_eq!((rtt.least(), rtt.latest()), (Some(100 * MS), 110 * MS));
+    }
+
+    #[test]
+    fn gains_are_divided_by_the_samples_of_a_round_trip() {
+        let mut rtt = RttEstimator::with_options(RttOptions {
+            gains: Gains::Fractional {
+                alpha: 0.125,
+                beta: 0.25,
+            },
+            ..RttOptions::rfc6298(1000 * MS, MS, 60_000 * MS)
+        });
+        rtt.sample_of(100 * MS, 10);
+        rtt.sample_of(200 * MS, 10);
+        // SRTT = 100 + 0.0125 x 100, RTTVAR = 50 + 0.025 x (100 - 50).
+        assert_eq!(rtt.smoothed(), Some(Duration::from_micros(101_250)));
+        assert_eq!(rtt.variation(), Duration::from_micros(51_250));
+    }
+
+    #[test]
+    fn the_granularity_is_the_least_that_the_variation_adds() {
+        let mut rtt = RttEstimator::with_options(RttOptions {
+            granularity: 10 * MS,
+            ..RttOptions::rfc6298(1000 * MS, MS, 60_000 * MS)
+        });
+        (0..100).for_each(|_| rtt.sample(100 * MS));
+        assert_eq!(rtt.timeout(), 110 * MS);
+    }
+
+    proptest! {
+        /// Kernels and this workspace's link protocols compute with integers.
+        #[test]
+        fn the_gains_of_rfc_6298_are_those_of_integer_arithmetic(
+            samples in prop::collection::vec(0u64..100_000_000_000, 1..100),
+        ) {
+            let mut rtt = RttEstimator::new(MS, Duration::ZERO, Duration::MAX);
+            let mut model: Option<(u64, u64)> = None;
+            for sample in samples {
+                rtt.sample(Duration::from_nanos(sample));
+                model = Some(match model {
+                    None => (sample, sample / 2),
+                    Some((smoothed, variation)) => (
+                        (smoothed * 7 + sample) / 8,
+                        (variation * 3 + smoothed.abs_diff(sample)) / 4,
+                    ),
+                });
+                let (smoothed, variation) = model.unwrap();
+                prop_assert_eq!(rtt.smoothed(), Some(Duration::from_nanos(smoothed)));
+                prop_assert_eq!(rtt.variation(), Duration::from_nanos(variation));
+                prop_assert_eq!(rtt.timeout(), Duration::from_nanos(smoothed + 4 * variation));
+            }
+        }
     }
 
     proptest! {

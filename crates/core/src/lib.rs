@@ -29,7 +29,7 @@ pub mod random;
 pub mod time;
 pub mod timer;
 
-pub use estimator::{RttEstimator, WindowedMax, WindowedMin};
+pub use estimator::{Gains, RttEstimator, RttOptions, WindowedMax, WindowedMin};
 pub use id::{Guid, ParseGuidError, PortId};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
 pub use link_state::LinkState;

@@ -1,8 +1,9 @@
-//! What an NDN program is to the machinery around it, and how one sits behind a port.
+//! What an NDN program is to the machinery around it, and how one sits behind its ports.
 
 use bytes::Bytes;
 use whimbrel_core::{
-    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortInfo, PortRequest, PortToken, Time,
+    Transmit,
 };
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{
@@ -12,28 +13,48 @@ use whimbrel_ndn_packet::{
 /// A packet on its way out: a whole bare Interest or Data, and the header fields it needs, if any.
 pub type Outgoing = (Bytes, Option<Box<LpHeader>>);
 
-/// A program that speaks NDN over one face.
+/// A face of an application, counted from 0 by the application itself. Its driver decides which
+/// port or connection it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FaceNumber(pub u8);
+
+impl FaceNumber {
+    /// The only one of an application that has one.
+    pub const FIRST: FaceNumber = FaceNumber(0);
+
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A program that speaks NDN over one face or several.
 ///
-/// The order of calls is that of [`Machine`]: inputs, then [`Application::poll_packet`] and
-/// [`Application::poll_event`] until both are empty, then [`Application::poll_timeout`].
+/// The order of calls is that of [`Machine`]: inputs, then [`Application::poll_packet`] of each
+/// face and [`Application::poll_event`] until all are empty, then [`Application::poll_timeout`].
+/// Most programs have one face and need not look at its number.
 pub trait Application {
     /// What it tells the program around it.
     type Event;
 
-    /// The face to the forwarder came up or went down. Down is not the end: state is kept until it
-    /// comes up again. Before the first `true` the face is down.
-    fn handle_face(&mut self, now: Time, up: bool);
+    /// A face to a forwarder came up or went down. Down is not the end: state is kept until it
+    /// comes up again. Before the first `true` all faces are down.
+    fn handle_face(&mut self, now: Time, face: FaceNumber, up: bool);
 
-    /// A whole packet from the forwarder; a Nack where `packet.nack` says so.
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>);
+    /// A whole packet from a forwarder with its link header; a Nack where `packet.nack` says so.
+    fn handle_packet(&mut self, now: Time, face: FaceNumber, packet: &LpPacket<'_>);
 
     /// A deadline of [`Application::poll_timeout`] has passed. Calling it early or twice does no
     /// harm.
     fn handle_timeout(&mut self, now: Time);
 
-    /// The next packet to send. Called only while the face is up and takes packets, so that `now`
-    /// is when it leaves.
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing>;
+    /// The next packet to send on `face`. Called only while the face is up and takes packets, so
+    /// that `now` is when it leaves.
+    fn poll_packet(&mut self, now: Time, face: FaceNumber) -> Option<Outgoing>;
+
+    /// The face that is asked first for packets; the others follow by number.
+    fn first_face(&self) -> FaceNumber {
+        FaceNumber::FIRST
+    }
 
     /// The next thing to tell.
     fn poll_event(&mut self) -> Option<Self::Event>;
@@ -104,7 +125,7 @@ pub struct AppFaceCounters {
     pub idle: u64,
     /// Packets of the application larger than the port's largest frame.
     pub dropped_too_large: u64,
-    /// Frames on another port than the face's.
+    /// Frames on a port that is no face.
     pub dropped_other_port: u64,
 }
 
@@ -113,36 +134,54 @@ struct Port {
     mtu: usize,
     stream: bool,
     blocked: bool,
+    /// Taken from the application, but not fitting into the last transmit.
+    held: Option<Outgoing>,
 }
 
-/// An [`Application`] as a [`Machine`] with one port to a forwarder.
+/// Says which face of the application a port is; `None` if it is none of them.
+type Assign = Box<dyn FnMut(&PortInfo) -> Option<FaceNumber> + Send>;
+
+/// An [`Application`] as a [`Machine`] whose ports lead to forwarders.
 ///
 /// Packets come bare or in an NDNLPv2 packet; they go bare unless a header field is needed. On a
 /// stream ([`whimbrel_core::Medium::is_stream`]) one transmit holds several packets of any
 /// size, about 64 KiB; on other ports one packet is one frame, and packets of the same size share a
 /// transmit.
 ///
-/// The first port that comes up is the face; a further one is closed. When the port goes down, the
-/// application keeps its state, and the next port that comes up continues. A packet larger than the
-/// port's frame is dropped and counted.
+/// With one face, the first port that comes up is the face; a further one is closed. With several
+/// ([`AppFace::with_faces`]), its owner says which port is which face. When a port goes down, the
+/// application keeps its state, and the next port that comes up for the face continues. A packet
+/// larger than the port's frame is dropped and counted.
 pub struct AppFace<A: Application> {
     application: A,
-    port: Option<Port>,
-    // Taken from the application, but not fitting into the last transmit.
-    held: Option<Outgoing>,
+    /// By number of the face.
+    ports: Vec<Option<Port>>,
+    assign: Option<Assign>,
     requests: Vec<PortRequest>,
     counters: AppFaceCounters,
 }
 
 impl<A: Application> AppFace<A> {
-    /// Before its port is up.
+    /// With one face, before its port is up.
     pub fn new(application: A) -> AppFace<A> {
         AppFace {
             application,
-            port: None,
-            held: None,
+            ports: vec![None],
+            assign: None,
             requests: Vec::new(),
             counters: AppFaceCounters::default(),
+        }
+    }
+
+    /// With several faces; `assign` says which of them a port is that has come up. Ports that are
+    /// no face, and further ones of the same face, are closed.
+    pub fn with_faces(
+        application: A,
+        assign: impl FnMut(&PortInfo) -> Option<FaceNumber> + Send + 'static,
+    ) -> AppFace<A> {
+        AppFace {
+            assign: Some(Box::new(assign)),
+            ..AppFace::new(application)
         }
     }
 
@@ -156,27 +195,79 @@ impl<A: Application> AppFace<A> {
         &mut self.application
     }
 
-    /// Counters since the start.
+    /// Counters since the start, of all faces.
     pub const fn counters(&self) -> &AppFaceCounters {
         &self.counters
     }
 
-    /// True while there is a port.
-    pub const fn is_up(&self) -> bool {
-        self.port.is_some()
+    /// True while a face has a port.
+    pub fn is_up(&self) -> bool {
+        self.ports.iter().any(Option::is_some)
     }
 
-    fn next(&mut self, now: Time, mtu: usize) -> Option<Outgoing> {
-        if let Some(held) = self.held.take() {
+    /// The face of a port.
+    fn face_of(&self, id: PortId) -> Option<FaceNumber> {
+        let place = |port: &Option<Port>| port.as_ref().is_some_and(|port| port.id == id);
+        self.ports
+            .iter()
+            .position(place)
+            .map(|place| FaceNumber(place as u8))
+    }
+
+    fn port(&mut self, face: FaceNumber) -> Option<&mut Port> {
+        self.ports.get_mut(face.index())?.as_mut()
+    }
+
+    fn port_up(&mut self, now: Time, id: PortId, info: &PortInfo) {
+        let known = self.face_of(id);
+        let face = known.or_else(|| match &mut self.assign {
+            Some(assign) => assign(info),
+            None => Some(FaceNumber::FIRST),
+        });
+        let Some(face) = face.filter(|face| known.is_some() || self.is_free(*face)) else {
+            self.requests.push(PortRequest::Close(id));
+            return;
+        };
+        while self.ports.len() <= face.index() {
+            self.ports.push(None);
+        }
+        if let Some(place) = self.ports.get_mut(face.index()) {
+            *place = Some(Port {
+                id,
+                mtu: info.mtu,
+                stream: info.medium.is_stream(),
+                blocked: false,
+                held: place.take().and_then(|port| port.held),
+            });
+        }
+        if known.is_none() {
+            self.application.handle_face(now, face, true);
+        }
+    }
+
+    fn is_free(&self, face: FaceNumber) -> bool {
+        self.ports.get(face.index()).is_none_or(Option::is_none)
+    }
+
+    fn next(&mut self, now: Time, face: FaceNumber) -> Option<Outgoing> {
+        let port = self.port(face)?;
+        let mtu = port.mtu;
+        if let Some(held) = port.held.take() {
             return Some(held);
         }
         loop {
-            let mut outgoing = self.application.poll_packet(now)?;
+            let mut outgoing = self.application.poll_packet(now, face)?;
             outgoing.1 = outgoing.1.filter(|header| !header.is_empty());
             if wire_len(&outgoing) <= mtu {
                 return Some(outgoing);
             }
             self.counters.dropped_too_large += 1;
+        }
+    }
+
+    fn hold(&mut self, face: FaceNumber, outgoing: Outgoing) {
+        if let Some(port) = self.port(face) {
+            port.held = Some(outgoing);
         }
     }
 
@@ -190,12 +281,12 @@ impl<A: Application> AppFace<A> {
         self.counters.out_bytes += (buffer.len() - before) as u64;
     }
 
-    fn write_stream(&mut self, now: Time, mtu: usize, buffer: &mut Vec<u8>) -> usize {
+    fn write_stream(&mut self, now: Time, face: FaceNumber, buffer: &mut Vec<u8>) -> usize {
         let start = buffer.len();
-        while let Some(outgoing) = self.next(now, mtu) {
+        while let Some(outgoing) = self.next(now, face) {
             let written = buffer.len() - start;
             if written > 0 && written + wire_len(&outgoing) > STREAM_BATCH {
-                self.held = Some(outgoing);
+                self.hold(face, outgoing);
                 break;
             }
             self.write(&outgoing, buffer);
@@ -207,20 +298,20 @@ impl<A: Application> AppFace<A> {
     fn write_datagrams(
         &mut self,
         now: Time,
-        mtu: usize,
+        face: FaceNumber,
         max_segments: usize,
         buffer: &mut Vec<u8>,
     ) -> Option<usize> {
-        let first = self.next(now, mtu)?;
+        let first = self.next(now, face)?;
         let size = wire_len(&first);
         self.write(&first, buffer);
         for _ in 1..max_segments {
-            let Some(outgoing) = self.next(now, mtu) else {
+            let Some(outgoing) = self.next(now, face) else {
                 break;
             };
             let next = wire_len(&outgoing);
             if next > size {
-                self.held = Some(outgoing);
+                self.hold(face, outgoing);
                 break;
             }
             self.write(&outgoing, buffer);
@@ -229,6 +320,34 @@ impl<A: Application> AppFace<A> {
             }
         }
         Some(size)
+    }
+
+    /// What a face has to send.
+    fn transmit(
+        &mut self,
+        now: Time,
+        face: FaceNumber,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let port = self.port(face).filter(|port| !port.blocked)?;
+        let (id, stream) = (port.id, port.stream);
+        let start = buffer.len();
+        if stream {
+            let size = self.write_stream(now, face, buffer);
+            return (size > 0).then_some(Transmit {
+                port: id,
+                size,
+                segment_size: None,
+            });
+        }
+        let segment = self.write_datagrams(now, face, max_segments, buffer)?;
+        let size = buffer.len() - start;
+        Some(Transmit {
+            port: id,
+            size,
+            segment_size: (size > segment).then_some(segment),
+        })
     }
 }
 
@@ -247,34 +366,23 @@ impl<A: Application> Machine for AppFace<A> {
     type Event = A::Event;
 
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
-        let ours = self.port.as_ref().is_some_and(|current| current.id == port);
-        match event {
-            PortEvent::Up(info) => {
-                if self.port.is_some() && !ours {
-                    self.requests.push(PortRequest::Close(port));
-                    return;
-                }
-                let stream = info.medium.is_stream();
-                self.port = Some(Port {
-                    id: port,
-                    mtu: info.mtu,
-                    stream,
-                    blocked: false,
-                });
-                if !ours {
-                    self.application.handle_face(now, true);
-                }
+        if let PortEvent::Up(info) = &event {
+            return self.port_up(now, port, info);
+        }
+        let Some(face) = self.face_of(port) else {
+            return;
+        };
+        let Some(place) = self.ports.get_mut(face.index()) else {
+            return;
+        };
+        match (event, place) {
+            (PortEvent::Down, place) => {
+                *place = None;
+                self.application.handle_face(now, face, false);
             }
-            PortEvent::Down if ours => {
-                self.port = None;
-                self.held = None;
-                self.application.handle_face(now, false);
-            }
-            PortEvent::Mtu(mtu) if ours => self.port.iter_mut().for_each(|port| port.mtu = mtu),
-            PortEvent::Blocked if ours => self.port.iter_mut().for_each(|port| port.blocked = true),
-            PortEvent::Writable if ours => {
-                self.port.iter_mut().for_each(|port| port.blocked = false)
-            }
+            (PortEvent::Mtu(mtu), Some(port)) => port.mtu = mtu,
+            (PortEvent::Blocked, Some(port)) => port.blocked = true,
+            (PortEvent::Writable, Some(port)) => port.blocked = false,
             _ => {}
         }
     }
@@ -297,24 +405,14 @@ impl<A: Application> Machine for AppFace<A> {
         max_segments: usize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let port = self.port.as_ref().filter(|port| !port.blocked)?;
-        let (id, mtu, stream) = (port.id, port.mtu, port.stream);
-        let start = buffer.len();
-        if stream {
-            let size = self.write_stream(now, mtu, buffer);
-            return (size > 0).then_some(Transmit {
-                port: id,
-                size,
-                segment_size: None,
-            });
+        if self.ports.len() == 1 {
+            return self.transmit(now, FaceNumber::FIRST, max_segments, buffer);
         }
-        let segment = self.write_datagrams(now, mtu, max_segments, buffer)?;
-        let size = buffer.len() - start;
-        Some(Transmit {
-            port: id,
-            size,
-            segment_size: (size > segment).then_some(segment),
-        })
+        let first = self.application.first_face();
+        let others = (0..=u8::MAX).map(FaceNumber).take(self.ports.len());
+        core::iter::once(first)
+            .chain(others.filter(|face| *face != first))
+            .find_map(|face| self.transmit(now, face, max_segments, buffer))
     }
 
     fn poll_event(&mut self) -> Option<A::Event> {
@@ -332,10 +430,10 @@ impl<A: Application> Machine for AppFace<A> {
 
 impl<A: Application> AppFace<A> {
     fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        if self.port.as_ref().is_none_or(|current| current.id != port) {
+        let Some(face) = self.face_of(port) else {
             self.counters.dropped_other_port += 1;
             return;
-        }
+        };
         self.counters.in_bytes += frame.len() as u64;
         match LpPacket::decode(frame, false) {
             Err(_) => self.counters.dropped_malformed += 1,
@@ -343,7 +441,7 @@ impl<A: Application> AppFace<A> {
             Ok(packet) if packet.fragment.is_none() => self.counters.idle += 1,
             Ok(packet) => {
                 self.counters.in_packets += 1;
-                self.application.handle_packet(now, &packet);
+                self.application.handle_packet(now, face, &packet);
             }
         }
     }

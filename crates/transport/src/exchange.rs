@@ -7,6 +7,8 @@ use whimbrel_core::{Deadline, SeededRng, Time};
 use whimbrel_ndn_packet::{DataRef, Interest, InterestRef, NackReason, NameRef, types};
 
 use crate::application::due;
+use crate::ledger::Sent;
+use crate::path::PathId;
 
 /// Longest wait before an Interest is expressed again after a Nack for congestion.
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
@@ -77,10 +79,10 @@ pub struct Exchange {
     retries: Option<u32>,
     nacks: u32,
     timeouts: u32,
-    transmissions: u32,
     congestion_nacks: u32,
+    /// `None` before it is sent.
+    sent: Option<Sent>,
     state: State,
-    sent_at: Time,
     seen: Time,
 }
 
@@ -102,10 +104,9 @@ impl Exchange {
             retries,
             nacks: 0,
             timeouts: 0,
-            transmissions: 0,
             congestion_nacks: 0,
+            sent: None,
             state: State::Due(now),
-            sent_at: now,
             seen: now,
         }
     }
@@ -132,17 +133,21 @@ impl Exchange {
             State::Due(at) if at <= now => {}
             _ => return None,
         }
-        self.state = State::Waiting(now + self.lifetime());
-        self.sent_at = now;
-        self.transmissions += 1;
-        self.interest.nonce = Some((rng.next_word() as u32).to_be_bytes());
+        let (nonce, until) = (rng.next_word() as u32, now + self.lifetime());
+        let (path, deadline) = (PathId::FIRST, Some(until));
+        self.sent = Some(match self.sent {
+            None => Sent::first(now, path, nonce, deadline),
+            Some(sent) => sent.again(now, path, nonce, deadline, true),
+        });
+        self.state = State::Waiting(until);
+        self.interest.nonce = Some(nonce.to_be_bytes());
         Some(self.interest.encode().into())
     }
 
     /// A Data came.
     pub fn handle_data(&mut self, data: &DataRef<'_>) -> Progress {
         if matches!(self.state, State::Answered | State::Failed(_))
-            || self.transmissions == 0
+            || self.sent.is_none()
             || !answers(
                 self.interest.name.as_ref(),
                 self.interest.can_be_prefix,
@@ -200,7 +205,7 @@ impl Exchange {
         self.state = if self.retries.is_none_or(|retries| self.timeouts <= retries) {
             State::Due(now)
         } else {
-            let (lifetime, transmissions) = (self.lifetime(), self.transmissions);
+            let (lifetime, transmissions) = (self.lifetime(), self.transmissions());
             State::Failed(ExchangeFailure::Timeout {
                 lifetime,
                 transmissions,
@@ -224,14 +229,9 @@ impl Exchange {
         }
     }
 
-    /// When it was last sent.
-    pub const fn sent_at(&self) -> Time {
-        self.sent_at
-    }
-
     /// How often it was sent.
-    pub const fn transmissions(&self) -> u32 {
-        self.transmissions
+    fn transmissions(&self) -> u32 {
+        self.sent.map_or(0, |sent| sent.transmissions)
     }
 
     /// When something is to be done: [`Exchange::handle_timeout`], then [`Exchange::poll`].

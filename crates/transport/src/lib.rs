@@ -1,16 +1,18 @@
 //! NDN consumers and producers: segment fetching, congestion windows, serving, and the tools'
 //! protocols.
 //!
-//! An [`Application`] speaks NDN packets; [`AppFace`] makes it a [`whimbrel_core::Machine`] with
-//! one port to a forwarder, so that the same program runs behind a Unix socket, over UDP or in the
+//! An [`Application`] speaks NDN packets; [`AppFace`] makes it a [`whimbrel_core::Machine`] whose
+//! ports lead to forwarders, so that the same program runs behind Unix sockets, over UDP or in the
 //! simulator.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`application`] | [`Application`], the contract, and [`AppFace`], which puts one behind a port |
-//! | [`fetch`] | [`Fetcher`]: version discovery, segments in order, windows, retransmission |
-//! | [`window`] | fixed, AIMD and CUBIC windows, and when slow start ends |
-//! | [`rto`] | round-trip time and retransmission time-out as ndn-cxx and ndnSIM have them |
+//! | [`application`] | [`Application`], the contract, and [`AppFace`], which puts one behind its ports |
+//! | [`ledger`] | [`Ledger`]: pending Interests, by key, path and deadline |
+//! | [`path`] | [`Path`]: window, time-out, Interests in flight and recovery point of one way to the content; [`Paths`], those of a connection |
+//! | [`congestion`] | [`CongestionControl`], what a law of congestion control is; fixed, AIMD and CUBIC windows, and when slow start ends |
+//! | [`rtt`] | `ndnget`'s time-out; summaries of round trips |
+//! | [`fetch`] | [`Fetcher`]: version discovery, segments in order over one path or several, retransmission |
 //! | [`serve`] | [`Service`], what every producer shares; [`Producer`] of versioned, segmented content |
 //! | [`register`] | prefix registration with NFD's management protocol |
 //! | [`peek`](mod@peek) | [`Peek`] and [`Poke`]: one Interest, one Data |
@@ -26,32 +28,36 @@
 
 pub mod application;
 pub mod cbr;
+pub mod congestion;
 pub mod exchange;
 pub mod fetch;
+pub mod ledger;
+pub mod path;
 pub mod peek;
 pub mod ping;
 pub mod register;
-pub mod rto;
+pub mod rtt;
 pub mod serve;
 pub mod template;
 pub mod traffic;
-pub mod window;
 
-pub use application::{AppFace, AppFaceCounters, Application, Outgoing};
+pub use application::{AppFace, AppFaceCounters, Application, FaceNumber, Outgoing};
 pub use cbr::{
     CbrConfig, CbrConsumer, CbrEvent, CbrStats, Echo, EchoProducer, Gaps, PlaceholderSigner,
 };
+pub use congestion::{CongestionControl, WindowKind, WindowOptions};
 pub use fetch::{
     Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher, Verifier,
     Verify,
 };
+pub use ledger::Ledger;
+pub use path::{Path, PathId, PathOptions, PathState, PathStats, Paths};
 pub use peek::{Peek, PeekEvent, PeekOptions, Poke, PokeEvent, PokeOptions};
 pub use ping::{Ping, PingEvent, PingOptions, PingServer, PingServerOptions, PingStats};
 pub use register::{RegisterFailure, RegisterOptions, RegistrationEvent};
-pub use rto::{Rto, RtoOptions};
+pub use rtt::RttSummary;
 pub use serve::{
     Answer, BytesSource, Producer, ProducerEvent, ProducerOptions, Responder, SegmentSource,
     Service, ServiceEvent, SharedSigner,
 };
 pub use traffic::{TrafficClient, TrafficEvent, TrafficOptions, TrafficServer};
-pub use window::{WindowKind, WindowOptions};

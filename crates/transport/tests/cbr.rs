@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use support::{Pair, Path, Side, name};
-use whimbrel_core::{SeededRng, Time};
+use whimbrel_core::{RttOptions, SeededRng, Time};
 use whimbrel_ndn_packet::{Data, DataRef, DigestSigner, InterestRef, LpPacket};
-use whimbrel_transport::cbr::{Exchanged, SimTimeoutOptions};
+use whimbrel_transport::cbr::{BELRP, Exchanged};
 use whimbrel_transport::{
-    Application, CbrConfig, CbrConsumer, CbrEvent, CbrStats, EchoProducer, Gaps, PlaceholderSigner,
+    Application, CbrConfig, CbrConsumer, CbrEvent, CbrStats, EchoProducer, FaceNumber, Gaps,
+    PlaceholderSigner,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -85,9 +86,9 @@ fn a_clean_path_needs_no_retransmission_and_keeps_the_rate() {
     for gaps in [Gaps::Constant, Gaps::Uniform, Gaps::Exponential] {
         let config = CbrConfig {
             gaps,
-            timeout: SimTimeoutOptions {
+            timeout: RttOptions {
                 initial: 100 * MS,
-                ..SimTimeoutOptions::BELRP
+                ..BELRP
             },
             ..CbrConfig::belrp(name("/prefix-a"))
         };
@@ -151,9 +152,9 @@ fn a_retransmission_takes_the_place_of_a_new_interest() {
         gaps: Gaps::Constant,
         rate: 100.0,
         count: 50,
-        timeout: SimTimeoutOptions {
+        timeout: RttOptions {
             initial: 25 * MS,
-            ..SimTimeoutOptions::BELRP
+            ..BELRP
         },
         ..CbrConfig::belrp(name("/prefix-a"))
     };
@@ -209,11 +210,11 @@ fn asked_twice(at: Duration, nearest_answer: Duration) -> Exchanged {
         rate: 10.0,
         count: 3,
         check: 5 * MS,
-        timeout: SimTimeoutOptions {
+        timeout: RttOptions {
             initial: 80 * MS,
             min: 80 * MS,
-            factor: 0.0,
-            ..SimTimeoutOptions::BELRP
+            k: 0.0,
+            ..BELRP
         },
         nearest_answer,
         ..CbrConfig::belrp(name("/p"))
@@ -226,21 +227,27 @@ fn asked_twice(at: Duration, nearest_answer: Duration) -> Exchanged {
     let answer = |consumer: &mut CbrConsumer, now: Time, number: u64| {
         let wire = data(number);
         consumer.handle_timeout(now);
-        consumer.handle_packet(now, &LpPacket::decode(&wire, false).expect("a Data"));
+        consumer.handle_packet(
+            now,
+            FaceNumber::FIRST,
+            &LpPacket::decode(&wire, false).expect("a Data"),
+        );
     };
-    consumer.handle_face(Time::ZERO, true);
-    consumer.poll_packet(Time::ZERO).expect("number 0");
+    consumer.handle_face(Time::ZERO, FaceNumber::FIRST, true);
+    consumer
+        .poll_packet(Time::ZERO, FaceNumber::FIRST)
+        .expect("number 0");
     // A round trip of 60 ms, so that it is known what an answer takes.
     answer(&mut consumer, Time::from_millis(60), 0);
     consumer.handle_timeout(Time::from_millis(100));
     consumer
-        .poll_packet(Time::from_millis(100))
+        .poll_packet(Time::from_millis(100), FaceNumber::FIRST)
         .expect("number 1");
     for millis in (105..=200).step_by(5) {
         consumer.handle_timeout(Time::from_millis(millis));
     }
     consumer
-        .poll_packet(Time::from_millis(200))
+        .poll_packet(Time::from_millis(200), FaceNumber::FIRST)
         .expect("number 1 again");
     assert_eq!(consumer.stats().retransmissions, 1);
     answer(&mut consumer, Time::ZERO + at, 1);

@@ -16,8 +16,8 @@ use whimbrel_ndn_packet::{
 use whimbrel_transport::fetch::SegmentFailure;
 use whimbrel_transport::serve::SegmentResponder;
 use whimbrel_transport::{
-    BytesSource, Delivery, Discovery, FetchError, FetchEvent, FetchOptions, FetchStats, Fetcher,
-    Producer, ProducerOptions, Verify, WindowKind, WindowOptions,
+    BytesSource, Delivery, Discovery, FaceNumber, FetchError, FetchEvent, FetchOptions, FetchStats,
+    Fetcher, Producer, ProducerOptions, Verify, WindowKind, WindowOptions,
 };
 
 type Fetch = Pair<Fetcher, Producer<BytesSource>>;
@@ -851,10 +851,10 @@ fn what_the_program_does_not_take_is_bounded() {
         ProducerOptions::new(clock(), Time::ZERO),
     );
     let mut now = Time::ZERO;
-    fetcher.handle_face(now, true);
+    fetcher.handle_face(now, FaceNumber::FIRST, true);
     let mut exchange = |fetcher: &mut Fetcher| {
         let mut interests = 0;
-        while let Some((interest, _)) = fetcher.poll_packet(now) {
+        while let Some((interest, _)) = fetcher.poll_packet(now, FaceNumber::FIRST) {
             use whimbrel_transport::{Answer, Responder};
             interests += 1;
             let interest = InterestRef::decode(&interest).expect("an Interest");
@@ -862,7 +862,11 @@ fn what_the_program_does_not_take_is_bounded() {
                 panic!("an answer")
             };
             now += Duration::from_millis(1);
-            fetcher.handle_packet(now, &LpPacket::decode(&data, false).expect("a packet"));
+            fetcher.handle_packet(
+                now,
+                FaceNumber::FIRST,
+                &LpPacket::decode(&data, false).expect("a packet"),
+            );
         }
         interests
     };

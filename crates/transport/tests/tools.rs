@@ -17,9 +17,10 @@ use whimbrel_transport::register::{
 };
 use whimbrel_transport::traffic::{Append, TrafficPattern, TrafficRule};
 use whimbrel_transport::{
-    Answer, AppFace, Application, EchoProducer, Gaps, Outgoing, Peek, PeekEvent, PeekOptions, Ping,
-    PingEvent, PingOptions, PingServer, PingServerOptions, PingStats, Poke, PokeEvent, PokeOptions,
-    Responder, Service, ServiceEvent, TrafficClient, TrafficEvent, TrafficOptions, TrafficServer,
+    Answer, AppFace, Application, EchoProducer, FaceNumber, Gaps, Outgoing, Peek, PeekEvent,
+    PeekOptions, Ping, PingEvent, PingOptions, PingServer, PingServerOptions, PingStats, Poke,
+    PokeEvent, PokeOptions, Responder, Service, ServiceEvent, TrafficClient, TrafficEvent,
+    TrafficOptions, TrafficServer,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -498,7 +499,7 @@ impl Responder for Mute {
 #[test]
 fn pit_tokens_come_back_and_too_many_answers_are_dropped() {
     let mut service = Service::new(Mute, Registrar::new(register(), []), rng());
-    service.handle_face(Time::ZERO, true);
+    service.handle_face(Time::ZERO, FaceNumber::FIRST, true);
     let interest = Interest {
         nonce: Some([1; 4]),
         ..Interest::new(name("/a"))
@@ -511,17 +512,69 @@ fn pit_tokens_come_back_and_too_many_answers_are_dropped() {
     };
     lp::encode(&mut frame, &LinkFields::default(), &header, Some(&interest));
     for _ in 0..20_000 {
-        service.handle_packet(Time::ZERO, &LpPacket::decode(&frame, false).unwrap());
+        service.handle_packet(
+            Time::ZERO,
+            FaceNumber::FIRST,
+            &LpPacket::decode(&frame, false).unwrap(),
+        );
     }
     assert_eq!(service.counters().interests, 20_000);
     assert_eq!(service.counters().dropped, 20_000 - 16_384);
-    let (packet, header) = service.poll_packet(Time::ZERO).unwrap();
+    let (packet, header) = service.poll_packet(Time::ZERO, FaceNumber::FIRST).unwrap();
     let header = header.unwrap();
     assert_eq!(header.pit_token.as_deref(), Some(&b"tok"[..]));
     assert_eq!(
         (header.nack, &packet[..]),
         (Some(NackReason::None), &interest[..])
     );
+}
+
+/// Answers with a header field that says what the Interest's header said.
+struct Labelling;
+
+impl Responder for Labelling {
+    type Event = ();
+
+    fn respond(&mut self, _now: Time, interest: &InterestRef<'_>) -> Answer {
+        Answer::Data(Bytes::copy_from_slice(interest.wire))
+    }
+
+    fn set_header(&mut self, asked: &LpPacket<'_>, header: &mut LpHeader) {
+        header.congestion_mark = asked.congestion_mark.map(|mark| mark + 1);
+    }
+
+    fn poll_event(&mut self) -> Option<()> {
+        None
+    }
+}
+
+#[test]
+fn a_producer_sees_the_link_header_and_sets_fields_of_its_answers() {
+    let mut service = Service::new(Labelling, Registrar::new(register(), []), rng());
+    service.handle_face(Time::ZERO, FaceNumber::FIRST, true);
+    let interest = Interest::new(name("/a")).encode();
+    let header = LpHeader {
+        pit_token: Some(Bytes::from_static(b"tok")),
+        congestion_mark: Some(6),
+        ..LpHeader::default()
+    };
+    let mut frame = Vec::new();
+    lp::encode(&mut frame, &LinkFields::default(), &header, Some(&interest));
+    for frame in [&frame, &interest] {
+        let packet = LpPacket::decode(frame, false).unwrap();
+        service.handle_packet(Time::ZERO, FaceNumber::FIRST, &packet);
+    }
+    let mut answer = || {
+        let (_, header) = service.poll_packet(Time::ZERO, FaceNumber::FIRST)?;
+        Some(header.map(|header| *header))
+    };
+    let expected = LpHeader {
+        congestion_mark: Some(7),
+        ..header.clone()
+    };
+    assert_eq!(answer(), Some(Some(expected)));
+    assert_eq!(answer(), Some(None), "nothing to say, no header");
+    assert_eq!(answer(), None);
 }
 
 #[test]
@@ -561,11 +614,11 @@ struct Sizes(Vec<usize>);
 impl Application for Sizes {
     type Event = ();
 
-    fn handle_face(&mut self, _now: Time, _up: bool) {}
-    fn handle_packet(&mut self, _now: Time, _packet: &LpPacket<'_>) {}
+    fn handle_face(&mut self, _now: Time, _face: FaceNumber, _up: bool) {}
+    fn handle_packet(&mut self, _now: Time, _face: FaceNumber, _packet: &LpPacket<'_>) {}
     fn handle_timeout(&mut self, _now: Time) {}
 
-    fn poll_packet(&mut self, _now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, _now: Time, _face: FaceNumber) -> Option<Outgoing> {
         let size = self.0.pop()?;
         // Type and length take four octets.
         let mut packet = vec![0x06, 0xfd, ((size - 4) >> 8) as u8, (size - 4) as u8];
@@ -620,6 +673,87 @@ fn a_face_puts_whole_packets_up_to_64_kib_on_a_stream() {
             .all(|sizes| sizes.iter().sum::<usize>() <= 65_536)
     );
     assert_eq!((transmits.len(), dropped), (4, 0));
+}
+
+/// Keeps what its faces bring, and sends a packet by each face as often as it is told.
+#[derive(Default)]
+struct Switchboard {
+    states: Vec<(u8, bool)>,
+    arrived: Vec<u8>,
+    to_send: [u32; 3],
+    first: FaceNumber,
+}
+
+impl Application for Switchboard {
+    type Event = ();
+
+    fn handle_face(&mut self, _now: Time, face: FaceNumber, up: bool) {
+        self.states.push((face.0, up));
+    }
+
+    fn handle_packet(&mut self, _now: Time, face: FaceNumber, _packet: &LpPacket<'_>) {
+        self.arrived.push(face.0);
+    }
+
+    fn handle_timeout(&mut self, _now: Time) {}
+
+    fn poll_packet(&mut self, _now: Time, face: FaceNumber) -> Option<Outgoing> {
+        let left = self.to_send.get_mut(usize::from(face.0))?;
+        *left = left.checked_sub(1)?;
+        Some((Interest::new(name("/a")).encode().into(), None))
+    }
+
+    fn first_face(&self) -> FaceNumber {
+        self.first
+    }
+
+    fn poll_event(&mut self) -> Option<()> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        None
+    }
+}
+
+/// The ports that have something to send, in their order.
+fn ports_of_transmits(face: &mut AppFace<Switchboard>) -> Vec<u32> {
+    let mut buffer = Vec::new();
+    core::iter::from_fn(|| face.poll_transmit(Time::ZERO, 44, &mut buffer))
+        .map(|transmit| transmit.port.0)
+        .collect()
+}
+
+#[test]
+fn an_application_has_several_faces_and_each_is_a_port_of_its_own() {
+    // The ports 12, 11 and 10 are the faces 2, 1 and 0, in the order in which they come up.
+    let mut numbers = [2, 1, 0].into_iter().map(FaceNumber);
+    let mut face = AppFace::with_faces(Switchboard::default(), move |_| numbers.next());
+    for port in [12, 11, 10, 9] {
+        face.handle_port(Time::ZERO, PortId(port), port_up(true, 8800));
+    }
+    let refused = face.poll_port_request();
+    assert_eq!(refused, Some(PortRequest::Close(PortId(9))));
+    let interest = Interest::new(name("/a")).encode();
+    for port in [11, 12, 10, 9] {
+        face.handle_frames(Time::ZERO, PortId(port), &[&interest]);
+    }
+    let application = face.application_mut();
+    assert_eq!(application.states, [(2, true), (1, true), (0, true)]);
+    assert_eq!(application.arrived, [1, 2, 0]);
+    (application.to_send, application.first) = ([3, 3, 3], FaceNumber(1));
+    assert_eq!(ports_of_transmits(&mut face), [11, 10, 12]);
+    // What blocks one face does not hold up the others.
+    face.handle_port(Time::ZERO, PortId(11), PortEvent::Blocked);
+    face.application_mut().to_send = [1, 1, 1];
+    assert_eq!(ports_of_transmits(&mut face), [10, 12]);
+    face.handle_port(Time::ZERO, PortId(11), PortEvent::Writable);
+    assert_eq!(ports_of_transmits(&mut face), [11]);
+    face.handle_port(Time::ZERO, PortId(12), PortEvent::Down);
+    assert_eq!(face.application().states.last(), Some(&(2, false)));
+    face.application_mut().to_send = [1, 1, 1];
+    assert_eq!(ports_of_transmits(&mut face), [11, 10]);
+    assert!(face.is_up());
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Windows against their formulas (research file `ndn-congestion-and-link.md` section 6), and over
-//! simulated links.
+//! Windows against their formulas (ndn-tools `tools/get`, RFC 9438), and over simulated links.
 
 mod support;
 
@@ -7,28 +6,80 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use support::{clock, digest, name, register};
-use whimbrel_core::{SeededRng, Time};
+use whimbrel_core::{Gains, SeededRng, Time};
 use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};
 use whimbrel_sim::{AnyMachine, DuplexLink, Simulator};
+use whimbrel_transport::congestion::{Congestion, CongestionControl, Delivered, Siblings};
 use whimbrel_transport::register::Registrar;
+use whimbrel_transport::rtt::NDNGET;
 use whimbrel_transport::serve::{SegmentResponder, ServiceEvent};
-use whimbrel_transport::window::Window;
 use whimbrel_transport::{
-    AppFace, BytesSource, FetchEvent, FetchOptions, FetchStats, Fetcher, ProducerOptions,
-    RtoOptions, Service, WindowKind, WindowOptions,
+    AppFace, BytesSource, FetchEvent, FetchOptions, FetchStats, Fetcher, ProducerOptions, Service,
+    WindowKind, WindowOptions,
 };
 
 const MS: Duration = Duration::from_millis(1);
 
+/// A law whose window is used up: every Data may make it grow.
+struct Window(Box<dyn CongestionControl>);
+
+impl Window {
+    fn new(options: WindowOptions) -> Window {
+        Window(options.law(Time::ZERO))
+    }
+
+    fn size(&self) -> f64 {
+        self.0.window()
+    }
+
+    fn threshold(&self) -> f64 {
+        self.0.threshold()
+    }
+
+    fn delivered(&mut self, delivered: &Delivered) {
+        self.0.on_delivered(delivered, &Siblings::NONE);
+    }
+
+    fn increase(&mut self, now: Time, smoothed: Option<Duration>, limit: f64) {
+        self.delivered(&Delivered {
+            now,
+            bytes: 1000,
+            rtt: None,
+            smoothed,
+            segment: 0,
+            newest: 0,
+            in_flight: usize::MAX,
+            marked: false,
+            limit,
+        });
+    }
+
+    /// A round trip while the window is hardly used.
+    fn sample(&mut self, now: Time, rtt: Duration, segment: u64, newest: u64) {
+        self.delivered(&Delivered {
+            now,
+            bytes: 1000,
+            rtt: Some(rtt),
+            smoothed: Some(rtt),
+            segment,
+            newest,
+            in_flight: 0,
+            marked: false,
+            limit: f64::INFINITY,
+        });
+    }
+
+    fn decrease(&mut self, now: Time) {
+        self.0.on_congestion(now, Congestion::Loss, &Siblings::NONE);
+    }
+}
+
 fn window(kind: WindowKind) -> Window {
-    Window::new(
-        WindowOptions {
-            kind,
-            delay_exit: false,
-            ..WindowOptions::default()
-        },
-        Time::ZERO,
-    )
+    Window::new(WindowOptions {
+        kind,
+        delay_exit: false,
+        ..WindowOptions::default()
+    })
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -51,15 +102,17 @@ fn the_defaults_are_ndngets() {
     );
     assert_eq!((options.retries, options.lifetime), (Some(15), 4000 * MS));
     assert!(!options.ignore_marks && options.once_per_round_trip && !options.must_be_fresh);
-    let rto = RtoOptions::default();
+    let rto = FetchOptions::default().rto;
+    assert_eq!(rto, NDNGET);
     assert_eq!(
         (rto.initial, rto.min, rto.max),
         (1000 * MS, 200 * MS, 60_000 * MS)
     );
-    assert_eq!(
-        (rto.alpha, rto.beta, rto.k, rto.backoff),
-        (0.125, 0.25, 8.0, 2.0)
-    );
+    let gains = Gains::Fractional {
+        alpha: 0.125,
+        beta: 0.25,
+    };
+    assert_eq!((rto.gains, rto.k, rto.backoff), (gains, 8.0, 2.0));
     assert_eq!(
         WindowKind::AIMD,
         WindowKind::Aimd {
@@ -107,7 +160,7 @@ fn a_fixed_window_never_changes() {
     let mut window = window(WindowKind::Fixed(7));
     window.increase(Time::ZERO, None, 1e9);
     window.decrease(Time::ZERO);
-    window.restart();
+    window.0.restart();
     assert!(close(window.size(), 7.0));
 }
 
@@ -160,14 +213,14 @@ proptest! {
         steps in prop::collection::vec((0u8..4, 0u64..10_000), 0..400),
     ) {
         let options = WindowOptions { kind, initial, delay_exit, ..WindowOptions::default() };
-        let mut window = Window::new(options, Time::ZERO);
+        let mut window = Window::new(options);
         let mut now = Time::ZERO;
         for (n, (step, micros)) in steps.into_iter().enumerate() {
             now += Duration::from_micros(micros);
             match step {
                 0 => window.decrease(now),
                 1 => window.sample(now, Duration::from_micros(micros), n as u64, n as u64 + 10),
-                2 if micros > 9_900 => window.restart(),
+                2 if micros > 9_900 => window.0.restart(),
                 _ => {
                     window.increase(now, Some(Duration::from_micros(micros)), limit);
                     prop_assert!(window.size() <= limit.max(1.0));

@@ -13,9 +13,10 @@ use whimbrel_io::Clock;
 use whimbrel_ndn_packet::interest::DEFAULT_LIFETIME;
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 use whimbrel_node::ndn::client::{Client, End, Told, Uplink};
-use whimbrel_transport::Application;
 use whimbrel_transport::application::{Arrival, Outgoing};
+use whimbrel_transport::ledger::{DenseLedger, Ledger, Sent};
 use whimbrel_transport::template::InterestTemplate;
+use whimbrel_transport::{Application, FaceNumber, PathId};
 
 use super::PREFIX;
 use crate::BenchError;
@@ -90,13 +91,7 @@ enum Phase {
     Done,
 }
 
-struct Pending {
-    sent: Time,
-    answered: bool,
-}
-
 struct Consumer {
-    window: usize,
     rate: Option<u32>,
     warm_up: Duration,
     duration: Duration,
@@ -104,9 +99,7 @@ struct Consumer {
     phase: Phase,
     up_since: Time,
     tick: Time,
-    /// Of numbers from `next - pending.len()` on; the first one is not answered.
-    pending: VecDeque<Pending>,
-    unanswered: usize,
+    pending: DenseLedger<()>,
     next: u64,
     consumed: Consumed,
     steps: VecDeque<Step>,
@@ -116,7 +109,6 @@ impl Consumer {
     fn new(options: &ConsumerOptions, first: u64) -> Consumer {
         let prefix: Name = PREFIX.parse().unwrap_or_default();
         Consumer {
-            window: options.window,
             rate: options.rate,
             warm_up: options.warm_up,
             duration: options.duration,
@@ -130,8 +122,7 @@ impl Consumer {
             phase: Phase::Down,
             up_since: Time::ZERO,
             tick: Time::ZERO,
-            pending: VecDeque::new(),
-            unanswered: 0,
+            pending: Ledger::dense(options.window),
             next: first,
             consumed: Consumed::default(),
             steps: VecDeque::new(),
@@ -155,29 +146,10 @@ impl Consumer {
             }
             _ => {}
         }
-        if self.phase == Phase::Ending && self.unanswered == 0 {
+        if self.phase == Phase::Ending && self.pending.is_empty() {
             self.phase = Phase::Done;
             self.steps.push_back(Step::Done);
         }
-    }
-
-    /// The Interest of this number is out of the way.
-    fn settle(&mut self, number: u64) -> bool {
-        let first = self.next - self.pending.len() as u64;
-        let place = number
-            .checked_sub(first)
-            .and_then(|index| usize::try_from(index).ok());
-        let Some(pending) = place.and_then(|place| self.pending.get_mut(place)) else {
-            return false;
-        };
-        if std::mem::replace(&mut pending.answered, true) {
-            return false;
-        }
-        self.unanswered -= 1;
-        while self.pending.front().is_some_and(|pending| pending.answered) {
-            self.pending.pop_front();
-        }
-        true
     }
 
     /// Interests that may have been sent by now.
@@ -192,7 +164,7 @@ impl Consumer {
 impl Application for Consumer {
     type Event = Step;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         if up && self.phase == Phase::Down {
             self.phase = Phase::WarmUp {
                 until: now + self.warm_up,
@@ -202,7 +174,7 @@ impl Application for Consumer {
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         let (name, nack) = match Arrival::decode(packet) {
             Ok(Arrival::Data(data)) => (data.name, false),
             Ok(Arrival::Nack(_, interest)) => (interest.name, true),
@@ -213,7 +185,10 @@ impl Application for Consumer {
         };
         self.advance(now);
         let number = self.template.number_in(name, types::SEQUENCE_NUM);
-        if !number.is_some_and(|number| self.settle(number)) {
+        if number
+            .and_then(|number| self.pending.take(&number))
+            .is_none()
+        {
             self.consumed.unexpected += 1;
         } else if nack {
             self.consumed.nacks += 1;
@@ -224,30 +199,29 @@ impl Application for Consumer {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some(first) = self.pending.front()
-            && first.sent + DEFAULT_LIFETIME <= now
+        while let Some((number, sent)) = self.pending.oldest(PathId::FIRST)
+            && sent.at + DEFAULT_LIFETIME <= now
         {
+            let number = *number;
+            self.pending.take(&number);
             self.consumed.lost += 1;
-            self.settle(self.next - self.pending.len() as u64);
         }
         self.advance(now);
         self.tick = now + if self.rate.is_some() { RATE_TICK } else { TICK };
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         if !matches!(self.phase, Phase::WarmUp { .. } | Phase::Counting { .. })
-            || self.unanswered >= self.window
+            || self.pending.is_full()
             || (self.rate.is_some() && self.consumed.sent >= self.allowed(now))
         {
             return None;
         }
-        let interest = self.template.interest(self.next, self.next as u32);
-        self.pending.push_back(Pending {
-            sent: now,
-            answered: false,
-        });
+        let (number, nonce) = (self.next, self.next as u32);
+        let interest = self.template.interest(number, nonce);
+        let sent = Sent::first(now, PathId::FIRST, nonce, None);
+        self.pending.send(number, sent, ());
         self.next += 1;
-        self.unanswered += 1;
         self.consumed.sent += 1;
         Some((interest, None))
     }
@@ -329,11 +303,15 @@ mod tests {
     fn answer(consumer: &mut Consumer, now: Time, interest: &[u8]) {
         let name = InterestRef::decode(interest).unwrap().name.to_name();
         let wire = Data::new(name, &b"x"[..]).encode(&DigestSigner);
-        consumer.handle_packet(now, &LpPacket::decode(&wire, false).unwrap());
+        consumer.handle_packet(
+            now,
+            FaceNumber::FIRST,
+            &LpPacket::decode(&wire, false).unwrap(),
+        );
     }
 
     fn send(consumer: &mut Consumer, now: Time) -> Vec<bytes::Bytes> {
-        std::iter::from_fn(|| consumer.poll_packet(now))
+        std::iter::from_fn(|| consumer.poll_packet(now, FaceNumber::FIRST))
             .map(|(packet, _)| packet)
             .collect()
     }
@@ -341,7 +319,7 @@ mod tests {
     #[test]
     fn only_answers_within_the_counted_time_count_and_what_never_comes_is_lost() {
         let mut consumer = Consumer::new(&options(3, None), 1 << 40);
-        consumer.handle_face(Time::ZERO, true);
+        consumer.handle_face(Time::ZERO, FaceNumber::FIRST, true);
         let first = send(&mut consumer, Time::ZERO);
         assert_eq!(first.len(), 3, "the window");
         answer(&mut consumer, Time::from_millis(500), &first[1]);
@@ -379,7 +357,7 @@ mod tests {
     #[test]
     fn a_rate_holds_over_time_whatever_the_ticks() {
         let mut consumer = Consumer::new(&options(1000, Some(100)), 1 << 40);
-        consumer.handle_face(Time::ZERO, true);
+        consumer.handle_face(Time::ZERO, FaceNumber::FIRST, true);
         let mut sent = 0;
         for at in [0, 3, 40, 41, 900] {
             sent += send(&mut consumer, Time::from_millis(at)).len();

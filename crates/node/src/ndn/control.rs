@@ -14,7 +14,7 @@ use whimbrel_forwarder::mgmt::{ControlParameters, ControlResponse, FaceQueryFilt
 use whimbrel_io::{Clock, IoError};
 use whimbrel_ndn_packet::{DecodeError, InterestRef, LpPacket, NackReason};
 use whimbrel_transport::application::{Arrival, Outgoing};
-use whimbrel_transport::{Application, SharedSigner};
+use whimbrel_transport::{Application, FaceNumber, SharedSigner};
 
 use super::client::{Client, ClientError, Told, Uplink, seeded};
 
@@ -276,11 +276,11 @@ impl Asker {
 impl Application for Asker {
     type Event = std::convert::Infallible;
 
-    fn handle_face(&mut self, _now: Time, up: bool) {
+    fn handle_face(&mut self, _now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
     }
 
-    fn handle_packet(&mut self, _now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, _now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         if self.answers.len() >= MOST_ANSWERS {
             return;
         }
@@ -296,7 +296,7 @@ impl Application for Asker {
 
     fn handle_timeout(&mut self, _now: Time) {}
 
-    fn poll_packet(&mut self, _now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, _now: Time, _face: FaceNumber) -> Option<Outgoing> {
         if !self.up {
             return None;
         }

@@ -9,7 +9,7 @@ use whimbrel_core::{
 };
 use whimbrel_io::IoError;
 use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig};
-use whimbrel_transport::{AppFace, Application};
+use whimbrel_transport::{AppFace, Application, FaceNumber};
 
 /// Pause before a lost forwarder is called again.
 const RECONNECT: Duration = Duration::from_secs(1);
@@ -197,11 +197,11 @@ impl<A: Application> Machine for LinkedFace<A> {
             PortEvent::Up(info) if ours => {
                 self.port = Some(port);
                 self.link.set_mtu(info.mtu);
-                self.application.handle_face(now, true);
+                self.application.handle_face(now, FaceNumber::FIRST, true);
             }
             PortEvent::Down if ours => {
                 self.port = None;
-                self.application.handle_face(now, false);
+                self.application.handle_face(now, FaceNumber::FIRST, false);
             }
             PortEvent::Mtu(mtu) if ours => self.link.set_mtu(mtu),
             PortEvent::Blocked if ours => self.set_blocked(true),
@@ -216,7 +216,7 @@ impl<A: Application> Machine for LinkedFace<A> {
         for frame in frames {
             let application = &mut self.application;
             self.link.handle_frame(now, frame, &mut |packet| {
-                application.handle_packet(now, packet)
+                application.handle_packet(now, FaceNumber::FIRST, packet)
             });
             self.forget_given_up();
         }
@@ -238,7 +238,7 @@ impl<A: Application> Machine for LinkedFace<A> {
         let mut handed = 0;
         while handed < LINK_QUEUE
             && self.link.stats().queue_bytes < LINK_QUEUE
-            && let Some((packet, header)) = self.application.poll_packet(now)
+            && let Some((packet, header)) = self.application.poll_packet(now, FaceNumber::FIRST)
         {
             handed += packet.len();
             self.link.send(now, packet, header);

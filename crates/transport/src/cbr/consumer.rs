@@ -1,14 +1,16 @@
 //! Interests at a rate, each asked for again until it is answered.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
-use whimbrel_core::{Deadline, SeededRng, Time};
+use whimbrel_core::{Deadline, RttEstimator, RttOptions, SeededRng, Time};
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 
-use super::timeout::{SimTimeout, SimTimeoutOptions};
-use crate::application::{Application, Arrival, Outgoing, due};
-use crate::rto::RttSummary;
+use super::timeout::{BELRP, NDNSIM};
+use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
+use crate::ledger::{Entry, Ledger, OrderedLedger, Sent};
+use crate::path::PathId;
+use crate::rtt::RttSummary;
 use crate::template::InterestTemplate;
 
 /// Numbers that may be unanswered at once; new ones wait beyond.
@@ -62,7 +64,7 @@ pub struct CbrConfig {
     /// How often the time-out is looked at.
     pub check: Duration,
     /// The time-out.
-    pub timeout: SimTimeoutOptions,
+    pub timeout: RttOptions,
     /// No answer to an Interest can come sooner than this, from whatever content store: see
     /// [`CbrStats::spurious_at_least`].
     pub nearest_answer: Duration,
@@ -79,7 +81,7 @@ impl CbrConfig {
             gaps: Gaps::Exponential,
             lifetime: Duration::from_millis(600),
             check: Duration::from_millis(5),
-            timeout: SimTimeoutOptions::BELRP,
+            timeout: BELRP,
             nearest_answer: Duration::ZERO,
         }
     }
@@ -93,7 +95,7 @@ impl CbrConfig {
             gaps: Gaps::Constant,
             lifetime: Duration::from_secs(2),
             check: Duration::from_millis(50),
-            timeout: SimTimeoutOptions::NDNSIM,
+            timeout: NDNSIM,
             nearest_answer: Duration::ZERO,
         }
     }
@@ -166,8 +168,9 @@ pub struct CbrStats {
     pub delay: RttSummary,
 }
 
-struct Pending {
-    first_sent: Time,
+/// What is kept with a number that is not answered.
+#[derive(Default)]
+struct History {
     /// Of all transmissions after the first.
     again: Vec<Time>,
     /// It was once not answered in time: its round trip counts no more, even before it is asked for
@@ -175,11 +178,7 @@ struct Pending {
     timed_out: bool,
 }
 
-impl Pending {
-    fn last_sent(&self) -> Time {
-        self.again.last().copied().unwrap_or(self.first_sent)
-    }
-
+impl History {
     /// How many transmissions are later than the one that caused an answer at `now`.
     fn after_cause(&self, now: Time, wait: Duration) -> u32 {
         self.again
@@ -195,11 +194,10 @@ pub struct CbrConsumer {
     config: CbrConfig,
     template: InterestTemplate,
     rng: SeededRng,
-    timeout: SimTimeout,
+    timeout: RttEstimator,
     next: u64,
-    pending: BTreeMap<u64, Pending>,
-    /// Transmissions in their order; those that were answered or repeated since are skipped.
-    waiting: VecDeque<(Time, u64)>,
+    pending: OrderedLedger<u64, History>,
+    /// Lost numbers, of which the lowest goes again first.
     again: BTreeSet<u64>,
     send_at: Option<Time>,
     check_at: Option<Time>,
@@ -221,12 +219,11 @@ impl CbrConsumer {
                 config.lifetime,
                 &[],
             ),
-            timeout: SimTimeout::new(config.timeout.clone()),
+            timeout: RttEstimator::with_options(config.timeout),
             config,
             rng,
             next: 0,
-            pending: BTreeMap::new(),
-            waiting: VecDeque::new(),
+            pending: Ledger::ordered(MOST_OUTSTANDING),
             again: BTreeSet::new(),
             send_at: None,
             check_at: None,
@@ -245,7 +242,7 @@ impl CbrConsumer {
 
     /// The time-out now.
     pub fn timeout(&self) -> Duration {
-        self.timeout.get()
+        self.timeout.timeout()
     }
 
     fn schedule(&mut self, from: Time) {
@@ -257,46 +254,42 @@ impl CbrConsumer {
     }
 
     fn check(&mut self, now: Time) {
-        let timeout = self.timeout.get();
-        while let Some((sent, number)) = self.waiting.front().copied() {
-            let current = self
-                .pending
-                .get(&number)
-                .is_some_and(|pending| pending.last_sent() == sent);
-            if current && sent + timeout > now {
+        let timeout = self.timeout.timeout();
+        while let Some((number, sent)) = self.pending.oldest(PathId::FIRST) {
+            if sent.at + timeout > now {
                 break;
             }
-            self.waiting.pop_front();
-            if current && self.again.insert(number) {
-                self.timeout.double();
-                self.stats.timeouts += 1;
-                self.pending
-                    .entry(number)
-                    .and_modify(|pending| pending.timed_out = true);
-                self.schedule(now);
+            let number = *number;
+            self.pending.lose(&number, true);
+            self.again.insert(number);
+            self.timeout.back_off();
+            self.stats.timeouts += 1;
+            if let Some(history) = self.pending.data_mut(&number) {
+                history.timed_out = true;
             }
+            self.schedule(now);
         }
     }
 
     fn answered(&mut self, now: Time, number: u64) {
-        let Some(pending) = self.pending.remove(&number) else {
+        let Some(Entry { sent, data, .. }) = self.pending.take(&number) else {
             self.stats.duplicates += 1;
             return;
         };
         self.again.remove(&number);
-        let delay = now.since(pending.first_sent);
+        let delay = now.since(sent.first_at);
         let shortest = self.timeout.least().unwrap_or(Duration::ZERO);
-        if !pending.timed_out {
+        if !data.timed_out {
             self.timeout.sample(delay);
         }
         let exchanged = Exchanged {
             number,
-            first_sent: pending.first_sent,
-            last_sent: pending.last_sent(),
+            first_sent: sent.first_at,
+            last_sent: sent.at,
             answered: now,
-            transmissions: 1 + pending.again.len() as u32,
-            spurious_at_most: pending.after_cause(now, shortest),
-            spurious_at_least: pending.after_cause(now, self.config.nearest_answer),
+            transmissions: sent.transmissions,
+            spurious_at_most: data.after_cause(now, shortest),
+            spurious_at_least: data.after_cause(now, self.config.nearest_answer),
         };
         self.stats.answered += 1;
         self.stats.spurious_at_most += u64::from(exchanged.spurious_at_most);
@@ -313,7 +306,7 @@ impl CbrConsumer {
 impl Application for CbrConsumer {
     type Event = CbrEvent;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if up && self.check_at.is_none() {
             self.send_at = Some(now);
@@ -321,7 +314,7 @@ impl Application for CbrConsumer {
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         match Arrival::decode(packet) {
             Ok(Arrival::Data(data)) => {
                 if let Some(number) = self.template.number_in(data.name, types::SEQUENCE_NUM) {
@@ -341,7 +334,7 @@ impl Application for CbrConsumer {
         }
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         let scheduled = self
             .send_at
             .filter(|at| *at <= now && self.up && !self.over)?;
@@ -350,30 +343,25 @@ impl Application for CbrConsumer {
         let number = if let Some(number) = self.again.pop_first() {
             self.stats.retransmissions += 1;
             self.pending
-                .entry(number)
-                .and_modify(|pending| pending.again.push(now));
+                .send_again(&number, now, PathId::FIRST, nonce, None);
+            if let Some(history) = self.pending.data_mut(&number) {
+                history.again.push(now);
+            }
             number
         } else if self.next < self.config.count {
-            if self.pending.len() >= MOST_OUTSTANDING {
+            if self.pending.is_full() {
                 self.schedule(now);
                 return None;
             }
             let number = self.next;
             self.next += 1;
             self.stats.requested += 1;
-            self.pending.insert(
-                number,
-                Pending {
-                    first_sent: now,
-                    again: Vec::new(),
-                    timed_out: false,
-                },
-            );
+            let sent = Sent::first(now, PathId::FIRST, nonce, None);
+            self.pending.send(number, sent, History::default());
             number
         } else {
             return None;
         };
-        self.waiting.push_back((now, number));
         self.schedule(scheduled.max(now - MOST_BEHIND));
         Some((self.template.interest(number, nonce), None))
     }

@@ -1,5 +1,4 @@
-//! The consumer and the producer of the BELRP study ([BELRP §IV-A], research file
-//! `ndn-congestion-and-link.md` section 8.2).
+//! The consumer and the producer of the BELRP study ([BELRP §IV-A]).
 //!
 //! The paper used ndnSIM's `ConsumerCbr` and `Producer`. Facts from their sources, and from the
 //! repositories of the paper's scenarios and of the simulator that preceded it:
@@ -27,4 +26,4 @@ mod timeout;
 
 pub use consumer::{CbrConfig, CbrConsumer, CbrEvent, CbrStats, Exchanged, Gaps};
 pub use echo::{Echo, EchoProducer, PlaceholderSigner};
-pub use timeout::{SimTimeout, SimTimeoutOptions};
+pub use timeout::{BELRP, NDNSIM};

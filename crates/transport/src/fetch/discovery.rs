@@ -2,7 +2,7 @@
 //!
 //! RDR ("realtime data retrieval"): an Interest for `/name/32=metadata` with CanBePrefix and
 //! MustBeFresh is answered by `/name/32=metadata/VERSION/SEGMENT`, whose content is the Name
-//! element of the newest version. Facts: research file section 6, ndn-cxx `metadata-object`.
+//! element of the newest version (ndn-cxx `metadata-object`).
 
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{Component, ContentType, DataRef, Interest, Name, NameRef, tlv, types};

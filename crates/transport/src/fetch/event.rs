@@ -7,6 +7,7 @@ use whimbrel_core::Time;
 use whimbrel_ndn_packet::{NackReason, Name};
 
 use crate::exchange::{ExchangeFailure, nack_text};
+use crate::path::PathId;
 
 /// What a [`super::Fetcher`] tells its program.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,8 +26,10 @@ pub enum FetchEvent {
         /// Its content.
         content: Bytes,
     },
-    /// The window changed.
+    /// A path's window changed.
     Window {
+        /// Which path.
+        path: PathId,
         /// When.
         at: Time,
         /// Segments.
@@ -34,6 +37,8 @@ pub enum FetchEvent {
     },
     /// A round trip was measured.
     Rtt {
+        /// Over which path.
+        path: PathId,
         /// Of which segment.
         segment: u64,
         /// It.
@@ -91,9 +96,9 @@ pub struct FetchStats {
     pub rejected: u64,
     /// Packets that are no valid Interest or Data, and Data of other names.
     pub unexpected: u64,
-    /// Window in segments.
+    /// Window in segments, of all paths together.
     pub window: f64,
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time, of the path that has the shortest one.
     pub smoothed_rtt: Option<Duration>,
     /// Shortest, mean and longest round trip.
     pub rtt: Option<(Duration, Duration, Duration)>,

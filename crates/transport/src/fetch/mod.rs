@@ -1,17 +1,19 @@
 //! Fetching segmented content, as `ndnget` (formerly `ndncatchunks`) does.
 //!
-//! Facts: research file `ndn-congestion-and-link.md` section 6 ("ndn-tools ndnget"), and what users
-//! stumbled over, section
-//! 9. Where this differs from `ndnget`:
+//! After ndn-tools `tools/get` (options, defaults, pipelines) and ndn-cxx. Where this differs from
+//! `ndnget`:
 //!
 //! * a time-out counts from the sending of each Interest with the time-out estimated *now*, not
 //!   with the one of that moment: the Interest that waits longest is always the next to expire, and
 //!   checking costs nothing per segment;
-//! * slow start ends when the delay rises, too ([`crate::window`]), and no window grows that is not
+//! * slow start ends when the delay rises, too ([`crate::congestion`]), and no window grows that is not
 //!   used;
 //! * FinalBlockId may move: that of the highest segment that has one counts;
 //! * what waits for the program is bounded, in segments and in bytes;
-//! * a face that goes down and comes up again costs no retry.
+//! * a face that goes down and comes up again costs no retry;
+//! * a fetch may have several paths ([`crate::path`]): each Interest goes by the path with room in
+//!   its window that has the shortest round trip, what is lost goes again by its own path first
+//!   ([PTP §5.C.1]), and by another one if that is down or answers nothing.
 
 mod discovery;
 mod event;
@@ -19,14 +21,14 @@ mod options;
 mod pipeline;
 mod segments;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time};
 use whimbrel_ndn_packet::{DataRef, LpPacket, Name};
 
-use crate::application::{Application, Arrival, Outgoing};
+use crate::application::{Application, Arrival, FaceNumber, Outgoing};
 use crate::exchange::Exchange;
+use crate::path::{Path, Paths};
 use discovery::Discovered;
 pub use event::{FetchError, FetchEvent, FetchStats, SegmentFailure};
 pub use options::{Delivery, Discovery, FetchOptions, Verifier, Verify};
@@ -53,7 +55,10 @@ pub struct Fetcher {
     phase: Phase,
     pipeline: Option<Pipeline>,
     events: VecDeque<FetchEvent>,
-    face_up: bool,
+    /// Faces that are up.
+    faces: BTreeSet<FaceNumber>,
+    /// The face by which the present question of [`Phase`] was sent.
+    asked_by: FaceNumber,
     paused: bool,
     /// Packets that were not understood before there was a pipeline to count them.
     unexpected: u64,
@@ -69,7 +74,8 @@ impl Fetcher {
             phase: Phase::Over,
             pipeline: None,
             events: VecDeque::new(),
-            face_up: false,
+            faces: BTreeSet::new(),
+            asked_by: FaceNumber::FIRST,
             paused: false,
             unexpected: 0,
         };
@@ -104,8 +110,17 @@ impl Fetcher {
         self.paused = paused;
     }
 
+    /// The paths and where they stand, once the name of the segments is known.
+    pub fn paths(&self) -> Option<&Paths> {
+        self.pipeline.as_ref().map(Pipeline::paths)
+    }
+
     fn start(&mut self, name: Name, now: Time) {
-        self.pipeline = Some(Pipeline::new(name.clone(), &self.options, now));
+        let mut pipeline = Pipeline::new(name.clone(), &self.options, now);
+        for face in &self.faces {
+            pipeline.handle_face(*face, true);
+        }
+        self.pipeline = Some(pipeline);
         self.events.push_back(FetchEvent::Started { name });
         self.phase = Phase::Fetching;
     }
@@ -233,23 +248,25 @@ impl Fetcher {
 impl Application for Fetcher {
     type Event = FetchEvent;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
-        self.face_up = up;
-        if !up {
-            return;
+    fn handle_face(&mut self, now: Time, face: FaceNumber, up: bool) {
+        if up {
+            self.faces.insert(face);
+        } else {
+            self.faces.remove(&face);
         }
-        match &mut self.phase {
-            Phase::Discovering(exchange) | Phase::Asking(exchange, _) => exchange.send_again(now),
-            Phase::Fetching => {
-                if let Some(pipeline) = &mut self.pipeline {
-                    pipeline.face_came_up();
-                }
-            }
-            Phase::Over => {}
+        if let Some(pipeline) = &mut self.pipeline {
+            pipeline.handle_face(face, up);
+        }
+        // The question is asked again where it was, or by whatever other face there is.
+        if face == self.asked_by
+            && !self.faces.is_empty()
+            && let Phase::Discovering(exchange) | Phase::Asking(exchange, _) = &mut self.phase
+        {
+            exchange.send_again(now);
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         match Arrival::decode(packet) {
             Ok(Arrival::Data(data)) => {
                 self.on_data(now, &data, packet.congestion_mark.unwrap_or(0) > 0)
@@ -274,7 +291,7 @@ impl Application for Fetcher {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        if !self.face_up {
+        if self.faces.is_empty() {
             return;
         }
         match &mut self.phase {
@@ -292,32 +309,30 @@ impl Application for Fetcher {
         self.settle_exchange();
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
-        if !self.face_up {
+    fn poll_packet(&mut self, now: Time, face: FaceNumber) -> Option<Outgoing> {
+        if !self.faces.contains(&face) {
             return None;
         }
-        let interest: Bytes = match &mut self.phase {
-            Phase::Discovering(exchange) | Phase::Asking(exchange, _) => {
-                exchange.poll(now, &mut self.rng)?
+        if let Phase::Fetching = self.phase {
+            let (pipeline, rng) = (self.pipeline.as_mut()?, &mut self.rng);
+            let interest = pipeline.poll_interest(now, rng, self.paused, face);
+            if interest.is_some() {
+                return interest;
             }
-            Phase::Fetching => {
-                let interest =
-                    self.pipeline
-                        .as_mut()?
-                        .poll_interest(now, &mut self.rng, self.paused);
-                if interest.is_none() {
-                    self.settle(now);
-                }
-                // A failure has begun a question of its own.
-                match (interest, &mut self.phase) {
-                    (Some(interest), _) => interest,
-                    (None, Phase::Asking(exchange, _)) => exchange.poll(now, &mut self.rng)?,
-                    _ => return None,
-                }
-            }
-            Phase::Over => return None,
+            // A failure may begin a question of its own.
+            self.settle(now);
+        }
+        let (Phase::Discovering(exchange) | Phase::Asking(exchange, _)) = &mut self.phase else {
+            return None;
         };
-        Some((interest, None))
+        let question = exchange.poll(now, &mut self.rng)?;
+        self.asked_by = face;
+        Some((question, None))
+    }
+
+    fn first_face(&self) -> FaceNumber {
+        let best = |paths: &Paths| paths.best(|path| paths.has_room(path)).map(Path::face);
+        self.paths().and_then(best).unwrap_or_default()
     }
 
     fn poll_event(&mut self) -> Option<FetchEvent> {
@@ -351,7 +366,7 @@ impl Application for Fetcher {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        if !self.face_up {
+        if self.faces.is_empty() {
             return None;
         }
         match &self.phase {

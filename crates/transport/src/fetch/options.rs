@@ -3,11 +3,13 @@
 use core::fmt;
 use core::time::Duration;
 
+use whimbrel_core::RttOptions;
 use whimbrel_ndn_packet::signature::sha256;
 use whimbrel_ndn_packet::{DataRef, Name, SignatureType};
 
-use crate::rto::RtoOptions;
-use crate::window::WindowOptions;
+use crate::congestion::WindowOptions;
+use crate::path::PathOptions;
+use crate::rtt::NDNGET;
 
 /// How the name under which the segments are is found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,10 +98,12 @@ pub struct FetchOptions {
     pub lifetime: Duration,
     /// How often a segment is asked for again before the fetch fails; `None` without limit.
     pub retries: Option<u32>,
-    /// Congestion window.
+    /// The ways that Interests take; one by the first face without any.
+    pub paths: Vec<PathOptions>,
+    /// Congestion window of each path.
     pub window: WindowOptions,
-    /// Retransmission time-out. A fixed window does not use it.
-    pub rto: RtoOptions,
+    /// Retransmission time-out of each path. A fixed window does not use it.
+    pub rto: RttOptions,
     /// Congestion marks do not shrink the window.
     pub ignore_marks: bool,
     /// The window shrinks at most once in a round trip ("conservative window adaptation").
@@ -129,8 +133,9 @@ impl Default for FetchOptions {
             must_be_fresh: false,
             lifetime: Duration::from_secs(4),
             retries: Some(15),
+            paths: Vec::new(),
             window: WindowOptions::default(),
-            rto: RtoOptions::default(),
+            rto: NDNGET,
             ignore_marks: false,
             once_per_round_trip: true,
             delivery: Delivery::InOrder,

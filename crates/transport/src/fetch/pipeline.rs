@@ -1,4 +1,4 @@
-//! Interests for segments under a window, until all of them are there.
+//! Interests for segments over one path or several, until all of them are there.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -9,11 +9,13 @@ use whimbrel_ndn_packet::{ContentType, DataRef, InterestRef, NackReason, Name, t
 
 use super::event::{FetchError, FetchEvent, FetchStats, SegmentFailure};
 use super::options::{Delivery, FetchOptions, Verify};
-use super::segments::{SegmentState, Segments};
-use crate::application::due;
-use crate::rto::Rto;
+use super::segments::Segments;
+use crate::application::{FaceNumber, Outgoing, due};
+use crate::congestion::Congestion;
+use crate::ledger::{DenseLedger, Entry, Ledger, MAX_SPAN, Sent, Status};
+use crate::path::{Answer, Path, PathId, Paths};
+use crate::rtt::RttSummary;
 use crate::template::InterestTemplate;
-use crate::window::Window;
 
 /// Events of `log_window` and `log_rtt` that wait at most; the program that does not take them
 /// loses later ones.
@@ -33,7 +35,6 @@ pub(super) struct Pipeline {
     lifetime: Duration,
     retries: Option<u32>,
     ignore_marks: bool,
-    once_per_round_trip: bool,
     delivery: Delivery,
     most_segments: usize,
     most_bytes: usize,
@@ -42,12 +43,10 @@ pub(super) struct Pipeline {
     log_rtt: bool,
 
     segments: Segments,
-    window: Window,
-    rto: Rto,
-    /// To be sent again, in this order; those that have come meanwhile are skipped.
-    again: VecDeque<u64>,
-    /// Highest segment sent at the last decrease: nothing up to it decreases the window again.
-    recovery_point: Option<u64>,
+    /// Interests by the segment that they ask for.
+    pending: DenseLedger<()>,
+    paths: Paths,
+    rtt: RttSummary,
     highest_data: u64,
     last: Option<Last>,
     /// A segment that could not be had, while it is not known whether it exists.
@@ -87,18 +86,22 @@ impl Pipeline {
             lifetime: options.lifetime,
             retries: options.retries,
             ignore_marks: options.ignore_marks,
-            once_per_round_trip: options.once_per_round_trip,
             delivery: options.delivery,
-            most_segments: options.most_segments.max(1),
+            most_segments: options.most_segments.clamp(1, MAX_SPAN as usize),
             most_bytes: options.most_bytes,
             progress_interval: options.progress_interval,
             log_window: options.log_window,
             log_rtt: options.log_rtt,
             segments: Segments::new(),
-            window: Window::new(options.window, now),
-            rto: Rto::new(options.rto.clone()),
-            again: VecDeque::new(),
-            recovery_point: None,
+            pending: Ledger::dense(MAX_SPAN as usize),
+            paths: Paths::new(
+                &options.paths,
+                options.window,
+                options.rto,
+                options.once_per_round_trip,
+                now,
+            ),
+            rtt: RttSummary::default(),
             highest_data: 0,
             last: None,
             missing: None,
@@ -122,19 +125,22 @@ impl Pipeline {
     }
 
     pub(super) fn stats(&self) -> FetchStats {
-        let rtt = self
-            .rto
-            .least()
-            .zip(self.rto.mean())
-            .zip(self.rto.greatest());
         FetchStats {
             elapsed: self.last_data_at.since(self.started_at),
             total_segments: self.last.map(|last| last.number.saturating_add(1)),
-            window: self.window.size(),
-            smoothed_rtt: self.rto.smoothed(),
-            rtt: rtt.map(|((least, mean), greatest)| (least, mean, greatest)),
+            window: self.paths.iter().map(Path::window).sum(),
+            smoothed_rtt: self
+                .paths
+                .iter()
+                .filter_map(|path| path.rtt().smoothed())
+                .min(),
+            rtt: self.rtt.range(),
             ..self.stats.clone()
         }
+    }
+
+    pub(super) const fn paths(&self) -> &Paths {
+        &self.paths
     }
 
     pub(super) fn take_failure(&mut self) -> Option<FetchError> {
@@ -143,8 +149,7 @@ impl Pipeline {
 
     /// The answer to discovery was segment 0.
     pub(super) fn adopt_first(&mut self, now: Time, data: &DataRef<'_>) {
-        self.segments.send_next(now, 0);
-        self.segments.enqueue(0, true);
+        self.segments.ask_next();
         self.take_final_block(0, data);
         self.accept(now, 0, data);
     }
@@ -155,8 +160,7 @@ impl Pipeline {
             number: 0,
             said_by: 0,
         });
-        self.segments.send_next(now, 0);
-        self.segments.enqueue(0, true);
+        self.segments.ask_next();
         self.accept(now, 0, data);
     }
 
@@ -172,7 +176,7 @@ impl Pipeline {
             self.stats.unexpected += 1;
             return;
         };
-        if !self.segments.is_awaited(number) {
+        if self.pending.get(&number).is_none() {
             self.stats.duplicates += 1;
             return;
         }
@@ -189,13 +193,13 @@ impl Pipeline {
             return;
         }
         self.take_final_block(number, data);
-        if !self.segments.is_awaited(number) {
+        let Some(entry) = self.pending.take(&number) else {
             return;
-        }
+        };
         self.highest_data = self.highest_data.max(number);
         self.congestion_nacks = 0;
-        self.measure(now, number, events);
-        self.adjust(now, marked, events);
+        self.govern(now, number, &entry, data.content.len(), marked, events);
+        self.stats.skipped_retransmissions += u64::from(entry.status != Status::InFlight);
         self.accept(now, number, data);
         self.report_progress(now, events);
     }
@@ -203,13 +207,13 @@ impl Pipeline {
     /// A Data that is not to be believed is as good as none.
     fn refuse(&mut self, number: u64, reason: String) {
         let retries = self
-            .segments
-            .get(number)
-            .map_or(0, |segment| segment.retries);
+            .pending
+            .get(&number)
+            .map_or(0, |entry| entry.sent.retries);
         if self.retries.is_some_and(|limit| retries >= limit) {
             self.give_up(number, SegmentFailure::Refused(reason));
-        } else if self.segments.enqueue(number, false) {
-            self.again.push_back(number);
+        } else {
+            self.lose(number, true);
         }
     }
 
@@ -239,7 +243,7 @@ impl Pipeline {
             said_by: number,
         });
         if let Some(after) = last.checked_add(1) {
-            self.segments.truncate(after);
+            self.truncate(after);
         }
         if let Some((segment, failure)) = self.missing.take()
             && segment <= last
@@ -252,68 +256,94 @@ impl Pipeline {
         }
     }
 
-    fn measure(&mut self, now: Time, number: u64, events: &mut VecDeque<FetchEvent>) {
-        let Some(segment) = self
-            .segments
-            .get(number)
-            .filter(|segment| !segment.sent_again)
-        else {
-            return;
+    /// Tells the Interest's path of its answer.
+    fn govern(
+        &mut self,
+        now: Time,
+        number: u64,
+        entry: &Entry<()>,
+        bytes: usize,
+        marked: bool,
+        events: &mut VecDeque<FetchEvent>,
+    ) {
+        let Entry { sent, status, .. } = entry;
+        let rtt = (sent.transmissions == 1).then(|| now.since(sent.at));
+        let answer = Answer {
+            now,
+            segment: number,
+            bytes,
+            rtt,
+            in_flight: *status == Status::InFlight,
+            marked: marked && !self.ignore_marks,
+            limit: self.most_segments as f64,
         };
-        let rtt = now.since(segment.sent_at);
-        let under_way = self.segments.under_way();
-        let others = under_way - usize::from(segment.state == SegmentState::UnderWay);
-        self.rto.sample(rtt, others.div_ceil(2).max(1) as u64);
-        self.window
-            .sample(now, rtt, number, self.segments.next().saturating_sub(1));
-        if self.log_rtt && events.len() < MOST_LOG_EVENTS {
-            events.push_back(FetchEvent::Rtt {
-                segment: number,
-                rtt,
-                smoothed: self.rto.smoothed().unwrap_or(rtt),
-                variation: self.rto.variation(),
-                timeout: self.rto.timeout(),
-            });
-        }
-    }
-
-    fn adjust(&mut self, now: Time, marked: bool, events: &mut VecDeque<FetchEvent>) {
         self.stats.marks += u64::from(marked);
-        if marked && !self.ignore_marks {
-            if !self.once_per_round_trip
-                || self
-                    .recovery_point
-                    .is_none_or(|point| self.highest_data > point)
-            {
-                self.recovery_point = self.segments.next().checked_sub(1);
-                self.window.decrease(now);
-                self.stats.mark_decreases += 1;
-            }
-        } else if self.segments.under_way() as f64 * 2.0 >= self.window.size() {
-            self.window
-                .increase(now, self.rto.smoothed(), self.most_segments as f64);
+        let decreased = self.paths.on_answer(sent.path, &answer);
+        self.stats.mark_decreases += u64::from(decreased);
+        if let Some(rtt) = rtt {
+            self.rtt.add(rtt);
+            self.log_rtt(sent.path, number, rtt, events);
         }
-        // Else something other than the window holds the fetch back, and nothing tells whether more
-        // would fit.
-        self.log_window_size(now, events);
+        self.log_window_size(now, sent.path, events);
     }
 
-    fn log_window_size(&self, now: Time, events: &mut VecDeque<FetchEvent>) {
-        if self.log_window && events.len() < MOST_LOG_EVENTS {
-            events.push_back(FetchEvent::Window {
-                at: now,
-                size: self.window.size(),
+    fn log_rtt(
+        &self,
+        path: PathId,
+        segment: u64,
+        rtt: Duration,
+        events: &mut VecDeque<FetchEvent>,
+    ) {
+        if self.log_rtt
+            && events.len() < MOST_LOG_EVENTS
+            && let Some(estimator) = self.paths.get(path).map(Path::rtt)
+        {
+            events.push_back(FetchEvent::Rtt {
+                path,
+                segment,
+                rtt,
+                smoothed: estimator.smoothed().unwrap_or(rtt),
+                variation: estimator.variation(),
+                timeout: estimator.timeout(),
             });
         }
+    }
+
+    fn log_window_size(&self, at: Time, path: PathId, events: &mut VecDeque<FetchEvent>) {
+        if self.log_window
+            && events.len() < MOST_LOG_EVENTS
+            && let Some(size) = self.paths.get(path).map(Path::window)
+        {
+            events.push_back(FetchEvent::Window { path, at, size });
+        }
+    }
+
+    /// An Interest in flight is found lost, or what was sent is void; `counted` if asking again
+    /// counts as a retry. True if it was in flight.
+    fn lose(&mut self, number: u64, counted: bool) -> bool {
+        let Some(path) = self.pending.get(&number).map(|entry| entry.sent.path) else {
+            return false;
+        };
+        let was_in_flight = self.pending.lose(&number, counted);
+        if was_in_flight {
+            self.paths.on_removed(path, counted);
+        }
+        was_in_flight
+    }
+
+    /// Nobody asks for segments from `from` on any longer.
+    fn truncate(&mut self, from: u64) {
+        for number in from.max(self.segments.base())..self.segments.next() {
+            if let Some(entry) = self.pending.take(&number)
+                && entry.status == Status::InFlight
+            {
+                self.paths.on_removed(entry.sent.path, false);
+            }
+        }
+        self.segments.truncate(from);
     }
 
     fn accept(&mut self, now: Time, number: u64, data: &DataRef<'_>) {
-        if let Some(SegmentState::Queued { .. }) =
-            self.segments.get(number).map(|segment| segment.state)
-            && self.stats.interests > 0
-        {
-            self.stats.skipped_retransmissions += 1;
-        }
         self.segments
             .receive(number, Bytes::copy_from_slice(data.content));
         self.typical_size = self.typical_size.max(data.content.len());
@@ -335,7 +365,7 @@ impl Pipeline {
     /// `segment` cannot be had, and nothing says whether it exists: fatal as soon as nothing else
     /// can tell.
     fn no_final_block(&mut self, segment: u64, failure: SegmentFailure) {
-        if self.segments.outstanding() == 0 {
+        if self.pending.is_empty() {
             self.failure = Some(FetchError::NoFinalBlock {
                 name: self.name().clone(),
                 segment,
@@ -361,7 +391,7 @@ impl Pipeline {
             }
             Some(_) => {}
             None => {
-                self.segments.truncate(number);
+                self.truncate(number);
                 let earlier = self.missing.take().filter(|(segment, _)| *segment < number);
                 let (segment, failure) = earlier.unwrap_or((number, failure));
                 self.no_final_block(segment, failure);
@@ -379,12 +409,13 @@ impl Pipeline {
         let number = self.template.segment_in(interest.name);
         // The nonce tells a Nack for the last transmission from one for an earlier one.
         let current = number
-            .and_then(|number| self.segments.get(number))
-            .is_some_and(|segment| {
-                segment.state == SegmentState::UnderWay
-                    && interest.nonce == Some(segment.nonce.to_be_bytes())
-            });
-        let Some(number) = number.filter(|_| current) else {
+            .and_then(|number| self.pending.get(&number))
+            .filter(|entry| {
+                entry.status == Status::InFlight
+                    && interest.nonce == Some(entry.sent.nonce.to_be_bytes())
+            })
+            .map(|entry| entry.sent.path);
+        let Some((number, path)) = number.zip(current) else {
             self.stats.unexpected += 1;
             return;
         };
@@ -393,60 +424,70 @@ impl Pipeline {
             // The other copy is under way; if it is not, the time-out will tell.
             NackReason::Duplicate => {}
             NackReason::Congestion => {
-                self.segments.enqueue(number, false);
-                self.again.push_back(number);
-                if self.window.is_fixed() {
+                self.lose(number, true);
+                if self.paths.get(path).is_some_and(Path::is_fixed) {
                     let pause = Duration::from_millis(1 << self.congestion_nacks.min(14))
                         .min(LONGEST_PAUSE);
                     self.congestion_nacks += 1;
                     self.paused_until = now + pause;
                 }
-                self.record_loss(now, number, events);
+                self.record_loss(now, path, number, Congestion::Loss, events);
+            }
+            // Where one path does not lead, another one may.
+            _ if self.paths.has_other(path) => {
+                self.lose(number, true);
+                self.paths.with(path, |path, _| path.on_refused());
             }
             reason => self.give_up(number, SegmentFailure::Nack(reason)),
         }
     }
 
-    fn record_loss(&mut self, now: Time, number: u64, events: &mut VecDeque<FetchEvent>) {
-        if self.window.is_fixed()
-            || (self.once_per_round_trip
-                && self.recovery_point.is_some_and(|point| number <= point))
-        {
-            return;
-        }
-        self.recovery_point = self.segments.next().checked_sub(1);
-        self.window.decrease(now);
-        self.rto.back_off();
-        self.stats.loss_decreases += 1;
-        self.log_window_size(now, events);
-    }
-
-    /// How long an Interest is waited for: the Interest itself is gone after its lifetime.
-    fn patience(&self) -> Duration {
-        if self.window.is_fixed() {
-            self.lifetime
-        } else {
-            self.rto.timeout().min(self.lifetime)
+    fn record_loss(
+        &mut self,
+        now: Time,
+        path: PathId,
+        highest: u64,
+        sign: Congestion,
+        events: &mut VecDeque<FetchEvent>,
+    ) {
+        if self.paths.on_loss(path, now, highest, sign) {
+            self.stats.loss_decreases += 1;
+            self.log_window_size(now, path, events);
         }
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time, events: &mut VecDeque<FetchEvent>) {
         self.seen = now;
-        let patience = self.patience();
+        for id in self.paths.ids() {
+            self.expire(now, id, events);
+        }
+        self.report_progress(now, events);
+    }
+
+    /// Finds the Interests of a path that wait for longer than its time-out.
+    fn expire(&mut self, now: Time, path: PathId, events: &mut VecDeque<FetchEvent>) {
+        let Some(patience) = self.patience(path) else {
+            return;
+        };
         let mut highest = None;
-        while let Some((number, sent_at)) = self.segments.oldest_under_way() {
-            if sent_at + patience > now {
+        while let Some((number, sent)) = self.pending.oldest(path) {
+            if sent.at + patience > now {
                 break;
             }
-            self.segments.enqueue(number, false);
-            self.again.push_back(number);
+            let number = *number;
+            self.lose(number, true);
             self.stats.timeouts += 1;
             highest = highest.max(Some(number));
         }
         if let Some(highest) = highest {
-            self.record_loss(now, highest, events);
+            self.record_loss(now, path, highest, Congestion::Timeout, events);
         }
-        self.report_progress(now, events);
+    }
+
+    /// How long answers are waited for on a path; `None` while it is down.
+    fn patience(&self, path: PathId) -> Option<Duration> {
+        let path = self.paths.get(path).filter(|path| path.is_up())?;
+        Some(path.patience(self.lifetime))
     }
 
     fn report_progress(&mut self, now: Time, events: &mut VecDeque<FetchEvent>) {
@@ -467,50 +508,63 @@ impl Pipeline {
         }
     }
 
-    /// What was under way is lost, which is nobody's fault.
-    pub(super) fn face_came_up(&mut self) {
-        if self.stats.interests == 0 {
-            return;
+    /// A face came up or went down.
+    pub(super) fn handle_face(&mut self, face: FaceNumber, up: bool) {
+        for id in self.paths.ids() {
+            if self.paths.get(id).is_none_or(|path| path.face() != face) {
+                continue;
+            }
+            // What was in flight is lost, which is nobody's fault. While no path is up, it may
+            // stay as it is.
+            let another = self
+                .paths
+                .iter()
+                .any(|path| path.is_up() && path.face() != face);
+            while (up || another)
+                && let Some(number) = self.pending.oldest(id).map(|(number, _)| *number)
+            {
+                self.lose(number, false);
+            }
+            self.paths.with(id, |path, _| path.set_up(up));
         }
-        while let Some((number, _)) = self.segments.oldest_under_way() {
-            self.segments.enqueue(number, true);
-            self.again.push_back(number);
-        }
-        self.window.restart();
-        self.recovery_point = None;
     }
 
+    /// The next Interest to send on `face`.
     pub(super) fn poll_interest(
         &mut self,
         now: Time,
         rng: &mut SeededRng,
         paused: bool,
-    ) -> Option<Bytes> {
-        if self.failure.is_some() || self.segments.under_way() >= self.window.size() as usize {
+        face: FaceNumber,
+    ) -> Option<Outgoing> {
+        if self.failure.is_some() {
             return None;
         }
+        let sends = |path: &Path| path.face() == face && self.paths.has_room(path);
+        let best = self.paths.best(sends)?.id();
         let nonce = rng.next_word() as u32;
+        self.rescue_last();
         while now >= self.paused_until
-            && let Some(number) = self.again.pop_front()
+            && let Some((path, number)) = self.next_lost(face)
         {
-            let Some(segment) = self.segments.get(number) else {
-                continue;
-            };
-            let SegmentState::Queued { free } = segment.state else {
-                continue;
-            };
-            let retries = segment.retries;
-            if !free && self.retries.is_some_and(|limit| retries >= limit) {
+            let (status, retries) = self
+                .pending
+                .get(&number)
+                .map_or((Status::InFlight, 0), |entry| {
+                    (entry.status, entry.sent.retries)
+                });
+            let counted = status != Status::Lost { counted: false };
+            if counted && self.retries.is_some_and(|limit| retries >= limit) {
                 self.give_up(number, SegmentFailure::NoAnswer(retries));
                 if self.failure.is_some() {
                     return None;
                 }
+                self.pending.take(&number);
                 continue;
             }
-            self.segments.send_again(number, now, nonce);
+            self.pending.send_again(&number, now, path, nonce, None);
             self.stats.retransmissions += 1;
-            self.stats.interests += 1;
-            return Some(self.template.interest(number, nonce));
+            return Some(self.interest(number, nonce, path, false));
         }
         if paused || !self.may_send_next() {
             return None;
@@ -518,15 +572,67 @@ impl Pipeline {
         if self.stats.interests == 0 {
             (self.started_at, self.last_data_at) = (now, now);
         }
-        let number = self.segments.send_next(now, nonce);
+        let number = self.segments.ask_next();
+        self.pending
+            .send(number, Sent::first(now, best, nonce, None), ());
+        Some(self.interest(number, nonce, best, true))
+    }
+
+    /// A segment that is to be asked for again by a path on `face`, and that path.
+    fn next_lost(&self, face: FaceNumber) -> Option<(PathId, u64)> {
+        if self.pending.len() == self.pending.in_flight() {
+            return None;
+        }
+        let sends = |path: &Path| {
+            path.face() == face && self.paths.has_room(path) && self.first_lost_for(path).is_some()
+        };
+        let path = self.paths.best(sends)?;
+        Some((path.id(), self.first_lost_for(path)?))
+    }
+
+    /// Lost segments go again by their own path ([PTP §5.C.1]), unless it is down or answers
+    /// nothing.
+    fn first_lost_for(&self, path: &Path) -> Option<u64> {
+        let gone = |path: &Path| !path.is_up() || self.paths.is_abandoned(path);
+        let others = self.paths.iter().filter(|other| other.id() != path.id());
+        if gone(path) {
+            return None;
+        }
+        core::iter::once(path)
+            .chain(others.filter(|other| gone(other)))
+            .find_map(|path| self.pending.first_lost(path.id()))
+            .map(|(number, _)| *number)
+    }
+
+    /// Once there is no new segment to ask for, what probes an abandoned path need not wait for it.
+    fn rescue_last(&mut self) {
+        let next = self.segments.next();
+        if self.paths.len() == 1 || self.last.is_none_or(|last| next <= last.number) {
+            return;
+        }
+        for id in self.paths.ids() {
+            while self
+                .paths
+                .get(id)
+                .is_some_and(|path| self.paths.is_abandoned(path))
+                && let Some(number) = self.pending.oldest(id).map(|(number, _)| *number)
+            {
+                self.lose(number, false);
+            }
+        }
+    }
+
+    fn interest(&mut self, number: u64, nonce: u32, path: PathId, first: bool) -> Outgoing {
         self.stats.interests += 1;
-        Some(self.template.interest(number, nonce))
+        self.paths.on_sent(path, number, first);
+        let header = self.paths.get(path).and_then(Path::header).cloned();
+        (self.template.interest(number, nonce), header.map(Box::new))
     }
 
     fn may_send_next(&self) -> bool {
         let next = self.segments.next();
         let bytes = self.segments.buffered_bytes()
-            + (self.segments.outstanding() + 1).saturating_mul(self.typical_size);
+            + (self.pending.len() + 1).saturating_mul(self.typical_size);
         self.missing.is_none()
             && self.last.is_none_or(|last| next <= last.number)
             && next < u64::MAX
@@ -586,16 +692,17 @@ impl Pipeline {
             && self
                 .last
                 .is_some_and(|last| self.segments.base() > last.number)
-            && self.segments.outstanding() == 0
+            && self.pending.is_empty()
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Deadline> {
-        let patience = self.patience();
-        let lost = self
-            .segments
-            .oldest_under_way()
-            .map(|(_, sent_at)| Deadline::new(sent_at + patience, "a segment is overdue"));
-        let resume = if self.again.is_empty() {
+        let overdue = |id: PathId| {
+            let (_, sent) = self.pending.oldest(id)?;
+            let at = sent.at + self.patience(id)?;
+            Some(Deadline::new(at, "a segment is overdue"))
+        };
+        let lost = self.paths.ids().map(overdue).fold(None, Deadline::earlier);
+        let resume = if self.pending.len() == self.pending.in_flight() {
             None
         } else {
             due(self.paused_until, self.seen, "congestion is over")

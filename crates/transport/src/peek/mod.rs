@@ -14,8 +14,10 @@ use whimbrel_ndn_packet::{Interest, InterestRef, LpPacket, NackReason, Name};
 
 pub use poke::{Poke, PokeEvent, PokeOptions};
 
-use crate::application::{Application, Arrival, Outgoing};
+use crate::application::{Application, Arrival, FaceNumber, Outgoing};
 use crate::exchange::answers;
+use crate::ledger::Sent;
+use crate::path::PathId;
 
 /// The Interest of a [`Peek`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,8 +80,8 @@ pub struct Peek {
     timeout: Option<Duration>,
     rng: SeededRng,
     created_at: Time,
-    /// When, and the name as on the wire: with parameters, their digest is in it.
-    sent: Option<(Time, Name)>,
+    /// And the name as on the wire: with parameters, their digest is in it.
+    sent: Option<(Sent, Name)>,
     over: bool,
     events: VecDeque<PeekEvent>,
     up: bool,
@@ -116,8 +118,7 @@ impl Peek {
 
     /// When it is too late. Before the Interest is sent only the time-out counts.
     fn until(&self) -> Option<Time> {
-        let lifetime = self.interest.lifetime.unwrap_or_default();
-        let answered_by = self.sent.as_ref().map(|(at, _)| *at + lifetime);
+        let answered_by = self.sent.as_ref().and_then(|(sent, _)| sent.deadline);
         let over_at = self.timeout.map(|timeout| self.created_at + timeout);
         match (answered_by, over_at) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -129,7 +130,7 @@ impl Peek {
 impl Application for Peek {
     type Event = PeekEvent;
 
-    fn handle_face(&mut self, _now: Time, up: bool) {
+    fn handle_face(&mut self, _now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if up && !self.over {
             // The forwarder of before has forgotten it.
@@ -137,11 +138,11 @@ impl Application for Peek {
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
-        let Some((at, name)) = self.sent.clone().filter(|_| !self.over) else {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
+        let Some((sent, name)) = self.sent.clone().filter(|_| !self.over) else {
             return;
         };
-        let rtt = now.since(at);
+        let rtt = now.since(sent.at);
         match Arrival::decode(packet) {
             Ok(Arrival::Data(data))
                 if answers(name.as_ref(), self.interest.can_be_prefix, &data) =>
@@ -166,14 +167,17 @@ impl Application for Peek {
         }
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         if !self.up || self.over || self.sent.is_some() {
             return None;
         }
-        self.interest.nonce = Some((self.rng.next_word() as u32).to_be_bytes());
+        let nonce = self.rng.next_word() as u32;
+        self.interest.nonce = Some(nonce.to_be_bytes());
         let wire = self.interest.encode();
         let name = InterestRef::decode(&wire).map(|interest| interest.name.to_name());
-        self.sent = Some((now, name.unwrap_or_default()));
+        let deadline = Some(now + self.interest.lifetime.unwrap_or_default());
+        let sent = Sent::first(now, PathId::FIRST, nonce, deadline);
+        self.sent = Some((sent, name.unwrap_or_default()));
         Some((wire.into(), None))
     }
 

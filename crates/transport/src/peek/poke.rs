@@ -7,7 +7,7 @@ use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time};
 use whimbrel_ndn_packet::{Data, DataRef, LpHeader, LpPacket, Name};
 
-use crate::application::{Application, Arrival, Outgoing};
+use crate::application::{Application, Arrival, FaceNumber, Outgoing};
 use crate::exchange::answers;
 use crate::register::{RegisterOptions, Registrar, RegistrationEvent, RouteParameters};
 use crate::serve::SharedSigner;
@@ -106,7 +106,7 @@ impl Poke {
 impl Application for Poke {
     type Event = PokeEvent;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if !up && !self.options.unsolicited {
             self.to_send = None;
@@ -116,7 +116,7 @@ impl Application for Poke {
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         match Arrival::decode(packet) {
             Ok(Arrival::Interest(interest)) => self.handle_interest(packet, &interest),
             Ok(Arrival::Data(data)) => {
@@ -139,7 +139,7 @@ impl Application for Poke {
         }
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         if !self.up {
             return None;
         }

@@ -8,15 +8,17 @@
 mod server;
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use whimbrel_core::{Deadline, SeededRng, Time};
 use whimbrel_ndn_packet::{Interest, LpPacket, NackReason, Name, NameRef};
 
 pub use server::{PingResponder, PingServer, PingServerEvent, PingServerOptions};
 
-use crate::application::{Application, Arrival, Outgoing, due};
-use crate::rto::RttSummary;
+use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
+use crate::ledger::{Ledger, OrderedLedger, Sent};
+use crate::path::PathId;
+use crate::rtt::RttSummary;
 
 /// Pings that may be unanswered at once; beyond, the oldest one counts as lost.
 const MOST_OUTSTANDING: usize = 65_536;
@@ -117,9 +119,7 @@ pub struct Ping {
     rng: SeededRng,
     next_number: u64,
     next_at: Option<Time>,
-    outstanding: BTreeMap<u64, Time>,
-    /// In the order of sending, which is that of their end.
-    order: VecDeque<u64>,
+    pending: OrderedLedger<u64, ()>,
     stats: PingStats,
     events: VecDeque<PingEvent>,
     seen: Time,
@@ -145,8 +145,7 @@ impl Ping {
             rng,
             next_number,
             next_at: None,
-            outstanding: BTreeMap::new(),
-            order: VecDeque::new(),
+            pending: Ledger::ordered(MOST_OUTSTANDING),
             stats: PingStats::default(),
             events: VecDeque::new(),
             seen: Time::ZERO,
@@ -183,43 +182,30 @@ impl Ping {
     }
 
     fn finish_if_done(&mut self) {
-        if self.all_sent() && self.outstanding.is_empty() {
+        if self.all_sent() && self.pending.is_empty() {
             self.stop();
         }
     }
 
-    fn lose_oldest(&mut self) {
-        while let Some(number) = self.order.pop_front() {
-            if self.outstanding.remove(&number).is_some() {
-                self.stats.timeouts += 1;
-                self.events.push_back(PingEvent::Timeout { number });
-                return;
-            }
+    fn lose(&mut self, number: u64) {
+        if self.pending.take(&number).is_some() {
+            self.stats.timeouts += 1;
+            self.events.push_back(PingEvent::Timeout { number });
         }
-    }
-
-    fn oldest(&mut self) -> Option<Time> {
-        while let Some(number) = self.order.front() {
-            if let Some(at) = self.outstanding.get(number) {
-                return Some(*at);
-            }
-            self.order.pop_front();
-        }
-        None
     }
 }
 
 impl Application for Ping {
     type Event = PingEvent;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if up {
             self.next_at = Some(now);
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         if self.over {
             return;
         }
@@ -228,10 +214,10 @@ impl Application for Ping {
                 let Some(number) = self.number(data.name) else {
                     return;
                 };
-                let Some(at) = self.outstanding.remove(&number) else {
+                let Some(entry) = self.pending.take(&number) else {
                     return;
                 };
-                let rtt = now.since(at);
+                let rtt = now.since(entry.sent.at);
                 self.stats.received += 1;
                 self.stats.rtt.add(rtt);
                 self.events.push_back(PingEvent::Reply { number, rtt });
@@ -240,51 +226,55 @@ impl Application for Ping {
                 let Some(number) = self.number(interest.name) else {
                     return;
                 };
-                let Some(at) = self.outstanding.remove(&number) else {
+                let Some(entry) = self.pending.take(&number) else {
                     return;
                 };
                 self.stats.nacks += 1;
                 self.events.push_back(PingEvent::Nack {
                     number,
                     reason,
-                    rtt: now.since(at),
+                    rtt: now.since(entry.sent.at),
                 });
             }
             _ => {}
         }
-        self.oldest();
         self.finish_if_done();
     }
 
     fn handle_timeout(&mut self, now: Time) {
         self.seen = now;
         while !self.over
-            && self
-                .oldest()
-                .is_some_and(|at| at + self.options.timeout <= now)
+            && let Some(number) = self.pending.overdue(now).map(|(number, _)| *number)
         {
-            self.lose_oldest();
+            self.lose(number);
         }
         self.finish_if_done();
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         if !self.up || self.over || self.all_sent() || self.next_at.is_none_or(|at| at > now) {
             return None;
         }
-        if self.outstanding.len() >= MOST_OUTSTANDING {
-            self.lose_oldest();
+        if self.pending.is_full()
+            && let Some(oldest) = self
+                .pending
+                .oldest(PathId::FIRST)
+                .map(|(number, _)| *number)
+        {
+            self.lose(oldest);
         }
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
+        let nonce = self.rng.next_word() as u32;
         let interest = Interest {
             must_be_fresh: !self.options.allow_stale,
-            nonce: Some((self.rng.next_word() as u32).to_be_bytes()),
+            nonce: Some(nonce.to_be_bytes()),
             lifetime: Some(self.options.timeout),
             ..Interest::new(self.base.child_generic(number.to_string().as_bytes()))
         };
-        self.outstanding.insert(number, now);
-        self.order.push_back(number);
+        let deadline = Some(now + self.options.timeout);
+        let sent = Sent::first(now, PathId::FIRST, nonce, deadline);
+        self.pending.send(number, sent, ());
         self.stats.sent += 1;
         self.next_at = Some(now + self.options.interval);
         Some((interest.encode().into(), None))
@@ -300,12 +290,8 @@ impl Application for Ping {
         }
         let next = self.next_at.filter(|_| self.up && !self.all_sent());
         let next = next.and_then(|at| due(at, self.seen, "a ping is due"));
-        let lost = self
-            .order
-            .iter()
-            .find_map(|number| self.outstanding.get(number));
-        let lost =
-            lost.map(|at| Deadline::new(*at + self.options.timeout, "a ping is not answered"));
+        let lost = self.pending.next_deadline();
+        let lost = lost.map(|at| Deadline::new(at, "a ping is not answered"));
         Deadline::earlier(next, lost)
     }
 }

@@ -14,13 +14,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
 use whimbrel_ndn_packet::{
-    DataRef, Interest, InterestRef, NackReason, Name, SignatureInfo, Signer,
+    DataRef, Interest, InterestRef, NackReason, Name, NameRef, SignatureInfo, Signer,
 };
 
 pub use wire::{CAPTURE, CHILD_INHERIT, ControlResponse, RouteParameters, read_command};
 
 use crate::application::due;
-use crate::exchange::{answers, nack_text};
+use crate::exchange::nack_text;
+use crate::ledger::{Ledger, OrderedLedger, Sent};
+use crate::path::PathId;
 
 /// How prefixes are registered.
 #[derive(Clone)]
@@ -93,11 +95,8 @@ enum State {
     Idle,
     /// A command is to be sent from this time on.
     Due(Time),
-    /// Sent under this name; gives up waiting at this time.
-    Waiting {
-        command: Name,
-        until: Time,
-    },
+    /// A command is pending.
+    Waiting,
     Registered,
 }
 
@@ -111,6 +110,8 @@ struct Route {
 pub struct Registrar {
     options: RegisterOptions,
     routes: Vec<Route>,
+    /// Commands by their names; with each, the index of its route.
+    pending: OrderedLedger<Bytes, usize>,
     // To be withdrawn: one command each, without waiting for an answer.
     leaving: VecDeque<RouteParameters>,
     events: VecDeque<RegistrationEvent>,
@@ -135,6 +136,7 @@ impl Registrar {
                     attempts: 0,
                 })
                 .collect(),
+            pending: Ledger::ordered(usize::MAX),
             leaving: VecDeque::new(),
             events: VecDeque::new(),
             last_timestamp: 0,
@@ -160,8 +162,9 @@ impl Registrar {
     /// Withdraws all, for a program that ends: the commands are sent once, answers are not waited
     /// for.
     pub fn withdraw(&mut self) {
+        self.pending.clear();
         for route in self.routes.drain(..) {
-            if matches!(route.state, State::Registered | State::Waiting { .. }) {
+            if matches!(route.state, State::Registered | State::Waiting) {
                 self.leaving.push_back(RouteParameters {
                     expiration: None,
                     ..route.parameters
@@ -180,6 +183,7 @@ impl Registrar {
     /// The face came up or went down.
     pub fn handle_face(&mut self, now: Time, up: bool) {
         self.up = up;
+        self.pending.clear();
         for route in &mut self.routes {
             route.attempts = 0;
             route.state = if up { State::Due(now) } else { State::Idle };
@@ -197,10 +201,12 @@ impl Registrar {
         let due = |route: &Route| matches!(route.state, State::Due(at) if at <= now);
         let index = self.routes.iter().position(due)?;
         let parameters = self.routes.get(index)?.parameters.clone();
-        let (wire, command) = self.command(now, rng, &parameters, "register");
-        let until = now + self.options.patience;
+        let (wire, sent) = self.command(now, rng, &parameters, "register");
+        let name = InterestRef::decode(&wire).map(|signed| signed.name.value());
+        let name = Bytes::copy_from_slice(name.unwrap_or_default());
+        self.pending.send(name, sent, index);
         let route = self.routes.get_mut(index)?;
-        route.state = State::Waiting { command, until };
+        route.state = State::Waiting;
         route.attempts += 1;
         Some(wire)
     }
@@ -211,7 +217,7 @@ impl Registrar {
         rng: &mut SeededRng,
         parameters: &RouteParameters,
         verb: &str,
-    ) -> (Bytes, Name) {
+    ) -> (Bytes, Sent) {
         // Each command's time is later than that of the one before, however many are sent in a
         // millisecond.
         let timestamp = self
@@ -225,27 +231,23 @@ impl Registrar {
             time: Some(timestamp),
             ..self.options.signer.info()
         };
+        let nonce = rng.next_word() as u32;
         let interest = Interest {
             must_be_fresh: true,
-            nonce: Some((rng.next_word() as u32).to_be_bytes()),
+            nonce: Some(nonce.to_be_bytes()),
             lifetime: Some(self.options.patience),
             parameters: Some(Bytes::new()),
             ..Interest::new(parameters.command(verb))
         };
         let wire = interest.encode_signed(&*self.options.signer, &info);
-        let name = InterestRef::decode(&wire)
-            .map(|signed| signed.name.to_name())
-            .unwrap_or_default();
-        (wire.into(), name)
+        let deadline = Some(now + self.options.patience);
+        let sent = Sent::first(now, PathId::FIRST, nonce, deadline);
+        (wire.into(), sent)
     }
 
     /// True if the Data answered a command.
     pub fn handle_data(&mut self, now: Time, data: &DataRef<'_>) -> bool {
-        let waits = |route: &Route| match &route.state {
-            State::Waiting { command, .. } => answers(command.as_ref(), false, data),
-            _ => false,
-        };
-        let Some(index) = self.routes.iter().position(waits) else {
+        let Some(index) = self.answered(data.name) else {
             return false;
         };
         match ControlResponse::decode(data.content) {
@@ -277,11 +279,7 @@ impl Registrar {
         reason: NackReason,
         interest: &InterestRef<'_>,
     ) -> bool {
-        let waits = |route: &Route| match &route.state {
-            State::Waiting { command, .. } => command.as_ref().value() == interest.name.value(),
-            _ => false,
-        };
-        let Some(index) = self.routes.iter().position(waits) else {
+        let Some(index) = self.answered(interest.name) else {
             return false;
         };
         self.failed(now, index, RegisterFailure::Nack(reason), true);
@@ -291,14 +289,16 @@ impl Registrar {
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Time) {
         self.seen = now;
-        for index in 0..self.routes.len() {
-            let over = self.routes.get(index).is_some_and(
-                |route| matches!(&route.state, State::Waiting { until, .. } if *until <= now),
-            );
-            if over {
-                self.failed(now, index, RegisterFailure::Timeout, true);
+        while let Some(name) = self.pending.overdue(now).map(|(name, _)| name.clone()) {
+            if let Some(command) = self.pending.take(&name) {
+                self.failed(now, command.data, RegisterFailure::Timeout, true);
             }
         }
+    }
+
+    /// The index of the route whose pending command has this name.
+    fn answered(&mut self, name: NameRef<'_>) -> Option<usize> {
+        self.pending.take(name.value()).map(|command| command.data)
     }
 
     fn failed(&mut self, now: Time, index: usize, reason: RegisterFailure, temporary: bool) {
@@ -328,13 +328,12 @@ impl Registrar {
 
     /// When [`Registrar::handle_timeout`] and [`Registrar::poll`] want to be called.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        let deadlines = self.routes.iter().map(|route| match route.state {
+        let repeated = self.routes.iter().map(|route| match route.state {
             State::Due(at) => due(at, self.seen, "a prefix is to be registered again"),
-            State::Waiting { until, .. } => {
-                Some(Deadline::new(until, "a registration is not answered"))
-            }
-            State::Idle | State::Registered => None,
+            State::Idle | State::Waiting | State::Registered => None,
         });
-        deadlines.fold(None, Deadline::earlier)
+        let overdue = self.pending.next_deadline();
+        let overdue = overdue.map(|at| Deadline::new(at, "a registration is not answered"));
+        repeated.fold(overdue, Deadline::earlier)
     }
 }

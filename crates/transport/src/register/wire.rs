@@ -2,9 +2,8 @@
 //!
 //! Facts: NFD Management protocol ("ControlCommand", "RibMgmt"):
 //! `/localhost/nfd/rib/register/PARAMETERS` as a signed Interest, answered by a Data whose content
-//! is a ControlResponse. TLV-TYPEs as in ndn-cxx `encoding/tlv-nfd`; research file
-//! `users-and-peers.md` section 1 lists what others stumbled over (v0.3 signed Interests, minimal
-//! integers).
+//! is a ControlResponse. TLV-TYPEs as in ndn-cxx `encoding/tlv-nfd`. Others stumbled over signed
+//! Interests of packet format v0.3 and over integers that are not minimal.
 
 use core::time::Duration;
 

@@ -16,7 +16,7 @@ use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason, Signer};
 pub use producer::{Producer, ProducerEvent, ProducerOptions, SegmentResponder};
 pub use source::{BytesSource, SegmentSource, SourceError};
 
-use crate::application::{Application, Arrival, Outgoing, due};
+use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
 use crate::register::{Registrar, RegistrationEvent};
 
 /// Signs what a producer serves.
@@ -45,6 +45,12 @@ pub trait Responder {
 
     /// Answers one Interest.
     fn respond(&mut self, now: Time, interest: &InterestRef<'_>) -> Answer;
+
+    /// Sets link header fields of the answer to the Interest that came in `asked`: by default none.
+    /// PIT token and Nack reason are there already.
+    fn set_header(&mut self, asked: &LpPacket<'_>, header: &mut LpHeader) {
+        let _ = (asked, header);
+    }
 
     /// A little of the work, some microseconds, that answers to Interests of the near future will
     /// need: called again and again while nothing came and the last call said that there is more.
@@ -149,42 +155,47 @@ impl<R: Responder> Service<R> {
             self.counters.dropped += 1;
             return;
         }
-        // A forwarder finds its state again by the token that it put on the Interest.
-        let token = packet.pit_token.map(Bytes::copy_from_slice);
-        let header = |nack| {
-            let header = LpHeader {
-                pit_token: token.clone(),
-                nack,
-                ..LpHeader::default()
-            };
-            (!header.is_empty()).then(|| Box::new(header))
-        };
         self.preparing = Some(now);
         match self.responder.respond(now, interest) {
             Answer::Data(data) => {
                 self.counters.data += 1;
-                self.outbox.push_back((data, header(None)));
+                let header = self.header(packet, None);
+                self.outbox.push_back((data, header));
             }
             Answer::Later(data, wait) => {
                 self.counters.data += 1;
+                let header = self.header(packet, None);
                 self.later
-                    .insert((now + wait, self.next_later), (data, header(None)));
+                    .insert((now + wait, self.next_later), (data, header));
                 self.next_later += 1;
             }
             Answer::Nack(reason) => {
                 self.counters.nacks += 1;
+                let header = self.header(packet, Some(reason));
                 self.outbox
-                    .push_back((Bytes::copy_from_slice(interest.wire), header(Some(reason))));
+                    .push_back((Bytes::copy_from_slice(interest.wire), header));
             }
             Answer::Silence => self.counters.silent += 1,
         }
+    }
+
+    /// The header of the answer to what came in `asked`.
+    fn header(&mut self, asked: &LpPacket<'_>, nack: Option<NackReason>) -> Option<Box<LpHeader>> {
+        let mut header = LpHeader {
+            // A forwarder finds its state again by the token that it put on the Interest.
+            pit_token: asked.pit_token.map(Bytes::copy_from_slice),
+            nack,
+            ..LpHeader::default()
+        };
+        self.responder.set_header(asked, &mut header);
+        (!header.is_empty()).then(|| Box::new(header))
     }
 }
 
 impl<R: Responder> Application for Service<R> {
     type Event = ServiceEvent<R::Event>;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if !up {
             // The forwarder has forgotten who asked.
@@ -194,7 +205,7 @@ impl<R: Responder> Application for Service<R> {
         self.registrar.handle_face(now, up);
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         let expected = match Arrival::decode(packet) {
             Ok(Arrival::Interest(interest)) => {
                 self.answer(now, packet, &interest);
@@ -217,7 +228,7 @@ impl<R: Responder> Application for Service<R> {
         }
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         if !self.up {
             return None;
         }

@@ -1,7 +1,6 @@
 //! Versioned, segmented content, as `ndnserve` (formerly `ndnputchunks`) serves it.
 //!
-//! Facts: research file `ndn-congestion-and-link.md` section 6 and ndn-tools `tools/serve`:
-//! segments of 8,000 bytes, fresh for 10 s; the name without version is registered; metadata is
+//! Facts: ndn-tools `tools/serve`: segments of 8,000 bytes, fresh for 10 s; the name without version is registered; metadata is
 //! fresh for 10 ms (ndn-cxx `metadata-object`); an Interest that cannot be answered gets a Nack
 //! without a reason.
 

@@ -12,14 +12,16 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use whimbrel_core::{Deadline, KeyedMap, SeededRng, Time, keyed_map};
+use whimbrel_core::{Deadline, SeededRng, Time};
 use whimbrel_ndn_packet::{Interest, LpHeader, LpPacket, NackReason, NameRef};
 
 pub use pattern::{Append, TrafficPattern, TrafficStats};
 pub use server::{TrafficResponder, TrafficRule, TrafficServer};
 
-use crate::application::{Application, Arrival, Outgoing, due};
+use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
 use crate::cbr::Gaps;
+use crate::ledger::{HashedLedger, Ledger, Sent};
+use crate::path::PathId;
 use pattern::Running;
 
 /// Interests that may be unanswered at once; beyond, the oldest one counts as lost.
@@ -71,12 +73,6 @@ pub enum TrafficEvent {
     Finished(Vec<TrafficStats>),
 }
 
-struct Outstanding {
-    pattern: usize,
-    sent_at: Time,
-    until: Time,
-}
-
 /// Generates Interests. Holds at most 65,536 unanswered ones.
 pub struct TrafficClient {
     options: TrafficOptions,
@@ -84,8 +80,8 @@ pub struct TrafficClient {
     /// Sum of the patterns' shares.
     shares: f64,
     rng: SeededRng,
-    outstanding: KeyedMap<Bytes, Outstanding>,
-    order: VecDeque<(Time, Bytes)>,
+    /// By name; with each, its pattern.
+    pending: HashedLedger<Bytes, usize>,
     last_nonce: u32,
     sent: u64,
     next_at: Option<Time>,
@@ -110,9 +106,8 @@ impl TrafficClient {
             over: running.is_empty(),
             options,
             running,
-            outstanding: keyed_map(&mut rng),
+            pending: Ledger::hashed(MOST_OUTSTANDING, &mut rng),
             rng,
-            order: VecDeque::new(),
             last_nonce: 0,
             sent: 0,
             next_at: None,
@@ -156,10 +151,10 @@ impl TrafficClient {
         }
     }
 
-    /// Takes the Interest that a packet of this name answers.
-    fn take(&mut self, name: NameRef<'_>) -> Option<Outstanding> {
-        if let Some(found) = self.outstanding.remove(name.value()) {
-            return Some(found);
+    /// Takes the Interest that a packet of this name answers: its pattern, and when it was sent.
+    fn take(&mut self, name: NameRef<'_>) -> Option<(usize, Time)> {
+        if let Some(found) = self.pending.take(name.value()) {
+            return Some((found.data, found.sent.first_at));
         }
         // With CanBePrefix the Interest's name is shorter.
         let prefixes = self
@@ -168,36 +163,33 @@ impl TrafficClient {
             .any(|running| running.pattern.can_be_prefix);
         let lengths = (0..name.len()).rev().filter(|_| prefixes);
         let key = lengths.map(|len| name.prefix(len)).find(|prefix| {
-            self.outstanding
-                .get(prefix.value())
-                .is_some_and(|outstanding| {
-                    self.running
-                        .get(outstanding.pattern)
-                        .is_some_and(|running| running.pattern.can_be_prefix)
-                })
+            self.pending.get(prefix.value()).is_some_and(|entry| {
+                self.running
+                    .get(entry.data)
+                    .is_some_and(|running| running.pattern.can_be_prefix)
+            })
         })?;
-        self.outstanding.remove(key.value())
+        let found = self.pending.take(key.value())?;
+        Some((found.data, found.sent.first_at))
     }
 
-    fn lose(&mut self, name: &Bytes) {
-        let Some(outstanding) = self.outstanding.remove(name) else {
+    fn lose(&mut self, name: &[u8]) {
+        let Some(pattern) = self.pending.take(name).map(|entry| entry.data) else {
             return;
         };
-        if let Some(running) = self.running.get_mut(outstanding.pattern) {
+        if let Some(running) = self.running.get_mut(pattern) {
             running.stats.timeouts += 1;
         }
-        self.log(TrafficEvent::Timeout {
-            pattern: outstanding.pattern,
-        });
+        self.log(TrafficEvent::Timeout { pattern });
     }
 
     fn finish_if_done(&mut self) {
-        if self.all_sent() && self.outstanding.is_empty() {
+        if self.all_sent() && self.pending.is_empty() {
             self.stop();
         }
     }
 
-    fn interest(&mut self, now: Time, index: usize) -> Option<(Bytes, Option<Box<LpHeader>>)> {
+    fn interest(&mut self, now: Time, index: usize) -> Option<Outgoing> {
         let running = self.running.get_mut(index)?;
         let name = running.next_name(&mut self.rng);
         // A duplicate nonce is that of the Interest before (NonceDuplicationPercentage).
@@ -219,21 +211,12 @@ impl TrafficClient {
                 ..LpHeader::default()
             })
         });
-        let until = now + pattern.lifetime;
-        let key = Bytes::copy_from_slice(name.as_ref().value());
+        let deadline = Some(now + pattern.lifetime);
+        let sent = Sent::first(now, PathId::FIRST, self.last_nonce, deadline);
         // The same name again while it is unanswered is a retransmission: the first one's time
         // counts.
-        if !self.outstanding.contains_key(&key) {
-            self.outstanding.insert(
-                key.clone(),
-                Outstanding {
-                    pattern: index,
-                    sent_at: now,
-                    until,
-                },
-            );
-            self.order.push_back((until, key));
-        }
+        let key = Bytes::copy_from_slice(name.as_ref().value());
+        self.pending.send(key, sent, index);
         Some((interest.encode().into(), header))
     }
 }
@@ -241,24 +224,24 @@ impl TrafficClient {
 impl Application for TrafficClient {
     type Event = TrafficEvent;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
+    fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if up {
             self.next_at = Some(now);
         }
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, _face: FaceNumber, packet: &LpPacket<'_>) {
         if self.over {
             return;
         }
         match Arrival::decode(packet) {
             Ok(Arrival::Data(data)) => {
-                let Some(outstanding) = self.take(data.name) else {
+                let Some((pattern, sent_at)) = self.take(data.name) else {
                     return;
                 };
-                let rtt = now.since(outstanding.sent_at);
-                let Some(running) = self.running.get_mut(outstanding.pattern) else {
+                let rtt = now.since(sent_at);
+                let Some(running) = self.running.get_mut(pattern) else {
                     return;
                 };
                 let consistent = running
@@ -270,22 +253,20 @@ impl Application for TrafficClient {
                 running.stats.inconsistent += u64::from(!consistent);
                 running.stats.rtt.add(rtt);
                 self.log(TrafficEvent::Data {
-                    pattern: outstanding.pattern,
+                    pattern,
                     rtt,
                     consistent,
                 });
             }
             Ok(Arrival::Nack(reason, interest)) => {
-                let Some(outstanding) = self.outstanding.remove(interest.name.value()) else {
+                let Some(entry) = self.pending.take(interest.name.value()) else {
                     return;
                 };
-                if let Some(running) = self.running.get_mut(outstanding.pattern) {
+                let pattern = entry.data;
+                if let Some(running) = self.running.get_mut(pattern) {
                     running.stats.nacks += 1;
                 }
-                self.log(TrafficEvent::Nack {
-                    pattern: outstanding.pattern,
-                    reason,
-                });
+                self.log(TrafficEvent::Nack { pattern, reason });
             }
             _ => {}
         }
@@ -294,32 +275,23 @@ impl Application for TrafficClient {
 
     fn handle_timeout(&mut self, now: Time) {
         self.seen = now;
-        // Lifetimes of different patterns are in one queue: a short one waits behind a longer one
-        // at most as long.
         while !self.over
-            && let Some((until, name)) = self.order.front().cloned()
+            && let Some(name) = self.pending.overdue(now).map(|(name, _)| name.clone())
         {
-            let current = self
-                .outstanding
-                .get(&name)
-                .is_some_and(|outstanding| outstanding.until == until);
-            if current && until > now {
-                break;
-            }
-            self.order.pop_front();
-            if current {
-                self.lose(&name);
-            }
+            self.lose(&name);
         }
         self.finish_if_done();
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
+    fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
         let scheduled = self
             .next_at
             .filter(|at| *at <= now && self.up && !self.over && !self.all_sent())?;
-        while self.outstanding.len() >= MOST_OUTSTANDING
-            && let Some((_, oldest)) = self.order.pop_front()
+        if self.pending.is_full()
+            && let Some(oldest) = self
+                .pending
+                .oldest(PathId::FIRST)
+                .map(|(name, _)| name.clone())
         {
             self.lose(&oldest);
         }
@@ -340,10 +312,8 @@ impl Application for TrafficClient {
         }
         let next = self.next_at.filter(|_| self.up && !self.all_sent());
         let next = next.and_then(|at| due(at, self.seen, "an Interest is due"));
-        let lost = self
-            .order
-            .front()
-            .map(|(until, _)| Deadline::new(*until, "an Interest is not answered"));
+        let lost = self.pending.next_deadline();
+        let lost = lost.map(|at| Deadline::new(at, "an Interest is not answered"));
         Deadline::earlier(next, lost)
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use whimbrel_core::SeededRng;
 use whimbrel_ndn_packet::{Component, Name};
 
-use crate::rto::RttSummary;
+use crate::rtt::RttSummary;
 
 /// What is appended to a pattern's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use whimbrel_core::{Gains, RttOptions};
 use whimbrel_ndn_packet::Name;
-use whimbrel_transport::{
-    Delivery, Discovery, FetchOptions, RtoOptions, Verify, WindowKind, WindowOptions,
-};
+use whimbrel_transport::rtt::NDNGET;
+use whimbrel_transport::{Delivery, Discovery, FetchOptions, Verify, WindowKind, WindowOptions};
 
 use super::{millis, name};
 use crate::exit::{Exit, Failure};
@@ -181,13 +181,15 @@ impl FetchArguments {
                 })?,
                 delay_exit: !self.disable_delay_exit,
             },
-            rto: RtoOptions {
+            rto: RttOptions {
                 min: self.min_rto,
                 max: self.max_rto,
-                alpha: share("rto-alpha", self.rto_alpha)?,
-                beta: share("rto-beta", self.rto_beta)?,
+                gains: Gains::Fractional {
+                    alpha: share("rto-alpha", self.rto_alpha)?,
+                    beta: share("rto-beta", self.rto_beta)?,
+                },
                 k: at_least("rto-k", self.rto_k, 0.0)?,
-                ..RtoOptions::default()
+                ..NDNGET
             },
             ignore_marks: self.ignore_marks,
             once_per_round_trip: !self.disable_cwa,

@@ -119,7 +119,7 @@ fn fetch(
                 }
             }
             FetchEvent::Started { name } => report.started(name),
-            FetchEvent::Window { at, size } => logs.window(at, size),
+            FetchEvent::Window { at, size, .. } => logs.window(at, size),
             FetchEvent::Rtt { .. } => logs.rtt(&event),
             FetchEvent::Progress(stats) => {
                 // What has come is to be seen by who reads along.
@@ -235,6 +235,7 @@ impl Logs {
                 smoothed,
                 variation,
                 timeout,
+                ..
             },
         ) = (&mut self.rtt, event)
         else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_core::{Deadline, Time};
 use whimbrel_ndn_packet::LpPacket;
 use whimbrel_transport::application::Outgoing;
-use whimbrel_transport::{Application, FetchEvent, Fetcher};
+use whimbrel_transport::{Application, FaceNumber, FetchEvent, Fetcher};
 
 /// A fetcher, and when its user has had enough.
 pub(super) struct Patient {
@@ -38,15 +38,15 @@ impl Application for Patient {
     /// `None`: nothing has come for as long as the user's patience.
     type Event = Option<FetchEvent>;
 
-    fn handle_face(&mut self, now: Time, up: bool) {
-        self.fetcher.handle_face(now, up);
+    fn handle_face(&mut self, now: Time, face: FaceNumber, up: bool) {
+        self.fetcher.handle_face(now, face, up);
     }
 
-    fn handle_packet(&mut self, now: Time, packet: &LpPacket<'_>) {
+    fn handle_packet(&mut self, now: Time, face: FaceNumber, packet: &LpPacket<'_>) {
         if packet.nack.is_none() {
             self.heard = now;
         }
-        self.fetcher.handle_packet(now, packet);
+        self.fetcher.handle_packet(now, face, packet);
     }
 
     fn handle_timeout(&mut self, now: Time) {
@@ -56,8 +56,12 @@ impl Application for Patient {
         self.fetcher.handle_timeout(now);
     }
 
-    fn poll_packet(&mut self, now: Time) -> Option<Outgoing> {
-        self.fetcher.poll_packet(now)
+    fn poll_packet(&mut self, now: Time, face: FaceNumber) -> Option<Outgoing> {
+        self.fetcher.poll_packet(now, face)
+    }
+
+    fn first_face(&self) -> FaceNumber {
+        self.fetcher.first_face()
     }
 
     fn poll_event(&mut self) -> Option<Self::Event> {

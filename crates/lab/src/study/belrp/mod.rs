@@ -25,10 +25,11 @@ mod statistics;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use whimbrel_core::RttOptions;
 use whimbrel_link::ndnlp::Reliability;
 use whimbrel_ndn_packet::Name;
 use whimbrel_sim::units;
-use whimbrel_transport::cbr::{CbrConfig, Gaps, SimTimeoutOptions};
+use whimbrel_transport::cbr::{CbrConfig, Gaps, NDNSIM};
 
 pub(super) use line::{hops, linear};
 
@@ -151,11 +152,11 @@ impl ConsumerSpec {
             },
             lifetime: self.lifetime,
             check: self.check,
-            timeout: SimTimeoutOptions {
+            timeout: RttOptions {
                 initial: self.initial_timeout,
                 min: self.min_timeout,
-                factor: self.variation_factor,
-                ..SimTimeoutOptions::NDNSIM
+                k: self.variation_factor,
+                ..NDNSIM
             },
             ..CbrConfig::belrp(prefix)
         }

@@ -12,6 +12,8 @@ use core::time::Duration;
 
 use whimbrel_core::Time;
 
+use super::{Delivered, LawPhase, WindowOptions};
+
 /// Samples of a round that are looked at (RFC 9406 N_RTT_SAMPLE).
 const SAMPLES: u32 = 8;
 /// Growth is divided by this once the delay has risen (CSS_GROWTH_DIVISOR).
@@ -26,6 +28,103 @@ const GREATEST_RISE: Duration = Duration::from_millis(16);
 /// Data that are further apart than this, or than an eighth of the round trip, do not come without
 /// a pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
+
+/// A window that grows by slow start up to its threshold: what window-based laws share.
+#[derive(Debug)]
+pub(super) struct Ramp {
+    /// As configured; the window never begins below 1.
+    initial: f64,
+    delay_exit: bool,
+    size: f64,
+    threshold: f64,
+    slow_start: SlowStart,
+    /// The size when the delay was first seen to rise.
+    alarmed_at: Option<f64>,
+}
+
+impl Ramp {
+    /// The threshold never goes below this after a loss in AIMD, or a restart; in segments.
+    pub(super) const MIN_THRESHOLD: f64 = 2.0;
+
+    pub(super) fn new(options: WindowOptions) -> Ramp {
+        Ramp {
+            initial: options.initial,
+            delay_exit: options.delay_exit,
+            size: options.initial.max(1.0),
+            threshold: options.threshold,
+            slow_start: SlowStart::default(),
+            alarmed_at: None,
+        }
+    }
+
+    pub(super) const fn size(&self) -> f64 {
+        self.size
+    }
+
+    pub(super) const fn threshold(&self) -> f64 {
+        self.threshold
+    }
+
+    pub(super) const fn configured_initial(&self) -> f64 {
+        self.initial
+    }
+
+    /// The window to begin with.
+    pub(super) fn initial(&self) -> f64 {
+        self.initial.max(1.0)
+    }
+
+    pub(super) fn phase(&self) -> LawPhase {
+        if self.size < self.threshold {
+            LawPhase::SlowStart
+        } else {
+            LawPhase::Avoidance
+        }
+    }
+
+    /// What growth in slow start is divided by.
+    pub(super) fn divisor(&self) -> f64 {
+        self.slow_start.divisor()
+    }
+
+    /// Looks at a round trip; true if it ends slow start.
+    pub(super) fn sample(&mut self, delivered: &Delivered) -> bool {
+        let Some(rtt) = delivered.rtt.filter(|_| self.delay_exit) else {
+            return false;
+        };
+        if self.phase() != LawPhase::SlowStart {
+            return false;
+        }
+        let (segment, newest) = (delivered.segment, delivered.newest);
+        match self.slow_start.sample(delivered.now, rtt, segment, newest) {
+            Phase::Growing => self.alarmed_at = None,
+            Phase::Cautious => self.alarmed_at = self.alarmed_at.or(Some(self.size)),
+            Phase::Over => {
+                self.size = self.alarmed_at.take().unwrap_or(self.size).min(self.size);
+                self.threshold = self.size;
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn grow(&mut self, segments: f64, limit: f64) {
+        self.size = (self.size + segments).min(limit.max(1.0));
+    }
+
+    /// After a sign of congestion.
+    pub(super) fn fall(&mut self, size: f64, threshold: f64) {
+        (self.size, self.threshold) = (size.max(1.0), threshold);
+        (self.slow_start, self.alarmed_at) = (SlowStart::default(), None);
+    }
+
+    /// From the initial window again, up to the threshold known so far.
+    pub(super) fn restart(&mut self) {
+        self.threshold = self.threshold.min(self.size.max(Ramp::MIN_THRESHOLD));
+        self.size = self.initial();
+        (self.slow_start, self.alarmed_at) = (SlowStart::default(), None);
+    }
+}
 
 /// Whether slow start goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
