@@ -3,12 +3,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use whimbrel_core::{SeededRng, Time, WallClock};
-use whimbrel_forwarder::mgmt::client::{DatasetFetch, decode_items, response};
-use whimbrel_forwarder::mgmt::{
+use whimbrel_forwarder::mgmt::LinkCounters;
+use whimbrel_forwarder::{FaceSpec, Forwarder, ForwarderConfig};
+use whimbrel_ndn_mgmt::client::{DatasetFetch, decode_items, response};
+use whimbrel_ndn_mgmt::{
     ChannelStatus, ControlParameters, ControlResponse, CsInfo, FaceEventNotification,
-    FaceQueryFilter, FaceStatus, FibEntry, ForwarderStatus, LinkCounters, RibEntry, StrategyChoice,
+    FaceQueryFilter, FaceStatus, FaceUri, FibEntry, ForwarderStatus, RibEntry, StrategyChoice,
 };
-use whimbrel_forwarder::{FaceSpec, FaceUri, Forwarder, ForwarderConfig};
 use whimbrel_ndn_packet::{Component, DigestSigner, Interest, LpPacket, Name, Signer};
 
 fuzz_target!(|data: &[u8]| {

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
+use whimbrel_ndn_mgmt::{LinkType, Persistency, Scope};
+
 use crate::tables::index::{Index, Slab};
 
 /// A face's number. Not given again in one run.
@@ -24,37 +26,6 @@ impl fmt::Display for FaceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
-}
-
-/// Whether the other end is on this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// It is: `/localhost` may pass.
-    Local,
-    /// It is not, or nobody knows.
-    NonLocal,
-}
-
-/// How many peers are at the other end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkType {
-    /// One.
-    PointToPoint,
-    /// Several who hear each other: what one sends reaches all others.
-    MultiAccess,
-    /// Several who may not hear each other: a packet may have to go out where it came in.
-    AdHoc,
-}
-
-/// What becomes of a face that is idle or fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Persistency {
-    /// It goes when it is idle or fails.
-    OnDemand,
-    /// It stays until it fails or is destroyed.
-    Persistent,
-    /// It stays until it is destroyed.
-    Permanent,
 }
 
 /// What may be switched on and off on a face.

@@ -4,11 +4,12 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
+use whimbrel_ndn_mgmt::Persistency;
 use whimbrel_ndn_packet::{LpHeader, LpPacket, SharedPacket};
 
 use crate::config::ForwarderConfig;
 use crate::counters::ForwarderCounters;
-use crate::face::{Face, FaceId, FaceSpec, Persistency};
+use crate::face::{Face, FaceId, FaceSpec};
 use crate::mgmt::Management;
 use crate::pipeline::Engine;
 use crate::rib::Rib;

@@ -4,12 +4,13 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_core::{Deadline, Time};
+use whimbrel_ndn_mgmt::{
+    ControlParameters, FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceUri,
+    Persistency,
+};
 use whimbrel_ndn_packet::Name;
 
-use super::control::ControlParameters;
-use super::{FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY};
-use crate::face::{FaceId, Persistency};
-use crate::face_uri::FaceUri;
+use crate::face::FaceId;
 
 /// What tells the creations under way apart. Not given again in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,17 +1,16 @@
 //! `faces/...`: create, update, destroy, and what is told of them.
 
+use whimbrel_ndn_mgmt::{
+    ControlParameters, ControlResponse, FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS,
+    FLAG_LP_RELIABILITY, FaceEventKind, FaceEventNotification, FaceQueryFilter, FaceStatus,
+    FaceTraffic, FaceUri, Persistency, Scope,
+};
 use whimbrel_ndn_packet::{DecodeError, MAX_PACKET};
 
-use super::codes::FaceEventKind;
-use super::control::{ControlParameters, ControlResponse};
+use super::LinkCounters;
 use super::face_requests::{FaceFailure, FaceRequest, FaceSettings};
 use super::verb::{Context, Outcome};
-use super::{
-    FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceEventNotification,
-    FaceQueryFilter, FaceStatus, FaceTraffic, LinkCounters,
-};
-use crate::face::{Face, FaceFlags, FaceId, Persistency, Scope};
-use crate::face_uri::FaceUri;
+use crate::face::{Face, FaceFlags, FaceId};
 use crate::forwarder::{FaceEvent, Forwarder};
 
 /// Smallest frame that a face may be told to send, in bytes (NFD: `MIN_MTU`).

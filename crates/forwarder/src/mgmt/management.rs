@@ -2,24 +2,24 @@
 
 use bytes::Bytes;
 use whimbrel_core::Time;
+use whimbrel_ndn_mgmt::{
+    ChannelStatus, ControlParameters, ControlResponse, FaceQueryFilter, FaceUri,
+};
 use whimbrel_ndn_packet::{
     CachePolicy, Component, ContentType, Data, DigestSigner, InterestRef, LpPacket, Name,
     PrefixAnnouncementRef,
 };
 
 use super::authority::{Authority, CommandRefusal};
-use super::control::{ControlParameters, ControlResponse};
 use super::event_stream::EventStream;
 use super::face_requests::{FaceFailure, FaceRequests, RequestId};
 use super::request::Request;
 use super::snapshots::{FRESHNESS, Snapshots};
 use super::verb::{Context, Outcome, Verb};
 use super::{
-    ChannelStatus, FaceQueryFilter, LinkCounters, ManagementConfig, content_store, faces, fib,
-    routes, status, strategies,
+    LinkCounters, ManagementConfig, content_store, faces, fib, routes, status, strategies,
 };
 use crate::face::FaceId;
-use crate::face_uri::FaceUri;
 use crate::forwarder::{FaceEvent, Forwarder, ManagementInterest};
 
 /// What management did with the Interests that came to it.

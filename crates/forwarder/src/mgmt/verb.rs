@@ -1,10 +1,10 @@
 //! The commands of the protocol: which parameters each takes, and what carries it out.
 
 use whimbrel_core::Time;
+use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse};
 use whimbrel_ndn_packet::Name;
 
 use super::config::ManagementConfig;
-use super::control::{ControlParameters, ControlResponse};
 use super::face_requests::FaceRequests;
 use super::{content_store, faces, fib, routes, strategies};
 use crate::face::FaceId;

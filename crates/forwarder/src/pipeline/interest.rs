@@ -4,11 +4,12 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_core::Time;
+use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason, SharedPacket};
 
 use super::{Engine, MANAGEMENT_QUEUE, after, header, is_localhost};
 use crate::counters::DropReason;
-use crate::face::{FaceId, LinkType};
+use crate::face::FaceId;
 use crate::forwarder::{Forwarder, ManagementInterest};
 use crate::strategy::Context;
 use crate::tables::cs::CsHit;

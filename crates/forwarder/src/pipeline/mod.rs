@@ -20,12 +20,13 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time};
+use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::{LpHeader, SharedPacket};
 
 use crate::config::ForwarderConfig;
 use crate::congestion::CongestionMarker;
 use crate::counters::{DropReason, ForwarderCounters};
-use crate::face::{Face, FaceId, FaceTable, LinkType};
+use crate::face::{Face, FaceId, FaceTable};
 use crate::forwarder::{ManagementInterest, Outgoing};
 use crate::tables::dead_nonces::DeadNonces;
 use crate::tables::name_key::NameHasher;

@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use whimbrel_core::Time;
+use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::{InterestRef, NackReason};
 
 use super::Engine;
 use crate::counters::DropReason;
-use crate::face::{FaceId, LinkType};
+use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 use crate::strategy::Context;
 use crate::tables::name_key::NameKey;

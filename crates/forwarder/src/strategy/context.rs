@@ -4,10 +4,11 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 use whimbrel_core::{SeededRng, Time};
+use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::{NackReason, NameRef, tlv};
 
 use crate::counters::DropReason;
-use crate::face::{FaceId, LinkType};
+use crate::face::FaceId;
 use crate::pipeline::{Engine, Incoming, MAX_DELEGATIONS, Outbound, is_localhop, is_localhost};
 use crate::tables::NextHop;
 use crate::tables::pit::{Entry, InRecord, OutRecord};

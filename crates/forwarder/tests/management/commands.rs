@@ -3,18 +3,19 @@
 use core::time::Duration;
 
 use whimbrel_core::Time;
-use whimbrel_forwarder::mgmt::client::{self, Target};
-use whimbrel_forwarder::mgmt::{
-    ControlParameters, CsInfo, FLAG_CONGESTION_MARKING, FLAG_CS_ADMIT, FLAG_CS_SERVE,
-    FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceRequest, FaceSettings, FibEntry, ROUTE_CAPTURE,
-    RibEntry, RouteOrigin, StrategyChoice,
-};
+use whimbrel_forwarder::mgmt::{FaceRequest, FaceSettings};
 use whimbrel_forwarder::tables::MAX_DEPTH;
 use whimbrel_forwarder::{FaceId, Persistency};
+use whimbrel_ndn_mgmt::client::{self, Target};
+use whimbrel_ndn_mgmt::{
+    ControlParameters, CsInfo, FLAG_CONGESTION_MARKING, FLAG_CS_ADMIT, FLAG_CS_SERVE,
+    FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FibEntry, ROUTE_CAPTURE, RibEntry, RouteOrigin,
+    StrategyChoice,
+};
 use whimbrel_ndn_packet::{DigestSigner, Interest, Name};
 
-use crate::formats::registrations;
 use crate::router::{Router, name, of_name, parameters};
+use crate::signed::registrations;
 
 fn at_face(prefix: &str, face: FaceId) -> ControlParameters {
     ControlParameters {

@@ -3,12 +3,12 @@
 use core::time::Duration;
 
 use whimbrel_core::Time;
-use whimbrel_forwarder::mgmt::client;
-use whimbrel_forwarder::mgmt::{
-    ControlParameters, ControlResponse, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceFailure,
-    FaceRequest, RequestId,
-};
+use whimbrel_forwarder::mgmt::{FaceFailure, FaceRequest, RequestId};
 use whimbrel_forwarder::{FaceId, FaceSpec, Persistency};
+use whimbrel_ndn_mgmt::client;
+use whimbrel_ndn_mgmt::{
+    ControlParameters, ControlResponse, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY,
+};
 
 use crate::router::{Router, parameters, udp};
 

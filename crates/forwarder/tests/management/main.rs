@@ -7,6 +7,6 @@ mod commands;
 mod datasets;
 mod events;
 mod face_creation;
-mod formats;
 mod hostile;
 mod router;
+mod signed;

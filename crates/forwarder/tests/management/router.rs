@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time, WallClock};
-use whimbrel_forwarder::mgmt::client::{self, DatasetFetch, DatasetItem, Stamp, Target};
-use whimbrel_forwarder::mgmt::{
-    ControlParameters, ControlResponse, LinkCounters, ManagementConfig,
-};
+use whimbrel_forwarder::mgmt::{LinkCounters, ManagementConfig};
 use whimbrel_forwarder::{FaceId, FaceSpec, Forwarder, ForwarderConfig, Scope};
+use whimbrel_ndn_mgmt::client::{self, DatasetFetch, DatasetItem, Stamp, Target};
+use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse};
 use whimbrel_ndn_packet::{DigestSigner, InterestRef, LpPacket, Name};
 
 /// Unix time at which the router starts.

@@ -8,12 +8,11 @@ use whimbrel_core::{
     Deadline, Machine, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time,
     TimerQueue, Transmit, WallClock,
 };
-use whimbrel_forwarder::mgmt::{
-    FaceFailure, FaceRequest, LinkCounters, ROUTE_CHILD_INHERIT, RequestId, RouteOrigin,
-};
+use whimbrel_forwarder::mgmt::{FaceFailure, FaceRequest, LinkCounters, RequestId};
 use whimbrel_forwarder::rib::{Route, RouteKey};
 use whimbrel_forwarder::{FaceId, FaceUri, Forwarder, ForwarderConfig, LinkType, Persistency};
 use whimbrel_link::ndnlp::{ADAPTIVE_HELLO, FrameKind, LinkEvent, LinkService, LinkServiceConfig};
+use whimbrel_ndn_mgmt::{ROUTE_CHILD_INHERIT, RouteOrigin};
 
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 
