@@ -11,6 +11,7 @@
 //! | [`time`] | [`Time`], nanoseconds since the run's origin; [`WallClock`], its relation to Unix time |
 //! | [`machine`] | [`Machine`], the contract between a protocol and its driver |
 //! | [`id`] | [`Guid`] and [`PortId`] |
+//! | [`link_state`] | [`LinkState`]: rate, queue, loss and round-trip time of a link |
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
 //! | [`random`] | [`SeededRng`] and independent streams from one seed |
@@ -20,6 +21,7 @@
 pub mod estimator;
 pub mod id;
 pub mod keyed_map;
+pub mod link_state;
 pub mod machine;
 pub mod random;
 pub mod time;
@@ -28,6 +30,7 @@ pub mod timer;
 pub use estimator::{RttEstimator, WindowedMax, WindowedMin};
 pub use id::{Guid, ParseGuidError, PortId};
 pub use keyed_map::{KeyedMap, KeyedState, keyed_map};
+pub use link_state::LinkState;
 pub use machine::{
     Deadline, Machine, Medium, PortEvent, PortInfo, PortKind, PortRequest, Transmit,
 };

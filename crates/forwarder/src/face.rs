@@ -3,8 +3,10 @@
 use core::fmt;
 use core::time::Duration;
 
+use whimbrel_core::LinkState;
 use whimbrel_ndn_mgmt::{LinkType, Persistency, Scope};
 
+use crate::congestion::CongestionMarker;
 use crate::tables::index::{Index, Slab};
 
 /// A face's number. Not given again in one run.
@@ -116,7 +118,7 @@ pub struct FaceCounters {
 }
 
 /// One face.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Face {
     id: FaceId,
     /// What it is; management may change flags, persistency and MTU.
@@ -129,12 +131,20 @@ pub struct Face {
     pub(crate) pit_records: u32,
     /// In-records alone: who has most of them gives way first when the PIT is full.
     pub(crate) pit_in_records: u32,
+    /// When Data for it is marked, by the delay in its link's queue.
+    pub(crate) marker: CongestionMarker,
+    pub(crate) link: LinkState,
 }
 
 impl Face {
     /// Its number.
     pub const fn id(&self) -> FaceId {
         self.id
+    }
+
+    /// What its link has told of itself last.
+    pub const fn link_state(&self) -> &LinkState {
+        &self.link
     }
 
     /// How many records of pending Interests name it, as downstream or upstream.
@@ -187,6 +197,8 @@ impl FaceTable {
             counters: FaceCounters::default(),
             pit_records: 0,
             pit_in_records: 0,
+            marker: CongestionMarker::default(),
+            link: LinkState::default(),
         };
         let slot = self.faces.insert(face);
         self.index.insert(spread(id), slot);

@@ -1,9 +1,8 @@
 //! The forwarder: faces, packets in and out, time.
 
-use core::time::Duration;
 use std::collections::VecDeque;
 
-use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
+use whimbrel_core::{Deadline, LinkState, SeededRng, Time, WallClock};
 use whimbrel_ndn_mgmt::Persistency;
 use whimbrel_ndn_packet::{LpHeader, LpPacket, SharedPacket};
 
@@ -39,8 +38,8 @@ pub struct ManagementInterest {
 }
 
 /// What happened to a face: what the face notifications of management tell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FaceEvent {
+#[derive(Clone, Debug)]
+pub(crate) enum FaceEvent {
     /// It was added.
     Created(FaceId),
     /// It came up.
@@ -118,6 +117,8 @@ impl Forwarder {
         };
         if found.up != up {
             found.up = up;
+            // What was measured before says nothing of the link that comes back.
+            (found.link, found.marker) = Default::default();
             self.happened(if up {
                 FaceEvent::Up(face)
             } else {
@@ -159,10 +160,21 @@ impl Forwarder {
         self.incoming_packets(now, packets);
     }
 
-    /// Packets wait so long, as of now, before they are handed in: when that lasts, this process is
-    /// the bottleneck, and Data that it sends carries congestion marks.
-    pub fn handle_delay(&mut self, now: Time, delay: Duration) {
-        self.engine.marker.waited(now, delay);
+    /// Takes note of what a face's link tells of itself: for strategies, and to mark Data for the
+    /// face while packets wait long in its queue ([`ForwarderConfig::congestion_target`]) and its
+    /// congestion marking is on. To be called when the link has measured something new, at least
+    /// some times in each interval of the marking while packets wait.
+    pub fn set_link_state(&mut self, now: Time, face: FaceId, state: LinkState) {
+        let target = self.engine.config.congestion_target;
+        let Some(face) = self.engine.faces.get_mut(face) else {
+            return;
+        };
+        face.link = state;
+        // A packet that waits alone for a slow link waits for no other (RFC 8289 §4.4).
+        let is_above = state.queue_delay >= target && state.queued_packets > 1;
+        let counts = is_above && face.spec.flags.congestion_marking;
+        let interval = face.spec.base_congestion_interval;
+        face.marker.told(now, counts, interval);
     }
 
     /// The link gave up on an Interest after its retransmissions.

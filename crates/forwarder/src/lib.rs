@@ -9,7 +9,7 @@
 //! | [`config`] | [`ForwarderConfig`]: sizes and policies |
 //! | [`face`] | [`Face`], [`FaceSpec`]: what a face is and what it has counted |
 //! | [`counters`] | what the whole forwarder has counted, drops by reason |
-//! | [`congestion`] | when the forwarder itself marks packets |
+//! | `congestion` | when the forwarder itself marks packets |
 //! | [`tables`] | FIB, PIT, content store, dead nonces, measurements |
 //! | [`strategy`] | the forwarding strategies and which prefix has which |
 //! | `pipeline` | what becomes of an Interest, a Data, a Nack |
@@ -21,7 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
-pub mod congestion;
+mod congestion;
 pub mod counters;
 pub mod face;
 pub mod forwarder;
@@ -34,6 +34,7 @@ pub mod tables;
 pub use config::{CsConfig, CsPolicy, ForwarderConfig, UnsolicitedPolicy};
 pub use counters::{DropReason, ForwarderCounters};
 pub use face::{Face, FaceCounters, FaceFlags, FaceId, FaceSpec};
-pub use forwarder::{FaceEvent, Forwarder, ManagementInterest, Outgoing};
+pub use forwarder::{Forwarder, ManagementInterest, Outgoing};
 // In the signatures of this crate.
+pub use whimbrel_core::LinkState;
 pub use whimbrel_ndn_mgmt::{FaceUri, LinkType, Persistency, Scope};

@@ -214,8 +214,9 @@ impl Engine {
         face.counters.out_data += 1;
         self.counters.out_data += 1;
         let incoming = Some(from).filter(|_| face.spec.flags.local_fields);
+        let interval = face.spec.base_congestion_interval;
         let mark = mark.or_else(|| {
-            let marks = self.marker.marks(now);
+            let marks = face.marker.marks(now, interval);
             self.counters.marked += u64::from(marks);
             marks.then_some(1)
         });

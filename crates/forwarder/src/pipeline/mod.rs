@@ -24,7 +24,6 @@ use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::{LpHeader, SharedPacket};
 
 use crate::config::ForwarderConfig;
-use crate::congestion::CongestionMarker;
 use crate::counters::{DropReason, ForwarderCounters};
 use crate::face::{Face, FaceId, FaceTable};
 use crate::forwarder::{ManagementInterest, Outgoing};
@@ -46,7 +45,6 @@ pub(crate) struct Engine {
     pub(crate) pit: Pit,
     pub(crate) dead_nonces: DeadNonces,
     pub(crate) counters: ForwarderCounters,
-    pub(crate) marker: CongestionMarker,
     pub(crate) management: VecDeque<ManagementInterest>,
     pub(crate) out: VecDeque<(FaceId, Outgoing)>,
 }
@@ -63,7 +61,6 @@ impl Engine {
             pit: Pit::new(hasher, config.pit_capacity),
             dead_nonces: DeadNonces::new(config.dead_nonce_lifetime, config.dead_nonce_capacity),
             counters: ForwarderCounters::default(),
-            marker: CongestionMarker::new(config.congestion_target, config.congestion_interval),
             management: VecDeque::new(),
             out: VecDeque::new(),
             config,

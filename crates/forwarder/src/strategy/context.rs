@@ -3,12 +3,12 @@
 use core::time::Duration;
 
 use smallvec::SmallVec;
-use whimbrel_core::{SeededRng, Time};
+use whimbrel_core::{LinkState, SeededRng, Time};
 use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::{NackReason, NameRef, tlv};
 
 use crate::counters::DropReason;
-use crate::face::FaceId;
+use crate::face::{Face, FaceId};
 use crate::pipeline::{Engine, Incoming, MAX_DELEGATIONS, Outbound, is_localhop, is_localhost};
 use crate::tables::NextHop;
 use crate::tables::pit::{Entry, InRecord, OutRecord};
@@ -62,6 +62,11 @@ impl<'a> Context<'a> {
     /// The face of the Interest that came; `None` in triggers that no Interest caused.
     pub fn downstream(&self) -> Option<FaceId> {
         self.incoming.map(|incoming| incoming.from)
+    }
+
+    /// What the link of a face has told of itself last; `None` if there is no such face.
+    pub fn link_state(&self, face: FaceId) -> Option<&LinkState> {
+        self.engine.faces.get(face).map(Face::link_state)
     }
 
     /// The entry.
