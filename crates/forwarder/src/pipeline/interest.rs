@@ -7,6 +7,7 @@ use whimbrel_core::Time;
 use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason, SharedPacket};
 
+use super::data::Answer;
 use super::{Engine, MANAGEMENT_QUEUE, after, header, is_localhost};
 use crate::counters::DropReason;
 use crate::face::FaceId;
@@ -24,8 +25,8 @@ pub(crate) struct Incoming<'a> {
     pub(crate) onward: Onward,
     pub(crate) from: FaceId,
     pub(crate) lifetime: Duration,
-    /// Its congestion mark goes with it.
-    pub(crate) mark: Option<u64>,
+    /// Its link header; a congestion mark goes with it.
+    pub(crate) header: &'a LpPacket<'a>,
 }
 
 impl Incoming<'_> {
@@ -83,7 +84,7 @@ impl Forwarder {
             },
             from,
             lifetime: interest.lifetime.min(engine.config.max_interest_lifetime),
-            mark: lp.congestion_mark,
+            header: lp,
         };
         self.pursue(now, lp, &incoming, admitted.one_peer);
     }
@@ -210,14 +211,14 @@ impl Engine {
     ) {
         self.counters.cs_hits += 1;
         let token = lp.pit_token.map(Bytes::copy_from_slice);
-        self.outgoing_data(
-            now,
-            incoming.from,
-            FaceId::CONTENT_STORE,
-            hit.data,
+        let answer = Answer {
+            packet: hit.data,
+            from: FaceId::CONTENT_STORE,
             token,
-            None,
-        );
+            mark: None,
+            attached: None,
+        };
+        self.outgoing_data(now, incoming.from, answer);
         // An entry without downstreams that waits for stragglers is done with. Without one, none is
         // made: it would end at once.
         match known.and_then(|slot| Some((slot, self.pit.get_mut(slot)?))) {
@@ -288,7 +289,7 @@ impl Engine {
         now: Time,
         slot: u32,
         to: FaceId,
-        how: &Outbound,
+        how: Outbound,
     ) -> bool {
         let Some(entry) = self.pit.get_mut(slot) else {
             return false;
@@ -301,7 +302,7 @@ impl Engine {
             self.counters.drop(DropReason::OutHopLimit);
             return false;
         }
-        if insert_out_record(entry, now, to, how) {
+        if insert_out_record(entry, now, to, &how) {
             face.pit_records += 1;
         }
         face.counters.out_interests += 1;
@@ -312,7 +313,11 @@ impl Engine {
             self.ask_management(packet, how.from);
             return true;
         }
-        self.queue(to, packet, header(None, how.mark, incoming))
+        let attached = how.attached.map(|mut fields| {
+            (fields.cache_policy, fields.prefix_announcement) = (None, None);
+            fields
+        });
+        self.queue(to, packet, header(attached, None, how.mark, incoming))
     }
 
     fn ask_management(&mut self, packet: SharedPacket, from: Option<FaceId>) {
@@ -352,7 +357,7 @@ impl Engine {
 pub(crate) const MAX_DELEGATIONS: usize = 8;
 
 /// How an Interest goes out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Outbound {
     pub(crate) nonce: u32,
     /// How long an answer may be expected.
@@ -360,6 +365,8 @@ pub(crate) struct Outbound {
     pub(crate) mark: Option<u64>,
     /// Where it came from.
     pub(crate) from: Option<FaceId>,
+    /// What the strategy has attached to it.
+    pub(crate) attached: Option<Box<LpHeader>>,
 }
 
 /// True if the record is a new one.
