@@ -26,10 +26,11 @@ pub(crate) fn create(context: &mut Context<'_>, parameters: ControlParameters) -
             let mut settings = FaceSettings::of(&parameters);
             settings.persistency.get_or_insert(Persistency::Persistent);
             let command = context.command.clone();
-            if context
-                .requests
-                .create(context.now, remote, local, settings, command)
-            {
+            let wish = context
+                .creations
+                .add(context.now, remote, local, settings, command);
+            if let Some(wish) = wish {
+                wish.into_iter().for_each(|wish| context.host.request(wish));
                 Outcome::Later
             } else {
                 ControlResponse::new(
@@ -178,8 +179,8 @@ pub(crate) fn update(context: &mut Context<'_>, parameters: ControlParameters) -
     let response = ControlResponse::success(&properties(face, &parameters, false));
     if settings != FaceSettings::default() {
         context
-            .requests
-            .push(FaceRequest::Update { face: id, settings });
+            .host
+            .request(FaceRequest::Update { face: id, settings });
     }
     response.into()
 }
@@ -245,7 +246,7 @@ pub(crate) fn destroy(context: &mut Context<'_>, parameters: ControlParameters) 
     }
     if context.forwarder.face(id).is_some() {
         context.forwarder.remove_face(context.now, id);
-        context.requests.push(FaceRequest::Destroy(id));
+        context.host.request(FaceRequest::Destroy(id));
     }
     // A face that is already gone is destroyed, as far as the protocol goes.
     ControlResponse::success(&ControlParameters {

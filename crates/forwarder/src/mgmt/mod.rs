@@ -16,6 +16,7 @@ mod event_stream;
 mod face_requests;
 mod faces;
 mod fib;
+mod host;
 mod management;
 mod request;
 mod routes;
@@ -31,20 +32,6 @@ pub use authority::{
 };
 pub use config::ManagementConfig;
 pub use face_requests::{FaceFailure, FaceRequest, FaceSettings, RequestId};
+pub use host::{FaceHost, LinkCounters};
 pub(crate) use management::Management;
 pub use management::ManagementCounters;
-
-/// What the link of one face has counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LinkCounters {
-    /// Frames that came in.
-    pub in_packets: u64,
-    /// Octets that came in.
-    pub in_bytes: u64,
-    /// Frames that went out.
-    pub out_packets: u64,
-    /// Octets that went out.
-    pub out_bytes: u64,
-    /// What else the link has counted, by name: retransmissions, recoveries, drops by reason.
-    pub details: Vec<(&'static str, u64)>,
-}

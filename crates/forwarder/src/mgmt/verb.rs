@@ -5,7 +5,8 @@ use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse};
 use whimbrel_ndn_packet::Name;
 
 use super::config::ManagementConfig;
-use super::face_requests::FaceRequests;
+use super::face_requests::Creations;
+use super::host::FaceHost;
 use super::{content_store, faces, fib, routes, strategies};
 use crate::face::FaceId;
 use crate::forwarder::Forwarder;
@@ -20,7 +21,8 @@ pub(crate) struct Context<'a> {
     /// Name of the command Interest.
     pub(crate) command: &'a Name,
     pub(crate) forwarder: &'a mut Forwarder,
-    pub(crate) requests: &'a mut FaceRequests,
+    pub(crate) host: &'a mut dyn FaceHost,
+    pub(crate) creations: &'a mut Creations,
     pub(crate) config: &'a ManagementConfig,
     /// What management itself serves.
     pub(crate) own_prefixes: &'a [Name],

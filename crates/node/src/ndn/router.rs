@@ -8,7 +8,7 @@ use whimbrel_core::{
     Deadline, Machine, PortEvent, PortId, PortInfo, PortKind, PortRequest, SeededRng, Time,
     TimerQueue, Transmit, WallClock,
 };
-use whimbrel_forwarder::mgmt::{FaceFailure, FaceRequest, LinkCounters, RequestId};
+use whimbrel_forwarder::mgmt::{FaceFailure, FaceHost, FaceRequest, LinkCounters, RequestId};
 use whimbrel_forwarder::rib::{Route, RouteKey};
 use whimbrel_forwarder::{FaceId, FaceUri, Forwarder, ForwarderConfig, LinkType, Persistency};
 use whimbrel_link::ndnlp::{ADAPTIVE_HELLO, FrameKind, LinkEvent, LinkService, LinkServiceConfig};
@@ -116,6 +116,25 @@ pub struct NdnRouter {
     refused_callers: u64,
     last_own_request: u64,
     routes: Vec<ConfiguredRoute>,
+}
+
+/// What management needs of the faces; it works on them once the forwarder has returned.
+struct Links<'a> {
+    faces: &'a BTreeMap<FaceId, Attached>,
+    requests: Vec<FaceRequest>,
+}
+
+impl FaceHost for Links<'_> {
+    fn link_counters(&self, face: FaceId) -> LinkCounters {
+        let attached = self.faces.get(&face);
+        attached.map_or_else(LinkCounters::default, |attached| {
+            faces::counters(&attached.link)
+        })
+    }
+
+    fn request(&mut self, request: FaceRequest) {
+        self.requests.push(request);
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -431,18 +450,14 @@ impl NdnRouter {
     /// Moves what the forwarder has to send to the links, and does what management wants.
     fn pump(&mut self, now: Time) {
         if self.forwarder.has_management_work() {
-            let faces = &self.faces;
-            let counters = |face: FaceId| {
-                faces
-                    .get(&face)
-                    .map_or_else(LinkCounters::default, |attached| {
-                        faces::counters(&attached.link)
-                    })
+            let mut links = Links {
+                faces: &self.faces,
+                requests: Vec::new(),
             };
-            self.forwarder.run_management(now, &counters);
-        }
-        while let Some(request) = self.forwarder.poll_face_request() {
-            self.face_request(now, request);
+            self.forwarder.run_management(now, &mut links);
+            for request in links.requests {
+                self.face_request(now, request);
+            }
         }
         while let Some((face, out)) = self.forwarder.poll_send() {
             let Some(attached) = self.faces.get_mut(&face) else {
