@@ -17,6 +17,7 @@
 //! | [`table_status`] | datasets about the forwarder and its tables |
 //! | [`face_uri`] | [`FaceUri`]: what is at one end of a face, as NFD writes it |
 //! | [`client`] | commands, dataset fetches and responses as a program makes them |
+//! | [`verb`] | [`Verb`]: the commands and which parameters each takes |
 //! | [`types`] | TLV-TYPE numbers |
 //!
 //! The server's side is `whimbrel-forwarder`'s.
@@ -31,6 +32,7 @@ pub mod face_uri;
 mod fields;
 pub mod table_status;
 pub mod types;
+pub mod verb;
 
 pub use codes::{
     FLAG_CONGESTION_MARKING, FLAG_CS_ADMIT, FLAG_CS_SERVE, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY,
@@ -45,3 +47,4 @@ pub use face_uri::FaceUri;
 pub use table_status::{
     CsInfo, FibEntry, ForwarderStatus, NextHopRecord, RibEntry, RouteStatus, StrategyChoice,
 };
+pub use verb::{ParameterError, Verb};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_mgmt::{
-    ChannelStatus, ControlParameters, ControlResponse, FaceQueryFilter, FaceUri,
+    ChannelStatus, ControlParameters, ControlResponse, FaceQueryFilter, FaceUri, Verb,
 };
 use whimbrel_ndn_packet::{
     CachePolicy, Component, ContentType, Data, DigestSigner, InterestRef, LpPacket, Name,
@@ -16,7 +16,7 @@ use super::face_requests::{Creations, FaceFailure, RequestId};
 use super::host::FaceHost;
 use super::request::Request;
 use super::snapshots::{FRESHNESS, Snapshots};
-use super::verb::{Context, Outcome, Verb};
+use super::verb::{self, Context, Outcome};
 use super::{ManagementConfig, content_store, faces, fib, routes, status, strategies};
 use crate::face::FaceId;
 use crate::forwarder::{FaceEvent, Forwarder, ManagementInterest};
@@ -172,7 +172,7 @@ impl Management {
         host: &mut dyn FaceHost,
         request: &Request<'_>,
         from: FaceId,
-        verb: &'static Verb,
+        verb: Verb,
     ) {
         let parameters = match request.rest.first() {
             Some(component) => {
@@ -185,7 +185,8 @@ impl Management {
             Err(why) => {
                 let text = format!(
                     "{}/{} needs ControlParameters after the verb: {why}",
-                    verb.module, verb.verb
+                    verb.module(),
+                    verb.name()
                 );
                 return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
             }
@@ -193,8 +194,9 @@ impl Management {
         if let Err(refusal) = self.allow(now, forwarder, request) {
             return self.refuse(now, forwarder, request, &refusal);
         }
-        if let Err(text) = verb.check(&parameters) {
-            return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
+        if let Err(error) = verb.check(&parameters) {
+            let response = ControlResponse::new(400, error.to_string());
+            return self.respond(now, forwarder, request, &response);
         }
         let command = request.interest.name.to_name();
         let mut context = Context {
@@ -208,7 +210,7 @@ impl Management {
             config: &self.config,
             own_prefixes: &self.own_prefixes,
         };
-        match (verb.run)(&mut context, parameters) {
+        match verb::run(verb, &mut context, parameters) {
             Outcome::Now(response) => self.respond(now, forwarder, request, &response),
             Outcome::Later => {}
         }
