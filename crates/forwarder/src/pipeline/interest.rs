@@ -197,7 +197,8 @@ impl Engine {
         self.counters.drop(DropReason::Loop);
         if one_peer {
             let packet = SharedPacket::from(incoming.interest.wire);
-            self.send_nack(incoming.from, packet, NackReason::Duplicate, None);
+            let token = incoming.header.pit_token.map(Bytes::copy_from_slice);
+            self.send_nack(incoming.from, packet, NackReason::Duplicate, token);
         }
     }
 
