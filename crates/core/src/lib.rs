@@ -11,7 +11,7 @@
 //! | [`time`] | [`Time`], nanoseconds since the run's origin; [`WallClock`], its relation to Unix time |
 //! | [`machine`] | [`Machine`], the contract between a protocol and its driver |
 //! | [`id`] | [`Guid`] and [`PortId`] |
-//! | [`link_state`] | [`LinkState`]: rate, queue, loss and round-trip time of a link |
+//! | [`link_state`] | [`LinkState`]: rate, queue, loss and round trip of a link, for those who choose among links |
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
 //! | [`random`] | [`SeededRng`] and independent streams from one seed |

@@ -1,20 +1,26 @@
-//! What a link tells of itself.
+//! What is known of the link behind a face or port.
 
 use core::time::Duration;
 
-/// What a link service measures of its link, for those who choose between links.
+/// A snapshot of one outgoing link, as its link service measured it. Cheap to make and to copy.
+///
+/// It is made for decisions about where to send: a value that nobody measures is `None` and says
+/// nothing, in particular not that the link is good.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkState {
-    /// Delivery rate, bytes/s; `None` until it has been measured.
-    pub rate: Option<u64>,
-    /// Bytes that wait to be sent.
-    pub queued_bytes: u64,
-    /// Packets that wait to be sent.
-    pub queued_packets: u32,
-    /// How long the packet at the head of the queue has waited; zero if none waits.
-    pub queue_delay: Duration,
-    /// Share of frames that are lost, 0 to 1, smoothed; `None` where nobody can tell.
-    pub loss: Option<f32>,
-    /// Round-trip time to the peer, smoothed; `None` until it has been measured.
+    /// The highest rate at which the neighbour acknowledged packets lately, in bytes of packets per
+    /// second; where the link models a device of a configured rate, that rate. A link that was
+    /// not kept busy can carry more than this.
+    pub delivery_rate: Option<u64>,
+    /// Bytes of packets that wait to be sent.
+    pub queue_bytes: usize,
+    /// Packets, or parts of them to be sent again, that wait to be sent.
+    pub queue_packets: usize,
+    /// How long the first of them has been waiting; zero if there is none.
+    pub queue_age: Duration,
+    /// Share of frames that were lost, 0 to 1, smoothed over some hundreds of frames. Losses that
+    /// were recovered count.
+    pub loss: Option<f64>,
+    /// Smoothed round-trip time to the neighbour.
     pub rtt: Option<Duration>,
 }

@@ -30,11 +30,10 @@ pub struct Outgoing {
 
 /// An Interest for this forwarder's management.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ManagementInterest {
-    /// The packet.
-    pub packet: SharedPacket,
-    /// Who asks.
-    pub from: FaceId,
+pub(crate) struct ManagementInterest {
+    pub(crate) packet: SharedPacket,
+    /// The face that it came by.
+    pub(crate) from: FaceId,
 }
 
 /// What happened to a face: what the face notifications of management tell.
@@ -171,7 +170,7 @@ impl Forwarder {
         };
         face.link = state;
         // A packet that waits alone for a slow link waits for no other (RFC 8289 §4.4).
-        let is_above = state.queue_delay >= target && state.queued_packets > 1;
+        let is_above = state.queue_age >= target && state.queue_packets > 1;
         let counts = is_above && face.spec.flags.congestion_marking;
         let interval = face.spec.base_congestion_interval;
         face.marker.told(now, counts, interval);

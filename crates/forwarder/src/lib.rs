@@ -34,7 +34,7 @@ pub mod tables;
 pub use config::{CsConfig, CsPolicy, ForwarderConfig, UnsolicitedPolicy};
 pub use counters::{DropReason, ForwarderCounters};
 pub use face::{Face, FaceCounters, FaceFlags, FaceId, FaceSpec};
-pub use forwarder::{Forwarder, ManagementInterest, Outgoing};
+pub use forwarder::{Forwarder, Outgoing};
 // In the signatures of this crate.
 pub use whimbrel_core::LinkState;
 pub use whimbrel_ndn_mgmt::{FaceUri, LinkType, Persistency, Scope};

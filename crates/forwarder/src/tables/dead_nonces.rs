@@ -19,7 +19,7 @@ const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 /// nonces that meet in a bucket the oldest gives way. A nonce that was never added is taken for a
 /// known one once in about 10^11 questions: whoever asked then asks again with another nonce.
 #[derive(Clone, Debug)]
-pub struct DeadNonces {
+pub(crate) struct DeadNonces {
     lifetime: Duration,
     /// A power of two of buckets, or none before the first nonce.
     buckets: Vec<[u64; BUCKET]>,
@@ -43,13 +43,13 @@ impl DeadNonces {
     }
 
     /// How many it knew when it was last looked at. Counts them.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let alive = |cell: &&u64| **cell != 0 && is_alive(**cell, self.now);
         self.buckets.iter().flatten().filter(alive).count()
     }
 
     /// True without any.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.now >= self.last_expiry
     }
 

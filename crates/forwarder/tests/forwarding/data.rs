@@ -213,8 +213,8 @@ fn marks(queue: LinkState, marking: bool) -> [u32; 3] {
 #[test]
 fn data_for_a_face_whose_queue_is_slow_is_marked_and_no_other() {
     let slow = LinkState {
-        queue_delay: Duration::from_millis(20),
-        queued_packets: 30,
+        queue_age: Duration::from_millis(20),
+        queue_packets: 30,
         ..LinkState::default()
     };
     let [first, others @ ..] = marks(slow, true);
@@ -222,12 +222,12 @@ fn data_for_a_face_whose_queue_is_slow_is_marked_and_no_other() {
     assert_eq!(others, [0, 0]);
     assert_eq!(marks(slow, false), [0; 3], "it is switched off");
     let fast = LinkState {
-        queue_delay: Duration::from_millis(4),
+        queue_age: Duration::from_millis(4),
         ..slow
     };
     assert_eq!(marks(fast, true), [0; 3], "below the target");
     let lone = LinkState {
-        queued_packets: 1,
+        queue_packets: 1,
         ..slow
     };
     assert_eq!(marks(lone, true), [0; 3], "it waits for no other packet");

@@ -12,8 +12,8 @@ use whimbrel_ndn_packet::{CachePolicy, LpHeader, NackReason, Name};
 use crate::node::{Node, data, interest, lines, name};
 
 /// Sends to the next hop whose link is the fastest, at half its rate for each congestion mark in a
-/// row that came from there. Interests say how many such marks there are; Data that comes by a link
-/// of less than 10 kB/s is not to be cached elsewhere.
+/// row that came from there. Interests say how many such marks there are, and have NonDiscovery if they
+/// came with it; Data that comes by a link of less than 10 kB/s is not to be cached elsewhere.
 #[derive(Debug, Default)]
 pub(crate) struct ByRate {
     marks: BTreeMap<FaceId, u32>,
@@ -21,7 +21,9 @@ pub(crate) struct ByRate {
 
 impl ByRate {
     fn worth(&self, context: &Context<'_>, face: FaceId) -> u64 {
-        let rate = context.link_state(face).and_then(|state| state.rate);
+        let rate = context
+            .link_state(face)
+            .and_then(|state| state.delivery_rate);
         let marks = self.marks.get(&face).copied().unwrap_or_default();
         rate.unwrap_or_default().checked_shr(marks).unwrap_or(0)
     }
@@ -38,16 +40,19 @@ impl Strategy for ByRate {
             .max_by_key(|hop| (self.worth(context, hop.face), core::cmp::Reverse(hop.cost)));
         match best.map(|hop| hop.face) {
             Some(face) => {
-                match self.marks.get(&face).copied() {
-                    None | Some(0) => context.send_interest(face),
-                    Some(marks) => {
-                        let fields = LpHeader {
-                            congestion_mark: Some(u64::from(marks)),
-                            ..LpHeader::default()
-                        };
-                        context.send_interest_with(face, fields)
-                    }
+                let marks = self.marks.get(&face).filter(|marks| **marks > 0);
+                let fields = LpHeader {
+                    congestion_mark: marks.map(|marks| u64::from(*marks)),
+                    non_discovery: context
+                        .interest_header()
+                        .is_some_and(|header| header.non_discovery),
+                    ..LpHeader::default()
                 };
+                if fields.is_empty() {
+                    context.send_interest(face);
+                } else {
+                    context.send_interest_with(face, fields);
+                }
             }
             None => context.no_route(),
         }
@@ -66,7 +71,7 @@ impl Strategy for ByRate {
         };
         let rate = context
             .link_state(data.from)
-            .and_then(|state| state.rate)
+            .and_then(|state| state.delivery_rate)
             .unwrap_or(u64::MAX);
         // The entry is not satisfied yet: who waits is still to be seen.
         (rate < 10_000 && !context.in_records().is_empty()).then(|| {
@@ -96,7 +101,7 @@ impl Meddler {
             cache_policy: Some(CachePolicy::NoCache),
             congestion_mark: Some(1),
             non_discovery: true,
-            prefix_announcement: Some(Bytes::from(data("/announced"))),
+            prefix_announcement: Some(data("/announced")),
         }
     }
 }
@@ -154,7 +159,7 @@ fn with(strategy: &str) -> Node {
 
 fn rate(node: &mut Node, face: u64, rate: u64) {
     let state = LinkState {
-        rate: Some(rate),
+        delivery_rate: Some(rate),
         ..LinkState::default()
     };
     node.forwarder.set_link_state(node.now, FaceId(face), state);
@@ -201,6 +206,12 @@ fn a_strategy_goes_by_the_rates_of_faces_and_by_the_headers_of_data() {
     assert_eq!(sent[0].header.cache_policy, Some(CachePolicy::NoCache));
     let sent = node.receive(258, &data("/a/4"));
     assert_eq!(sent[0].header, LpHeader::default());
+    let non_discovery = LpHeader {
+        non_discovery: true,
+        ..LpHeader::default()
+    };
+    let sent = node.receive_with(256, &interest("/a/5", 5).encode(), &non_discovery);
+    assert_eq!(sent[0].header, non_discovery);
 }
 
 #[test]
@@ -239,12 +250,12 @@ fn a_link_that_goes_down_is_known_no_more() {
     let mut node = Node::with_faces(1);
     let face = FaceId(256);
     let state = LinkState {
-        rate: Some(1_000_000),
-        queue_delay: Duration::from_millis(3),
+        delivery_rate: Some(1_000_000),
+        queue_age: Duration::from_millis(3),
         rtt: Some(Duration::from_millis(40)),
         loss: Some(0.25),
-        queued_bytes: 5_000,
-        queued_packets: 4,
+        queue_bytes: 5_000,
+        queue_packets: 4,
     };
     node.forwarder.set_link_state(node.now, face, state);
     let told = |node: &Node| *node.forwarder.face(face).unwrap().link_state();

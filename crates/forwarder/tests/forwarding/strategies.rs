@@ -238,9 +238,9 @@ impl World {
             }
             Step::Link { face, rate, delay } => {
                 let state = LinkState {
-                    rate,
-                    queue_delay: Duration::from_millis(delay),
-                    queued_packets: 9,
+                    delivery_rate: rate,
+                    queue_age: Duration::from_millis(delay),
+                    queue_packets: 9,
                     ..LinkState::default()
                 };
                 let face = self.faces[face];

@@ -10,7 +10,7 @@ use core::time::Duration;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{DataRef, InterestRef, MAX_PACKET, NameRef, SharedPacket, types};
 
-use crate::config::{CsConfig, CsPolicy};
+use crate::config::CsConfig;
 use crate::tables::index::{Index, NONE, Slab};
 use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
 use crate::tables::prefetch;
@@ -19,9 +19,9 @@ use prefixes::{LISTING_BYTES, Prefixes};
 
 /// Octets that an entry counts besides its packet: itself, its place in the index, and what the
 /// allocator adds.
-pub const ENTRY_BYTES: usize = 224;
+pub(crate) const ENTRY_BYTES: usize = 224;
 /// Most Data of one name with different content. One more pushes out the first of them.
-pub const MAX_VARIANTS: usize = 4;
+pub(crate) const MAX_VARIANTS: usize = 4;
 /// Most Data under a prefix that are looked at for a fresh one, newest first.
 const MAX_LOOKED_AT: usize = 128;
 /// How many older Data are listed with each new one when a length of prefixes has been switched on,
@@ -140,11 +140,6 @@ impl Cs {
     /// Most packets.
     pub fn max_packets(&self) -> usize {
         self.config.max_packets
-    }
-
-    /// Which Data gives way.
-    pub fn policy(&self) -> CsPolicy {
-        self.policy.kind()
     }
 
     /// Changes its size; what no longer fits goes at once.

@@ -7,6 +7,7 @@ use whimbrel_core::SeededRng;
 use whimbrel_ndn_packet::{Component, Data, DigestSigner, Interest, Name, SharedPacket};
 
 use super::*;
+use crate::config::CsPolicy;
 
 fn name(components: &[u8]) -> Name {
     components
