@@ -127,9 +127,8 @@ pub struct Face {
     pub up: bool,
     /// What it has counted.
     pub counters: FaceCounters,
-    /// In-records and out-records of the PIT that name it: what its removal has to look for.
-    pub(crate) pit_records: u32,
-    /// In-records alone: who has most of them gives way first when the PIT is full.
+    /// In-records of the PIT that name it: the face that has most of them gives way first when the
+    /// PIT is full.
     pub(crate) pit_in_records: u32,
     /// When Data for it is marked, by the delay in its link's queue.
     pub(crate) marker: CongestionMarker,
@@ -147,13 +146,12 @@ impl Face {
         &self.link
     }
 
-    /// How many records of pending Interests name it, as downstream or upstream.
-    pub const fn pending_records(&self) -> u32 {
-        self.pit_records
+    /// How many pending Interests wait for Data on its behalf.
+    pub const fn pending_interests(&self) -> u32 {
+        self.pit_in_records
     }
 
     pub(crate) fn forget_in_record(&mut self) {
-        self.pit_records = self.pit_records.saturating_sub(1);
         self.pit_in_records = self.pit_in_records.saturating_sub(1);
     }
 
@@ -169,6 +167,7 @@ pub(crate) struct FaceTable {
     faces: Slab<Face>,
     index: Index,
     next: u64,
+    removals: u32,
 }
 
 impl FaceTable {
@@ -177,6 +176,7 @@ impl FaceTable {
             faces: Slab::new(),
             index: Index::new(),
             next: FaceId::FIRST.0,
+            removals: 0,
         }
     }
 
@@ -195,7 +195,6 @@ impl FaceTable {
             spec,
             up: true,
             counters: FaceCounters::default(),
-            pit_records: 0,
             pit_in_records: 0,
             marker: CongestionMarker::default(),
             link: LinkState::default(),
@@ -207,7 +206,14 @@ impl FaceTable {
     pub(crate) fn remove(&mut self, id: FaceId) -> Option<Face> {
         let slot = self.slot(id)?;
         self.index.remove(spread(id), slot);
+        self.removals = self.removals.wrapping_add(1);
         self.faces.remove(slot)
+    }
+
+    /// Counts the faces that went: whoever has named faces looks again when it has moved on.
+    #[inline]
+    pub(crate) const fn removals(&self) -> u32 {
+        self.removals
     }
 
     fn slot(&self, id: FaceId) -> Option<u32> {

@@ -99,10 +99,10 @@ impl Forwarder {
         id
     }
 
-    /// Removes a face from all tables.
+    /// Removes a face. Its records in the PIT go when their entries are looked at next.
     pub fn remove_face(&mut self, _now: Time, face: FaceId) {
         self.forget_routes(face);
-        self.engine.forget_face(face);
+        self.engine.fib.remove_face(face);
         self.strategies.forget_face(face);
         if let Some(face) = self.engine.faces.remove(face) {
             self.happened(FaceEvent::Destroyed(Box::new(face)));

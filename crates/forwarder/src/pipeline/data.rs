@@ -85,6 +85,7 @@ impl Forwarder {
         arrived: &Arrived<'_>,
         served: Option<&mut Served>,
     ) {
+        self.engine.forget_gone_faces(slot);
         let strategy = self.strategies.effective(&mut self.engine, slot, None);
         if let Some(entry) = self.engine.pit.get_mut(slot) {
             entry.expiry = now + self.engine.config.straggler;
@@ -207,7 +208,6 @@ impl Engine {
             self.dead_nonces.add(now, entry.hash, record.nonce);
         }
         if let Some(face) = self.faces.get_mut(from) {
-            face.pit_records = face.pit_records.saturating_sub(1);
             face.counters.satisfied_interests += 1;
         }
     }

@@ -99,6 +99,9 @@ impl Forwarder {
         let known = engine
             .pit
             .find(incoming.key, incoming.interest.name, incoming.selectors());
+        if let Some(slot) = known {
+            engine.forget_gone_faces(slot);
+        }
         let entry = known.and_then(|slot| engine.pit.get(slot));
         if entry.is_some_and(|entry| entry.has_looped(nonce, incoming.from, one_peer)) {
             engine.interest_loop(incoming, one_peer);
@@ -237,12 +240,14 @@ impl Engine {
         if self.pit.is_full() {
             self.evict_one(now);
         }
-        self.pit.insert(
+        let slot = self.pit.insert(
             incoming.key,
             incoming.interest,
             incoming.onward,
             incoming.selectors(),
-        )
+        )?;
+        self.pit.get_mut(slot)?.removals = self.faces.removals();
+        Some(slot)
     }
 
     fn insert_in_record(
@@ -270,7 +275,6 @@ impl Engine {
             None => {
                 entry.in_records.push(record);
                 if let Some(face) = self.faces.get_mut(incoming.from) {
-                    face.pit_records += 1;
                     face.pit_in_records += 1;
                 }
             }
@@ -303,9 +307,7 @@ impl Engine {
             self.counters.drop(DropReason::OutHopLimit);
             return false;
         }
-        if insert_out_record(entry, now, to, &how) {
-            face.pit_records += 1;
-        }
+        insert_out_record(entry, now, to, &how);
         face.counters.out_interests += 1;
         self.counters.out_interests += 1;
         let incoming = how.from.filter(|_| face.spec.flags.local_fields);
@@ -370,8 +372,7 @@ pub(crate) struct Outbound {
     pub(crate) attached: Option<Box<LpHeader>>,
 }
 
-/// True if the record is a new one.
-fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) -> bool {
+fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) {
     let expiry = now + how.lifetime;
     if let Some(record) = entry
         .out_records
@@ -380,7 +381,7 @@ fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) -
     {
         (record.nonce, record.sent, record.expiry) = (how.nonce, now, expiry);
         (record.nack, record.given_up) = (None, false);
-        return false;
+        return;
     }
     entry.out_records.push(OutRecord {
         face: to,
@@ -391,5 +392,4 @@ fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) -
         suppression: Duration::ZERO,
         given_up: false,
     });
-    true
 }

@@ -85,6 +85,7 @@ impl Engine {
             hint: interest.forwarding_hint.unwrap_or_default(),
         };
         let slot = self.pit.find(&key, interest.name, selectors)?;
+        self.forget_gone_faces(slot);
         let record = self.pit.get(slot)?.out_record(to)?;
         (interest.nonce.map(u32::from_be_bytes) == Some(record.nonce)).then_some(slot)
     }

@@ -353,7 +353,7 @@ proptest! {
             prop_assert_eq!(world.node.forwarder.dead_nonces_len(), 0);
             let faces: Vec<_> = world.node.forwarder.faces().map(|face| face.id()).collect();
             for face in faces {
-                prop_assert_eq!(world.node.forwarder.face(face).unwrap().pending_records(), 0);
+                prop_assert_eq!(world.node.forwarder.face(face).unwrap().pending_interests(), 0);
                 world.node.forwarder.remove_face(world.node.now, face);
             }
             prop_assert!(world.node.forwarder.fib().is_empty());
