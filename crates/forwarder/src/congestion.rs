@@ -20,12 +20,12 @@ pub(crate) struct CongestionMarker {
 }
 
 impl CongestionMarker {
-    /// Takes note of the queue as it is now. A delay that stays above the target for `interval` is
-    /// congestion; what is below it for a moment is not.
-    pub(crate) fn told(&mut self, now: Time, is_above: bool, interval: Duration) {
+    /// Takes note of the queue as it is now; true from when on packets are to be marked. A delay that
+    /// stays above the target for `interval` is congestion; what is below it for a moment is not.
+    pub(crate) fn told(&mut self, now: Time, is_above: bool, interval: Duration) -> bool {
         if !is_above {
             (self.above_until, self.next_mark) = (None, None);
-            return;
+            return false;
         }
         let begins = *self.above_until.get_or_insert(now + interval);
         if now >= begins && self.next_mark.is_none() {
@@ -33,6 +33,7 @@ impl CongestionMarker {
             self.count = self.count.saturating_sub(2);
             self.next_mark = Some(now);
         }
+        self.next_mark.is_some()
     }
 
     /// True if the packet that is about to be sent has to be marked.

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use whimbrel_core::LinkState;
+use whimbrel_core::{LinkState, Time};
 use whimbrel_ndn_mgmt::{LinkType, Persistency, Scope};
 
 use crate::congestion::CongestionMarker;
@@ -117,6 +117,14 @@ pub struct FaceCounters {
     pub out_hop_limit_zero: u64,
 }
 
+/// What is known of the link of a face.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct LinkWatch {
+    state: LinkState,
+    /// When Data for the face is marked, by the delay in its link's queue.
+    marker: CongestionMarker,
+}
+
 /// One face.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Face {
@@ -130,9 +138,10 @@ pub struct Face {
     /// In-records of the PIT that name it: the face that has most of them gives way first when the
     /// PIT is full.
     pub(crate) pit_in_records: u32,
-    /// When Data for it is marked, by the delay in its link's queue.
-    pub(crate) marker: CongestionMarker,
-    pub(crate) link: LinkState,
+    /// Data for it is marked now and then: `watch` says which.
+    is_congested: bool,
+    /// Aside, for it is rarely looked at: faces are read for every packet.
+    watch: Box<LinkWatch>,
 }
 
 impl Face {
@@ -143,12 +152,34 @@ impl Face {
 
     /// What its link has told of itself last.
     pub const fn link_state(&self) -> &LinkState {
-        &self.link
+        &self.watch.state
     }
 
     /// How many pending Interests wait for Data on its behalf.
     pub const fn pending_interests(&self) -> u32 {
         self.pit_in_records
+    }
+
+    /// Takes note of its link's state; a delay of `target` in the link's queue is too long.
+    pub(crate) fn set_link_state(&mut self, now: Time, state: LinkState, target: Duration) {
+        let interval = self.spec.base_congestion_interval;
+        // A packet that waits alone for a slow link waits for no other (RFC 8289 §4.4).
+        let is_above = state.queue_age >= target && state.queue_packets > 1;
+        let counts = is_above && self.spec.flags.congestion_marking;
+        self.watch.state = state;
+        self.is_congested = self.watch.marker.told(now, counts, interval);
+    }
+
+    /// Forgets what its link has told of itself.
+    pub(crate) fn forget_link_state(&mut self) {
+        (self.is_congested, *self.watch) = Default::default();
+    }
+
+    /// True if the Data that is about to be sent to it has to be marked.
+    #[inline]
+    pub(crate) fn marks(&mut self, now: Time) -> bool {
+        let interval = self.spec.base_congestion_interval;
+        self.is_congested && self.watch.marker.marks(now, interval)
     }
 
     pub(crate) fn forget_in_record(&mut self) {
@@ -196,8 +227,8 @@ impl FaceTable {
             up: true,
             counters: FaceCounters::default(),
             pit_in_records: 0,
-            marker: CongestionMarker::default(),
-            link: LinkState::default(),
+            is_congested: false,
+            watch: Box::default(),
         };
         let slot = self.faces.insert(face);
         self.index.insert(spread(id), slot);

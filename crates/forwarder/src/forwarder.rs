@@ -117,7 +117,7 @@ impl Forwarder {
         if found.up != up {
             found.up = up;
             // What was measured before says nothing of the link that comes back.
-            (found.link, found.marker) = Default::default();
+            found.forget_link_state();
             self.happened(if up {
                 FaceEvent::Up(face)
             } else {
@@ -168,12 +168,7 @@ impl Forwarder {
         let Some(face) = self.engine.faces.get_mut(face) else {
             return;
         };
-        face.link = state;
-        // A packet that waits alone for a slow link waits for no other (RFC 8289 §4.4).
-        let is_above = state.queue_age >= target && state.queue_packets > 1;
-        let counts = is_above && face.spec.flags.congestion_marking;
-        let interval = face.spec.base_congestion_interval;
-        face.marker.told(now, counts, interval);
+        face.set_link_state(now, state, target);
     }
 
     /// The link gave up on an Interest after its retransmissions.

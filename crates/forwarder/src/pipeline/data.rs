@@ -224,9 +224,8 @@ impl Engine {
         face.counters.out_data += 1;
         self.counters.out_data += 1;
         let incoming = Some(answer.from).filter(|_| face.spec.flags.local_fields);
-        let interval = face.spec.base_congestion_interval;
         let mark = answer.mark.or_else(|| {
-            let marks = face.marker.marks(now, interval);
+            let marks = face.marks(now);
             self.counters.marked += u64::from(marks);
             marks.then_some(1)
         });
