@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use whimbrel_core::{SeededRng, Time, WallClock};
+use whimbrel_core::{LinkState, SeededRng, Time, WallClock};
 use whimbrel_forwarder::strategy::StrategyChoice;
 use whimbrel_forwarder::{
     CsConfig, CsPolicy, FaceId, FaceSpec, Forwarder, ForwarderConfig, LinkType, UnsolicitedPolicy,
@@ -160,9 +160,14 @@ impl World {
                     .forwarder
                     .cs_mut()
                     .set_capacity(usize::from(c) * 64, usize::from(a)),
-                2 => self
-                    .forwarder
-                    .handle_delay(self.now, Duration::from_millis(u64::from(c))),
+                2 => {
+                    let state = LinkState {
+                        queue_age: Duration::from_millis(u64::from(c)),
+                        queue_packets: 2,
+                        ..LinkState::default()
+                    };
+                    self.forwarder.set_link_state(self.now, face, state)
+                }
                 _ => {
                     if let Some(packet) = self.sent.get(usize::from(c)).cloned() {
                         self.forwarder.handle_dropped(self.now, face, &packet);
@@ -254,6 +259,6 @@ fuzz_target!(|data: &[u8]| {
         world
             .forwarder
             .faces()
-            .all(|face| face.pending_records() == 0)
+            .all(|face| face.pending_interests() == 0)
     );
 });

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use whimbrel_core::Medium;
-use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock};
+use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock};
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{
     Component, Data, DigestSigner, Interest, InterestRef, LpHeader, LpPacket, NackReason, Name,
@@ -82,7 +82,7 @@ impl<M: Machine> Peer<M> {
         let info = PortInfo {
             peer: label.clone(),
             label,
-            kind: PortKind::Local,
+            origin: PortOrigin::Local,
             mtu: 8800,
             medium,
         };

@@ -3,12 +3,13 @@
 
 use libfuzzer_sys::fuzz_target;
 use whimbrel_core::{SeededRng, Time, WallClock};
-use whimbrel_forwarder::mgmt::client::{DatasetFetch, decode_items, response};
-use whimbrel_forwarder::mgmt::{
+use whimbrel_forwarder::mgmt::{FaceHost, FaceRequest, LinkCounters};
+use whimbrel_forwarder::{FaceId, FaceSpec, Forwarder, ForwarderConfig};
+use whimbrel_ndn_mgmt::client::{DatasetFetch, decode_items, response};
+use whimbrel_ndn_mgmt::{
     ChannelStatus, ControlParameters, ControlResponse, CsInfo, FaceEventNotification,
-    FaceQueryFilter, FaceStatus, FibEntry, ForwarderStatus, LinkCounters, RibEntry, StrategyChoice,
+    FaceQueryFilter, FaceStatus, FaceUri, FibEntry, ForwarderStatus, RibEntry, StrategyChoice,
 };
-use whimbrel_forwarder::{FaceSpec, FaceUri, Forwarder, ForwarderConfig};
 use whimbrel_ndn_packet::{Component, DigestSigner, Interest, LpPacket, Name, Signer};
 
 fuzz_target!(|data: &[u8]| {
@@ -16,6 +17,16 @@ fuzz_target!(|data: &[u8]| {
     answers(data);
     commands(data);
 });
+
+struct NoLinks;
+
+impl FaceHost for NoLinks {
+    fn link_counters(&self, _face: FaceId) -> LinkCounters {
+        LinkCounters::default()
+    }
+
+    fn request(&mut self, _request: FaceRequest) {}
+}
 
 /// What can be read can be written, and read again as the same.
 fn formats(data: &[u8]) {
@@ -149,8 +160,7 @@ fn commands(data: &[u8]) {
         if let Ok(packet) = LpPacket::decode(&wire, false) {
             router.handle_packet(now, program, &packet);
         }
-        router.run_management(now, &|_| LinkCounters::default());
-        while router.poll_face_request().is_some() {}
+        router.run_management(now, &mut NoLinks);
         while router.poll_send().is_some() {}
     }
 }

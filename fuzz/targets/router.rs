@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use whimbrel_core::{
-    Machine, Medium, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock,
+    Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
@@ -16,12 +16,17 @@ use whimbrel_mobilityfirst::host::{Host, HostConfig};
 use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
 
 fn drive(machine: &mut impl Machine, mut data: &[u8]) {
-    let kinds = [PortKind::Neighbour, PortKind::Caller, PortKind::Local];
-    for (port, kind) in kinds.into_iter().enumerate() {
-        let label = String::from(["n", "gnrs", "local"][port]);
+    let origins = [
+        PortOrigin::Configured(0),
+        PortOrigin::Configured(1_000),
+        PortOrigin::Accepted(0),
+        PortOrigin::Local,
+    ];
+    for (port, origin) in origins.into_iter().enumerate() {
+        let label = String::from(["n", "gnrs", "caller", "local"][port]);
         let info = PortInfo {
             label,
-            kind,
+            origin,
             mtu: 1472,
             peer: String::new(),
             medium: Medium::default(),
@@ -34,7 +39,7 @@ fn drive(machine: &mut impl Machine, mut data: &[u8]) {
         let (frame, rest) = rest.split_at(len);
         data = rest;
         now += Duration::from_millis(10);
-        machine.handle_frames(now, PortId(u32::from(*port % 3)), &[frame]);
+        machine.handle_frames(now, PortId(u32::from(*port % 4)), &[frame]);
         machine.handle_timeout(now);
         buffer.clear();
         while machine.poll_transmit(now, 8, &mut buffer).is_some() && buffer.len() < 1 << 20 {}
@@ -57,7 +62,7 @@ fuzz_target!(|data: &[u8]| {
         },
         routes: Vec::new(),
         default_route: None,
-        name_servers: vec![String::from("gnrs")],
+        name_servers: vec![1_000],
         proxy: ProxyPolicy::default(),
     };
     drive(&mut Router::new(config, SeededRng::new(1)), data);

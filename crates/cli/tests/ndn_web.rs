@@ -18,8 +18,8 @@ use support::await_that;
 use support::ndn::{Router, read_to_end};
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
-use whimbrel_forwarder::mgmt::client::{self, Stamp, Target};
-use whimbrel_forwarder::mgmt::{ControlParameters, ControlResponse, ROUTE_CAPTURE};
+use whimbrel_ndn_mgmt::client::{self, Stamp, Target};
+use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse, ROUTE_CAPTURE};
 use whimbrel_ndn_packet::{Data, DataRef, DigestSigner, Interest, InterestRef, Name, tlv};
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -35,10 +35,9 @@ pub struct ForwarderConfig {
     /// Most packets that wait for [`crate::Forwarder::poll_send`]; further ones are dropped and
     /// counted.
     pub queue_capacity: usize,
-    /// Delay in this process's own queue that is no congestion yet (CoDel's target).
+    /// Delay in the queue of a face's link that is no congestion yet (CoDel's target). Its interval
+    /// is the face's own: [`crate::FaceSpec::base_congestion_interval`].
     pub congestion_target: Duration,
-    /// How long the delay must stay above the target before packets are marked (CoDel's interval).
-    pub congestion_interval: Duration,
     /// Most measurements (one per FIB prefix and strategy) that adaptive strategies keep.
     pub measurements_capacity: usize,
     /// Whose commands are carried out, and how much they may ask for.
@@ -60,7 +59,6 @@ impl Default for ForwarderConfig {
             strategies: Vec::new(),
             queue_capacity: 65_536,
             congestion_target: Duration::from_millis(5),
-            congestion_interval: Duration::from_millis(100),
             measurements_capacity: 16_384,
             management: ManagementConfig::default(),
         }

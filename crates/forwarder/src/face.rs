@@ -3,6 +3,10 @@
 use core::fmt;
 use core::time::Duration;
 
+use whimbrel_core::{LinkState, Time};
+use whimbrel_ndn_mgmt::{LinkType, Persistency, Scope};
+
+use crate::congestion::CongestionMarker;
 use crate::tables::index::{Index, Slab};
 
 /// A face's number. Not given again in one run.
@@ -24,37 +28,6 @@ impl fmt::Display for FaceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
-}
-
-/// Whether the other end is on this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// It is: `/localhost` may pass.
-    Local,
-    /// It is not, or nobody knows.
-    NonLocal,
-}
-
-/// How many peers are at the other end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkType {
-    /// One.
-    PointToPoint,
-    /// Several who hear each other: what one sends reaches all others.
-    MultiAccess,
-    /// Several who may not hear each other: a packet may have to go out where it came in.
-    AdHoc,
-}
-
-/// What becomes of a face that is idle or fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Persistency {
-    /// It goes when it is idle or fails.
-    OnDemand,
-    /// It stays until it fails or is destroyed.
-    Persistent,
-    /// It stays until it is destroyed.
-    Permanent,
 }
 
 /// What may be switched on and off on a face.
@@ -148,8 +121,16 @@ pub struct FaceCounters {
     pub out_hop_limit_zero: u64,
 }
 
+/// What is known of the link of a face.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct LinkWatch {
+    state: LinkState,
+    /// When Data for the face is marked, by the delay in its link's queue.
+    marker: CongestionMarker,
+}
+
 /// One face.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Face {
     id: FaceId,
     /// What it is; management may change flags, persistency and MTU.
@@ -158,10 +139,13 @@ pub struct Face {
     pub up: bool,
     /// What it has counted.
     pub counters: FaceCounters,
-    /// In-records and out-records of the PIT that name it: what its removal has to look for.
-    pub(crate) pit_records: u32,
-    /// In-records alone: who has most of them gives way first when the PIT is full.
+    /// In-records of the PIT that name it: the face that has most of them gives way first when the
+    /// PIT is full.
     pub(crate) pit_in_records: u32,
+    /// Data for it is marked now and then: `watch` says which.
+    is_congested: bool,
+    /// Aside, for it is rarely looked at: faces are read for every packet.
+    watch: Box<LinkWatch>,
 }
 
 impl Face {
@@ -170,13 +154,39 @@ impl Face {
         self.id
     }
 
-    /// How many records of pending Interests name it, as downstream or upstream.
-    pub const fn pending_records(&self) -> u32 {
-        self.pit_records
+    /// What its link has told of itself last.
+    pub const fn link_state(&self) -> &LinkState {
+        &self.watch.state
+    }
+
+    /// How many pending Interests wait for Data on its behalf.
+    pub const fn pending_interests(&self) -> u32 {
+        self.pit_in_records
+    }
+
+    /// Takes note of its link's state; a delay of `target` in the link's queue is too long.
+    pub(crate) fn set_link_state(&mut self, now: Time, state: LinkState, target: Duration) {
+        let interval = self.spec.base_congestion_interval;
+        // A packet that waits alone for a slow link waits for no other (RFC 8289 §4.4).
+        let is_above = state.queue_age >= target && state.queue_packets > 1;
+        let counts = is_above && self.spec.flags.congestion_marking;
+        self.watch.state = state;
+        self.is_congested = self.watch.marker.told(now, counts, interval);
+    }
+
+    /// Forgets what its link has told of itself.
+    pub(crate) fn forget_link_state(&mut self) {
+        (self.is_congested, *self.watch) = Default::default();
+    }
+
+    /// True if the Data that is about to be sent to it has to be marked.
+    #[inline]
+    pub(crate) fn marks(&mut self, now: Time) -> bool {
+        let interval = self.spec.base_congestion_interval;
+        self.is_congested && self.watch.marker.marks(now, interval)
     }
 
     pub(crate) fn forget_in_record(&mut self) {
-        self.pit_records = self.pit_records.saturating_sub(1);
         self.pit_in_records = self.pit_in_records.saturating_sub(1);
     }
 
@@ -192,6 +202,7 @@ pub(crate) struct FaceTable {
     faces: Slab<Face>,
     index: Index,
     next: u64,
+    removals: u32,
 }
 
 impl FaceTable {
@@ -200,6 +211,7 @@ impl FaceTable {
             faces: Slab::new(),
             index: Index::new(),
             next: FaceId::FIRST.0,
+            removals: 0,
         }
     }
 
@@ -218,8 +230,9 @@ impl FaceTable {
             spec,
             up: true,
             counters: FaceCounters::default(),
-            pit_records: 0,
             pit_in_records: 0,
+            is_congested: false,
+            watch: Box::default(),
         };
         let slot = self.faces.insert(face);
         self.index.insert(spread(id), slot);
@@ -228,7 +241,14 @@ impl FaceTable {
     pub(crate) fn remove(&mut self, id: FaceId) -> Option<Face> {
         let slot = self.slot(id)?;
         self.index.remove(spread(id), slot);
+        self.removals = self.removals.wrapping_add(1);
         self.faces.remove(slot)
+    }
+
+    /// Counts the faces that went: whoever has named faces looks again when it has moved on.
+    #[inline]
+    pub(crate) const fn removals(&self) -> u32 {
+        self.removals
     }
 
     fn slot(&self, id: FaceId) -> Option<u32> {

@@ -1,14 +1,14 @@
 //! The forwarder: faces, packets in and out, time.
 
-use core::time::Duration;
 use std::collections::VecDeque;
 
-use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
+use whimbrel_core::{Deadline, LinkState, SeededRng, Time, WallClock};
+use whimbrel_ndn_mgmt::Persistency;
 use whimbrel_ndn_packet::{LpHeader, LpPacket, SharedPacket};
 
 use crate::config::ForwarderConfig;
 use crate::counters::ForwarderCounters;
-use crate::face::{Face, FaceId, FaceSpec, Persistency};
+use crate::face::{Face, FaceId, FaceSpec};
 use crate::mgmt::Management;
 use crate::pipeline::Engine;
 use crate::rib::Rib;
@@ -30,16 +30,15 @@ pub struct Outgoing {
 
 /// An Interest for this forwarder's management.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ManagementInterest {
-    /// The packet.
-    pub packet: SharedPacket,
-    /// Who asks.
-    pub from: FaceId,
+pub(crate) struct ManagementInterest {
+    pub(crate) packet: SharedPacket,
+    /// The face that it came by.
+    pub(crate) from: FaceId,
 }
 
 /// What happened to a face: what the face notifications of management tell.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FaceEvent {
+#[derive(Clone, Debug)]
+pub(crate) enum FaceEvent {
     /// It was added.
     Created(FaceId),
     /// It came up.
@@ -104,10 +103,10 @@ impl Forwarder {
         id
     }
 
-    /// Removes a face from all tables.
+    /// Removes a face. Its records in the PIT go when their entries are looked at next.
     pub fn remove_face(&mut self, _now: Time, face: FaceId) {
         self.forget_routes(face);
-        self.engine.forget_face(face);
+        self.engine.fib.remove_face(face);
         self.strategies.forget_face(face);
         if let Some(face) = self.engine.faces.remove(face) {
             self.happened(FaceEvent::Destroyed(Box::new(face)));
@@ -121,6 +120,8 @@ impl Forwarder {
         };
         if found.up != up {
             found.up = up;
+            // What was measured before says nothing of the link that comes back.
+            found.forget_link_state();
             self.happened(if up {
                 FaceEvent::Up(face)
             } else {
@@ -162,10 +163,16 @@ impl Forwarder {
         self.incoming_packets(now, packets);
     }
 
-    /// Packets wait so long, as of now, before they are handed in: when that lasts, this process is
-    /// the bottleneck, and Data that it sends carries congestion marks.
-    pub fn handle_delay(&mut self, now: Time, delay: Duration) {
-        self.engine.marker.waited(now, delay);
+    /// Takes note of what a face's link tells of itself: for strategies, and to mark Data for the
+    /// face while packets wait long in its queue ([`ForwarderConfig::congestion_target`]) and its
+    /// congestion marking is on. To be called when the link has measured something new, at least
+    /// some times in each interval of the marking while packets wait.
+    pub fn set_link_state(&mut self, now: Time, face: FaceId, state: LinkState) {
+        let target = self.engine.config.congestion_target;
+        let Some(face) = self.engine.faces.get_mut(face) else {
+            return;
+        };
+        face.set_link_state(now, state, target);
     }
 
     /// The link gave up on an Interest after its retransmissions.

@@ -9,23 +9,21 @@
 //! | [`config`] | [`ForwarderConfig`]: sizes and policies |
 //! | [`face`] | [`Face`], [`FaceSpec`]: what a face is and what it has counted |
 //! | [`counters`] | what the whole forwarder has counted, drops by reason |
-//! | [`congestion`] | when the forwarder itself marks packets |
+//! | `congestion` | when the forwarder itself marks packets |
 //! | [`tables`] | FIB, PIT, content store, dead nonces, measurements |
 //! | [`strategy`] | the forwarding strategies and which prefix has which |
 //! | `pipeline` | what becomes of an Interest, a Data, a Nack |
-//! | [`mgmt`] | the NFD Management protocol: its formats, the router's side, a client's side |
+//! | [`mgmt`] | the router's side of NFD Management; formats and client are `whimbrel-ndn-mgmt` |
 //! | [`rib`] | [`rib::Rib`]: who announced which prefix where, and what the FIB makes of it |
-//! | [`face_uri`] | [`FaceUri`]: what is at one end of a face, as NFD writes it |
 //!
 //! What a pipeline does follows NFD's developer guide; where this forwarder differs, the place says
 //! so.
 #![forbid(unsafe_code)]
 
 pub mod config;
-pub mod congestion;
+mod congestion;
 pub mod counters;
 pub mod face;
-pub mod face_uri;
 pub mod forwarder;
 pub mod mgmt;
 mod pipeline;
@@ -35,6 +33,8 @@ pub mod tables;
 
 pub use config::{CsConfig, CsPolicy, ForwarderConfig, UnsolicitedPolicy};
 pub use counters::{DropReason, ForwarderCounters};
-pub use face::{Face, FaceCounters, FaceFlags, FaceId, FaceSpec, LinkType, Persistency, Scope};
-pub use face_uri::FaceUri;
-pub use forwarder::{FaceEvent, Forwarder, ManagementInterest, Outgoing};
+pub use face::{Face, FaceCounters, FaceFlags, FaceId, FaceSpec};
+pub use forwarder::{Forwarder, Outgoing};
+// In the signatures of this crate.
+pub use whimbrel_core::LinkState;
+pub use whimbrel_ndn_mgmt::{FaceUri, LinkType, Persistency, Scope};

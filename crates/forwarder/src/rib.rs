@@ -21,10 +21,10 @@ mod pages;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Deadline, Time, TimerQueue};
+use whimbrel_ndn_mgmt::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
 use whimbrel_ndn_packet::Name;
 
 use crate::face::FaceId;
-use crate::mgmt::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
 use crate::tables::MAX_DEPTH;
 
 use pages::Pages;

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use whimbrel_core::Time;
 use whimbrel_forwarder::FaceId;
-use whimbrel_forwarder::mgmt::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
 use whimbrel_forwarder::rib::{Rib, RibError, RibLimits, Route, RouteKey};
+use whimbrel_ndn_mgmt::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
 use whimbrel_ndn_packet::Name;
 
 type Fib = BTreeMap<Name, BTreeMap<FaceId, u64>>;

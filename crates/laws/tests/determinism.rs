@@ -5,7 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates whose code runs in the simulator as it runs on sockets. The same as in `layers.rs`.
-const PROTOCOLS: &[&str] = &["core", "content", "link", "gnrs", "mobilityfirst", "sim"];
+const PROTOCOLS: &[&str] = &[
+    "core",
+    "content",
+    "ndn-mgmt",
+    "link",
+    "gnrs",
+    "mobilityfirst",
+    "sim",
+];
 
 /// What clippy.toml must go on forbidding.
 const BANNED_METHODS: &[&str] = &[

@@ -3,23 +3,17 @@
 use whimbrel_core::{Deadline, Time};
 
 use super::authority::CommandVerifier;
-use super::face_requests::{FaceFailure, FaceRequest, RequestId};
+use super::face_requests::{FaceFailure, RequestId};
+use super::host::FaceHost;
 use super::management::Management;
-use super::{LinkCounters, ManagementConfig, ManagementCounters};
+use super::{ManagementConfig, ManagementCounters};
 use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 
 impl Forwarder {
-    /// Answers the Interests that wait for management and tells what happened to faces. `link` says
-    /// what the link of a face has counted.
-    pub fn run_management(&mut self, now: Time, link: &dyn Fn(FaceId) -> LinkCounters) {
-        self.with_management(|management, forwarder| management.run(now, forwarder, link));
-    }
-
-    /// The next wish about faces. [`FaceRequest::Create`] is to be answered with
-    /// [`Forwarder::face_created`].
-    pub fn poll_face_request(&mut self) -> Option<FaceRequest> {
-        self.mgmt.as_mut()?.requests.poll()
+    /// Answers the Interests that wait for management and tells what happened to faces.
+    pub fn run_management(&mut self, now: Time, host: &mut dyn FaceHost) {
+        self.with_management(|management, forwarder| management.run(now, forwarder, host));
     }
 
     /// A face that management asked for was added, or could not be: who asked for it is told.
@@ -80,7 +74,7 @@ impl Forwarder {
         let creations = self
             .mgmt
             .as_ref()
-            .and_then(|management| management.requests.poll_timeout());
+            .and_then(|management| management.creations.poll_timeout());
         Deadline::earlier(self.rib.poll_timeout(), creations)
     }
 

@@ -1,8 +1,8 @@
 //! `cs/...`: the content store.
 
-use super::control::{ControlParameters, ControlResponse};
+use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse, CsInfo, FLAG_CS_ADMIT, FLAG_CS_SERVE};
+
 use super::verb::{Context, Outcome};
-use super::{CsInfo, FLAG_CS_ADMIT, FLAG_CS_SERVE};
 use crate::forwarder::Forwarder;
 
 /// Most Data that one command erases (NFD's limit): clients repeat it until the count is 0.

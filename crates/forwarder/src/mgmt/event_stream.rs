@@ -6,8 +6,8 @@ use std::collections::{BTreeSet, VecDeque};
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{Component, Data, DigestSigner, InterestRef, Name, types as ndn};
 
-use super::FaceEventNotification;
 use super::snapshots::FRESHNESS;
+use whimbrel_ndn_mgmt::FaceEventNotification;
 
 /// Most events that can be asked for after they happened.
 const MOST_REMEMBERED: usize = 256;

@@ -1,15 +1,16 @@
 //! What management wishes of the program around it: to open, change and close faces.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use whimbrel_core::{Deadline, Time};
+use whimbrel_ndn_mgmt::{
+    ControlParameters, FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceUri,
+    Persistency,
+};
 use whimbrel_ndn_packet::Name;
 
-use super::control::ControlParameters;
-use super::{FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY};
-use crate::face::{FaceId, Persistency};
-use crate::face_uri::FaceUri;
+use crate::face::FaceId;
 
 /// What tells the creations under way apart. Not given again in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,32 +109,24 @@ pub(crate) struct Pending {
     until: Time,
 }
 
-/// Wishes that have not been taken, and creations that have not been answered.
+/// Creations that have not been answered.
 #[derive(Default)]
-pub(crate) struct FaceRequests {
-    queue: VecDeque<FaceRequest>,
+pub(crate) struct Creations {
     pending: BTreeMap<RequestId, Pending>,
     last: u64,
 }
 
-impl FaceRequests {
-    pub(crate) fn poll(&mut self) -> Option<FaceRequest> {
-        self.queue.pop_front()
-    }
-
-    pub(crate) fn push(&mut self, request: FaceRequest) {
-        self.queue.push_back(request);
-    }
-
-    /// Asks for a face on behalf of a command; false if too many are under way.
-    pub(crate) fn create(
+impl Creations {
+    /// Takes note of a command that wants a face. Returns the wish to be made for it, if nobody
+    /// else waits for the same face already; `None` if too many are under way.
+    pub(crate) fn add(
         &mut self,
         now: Time,
         remote: FaceUri,
         local: Option<FaceUri>,
         settings: FaceSettings,
         command: Name,
-    ) -> bool {
+    ) -> Option<Option<FaceRequest>> {
         let same = self
             .pending
             .values_mut()
@@ -143,10 +136,10 @@ impl FaceRequests {
             if has_room {
                 pending.commands.push(command);
             }
-            return has_room;
+            return has_room.then_some(None);
         }
         if self.pending.len() >= MOST_PENDING {
-            return false;
+            return None;
         }
         self.last += 1;
         let request = RequestId(self.last);
@@ -157,13 +150,12 @@ impl FaceRequests {
             until: now + PATIENCE,
         };
         self.pending.insert(request, pending);
-        self.queue.push_back(FaceRequest::Create {
+        Some(Some(FaceRequest::Create {
             request,
             remote,
             local,
             settings,
-        });
-        true
+        }))
     }
 
     pub(crate) fn finish(&mut self, request: RequestId) -> Option<Pending> {

@@ -1,17 +1,16 @@
 //! `faces/...`: create, update, destroy, and what is told of them.
 
+use whimbrel_ndn_mgmt::{
+    ControlParameters, ControlResponse, FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS,
+    FLAG_LP_RELIABILITY, FaceEventKind, FaceEventNotification, FaceQueryFilter, FaceStatus,
+    FaceTraffic, FaceUri, Persistency, Scope,
+};
 use whimbrel_ndn_packet::{DecodeError, MAX_PACKET};
 
-use super::codes::FaceEventKind;
-use super::control::{ControlParameters, ControlResponse};
+use super::LinkCounters;
 use super::face_requests::{FaceFailure, FaceRequest, FaceSettings};
 use super::verb::{Context, Outcome};
-use super::{
-    FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceEventNotification,
-    FaceQueryFilter, FaceStatus, FaceTraffic, LinkCounters,
-};
-use crate::face::{Face, FaceFlags, FaceId, Persistency, Scope};
-use crate::face_uri::FaceUri;
+use crate::face::{Face, FaceFlags, FaceId};
 use crate::forwarder::{FaceEvent, Forwarder};
 
 /// Smallest frame that a face may be told to send, in bytes (NFD: `MIN_MTU`).
@@ -27,10 +26,11 @@ pub(crate) fn create(context: &mut Context<'_>, parameters: ControlParameters) -
             let mut settings = FaceSettings::of(&parameters);
             settings.persistency.get_or_insert(Persistency::Persistent);
             let command = context.command.clone();
-            if context
-                .requests
-                .create(context.now, remote, local, settings, command)
-            {
+            let wish = context
+                .creations
+                .add(context.now, remote, local, settings, command);
+            if let Some(wish) = wish {
+                wish.into_iter().for_each(|wish| context.host.request(wish));
                 Outcome::Later
             } else {
                 ControlResponse::new(
@@ -179,8 +179,8 @@ pub(crate) fn update(context: &mut Context<'_>, parameters: ControlParameters) -
     let response = ControlResponse::success(&properties(face, &parameters, false));
     if settings != FaceSettings::default() {
         context
-            .requests
-            .push(FaceRequest::Update { face: id, settings });
+            .host
+            .request(FaceRequest::Update { face: id, settings });
     }
     response.into()
 }
@@ -246,7 +246,7 @@ pub(crate) fn destroy(context: &mut Context<'_>, parameters: ControlParameters) 
     }
     if context.forwarder.face(id).is_some() {
         context.forwarder.remove_face(context.now, id);
-        context.requests.push(FaceRequest::Destroy(id));
+        context.host.request(FaceRequest::Destroy(id));
     }
     // A face that is already gone is destroyed, as far as the protocol goes.
     ControlResponse::success(&ControlParameters {

@@ -1,8 +1,8 @@
 //! `fib/...`: next hops that are set by hand, and the list of all.
 
-use super::control::{ControlParameters, ControlResponse};
+use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse, FibEntry, NextHopRecord};
+
 use super::verb::{Context, Outcome, refuse_own_prefix};
-use super::{FibEntry, NextHopRecord};
 use crate::forwarder::Forwarder;
 
 pub(crate) fn add_next_hop(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {

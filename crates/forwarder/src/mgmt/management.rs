@@ -2,24 +2,23 @@
 
 use bytes::Bytes;
 use whimbrel_core::Time;
+use whimbrel_ndn_mgmt::{
+    ChannelStatus, ControlParameters, ControlResponse, FaceQueryFilter, FaceUri, Verb,
+};
 use whimbrel_ndn_packet::{
     CachePolicy, Component, ContentType, Data, DigestSigner, InterestRef, LpPacket, Name,
     PrefixAnnouncementRef,
 };
 
 use super::authority::{Authority, CommandRefusal};
-use super::control::{ControlParameters, ControlResponse};
 use super::event_stream::EventStream;
-use super::face_requests::{FaceFailure, FaceRequests, RequestId};
+use super::face_requests::{Creations, FaceFailure, RequestId};
+use super::host::FaceHost;
 use super::request::Request;
 use super::snapshots::{FRESHNESS, Snapshots};
-use super::verb::{Context, Outcome, Verb};
-use super::{
-    ChannelStatus, FaceQueryFilter, LinkCounters, ManagementConfig, content_store, faces, fib,
-    routes, status, strategies,
-};
+use super::verb::{self, Context, Outcome};
+use super::{ManagementConfig, content_store, faces, fib, routes, status, strategies};
 use crate::face::FaceId;
-use crate::face_uri::FaceUri;
 use crate::forwarder::{FaceEvent, Forwarder, ManagementInterest};
 
 /// What management did with the Interests that came to it.
@@ -43,7 +42,7 @@ pub struct ManagementCounters {
 pub(crate) struct Management {
     config: ManagementConfig,
     pub(super) authority: Authority,
-    pub(super) requests: FaceRequests,
+    pub(super) creations: Creations,
     snapshots: Snapshots,
     events: EventStream,
     pub(super) channels: Vec<String>,
@@ -90,7 +89,7 @@ impl Management {
         Management {
             config,
             authority,
-            requests: FaceRequests::default(),
+            creations: Creations::default(),
             snapshots: Snapshots::default(),
             events: EventStream::new(events_prefix()),
             channels: Vec::new(),
@@ -99,15 +98,10 @@ impl Management {
         }
     }
 
-    pub(super) fn run(
-        &mut self,
-        now: Time,
-        forwarder: &mut Forwarder,
-        link: &dyn Fn(FaceId) -> LinkCounters,
-    ) {
+    pub(super) fn run(&mut self, now: Time, forwarder: &mut Forwarder, host: &mut dyn FaceHost) {
         self.tell_events(now, forwarder);
         while let Some(ManagementInterest { packet, from }) = forwarder.take_management_interest() {
-            self.answer(now, forwarder, link, &packet, from);
+            self.answer(now, forwarder, host, &packet, from);
             self.tell_events(now, forwarder);
         }
     }
@@ -130,7 +124,7 @@ impl Management {
         &mut self,
         now: Time,
         forwarder: &mut Forwarder,
-        link: &dyn Fn(FaceId) -> LinkCounters,
+        host: &mut dyn FaceHost,
         packet: &[u8],
         from: FaceId,
     ) {
@@ -155,12 +149,12 @@ impl Management {
         }
         match (request.module, request.verb) {
             ("faces", "events") => self.ask_event(now, forwarder, &request),
-            ("rib", "announce") => self.announce(now, forwarder, &request, from),
+            ("rib", "announce") => self.announce(now, forwarder, host, &request, from),
             (module, verb) => match Verb::find(module, verb) {
-                Some(verb) => self.command(now, forwarder, &request, from, verb),
+                Some(verb) => self.command(now, forwarder, host, &request, from, verb),
                 // Who its neighbours' neighbours are is no neighbour's matter.
                 None if request.remote => self.counters.ignored += 1,
-                None => self.dataset(now, forwarder, link, &request),
+                None => self.dataset(now, forwarder, host, &request),
             },
         }
     }
@@ -175,9 +169,10 @@ impl Management {
         &mut self,
         now: Time,
         forwarder: &mut Forwarder,
+        host: &mut dyn FaceHost,
         request: &Request<'_>,
         from: FaceId,
-        verb: &'static Verb,
+        verb: Verb,
     ) {
         let parameters = match request.rest.first() {
             Some(component) => {
@@ -190,7 +185,8 @@ impl Management {
             Err(why) => {
                 let text = format!(
                     "{}/{} needs ControlParameters after the verb: {why}",
-                    verb.module, verb.verb
+                    verb.module(),
+                    verb.name()
                 );
                 return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
             }
@@ -198,8 +194,9 @@ impl Management {
         if let Err(refusal) = self.allow(now, forwarder, request) {
             return self.refuse(now, forwarder, request, &refusal);
         }
-        if let Err(text) = verb.check(&parameters) {
-            return self.respond(now, forwarder, request, &ControlResponse::new(400, text));
+        if let Err(error) = verb.check(&parameters) {
+            let response = ControlResponse::new(400, error.to_string());
+            return self.respond(now, forwarder, request, &response);
         }
         let command = request.interest.name.to_name();
         let mut context = Context {
@@ -208,11 +205,12 @@ impl Management {
             remote: request.remote,
             command: &command,
             forwarder,
-            requests: &mut self.requests,
+            host,
+            creations: &mut self.creations,
             config: &self.config,
             own_prefixes: &self.own_prefixes,
         };
-        match (verb.run)(&mut context, parameters) {
+        match verb::run(verb, &mut context, parameters) {
             Outcome::Now(response) => self.respond(now, forwarder, request, &response),
             Outcome::Later => {}
         }
@@ -281,6 +279,7 @@ impl Management {
         &mut self,
         now: Time,
         forwarder: &mut Forwarder,
+        host: &mut dyn FaceHost,
         request: &Request<'_>,
         from: FaceId,
     ) {
@@ -309,7 +308,8 @@ impl Management {
             remote: request.remote,
             command: &command,
             forwarder,
-            requests: &mut self.requests,
+            host,
+            creations: &mut self.creations,
             config: &self.config,
             own_prefixes: &self.own_prefixes,
         };
@@ -321,7 +321,7 @@ impl Management {
         &mut self,
         now: Time,
         forwarder: &mut Forwarder,
-        link: &dyn Fn(FaceId) -> LinkCounters,
+        host: &mut dyn FaceHost,
         request: &Request<'_>,
     ) {
         if let Some((before, version, segment)) = request.version_and_segment() {
@@ -334,7 +334,7 @@ impl Management {
         let name = request.interest.name;
         let version = match self.snapshots.reusable(now, name) {
             Some(version) => version,
-            None => match self.make_dataset(now, forwarder, link, request) {
+            None => match self.make_dataset(now, forwarder, host, request) {
                 Ok(content) => {
                     self.counters.datasets += 1;
                     let micros = forwarder.wall().unix_millis(now).saturating_mul(1_000);
@@ -361,10 +361,11 @@ impl Management {
         &self,
         now: Time,
         forwarder: &Forwarder,
-        link: &dyn Fn(FaceId) -> LinkCounters,
+        host: &dyn FaceHost,
         request: &Request<'_>,
     ) -> Dataset {
         let version = &self.config.version;
+        let link = &|face| host.link_counters(face);
         Ok(match (request.module, request.verb) {
             ("status", "general") => status::general(forwarder, now, version).encode(),
             ("faces", "list") => faces::list(forwarder, link, &FaceQueryFilter::default()),
@@ -414,7 +415,7 @@ impl Management {
         request: RequestId,
         outcome: &Result<FaceId, FaceFailure>,
     ) {
-        let Some(pending) = self.requests.finish(request) else {
+        let Some(pending) = self.creations.finish(request) else {
             return;
         };
         for (at, command) in pending.commands.into_iter().enumerate() {
@@ -426,7 +427,7 @@ impl Management {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time, forwarder: &mut Forwarder) {
-        for late in self.requests.take_late(now) {
+        for late in self.creations.take_late(now) {
             for command in late.commands {
                 let response = ControlResponse::new(504, "the face was not opened in time");
                 self.count(&response);

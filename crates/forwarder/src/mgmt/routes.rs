@@ -3,13 +3,13 @@
 use core::time::Duration;
 
 use whimbrel_core::Time;
+use whimbrel_ndn_mgmt::{
+    ControlParameters, ControlResponse, ROUTE_CHILD_INHERIT, RibEntry, RouteOrigin, RouteStatus,
+};
 use whimbrel_ndn_packet::{Name, PrefixAnnouncementRef};
 
-use super::codes::ROUTE_CHILD_INHERIT;
-use super::control::{ControlParameters, ControlResponse};
 use super::fib::no_face;
 use super::verb::{Context, Outcome, refuse_own_prefix};
-use super::{RibEntry, RouteOrigin, RouteStatus};
 use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 use crate::rib::{PageRefusal, RibError, Route, RouteKey};

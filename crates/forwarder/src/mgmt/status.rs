@@ -3,8 +3,9 @@
 
 use serde_json::{Map, Value, json};
 use whimbrel_core::Time;
+use whimbrel_ndn_mgmt::ForwarderStatus;
 
-use super::{ForwarderStatus, LinkCounters};
+use super::LinkCounters;
 use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 use crate::strategy::StrategyChoice;

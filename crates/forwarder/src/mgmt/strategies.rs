@@ -1,7 +1,7 @@
 //! `strategy-choice/...`: which prefix has which strategy.
 
-use super::StrategyChoice;
-use super::control::{ControlParameters, ControlResponse};
+use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse, StrategyChoice};
+
 use super::verb::{Context, Outcome};
 use crate::forwarder::Forwarder;
 use crate::strategy::StrategyError;

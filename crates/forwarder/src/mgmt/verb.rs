@@ -1,11 +1,12 @@
-//! The commands of the protocol: which parameters each takes, and what carries it out.
+//! What carries out each command.
 
 use whimbrel_core::Time;
+use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse, Verb};
 use whimbrel_ndn_packet::Name;
 
 use super::config::ManagementConfig;
-use super::control::{ControlParameters, ControlResponse};
-use super::face_requests::FaceRequests;
+use super::face_requests::Creations;
+use super::host::FaceHost;
 use super::{content_store, faces, fib, routes, strategies};
 use crate::face::FaceId;
 use crate::forwarder::Forwarder;
@@ -20,7 +21,8 @@ pub(crate) struct Context<'a> {
     /// Name of the command Interest.
     pub(crate) command: &'a Name,
     pub(crate) forwarder: &'a mut Forwarder,
-    pub(crate) requests: &'a mut FaceRequests,
+    pub(crate) host: &'a mut dyn FaceHost,
+    pub(crate) creations: &'a mut Creations,
     pub(crate) config: &'a ManagementConfig,
     /// What management itself serves.
     pub(crate) own_prefixes: &'a [Name],
@@ -50,148 +52,20 @@ impl From<ControlResponse> for Outcome {
     }
 }
 
-/// One command.
-pub(crate) struct Verb {
-    pub(crate) module: &'static str,
-    pub(crate) verb: &'static str,
-    required: &'static [&'static str],
-    optional: &'static [&'static str],
-    pub(crate) run: fn(&mut Context<'_>, ControlParameters) -> Outcome,
-}
-
-const SETTINGS: [&str; 6] = [
-    "FacePersistency",
-    "BaseCongestionMarkingInterval",
-    "DefaultCongestionThreshold",
-    "Mtu",
-    "Flags",
-    "Mask",
-];
-
-static VERBS: [Verb; 11] = [
-    Verb {
-        module: "faces",
-        verb: "create",
-        required: &["Uri"],
-        optional: &[
-            "LocalUri",
-            SETTINGS[0],
-            SETTINGS[1],
-            SETTINGS[2],
-            SETTINGS[3],
-            SETTINGS[4],
-            SETTINGS[5],
-        ],
-        run: faces::create,
-    },
-    Verb {
-        module: "faces",
-        verb: "update",
-        required: &[],
-        optional: &[
-            "FaceId",
-            SETTINGS[0],
-            SETTINGS[1],
-            SETTINGS[2],
-            SETTINGS[3],
-            SETTINGS[4],
-            SETTINGS[5],
-        ],
-        run: faces::update,
-    },
-    Verb {
-        module: "faces",
-        verb: "destroy",
-        required: &["FaceId"],
-        optional: &[],
-        run: faces::destroy,
-    },
-    Verb {
-        module: "fib",
-        verb: "add-nexthop",
-        required: &["Name"],
-        optional: &["FaceId", "Cost"],
-        run: fib::add_next_hop,
-    },
-    Verb {
-        module: "fib",
-        verb: "remove-nexthop",
-        required: &["Name"],
-        optional: &["FaceId"],
-        run: fib::remove_next_hop,
-    },
-    Verb {
-        module: "rib",
-        verb: "register",
-        required: &["Name"],
-        optional: &["FaceId", "Origin", "Cost", "Flags", "ExpirationPeriod"],
-        run: routes::register,
-    },
-    Verb {
-        module: "rib",
-        verb: "unregister",
-        required: &["Name"],
-        optional: &["FaceId", "Origin"],
-        run: routes::unregister,
-    },
-    Verb {
-        module: "strategy-choice",
-        verb: "set",
-        required: &["Name", "Strategy"],
-        optional: &[],
-        run: strategies::set,
-    },
-    Verb {
-        module: "strategy-choice",
-        verb: "unset",
-        required: &["Name"],
-        optional: &[],
-        run: strategies::unset,
-    },
-    Verb {
-        module: "cs",
-        verb: "config",
-        required: &[],
-        optional: &["Capacity", "Flags", "Mask"],
-        run: content_store::configure,
-    },
-    Verb {
-        module: "cs",
-        verb: "erase",
-        required: &["Name"],
-        optional: &["Count"],
-        run: content_store::erase,
-    },
-];
-
-impl Verb {
-    pub(crate) fn find(module: &str, verb: &str) -> Option<&'static Verb> {
-        VERBS
-            .iter()
-            .find(|known| known.module == module && known.verb == verb)
-    }
-
-    /// What is wrong with parameters, for a person.
-    pub(crate) fn check(&self, parameters: &ControlParameters) -> Result<(), String> {
-        let Verb { module, verb, .. } = self;
-        if let Some(missing) = self
-            .required
-            .iter()
-            .find(|name| !parameters.present().any(|present| present == **name))
-        {
-            return Err(format!("{module}/{verb} needs {missing}"));
-        }
-        let is_known = |name: &&str| self.required.contains(name) || self.optional.contains(name);
-        if let Some(extra) = parameters.present().find(|name| !is_known(name)) {
-            return Err(format!("{module}/{verb} does not take {extra}"));
-        }
-        let masked = self.optional.contains(&"Mask");
-        if masked && parameters.flags.is_some() != parameters.mask.is_some() {
-            return Err(
-                "Flags and Mask go together: Mask says which bits of Flags are meant".to_owned(),
-            );
-        }
-        Ok(())
+/// Carries a command out.
+pub(crate) fn run(verb: Verb, context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
+    match verb {
+        Verb::FacesCreate => faces::create(context, parameters),
+        Verb::FacesUpdate => faces::update(context, parameters),
+        Verb::FacesDestroy => faces::destroy(context, parameters),
+        Verb::FibAddNextHop => fib::add_next_hop(context, parameters),
+        Verb::FibRemoveNextHop => fib::remove_next_hop(context, parameters),
+        Verb::RibRegister => routes::register(context, parameters),
+        Verb::RibUnregister => routes::unregister(context, parameters),
+        Verb::StrategyChoiceSet => strategies::set(context, parameters),
+        Verb::StrategyChoiceUnset => strategies::unset(context, parameters),
+        Verb::CsConfig => content_store::configure(context, parameters),
+        Verb::CsErase => content_store::erase(context, parameters),
     }
 }
 

@@ -3,24 +3,33 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{CachePolicy, DataRef, LpPacket, SharedPacket};
+use whimbrel_ndn_packet::{CachePolicy, DataRef, LpHeader, LpPacket, SharedPacket};
 
 use super::{Engine, header, is_localhost, may_return};
 use crate::config::UnsolicitedPolicy;
 use crate::counters::DropReason;
 use crate::face::FaceId;
 use crate::forwarder::Forwarder;
-use crate::strategy::Context;
+use crate::strategy::{Context, IncomingData};
 use crate::tables::name_key::NameKey;
 
 /// A Data on its way to those who wait.
 struct Arrived<'a> {
-    data: &'a DataRef<'a>,
+    incoming: IncomingData<'a>,
     packet: SharedPacket,
-    from: FaceId,
-    mark: Option<u64>,
     /// The content store has it, and answers what still runs in a loop.
     kept: bool,
+}
+
+/// A Data on its way out to one face.
+pub(super) struct Answer<'a> {
+    pub(super) packet: SharedPacket,
+    /// Where it came from.
+    pub(super) from: FaceId,
+    pub(super) token: Option<Bytes>,
+    pub(super) mark: Option<u64>,
+    /// What the strategy has attached to it.
+    pub(super) attached: Option<&'a LpHeader>,
 }
 
 /// Who has had a Data: a program that waits for it with two Interests wants it once, a forwarder
@@ -50,10 +59,12 @@ impl Forwarder {
         let packet = SharedPacket::from(data.wire);
         let kept = may_keep && engine.cs.insert(now, &packet, data, key);
         let arrived = Arrived {
-            data,
+            incoming: IncomingData {
+                data,
+                header: lp,
+                from,
+            },
             packet,
-            from,
-            mark: lp.congestion_mark,
             kept,
         };
         let mut served = Served::new();
@@ -74,16 +85,18 @@ impl Forwarder {
         arrived: &Arrived<'_>,
         served: Option<&mut Served>,
     ) {
+        self.engine.forget_gone_faces(slot);
         let strategy = self.strategies.effective(&mut self.engine, slot, None);
         if let Some(entry) = self.engine.pit.get_mut(slot) {
             entry.expiry = now + self.engine.config.straggler;
             entry.timer = Time::MAX;
         }
-        if let Some(strategy) = self.strategies.get_mut(strategy) {
+        let attached = self.strategies.get_mut(strategy).and_then(|strategy| {
             let mut context = Context::of_entry(&mut self.engine, now, slot);
-            strategy.before_satisfy(&mut context, arrived.from);
-        }
-        self.engine.answer_downstreams(now, slot, arrived, served);
+            strategy.after_receive_data(&mut context, &arrived.incoming)
+        });
+        self.engine
+            .answer_downstreams(now, slot, arrived, attached.as_deref(), served);
         self.engine.settle(now, slot);
     }
 }
@@ -134,8 +147,10 @@ impl Engine {
         now: Time,
         slot: u32,
         arrived: &Arrived<'_>,
+        attached: Option<&LpHeader>,
         mut served: Option<&mut Served>,
     ) {
+        let IncomingData { data, header, from } = arrived.incoming;
         let Some(entry) = self.pit.get_mut(slot) else {
             return;
         };
@@ -143,10 +158,9 @@ impl Engine {
         // "need Dead Nonce List insert?" (NFD): a content store answers what still runs in a loop,
         // unless it wants a fresher Data. Unlike NFD we do not count on the store for what it has
         // not kept.
-        let fresh_enough =
-            !entry.must_be_fresh || arrived.data.freshness >= self.dead_nonces.lifetime();
+        let fresh_enough = !entry.must_be_fresh || data.freshness >= self.dead_nonces.lifetime();
         entry.loop_is_answered = arrived.kept && fresh_enough;
-        self.end_out_record(now, slot, arrived.from);
+        self.end_out_record(now, slot, from);
         let Some(entry) = self.pit.get_mut(slot) else {
             return;
         };
@@ -155,7 +169,7 @@ impl Engine {
                 face.forget_in_record();
             }
             let returns =
-                record.face == arrived.from && !self.faces.get(record.face).is_some_and(may_return);
+                record.face == from && !self.faces.get(record.face).is_some_and(may_return);
             if record.expiry <= now || returns {
                 continue;
             }
@@ -166,9 +180,14 @@ impl Engine {
                 }
                 served.push(who);
             }
-            let packet = arrived.packet.clone();
-            let token = record.token.map(Bytes::from);
-            self.outgoing_data(now, record.face, arrived.from, packet, token, arrived.mark);
+            let answer = Answer {
+                packet: arrived.packet.clone(),
+                from,
+                token: record.token.map(Bytes::from),
+                mark: header.congestion_mark,
+                attached,
+            };
+            self.outgoing_data(now, record.face, answer);
         }
     }
 
@@ -189,37 +208,35 @@ impl Engine {
             self.dead_nonces.add(now, entry.hash, record.nonce);
         }
         if let Some(face) = self.faces.get_mut(from) {
-            face.pit_records = face.pit_records.saturating_sub(1);
             face.counters.satisfied_interests += 1;
         }
     }
 
     /// Sends a Data to a face.
-    pub(crate) fn outgoing_data(
-        &mut self,
-        now: Time,
-        to: FaceId,
-        from: FaceId,
-        packet: SharedPacket,
-        token: Option<Bytes>,
-        mark: Option<u64>,
-    ) {
+    pub(super) fn outgoing_data(&mut self, now: Time, to: FaceId, answer: Answer<'_>) {
         let Some(face) = self.faces.get_mut(to).filter(|face| face.up) else {
             return;
         };
-        if !face.is_local() && is_localhost(name_of(&packet)) {
+        if !face.is_local() && is_localhost(name_of(&answer.packet)) {
             self.counters.drop(DropReason::Scope);
             return;
         }
         face.counters.out_data += 1;
         self.counters.out_data += 1;
-        let incoming = Some(from).filter(|_| face.spec.flags.local_fields);
-        let mark = mark.or_else(|| {
-            let marks = self.marker.marks(now);
+        let incoming = Some(answer.from).filter(|_| face.spec.flags.local_fields);
+        let mark = answer.mark.or_else(|| {
+            let marks = face.marks(now);
             self.counters.marked += u64::from(marks);
             marks.then_some(1)
         });
-        self.queue(to, packet, header(token, mark, incoming));
+        let attached = answer.attached.map(|fields| {
+            Box::new(LpHeader {
+                non_discovery: false,
+                ..fields.clone()
+            })
+        });
+        let header = header(attached, answer.token, mark, incoming);
+        self.queue(to, answer.packet, header);
     }
 }
 

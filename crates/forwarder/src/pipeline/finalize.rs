@@ -14,6 +14,7 @@ const SAMPLE: usize = 8;
 impl Forwarder {
     pub(crate) fn entries_due(&mut self, now: Time) {
         while let Some(slot) = self.engine.pit.pop_due(now) {
+            self.engine.forget_gone_faces(slot);
             let Some(entry) = self.engine.pit.get_mut(slot) else {
                 continue;
             };
@@ -63,7 +64,6 @@ impl Engine {
             }
             if let Some(face) = self.faces.get_mut(record.face) {
                 face.counters.unsatisfied_interests += u64::from(!entry.satisfied);
-                face.pit_records = face.pit_records.saturating_sub(1);
             }
         }
         for record in &entry.in_records {
@@ -86,10 +86,11 @@ impl Engine {
         let sample = self.pit.sample(SAMPLE, &mut self.rng);
         let worth = |slot: u32| {
             let entry = self.pit.get(slot);
-            let downstream = entry.and_then(|entry| entry.in_records.first());
-            let load = downstream
-                .and_then(|record| self.faces.get(record.face))
-                .map_or(0, |face| face.pit_in_records);
+            let downstream = entry
+                .into_iter()
+                .flat_map(|entry| &entry.in_records)
+                .find_map(|record| self.faces.get(record.face));
+            let load = downstream.map_or(0, |face| face.pit_in_records);
             let expiry = entry.map_or(Time::ZERO, |entry| entry.expiry);
             (downstream.is_some(), core::cmp::Reverse(load), expiry)
         };
@@ -99,21 +100,20 @@ impl Engine {
         }
     }
 
-    /// Takes a face out of the FIB and the PIT. The PIT is read through only if the face is in it.
-    pub(crate) fn forget_face(&mut self, face: FaceId) {
-        self.fib.remove_face(face);
-        let mut records = self.faces.get(face).map_or(0, |face| face.pit_records);
-        for slot in 0..self.pit.places() {
-            if records == 0 {
-                break;
-            }
-            let Some(entry) = self.pit.get_mut(slot) else {
-                continue;
-            };
-            let before = entry.in_records.len() + entry.out_records.len();
-            entry.in_records.retain(|record| record.face != face);
-            entry.out_records.retain(|record| record.face != face);
-            records -= (before - entry.in_records.len() - entry.out_records.len()) as u32;
+    /// Takes the records of faces that are gone out of an entry. A face that goes leaves them
+    /// behind, for the PIT is too large to be read through; numbers of faces are not given again.
+    /// To be called before anything is done to an entry that goes by its records.
+    #[inline]
+    pub(crate) fn forget_gone_faces(&mut self, slot: u32) {
+        let removals = self.faces.removals();
+        if let Some(entry) = self.pit.get_mut(slot)
+            && entry.removals != removals
+        {
+            let faces = &self.faces;
+            let exists = |face: FaceId| faces.get(face).is_some();
+            entry.removals = removals;
+            entry.in_records.retain(|record| exists(record.face));
+            entry.out_records.retain(|record| exists(record.face));
         }
     }
 }

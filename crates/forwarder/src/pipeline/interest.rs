@@ -4,11 +4,13 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_core::Time;
+use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason, SharedPacket};
 
+use super::data::Answer;
 use super::{Engine, MANAGEMENT_QUEUE, after, header, is_localhost};
 use crate::counters::DropReason;
-use crate::face::{FaceId, LinkType};
+use crate::face::FaceId;
 use crate::forwarder::{Forwarder, ManagementInterest};
 use crate::strategy::Context;
 use crate::tables::cs::CsHit;
@@ -23,8 +25,8 @@ pub(crate) struct Incoming<'a> {
     pub(crate) onward: Onward,
     pub(crate) from: FaceId,
     pub(crate) lifetime: Duration,
-    /// Its congestion mark goes with it.
-    pub(crate) mark: Option<u64>,
+    /// Its link header; a congestion mark goes with it.
+    pub(crate) header: &'a LpPacket<'a>,
 }
 
 impl Incoming<'_> {
@@ -82,7 +84,7 @@ impl Forwarder {
             },
             from,
             lifetime: interest.lifetime.min(engine.config.max_interest_lifetime),
-            mark: lp.congestion_mark,
+            header: lp,
         };
         self.pursue(now, lp, &incoming, admitted.one_peer);
     }
@@ -97,6 +99,9 @@ impl Forwarder {
         let known = engine
             .pit
             .find(incoming.key, incoming.interest.name, incoming.selectors());
+        if let Some(slot) = known {
+            engine.forget_gone_faces(slot);
+        }
         let entry = known.and_then(|slot| engine.pit.get(slot));
         if entry.is_some_and(|entry| entry.has_looped(nonce, incoming.from, one_peer)) {
             engine.interest_loop(incoming, one_peer);
@@ -195,7 +200,8 @@ impl Engine {
         self.counters.drop(DropReason::Loop);
         if one_peer {
             let packet = SharedPacket::from(incoming.interest.wire);
-            self.send_nack(incoming.from, packet, NackReason::Duplicate, None);
+            let token = incoming.header.pit_token.map(Bytes::copy_from_slice);
+            self.send_nack(incoming.from, packet, NackReason::Duplicate, token);
         }
     }
 
@@ -209,14 +215,14 @@ impl Engine {
     ) {
         self.counters.cs_hits += 1;
         let token = lp.pit_token.map(Bytes::copy_from_slice);
-        self.outgoing_data(
-            now,
-            incoming.from,
-            FaceId::CONTENT_STORE,
-            hit.data,
+        let answer = Answer {
+            packet: hit.data,
+            from: FaceId::CONTENT_STORE,
             token,
-            None,
-        );
+            mark: None,
+            attached: None,
+        };
+        self.outgoing_data(now, incoming.from, answer);
         // An entry without downstreams that waits for stragglers is done with. Without one, none is
         // made: it would end at once.
         match known.and_then(|slot| Some((slot, self.pit.get_mut(slot)?))) {
@@ -234,12 +240,14 @@ impl Engine {
         if self.pit.is_full() {
             self.evict_one(now);
         }
-        self.pit.insert(
+        let slot = self.pit.insert(
             incoming.key,
             incoming.interest,
             incoming.onward,
             incoming.selectors(),
-        )
+        )?;
+        self.pit.get_mut(slot)?.removals = self.faces.removals();
+        Some(slot)
     }
 
     fn insert_in_record(
@@ -267,7 +275,6 @@ impl Engine {
             None => {
                 entry.in_records.push(record);
                 if let Some(face) = self.faces.get_mut(incoming.from) {
-                    face.pit_records += 1;
                     face.pit_in_records += 1;
                 }
             }
@@ -287,7 +294,7 @@ impl Engine {
         now: Time,
         slot: u32,
         to: FaceId,
-        how: &Outbound,
+        how: Outbound,
     ) -> bool {
         let Some(entry) = self.pit.get_mut(slot) else {
             return false;
@@ -300,9 +307,7 @@ impl Engine {
             self.counters.drop(DropReason::OutHopLimit);
             return false;
         }
-        if insert_out_record(entry, now, to, how) {
-            face.pit_records += 1;
-        }
+        insert_out_record(entry, now, to, &how);
         face.counters.out_interests += 1;
         self.counters.out_interests += 1;
         let incoming = how.from.filter(|_| face.spec.flags.local_fields);
@@ -311,7 +316,11 @@ impl Engine {
             self.ask_management(packet, how.from);
             return true;
         }
-        self.queue(to, packet, header(None, how.mark, incoming))
+        let attached = how.attached.map(|mut fields| {
+            (fields.cache_policy, fields.prefix_announcement) = (None, None);
+            fields
+        });
+        self.queue(to, packet, header(attached, None, how.mark, incoming))
     }
 
     fn ask_management(&mut self, packet: SharedPacket, from: Option<FaceId>) {
@@ -351,7 +360,7 @@ impl Engine {
 pub(crate) const MAX_DELEGATIONS: usize = 8;
 
 /// How an Interest goes out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Outbound {
     pub(crate) nonce: u32,
     /// How long an answer may be expected.
@@ -359,10 +368,11 @@ pub(crate) struct Outbound {
     pub(crate) mark: Option<u64>,
     /// Where it came from.
     pub(crate) from: Option<FaceId>,
+    /// What the strategy has attached to it.
+    pub(crate) attached: Option<Box<LpHeader>>,
 }
 
-/// True if the record is a new one.
-fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) -> bool {
+fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) {
     let expiry = now + how.lifetime;
     if let Some(record) = entry
         .out_records
@@ -371,7 +381,7 @@ fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) -
     {
         (record.nonce, record.sent, record.expiry) = (how.nonce, now, expiry);
         (record.nack, record.given_up) = (None, false);
-        return false;
+        return;
     }
     entry.out_records.push(OutRecord {
         face: to,
@@ -382,5 +392,4 @@ fn insert_out_record(entry: &mut Entry, now: Time, to: FaceId, how: &Outbound) -
         suppression: Duration::ZERO,
         given_up: false,
     });
-    true
 }

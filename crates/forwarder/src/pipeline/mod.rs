@@ -20,12 +20,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time};
+use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::{LpHeader, SharedPacket};
 
 use crate::config::ForwarderConfig;
-use crate::congestion::CongestionMarker;
 use crate::counters::{DropReason, ForwarderCounters};
-use crate::face::{Face, FaceId, FaceTable, LinkType};
+use crate::face::{Face, FaceId, FaceTable};
 use crate::forwarder::{ManagementInterest, Outgoing};
 use crate::tables::dead_nonces::DeadNonces;
 use crate::tables::name_key::NameHasher;
@@ -45,7 +45,6 @@ pub(crate) struct Engine {
     pub(crate) pit: Pit,
     pub(crate) dead_nonces: DeadNonces,
     pub(crate) counters: ForwarderCounters,
-    pub(crate) marker: CongestionMarker,
     pub(crate) management: VecDeque<ManagementInterest>,
     pub(crate) out: VecDeque<(FaceId, Outgoing)>,
 }
@@ -62,7 +61,6 @@ impl Engine {
             pit: Pit::new(hasher, config.pit_capacity),
             dead_nonces: DeadNonces::new(config.dead_nonce_lifetime, config.dead_nonce_capacity),
             counters: ForwarderCounters::default(),
-            marker: CongestionMarker::new(config.congestion_target, config.congestion_interval),
             management: VecDeque::new(),
             out: VecDeque::new(),
             config,
@@ -80,21 +78,26 @@ impl Engine {
     }
 }
 
-/// The link header of an outgoing packet; `None` if it needs none.
+/// The link header of an outgoing Interest or Data; `None` if it needs none. Of the fields that a
+/// strategy has attached, those that are the forwarder's own are overwritten, and a congestion mark
+/// is not taken away.
+#[inline]
 fn header(
+    attached: Option<Box<LpHeader>>,
     token: Option<Bytes>,
     mark: Option<u64>,
     incoming: Option<FaceId>,
 ) -> Option<Box<LpHeader>> {
-    if token.is_none() && mark.is_none() && incoming.is_none() {
+    if attached.is_none() && token.is_none() && mark.is_none() && incoming.is_none() {
         return None;
     }
-    Some(Box::new(LpHeader {
-        pit_token: token,
-        congestion_mark: mark,
-        incoming_face_id: incoming.map(|face| face.0),
-        ..LpHeader::default()
-    }))
+    let mut header = attached.unwrap_or_default();
+    header.pit_token = token;
+    header.nack = None;
+    header.incoming_face_id = incoming.map(|face| face.0);
+    header.next_hop_face_id = None;
+    header.congestion_mark = header.congestion_mark.max(mark);
+    Some(header).filter(|header| !header.is_empty())
 }
 
 /// True for names that begin with `/localhost`.

@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use whimbrel_core::Time;
+use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::{InterestRef, NackReason};
 
 use super::Engine;
 use crate::counters::DropReason;
-use crate::face::{FaceId, LinkType};
+use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 use crate::strategy::Context;
 use crate::tables::name_key::NameKey;
@@ -84,6 +85,7 @@ impl Engine {
             hint: interest.forwarding_hint.unwrap_or_default(),
         };
         let slot = self.pit.find(&key, interest.name, selectors)?;
+        self.forget_gone_faces(slot);
         let record = self.pit.get(slot)?.out_record(to)?;
         (interest.nonce.map(u32::from_be_bytes) == Some(record.nonce)).then_some(slot)
     }

@@ -12,7 +12,7 @@ use whimbrel_ndn_packet::Name;
 
 use super::{Entry, Rib, Route, RouteKey};
 use crate::face::FaceId;
-use crate::mgmt::{ROUTE_CAPTURE, RouteOrigin};
+use whimbrel_ndn_mgmt::{ROUTE_CAPTURE, RouteOrigin};
 
 /// Least cost of a route to a page.
 pub const PAGE_ROUTE_COST: u64 = 1_000_000;

@@ -7,12 +7,12 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_ndn_packet::{NackReason, Name};
+use whimbrel_ndn_packet::{LpHeader, NackReason, Name};
 
 use super::best_route::retransmission_face;
 use super::parameters::Parameters;
 use super::suppression::{Suppression, Verdict};
-use super::{Context, Strategy, StrategyError};
+use super::{Context, IncomingData, Strategy, StrategyError};
 use crate::face::FaceId;
 use crate::tables::NextHop;
 use crate::tables::measurements::{FaceMeasurement, Measurements};
@@ -126,6 +126,34 @@ impl Asf {
         }
     }
 
+    /// Takes the round-trip time of the upstream that brought the Data, and waits a moment for one
+    /// that is being probed.
+    fn learn(&mut self, context: &mut Context<'_>, from: FaceId) {
+        let now = context.now();
+        let Some(sent) = context
+            .out_records()
+            .iter()
+            .find(|record| record.face == from)
+            .map(|record| record.sent)
+        else {
+            return;
+        };
+        let prefix = context.route().0.to_name();
+        if let Some(known) = self.measurements.face(now, prefix.as_ref(), from) {
+            known.rtt.sample(now.since(sent));
+            (known.timeouts, known.failed) = (0, false);
+        }
+        let others = |context: &Context<'_>| {
+            context
+                .out_records()
+                .iter()
+                .any(|record| record.face != from && record.is_pending(now))
+        };
+        if others(context) {
+            context.set_expiry(PROBE_GRACE);
+        }
+    }
+
     fn timed_out(&mut self, now: Time, prefix: &Name, face: FaceId, at_once: bool) {
         let limit = self.max_timeouts;
         if let Some(known) = self.measurements.face(now, prefix.as_ref(), face) {
@@ -216,30 +244,13 @@ impl Strategy for Asf {
         }
     }
 
-    fn before_satisfy(&mut self, context: &mut Context<'_>, from: FaceId) {
-        let now = context.now();
-        let Some(sent) = context
-            .out_records()
-            .iter()
-            .find(|record| record.face == from)
-            .map(|record| record.sent)
-        else {
-            return;
-        };
-        let prefix = context.route().0.to_name();
-        if let Some(known) = self.measurements.face(now, prefix.as_ref(), from) {
-            known.rtt.sample(now.since(sent));
-            (known.timeouts, known.failed) = (0, false);
-        }
-        let others = |context: &Context<'_>| {
-            context
-                .out_records()
-                .iter()
-                .any(|record| record.face != from && record.is_pending(now))
-        };
-        if others(context) {
-            context.set_expiry(PROBE_GRACE);
-        }
+    fn after_receive_data(
+        &mut self,
+        context: &mut Context<'_>,
+        data: &IncomingData<'_>,
+    ) -> Option<Box<LpHeader>> {
+        self.learn(context, data.from);
+        None
     }
 
     fn after_receive_nack(&mut self, context: &mut Context<'_>, from: FaceId, _reason: NackReason) {

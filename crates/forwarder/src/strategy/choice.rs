@@ -84,11 +84,24 @@ impl StrategyChoice {
         prefix: NameRef<'_>,
         strategy: NameRef<'_>,
     ) -> Result<Name, StrategyError> {
+        self.put(prefix, self.make(strategy)?)
+    }
+
+    /// Gives a prefix a strategy of the program's own, to be told as `name`.
+    pub fn install(
+        &mut self,
+        prefix: NameRef<'_>,
+        name: Name,
+        strategy: Box<dyn Strategy>,
+    ) -> Result<(), StrategyError> {
+        self.put(prefix, Instance { name, strategy }).map(drop)
+    }
+
+    fn put(&mut self, prefix: NameRef<'_>, instance: Instance) -> Result<Name, StrategyError> {
         let depth = prefix.len();
         if depth > MAX_DEPTH {
             return Err(StrategyError::TooDeep(depth));
         }
-        let instance = self.make(strategy)?;
         let name = instance.name.clone();
         let slot = self.instances.insert(instance);
         if let Some(chosen) = self.prefixes.get_or_insert_with(prefix, || NONE) {

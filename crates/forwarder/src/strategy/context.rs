@@ -3,14 +3,26 @@
 use core::time::Duration;
 
 use smallvec::SmallVec;
-use whimbrel_core::{SeededRng, Time};
-use whimbrel_ndn_packet::{NackReason, NameRef, tlv};
+use whimbrel_core::{LinkState, SeededRng, Time};
+use whimbrel_ndn_mgmt::LinkType;
+use whimbrel_ndn_packet::{DataRef, LpHeader, LpPacket, NackReason, NameRef, tlv};
 
 use crate::counters::DropReason;
-use crate::face::{FaceId, LinkType};
+use crate::face::{Face, FaceId};
 use crate::pipeline::{Engine, Incoming, MAX_DELEGATIONS, Outbound, is_localhop, is_localhost};
 use crate::tables::NextHop;
 use crate::tables::pit::{Entry, InRecord, OutRecord};
+
+/// A Data that came, as a strategy sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct IncomingData<'a> {
+    /// The Data where it lies, checked for its form. Its signature is not.
+    pub data: &'a DataRef<'a>,
+    /// Its link header: all fields, unknown ones by [`LpPacket::fields`].
+    pub header: &'a LpPacket<'a>,
+    /// The face that it came by; [`FaceId::INTERNAL`] for the forwarder's own.
+    pub from: FaceId,
+}
 
 /// One trigger's view.
 pub struct Context<'a> {
@@ -63,8 +75,18 @@ impl<'a> Context<'a> {
         self.incoming.map(|incoming| incoming.from)
     }
 
-    /// The entry.
-    pub(crate) fn entry(&self) -> Option<&Entry> {
+    /// The link header of the Interest that came; `None` in triggers that no Interest caused.
+    pub fn interest_header(&self) -> Option<&LpPacket<'_>> {
+        self.incoming.map(|incoming| incoming.header)
+    }
+
+    /// What the link of a face has told of itself last; `None` if there is no such face.
+    pub fn link_state(&self, face: FaceId) -> Option<&LinkState> {
+        self.engine.faces.get(face).map(Face::link_state)
+    }
+
+    /// The PIT entry; always there while a trigger runs.
+    pub fn entry(&self) -> Option<&Entry> {
         self.engine.pit.get(self.slot)
     }
 
@@ -194,6 +216,17 @@ impl<'a> Context<'a> {
 
     /// Sends the Interest to a face; false if it did not go (no such face, no hop left).
     pub fn send_interest(&mut self, face: FaceId) -> bool {
+        self.send_last(face, None)
+    }
+
+    /// Sends the Interest to a face with link header fields. Those that are the forwarder's own
+    /// (PitToken, Nack, IncomingFaceId, NextHopFaceId) or that Interests cannot have are left out;
+    /// of two congestion marks the higher one counts.
+    pub fn send_interest_with(&mut self, face: FaceId, fields: LpHeader) -> bool {
+        self.send_last(face, Some(Box::new(fields)))
+    }
+
+    fn send_last(&mut self, face: FaceId, attached: Option<Box<LpHeader>>) -> bool {
         let nonce = match self.incoming {
             Some(incoming) => {
                 self.take_over(incoming);
@@ -201,14 +234,14 @@ impl<'a> Context<'a> {
             }
             None => self.entry().map_or(0, |entry| entry.wire.nonce),
         };
-        self.send(face, nonce)
+        self.send(face, nonce, attached)
     }
 
     /// Sends the Interest to one more face, with a nonce of its own: where both ways meet, it must
     /// not look like a loop.
     pub fn send_probe(&mut self, face: FaceId) -> bool {
         let nonce = self.engine.rng.next_word() as u32;
-        self.send(face, nonce)
+        self.send(face, nonce, None)
     }
 
     /// The entry goes on with the Interest that came last, unless it is the same.
@@ -221,7 +254,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn send(&mut self, face: FaceId, nonce: u32) -> bool {
+    fn send(&mut self, face: FaceId, nonce: u32, attached: Option<Box<LpHeader>>) -> bool {
         let remaining = self
             .entry()
             .map_or(Duration::ZERO, |entry| entry.expiry.since(self.now));
@@ -230,14 +263,17 @@ impl<'a> Context<'a> {
             lifetime: self
                 .incoming
                 .map_or(remaining, |incoming| incoming.lifetime),
-            mark: self.incoming.and_then(|incoming| incoming.mark),
+            mark: self
+                .incoming
+                .and_then(|incoming| incoming.header.congestion_mark),
             from: self
                 .downstream()
                 .or_else(|| self.in_records().first().map(|record| record.face)),
+            attached,
         };
         let sent = self
             .engine
-            .outgoing_interest(self.now, self.slot, face, &how);
+            .outgoing_interest(self.now, self.slot, face, how);
         self.sent += usize::from(sent);
         sent
     }

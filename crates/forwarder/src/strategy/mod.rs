@@ -22,12 +22,12 @@ mod random;
 mod suppression;
 mod weighted;
 
-use whimbrel_ndn_packet::NackReason;
+use whimbrel_ndn_packet::{LpHeader, NackReason};
 
 use crate::face::FaceId;
 
 pub use choice::{StrategyChoice, StrategyError};
-pub use context::Context;
+pub use context::{Context, IncomingData};
 
 /// What decides where Interests go. One instance serves one prefix of the strategy choice table.
 ///
@@ -47,12 +47,27 @@ pub trait Strategy: Send {
     /// the entry. What does none of these stays until it expires.
     fn after_receive_interest(&mut self, context: &mut Context<'_>);
 
-    /// A Data came from `from` that satisfies the entry; it is sent to all downstreams afterwards.
+    /// A Data came that satisfies the entry, which still is as it was before. The Data goes to all
+    /// downstreams afterwards, with the link header fields that are returned (NFD:
+    /// afterReceiveData and beforeSatisfyInterest in one). A Data that satisfies several entries
+    /// triggers once for each; unsolicited Data and Data from the content store trigger nothing.
     ///
-    /// May assume: the in-records and the out-record of `from`, if there was one, are still there;
-    /// the entry ends after this trigger. May: learn from it, and let the entry stay a while for
-    /// slower upstreams by [`Context::set_expiry`]. Must not: send anything.
-    fn before_satisfy(&mut self, _context: &mut Context<'_>, _from: FaceId) {}
+    /// May assume: the in-records (of downstreams whose faces are not gone) and the out-record of
+    /// [`IncomingData::from`], if there was one, are still there; the Data fits the entry and its
+    /// scope; the entry ends after this trigger.
+    /// May: read the Data and its header, learn from them, and let the entry stay a while for
+    /// slower upstreams by [`Context::set_expiry`]; return fields to send with the Data, of which
+    /// those that are the forwarder's own (PitToken, Nack, IncomingFaceId, NextHopFaceId) or that
+    /// Data cannot have are left out, while of two congestion marks the higher one counts.
+    /// Must not: send anything, or keep the Data; whether it goes to a downstream is not up to the
+    /// strategy.
+    fn after_receive_data(
+        &mut self,
+        _context: &mut Context<'_>,
+        _data: &IncomingData<'_>,
+    ) -> Option<Box<LpHeader>> {
+        None
+    }
 
     /// An upstream answered the last Interest sent to it with a Nack.
     ///

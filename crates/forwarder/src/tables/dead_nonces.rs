@@ -9,6 +9,13 @@ use crate::tables::prefetch;
 
 /// Nonces whose hashes agree in what chooses the bucket share one cache line.
 const BUCKET: usize = 8;
+
+/// Aligned, or else a bucket would lie on two lines wherever the allocator puts the table, and half
+/// of the loads that are begun early would be in vain.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Bucket([u64; BUCKET]);
+
 /// Time is kept in units of about 17 ms.
 const UNIT_BITS: u32 = 24;
 /// So many bits of time are in a cell: it comes around after three days.
@@ -19,10 +26,10 @@ const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 /// nonces that meet in a bucket the oldest gives way. A nonce that was never added is taken for a
 /// known one once in about 10^11 questions: whoever asked then asks again with another nonce.
 #[derive(Clone, Debug)]
-pub struct DeadNonces {
+pub(crate) struct DeadNonces {
     lifetime: Duration,
     /// A power of two of buckets, or none before the first nonce.
-    buckets: Vec<[u64; BUCKET]>,
+    buckets: Vec<Bucket>,
     capacity: usize,
     /// When the last one expires: until the next is added, there is nothing to look for.
     last_expiry: Time,
@@ -43,13 +50,17 @@ impl DeadNonces {
     }
 
     /// How many it knew when it was last looked at. Counts them.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         let alive = |cell: &&u64| **cell != 0 && is_alive(**cell, self.now);
-        self.buckets.iter().flatten().filter(alive).count()
+        self.buckets
+            .iter()
+            .flat_map(|bucket| &bucket.0)
+            .filter(alive)
+            .count()
     }
 
     /// True without any.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.now >= self.last_expiry
     }
 
@@ -69,7 +80,7 @@ impl DeadNonces {
             } else {
                 buckets.next_power_of_two() / 2
             };
-            self.buckets = vec![[0; BUCKET]; power];
+            self.buckets = vec![Bucket([0; BUCKET]); power];
         }
         self.look(now);
         let expiry = now + self.lifetime;
@@ -77,7 +88,7 @@ impl DeadNonces {
         let hash = mix(name_hash, nonce);
         let cell = tag(hash) | (units(expiry) + 1) & TIME_MASK;
         let mask = self.buckets.len() - 1;
-        let Some(bucket) = self.buckets.get_mut(hash as usize & mask) else {
+        let Some(Bucket(bucket)) = self.buckets.get_mut(hash as usize & mask) else {
             return;
         };
         let place = bucket
@@ -99,7 +110,7 @@ impl DeadNonces {
         let bucket = self
             .buckets
             .get(hash as usize & self.buckets.len().wrapping_sub(1));
-        bucket.is_some_and(|bucket| {
+        bucket.is_some_and(|Bucket(bucket)| {
             bucket
                 .iter()
                 .any(|cell| *cell != 0 && tag(*cell) == tag(hash) && is_alive(*cell, now))

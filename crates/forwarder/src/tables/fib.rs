@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
-use whimbrel_core::SeededRng;
 use whimbrel_ndn_packet::{Name, NameRef};
 
 use crate::face::FaceId;
@@ -100,11 +99,6 @@ impl Fib {
         }
     }
 
-    /// A FIB by itself, for tests and benches of it alone.
-    pub fn standalone(rng: &mut SeededRng) -> Fib {
-        Fib::new(NameHasher::new(rng))
-    }
-
     /// How many prefixes it has.
     pub fn len(&self) -> usize {
         self.prefixes.len()
@@ -141,22 +135,6 @@ impl Fib {
             let _ = self.set(prefix, hops);
         }
         removed
-    }
-
-    /// Gives a prefix exactly these next hops; none removes it.
-    pub fn set_next_hops(
-        &mut self,
-        prefix: NameRef<'_>,
-        next_hops: &[NextHop],
-    ) -> Result<(), FibError> {
-        if next_hops.is_empty() {
-            self.remove(prefix);
-            return Ok(());
-        }
-        let mut hops = NextHops::from_slice(next_hops);
-        hops.sort_unstable_by_key(|hop| (hop.face, hop.cost));
-        hops.dedup_by_key(|hop| hop.face);
-        self.set(prefix, hops)
     }
 
     fn set(&mut self, prefix: NameRef<'_>, mut hops: NextHops) -> Result<(), FibError> {
@@ -258,6 +236,7 @@ impl Fib {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use whimbrel_core::SeededRng;
 
     use super::*;
 
@@ -274,7 +253,7 @@ mod tests {
                 (any::<bool>(), prop::collection::vec(0u8..3, 0..5), 256u64..260, 0u64..3), 1..80),
             asked in prop::collection::vec(prop::collection::vec(0u8..3, 0..7), 1..20),
         ) {
-            let mut fib = Fib::standalone(&mut SeededRng::new(1));
+            let mut fib = Fib::new(NameHasher::new(&mut SeededRng::new(1)));
             let mut model: BTreeMap<Vec<u8>, BTreeMap<u64, u64>> = BTreeMap::new();
             for (add, prefix, face, cost) in steps {
                 if add {
@@ -306,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_prefix_beyond_the_limit_is_refused_and_a_name_beyond_it_still_finds_its_prefix() {
-        let mut fib = Fib::standalone(&mut SeededRng::new(1));
+        let mut fib = Fib::new(NameHasher::new(&mut SeededRng::new(1)));
         let deepest = name(&[1; MAX_DEPTH]);
         fib.add_next_hop(deepest.as_ref(), FaceId(256), 0).unwrap();
         let deeper = name(&[1; MAX_DEPTH + 1]);
@@ -322,27 +301,12 @@ mod tests {
 
     #[test]
     fn a_face_that_goes_leaves_no_next_hop_behind() {
-        let mut fib = Fib::standalone(&mut SeededRng::new(1));
+        let mut fib = Fib::new(NameHasher::new(&mut SeededRng::new(1)));
         let (a, b) = (name(&[1]), name(&[2]));
-        fib.set_next_hops(
-            a.as_ref(),
-            &[NextHop {
-                face: FaceId(300),
-                cost: 1,
-            }],
-        )
-        .unwrap();
-        let both = [
-            NextHop {
-                face: FaceId(301),
-                cost: 9,
-            },
-            NextHop {
-                face: FaceId(300),
-                cost: 1,
-            },
-        ];
-        fib.set_next_hops(b.as_ref(), &both).unwrap();
+        for (prefix, face, cost) in [(&a, 300, 1), (&b, 301, 9), (&b, 300, 1)] {
+            fib.add_next_hop(prefix.as_ref(), FaceId(face), cost)
+                .unwrap();
+        }
         fib.remove_face(FaceId(300));
         assert_eq!((fib.sets.sets.len(), fib.sets.numbers.len()), (1, 1));
         assert_eq!(

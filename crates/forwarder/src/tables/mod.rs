@@ -2,24 +2,24 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`name_key`] | the hashes of a name and of its prefixes |
+//! | `name_key` | the hashes of a name and of its prefixes |
 //! | [`fib`] | which faces lead to a prefix |
 //! | [`pit`] | Interests that wait for Data |
 //! | [`cs`] | Data that may be asked for again |
-//! | [`dead_nonces`] | nonces of Interests that no longer wait |
-//! | [`measurements`] | what adaptive strategies know of faces |
+//! | `dead_nonces` | nonces of Interests that no longer wait |
+//! | `measurements` | what adaptive strategies know of faces |
 //! | `expiry` | when PIT entries are due |
 //! | `prefix_map` | longest prefix match |
 //! | `prefetch` | loads that nobody waits for |
 //! | `index` | slabs and the hash index under all of them |
 
 pub mod cs;
-pub mod dead_nonces;
+pub(crate) mod dead_nonces;
 pub(crate) mod expiry;
 pub mod fib;
 pub(crate) mod index;
-pub mod measurements;
-pub mod name_key;
+pub(crate) mod measurements;
+pub(crate) mod name_key;
 pub mod pit;
 pub(crate) mod prefetch;
 pub(crate) mod prefix_map;

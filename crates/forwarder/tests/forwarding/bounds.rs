@@ -45,7 +45,7 @@ fn a_flood_of_interests_takes_the_place_of_its_own_and_leaves_others_theirs() {
     assert!(
         node.forwarder
             .faces()
-            .all(|face| face.pending_records() == 0)
+            .all(|face| face.pending_interests() == 0)
     );
 }
 
@@ -164,20 +164,60 @@ fn a_face_that_goes_leaves_nothing_in_any_table() {
         "/a, and what leads to management"
     );
     assert!(node.forwarder.face(FaceId(257)).is_none());
-    let entry = node.forwarder.pit().entries().next().unwrap();
-    assert_eq!(
-        (entry.in_records().len(), entry.out_records().len()),
-        (1, 0)
-    );
     // A retransmission goes by the other way at once, and whoever is still there gets the Data.
     assert_eq!(
         node.ask_lines(256, &interest("/a/1", 3)),
         ["258 interest /a/1"]
     );
+    let entry = node.forwarder.pit().entries().next().unwrap();
+    assert_eq!(
+        (entry.in_records().len(), entry.out_records().len()),
+        (1, 1)
+    );
     assert_eq!(lines(&node.receive(258, &data("/a/1"))), ["256 data /a/1"]);
     assert_eq!(node.add_face(), FaceId(260), "a number is not given twice");
     assert_eq!(node.receive(257, &data("/a/1")).len(), 0);
     assert_eq!(node.dropped("unknown-face"), 1);
+}
+
+#[test]
+fn what_waits_for_a_face_that_is_gone_ends_in_time_and_keeps_nobody_else_waiting() {
+    let mut node = Node::with_faces(4);
+    node.route("/a", 258, 0);
+    for number in 0..100u32 {
+        node.ask(256, &interest(&format!("/a/{number}"), number));
+        // The same nonce by another face would be a loop, were the first one still there.
+        if number % 2 == 0 {
+            node.ask(257, &interest(&format!("/a/{number}"), 1000 + number));
+        }
+    }
+    node.forwarder.remove_face(node.now, FaceId(256));
+    assert_eq!(
+        node.ask_lines(259, &interest("/a/1", 1)),
+        ["259 nack /a/1 100"],
+        "258 has it"
+    );
+    assert_eq!(
+        node.ask_lines(257, &interest("/a/0", 1000)),
+        [""; 0],
+        "suppressed"
+    );
+    for number in [0, 1] {
+        let expected: &[&str] = if number == 0 { &["257 data /a/0"] } else { &[] };
+        let packet = data(&format!("/a/{number}"));
+        assert_eq!(lines(&node.receive(258, &packet)), expected);
+    }
+    node.forwarder.remove_face(node.now, FaceId(258));
+    node.route("/a", 259, 0);
+    // The upstream is gone too: the Interest is not held back for its sake.
+    assert_eq!(
+        node.ask_lines(257, &interest("/a/2", 2000)),
+        ["259 interest /a/2"]
+    );
+    node.wait(4001);
+    assert!(node.forwarder.pit().is_empty());
+    let idle = |face: &whimbrel_forwarder::Face| face.pending_interests() == 0;
+    assert!(node.forwarder.faces().all(idle));
 }
 
 #[test]

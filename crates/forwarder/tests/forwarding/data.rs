@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_forwarder::{ForwarderConfig, UnsolicitedPolicy};
+use whimbrel_forwarder::{FaceId, ForwarderConfig, LinkState, UnsolicitedPolicy};
 use whimbrel_ndn_packet::{CachePolicy, Component, DataRef, LpHeader, NackReason};
 
 use crate::node::{Node, data, fresh_data, interest, lines, name};
@@ -178,22 +178,59 @@ fn fields_that_a_data_may_not_have_are_refused() {
     assert_eq!(node.forwarder.pit().len(), 1);
 }
 
-#[test]
-fn when_packets_wait_long_before_they_get_here_data_is_marked() {
-    let mut node = Node::with_faces(2);
-    node.route("/a", 257, 0);
-    let mut marks = 0;
+/// A thousand Data, one each millisecond, for each of three faces; answers how many of each face's
+/// are marked while packets wait for so long in the first one's queue.
+fn marks(queue: LinkState, marking: bool) -> [u32; 3] {
+    let mut node = Node::with_faces(4);
+    node.route("/a", 259, 0);
+    for face in 256..259 {
+        let face = node.forwarder.face_mut(FaceId(face)).unwrap();
+        face.spec.flags.congestion_marking = marking;
+    }
+    let mut marks = [0; 3];
     for step in 0..1000u32 {
-        let asked = interest(&format!("/a/{step}"), step);
-        node.ask(256, &asked);
-        node.forwarder
-            .handle_delay(node.now, Duration::from_millis(20));
-        let sent = node.receive(257, &data(&format!("/a/{step}")));
-        marks += u32::from(sent[0].header.congestion_mark == Some(1));
+        for face in 256..259 {
+            node.ask(
+                face,
+                &interest(&format!("/a/{step}"), step * 4 + face as u32),
+            );
+        }
+        let (now, idle) = (node.now, LinkState::default());
+        node.forwarder.set_link_state(now, FaceId(256), queue);
+        node.forwarder.set_link_state(now, FaceId(257), idle);
+        for sent in node.receive(259, &data(&format!("/a/{step}"))) {
+            marks[sent.face.0 as usize - 256] += u32::from(sent.header.congestion_mark == Some(1));
+        }
         node.wait(1);
     }
-    assert!((10..200).contains(&marks), "{marks}");
-    assert_eq!(node.forwarder.counters().marked, u64::from(marks));
+    assert_eq!(
+        node.forwarder.counters().marked,
+        marks.iter().map(|marks| u64::from(*marks)).sum::<u64>()
+    );
+    marks
+}
+
+#[test]
+fn data_for_a_face_whose_queue_is_slow_is_marked_and_no_other() {
+    let slow = LinkState {
+        queue_age: Duration::from_millis(20),
+        queue_packets: 30,
+        ..LinkState::default()
+    };
+    let [first, others @ ..] = marks(slow, true);
+    assert!((10..200).contains(&first), "{first}");
+    assert_eq!(others, [0, 0]);
+    assert_eq!(marks(slow, false), [0; 3], "it is switched off");
+    let fast = LinkState {
+        queue_age: Duration::from_millis(4),
+        ..slow
+    };
+    assert_eq!(marks(fast, true), [0; 3], "below the target");
+    let lone = LinkState {
+        queue_packets: 1,
+        ..slow
+    };
+    assert_eq!(marks(lone, true), [0; 3], "it waits for no other packet");
 }
 
 #[test]
@@ -201,10 +238,8 @@ fn a_face_that_is_down_gets_nothing_and_gets_its_data_again_when_it_is_up() {
     let mut node = Node::with_faces(2);
     node.route("/a", 257, 0);
     node.ask(256, &interest("/a", 1));
-    node.forwarder
-        .set_face_up(node.now, whimbrel_forwarder::FaceId(256), false);
+    node.forwarder.set_face_up(node.now, FaceId(256), false);
     assert_eq!(lines(&node.receive(257, &data("/a"))), [""; 0]);
-    node.forwarder
-        .set_face_up(node.now, whimbrel_forwarder::FaceId(256), true);
+    node.forwarder.set_face_up(node.now, FaceId(256), true);
     assert_eq!(node.ask_lines(256, &interest("/a", 2)), ["256 data /a"]);
 }

@@ -209,6 +209,25 @@ fn on_a_link_with_several_peers_the_same_nonce_is_always_a_loop_and_never_answer
 }
 
 #[test]
+fn every_nack_has_the_token_of_its_interest() {
+    let mut node = Node::with_faces(3);
+    node.route("/a", 258, 0);
+    let header = LpHeader {
+        pit_token: Some(Bytes::from_static(b"token")),
+        ..LpHeader::default()
+    };
+    node.ask(256, &interest("/a", 7));
+    for (name, nonce, expected) in [
+        ("/a", 7, "257 nack /a 100"),
+        ("/nowhere", 8, "257 nack /nowhere 150"),
+    ] {
+        let sent = node.receive_with(257, &interest(name, nonce).encode(), &header);
+        assert_eq!(lines(&sent), [expected]);
+        assert_eq!(sent[0].header.pit_token, header.pit_token, "{expected}");
+    }
+}
+
+#[test]
 fn a_nonce_is_dead_for_a_while_after_its_interest_has_expired() {
     let mut node = Node::with_faces(3);
     node.route("/a", 258, 0);

@@ -11,5 +11,6 @@ mod data;
 mod interests;
 mod nacks;
 mod node;
+mod own_strategies;
 mod strategies;
 mod topologies;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use whimbrel_forwarder::strategy::{StrategyChoice, StrategyError};
-use whimbrel_forwarder::{FaceId, LinkType};
+use whimbrel_forwarder::{FaceId, LinkState, LinkType};
 use whimbrel_ndn_packet::{NackReason, Name};
 
 use crate::node::{Node, Sent, data, interest, lines, name};
+use crate::own_strategies::own;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -22,6 +23,12 @@ enum Step {
     Answer {
         name: usize,
         face: usize,
+        mark: Option<u64>,
+    },
+    Link {
+        face: usize,
+        rate: Option<u64>,
+        delay: u64,
     },
     Nack {
         sent: usize,
@@ -65,7 +72,10 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (face.clone(), name.clone(), 0u32..40, any::<bool>(), prop_oneof![Just(0u64), 10u64..5000]).prop_map(
             |(face, name, nonce, can_be_prefix, lifetime)| Step::Ask { face, name, nonce, can_be_prefix, lifetime }),
-        3 => (name.clone(), face.clone()).prop_map(|(name, face)| Step::Answer { name, face }),
+        3 => (name.clone(), face.clone(), prop_oneof![3 => Just(None), 1 => (0u64..3).prop_map(Some)])
+            .prop_map(|(name, face, mark)| Step::Answer { name, face, mark }),
+        1 => (face.clone(), prop::option::of(0u64..100_000), 0u64..50)
+            .prop_map(|(face, rate, delay)| Step::Link { face, rate, delay }),
         2 => (0usize..20, prop_oneof![Just(0u64), Just(50), Just(100), Just(150), Just(77)])
             .prop_map(|(sent, reason)| Step::Nack { sent, reason }),
         1 => (0usize..20).prop_map(|sent| Step::Dropped { sent }),
@@ -88,10 +98,13 @@ struct World {
 impl World {
     fn new(strategy: &Name) -> World {
         let mut node = Node::with_faces(2);
-        node.forwarder
-            .strategies_mut()
-            .set(Name::root().as_ref(), strategy.as_ref())
-            .unwrap();
+        let (choice, root) = (node.forwarder.strategies_mut(), Name::root());
+        match own(strategy) {
+            Some(own) => choice
+                .install(root.as_ref(), strategy.clone(), own)
+                .unwrap(),
+            None => drop(choice.set(root.as_ref(), strategy.as_ref()).unwrap()),
+        }
         let mut faces = vec![FaceId(256), FaceId(257)];
         faces.push(node.add_shared_face(LinkType::MultiAccess));
         faces.push(node.add_shared_face(LinkType::AdHoc));
@@ -145,6 +158,11 @@ impl World {
             );
             *faces.entry(sent.face).or_default() += 1;
             prop_assert!(interest.nonce.is_some());
+            let header = &sent.header;
+            prop_assert_eq!(&header.pit_token, &None, "a token is for its own link");
+            prop_assert_eq!(header.next_hop_face_id, None);
+            prop_assert_eq!(&header.prefix_announcement, &None);
+            prop_assert_eq!(header.cache_policy, None);
         }
         prop_assert!(faces.values().all(|count| *count == 1), "{:?}", lines(sent));
         self.log
@@ -159,7 +177,12 @@ impl World {
     ) -> Result<(), TestCaseError> {
         let before = *self.node.forwarder.counters();
         let pending = self.node.forwarder.pit().len();
-        let sent = self.node.ask(from.0, asked);
+        let header = whimbrel_ndn_packet::LpHeader {
+            pit_token: Some(token(from)),
+            ..Default::default()
+        };
+        let sent = self.node.receive_with(from.0, &asked.encode(), &header);
+        check_data(&sent, None)?;
         let after = *self.node.forwarder.counters();
         let count = |counters: &whimbrel_forwarder::ForwarderCounters, reason: &str| {
             counters
@@ -194,10 +217,11 @@ impl World {
                 asked.lifetime = Some(Duration::from_millis(lifetime));
                 return self.ask(&asked, self.faces[face]);
             }
-            Step::Answer { name, face } => {
+            Step::Answer { name, face, mark } => {
                 // Not kept, so that Interests go on to the strategies.
                 let header = whimbrel_ndn_packet::LpHeader {
                     cache_policy: Some(whimbrel_ndn_packet::CachePolicy::NoCache),
+                    congestion_mark: mark,
                     ..Default::default()
                 };
                 let sent = self
@@ -207,9 +231,22 @@ impl World {
                     !sent.iter().any(Sent::is_interest),
                     "a Data makes no Interest"
                 );
+                check_data(&sent, mark)?;
                 let mut faces: Vec<_> = sent.iter().map(|sent| sent.face).collect();
                 faces.dedup();
                 prop_assert_eq!(faces.len(), sent.len(), "one Data for each downstream");
+            }
+            Step::Link { face, rate, delay } => {
+                let state = LinkState {
+                    delivery_rate: rate,
+                    queue_age: Duration::from_millis(delay),
+                    queue_packets: 9,
+                    ..LinkState::default()
+                };
+                let face = self.faces[face];
+                self.node
+                    .forwarder
+                    .set_link_state(self.node.now, face, state);
             }
             Step::Nack { sent, reason } if !self.log.is_empty() => {
                 let sent = self.log[sent % self.log.len()].clone();
@@ -263,8 +300,32 @@ impl World {
     }
 }
 
+/// The PIT token that a face's Interests have.
+fn token(face: FaceId) -> bytes::Bytes {
+    face.0.to_be_bytes().to_vec().into()
+}
+
+/// Every Data goes back with the token of its face, and the mark that it came with, whatever its
+/// strategy attached.
+fn check_data(sent: &[Sent], mark: Option<u64>) -> Result<(), TestCaseError> {
+    for sent in sent.iter().filter(|sent| sent.is_data()) {
+        let header = &sent.header;
+        prop_assert_eq!(
+            header.pit_token.as_ref(),
+            Some(&token(sent.face)),
+            "{}",
+            sent.line()
+        );
+        prop_assert!(header.congestion_mark >= mark, "{}", sent.line());
+        prop_assert!(header.nack.is_none() && header.next_hop_face_id.is_none());
+        prop_assert!(!header.non_discovery);
+    }
+    Ok(())
+}
+
 fn strategies() -> Vec<Name> {
     let mut names = StrategyChoice::available();
+    names.extend(["/own/by-rate", "/own/meddler"].map(name));
     names.push(name(
         "/localhost/nfd/strategy/asf/v=5/probing-interval~1000/max-timeouts~1",
     ));
@@ -292,7 +353,7 @@ proptest! {
             prop_assert_eq!(world.node.forwarder.dead_nonces_len(), 0);
             let faces: Vec<_> = world.node.forwarder.faces().map(|face| face.id()).collect();
             for face in faces {
-                prop_assert_eq!(world.node.forwarder.face(face).unwrap().pending_records(), 0);
+                prop_assert_eq!(world.node.forwarder.face(face).unwrap().pending_interests(), 0);
                 world.node.forwarder.remove_face(world.node.now, face);
             }
             prop_assert!(world.node.forwarder.fib().is_empty());

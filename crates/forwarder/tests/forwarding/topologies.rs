@@ -300,7 +300,7 @@ impl Network {
             prop_assert!(
                 node.forwarder
                     .faces()
-                    .all(|face| face.pending_records() == 0)
+                    .all(|face| face.pending_interests() == 0)
             );
         }
         Ok(())

@@ -2,10 +2,9 @@
 
 use core::time::Duration;
 
-use whimbrel_forwarder::mgmt::client::{self, Target};
-use whimbrel_forwarder::mgmt::{
-    CommandPolicy, LocalCommands, ManagementConfig, RibEntry, RouteOrigin,
-};
+use whimbrel_forwarder::mgmt::{CommandPolicy, LocalCommands, ManagementConfig};
+use whimbrel_ndn_mgmt::client::{self, Target};
+use whimbrel_ndn_mgmt::{RibEntry, RouteOrigin};
 use whimbrel_ndn_packet::{Data, DigestSigner, PrefixAnnouncement, ValidityPeriod};
 
 use crate::router::{Router, name};

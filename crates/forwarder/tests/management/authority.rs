@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
 use whimbrel_core::Time;
-use whimbrel_forwarder::mgmt::client::{self, Stamp, Target};
 use whimbrel_forwarder::mgmt::{
-    Anchors, CommandPolicy, ControlParameters, LocalCommands, ManagementConfig, Privileges,
-    RemoteRegistration,
+    Anchors, CommandPolicy, LocalCommands, ManagementConfig, Privileges, RemoteRegistration,
 };
 use whimbrel_forwarder::{FaceId, FaceSpec};
+use whimbrel_ndn_mgmt::ControlParameters;
+use whimbrel_ndn_mgmt::client::{self, Stamp, Target};
 use whimbrel_ndn_packet::{
     Certificate, CertificateDraft, Component, DigestSigner, Interest, InterestRef, KeySigner,
     KeyType, Name, PrefixAnnouncement, PrivateKey, SignatureInfo, Signer, ValidityPeriod,

@@ -3,18 +3,19 @@
 use core::time::Duration;
 
 use whimbrel_core::Time;
-use whimbrel_forwarder::mgmt::client::{self, Target};
-use whimbrel_forwarder::mgmt::{
-    ControlParameters, CsInfo, FLAG_CONGESTION_MARKING, FLAG_CS_ADMIT, FLAG_CS_SERVE,
-    FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceRequest, FaceSettings, FibEntry, ROUTE_CAPTURE,
-    RibEntry, RouteOrigin, StrategyChoice,
-};
+use whimbrel_forwarder::mgmt::{FaceRequest, FaceSettings};
 use whimbrel_forwarder::tables::MAX_DEPTH;
 use whimbrel_forwarder::{FaceId, Persistency};
+use whimbrel_ndn_mgmt::client::{self, Target};
+use whimbrel_ndn_mgmt::{
+    ControlParameters, CsInfo, FLAG_CONGESTION_MARKING, FLAG_CS_ADMIT, FLAG_CS_SERVE,
+    FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FibEntry, ROUTE_CAPTURE, RibEntry, RouteOrigin,
+    StrategyChoice,
+};
 use whimbrel_ndn_packet::{DigestSigner, Interest, Name};
 
-use crate::formats::registrations;
 use crate::router::{Router, name, of_name, parameters};
+use crate::signed::registrations;
 
 fn at_face(prefix: &str, face: FaceId) -> ControlParameters {
     ControlParameters {
@@ -400,7 +401,7 @@ fn a_face_is_changed_and_its_link_is_told() {
         },
         wanted
     );
-    let Some(FaceRequest::Update { face, settings }) = router.forwarder.poll_face_request() else {
+    let Some(FaceRequest::Update { face, settings }) = router.face_request() else {
         panic!("the link is not told");
     };
     assert_eq!(
@@ -443,7 +444,7 @@ fn a_program_turns_local_fields_on_for_itself_and_for_nobody_who_is_not_local() 
         face: program,
         settings,
     };
-    assert_eq!(router.forwarder.poll_face_request(), Some(expected));
+    assert_eq!(router.face_request(), Some(expected));
 
     let of_neighbour = ControlParameters {
         face_id: Some(neighbour.0),
@@ -453,11 +454,7 @@ fn a_program_turns_local_fields_on_for_itself_and_for_nobody_who_is_not_local() 
     assert_eq!(refused.status_code, 409);
     let body = refused.parameters().unwrap().expect("what was refused");
     assert_eq!(body.flag(FLAG_LOCAL_FIELDS), Some(true));
-    assert_eq!(
-        router.forwarder.poll_face_request(),
-        None,
-        "nothing is changed"
-    );
+    assert_eq!(router.face_request(), None, "nothing is changed");
 }
 
 #[test]
@@ -527,12 +524,9 @@ fn a_face_is_destroyed_once_and_twice_but_never_the_routers_own() {
         of_face(neighbour)
     );
     assert!(router.forwarder.face(neighbour).is_none());
-    assert_eq!(
-        router.forwarder.poll_face_request(),
-        Some(FaceRequest::Destroy(neighbour))
-    );
+    assert_eq!(router.face_request(), Some(FaceRequest::Destroy(neighbour)));
     router.done(program, "faces/destroy", &of_face(neighbour));
-    assert_eq!(router.forwarder.poll_face_request(), None);
+    assert_eq!(router.face_request(), None);
     assert_eq!(
         router.refused(program, "faces/destroy", &of_face(FaceId::INVALID)),
         400

@@ -1,12 +1,12 @@
 //! Datasets: versions, segments, contents.
 
 use whimbrel_core::Time;
-use whimbrel_forwarder::mgmt::client::{ClientError, DatasetFetch, Target, decode_items};
-use whimbrel_forwarder::mgmt::{
-    ChannelStatus, FaceQueryFilter, FaceStatus, FibEntry, ForwarderStatus, ManagementConfig,
-    RibEntry,
-};
+use whimbrel_forwarder::mgmt::ManagementConfig;
 use whimbrel_forwarder::{FaceId, Scope};
+use whimbrel_ndn_mgmt::client::{ClientError, DatasetFetch, Target, decode_items};
+use whimbrel_ndn_mgmt::{
+    ChannelStatus, FaceQueryFilter, FaceStatus, FibEntry, ForwarderStatus, RibEntry,
+};
 use whimbrel_ndn_packet::{DataRef, DigestSigner, Interest, Name, Signer};
 
 use crate::router::{Router, START_MILLIS, of_name, udp};

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use whimbrel_forwarder::FaceId;
-use whimbrel_forwarder::mgmt::{FaceEventKind, FaceEventNotification};
+use whimbrel_ndn_mgmt::{FaceEventKind, FaceEventNotification};
 use whimbrel_ndn_packet::{DataRef, Interest};
 
 use crate::router::{Router, name};

@@ -3,12 +3,12 @@
 use core::time::Duration;
 
 use whimbrel_core::Time;
-use whimbrel_forwarder::mgmt::client;
-use whimbrel_forwarder::mgmt::{
-    ControlParameters, ControlResponse, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceFailure,
-    FaceRequest, RequestId,
-};
+use whimbrel_forwarder::mgmt::{FaceFailure, FaceRequest, RequestId};
 use whimbrel_forwarder::{FaceId, FaceSpec, Persistency};
+use whimbrel_ndn_mgmt::client;
+use whimbrel_ndn_mgmt::{
+    ControlParameters, ControlResponse, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY,
+};
 
 use crate::router::{Router, parameters, udp};
 
@@ -27,7 +27,7 @@ fn wish(router: &mut Router, from: FaceId, wanted: &ControlParameters) -> FaceRe
         None,
         "the answer waits for the face"
     );
-    router.forwarder.poll_face_request().expect("a wish")
+    router.face_request().expect("a wish")
 }
 
 fn number(request: &FaceRequest) -> RequestId {
@@ -123,7 +123,7 @@ fn a_face_that_is_there_already_is_told_with_status_409() {
         (None, None),
         "nobody asked for these"
     );
-    assert_eq!(router.forwarder.poll_face_request(), None);
+    assert_eq!(router.face_request(), None);
 }
 
 #[test]
@@ -133,11 +133,7 @@ fn two_programs_that_want_the_same_face_at_once_get_one() {
     let request = number(&wish(&mut router, first, &of_uri(&udp(7))));
     let interest = router.interest("faces/create", &of_uri(&udp(7)));
     assert_eq!(router.ask(second, &interest), None);
-    assert_eq!(
-        router.forwarder.poll_face_request(),
-        None,
-        "it is asked for once"
-    );
+    assert_eq!(router.face_request(), None, "it is asked for once");
     let face = router.neighbour(7);
     finish(&mut router, request, Ok(face));
     assert!(answer(&mut router, first).is_success());
@@ -273,7 +269,7 @@ fn what_cannot_be_created_is_refused_before_anybody_is_asked() {
             "{wanted:?}"
         );
     }
-    assert_eq!(router.forwarder.poll_face_request(), None);
+    assert_eq!(router.face_request(), None);
     let ether = ControlParameters {
         local_uri: Some("dev://eth0".to_owned()),
         ..of_uri("ether://[02:00:00:00:00:01]")
@@ -308,7 +304,7 @@ fn creations_under_way_are_bounded_and_forgotten_in_the_end() {
     assert!(router.forwarder.poll_timeout().is_some());
     router.now += Duration::from_secs(120);
     router.forwarder.handle_timeout(router.now);
-    while router.forwarder.poll_face_request().is_some() {}
+    while router.face_request().is_some() {}
     wish(&mut router, program, &of_uri(&udp(7)));
     assert!(router.now > Time::from_secs(120));
 }

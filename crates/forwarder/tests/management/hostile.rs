@@ -1,9 +1,10 @@
 //! A program that means harm: what it can take is bounded, and others are still served.
 
 use proptest::prelude::*;
-use whimbrel_forwarder::mgmt::client::{self, Target};
-use whimbrel_forwarder::mgmt::{ControlParameters, ManagementConfig};
+use whimbrel_forwarder::mgmt::ManagementConfig;
 use whimbrel_forwarder::rib::RibLimits;
+use whimbrel_ndn_mgmt::ControlParameters;
+use whimbrel_ndn_mgmt::client::{self, Target};
 use whimbrel_ndn_packet::{Component, DigestSigner, Interest, Name};
 
 use crate::router::{Router, name, of_name};

@@ -7,7 +7,7 @@ mod commands;
 mod datasets;
 mod events;
 mod face_creation;
-mod formats;
 mod hostile;
 mod pages;
 mod router;
+mod signed;

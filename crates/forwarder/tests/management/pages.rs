@@ -3,14 +3,12 @@
 use core::time::Duration;
 
 use proptest::prelude::*;
-use whimbrel_forwarder::mgmt::client::{self, Target};
-use whimbrel_forwarder::mgmt::{
-    ControlParameters, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin,
-};
 use whimbrel_forwarder::rib::{
     PAGE_ROUTE_COST, ROUTES_OF_PAGES, ROUTES_PER_PAGE, Rib, RibLimits, Route, RouteKey,
 };
 use whimbrel_forwarder::{FaceId, FaceSpec};
+use whimbrel_ndn_mgmt::client::{self, Target};
+use whimbrel_ndn_mgmt::{ControlParameters, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
 use whimbrel_ndn_packet::{DigestSigner, Name, PrefixAnnouncement, ValidityPeriod};
 
 use crate::router::{Router, START_MILLIS, name, of_name};
@@ -271,7 +269,7 @@ fn an_expired_route_of_a_page_is_forgotten() {
         ..of_name("/app")
     };
     assert_eq!(router.by_page(page, "register", &wanted).0, 200);
-    router.now = router.now + Duration::from_secs(6);
+    router.now += Duration::from_secs(6);
     router.forwarder.handle_timeout(router.now);
     assert_eq!(router.forwarder.rib().page_routes(), 0);
     let other = router.page();

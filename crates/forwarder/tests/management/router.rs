@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time, WallClock};
-use whimbrel_forwarder::mgmt::client::{self, DatasetFetch, DatasetItem, Stamp, Target};
-use whimbrel_forwarder::mgmt::{
-    ControlParameters, ControlResponse, LinkCounters, ManagementConfig,
-};
+use whimbrel_forwarder::mgmt::{FaceHost, FaceRequest, LinkCounters, ManagementConfig};
 use whimbrel_forwarder::{FaceId, FaceSpec, Forwarder, ForwarderConfig, Scope};
+use whimbrel_ndn_mgmt::client::{self, DatasetFetch, DatasetItem, Stamp, Target};
+use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse};
 use whimbrel_ndn_packet::{DigestSigner, InterestRef, LpPacket, Name};
 
 /// Unix time at which the router starts.
@@ -20,6 +19,28 @@ pub(crate) struct Router {
     stamps: u64,
     nonces: u32,
     out: VecDeque<(FaceId, Bytes)>,
+    links: Links,
+}
+
+/// Links that count the face's number as octets, and what management wishes of them.
+#[derive(Default)]
+struct Links {
+    requests: VecDeque<FaceRequest>,
+}
+
+impl FaceHost for Links {
+    fn link_counters(&self, face: FaceId) -> LinkCounters {
+        LinkCounters {
+            in_bytes: face.0,
+            out_bytes: face.0 + 1,
+            details: vec![("retransmissions", 7)],
+            ..LinkCounters::default()
+        }
+    }
+
+    fn request(&mut self, request: FaceRequest) {
+        self.requests.push_back(request);
+    }
 }
 
 impl Router {
@@ -39,6 +60,7 @@ impl Router {
             stamps: 0,
             nonces: 1 << 24,
             out: VecDeque::new(),
+            links: Links::default(),
         }
     }
 
@@ -90,15 +112,14 @@ impl Router {
         self.forwarder.handle_packet(self.now, from, &lp);
     }
 
-    /// Lets management work, with links that count the face's number as octets.
+    /// What management wishes next.
+    pub(crate) fn face_request(&mut self) -> Option<FaceRequest> {
+        self.links.requests.pop_front()
+    }
+
+    /// Lets management work.
     pub(crate) fn work(&mut self) {
-        let link = |face: FaceId| LinkCounters {
-            in_bytes: face.0,
-            out_bytes: face.0 + 1,
-            details: vec![("retransmissions", 7)],
-            ..LinkCounters::default()
-        };
-        self.forwarder.run_management(self.now, &link);
+        self.forwarder.run_management(self.now, &mut self.links);
         while let Some((face, outgoing)) = self.forwarder.poll_send() {
             let is_nack = outgoing.header.is_some_and(|header| header.nack.is_some());
             if !is_nack {

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time};
-use whimbrel_forwarder::mgmt::client::{
+use whimbrel_io::{Clock, IoError};
+use whimbrel_ndn_mgmt::client::{
     ClientError as AnswerError, DatasetFetch, DatasetItem, Stamps, Target, command, decode_items,
     response,
 };
-use whimbrel_forwarder::mgmt::{ControlParameters, ControlResponse, FaceQueryFilter, FaceStatus};
-use whimbrel_io::{Clock, IoError};
+use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse, FaceQueryFilter, FaceStatus};
 use whimbrel_ndn_packet::{DecodeError, InterestRef, LpPacket, NackReason};
 use whimbrel_transport::application::{Arrival, Outgoing};
 use whimbrel_transport::{Application, FaceNumber, SharedSigner};

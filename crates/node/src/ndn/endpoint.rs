@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use whimbrel_core::{Endpoint, Family, Peer};
-use whimbrel_forwarder::face_uri::{AddressFamily, HostTransport};
 use whimbrel_forwarder::mgmt::FaceFailure;
-use whimbrel_forwarder::{FaceUri, face_uri};
+use whimbrel_ndn_mgmt::face_uri::{AddressFamily, HostTransport};
+use whimbrel_ndn_mgmt::{FaceUri, face_uri};
 
 /// NDN's EtherType.
 pub(super) const ETHER_TYPE: u16 = 0x8624;

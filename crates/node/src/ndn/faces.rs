@@ -6,10 +6,11 @@ use core::time::Duration;
 
 use whimbrel_core::{Medium, PortInfo};
 use whimbrel_forwarder::mgmt::{self, LinkCounters};
-use whimbrel_forwarder::{FaceFlags, FaceId, FaceSpec, FaceUri, LinkType, Persistency, Scope};
+use whimbrel_forwarder::{FaceFlags, FaceId, FaceSpec, LinkType, Persistency, Scope};
 use whimbrel_link::ndnlp::{
     FrameKind, LinkDrops, LinkService, LinkServiceConfig, LinkStats, Reliability,
 };
+use whimbrel_ndn_mgmt::FaceUri;
 
 /// Smallest payload of an Ethernet frame, octets: what is shorter is padded.
 const ETHERNET_SMALLEST: usize = 46;

@@ -3,12 +3,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use whimbrel_forwarder::FaceUri;
 use whimbrel_io::{
     CallerLimits, EthernetConfig, EventLoop, Interface, IoError, OpenedLimits, StreamLimits,
     TcpListenerConfig, UdpConfig, UdpMulticastConfig, UnixListenerConfig, WebSocketLimits,
     WebSocketListenerConfig,
 };
+use whimbrel_ndn_mgmt::FaceUri;
 use whimbrel_ndn_packet::{MAX_PACKET, types};
 
 use super::NdnRouter;

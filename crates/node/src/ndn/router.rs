@@ -8,12 +8,11 @@ use whimbrel_core::{
     Deadline, Endpoint, Machine, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin, PortRequest,
     PortToken, SeededRng, Time, TimerQueue, Transmit, WallClock,
 };
-use whimbrel_forwarder::mgmt::{
-    FaceFailure, FaceRequest, LinkCounters, ROUTE_CHILD_INHERIT, RequestId, RouteOrigin,
-};
+use whimbrel_forwarder::mgmt::{FaceFailure, FaceHost, FaceRequest, LinkCounters, RequestId};
 use whimbrel_forwarder::rib::{Route, RouteKey};
 use whimbrel_forwarder::{FaceId, Forwarder, ForwarderConfig, LinkType, Persistency};
 use whimbrel_link::ndnlp::{FrameKind, LinkEvent, LinkService, LinkServiceConfig};
+use whimbrel_ndn_mgmt::{ROUTE_CHILD_INHERIT, RouteOrigin};
 
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 
@@ -28,6 +27,9 @@ const IDLE_CHECK: Duration = Duration::from_secs(5);
 /// Pause before a lost permanent face is opened again; doubles up to [`SLOWEST_REOPEN`].
 const REOPEN: Duration = Duration::from_secs(1);
 const SLOWEST_REOPEN: Duration = Duration::from_secs(60);
+/// The forwarder hears of a link's state at most this often: its queues change within some
+/// milliseconds, and a packet must not pay for it.
+const LINK_STATE_INTERVAL: Duration = Duration::from_millis(1);
 /// Pause before a configured face that never came up is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
@@ -72,6 +74,8 @@ struct Attached {
     reopen_after: Duration,
     /// What it was opened to, if this router did.
     endpoint: Option<Endpoint>,
+    /// When the forwarder was last told of the link's state.
+    state_told: Time,
 }
 
 /// True for a frame with a number to be acknowledged, or with the announcement of the adaptive
@@ -110,6 +114,25 @@ pub struct NdnRouter {
     port_requests: VecDeque<PortRequest>,
     refused_callers: u64,
     routes: Vec<ConfiguredRoute>,
+}
+
+/// What management needs of the faces; it works on them once the forwarder has returned.
+struct Links<'a> {
+    faces: &'a BTreeMap<FaceId, Attached>,
+    requests: Vec<FaceRequest>,
+}
+
+impl FaceHost for Links<'_> {
+    fn link_counters(&self, face: FaceId) -> LinkCounters {
+        let attached = self.faces.get(&face);
+        attached.map_or_else(LinkCounters::default, |attached| {
+            faces::counters(&attached.link)
+        })
+    }
+
+    fn request(&mut self, request: FaceRequest) {
+        self.requests.push(request);
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -207,6 +230,7 @@ impl NdnRouter {
             stream,
             reopen_after: REOPEN,
             endpoint,
+            state_told: now,
         };
         self.faces.insert(face, attached);
         self.ports.insert(port, face);
@@ -419,6 +443,17 @@ impl NdnRouter {
         }
     }
 
+    /// Tells the forwarder of a face's rate, queue and loss, now and then.
+    fn note_link_state(&mut self, now: Time, face: FaceId) {
+        if let Some(attached) = self.faces.get_mut(&face)
+            && now.since(attached.state_told) >= LINK_STATE_INTERVAL
+        {
+            attached.state_told = now;
+            let state = attached.link.state(now);
+            self.forwarder.set_link_state(now, face, state);
+        }
+    }
+
     /// Keeps the timer of a face's link as the link states it.
     fn note_deadline(&mut self, face: FaceId) {
         let Some(attached) = self.faces.get_mut(&face) else {
@@ -440,18 +475,14 @@ impl NdnRouter {
     /// Moves what the forwarder has to send to the links, and does what management wants.
     fn pump(&mut self, now: Time) {
         if self.forwarder.has_management_work() {
-            let faces = &self.faces;
-            let counters = |face: FaceId| {
-                faces
-                    .get(&face)
-                    .map_or_else(LinkCounters::default, |attached| {
-                        faces::counters(&attached.link)
-                    })
+            let mut links = Links {
+                faces: &self.faces,
+                requests: Vec::new(),
             };
-            self.forwarder.run_management(now, &counters);
-        }
-        while let Some(request) = self.forwarder.poll_face_request() {
-            self.face_request(now, request);
+            self.forwarder.run_management(now, &mut links);
+            for request in links.requests {
+                self.face_request(now, request);
+            }
         }
         while let Some((face, out)) = self.forwarder.poll_send() {
             let Some(attached) = self.faces.get_mut(&face) else {
@@ -638,6 +669,7 @@ impl Machine for NdnRouter {
                 })
             });
             self.note_deadline(face);
+            self.note_link_state(now, face);
             match sent {
                 // The others take their turn first.
                 Some(transmit) => {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-use whimbrel_forwarder::FaceUri;
+use whimbrel_ndn_mgmt::FaceUri;
 
 use super::open::NFD_SOCKET;
 use crate::place::Places;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use whimbrel_forwarder::mgmt::{ControlParameters, CsInfo, FLAG_CS_ADMIT, FLAG_CS_SERVE};
+use whimbrel_ndn_mgmt::{ControlParameters, CsInfo, FLAG_CS_ADMIT, FLAG_CS_SERVE};
 
 use super::manage::{Change, Manage};
 use super::name;

@@ -2,8 +2,8 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use whimbrel_forwarder::Persistency;
-use whimbrel_forwarder::mgmt::{
+use whimbrel_ndn_mgmt::Persistency;
+use whimbrel_ndn_mgmt::{
     ControlParameters, FLAG_CONGESTION_MARKING, FLAG_LP_RELIABILITY, FaceQueryFilter,
 };
 use whimbrel_node::ndn::control::Control;

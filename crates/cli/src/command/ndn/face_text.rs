@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use whimbrel_forwarder::mgmt::{
+use whimbrel_ndn_mgmt::{
     FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY, FaceStatus,
 };
-use whimbrel_forwarder::{LinkType, Persistency, Scope};
+use whimbrel_ndn_mgmt::{LinkType, Persistency, Scope};
 
 use super::in_millis;
 

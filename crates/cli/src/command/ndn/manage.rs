@@ -1,8 +1,8 @@
 //! What commands that manage a forwarder have in common.
 
 use clap::Args;
-use whimbrel_forwarder::FaceUri;
-use whimbrel_forwarder::mgmt::{ControlParameters, FaceQueryFilter, FaceStatus};
+use whimbrel_ndn_mgmt::FaceUri;
+use whimbrel_ndn_mgmt::{ControlParameters, FaceQueryFilter, FaceStatus};
 use whimbrel_node::ndn::client::{ClientError, canonical};
 use whimbrel_node::ndn::control::{Control, ControlError};
 

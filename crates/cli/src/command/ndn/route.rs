@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use whimbrel_forwarder::mgmt::{
+use whimbrel_ndn_mgmt::{
     ControlParameters, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RibEntry, RouteOrigin, RouteStatus,
 };
 use whimbrel_ndn_packet::Name;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use whimbrel_forwarder::mgmt::{FaceQueryFilter, ForwarderStatus};
+use whimbrel_ndn_mgmt::{FaceQueryFilter, ForwarderStatus};
 use whimbrel_node::ndn::control::Control;
 
 use super::face::links;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use whimbrel_forwarder::mgmt::{ControlParameters, StrategyChoice};
+use whimbrel_ndn_mgmt::{ControlParameters, StrategyChoice};
 use whimbrel_ndn_packet::Name;
 
 use super::manage::{Change, Manage, refusal};

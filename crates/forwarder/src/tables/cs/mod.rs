@@ -10,7 +10,7 @@ use core::time::Duration;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{DataRef, InterestRef, MAX_PACKET, NameRef, SharedPacket, types};
 
-use crate::config::{CsConfig, CsPolicy};
+use crate::config::CsConfig;
 use crate::tables::index::{Index, NONE, Slab};
 use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
 use crate::tables::prefetch;
@@ -19,14 +19,18 @@ use prefixes::{LISTING_BYTES, Prefixes};
 
 /// Octets that an entry counts besides its packet: itself, its place in the index, and what the
 /// allocator adds.
-pub const ENTRY_BYTES: usize = 224;
+pub(crate) const ENTRY_BYTES: usize = 224;
 /// Most Data of one name with different content. One more pushes out the first of them.
-pub const MAX_VARIANTS: usize = 4;
+pub(crate) const MAX_VARIANTS: usize = 4;
 /// Most Data under a prefix that are looked at for a fresh one, newest first.
 const MAX_LOOKED_AT: usize = 128;
-/// How many older Data each new one or each search brings along when a length of prefixes has been
-/// switched on.
+/// How many older Data are listed with each new one when a length of prefixes has been switched on,
+/// and in each step of a search.
 const CATCH_UP: usize = 64;
+/// Most older Data that one search lists: a store of 128 MiB has about as many packets of 1,000
+/// octets. They are listed once for each length; the searches of a larger store may miss until all
+/// are.
+const MAX_SEARCHED: usize = 1 << 17;
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -138,11 +142,6 @@ impl Cs {
         self.config.max_packets
     }
 
-    /// Which Data gives way.
-    pub fn policy(&self) -> CsPolicy {
-        self.policy.kind()
-    }
-
     /// Changes its size; what no longer fits goes at once.
     pub fn set_capacity(&mut self, capacity: usize, max_packets: usize) {
         self.config.capacity = capacity;
@@ -203,7 +202,9 @@ impl Cs {
         self.policy.insert(&mut self.entries, slot);
         if self.prefixes.depths != 0 {
             self.list(slot, key, true);
-            self.catch_up(CATCH_UP);
+            if let Some((depth, _)) = self.catching_up.last().copied() {
+                self.catch_up(depth);
+            }
         }
         self.evict();
         true
@@ -320,16 +321,23 @@ impl Cs {
         }
         let depth = key.components();
         self.switch_on(depth);
-        self.catch_up(CATCH_UP);
-        let under = |slot: u32| {
-            self.entries
-                .get(slot)
-                .is_some_and(|entry| entry.name().starts_with(name))
-        };
-        self.prefixes
-            .entries(key.full(), depth, under)
-            .take(MAX_LOOKED_AT)
-            .find(|slot| self.entries.get(*slot).is_some_and(satisfies))
+        for _ in 0..MAX_SEARCHED / CATCH_UP {
+            let under = |slot: u32| {
+                self.entries
+                    .get(slot)
+                    .is_some_and(|entry| entry.name().starts_with(name))
+            };
+            let found = self
+                .prefixes
+                .entries(key.full(), depth, under)
+                .take(MAX_LOOKED_AT)
+                .find(|slot| self.entries.get(*slot).is_some_and(satisfies));
+            // What the lists do not have may be among what is not listed yet.
+            if found.is_some() || !self.catch_up(depth) {
+                return found;
+            }
+        }
+        None
     }
 
     fn search_digest(
@@ -380,12 +388,13 @@ impl Cs {
         }
     }
 
-    /// Lists up to `count` older Data for lengths that were switched on.
-    fn catch_up(&mut self, count: usize) {
-        let Some((depth, from)) = self.catching_up.last().copied() else {
-            return;
+    /// Lists a few older Data for a length that was switched on; false if all are already.
+    fn catch_up(&mut self, depth: usize) -> bool {
+        let Some(at) = self.catching_up.iter().position(|(of, _)| *of == depth) else {
+            return false;
         };
-        let to = (from as usize + count).min(self.entries.places()) as u32;
+        let from = self.catching_up.get(at).map_or(0, |(_, from)| *from);
+        let to = (from as usize + CATCH_UP).min(self.entries.places()) as u32;
         let mut key = NameKey::default();
         for slot in from..to {
             let Some(entry) = self.entries.get(slot) else {
@@ -397,11 +406,12 @@ impl Cs {
             key.read(&self.hasher, name, 1 << depth);
             self.list_at(slot, &key, depth, false);
         }
-        match self.catching_up.last_mut() {
+        match self.catching_up.get_mut(at) {
             Some(rest) if (to as usize) < self.entries.places() => rest.1 = to,
-            _ => drop(self.catching_up.pop()),
+            _ => drop(self.catching_up.remove(at)),
         }
         self.evict();
+        true
     }
 
     /// Lists an entry under its prefixes of all lengths that are switched on.

@@ -141,10 +141,6 @@ impl Policy {
         self.small.bytes + self.main.bytes
     }
 
-    pub(super) const fn kind(&self) -> CsPolicy {
-        self.kind
-    }
-
     /// A new entry.
     pub(super) fn insert<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
         let Some(hash) = entries.get(slot).map(Linked::hash) else {

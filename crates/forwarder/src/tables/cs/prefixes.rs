@@ -2,7 +2,8 @@
 //!
 //! Nearly all Interests name their Data in full, and need none of this. The first Interest with
 //! CanBePrefix and a name of `n` components switches length `n` on; from then on every new Data is
-//! listed under its prefix of that length, and a few older ones with each, until all are.
+//! listed under its prefix of that length, and a few older ones with each, until all are. A search
+//! that finds nothing among what is listed has further ones listed at once.
 
 use crate::tables::index::{Index, NONE, Slab};
 

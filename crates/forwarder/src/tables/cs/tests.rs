@@ -7,6 +7,7 @@ use whimbrel_core::SeededRng;
 use whimbrel_ndn_packet::{Component, Data, DigestSigner, Interest, Name, SharedPacket};
 
 use super::*;
+use crate::config::CsPolicy;
 
 fn name(components: &[u8]) -> Name {
     components
@@ -235,21 +236,55 @@ fn of_several_under_a_prefix_the_newest_fresh_one_answers() {
 }
 
 #[test]
-fn a_length_of_prefixes_that_nobody_asked_for_yet_is_caught_up_with_little_by_little() {
-    let mut store = Store::new(64 << 20, usize::MAX, CsPolicy::S3Fifo);
+fn a_length_of_prefixes_that_nobody_asked_for_yet_finds_what_is_there() {
     let count = 10 * CATCH_UP;
     let named = |at: usize| {
         Name::root()
             .child_generic(&at.to_be_bytes())
             .child_generic(b"x")
     };
-    for at in 0..count {
-        store.insert(Time::ZERO, &packet(&named(at), 0, 0));
+    let stored = || {
+        let mut store = Store::new(64 << 20, usize::MAX, CsPolicy::S3Fifo);
+        for at in 0..count {
+            store.insert(Time::ZERO, &packet(&named(at), 0, 0));
+        }
+        store
+    };
+    let under = |at: usize| {
+        let mut interest = exact(&named(at).prefix(1));
+        interest.can_be_prefix = true;
+        interest
+    };
+    for at in [0, CATCH_UP, count - 1] {
+        let mut store = stored();
+        assert!(store.find(Time::ZERO, &under(at)).is_some(), "{at}");
+        // No more is listed than it took to find it.
+        let left = (count - 1 - at) / CATCH_UP;
+        assert_eq!(store.cs.catching_up.is_empty(), left == 0, "{at}");
+        for at in 0..count {
+            assert!(store.find(Time::ZERO, &under(at)).is_some(), "{at}");
+        }
     }
-    let mut interest = exact(&named(count - 1).prefix(1));
-    interest.can_be_prefix = true;
-    let tries = (1..=20).find(|_| store.find(Time::ZERO, &interest).is_some());
-    assert_eq!(tries, Some(10), "one step of {CATCH_UP} for each Interest");
+    let mut store = stored();
+    assert!(store.find(Time::ZERO, &under(count)).is_none());
+    assert!(store.cs.catching_up.is_empty(), "all were looked at");
+}
+
+#[test]
+fn two_lengths_catch_up_each_for_itself() {
+    let mut store = Store::new(64 << 20, usize::MAX, CsPolicy::S3Fifo);
+    for at in 0..3 * CATCH_UP {
+        let name = name(&[1, 2]).child_generic(&at.to_be_bytes());
+        store.insert(Time::ZERO, &packet(&name, 0, 0));
+    }
+    for components in [&[1][..], &[1, 2], &[1], &[1, 3]] {
+        let mut interest = exact(&name(components));
+        interest.can_be_prefix = true;
+        let is_there = store.find(Time::ZERO, &interest).is_some();
+        assert_eq!(is_there, components != [1, 3], "{components:?}");
+    }
+    let caught_up = |depth| store.cs.catching_up.iter().all(|(of, _)| *of != depth);
+    assert!(caught_up(2) && !caught_up(1));
 }
 
 #[test]

@@ -230,6 +230,9 @@ pub struct Entry {
     pub(crate) suppression: Duration,
     /// The strategy that it has, as of this epoch of the strategy choice.
     pub(crate) strategy: (u32, u32),
+    /// How many faces had gone when its records were last checked: all faces that they name existed
+    /// then.
+    pub(crate) removals: u32,
 }
 
 impl Entry {
@@ -253,6 +256,7 @@ impl Entry {
             loop_is_answered: false,
             suppression: Duration::ZERO,
             strategy: (NONE, 0),
+            removals: 0,
         }
     }
 

@@ -18,7 +18,7 @@ pub(crate) use entry::{Onward, Selectors};
 
 /// Most pending Interests that have the same name and differ by selectors and forwarding hints, or
 /// that differ by implicit digest alone: whoever floods one name gets no long chains to walk.
-pub const MAX_VARIANTS: usize = 16;
+pub(crate) const MAX_VARIANTS: usize = 16;
 
 /// The places of entries that a Data satisfies.
 pub(crate) type Matches = SmallVec<[u32; 4]>;
@@ -62,11 +62,6 @@ impl Pit {
     /// True without any.
     pub fn is_empty(&self) -> bool {
         self.entries.len() == 0
-    }
-
-    /// Most entries.
-    pub const fn capacity(&self) -> usize {
-        self.capacity
     }
 
     /// All entries, in no order that means anything.

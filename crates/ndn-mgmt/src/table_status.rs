@@ -141,11 +141,11 @@ impl FibEntry {
 pub struct RouteStatus {
     /// FaceId.
     pub face_id: u64,
-    /// See [`super::RouteOrigin`].
+    /// See [`crate::RouteOrigin`].
     pub origin: u64,
     /// Lower is preferred.
     pub cost: u64,
-    /// See [`super::ROUTE_CHILD_INHERIT`] and [`super::ROUTE_CAPTURE`].
+    /// See [`crate::ROUTE_CHILD_INHERIT`] and [`super::ROUTE_CAPTURE`].
     pub flags: u64,
     /// How long it still lives; `None` is as long as its face.
     pub expiration_period: Option<Duration>,
@@ -242,7 +242,7 @@ impl StrategyChoice {
 pub struct CsInfo {
     /// How much it may hold, in the unit that the forwarder counts in.
     pub capacity: u64,
-    /// See [`super::FLAG_CS_ADMIT`] and [`super::FLAG_CS_SERVE`].
+    /// See [`crate::FLAG_CS_ADMIT`] and [`super::FLAG_CS_SERVE`].
     pub flags: u64,
     /// Data in it.
     pub entries: u64,

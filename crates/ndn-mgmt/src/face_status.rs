@@ -52,7 +52,7 @@ pub struct FaceStatus {
     pub mtu: Option<u64>,
     /// What went through it.
     pub counters: FaceTraffic,
-    /// See [`super::FLAG_LOCAL_FIELDS`] and its like.
+    /// See [`crate::FLAG_LOCAL_FIELDS`] and its like.
     pub flags: u64,
 }
 
@@ -229,7 +229,7 @@ pub struct FaceEventNotification {
     pub persistency: Persistency,
     /// How many peers it may have.
     pub link_type: LinkType,
-    /// See [`super::FLAG_LOCAL_FIELDS`] and its like.
+    /// See [`crate::FLAG_LOCAL_FIELDS`] and its like.
     pub flags: u64,
 }
 

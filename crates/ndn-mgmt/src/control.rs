@@ -22,7 +22,7 @@ pub struct ControlParameters {
     pub uri: Option<String>,
     /// Local FaceUri.
     pub local_uri: Option<String>,
-    /// Who announces a route: see [`super::RouteOrigin`].
+    /// Who announces a route: see [`crate::RouteOrigin`].
     pub origin: Option<u64>,
     /// Cost of a route or next hop.
     pub cost: Option<u64>,
@@ -140,7 +140,7 @@ impl ControlParameters {
     }
 
     /// The names of the fields that are there, as the protocol writes them.
-    pub(crate) fn present(&self) -> impl Iterator<Item = &'static str> {
+    pub fn present(&self) -> impl Iterator<Item = &'static str> {
         [
             (self.name.is_some(), "Name"),
             (self.face_id.is_some(), "FaceId"),
