@@ -1,0 +1,3 @@
+//! One language for networks and what happens in them.
+
+pub mod graph;
