@@ -1,3 +1,60 @@
-//! One language for networks and what happens in them.
+//! One language for networks and what happens in them: a TOML file that both back ends run.
+//!
+//! ```
+//! use std::path::Path;
+//! use whimbrel_lab::scenario::{Overrides, Scenario};
+//!
+//! let text = r#"
+//!     nodes = { server = "host", router = "router", client = "host" }
+//!     [links]
+//!     wire = { between = ["server", "router"], rate = "100 Mbit/s", delay = "20 ms" }
+//!     wifi = { between = ["router", "client"], rate = "20 Mbit/s", loss = "1 %" }
+//!     [loads]
+//!     film = { from = "server", to = "client", file = "5 MB" }
+//!     [[events]]
+//!     at = "1 s"
+//!     outage = "wifi"
+//!     duration = "2 s"
+//! "#;
+//! let scenario = Scenario::parse(Path::new("film.toml"), text, Overrides::default())?;
+//! assert_eq!(scenario.settings[0].plan.network.nodes.len(), 3);
+//! let wrong = text.replace("client\", file", "cleint\", file");
+//! let faults = Scenario::parse(Path::new("film.toml"), &wrong, Overrides::default()).unwrap_err();
+//! assert_eq!(
+//!     faults.to_string(),
+//!     "film.toml:7: loads.film.to: there is no node 'cleint'; did you mean 'client'?"
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | key | read by | says |
+//! |---|---|---|
+//! | `title`, `about`, `seed`, `runs`, `limit`, `metrics` | [`file`] | the whole |
+//! | `nodes` | [`node`] | names and roles |
+//! | `links`, `defaults.link` | [`link`] | ends, and what `whimbrel_sim::link::LinkSpec` says of each direction |
+//! | `graph` | [`graph`], [`network`] | nodes and links that are generated or imported |
+//! | `routes` | [`route`] | how paths are chosen, and the ones that are given |
+//! | `loads` | [`load`] | what is asked for |
+//! | `events` | [`event`] | what happens meanwhile |
+//! | `sweep` | [`file`] | values of any other key, each with each |
+//! | `statements` | [`statement`] | what a paper states |
+//!
+//! Quantities have units, as everywhere (`whimbrel_sim::units`). A fault names file, line and key
+//! ([`Fault`]).
 
+mod document;
+pub mod event;
+mod fault;
+pub mod file;
 pub mod graph;
+pub mod link;
+pub mod load;
+pub mod metric;
+pub mod network;
+pub mod node;
+mod path;
+pub mod route;
+pub mod statement;
+
+pub use fault::{Fault, Faults};
+pub use file::{Overrides, Plan, Scenario, Setting};

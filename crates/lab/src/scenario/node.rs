@@ -1,0 +1,125 @@
+//! Nodes and what they are. To add a role: a variant of [`Role`], and what each back end makes of it.
+
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use toml::de::DeValue;
+
+use super::document::Document;
+use super::fault::Fault;
+use super::path::KeyPath;
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// A MobilityFirst host: programs publish and fetch on it.
+    Host,
+    /// A MobilityFirst router.
+    Router,
+    /// The name server of MobilityFirst routers.
+    NameServer,
+    /// An NDN forwarder, with programs on it where a load says so.
+    NdnRouter,
+    /// A host with TCP and nothing else.
+    TcpHost,
+}
+
+impl Role {
+    /// As a scenario says it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Host => "host",
+            Role::Router => "router",
+            Role::NameServer => "name-server",
+            Role::NdnRouter => "ndn-router",
+            Role::TcpHost => "tcp-host",
+        }
+    }
+
+    /// Whether it passes on what is not for it.
+    pub const fn forwards(self) -> bool {
+        matches!(self, Role::Router | Role::NdnRouter)
+    }
+}
+
+/// One role or several: `"router"`, `["router", "ndn-router"]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roles(pub Vec<Role>);
+
+impl<'de> Deserialize<'de> for Roles {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Roles, D::Error> {
+        struct RolesVisitor;
+        impl<'de> Visitor<'de> for RolesVisitor {
+            type Value = Roles;
+            fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str("a role such as \"host\", or several: [\"router\", \"ndn-router\"]")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Roles, E> {
+                let text = serde::de::value::StrDeserializer::new(text);
+                Role::deserialize(text).map(|role| Roles(vec![role]))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Roles, A::Error> {
+                let mut roles = Vec::<Role>::deserialize(SeqAccessDeserializer::new(seq))?;
+                roles.sort_unstable();
+                roles.dedup();
+                Ok(Roles(roles))
+            }
+        }
+        deserializer.deserialize_any(RolesVisitor)
+    }
+}
+
+/// A node of a network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub roles: Roles,
+    /// What it is told beyond the defaults.
+    pub settings: NodeSettings,
+}
+
+impl Node {
+    /// Whether it is (also) that.
+    pub fn is(&self, role: Role) -> bool {
+        self.roles.0.contains(&role)
+    }
+
+    /// Whether it passes on what is not for it.
+    pub fn forwards(&self) -> bool {
+        self.roles.0.iter().any(|role| role.forwards())
+    }
+}
+
+/// What a node can be told: `n2 = { role = "router", storage = "100 MB" }`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeSettings {
+    #[serde(rename = "role")]
+    roles: Roles,
+    /// Bytes that a router keeps for destinations that are away.
+    #[serde(default, with = "whimbrel_sim::units::optional_size")]
+    pub storage: Option<u64>,
+    /// Bytes of an NDN router's content store; 0 for none.
+    #[serde(default, with = "whimbrel_sim::units::optional_size")]
+    pub content_store: Option<u64>,
+}
+
+/// Reads `nodes.NAME`.
+pub(super) fn read(document: &Document<'_>, name: &str) -> Result<Node, Fault> {
+    let path = KeyPath::from(["nodes", name]);
+    let settings = match document.get(&path).map(|value| value.get_ref()) {
+        Some(DeValue::Table(_)) => document.read::<NodeSettings>(&path)?,
+        _ => NodeSettings {
+            roles: document.read(&path)?,
+            ..NodeSettings::default()
+        },
+    };
+    Ok(Node {
+        name: name.to_owned(),
+        roles: settings.roles.clone(),
+        settings,
+    })
+}
