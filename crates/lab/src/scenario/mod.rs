@@ -54,6 +54,8 @@ pub mod network;
 pub mod node;
 mod path;
 pub mod route;
+pub mod run;
+pub mod sim;
 pub mod statement;
 
 pub use fault::{Fault, Faults};
