@@ -83,6 +83,17 @@ pub enum LabError {
     /// The network of a simulation said that a transfer cannot be.
     #[error("the simulated transfer failed: {0}")]
     Simulated(String),
+    /// A scenario with faults.
+    #[error("{0}")]
+    Scenario(#[from] crate::scenario::Faults),
+    /// A scenario asks for what a back end cannot do.
+    #[error("the back end '{backend}' does not {what} yet; `--backend sim` does")]
+    NotPlayed {
+        /// The back end.
+        backend: &'static str,
+        /// What it would have to do.
+        what: String,
+    },
     /// A study's files contradict what the study's code needs.
     #[error("study {study}: {reason}")]
     BadScenario {

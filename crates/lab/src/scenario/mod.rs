@@ -50,6 +50,7 @@ pub mod graph;
 pub mod link;
 pub mod load;
 pub mod metric;
+pub mod netns;
 pub mod network;
 pub mod node;
 mod path;
