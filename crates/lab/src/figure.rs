@@ -252,7 +252,8 @@ fn dense(series: &Series) -> impl Iterator<Item = (f64, f64)> {
     })
 }
 
-fn use_bundled_font() {
+/// Makes "sans-serif" the font that comes with the program.
+pub(crate) fn use_bundled_font() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for style in [FontStyle::Normal, FontStyle::Bold] {

@@ -33,6 +33,7 @@ pub mod emulator;
 pub mod error;
 pub mod fetches;
 pub mod figure;
+mod jobs;
 pub mod namespace;
 pub mod privileges;
 pub mod probe;
