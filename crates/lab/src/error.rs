@@ -4,6 +4,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitStatus;
 
+use crate::study::Backend;
+
 /// Why the lab could not do what was asked. Every text says what to do where something can be done.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -87,7 +89,7 @@ pub enum LabError {
     #[error("{0}")]
     Scenario(#[from] crate::scenario::Faults),
     /// A scenario asks for what a back end cannot do.
-    #[error("the back end '{backend}' does not {what} yet; `--backend sim` does")]
+    #[error("the back end '{backend}' does not {what} yet")]
     NotPlayed {
         /// The back end.
         backend: &'static str,
@@ -147,6 +149,13 @@ impl LabError {
             name: name.to_owned(),
             what: what.to_owned(),
             logs: logs.display().to_string(),
+        }
+    }
+
+    pub(crate) fn not_played(backend: Backend, what: String) -> LabError {
+        LabError::NotPlayed {
+            backend: backend.name(),
+            what,
         }
     }
 

@@ -10,6 +10,7 @@ use whimbrel_sim::units;
 use super::document::Document;
 use super::fault::{Fault, Faults, Found};
 use super::network::{Network, link_at, network as read_network, node_at};
+use super::node::Role;
 use super::path::KeyPath;
 
 /// What is done at one moment.
@@ -145,7 +146,14 @@ fn lower(
             let restart = until.map(|until| timed(until, Action::Restart(node)));
             [crash].into_iter().chain(restart).collect()
         }
-        _ => vec![timed(when, Action::EmptyCache(node(object)?))],
+        _ => {
+            let node = node(object)?;
+            if !network.nodes[node].is(Role::NdnRouter) {
+                let message = format!("'{object}' is no ndn-router, so it has no cache");
+                return Err(document.fault(&key, message));
+            }
+            vec![timed(when, Action::EmptyCache(node))]
+        }
     })
 }
 

@@ -10,6 +10,7 @@ use whimbrel_sim::link::{LinkSpec, LinkSpecError};
 
 use super::document::{Document, Table, Value, empty_table, merged, table_value};
 use super::fault::{Fault, hint};
+use super::node::check_name;
 use super::path::KeyPath;
 
 /// A link of a network.
@@ -167,6 +168,9 @@ impl<'t> Layers<'t> {
         known: &[&str],
     ) -> Result<Link, Fault> {
         let path = KeyPath::from(["links", name]);
+        if ends.is_none() {
+            check_name(document, &path, name)?;
+        }
         let span = document.get(&path).map_or(0..0, Spanned::span);
         let mut own = self.own;
         if ends.is_some() {

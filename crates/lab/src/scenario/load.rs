@@ -9,7 +9,7 @@ use whimbrel_sim::units;
 use super::document::Document;
 use super::fault::{Fault, Faults, Found};
 use super::network::{Network, node_at};
-use super::node::Role;
+use super::node::{Role, check_name};
 use super::path::KeyPath;
 
 /// What carries a load.
@@ -216,6 +216,7 @@ pub(super) fn loads(document: &Document<'_>, network: &Network) -> Result<Vec<Lo
 
 fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load, Fault> {
     let at = KeyPath::from(["loads", &name]);
+    check_name(document, &at, &name)?;
     let section: Section = document.read(&at)?;
     let from = node_at(document, network, &at.key("from"), &section.from)?;
     let to = match &section.to {

@@ -37,6 +37,13 @@ impl Role {
         }
     }
 
+    /// Whether a link between two nodes is one of MobilityFirst: hosts speak with routers, and routers
+    /// with each other.
+    pub fn attach(a: &Node, b: &Node) -> bool {
+        let known = |node: &Node| node.is(Role::Router) || node.is(Role::Host);
+        known(a) && known(b) && (a.is(Role::Router) || b.is(Role::Router))
+    }
+
     /// Whether it passes on what is not for it.
     pub const fn forwards(self) -> bool {
         matches!(self, Role::Router | Role::NdnRouter)
@@ -107,9 +114,24 @@ pub struct NodeSettings {
     pub content_store: Option<u64>,
 }
 
+/// Refuses a name that could not name files, hosts and components of NDN names.
+pub(super) fn check_name(document: &Document<'_>, path: &KeyPath, name: &str) -> Result<(), Fault> {
+    const MOST: usize = 64;
+    let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    let letters = name.starts_with(char::is_alphanumeric) && name.chars().all(plain);
+    if letters && name.len() <= MOST {
+        return Ok(());
+    }
+    let message = format!(
+        "'{name}' is no name: letters, digits, '-', '_' and '.', the first a letter or digit, at most {MOST} bytes"
+    );
+    Err(document.fault(path, message))
+}
+
 /// Reads `nodes.NAME`.
 pub(super) fn read(document: &Document<'_>, name: &str) -> Result<Node, Fault> {
     let path = KeyPath::from(["nodes", name]);
+    check_name(document, &path, name)?;
     let settings = match document.get(&path).map(|value| value.get_ref()) {
         Some(DeValue::Table(_)) => document.read::<NodeSettings>(&path)?,
         _ => NodeSettings {

@@ -13,20 +13,19 @@ use super::Plan;
 use super::event::{Action, Timed};
 use super::load::{Kind, Load, Plane};
 use super::run::{LinkCounts, Run, Schedule};
+use crate::study::Backend;
 use crate::{LabError, TcpBaseline, Topology, TopologyBuilder, TransferRecord};
 use daemons::Daemons;
 
 /// Refuses what this back end cannot do yet.
 pub fn check(plan: &Plan) -> Result<(), LabError> {
-    let refuse = |what: String| {
-        Err(LabError::NotPlayed {
-            backend: "netns",
-            what,
-        })
-    };
+    let refuse = |what| Err(LabError::not_played(Backend::Netns, what));
     for load in &plan.loads {
         if !matches!(load.kind, Kind::File(_)) {
-            return refuse(format!("play the load '{}': it plays files", load.name));
+            return refuse(format!(
+                "play the load '{}': it plays single files",
+                load.name
+            ));
         }
     }
     for timed in &plan.timeline {

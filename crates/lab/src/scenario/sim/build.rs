@@ -240,9 +240,7 @@ impl World<'_> {
             let port = self.port(node, link);
             let known = &plan.network.links[link];
             let (here, there) = (&plan.network.nodes[node], &plan.network.nodes[peer]);
-            let mobile =
-                |node: &crate::scenario::node::Node| node.is(Role::Router) || node.is(Role::Host);
-            if mobile(here) && mobile(there) {
+            if Role::attach(here, there) {
                 let (label, mtu) = (known.name.clone(), known.mtu);
                 self.stack(node, |stack, now| {
                     stack.open(

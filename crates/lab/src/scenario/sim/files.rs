@@ -8,7 +8,7 @@ use whimbrel_core::{Guid, SeededRng, Time, WallClock};
 use whimbrel_mobilityfirst::host::HostEvent;
 use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish};
 use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
-use whimbrel_ndn_packet::DigestSigner;
+use whimbrel_ndn_packet::{DigestSigner, Name};
 use whimbrel_node::NodeEvent;
 use whimbrel_sim::tcp::{FetchId, TcpEvent};
 use whimbrel_sim::{AnyMachine, NodeId};
@@ -85,7 +85,7 @@ pub(super) struct Transfer {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Content(Guid),
-    Program(NodeId),
+    Program,
     Tcp(NodeId, Ipv4Addr, FetchId),
 }
 
@@ -94,43 +94,58 @@ impl World<'_> {
     pub(super) fn publish_first(&mut self) -> Result<(), LabError> {
         for index in 0..self.asked.len() {
             let first = self.asked[index].schedule.at.len();
-            self.publish(self.asked[index].load, first + AHEAD)?;
+            self.publish(index, first + AHEAD)?;
         }
         Ok(())
     }
 
-    /// Publishes the contents of a load below number `end`, as far as there are so many.
-    fn publish(&mut self, load: usize, end: usize) -> Result<(), LabError> {
-        let plan = self.plan;
-        let known = &plan.loads[load];
-        let schedule = Schedule::of(known, self.seed);
-        let Some(schedule) = schedule.filter(|_| known.plane != Plane::Tcp) else {
-            return Ok(());
-        };
+    /// Publishes the contents of a receiver's load below number `end`, as far as there are so many.
+    fn publish(&mut self, asked: usize, end: usize) -> Result<(), LabError> {
+        let Asked { load, schedule, .. } = &self.asked[asked];
+        let (load, size) = (*load, schedule.size);
         let end = schedule.total().map_or(end, |total| end.min(total));
-        for number in 0..end {
-            if self.contents.contains_key(&(load, number)) {
-                continue;
-            }
+        if self.plan.loads[load].plane == Plane::Tcp {
+            return Ok(());
+        }
+        // Contents are published in order: what is below the last one is there.
+        let mut known = self.contents.range((load, 0)..=(load, usize::MAX));
+        let begin = known.next_back().map_or(0, |((_, number), _)| number + 1);
+        for number in begin..end {
             let seed = (load as u64) << 32 | number as u64;
-            let content = RepeatingContent::new(schedule.size, seed);
+            let content = RepeatingContent::new(size, seed);
             self.contents.insert((load, number), content.clone());
-            self.serve(load, number, content)?;
+            self.serve(load, number, &content)?;
         }
         Ok(())
     }
 
     /// Everything that a node that has started again served before.
-    pub(super) fn serve_again(&mut self, node: usize) -> Result<(), LabError> {
-        let served: Vec<((usize, usize), RepeatingContent)> = self
-            .contents
-            .iter()
-            .filter(|((load, _), _)| self.plan.loads[*load].from == node)
-            .map(|(key, content)| (*key, content.clone()))
-            .collect();
-        for ((load, number), content) in served {
-            self.serve(load, number, content)?;
+    pub(super) fn serve_again(&mut self, node: usize) {
+        let loads = &self.plan.loads;
+        let published = self.contents.iter().filter(|((load, _), _)| {
+            loads[*load].from == node && loads[*load].plane == Plane::MobilityFirst
+        });
+        let published: Vec<Publish> = published.map(|(_, content)| publish(content)).collect();
+        for publish in published {
+            self.request(node, SERVER_APP, LocalRequest::Publish(publish));
         }
+        for (at, name, port) in self.served.clone() {
+            if at == node {
+                self.ndn_route(node, &name, port, 0);
+            }
+        }
+    }
+
+    /// Puts a producer on a node and routes its name to it.
+    pub(super) fn serve_name(
+        &mut self,
+        node: usize,
+        name: Name,
+        producer: NodeId,
+    ) -> Result<(), LabError> {
+        let port = self.attach(producer, node)?;
+        self.ndn_route(node, &name, port, 0);
+        self.served.push((node, name, port));
         Ok(())
     }
 
@@ -138,17 +153,12 @@ impl World<'_> {
         &mut self,
         load: usize,
         number: usize,
-        content: RepeatingContent,
+        content: &RepeatingContent,
     ) -> Result<(), LabError> {
         let known = &self.plan.loads[load];
         if known.plane == Plane::MobilityFirst {
-            let publish = Publish {
-                content: content.name(),
-                content_len: content.len(),
-                kind: ContentKind::File,
-                file_name: String::from("content"),
-            };
-            self.request(known.from, SERVER_APP, LocalRequest::Publish(publish));
+            let publish = LocalRequest::Publish(publish(content));
+            self.request(known.from, SERVER_APP, publish);
             return Ok(());
         }
         let wall = WallClock::new(ORIGIN_UNIX_MS);
@@ -156,7 +166,7 @@ impl World<'_> {
         let options = ProducerOptions::new(wall, self.sim.now());
         let responder = SegmentResponder::new(
             name.clone(),
-            Source(content),
+            Source(content.clone()),
             Arc::new(DigestSigner),
             options,
         );
@@ -168,9 +178,7 @@ impl World<'_> {
         );
         let program = AnyMachine::new(AppFace::new(service), |_| WorldEvent::Nothing);
         let program = self.sim.add_node(&label, program);
-        let port = self.attach(program, known.from)?;
-        self.ndn_route(known.from, &name, port, 0);
-        Ok(())
+        self.serve_name(known.from, name, program)
     }
 
     fn request(&mut self, node: usize, app: u32, request: LocalRequest) {
@@ -231,7 +239,7 @@ impl World<'_> {
             (asked.load, asked.receiver, asked.count - 1)
         };
         let known = &plan.loads[load];
-        self.publish(load, number + AHEAD)?;
+        self.publish(index, number + AHEAD)?;
         let started = self.sim.now();
         let meter = TransferMeter::new(self.epoch + started.since(Time::ZERO));
         let request = self.transfers.len() as u32;
@@ -241,7 +249,10 @@ impl World<'_> {
             .map(RepeatingContent::name);
         let by = match (known.plane, content) {
             (Plane::MobilityFirst, Some(content)) => By::Content(content),
-            (Plane::Ndn, _) => By::Program(self.fetcher(load, receiver, number)?),
+            (Plane::Ndn, _) => {
+                self.fetcher(load, receiver, number)?;
+                By::Program
+            }
             _ => {
                 let (server, size) = (address(known.from), self.asked[index].schedule.size);
                 let fetch = self.stack(receiver, |stack, now| {
@@ -279,7 +290,7 @@ impl World<'_> {
         Ok(())
     }
 
-    fn fetcher(&mut self, load: usize, receiver: usize, number: usize) -> Result<NodeId, LabError> {
+    fn fetcher(&mut self, load: usize, receiver: usize, number: usize) -> Result<(), LabError> {
         let known = &self.plan.loads[load];
         let name = load_name(&known.name).child_generic(number.to_string().as_bytes());
         let label = format!("consumer {} {number} {receiver}", known.name);
@@ -291,8 +302,9 @@ impl World<'_> {
         let fetcher = Fetcher::new(name, options, rng, self.sim.now());
         let program = AnyMachine::new(AppFace::new(fetcher), WorldEvent::Fetch);
         let program = self.sim.add_node(&label, program);
+        self.fetchers.insert(program, self.transfers.len());
         self.attach(program, receiver)?;
-        Ok(program)
+        Ok(())
     }
 
     pub(super) fn handle_host(
@@ -339,8 +351,7 @@ impl World<'_> {
     }
 
     pub(super) fn handle_fetch(&mut self, now: Time, node: NodeId, event: FetchEvent) -> bool {
-        let of = |transfer: &Transfer| transfer.by == By::Program(node);
-        let Some(index) = self.transfers.iter().position(of) else {
+        let Some(index) = self.fetchers.get(&node).copied() else {
             return false;
         };
         match event {
@@ -437,6 +448,15 @@ impl World<'_> {
                 asked.schedule.total(),
             );
         }
+    }
+}
+
+fn publish(content: &RepeatingContent) -> Publish {
+    Publish {
+        content: content.name(),
+        content_len: content.len(),
+        kind: ContentKind::File,
+        file_name: String::from("content"),
     }
 }
 

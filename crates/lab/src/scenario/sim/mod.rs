@@ -8,7 +8,7 @@ mod stack;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use whimbrel_core::Time;
+use whimbrel_core::{PortId, Time};
 use whimbrel_ndn_packet::Name;
 use whimbrel_sim::link::LinkStats;
 use whimbrel_sim::{AnyMachine, Connection, Direction, NodeId, Simulator};
@@ -19,6 +19,7 @@ use super::event::Action;
 use super::run::{LinkCounts, Run};
 use crate::LabError;
 use crate::simulated::RepeatingContent;
+use crate::study::Backend;
 use files::{Asked, Transfer};
 use requests::Exchange;
 use stack::{Stack, StackEvent};
@@ -49,13 +50,32 @@ struct World<'p> {
     contents: BTreeMap<(usize, usize), RepeatingContent>,
     asked: Vec<Asked>,
     transfers: Vec<Transfer>,
+    /// Which transfer each NDN consumer makes.
+    fetchers: BTreeMap<NodeId, usize>,
+    /// What producers on a node serve, and the router's port to each.
+    served: Vec<(usize, Name, PortId)>,
     exchanges: Vec<Exchange>,
     /// What virtual times are counted from where records want the machine's clock.
     epoch: Instant,
 }
 
+/// Refuses what this back end cannot do yet.
+pub fn check(plan: &Plan) -> Result<(), LabError> {
+    for timed in &plan.timeline {
+        if let Action::Crash(node) = timed.action
+            && let Some(load) = plan.loads.iter().find(|load| load.to.contains(&node))
+        {
+            let name = &plan.network.nodes[node].name;
+            let what = format!("crash '{name}', which receives '{}'", load.name);
+            return Err(LabError::not_played(Backend::Sim, what));
+        }
+    }
+    Ok(())
+}
+
 /// Runs a plan.
 pub fn run(plan: &Plan, seed: u64) -> Result<Run, LabError> {
+    check(plan)?;
     let mut world = build::build(plan, seed)?;
     world.run_until(Time::ZERO + PUBLISHED)?;
     world.publish_first()?;
@@ -103,6 +123,8 @@ impl<'p> World<'p> {
             contents: BTreeMap::new(),
             asked: Asked::all(plan, seed),
             transfers: Vec::new(),
+            fetchers: BTreeMap::new(),
+            served: Vec::new(),
             exchanges: Vec::new(),
             epoch: Instant::now(),
         }
@@ -172,7 +194,7 @@ impl<'p> World<'p> {
                 let stack = build::stack(self.plan, self.seed, *node, self.lives[*node]);
                 self.sim.restart(self.nodes[*node], build::machine(stack));
                 self.open_ports(*node);
-                self.serve_again(*node)?;
+                self.serve_again(*node);
             }
             Action::EmptyCache(node) => self.stack(*node, |stack, _| {
                 if let Some(router) = &mut stack.planes.ndn {

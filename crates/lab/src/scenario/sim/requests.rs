@@ -52,8 +52,7 @@ impl World<'_> {
             );
             let program = AnyMachine::new(AppFace::new(producer), |_| WorldEvent::Nothing);
             let program = self.sim.add_node(&label, program);
-            let port = self.attach(program, known.from)?;
-            self.ndn_route(known.from, &name, port, 0);
+            self.serve_name(known.from, name, program)?;
             for receiver in &known.to {
                 let begin = origin + known.start;
                 self.exchanges.push(Exchange {
