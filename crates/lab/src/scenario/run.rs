@@ -102,7 +102,7 @@ pub(super) struct Schedule {
 }
 
 /// A file of a load that never ends.
-const BULK_FILE: u64 = 64 << 20;
+const BULK_FILE: u64 = 16 << 20;
 
 impl Schedule {
     /// `None` of a load that asks for no files.

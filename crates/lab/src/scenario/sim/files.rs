@@ -28,8 +28,10 @@ use crate::{LabError, TransferMeter, TransferRecord};
 
 const SERVER_APP: u32 = 1;
 const CLIENT_APP: u32 = 2;
-/// Contents that are published before they are asked for.
-const AHEAD: usize = 16;
+/// Bytes of contents that are published before they are asked for, and contents at most: an
+/// announcement takes a round trip to the name server.
+const AHEAD: u64 = 16 << 20;
+const MOST_AHEAD: u64 = 16;
 /// Bytes of content in an NDN segment, as `whimbrel ndn serve` has it.
 const SEGMENT: usize = 8_000;
 const CHUNK_LOG2: u8 = 20;
@@ -94,16 +96,18 @@ impl World<'_> {
     pub(super) fn publish_first(&mut self) -> Result<(), LabError> {
         for index in 0..self.asked.len() {
             let first = self.asked[index].schedule.at.len();
-            self.publish(index, first + AHEAD)?;
+            self.publish(index, first)?;
         }
         Ok(())
     }
 
-    /// Publishes the contents of a receiver's load below number `end`, as far as there are so many.
+    /// Publishes the contents of a receiver's load below number `end` and some more, as far as there
+    /// are so many.
     fn publish(&mut self, asked: usize, end: usize) -> Result<(), LabError> {
         let Asked { load, schedule, .. } = &self.asked[asked];
         let (load, size) = (*load, schedule.size);
-        let end = schedule.total().map_or(end, |total| end.min(total));
+        let ahead = (AHEAD / size.max(1)).clamp(1, MOST_AHEAD) as usize;
+        let end = schedule.total().unwrap_or(usize::MAX).min(end + ahead);
         if self.plan.loads[load].plane == Plane::Tcp {
             return Ok(());
         }
@@ -239,7 +243,7 @@ impl World<'_> {
             (asked.load, asked.receiver, asked.count - 1)
         };
         let known = &plan.loads[load];
-        self.publish(index, number + AHEAD)?;
+        self.publish(index, number + 1)?;
         let started = self.sim.now();
         let meter = TransferMeter::new(self.epoch + started.since(Time::ZERO));
         let request = self.transfers.len() as u32;
