@@ -39,14 +39,22 @@
 //! | `sweep` | [`file`] | values of any other key, each with each |
 //! | `statements` | [`statement`] | what a paper states |
 //!
+//! | module | does |
+//! |---|---|
+//! | [`sim`], [`netns`] | run one plan: virtual time, namespaces |
+//! | [`batch`] | all settings and runs, in parallel |
+//! | [`judge`], [`report`] | statements beside ours; tables, pictures, a page |
+//!
 //! Quantities have units, as everywhere (`whimbrel_sim::units`). A fault names file, line and key
 //! ([`Fault`]).
 
+pub mod batch;
 mod document;
 pub mod event;
 mod fault;
 pub mod file;
 pub mod graph;
+pub mod judge;
 pub mod link;
 pub mod load;
 pub mod metric;
@@ -54,10 +62,15 @@ pub mod netns;
 pub mod network;
 pub mod node;
 mod path;
+pub mod report;
 pub mod route;
 pub mod run;
 pub mod sim;
 pub mod statement;
 
+pub use batch::{Batch, BatchOptions};
 pub use fault::{Fault, Faults};
 pub use file::{Overrides, Plan, Scenario, Setting};
+
+/// A minimal scenario with a comment, to begin with.
+pub const SAMPLE: &str = include_str!("sample.toml");
