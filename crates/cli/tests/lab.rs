@@ -1,4 +1,5 @@
 //! `whimbrel lab`: one file, both back ends, and what they leave behind.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -77,7 +78,7 @@ fn a_random_graph_runs_in_virtual_time_and_leaves_a_page() {
     assert!(page.contains("A file and a film over a random graph") && page.contains("last out"));
     // The same file and seed give the same numbers.
     let again = tempfile::tempdir().unwrap();
-    run(RANDOM_GRAPH, "sim", again.path());
+    drop(run(RANDOM_GRAPH, "sim", again.path()));
     let read = |folder: &Path| std::fs::read(folder.join("result.json")).unwrap();
     assert!(read(folder.path()) == read(again.path()));
 }
@@ -110,7 +111,9 @@ fn the_sample_is_ten_lines_and_sound() {
 #[test]
 fn the_documents_show_the_sample_as_it_is() {
     for document in ["README.md", "docs/scenarios.md"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(document);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(document);
         let text = std::fs::read_to_string(path).unwrap();
         assert!(text.contains(whimbrel_lab::scenario::SAMPLE), "{document}");
     }

@@ -326,3 +326,53 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn defaults_hold_for_nodes_that_say_nothing_and_strategies_are_known() {
+    let text = "graph = { role = \"ndn-router\", line = { nodes = 3 } }\n\
+        defaults.node = { strategy = \"asf\", content_store = \"1 MB\" }\n\
+        nodes = { n2 = { role = \"ndn-router\", strategy = \"multicast\" } }\n\
+        loads.f = { from = \"n1\", to = \"n3\", file = \"1 MB\" }\n";
+    let scenario = read(text).unwrap();
+    let nodes = &scenario.settings[0].plan.network.nodes;
+    let strategy = |node: usize| {
+        nodes[node]
+            .settings
+            .strategy
+            .as_ref()
+            .unwrap()
+            .0
+            .to_string()
+    };
+    assert!(strategy(0).contains("/asf") && strategy(1).contains("/multicast"));
+    assert!(
+        nodes
+            .iter()
+            .all(|node| node.settings.content_store == Some(1_000_000))
+    );
+    for (old, new, said) in [
+        (
+            "\"asf\"",
+            "\"afs\"",
+            "a.toml:2: defaults.node.strategy: there is no strategy 'afs'; did you mean 'asf'?",
+        ),
+        (
+            "defaults.node",
+            "defaults.nodes",
+            "a.toml:2: defaults.nodes: there are no defaults of 'nodes'; did you mean 'node'?",
+        ),
+        (
+            "role = \"ndn-router\", strategy",
+            "strategy",
+            "a.toml:3: nodes.n2: a node needs a role",
+        ),
+        (
+            "n2 = {",
+            "\"../n2\" = {",
+            "a.toml:3: nodes.\"../n2\": '../n2' is no name",
+        ),
+    ] {
+        let fault = read(&text.replace(old, new)).err().unwrap_or_default();
+        assert!(fault.starts_with(said), "wanted {said}\ngot    {fault}");
+    }
+}

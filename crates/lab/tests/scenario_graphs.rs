@@ -1,4 +1,5 @@
 //! Graphs and routes of scenarios: sizes, degrees, connectedness, repeatability, shortest paths.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
 //! Scenarios in virtual time.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::path::Path;
 

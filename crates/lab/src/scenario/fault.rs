@@ -74,7 +74,7 @@ impl Found {
         match value {
             Some(value) if self.0.is_empty() => Ok(value),
             _ => {
-                self.0.sort_by(|a, b| a.line.cmp(&b.line));
+                self.0.sort_by_key(|fault| fault.line);
                 self.0.dedup();
                 Err(Faults(self.0))
             }

@@ -7,7 +7,7 @@ use super::document::{Document, empty_table, table_value};
 use super::fault::{Fault, Faults, Found, hint};
 use super::graph::{Edge, Graph, Shape};
 use super::link::{Layers, Link};
-use super::node::{Node, NodeSettings, Role, Roles, read};
+use super::node::{Node, NodeSettings, Role, Roles, read, settings};
 use super::path::KeyPath;
 
 /// A network that can be built.
@@ -74,6 +74,12 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
         Some(_) => found.keep(generated(document, seed)),
         None => None,
     };
+    // Whoever mistypes a default is told, even where nothing takes it.
+    let defaults = known_defaults(document).and_then(|()| {
+        let at = KeyPath::from(["defaults", "node"]);
+        settings(document, &at, empty_table())
+    });
+    let defaults: NodeSettings = found.keep(defaults).unwrap_or_default();
     if let Some((section, graph)) = &graph {
         let degrees = graph.neighbours();
         for (name, others) in graph.nodes.iter().zip(&degrees) {
@@ -81,7 +87,7 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
             network.nodes.push(Node {
                 name: name.clone(),
                 roles: leaf.unwrap_or(&section.role).clone(),
-                settings: NodeSettings::default(),
+                settings: defaults.clone(),
             });
         }
     }
@@ -136,6 +142,18 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
     // Links of nodes that could not be read would be blamed for them.
     found.or(Some(()))?;
     all.or(Some(network))
+}
+
+/// Refuses what no part of a scenario takes its defaults from.
+fn known_defaults(document: &Document<'_>) -> Result<(), Fault> {
+    const KNOWN: [&str; 2] = ["link", "node"];
+    let at = KeyPath::from(["defaults"]);
+    let keys = document.keys(&at);
+    let odd = keys.iter().find(|key| !KNOWN.contains(&key.as_str()));
+    odd.map_or(Ok(()), |odd| {
+        let message = format!("there are no defaults of '{odd}'{}", hint(odd, KNOWN));
+        Err(document.fault(&at.key(odd), message))
+    })
 }
 
 fn generated(document: &Document<'_>, seed: u64) -> Result<(GraphSection, Graph), Fault> {

@@ -3,10 +3,12 @@
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use toml::de::DeValue;
+use toml::Spanned;
+use whimbrel_forwarder::strategy::StrategyChoice;
+use whimbrel_ndn_packet::Name;
 
-use super::document::Document;
-use super::fault::Fault;
+use super::document::{Document, Table, empty_table, merged, table_value};
+use super::fault::{Fault, hint};
 use super::path::KeyPath;
 
 /// What a node is.
@@ -104,7 +106,7 @@ impl Node {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSettings {
-    #[serde(rename = "role")]
+    #[serde(default, rename = "role")]
     roles: Roles,
     /// Bytes that a router keeps for destinations that are away.
     #[serde(default, with = "whimbrel_sim::units::optional_size")]
@@ -112,6 +114,32 @@ pub struct NodeSettings {
     /// Bytes of an NDN router's content store; 0 for none.
     #[serde(default, with = "whimbrel_sim::units::optional_size")]
     pub content_store: Option<u64>,
+    /// An NDN router's strategy for all names: "best-route", "asf", ...
+    #[serde(default)]
+    pub strategy: Option<Strategy>,
+}
+
+/// A forwarding strategy that there is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Strategy(pub Name);
+
+impl TryFrom<String> for Strategy {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Strategy, String> {
+        // Their names are /localhost/nfd/strategy/WORD and a version.
+        let word = |name: &Name| name.to_string().split('/').nth(4).map(str::to_owned);
+        let known = StrategyChoice::available();
+        let found = known
+            .iter()
+            .find(|name| word(name).is_some_and(|word| word == text) || name.to_string() == text);
+        found.cloned().map(Strategy).ok_or_else(|| {
+            let words: Vec<String> = known.iter().filter_map(word).collect();
+            let near = hint(&text, words.iter().map(String::as_str));
+            format!("there is no strategy '{text}'{near}")
+        })
+    }
 }
 
 /// Refuses a name that could not name files, hosts and components of NDN names.
@@ -132,16 +160,37 @@ pub(super) fn check_name(document: &Document<'_>, path: &KeyPath, name: &str) ->
 pub(super) fn read(document: &Document<'_>, name: &str) -> Result<Node, Fault> {
     let path = KeyPath::from(["nodes", name]);
     check_name(document, &path, name)?;
-    let settings = match document.get(&path).map(|value| value.get_ref()) {
-        Some(DeValue::Table(_)) => document.read::<NodeSettings>(&path)?,
-        _ => NodeSettings {
-            roles: document.read(&path)?,
-            ..NodeSettings::default()
-        },
+    let table = match document.get(&path) {
+        Some(value) if value.get_ref().is_table() => value.get_ref().as_table().cloned(),
+        Some(value) => {
+            let mut table = empty_table();
+            table.insert(Spanned::new(value.span(), "role".into()), value.clone());
+            Some(table)
+        }
+        None => None,
     };
+    let settings = settings(document, &path, table.unwrap_or_else(empty_table))?;
+    if settings.roles.0.is_empty() {
+        return Err(document.fault(
+            &path,
+            "a node needs a role: \"host\", { role = \"router\" }",
+        ));
+    }
     Ok(Node {
         name: name.to_owned(),
         roles: settings.roles.clone(),
         settings,
     })
+}
+
+/// What `own` says of a node, upon what is said of all.
+pub(super) fn settings<'t>(
+    document: &Document<'t>,
+    at: &KeyPath,
+    own: Table<'t>,
+) -> Result<NodeSettings, Fault> {
+    let all = document.table(&KeyPath::from(["defaults", "node"]));
+    let table = all.map_or(own.clone(), |all| merged(all, &own));
+    let span = document.get(at).map_or(0..0, Spanned::span);
+    document.decode(table_value(span, table), &[])
 }

@@ -370,9 +370,8 @@ pub(super) fn routes(document: &Document<'_>, network: &Network) -> Result<Route
     let mut routes = Routes::derived(section.choose, section.by, section.k.unwrap_or(1));
     for (index, given) in section.given.iter().enumerate() {
         let at = at.key("given").index(index).key("path");
-        found
-            .keep(given_path(document, network, &at, &given.path))
-            .map(|path| routes.given.push(path));
+        let path = given_path(document, network, &at, &given.path);
+        routes.given.extend(found.keep(path));
     }
     for (name, tree) in &section.trees {
         let at = at.key("trees").key(name);

@@ -14,8 +14,19 @@ use crate::TransferRecord;
 pub struct Run {
     /// Metrics by name. What has no value (the completion of what did not complete) is not there.
     pub values: BTreeMap<String, f64>,
-    /// Every file that was fetched or begun, by the name of its load and receiver.
-    pub transfers: Vec<(String, TransferRecord)>,
+    /// Every file that was fetched or begun.
+    pub transfers: Vec<Fetched>,
+}
+
+/// A file that was fetched or begun.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fetched {
+    /// Of its load and receiver.
+    pub name: String,
+    /// When it was asked for, in seconds from the run's origin.
+    pub asked: f64,
+    /// What its receiver saw.
+    pub record: TransferRecord,
 }
 
 impl Run {
@@ -51,10 +62,13 @@ impl Run {
         if wanted == Some(complete) {
             set("completion", end);
         }
-        let records = files
-            .into_iter()
-            .map(|(_, record)| (prefix.clone(), record));
-        self.transfers.extend(records);
+        let start = load.start.as_secs_f64();
+        let fetched = files.into_iter().map(|(asked, record)| Fetched {
+            name: prefix.clone(),
+            asked: start + asked,
+            record,
+        });
+        self.transfers.extend(fetched);
     }
 
     /// Adds what a link did in both directions together.

@@ -312,6 +312,9 @@ impl<'a> Daemons<'a> {
         if let Some(bytes) = network.nodes[node].settings.content_store {
             section.content_store = ByteSize(bytes);
         }
+        if let Some(strategy) = &network.nodes[node].settings.strategy {
+            section.strategy = strategy.0.to_string();
+        }
         for (link, peer) in network.at(node) {
             if !network.nodes[peer].is(Role::NdnRouter) {
                 continue;

@@ -62,7 +62,10 @@ fn swept_chart(scenario: &Scenario, batch: &Batch, name: &str) -> Option<LineCha
     series.extend(published(scenario, name, key));
     drawn.then(|| LineChart {
         title: name.to_owned(),
-        x_label: key.clone(),
+        x_label: match split(&scenario.settings[0].values[0].1) {
+            (_, "") => key.clone(),
+            (_, unit) => format!("{key}, {unit}"),
+        },
         y_label: with_unit(name),
         series,
         ..LineChart::default()
@@ -105,15 +108,38 @@ fn others(setting: &Setting) -> String {
     }
 }
 
-/// Where a swept value is on the axis: its number, or its place in the sweep if it has none.
+/// Where a swept value is on the axis: its number if all values have one and the same unit, or else its
+/// place in the sweep.
 fn place(scenario: &Scenario, value: &str) -> f64 {
-    let end = value
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .unwrap_or(value.len());
-    value[..end].parse().unwrap_or_else(|_| {
-        let known = scenario.settings.iter().map(|setting| &setting.values[0].1);
-        known.take_while(|known| *known != value).count() as f64
-    })
+    let swept = || {
+        scenario
+            .settings
+            .iter()
+            .map(|setting| split(&setting.values[0].1))
+    };
+    let (number, unit) = split(value);
+    let alike = swept().all(|(number, known)| known == unit && number.parse::<f64>().is_ok());
+    match number.parse() {
+        Ok(number) if alike => number,
+        _ => {
+            let values = scenario.settings.iter().map(|setting| &setting.values[0].1);
+            let mut known: Vec<&String> = Vec::new();
+            for value in values {
+                if !known.contains(&value) {
+                    known.push(value);
+                }
+            }
+            let place = known.iter().position(|known| *known == value);
+            place.unwrap_or_default() as f64
+        }
+    }
+}
+
+/// "12.5 ms" as "12.5" and "ms".
+fn split(value: &str) -> (&str, &str) {
+    let digit = |c: char| c.is_ascii_digit() || c == '.';
+    let end = value.find(|c| !digit(c)).unwrap_or(value.len());
+    (&value[..end], value[end..].trim())
 }
 
 /// What each transfer of the first run had at each time, with the outages behind it.
@@ -124,12 +150,13 @@ fn transfers(scenario: &Scenario, batch: &Batch) -> Option<(String, LineChart)> 
         .transfers
         .iter()
         .take(MOST_LINES)
-        .map(|(name, record)| Series {
-            label: name.clone(),
-            points: record
+        .map(|fetched| Series {
+            label: fetched.name.clone(),
+            points: fetched
+                .record
                 .samples
                 .iter()
-                .map(|(at, bytes)| (*at, *bytes as f64 / 1e6))
+                .map(|(at, bytes)| (fetched.asked + at, *bytes as f64 / 1e6))
                 .collect(),
             ..Series::default()
         })
@@ -163,7 +190,7 @@ fn transfers(scenario: &Scenario, batch: &Batch) -> Option<(String, LineChart)> 
                 "Transfers of the first run, seed {}",
                 number(first.seed as f64)
             ),
-            x_label: String::from("s since the request"),
+            x_label: String::from("s since the origin"),
             y_label: String::from("MB"),
             series,
             shaded,

@@ -27,7 +27,7 @@ use crate::LabError;
 use crate::scenario::Plan;
 use crate::scenario::link::{Link, Recovery};
 use crate::scenario::load::Plane;
-use crate::scenario::node::Role;
+use crate::scenario::node::{NodeSettings, Role};
 use crate::simulated::ORIGIN_UNIX_MS;
 use crate::transfer::SAMPLE_INTERVAL;
 
@@ -135,7 +135,7 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
         planes.mobility_first = Some(Node::NameServer(Box::new(server)));
     }
     if known.is(Role::NdnRouter) {
-        let config = ndn_config(known.settings.content_store);
+        let config = ndn_config(&known.settings);
         planes.ndn = Some(Box::new(NdnRouter::new(config, rng("ndn"))));
     }
     let tcp = || TcpConfig {
@@ -194,9 +194,10 @@ fn name_server_label(server: usize) -> String {
     format!("gnrs-{server}")
 }
 
-fn ndn_config(content_store: Option<u64>) -> NdnRouterConfig {
+fn ndn_config(settings: &NodeSettings) -> NdnRouterConfig {
     let store = CsConfig::default();
-    let content_store = match content_store {
+    let defaults = ForwarderConfig::default();
+    let content_store = match settings.content_store {
         None => store,
         Some(bytes) => CsConfig {
             capacity: usize::try_from(bytes).unwrap_or(usize::MAX),
@@ -207,7 +208,11 @@ fn ndn_config(content_store: Option<u64>) -> NdnRouterConfig {
     NdnRouterConfig {
         forwarder: ForwarderConfig {
             content_store,
-            ..ForwarderConfig::default()
+            strategies: match &settings.strategy {
+                Some(strategy) => vec![(Name::root(), strategy.0.clone())],
+                None => defaults.strategies.clone(),
+            },
+            ..defaults
         },
         link: LinkServiceConfig::datagram(1472),
         idle_timeout: Duration::from_secs(3600),
