@@ -176,3 +176,52 @@ fn a_paper_is_shown_beside_ours_over_a_sweep() {
         "{runs}"
     );
 }
+
+#[test]
+fn pages_and_flows_run_in_namespaces_and_what_does_not_is_refused_by_name() {
+    if !whimbrel_lab::lab_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("loads.toml");
+    let text = r#"
+nodes = { a = "host", r = ["router", "ndn-router"], s = "ndn-router", b = "host" }
+limit = "1 min"
+[links]
+ar = { between = ["a", "r"], rate = "50 Mbit/s", delay = "2 ms" }
+rb = { between = ["r", "b"], rate = "50 Mbit/s", delay = "2 ms" }
+rs = { between = ["r", "s"], rate = "50 Mbit/s", delay = "2 ms", loss = "1 %" }
+[loads]
+web = { from = "a", to = "b", over = "tcp", page = { objects = 5, size = "20 kB", parallel = 2 } }
+page = { from = "s", to = "r", page = { objects = 3, size = "50001 B", parallel = 2 } }
+flows = { from = "a", to = "b", flows = { size = "100 kB", per_second = 10, count = 3 } }
+"#;
+    std::fs::write(&file, text).unwrap();
+    let path = file.to_str().unwrap();
+    let metric = run(path, "netns", &folder.path().join("out"));
+    for (load, files, bytes) in [
+        ("web", 5.0, 100_000.0),
+        ("page", 3.0, 150_003.0),
+        ("flows", 3.0, 300_000.0),
+    ] {
+        let found = (
+            metric(&format!("{load}.files")),
+            metric(&format!("{load}.bytes")),
+        );
+        assert_eq!(found, (files, bytes), "{load}");
+    }
+    std::fs::write(
+        &file,
+        text.replace(
+            "page = { objects = 3, size = \"50001 B\", parallel = 2 }",
+            "bulk = true",
+        ),
+    )
+    .unwrap();
+    let refused = whimbrel(&["lab", "run", path, "--backend", "netns"]);
+    let said = self::text(&refused.stderr);
+    assert!(
+        said.contains("'netns' does not play the load 'page'"),
+        "{said}"
+    );
+}

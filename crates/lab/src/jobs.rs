@@ -22,7 +22,7 @@ pub(crate) fn run_all<J: Sync, F: Send>(
     let (sender, finished) = mpsc::channel();
     let mut outcomes: Vec<Option<F>> = jobs.iter().map(|_| None).collect();
     std::thread::scope(|scope| {
-        // Dropped on the way out, which tells the threads that nobody waits for more.
+        // Dropped on the way out, so that the threads see that no more results are wanted.
         let finished = finished;
         for _ in 0..workers.clamp(1, jobs.len().max(1)) {
             let (sender, next, run) = (sender.clone(), &next, &run);

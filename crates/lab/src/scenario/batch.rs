@@ -21,7 +21,7 @@ pub struct BatchOptions {
     pub program: PathBuf,
 }
 
-/// What all runs showed.
+/// The results of all runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Batch {
     /// What ran it.
@@ -39,7 +39,7 @@ pub struct Outcome {
     pub run: u32,
     /// Of everything random in it.
     pub seed: u64,
-    /// What it showed.
+    /// Its results.
     pub found: Run,
 }
 

@@ -1,5 +1,5 @@
-//! Events: what happens to a network while it runs. Each is lowered to [`Action`]s, which are all that a
-//! back end has to know. To add an event: a field of [`Section`], an arm of [`lower`].
+//! Events: changes to a network while it runs. Each is lowered to [`Action`]s; a back end implements only
+//! those. To add an event: a field of [`Section`], an arm of [`lower`].
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::network::{Network, link_at, network as read_network, node_at};
 use super::node::Role;
 use super::path::KeyPath;
 
-/// What is done at one moment.
+/// A single change to a running network.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Nothing passes the link any more.
@@ -181,7 +181,7 @@ fn unused(
     Ok(())
 }
 
-/// What a link is when the keys of the event's `set` are laid upon those that it has.
+/// The link's two directions after the keys of the event's `set` are applied.
 fn changed(
     document: &Document<'_>,
     at: &KeyPath,

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario, and where.
+//! Faults of a scenario, with file, line and key.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub struct Fault {
     pub line: usize,
     /// The key, as `links.wifi.loss`; empty for the whole file.
     pub key: String,
-    /// What is wrong, and what would be right.
+    /// The fault, and the likely correction.
     pub message: String,
 }
 

@@ -37,7 +37,7 @@ pub struct Scenario {
     pub text: String,
     /// For people; the file's name if it says nothing.
     pub title: String,
-    /// What it is about, for people.
+    /// A description, for people.
     pub about: String,
     /// Runs of each setting; each has a seed of its own.
     pub runs: u32,
@@ -45,7 +45,7 @@ pub struct Scenario {
     pub settings: Vec<Setting>,
     /// Names of metrics that are wanted.
     pub metrics: Vec<String>,
-    /// What a paper states.
+    /// Statements of a paper.
     pub statements: Vec<Statement>,
 }
 
@@ -54,20 +54,20 @@ pub struct Scenario {
 pub struct Setting {
     /// The swept keys and their values here.
     pub values: Vec<(String, String)>,
-    /// What is to be run.
+    /// The plan of its runs.
     pub plan: Plan,
 }
 
-/// All that a back end has to know for a run but its seed.
+/// A back end's input for a run, but for the seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Nodes and links.
     pub network: Network,
     /// How packets find their way.
     pub routes: Routes,
-    /// What is asked for.
+    /// The loads.
     pub loads: Vec<Load>,
-    /// What happens meanwhile, in order.
+    /// Actions in the order of their times.
     pub timeline: Vec<Timed>,
     /// Of the first run; the others count on from it.
     pub seed: u64,
@@ -203,7 +203,7 @@ fn plan(document: &Document<'_>, overrides: Overrides) -> Result<Plan, Faults> {
     Ok(plan)
 }
 
-/// What the parts ask of each other.
+/// Checks the parts against each other.
 fn fits(document: &Document<'_>, plan: &Plan) -> Result<(), Fault> {
     let network = &plan.network;
     if plan.loads.is_empty() {

@@ -91,7 +91,7 @@ const DIRECTIONS: [&str; 2] = ["forward", "backward"];
 /// IPv4's least, and the largest packet there is.
 const MTUS: core::ops::RangeInclusive<usize> = 576..=65_535;
 
-/// What is known of a link while layer is laid upon layer; a later layer hides an earlier one.
+/// The keys of a link, merged layer by layer; a later layer overrides an earlier one.
 #[derive(Clone, Debug)]
 pub(super) struct Layers<'t> {
     own: Table<'t>,

@@ -1,4 +1,4 @@
-//! Loads: what is asked for, by whom, when. To add one: a field of [`Section`], a variant of [`Kind`], an
+//! Loads: requests for content, with their receivers and times. To add one: a field of [`Section`], a variant of [`Kind`], an
 //! arm of [`Section::kind`], and what each back end makes of it.
 
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Plane {
         }
     }
 
-    /// What a node is that can serve or receive on it.
+    /// The role that a node needs to serve or receive on it.
     const fn role(self) -> Role {
         match self {
             Plane::MobilityFirst => Role::Host,
@@ -66,11 +66,11 @@ pub struct Load {
     pub start: Duration,
     /// What carries it.
     pub plane: Plane,
-    /// What is asked for.
+    /// The request.
     pub kind: Kind,
 }
 
-/// What is asked for.
+/// A kind of request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// One file of so many bytes.
@@ -246,7 +246,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
     })
 }
 
-/// What is asked for, or else the only plane that all the nodes are on.
+/// The plane that `over` names, or else the first plane that all the nodes are on.
 fn plane(
     document: &Document<'_>,
     network: &Network,

@@ -1,4 +1,4 @@
-//! What is measured, by name: `film.goodput`, `film.client2.completion`, `links.wifi.bytes`.
+//! Metrics by name: `film.goodput`, `film.client2.completion`, `links.wifi.bytes`.
 
 use super::load::{Kind, Load};
 use super::network::Network;

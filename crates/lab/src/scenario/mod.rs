@@ -1,4 +1,4 @@
-//! One language for networks and what happens in them: a TOML file that both back ends run.
+//! One language for networks, loads and events: a TOML file that both back ends run.
 //!
 //! ```
 //! use std::path::Path;
@@ -34,7 +34,7 @@
 //! | `links`, `defaults.link` | [`link`] | ends, and what `whimbrel_sim::link::LinkSpec` says of each direction |
 //! | `graph` | [`graph`], [`network`] | nodes and links that are generated or imported |
 //! | `routes` | [`route`] | how paths are chosen, and the ones that are given |
-//! | `loads` | [`load`] | what is asked for |
+//! | `loads` | [`load`] | requests for content |
 //! | `events` | [`event`] | what happens meanwhile |
 //! | `sweep` | [`file`] | values of any other key, each with each |
 //! | `statements` | [`statement`] | what a paper states |

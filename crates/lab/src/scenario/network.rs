@@ -74,7 +74,7 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
         Some(_) => found.keep(generated(document, seed)),
         None => None,
     };
-    // Whoever mistypes a default is told, even where nothing takes it.
+    // A mistyped default is reported even where nothing uses it.
     let defaults = known_defaults(document).and_then(|()| {
         let at = KeyPath::from(["defaults", "node"]);
         settings(document, &at, empty_table())

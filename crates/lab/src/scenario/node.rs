@@ -1,4 +1,4 @@
-//! Nodes and what they are. To add a role: a variant of [`Role`], and what each back end makes of it.
+//! Nodes and their roles. To add a role: a variant of [`Role`], and its machine in each back end.
 
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{SeqAccess, Visitor};
@@ -11,7 +11,7 @@ use super::document::{Document, Table, empty_table, merged, table_value};
 use super::fault::{Fault, hint};
 use super::path::KeyPath;
 
-/// What a node is.
+/// A role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -84,9 +84,9 @@ impl<'de> Deserialize<'de> for Roles {
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its roles.
     pub roles: Roles,
-    /// What it is told beyond the defaults.
+    /// Its settings beyond the defaults.
     pub settings: NodeSettings,
 }
 
@@ -102,7 +102,7 @@ impl Node {
     }
 }
 
-/// What a node can be told: `n2 = { role = "router", storage = "100 MB" }`.
+/// Settings of a node: `n2 = { role = "router", storage = "100 MB" }`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSettings {

@@ -94,7 +94,7 @@ pub struct Path {
 pub struct Tree {
     /// Its root.
     pub from: usize,
-    /// Who is reached.
+    /// Its members.
     pub to: Vec<usize>,
     /// Its links.
     pub links: BTreeSet<usize>,
@@ -208,7 +208,7 @@ fn first_hops(paths: &[Path]) -> Vec<Hop> {
 struct View<'a> {
     network: &'a Network,
     weight: Weight,
-    /// What a node is that can be passed through; `None` for anything that forwards.
+    /// The role that a path may pass through; `None` for any role that forwards.
     through: Option<Role>,
     links: Vec<Vec<(usize, usize)>>,
 }
@@ -224,7 +224,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What it costs to leave `node` by `link`; never 0, so that no loop is for free.
+    /// The cost of leaving `node` by `link`; never 0, so that every loop costs something.
     fn cost(&self, node: usize, link: usize) -> u64 {
         let known = &self.network.links[link];
         let spec = known.from(node);

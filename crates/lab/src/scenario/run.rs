@@ -1,4 +1,4 @@
-//! What a run yields, whatever ran it.
+//! The results of one run, from either back end.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::metric::prefix;
 use super::network::Network;
 use crate::TransferRecord;
 
-/// What one run showed.
+/// The results of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Metrics by name. What has no value (the completion of what did not complete) is not there.
@@ -25,7 +25,7 @@ pub struct Fetched {
     pub name: String,
     /// When it was asked for, in seconds from the run's origin.
     pub asked: f64,
-    /// What its receiver saw.
+    /// The receiver's measurements.
     pub record: TransferRecord,
 }
 
@@ -91,7 +91,7 @@ impl Run {
     }
 }
 
-/// What a link did: see `metric`.
+/// Counters of a link, as `metric` names them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkCounts {
     /// Put on the wire.

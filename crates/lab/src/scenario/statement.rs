@@ -1,4 +1,4 @@
-//! What a paper states, as data: a metric, at which setting, how much, how near is near enough.
+//! A paper's statements as data: metric, setting, value, tolerance.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 pub struct Statement {
     /// A key of `docs/sources.md` with a section, as `[MFTP §5.1]`.
     pub source: String,
-    /// What it states, in words.
+    /// The statement in words.
     pub says: String,
     /// The metric that it is about, as `film.goodput`.
     pub metric: String,

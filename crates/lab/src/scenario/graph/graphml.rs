@@ -22,7 +22,7 @@ pub(super) fn read(text: &str) -> Result<Graph, String> {
         let all = document.descendants();
         all.filter(move |node| node.has_tag_name(name) || node.tag_name().name() == name)
     };
-    // What each `key` attribute of a <data> stands for.
+    // Attribute names by the `key` that <data> elements use.
     let keys: BTreeMap<&str, &str> = elements("key")
         .filter_map(|key| Some((key.attribute("id")?, key.attribute("attr.name")?)))
         .collect();

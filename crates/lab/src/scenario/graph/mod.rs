@@ -15,7 +15,7 @@ use whimbrel_core::SeededRng;
 pub use random::{BarabasiAlbert, RandomRegular, Waxman};
 pub use regular::{Dumbbell, Grid, Line, Ring, Star, Tree};
 
-/// Nodes and the links between them. What a link is beyond its ends is said where it is known.
+/// Nodes and the links between them, with the rates, delays and costs that the source has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// The nodes' names; no two are the same.
@@ -112,7 +112,7 @@ impl Graph {
     }
 }
 
-/// What a graph looks like: exactly one of these.
+/// The shape of a graph: exactly one of these.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Shape {

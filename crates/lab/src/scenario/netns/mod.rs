@@ -1,7 +1,9 @@
 //! The back end in namespaces: the program's own daemons and the kernel's TCP, over emulated links in
 //! real time.
 
+mod configuration;
 mod daemons;
+mod files;
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -11,21 +13,28 @@ use whimbrel_sim::link::LinkSpec;
 
 use super::Plan;
 use super::event::{Action, Timed};
-use super::load::{Kind, Load, Plane};
 use super::run::{LinkCounts, Run, Schedule};
 use crate::study::Backend;
-use crate::{LabError, TcpBaseline, Topology, TopologyBuilder, TransferRecord};
+use crate::{LabError, Topology, TopologyBuilder};
 use daemons::Daemons;
+use files::{Files, Receiver};
+
+/// Files of a load: each takes programs that serve and fetch it.
+const MOST_FILES: usize = 200;
 
 /// Refuses what this back end cannot do yet.
 pub fn check(plan: &Plan) -> Result<(), LabError> {
     let refuse = |what| Err(LabError::not_played(Backend::Netns, what));
     for load in &plan.loads {
-        if !matches!(load.kind, Kind::File(_)) {
-            return refuse(format!(
-                "play the load '{}': it plays single files",
-                load.name
-            ));
+        let name = &load.name;
+        match (Schedule::of(load, 0), load.plane) {
+            (None, _) => return refuse(format!("play the load '{name}': it plays files")),
+            (Some(schedule), _) if schedule.total().is_none_or(|total| total > MOST_FILES) => {
+                return refuse(format!(
+                    "play the load '{name}': it plays {MOST_FILES} files of a load at most"
+                ));
+            }
+            _ => {}
         }
     }
     for timed in &plan.timeline {
@@ -46,36 +55,51 @@ pub fn run(plan: &Plan, seed: u64, program: &Path) -> Result<Run, LabError> {
     let names = daemons.serve()?;
     let origin = Instant::now();
     topology.arm(origin)?;
-    let fetches: Vec<(usize, usize)> = plan
+    let fetches: Vec<Receiver<'_>> = plan
         .loads
         .iter()
-        .enumerate()
-        .flat_map(|(index, load)| load.to.iter().map(move |receiver| (index, *receiver)))
-        .collect();
-    let fetched = std::thread::scope(|scope| {
-        let (sender, ended) = mpsc::channel();
-        for (index, receiver) in &fetches {
-            let fetch = Fetch {
+        .zip(&names)
+        .flat_map(|(load, names)| load.to.iter().map(move |node| (load, *node, names)))
+        .filter_map(|(load, node, names)| {
+            Some(Receiver {
                 plan,
-                load: &plan.loads[*index],
-                receiver: *receiver,
-                name: &names[*index],
+                load,
+                node,
+                schedule: Schedule::of(load, seed)?,
+                names,
                 origin,
                 program,
                 folder: folder.path(),
                 topology: &topology,
-            };
+            })
+        })
+        .collect();
+    let fetched = std::thread::scope(|scope| {
+        let (sender, ended) = mpsc::channel();
+        for (index, receiver) in fetches.iter().enumerate() {
             let sender = sender.clone();
-            scope.spawn(move || sender.send(fetch.run()));
+            scope.spawn(move || sender.send(receiver.run().map(|files| (index, files))));
         }
         drop(sender);
-        play(plan, origin, &topology, &mut daemons, &ended, fetches.len())
+        let played = play(plan, origin, &topology, &mut daemons, &ended, fetches.len());
+        if played.is_err() {
+            // The scope would wait for the other fetches until their patience ends.
+            let hosts = topology
+                .host_names()
+                .filter_map(|name| topology.host(name).ok());
+            hosts.for_each(crate::Namespace::shut_down);
+        }
+        played
     })?;
     let mut run = Run::default();
-    for (index, receiver, asked, record) in fetched {
-        let load = &plan.loads[index];
-        let wanted = Schedule::of(load, seed).and_then(|schedule| schedule.total());
-        run.add_files(&plan.network, load, receiver, vec![(asked, record)], wanted);
+    for (index, files) in fetched {
+        let Receiver {
+            load,
+            node,
+            schedule,
+            ..
+        } = &fetches[index];
+        run.add_files(&plan.network, load, *node, files, schedule.total());
     }
     for report in topology.link_reports()? {
         let mut counts = LinkCounts::default();
@@ -110,8 +134,8 @@ fn build(plan: &Plan, seed: u64) -> Result<Topology, LabError> {
     builder.build()
 }
 
-/// A fetch's load, receiver, seconds from the load's start to the request, and record.
-type Fetched = (usize, usize, f64, TransferRecord);
+/// The number of a receiver, and its files.
+type Fetched = (usize, Files);
 
 /// Plays the timeline until all fetches have ended.
 fn play(
@@ -163,75 +187,5 @@ fn act(
         Action::Restart(node) => daemons.run(*node),
         // `check` has refused it.
         Action::EmptyCache(_) => Ok(()),
-    }
-}
-
-/// One receiver that fetches one load's file.
-struct Fetch<'a> {
-    plan: &'a Plan,
-    load: &'a Load,
-    receiver: usize,
-    /// What it asks for: a content's name, an NDN name, or the path of the file itself.
-    name: &'a str,
-    origin: Instant,
-    program: &'a Path,
-    folder: &'a Path,
-    topology: &'a Topology,
-}
-
-impl Fetch<'_> {
-    fn run(self) -> Result<Fetched, LabError> {
-        let start = self.origin + self.load.start;
-        std::thread::sleep(start.saturating_duration_since(Instant::now()));
-        let started = Instant::now();
-        let asked = started.saturating_duration_since(start).as_secs_f64();
-        let end = self.origin + self.plan.limit;
-        let patience = end.saturating_duration_since(started);
-        let record = match self.load.plane {
-            Plane::Tcp => self.by_tcp(patience)?,
-            _ => self.by_program(started, patience)?,
-        };
-        let load = self.plan.loads.iter().position(|load| load == self.load);
-        Ok((load.unwrap_or_default(), self.receiver, asked, record))
-    }
-
-    fn by_tcp(&self, patience: Duration) -> Result<TransferRecord, LabError> {
-        let network = &self.plan.network;
-        let [server, client] =
-            [self.load.from, self.receiver].map(|node| network.nodes[node].name.as_str());
-        let baseline = TcpBaseline {
-            patience,
-            ..TcpBaseline::default()
-        };
-        let fetched = baseline.fetch(
-            self.topology.host(server)?,
-            self.topology.address_towards(server, client)?,
-            self.topology.host(client)?,
-            Path::new(self.name),
-            &mut (),
-        )?;
-        Ok(fetched.record)
-    }
-
-    fn by_program(&self, started: Instant, patience: Duration) -> Result<TransferRecord, LabError> {
-        let node = &self.plan.network.nodes[self.receiver].name;
-        let output = self
-            .folder
-            .join(format!("arrived-{}-{node}", self.load.name));
-        let command = daemons::get(
-            self.program,
-            self.folder,
-            self.load.plane,
-            node,
-            self.name,
-            &output,
-        );
-        let mut process = self.topology.host(node)?.spawn(command)?;
-        let record = crate::daemons::watch_get(&mut process, started, patience, &mut ())?
-            .map_err(|failure| LabError::daemon("get", &failure, self.folder))?;
-        if record.completed {
-            daemons::compare(&daemons::file_of(self.folder, &self.load.name), &output)?;
-        }
-        Ok(record)
     }
 }

@@ -142,7 +142,7 @@ fn split(value: &str) -> (&str, &str) {
     (&value[..end], value[end..].trim())
 }
 
-/// What each transfer of the first run had at each time, with the outages behind it.
+/// Progress of the first run's transfers over time, with the outages shaded.
 fn transfers(scenario: &Scenario, batch: &Batch) -> Option<(String, LineChart)> {
     let first = batch.outcomes.first()?;
     let series: Vec<Series> = first

@@ -1,4 +1,4 @@
-//! What a scenario's runs leave in a folder:
+//! The folder of results:
 //!
 //! ```text
 //! DIR/index.html         a page with all of the following
@@ -26,7 +26,7 @@ use crate::LabError;
 
 pub use table::{Row, summary};
 
-/// What a command prints of a batch.
+/// The outcome of a batch, for a command's output.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The scenario's title.

@@ -152,7 +152,7 @@ fn spread(places: &mut [(f64, f64)]) {
     fit(|place| &mut place.1, places);
 }
 
-/// What a node is, in the colours of the charts.
+/// The colour of a node's first role, from the charts' palette.
 fn colour(node: &Node) -> RGBColor {
     match node.roles.0.first() {
         Some(Role::Host) => RGBColor(0, 114, 178),

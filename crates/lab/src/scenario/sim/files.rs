@@ -83,7 +83,7 @@ pub(super) struct Transfer {
     by: By,
 }
 
-/// What tells of it.
+/// The source of its events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Content(Guid),
@@ -92,7 +92,7 @@ enum By {
 }
 
 impl World<'_> {
-    /// Publishes what is asked for first.
+    /// Publishes the contents that are requested first.
     pub(super) fn publish_first(&mut self) -> Result<(), LabError> {
         for index in 0..self.asked.len() {
             let first = self.asked[index].schedule.at.len();

@@ -29,7 +29,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// When contents are published.
 const PUBLISHED: Duration = Duration::from_secs(1);
 
-/// What any machine of a world tells.
+/// An event of any machine in a world.
 enum WorldEvent {
     Stack(StackEvent),
     Fetch(FetchEvent),
@@ -52,10 +52,10 @@ struct World<'p> {
     transfers: Vec<Transfer>,
     /// Which transfer each NDN consumer makes.
     fetchers: BTreeMap<NodeId, usize>,
-    /// What producers on a node serve, and the router's port to each.
+    /// Names that producers serve, with their node and the router's port to each.
     served: Vec<(usize, Name, PortId)>,
     exchanges: Vec<Exchange>,
-    /// What virtual times are counted from where records want the machine's clock.
+    /// The instant of virtual time zero: records use the machine's clock.
     epoch: Instant,
 }
 

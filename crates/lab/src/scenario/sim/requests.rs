@@ -17,7 +17,7 @@ use crate::scenario::load::{Kind, Requests};
 use crate::scenario::metric::prefix;
 use crate::scenario::run::Run;
 
-/// FreshnessPeriod of the Data; nobody asks for fresh Data only.
+/// FreshnessPeriod of the Data; no Interest asks for fresh Data only.
 const FRESHNESS: Duration = Duration::from_millis(100);
 
 /// A consumer of one load.

@@ -29,7 +29,7 @@ const DESTINATION_PORT: usize = 22;
 /// Numbers of tunnels, beyond those that the simulator gives to ports.
 const FIRST_TUNNEL: u32 = 1 << 30;
 
-/// What a [`Stack`] tells.
+/// An event of a [`Stack`].
 #[derive(Debug)]
 pub(super) enum StackEvent {
     /// From a host or a name server.
@@ -275,7 +275,7 @@ impl Stack {
     }
 }
 
-/// What of [`Machine`] does not depend on its events.
+/// The part of [`Machine`] that does not depend on its event type.
 trait Below {
     fn port(&mut self, now: Time, port: PortId, event: PortEvent);
     fn frame(&mut self, now: Time, port: PortId, frame: &[u8]);
@@ -380,7 +380,7 @@ impl Machine for Stack {
         if let Some(event) = planes.mobility_first.as_mut().and_then(Machine::poll_event) {
             return Some(StackEvent::Node(event));
         }
-        // Sockets are not opened here, and nobody leaves.
+        // The simulator opens no sockets, and callers stay.
         if let Some(router) = &mut planes.ndn {
             while router.poll_event().is_some() {}
         }
@@ -392,7 +392,7 @@ impl Machine for Stack {
         None
     }
 
-    /// Tunnels stay: nobody closes what is part of a scenario.
+    /// Requests to close are dropped: tunnels are part of the scenario.
     fn poll_port_request(&mut self) -> Option<PortRequest> {
         let planes = &mut self.planes;
         while let Some(node) = &mut planes.mobility_first
