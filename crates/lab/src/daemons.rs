@@ -329,8 +329,8 @@ impl<'a> Fig7Daemons<'a> {
     }
 }
 
-/// Follows a `get --json` or `ndn get --json` that was `started` with its output in a pipe, until it ends
-/// or `patience` does, which kills it. The inner error is what it said of itself.
+/// Follows a `get --json` or `ndn get --json` that was `started` with its output in a pipe, until
+/// it ends or `patience` does, which kills it. The inner error is what it said of itself.
 pub(crate) fn watch_get(
     process: &mut Process,
     started: Instant,

@@ -96,8 +96,9 @@ proptest! {
         prop_assert!(degrees(&growing).iter().all(|found| *found >= degree));
     }
 
-    /// Against all distances by Floyd and Warshall: next hops lie on shortest paths and lead there; all
-    /// equal ones are found; the k shortest paths are sorted, loopless and begin with the shortest.
+    /// Against all distances by Floyd and Warshall: next hops lie on shortest paths and lead there;
+    /// all equal ones are found; the k shortest paths are sorted, loopless and begin with the
+    /// shortest.
     #[test]
     fn routes_are_shortest(seed: u64, nodes in 4usize..14, from in 0usize..14, to in 0usize..14) {
         let network = random_network(seed, nodes);

@@ -1,8 +1,8 @@
 //! A scenario's text as a tree whose values know where they were written.
 //!
 //! Everything is read from this tree with serde, piece by piece. A piece that was inherited
-//! (defaults) or replaced (sweeps) keeps the place it was written at, so that a fault names the line
-//! that a person has to mend.
+//! (defaults) or replaced (sweeps) keeps the place it was written at, so that a fault names the
+//! line that a person has to mend.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Events: changes to a network while it runs. Each is lowered to [`Action`]s; a back end implements only
-//! those. To add an event: a field of [`Section`], an arm of [`lower`].
+//! Events: changes to a network while it runs. Each is lowered to [`Action`]s; a back end
+//! implements only those. To add an event: a field of `Section`, an arm of `lower`.
 
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ pub struct Timed {
     pub action: Action,
 }
 
-/// `[[events]]`: `at`, and exactly one of `outage`, `change`, `move`, `crash` and `empty_cache`, which names
-/// the link or node.
+/// `[[events]]`: `at`, and exactly one of `outage`, `change`, `move`, `crash` and `empty_cache`,
+/// which names the link or node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {

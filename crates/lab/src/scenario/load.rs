@@ -1,5 +1,5 @@
-//! Loads: requests for content, with their receivers and times. To add one: a field of [`Section`], a variant of [`Kind`], an
-//! arm of [`Section::kind`], and what each back end makes of it.
+//! Loads: requests for content, with their receivers and times. To add one: a field of `Section`, a
+//! variant of [`Kind`], an arm of `Section::kind`, and what each back end makes of it.
 
 use std::time::Duration;
 

@@ -26,8 +26,8 @@ const LINK: [(&str, &str); 4] = [
     ("dropped", "packets"),
 ];
 
-/// The name under which one receiver of a load is measured: the load's, with the receiver's behind it
-/// where there are several.
+/// The name under which one receiver of a load is measured: the load's, with the receiver's behind
+/// it where there are several.
 pub(super) fn prefix(network: &Network, load: &Load, receiver: usize) -> String {
     match load.to.len() {
         1 => load.name.clone(),

@@ -39,8 +39,8 @@ impl Role {
         }
     }
 
-    /// Whether a link between two nodes is one of MobilityFirst: hosts speak with routers, and routers
-    /// with each other.
+    /// Whether a link between two nodes is one of MobilityFirst: hosts speak with routers, and
+    /// routers with each other.
     pub fn attach(a: &Node, b: &Node) -> bool {
         let known = |node: &Node| node.is(Role::Router) || node.is(Role::Host);
         known(a) && known(b) && (a.is(Role::Router) || b.is(Role::Router))

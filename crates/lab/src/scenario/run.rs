@@ -30,7 +30,8 @@ pub struct Fetched {
 }
 
 impl Run {
-    /// Adds a receiver's files, each with the time from the load's start to its request, in seconds.
+    /// Adds a receiver's files, each with the time from the load's start to its request, in
+    /// seconds.
     pub(super) fn add_files(
         &mut self,
         network: &Network,

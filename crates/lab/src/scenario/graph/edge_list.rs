@@ -3,8 +3,9 @@
 use super::{Edge, Graph};
 use whimbrel_sim::units;
 
-/// Reads lines of two names and what is known of their link: `a b`, `a b 7` (a cost), `a b rate=10Mbit/s
-/// delay=5ms cost=7`. Commas count as spaces, `#` begins a comment. The error begins with the line.
+/// Reads lines of two names and what is known of their link: `a b`, `a b 7` (a cost), `a b
+/// rate=10Mbit/s delay=5ms cost=7`. Commas count as spaces, `#` begins a comment. The error begins
+/// with the line.
 pub(super) fn read(text: &str) -> Result<Graph, String> {
     let mut graph = Graph::default();
     for (index, line) in text.lines().enumerate() {

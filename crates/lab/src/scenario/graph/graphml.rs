@@ -11,9 +11,9 @@ use super::{Edge, Graph};
 const METRES_PER_SECOND: f64 = 2.0e8;
 const EARTH_RADIUS: f64 = 6.371e6;
 
-/// Reads nodes and links. Where the file has `LinkSpeedRaw` (bit/s), it is the link's rate; where it has
-/// `Latitude` and `Longitude` of both ends, the delay is that of fibre along the great circle. Loops
-/// are left out. The error begins with the line.
+/// Reads nodes and links. Where the file has `LinkSpeedRaw` (bit/s), it is the link's rate; where
+/// it has `Latitude` and `Longitude` of both ends, the delay is that of fibre along the great
+/// circle. Loops are left out. The error begins with the line.
 pub(super) fn read(text: &str) -> Result<Graph, String> {
     let document = Document::parse(text)
         .map_err(|error| format!("{}: this is no XML: {error}", error.pos().row))?;

@@ -158,8 +158,8 @@ impl Shape {
         "edge_list",
     ];
 
-    /// Builds it: connected, and the same for the same seed. `folder` is what file names count from.
-    /// The error is the key that is wrong, and why.
+    /// Builds it: connected, and the same for the same seed. `folder` is what file names count
+    /// from. The error is the key that is wrong, and why.
     pub fn build(
         &self,
         prefix: &str,

@@ -1,5 +1,5 @@
-//! The back end in namespaces: the program's own daemons and the kernel's TCP, over emulated links in
-//! real time.
+//! The back end in namespaces: the program's own daemons and the kernel's TCP, over emulated links
+//! in real time.
 
 mod configuration;
 mod daemons;

@@ -50,7 +50,8 @@ impl Setting {
     }
 }
 
-/// Writes everything to `folder`, in place of what an earlier run left. `command` is what repeats it.
+/// Writes everything to `folder`, in place of what an earlier run left. `command` is what repeats
+/// it.
 pub fn write(
     scenario: &Scenario,
     batch: &Batch,

@@ -25,8 +25,8 @@ pub(super) struct Picture<'a> {
 }
 
 impl<'a> Picture<'a> {
-    /// T. Fruchterman and E. Reingold, "Graph drawing by force-directed placement", Software: Practice
-    /// and Experience 21, 1991, from a circle on: the same picture every time.
+    /// T. Fruchterman and E. Reingold, "Graph drawing by force-directed placement", Software:
+    /// Practice and Experience 21, 1991, from a circle on: the same picture every time.
     pub(super) fn of(network: &'a Network) -> Picture<'a> {
         let count = network.nodes.len();
         let ideal = (1.0 / count.max(1) as f64).sqrt();

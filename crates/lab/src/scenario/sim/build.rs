@@ -364,8 +364,8 @@ impl World<'_> {
     }
 }
 
-/// For every other node that can be reached, the link by which packets for it leave: the first of the
-/// paths with the fewest hops, as in namespaces.
+/// For every other node that can be reached, the link by which packets for it leave: the first of
+/// the paths with the fewest hops, as in namespaces.
 fn ip_routes(plan: &Plan, node: usize) -> Vec<(usize, usize)> {
     let mut out: Vec<Option<usize>> = vec![None; plan.network.nodes.len()];
     let mut next = VecDeque::from([node]);

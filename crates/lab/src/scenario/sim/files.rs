@@ -101,8 +101,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Publishes the contents of a receiver's load below number `end` and some more, as far as there
-    /// are so many.
+    /// Publishes the contents of a receiver's load below number `end` and some more, as far as
+    /// there are so many.
     fn publish(&mut self, asked: usize, end: usize) -> Result<(), LabError> {
         let Asked { load, schedule, .. } = &self.asked[asked];
         let (load, size) = (*load, schedule.size);
@@ -218,7 +218,8 @@ impl World<'_> {
             .min()
     }
 
-    /// When a receiver asks for its next file; `None` if it never does or waits for another file first.
+    /// When a receiver asks for its next file; `None` if it never does or waits for another file
+    /// first.
     fn due(&self, index: usize, origin: Time) -> Option<Time> {
         let asked = &self.asked[index];
         let start = origin + self.plan.loads[asked.load].start;

@@ -1,8 +1,8 @@
 //! A node of the simulator: an IP host with whatever its roles put on top.
 //!
-//! Frames on links are IPv4 packets, as in namespaces: TCP's own, and those of MobilityFirst and NDN
-//! with the 28 bytes of IPv4 and UDP before them. So the planes share links, and a node passes on
-//! packets that are for others, as the kernel does.
+//! Frames on links are IPv4 packets, as in namespaces: TCP's own, and those of MobilityFirst and
+//! NDN with the 28 bytes of IPv4 and UDP before them. So the planes share links, and a node passes
+//! on packets that are for others, as the kernel does.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
