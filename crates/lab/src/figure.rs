@@ -26,7 +26,7 @@ pub struct Series {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<(f64, f64)>,
     /// Whether points are drawn as such, without a line between them.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dots: bool,
 }
 

@@ -29,14 +29,14 @@
 //!
 //! | key | read by | says |
 //! |---|---|---|
-//! | `title`, `about`, `seed`, `runs`, `limit`, `metrics` | [`file`] | the whole |
+//! | `title`, `about`, `seed`, `runs`, `limit`, `metrics` | [`mod@file`] | the whole |
 //! | `nodes` | [`node`] | names and roles |
 //! | `links`, `defaults.link` | [`link`] | ends, and what `whimbrel_sim::link::LinkSpec` says of each direction |
 //! | `graph` | [`graph`], [`network`] | nodes and links that are generated or imported |
 //! | `routes` | [`route`] | how paths are chosen, and the ones that are given |
 //! | `loads` | [`load`] | requests for content |
 //! | `events` | [`event`] | what happens meanwhile |
-//! | `sweep` | [`file`] | values of any other key, each with each |
+//! | `sweep` | [`mod@file`] | values of any other key, each with each |
 //! | `statements` | [`statement`] | what a paper states |
 //!
 //! | module | does |
