@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::command::{
-    bench, configure, demo, doctor, get, identity, keys, names, ndn, node, ping, serve, study,
+    bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, ping, serve, study,
 };
 use crate::exit;
 use crate::logging::Logging;
@@ -86,6 +86,9 @@ pub(crate) enum Command {
     /// Draw a paper's figures again, ours beside the paper's
     #[command(subcommand)]
     Study(study::StudyCommand),
+    /// Run networks, loads and events of your own, in virtual time or in namespaces
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
     /// Measure what the project asks of itself in speed, as ratios in one run
     #[command(after_help = bench::HELP)]
     Bench(bench::Bench),

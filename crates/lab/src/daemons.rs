@@ -65,13 +65,19 @@ impl Daemon {
     }
 }
 
-/// A line that `whimbrel get --json` prints.
+/// A line that `whimbrel get --json` or `whimbrel ndn get --json` prints.
 #[derive(Deserialize)]
 struct GetLine {
     event: String,
     progress: Option<GetProgress>,
     fetched: Option<GetFetched>,
+    stats: Option<NdnStats>,
     error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct NdnStats {
+    bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -305,46 +311,9 @@ impl<'a> Fig7Daemons<'a> {
         let resent_before = self.resent();
         let started = Instant::now();
         observer.started(started);
-        let mut meter = TransferMeter::new(started);
         let mut process = self.topology.host("N4")?.spawn(command)?;
-        let (sender, lines) = mpsc::channel();
-        if let Some(stdout) = process.take_stdout() {
-            std::thread::spawn(move || {
-                let lines = BufReader::new(stdout).lines().map_while(Result::ok);
-                lines
-                    .map(|line| (Instant::now(), line))
-                    .try_for_each(|line| sender.send(line))
-            });
-        }
-        let mut failure = None;
-        let mut completed = false;
-        // The channel closes when the program ends.
-        while let Ok((at, line)) = lines.recv_timeout(patience.saturating_sub(started.elapsed())) {
-            let Ok(line) = serde_json::from_str::<GetLine>(&line) else {
-                continue;
-            };
-            let progress = line
-                .progress
-                .map(|progress| progress.bytes.saturating_sub(progress.resumed));
-            // What came since the last line of progress is in the last line of all.
-            if let Some(here) = line.fetched.map(|fetched| fetched.received).or(progress) {
-                // A line may speak of a state alone; only bytes end a stall.
-                let more = here.saturating_sub(meter.bytes());
-                if more > 0 {
-                    meter.arrived(at, more);
-                }
-                observer.progress(at.saturating_duration_since(started), meter.bytes());
-            }
-            completed |= line.event == "done";
-            failure = failure.or(line.error);
-        }
-        if let Some(failure) = failure {
-            return Err(LabError::daemon("get", &failure, &self.folder));
-        }
-        if !completed {
-            process.kill()?;
-        }
-        let mut record = meter.finish(Instant::now(), completed);
+        let mut record = watch_get(&mut process, started, patience, observer)?
+            .map_err(|failure| LabError::daemon("get", &failure, &self.folder))?;
         record.retransmitted_segments = self
             .resent()
             .zip(resent_before)
@@ -358,6 +327,56 @@ impl<'a> Fig7Daemons<'a> {
             Some(sum + frames_resent(&self.status(node).ok()?)?)
         })
     }
+}
+
+/// Follows a `get --json` or `ndn get --json` that was `started` with its output in a pipe, until
+/// it ends or `patience` does, which kills it. The inner error is what it said of itself.
+pub(crate) fn watch_get(
+    process: &mut Process,
+    started: Instant,
+    patience: Duration,
+    observer: &mut dyn TransferObserver,
+) -> Result<Result<TransferRecord, String>, LabError> {
+    let mut meter = TransferMeter::new(started);
+    let (sender, lines) = mpsc::channel();
+    if let Some(stdout) = process.take_stdout() {
+        std::thread::spawn(move || {
+            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            lines
+                .map(|line| (Instant::now(), line))
+                .try_for_each(|line| sender.send(line))
+        });
+    }
+    let mut failure = None;
+    let mut completed = false;
+    // The channel closes when the program ends.
+    while let Ok((at, line)) = lines.recv_timeout(patience.saturating_sub(started.elapsed())) {
+        let Ok(line) = serde_json::from_str::<GetLine>(&line) else {
+            continue;
+        };
+        let progress = line
+            .progress
+            .map(|progress| progress.bytes.saturating_sub(progress.resumed));
+        // What came since the last line of progress is in the last line of all.
+        let here = line.fetched.map(|fetched| fetched.received).or(progress);
+        if let Some(here) = here.or(line.stats.map(|stats| stats.bytes)) {
+            // A line may speak of a state alone; only bytes end a stall.
+            let more = here.saturating_sub(meter.bytes());
+            if more > 0 {
+                meter.arrived(at, more);
+            }
+            observer.progress(at.saturating_duration_since(started), meter.bytes());
+        }
+        completed |= line.event == "done";
+        failure = failure.or(line.error);
+    }
+    if let Some(failure) = failure {
+        return Ok(Err(failure));
+    }
+    if !completed {
+        process.kill()?;
+    }
+    Ok(Ok(meter.finish(Instant::now(), completed)))
 }
 
 /// DATA frames that a node has sent again, from what it says of itself.

@@ -298,6 +298,9 @@ pub fn make_file(path: &Path, len: u64, seed: u64) -> Result<(), LabError> {
         file.write_all(&rng.next_word().to_le_bytes())
             .map_err(failed)?;
     }
+    let rest = (len % 8) as usize;
+    file.write_all(&rng.next_word().to_le_bytes()[..rest])
+        .map_err(failed)?;
     file.flush().map_err(failed)
 }
 

@@ -4,6 +4,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitStatus;
 
+use crate::study::Backend;
+
 /// Why the lab could not do what was asked. Every text says what to do where something can be done.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
@@ -83,6 +85,17 @@ pub enum LabError {
     /// The network of a simulation said that a transfer cannot be.
     #[error("the simulated transfer failed: {0}")]
     Simulated(String),
+    /// A scenario with faults.
+    #[error("{0}")]
+    Scenario(#[from] crate::scenario::Faults),
+    /// A scenario asks for what a back end cannot do.
+    #[error("the back end '{backend}' does not {what} yet")]
+    NotPlayed {
+        /// The back end.
+        backend: &'static str,
+        /// What it would have to do.
+        what: String,
+    },
     /// A study's files contradict what the study's code needs.
     #[error("study {study}: {reason}")]
     BadScenario {
@@ -136,6 +149,13 @@ impl LabError {
             name: name.to_owned(),
             what: what.to_owned(),
             logs: logs.display().to_string(),
+        }
+    }
+
+    pub(crate) fn not_played(backend: Backend, what: String) -> LabError {
+        LabError::NotPlayed {
+            backend: backend.name(),
+            what,
         }
     }
 

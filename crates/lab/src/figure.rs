@@ -25,6 +25,9 @@ pub struct Series {
     /// Lower and upper end of each point's error bar; empty without error bars.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bars: Vec<(f64, f64)>,
+    /// Whether points are drawn as such, without a line between them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dots: bool,
 }
 
 /// Lines over a common pair of axes.
@@ -136,6 +139,8 @@ impl LineChart {
             .configure_mesh()
             .x_desc(&self.x_label)
             .y_desc(&self.y_label)
+            .x_label_formatter(&|value| number(*value))
+            .y_label_formatter(&|value| number(*value))
             .label_style(("sans-serif", 14))
             .axis_desc_style(("sans-serif", 15))
             .light_line_style(WHITE)
@@ -187,6 +192,14 @@ impl LineChart {
                 .iter()
                 .copied()
                 .filter(|(x, y)| x.is_finite() && y.is_finite());
+            if series.dots {
+                let dots = points.map(|point| Circle::new(point, 5, colour.stroke_width(2)));
+                chart
+                    .draw_series(dots)?
+                    .label(&series.label)
+                    .legend(move |(x, y)| Circle::new((x + 11, y), 5, colour.stroke_width(2)));
+                continue;
+            }
             chart
                 .draw_series(LineSeries::new(points, colour.stroke_width(width)))?
                 .label(&series.label)
@@ -252,7 +265,22 @@ fn dense(series: &Series) -> impl Iterator<Item = (f64, f64)> {
     })
 }
 
-fn use_bundled_font() {
+/// A number for people: four significant digits, and no more than it has.
+pub fn number(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let whole = value.abs().log10().floor() as i32;
+    let digits = (3 - whole).clamp(0, 9) as usize;
+    let text = format!("{value:.digits$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// Makes "sans-serif" the font that comes with the program.
+pub(crate) fn use_bundled_font() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for style in [FontStyle::Normal, FontStyle::Bold] {
@@ -267,6 +295,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn numbers_are_as_long_as_they_need_be() {
+        for (value, shown) in [
+            (0.0, "0"),
+            (100.0, "100"),
+            (19.26458, "19.26"),
+            (0.004_218, "0.004218"),
+            (12_345_678.0, "12345678"),
+            (1.5, "1.5"),
+        ] {
+            assert_eq!(number(value), shown);
+        }
+    }
+
+    #[test]
     fn both_pictures_are_written_and_name_their_lines() {
         let folder = tempfile::tempdir().unwrap();
         let stem = folder.path().join("picture");
@@ -278,6 +320,7 @@ mod tests {
                 label: "Whimbrel".into(),
                 points: vec![(0.0, 0.0), (1.0, 20.0)],
                 bars: vec![(0.0, 1.0), (f64::NAN, 22.0)],
+                dots: false,
             }],
             shaded: vec![(0.2, 0.5, "out".into())],
             origin: (0.0, 0.0),

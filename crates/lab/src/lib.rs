@@ -14,6 +14,7 @@
 //! | [`emulator`] | [`Emulator`], which moves packets through `whimbrel_sim::link` in real time |
 //! | [`topology`] | [`TopologyBuilder`] and [`Topology`]; [`Fig7`], the testbed of [MFTP §5] |
 //! | [`probe`] | [`PingReport`], round-trip times |
+//! | [`scenario`] | networks, loads and events as a file that both back ends run |
 //! | [`simulated`] | [`SimulatedFig7`], the same testbed in virtual time |
 //! | [`daemons`] | [`Fig7Daemons`], Whimbrel's own programs on that testbed |
 //! | [`demo`] | kernel TCP and Whimbrel side by side |
@@ -33,10 +34,12 @@ pub mod emulator;
 pub mod error;
 pub mod fetches;
 pub mod figure;
+mod jobs;
 pub mod namespace;
 pub mod privileges;
 pub mod probe;
 pub mod process;
+pub mod scenario;
 pub mod simulated;
 pub mod study;
 pub mod topology;

@@ -236,6 +236,45 @@ pub mod optional_duration {
     }
 }
 
+/// For `#[serde(with = "units::size")]`: a text with a unit.
+pub mod size {
+    use super::*;
+
+    /// Writes the text that [`deserialize`] reads.
+    pub fn serialize<S: serde::Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{bytes} B"))
+    }
+
+    /// Reads "256 KiB".
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        deserializer.deserialize_str(TextVisitor {
+            expecting: "a size such as \"256 KiB\"",
+            parse: parse_size,
+        })
+    }
+}
+
+/// For `#[serde(with = "units::optional_size")]` beside `#[serde(default)]`.
+pub mod optional_size {
+    /// Writes the text that [`deserialize`] reads.
+    pub fn serialize<S: serde::Serializer>(
+        value: &Option<u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(bytes) => super::size::serialize(bytes, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads "256 KiB".
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<u64>, D::Error> {
+        super::size::deserialize(deserializer).map(Some)
+    }
+}
+
 /// For `#[serde(with = "units::probability")]`: a number within 0 and 1, or a text such as "1 %".
 pub mod probability {
     use super::*;

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod get;
 pub(crate) mod identity;
 pub(crate) mod keys;
+pub(crate) mod lab;
 pub(crate) mod names;
 pub(crate) mod ndn;
 pub(crate) mod node;
@@ -44,6 +45,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Doctor(command) => doctor::run(&command),
         Command::Demo(command) => demo::run(command),
         Command::Study(command) => study::run(command),
+        Command::Lab(command) => lab::run(command),
         Command::Bench(command) => bench::run(command),
     }
 }

@@ -74,9 +74,18 @@ pub(crate) struct Report {
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
-enum BackendName {
+pub(crate) enum BackendName {
     Sim,
     Netns,
+}
+
+impl From<BackendName> for Backend {
+    fn from(name: BackendName) -> Backend {
+        match name {
+            BackendName::Sim => Backend::Sim,
+            BackendName::Netns => Backend::Netns,
+        }
+    }
 }
 
 pub(crate) fn run(command: StudyCommand) -> Outcome {
@@ -147,14 +156,11 @@ fn run_study(arguments: Run) -> Outcome {
             ),
         )
     })?;
-    let backend = match arguments.backend {
-        BackendName::Sim => Backend::Sim,
-        BackendName::Netns => {
-            // Before any thread is started.
-            whimbrel_lab::ensure_privileges().map_err(failure)?;
-            Backend::Netns
-        }
-    };
+    let backend = Backend::from(arguments.backend);
+    if backend == Backend::Netns {
+        // Before any thread is started.
+        whimbrel_lab::ensure_privileges().map_err(failure)?;
+    }
     let options = StudyOptions {
         backend,
         scenario: arguments.scenario,

@@ -38,6 +38,12 @@ impl RepeatingContent {
             Ok(tree) => tree,
             Err(fault) => unreachable!("reading from memory: {fault}"),
         };
+        // A short content does not hold what it never shows.
+        let shown = usize::try_from(len).map_or(block.len(), |len| block.len().min(len));
+        let block = match shown < period {
+            true => Bytes::copy_from_slice(&block[..shown]),
+            false => block,
+        };
         RepeatingContent { tree, block }
     }
 

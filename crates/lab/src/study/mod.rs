@@ -9,7 +9,7 @@ mod belrp;
 mod disconnection;
 mod flent;
 mod jobs;
-mod page;
+pub(crate) mod page;
 mod result;
 mod throughput;
 mod trial;
@@ -72,8 +72,7 @@ pub struct StudyOptions {
     pub program: PathBuf,
 }
 
-/// Told how far a study is: done and all, in transfers.
-pub type Progress<'a> = &'a mut dyn FnMut(usize, usize, &str);
+pub use crate::jobs::Progress;
 
 /// A study that this program knows.
 pub struct Study {

@@ -264,6 +264,7 @@ impl Matrix {
                     .iter()
                     .map(|spread| (spread.mean - spread.half, spread.mean + spread.half))
                     .collect(),
+                ..Series::default()
             }
         });
         let chart = LineChart {

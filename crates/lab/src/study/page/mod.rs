@@ -45,7 +45,8 @@ pub fn write_pages(root: &Path) -> Result<Pages, LabError> {
     })
 }
 
-fn document(title: &str, body: &Markup) -> Markup {
+/// A page with the style of all pages.
+pub(crate) fn document(title: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {

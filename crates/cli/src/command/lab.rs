@@ -1,0 +1,202 @@
+//! `lab run|check|sample`.
+
+use std::io::IsTerminal;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use whimbrel_lab::LabError;
+use whimbrel_lab::figure::number;
+use whimbrel_lab::scenario::report::{self, Report};
+use whimbrel_lab::scenario::{BatchOptions, Faults, Overrides, SAMPLE, Scenario};
+use whimbrel_lab::study::{Backend, Verdict};
+
+use super::study::BackendName;
+use super::{Outcome, json_line, out};
+use crate::exit::{Exit, Failure};
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum LabCommand {
+    /// Run a scenario of your own: a network, loads and events in a file
+    #[command(
+        after_help = "Example:\n  whimbrel lab sample > film.toml\n  whimbrel lab run film.toml --runs 5\n  \
+                      whimbrel lab run film.toml --backend netns\n\nThe folder of results has a page, pictures, CSV and JSON."
+    )]
+    Run(Run),
+    /// Check a scenario: says file, line and key of every fault
+    #[command(after_help = "Example:\n  whimbrel lab check film.toml")]
+    Check(Check),
+    /// Print a minimal scenario with a comment
+    #[command(after_help = "Example:\n  whimbrel lab sample > film.toml")]
+    Sample,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// The scenario
+    file: PathBuf,
+    /// What runs it: virtual time with the machines that ship, or real daemons and the kernel's TCP
+    #[arg(long, value_enum, default_value = "sim")]
+    backend: BackendName,
+    /// Runs of each setting instead of the scenario's; each has a seed of its own
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: Option<u32>,
+    /// Of everything random, instead of the scenario's
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Most runs at a time; by default one on each processor, in namespaces one
+    #[arg(long, value_name = "NUMBER")]
+    jobs: Option<NonZeroUsize>,
+    /// Folder for the results; by default whimbrel-lab/NAME of the scenario
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    /// The scenario
+    file: PathBuf,
+}
+
+pub(crate) fn run(command: LabCommand) -> Outcome {
+    match command {
+        LabCommand::Run(run) => run_scenario(&run),
+        LabCommand::Check(check) => {
+            let scenario = load(&check.file, Overrides::default())?;
+            let network = &scenario.settings[0].plan.network;
+            out(&format!(
+                "{}: no fault found; {} nodes, {} links, {} settings\n",
+                check.file.display(),
+                network.nodes.len(),
+                network.links.len(),
+                scenario.settings.len()
+            ));
+            Ok(Exit::Done)
+        }
+        LabCommand::Sample => {
+            out(SAMPLE);
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn load(file: &Path, overrides: Overrides) -> Result<Scenario, Failure> {
+    Scenario::load(file, overrides).map_err(|faults: Faults| Failure::new(Exit::Usage, faults))
+}
+
+fn run_scenario(arguments: &Run) -> Outcome {
+    let overrides = Overrides {
+        seed: arguments.seed,
+        runs: arguments.runs,
+    };
+    let scenario = load(&arguments.file, overrides)?;
+    let backend = Backend::from(arguments.backend);
+    if backend == Backend::Netns {
+        // Before any thread is started.
+        whimbrel_lab::ensure_privileges().map_err(failure)?;
+    }
+    let options = BatchOptions {
+        backend,
+        jobs: arguments.jobs.map(usize::from),
+        program: std::env::current_exe()?,
+    };
+    let bar = progress_bar(&scenario.title, arguments.json);
+    let ran = scenario.run(&options, &mut |done, all, what| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+        bar.set_message(what.to_owned());
+    });
+    bar.finish_and_clear();
+    let batch = ran.map_err(failure)?;
+    let name = arguments.file.file_stem().unwrap_or_default();
+    let default = || Path::new("whimbrel-lab").join(name);
+    let folder = arguments.output.clone().unwrap_or_else(default);
+    let report = report::write(&scenario, &batch, &folder, &command(arguments)).map_err(failure)?;
+    if arguments.json {
+        json_line(&report);
+    } else {
+        out(&text(&scenario, &report));
+    }
+    Ok(Exit::Done)
+}
+
+/// A bar on a terminal, nothing elsewhere.
+fn progress_bar(title: &str, quiet: bool) -> ProgressBar {
+    let target = if !quiet && std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr_with_hz(4)
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(None, target);
+    let template = "{prefix} [{bar:30}] {pos} of {len}, {elapsed}, {eta} left: {wide_msg}";
+    bar.set_style(
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    bar.set_prefix(title.to_owned());
+    bar
+}
+
+/// The command that repeats a run.
+fn command(arguments: &Run) -> String {
+    let mut command = format!(
+        "whimbrel lab run {} --backend {}",
+        arguments.file.display(),
+        Backend::from(arguments.backend).name()
+    );
+    if let Some(runs) = arguments.runs {
+        command += &format!(" --runs {runs}");
+    }
+    if let Some(seed) = arguments.seed {
+        command += &format!(" --seed {seed}");
+    }
+    command
+}
+
+fn text(scenario: &Scenario, report: &Report) -> String {
+    let mut text = format!("{}\n", report.title);
+    for judged in &report.statements {
+        let ours = judged.ours.map_or("not measured".to_owned(), number);
+        text += &format!(
+            "{} {}\n  paper {} {unit}, ours {ours} {unit}: {}\n",
+            judged.says,
+            judged.source,
+            number(judged.paper),
+            judged.verdict.name(),
+            unit = judged.unit,
+        );
+        if judged.verdict == Verdict::Differs && !judged.note.is_empty() {
+            text += &format!("  {}\n", judged.note);
+        }
+    }
+    let mut before = None;
+    for row in &report.summary {
+        if before != Some(&row.values) && !row.values.is_empty() {
+            let swept = scenario.settings[0].values.iter().map(|(key, _)| key);
+            let values = swept
+                .zip(&row.values)
+                .map(|(key, value)| format!("{key} = {value}"));
+            text += &format!("{}\n", values.collect::<Vec<_>>().join(", "));
+        }
+        before = Some(&row.values);
+        let spread = if row.runs > 1 {
+            format!("  ({} to {})", number(row.least), number(row.most))
+        } else {
+            String::new()
+        };
+        text += &format!(
+            "  {:<28} {:>12} {}{spread}\n",
+            row.metric,
+            number(row.mean),
+            row.unit
+        );
+    }
+    text + &format!("{}\n", report.page.display())
+}
+
+fn failure(error: LabError) -> Failure {
+    Failure::new(Exit::Other, error.to_string())
+}

@@ -1,0 +1,227 @@
+//! `whimbrel lab`: one file, both back ends, and what they leave behind.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const RANDOM_GRAPH: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/scenarios/random-graph.toml"
+);
+
+fn whimbrel(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_whimbrel"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a scenario and answers with its summary by metric.
+fn run(file: &str, backend: &str, folder: &Path) -> impl Fn(&str) -> f64 + use<> {
+    let folder = folder.to_str().unwrap();
+    let output = whimbrel(&[
+        "lab",
+        "run",
+        file,
+        "--backend",
+        backend,
+        "-o",
+        folder,
+        "--json",
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = report["summary"].as_array().unwrap().clone();
+    move |metric| {
+        let row = rows.iter().find(|row| row["metric"] == metric);
+        row.unwrap_or_else(|| panic!("{metric} is not in {rows:?}"))["mean"]
+            .as_f64()
+            .unwrap()
+    }
+}
+
+/// Both files arrive, and the one behind the outage stalls for as long.
+fn assert_arrived(metric: impl Fn(&str) -> f64) {
+    assert_eq!((metric("file.files"), metric("film.files")), (1.0, 1.0));
+    assert_eq!((metric("file.bytes"), metric("film.bytes")), (4e6, 1e6));
+    assert!(metric("file.stall") >= 0.9, "{}", metric("file.stall"));
+}
+
+#[test]
+fn a_random_graph_runs_in_virtual_time_and_leaves_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_arrived(run(RANDOM_GRAPH, "sim", folder.path()));
+    let files = [
+        "index.html",
+        "result.json",
+        "runs.csv",
+        "summary.csv",
+        "scenario.toml",
+    ];
+    let pictures = [
+        "topology.svg",
+        "topology.png",
+        "transfers.svg",
+        "transfers.png",
+    ];
+    for file in files.into_iter().chain(pictures) {
+        let length = std::fs::metadata(folder.path().join(file)).unwrap().len();
+        assert!(length > 100, "{file} has {length} bytes");
+    }
+    let page = std::fs::read_to_string(folder.path().join("index.html")).unwrap();
+    assert!(page.contains("A file and a film over a random graph") && page.contains("last out"));
+    // The same file and seed give the same numbers.
+    let again = tempfile::tempdir().unwrap();
+    drop(run(RANDOM_GRAPH, "sim", again.path()));
+    let read = |folder: &Path| std::fs::read(folder.join("result.json")).unwrap();
+    assert!(read(folder.path()) == read(again.path()));
+}
+
+#[test]
+fn the_same_random_graph_runs_in_namespaces() {
+    if !whimbrel_lab::lab_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    assert_arrived(run(RANDOM_GRAPH, "netns", folder.path()));
+}
+
+#[test]
+fn the_sample_is_ten_lines_and_sound() {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = whimbrel(&["lab", "sample"]);
+    assert_eq!(text(&sample.stdout).lines().count(), 10);
+    let file = folder.path().join("film.toml");
+    std::fs::write(&file, &sample.stdout).unwrap();
+    let file = file.to_str().unwrap();
+    let checked = whimbrel(&["lab", "check", file]);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+    assert!(text(&checked.stdout).contains("3 nodes, 2 links"));
+    let metric = run(file, "sim", &folder.path().join("out"));
+    assert_eq!(metric("film.files"), 1.0);
+    assert!(metric("film.stall") > 2.9);
+}
+
+#[test]
+fn the_documents_show_the_sample_as_it_is() {
+    for document in ["README.md", "docs/scenarios.md"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(document);
+        let text = std::fs::read_to_string(path).unwrap();
+        assert!(text.contains(whimbrel_lab::scenario::SAMPLE), "{document}");
+    }
+}
+
+#[test]
+fn faults_name_file_line_and_key_and_end_with_the_code_for_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("film.toml");
+    let sample = text(&whimbrel(&["lab", "sample"]).stdout);
+    std::fs::write(
+        &file,
+        sample.replace("outage = \"wifi\"", "outage = \"wify\""),
+    )
+    .unwrap();
+    for command in ["check", "run"] {
+        let output = whimbrel(&["lab", command, file.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = text(&output.stderr);
+        let wanted = "film.toml:9: events[0].outage: there is no link 'wify'; did you mean 'wifi'?";
+        assert!(said.contains(wanted), "{said}");
+    }
+    let missing = whimbrel(&["lab", "check", "/nowhere/film.toml"]);
+    assert_eq!(missing.status.code(), Some(2));
+}
+
+#[test]
+fn a_paper_is_shown_beside_ours_over_a_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sweep.toml");
+    let sample = text(&whimbrel(&["lab", "sample"]).stdout);
+    let text = format!(
+        "{sample}[sweep]\n\"links.wifi.rate\" = [\"10 Mbit/s\", \"20 Mbit/s\"]\n\
+         [[statements]]\nsource = \"[MFTP §5.2]\"\nsays = \"twice the rate, not twice as fast\"\n\
+         metric = \"film.goodput\"\nat = {{ \"links.wifi.rate\" = \"20 Mbit/s\" }}\n\
+         relative_to = {{ \"links.wifi.rate\" = \"10 Mbit/s\" }}\nvalue = 1.5\ntolerance = 0.4\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let out = folder.path().join("out");
+    let output = whimbrel(&[
+        "lab",
+        "run",
+        file.to_str().unwrap(),
+        "-o",
+        out.to_str().unwrap(),
+        "--runs",
+        "2",
+    ]);
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        said.contains("agrees") && said.contains("links.wifi.rate = 20 Mbit/s"),
+        "{said}"
+    );
+    assert!(out.join("film-goodput.svg").exists());
+    let runs = std::fs::read_to_string(out.join("runs.csv")).unwrap();
+    assert_eq!(runs.lines().count(), 5);
+    assert!(
+        runs.starts_with("links.wifi.rate,run,seed,film.completion,"),
+        "{runs}"
+    );
+}
+
+#[test]
+fn pages_and_flows_run_in_namespaces_and_what_does_not_is_refused_by_name() {
+    if !whimbrel_lab::lab_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("loads.toml");
+    let text = r#"
+nodes = { a = "host", r = ["router", "ndn-router"], s = "ndn-router", b = "host" }
+limit = "1 min"
+[links]
+ar = { between = ["a", "r"], rate = "50 Mbit/s", delay = "2 ms" }
+rb = { between = ["r", "b"], rate = "50 Mbit/s", delay = "2 ms" }
+rs = { between = ["r", "s"], rate = "50 Mbit/s", delay = "2 ms", loss = "1 %" }
+[loads]
+web = { from = "a", to = "b", over = "tcp", page = { objects = 5, size = "20 kB", parallel = 2 } }
+page = { from = "s", to = "r", page = { objects = 3, size = "50001 B", parallel = 2 } }
+flows = { from = "a", to = "b", flows = { size = "100 kB", per_second = 10, count = 3 } }
+"#;
+    std::fs::write(&file, text).unwrap();
+    let path = file.to_str().unwrap();
+    let metric = run(path, "netns", &folder.path().join("out"));
+    for (load, files, bytes) in [
+        ("web", 5.0, 100_000.0),
+        ("page", 3.0, 150_003.0),
+        ("flows", 3.0, 300_000.0),
+    ] {
+        let found = (
+            metric(&format!("{load}.files")),
+            metric(&format!("{load}.bytes")),
+        );
+        assert_eq!(found, (files, bytes), "{load}");
+    }
+    std::fs::write(
+        &file,
+        text.replace(
+            "page = { objects = 3, size = \"50001 B\", parallel = 2 }",
+            "bulk = true",
+        ),
+    )
+    .unwrap();
+    let refused = whimbrel(&["lab", "run", path, "--backend", "netns"]);
+    let said = self::text(&refused.stderr);
+    assert!(
+        said.contains("'netns' does not play the load 'page'"),
+        "{said}"
+    );
+}

@@ -1,0 +1,108 @@
+//! All runs of a scenario: every setting of its sweep, as often as it says, several at a time.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::run::Run;
+use super::{Plan, Scenario, netns, sim};
+use crate::LabError;
+use crate::jobs::{Progress, run_all};
+use crate::study::Backend;
+
+/// How a scenario is to be run.
+#[derive(Clone, Debug)]
+pub struct BatchOptions {
+    /// What runs it.
+    pub backend: Backend,
+    /// Most runs at a time; `None` for one on each processor, in namespaces one in all.
+    pub jobs: Option<usize>,
+    /// The whimbrel binary, for daemons in namespaces.
+    pub program: PathBuf,
+}
+
+/// The results of all runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Batch {
+    /// What ran it.
+    pub backend: Backend,
+    /// In the order of settings, and of runs within each.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Index of the setting.
+    pub setting: usize,
+    /// From 0.
+    pub run: u32,
+    /// Of everything random in it.
+    pub seed: u64,
+    /// Its results.
+    pub found: Run,
+}
+
+struct Job<'a> {
+    setting: usize,
+    run: u32,
+    seed: u64,
+    title: String,
+    plan: &'a Plan,
+}
+
+impl Scenario {
+    /// Runs it.
+    pub fn run(&self, options: &BatchOptions, progress: Progress<'_>) -> Result<Batch, LabError> {
+        let mut jobs = Vec::new();
+        for (index, setting) in self.settings.iter().enumerate() {
+            match options.backend {
+                Backend::Sim => sim::check(&setting.plan)?,
+                Backend::Netns => netns::check(&setting.plan)?,
+            }
+            let at = setting.title();
+            for run in 0..self.runs {
+                jobs.push(Job {
+                    setting: index,
+                    run,
+                    seed: setting.plan.seed.wrapping_add(run.into()),
+                    title: format!("{at} run {}", run + 1).trim().to_owned(),
+                    plan: &setting.plan,
+                });
+            }
+        }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = options.jobs.unwrap_or(match options.backend {
+            Backend::Sim => processors,
+            // What runs beside it in real time would take processors from it.
+            Backend::Netns => 1,
+        });
+        let one = |job: &Job<'_>| {
+            let found = match options.backend {
+                Backend::Sim => sim::run(job.plan, job.seed)?,
+                Backend::Netns => netns::run(job.plan, job.seed, &options.program)?,
+            };
+            Ok(Outcome {
+                setting: job.setting,
+                run: job.run,
+                seed: job.seed,
+                found,
+            })
+        };
+        let outcomes = run_all(&jobs, workers, |job| &job.title, one, progress)?;
+        Ok(Batch {
+            backend: options.backend,
+            outcomes,
+        })
+    }
+}
+
+impl Batch {
+    /// The values of a metric at the settings that `fits` picks, in the order of the runs.
+    pub fn values(&self, metric: &str, fits: impl Fn(usize) -> bool) -> Vec<f64> {
+        let outcomes = self.outcomes.iter().filter(|outcome| fits(outcome.setting));
+        outcomes
+            .filter_map(|outcome| outcome.found.values.get(metric).copied())
+            .collect()
+    }
+}

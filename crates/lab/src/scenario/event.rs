@@ -1,0 +1,245 @@
+//! Events: changes to a network while it runs. Each is lowered to [`Action`]s; a back end
+//! implements only those. To add an event: a field of `Section`, an arm of `lower`.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use whimbrel_sim::link::LinkSpec;
+use whimbrel_sim::units;
+
+use super::document::Document;
+use super::fault::{Fault, Faults, Found};
+use super::network::{Network, link_at, network as read_network, node_at};
+use super::node::Role;
+use super::path::KeyPath;
+
+/// A single change to a running network.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Nothing passes the link any more.
+    Cut(usize),
+    /// The link passes packets again.
+    Restore(usize),
+    /// The link does something else from now on, in each direction.
+    Change(usize, Box<(LinkSpec, LinkSpec)>),
+    /// The node is killed without warning.
+    Crash(usize),
+    /// The node starts again, with nothing in its memory.
+    Restart(usize),
+    /// The node forgets what it has cached.
+    EmptyCache(usize),
+}
+
+/// An action and when it is taken, counted from the run's origin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timed {
+    /// When.
+    pub at: Duration,
+    /// What.
+    pub action: Action,
+}
+
+/// `[[events]]`: `at`, and exactly one of `outage`, `change`, `move`, `crash` and `empty_cache`,
+/// which names the link or node.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    #[serde(with = "units::duration")]
+    at: Duration,
+    /// A link, which is out for `duration`, or for ever.
+    outage: Option<String>,
+    /// A link, of which `set` changes some keys.
+    change: Option<String>,
+    set: Option<toml::Table>,
+    /// A node, which leaves the link `from` for the link `to`, which was out until then; `gap` lies
+    /// between, or `overlap`.
+    #[serde(rename = "move")]
+    moved: Option<String>,
+    from: Option<String>,
+    to: Option<String>,
+    #[serde(default, with = "units::optional_duration")]
+    gap: Option<Duration>,
+    #[serde(default, with = "units::optional_duration")]
+    overlap: Option<Duration>,
+    /// A node, which starts again after `duration`, or never.
+    crash: Option<String>,
+    /// A node.
+    empty_cache: Option<String>,
+    #[serde(default, with = "units::optional_duration")]
+    duration: Option<Duration>,
+}
+
+/// Reads `events`: all actions in the order in which they are taken.
+pub(super) fn timeline(
+    document: &Document<'_>,
+    network: &Network,
+    seed: u64,
+) -> Result<Vec<Timed>, Faults> {
+    let mut found = Found::default();
+    let at = KeyPath::from(["events"]);
+    let count = document
+        .get(&at)
+        .and_then(|events| events.get_ref().as_array())
+        .map_or(0, |events| events.len());
+    if count == 0 && document.get(&at).is_some() {
+        found.add(document.fault(&at, "events are a list: [[events]]"));
+    }
+    let mut timeline = Vec::new();
+    for index in 0..count {
+        let lowered = lower(document, network, &at.index(index), seed);
+        timeline.extend(found.keep(lowered).into_iter().flatten());
+    }
+    timeline.sort_by_key(|timed: &Timed| timed.at);
+    found.or(Some(timeline))
+}
+
+fn lower(
+    document: &Document<'_>,
+    network: &Network,
+    at: &KeyPath,
+    seed: u64,
+) -> Result<Vec<Timed>, Fault> {
+    let section: Section = document.read(at)?;
+    let when = section.at;
+    let timed = |at, action| Timed { at, action };
+    let until = section.duration.map(|duration| when + duration);
+    let verbs = [
+        ("outage", &section.outage),
+        ("change", &section.change),
+        ("move", &section.moved),
+        ("crash", &section.crash),
+        ("empty_cache", &section.empty_cache),
+    ];
+    let mut named = verbs
+        .iter()
+        .filter_map(|(verb, object)| Some((*verb, object.as_deref()?)));
+    let (verb, object) = match (named.next(), named.next()) {
+        (Some(one), None) => one,
+        _ => {
+            let message = "an event has exactly one of outage, change, move, crash and empty_cache";
+            return Err(document.fault(at, message));
+        }
+    };
+    unused(document, at, &section, verb)?;
+    let key = at.key(verb);
+    let link = |name: &str| link_at(document, network, &key, name);
+    let node = |name: &str| node_at(document, network, &key, name);
+    Ok(match verb {
+        "outage" => {
+            let link = link(object)?;
+            let cut = timed(when, Action::Cut(link));
+            let restored = until.map(|until| timed(until, Action::Restore(link)));
+            [cut].into_iter().chain(restored).collect()
+        }
+        "change" => {
+            let index = link(object)?;
+            let changed = changed(document, at, object, seed, index)?;
+            vec![timed(when, Action::Change(index, Box::new(changed)))]
+        }
+        "move" => {
+            let node = node(object)?;
+            moved(document, network, at, &section, node)?
+        }
+        "crash" => {
+            let node = node(object)?;
+            let crash = timed(when, Action::Crash(node));
+            let restart = until.map(|until| timed(until, Action::Restart(node)));
+            [crash].into_iter().chain(restart).collect()
+        }
+        _ => {
+            let node = node(object)?;
+            if !network.nodes[node].is(Role::NdnRouter) {
+                let message = format!("'{object}' is no ndn-router, so it has no cache");
+                return Err(document.fault(&key, message));
+            }
+            vec![timed(when, Action::EmptyCache(node))]
+        }
+    })
+}
+
+/// Refuses keys that say nothing to this verb: they were meant for something else.
+fn unused(
+    document: &Document<'_>,
+    at: &KeyPath,
+    section: &Section,
+    verb: &str,
+) -> Result<(), Fault> {
+    let given = [
+        ("set", section.set.is_some(), &["change"][..]),
+        ("from", section.from.is_some(), &["move"]),
+        ("to", section.to.is_some(), &["move"]),
+        ("gap", section.gap.is_some(), &["move"]),
+        ("overlap", section.overlap.is_some(), &["move"]),
+        ("duration", section.duration.is_some(), &["outage", "crash"]),
+    ];
+    for (key, given, verbs) in given {
+        if given && !verbs.contains(&verb) {
+            let message = format!("{key} goes with {}, not with {verb}", verbs.join(" and "));
+            return Err(document.fault(&at.key(key), message));
+        }
+    }
+    Ok(())
+}
+
+/// The link's two directions after the keys of the event's `set` are applied.
+fn changed(
+    document: &Document<'_>,
+    at: &KeyPath,
+    name: &str,
+    seed: u64,
+    index: usize,
+) -> Result<(LinkSpec, LinkSpec), Fault> {
+    let at = at.key("set");
+    let keys = document.keys(&at);
+    if keys.is_empty() {
+        return Err(document.fault(&at, "a change says what: set = { loss = \"5 %\" }"));
+    }
+    let mut other = document.clone();
+    for key in keys {
+        if let Some(value) = document.get(&at.key(&key)) {
+            other = other.with(&KeyPath::from(["links", name, &key]), value)?;
+        }
+    }
+    let network = read_network(&other, seed).map_err(|mut faults| faults.0.remove(0))?;
+    let link = network.links.get(index).filter(|link| link.name == name);
+    link.map(|link| (link.forward.clone(), link.backward.clone()))
+        .ok_or_else(|| document.fault(&at, "a change cannot add a link"))
+}
+
+fn moved(
+    document: &Document<'_>,
+    network: &Network,
+    at: &KeyPath,
+    section: &Section,
+    node: usize,
+) -> Result<Vec<Timed>, Fault> {
+    let end = |key: &str, name: &Option<String>| {
+        let at = at.key(key);
+        let name = name.as_deref().ok_or_else(|| {
+            document.fault(&at, "a move names two links: from = \"wifi\", to = \"lte\"")
+        })?;
+        let link = link_at(document, network, &at, name)?;
+        match network.links[link].other_end(node) {
+            Some(_) => Ok(link),
+            None => {
+                let node = &network.nodes[node].name;
+                Err(document.fault(&at, format!("link '{name}' is not at '{node}'")))
+            }
+        }
+    };
+    let (from, to) = (end("from", &section.from)?, end("to", &section.to)?);
+    let gap = section.gap.unwrap_or_default();
+    let overlap = section.overlap.unwrap_or_default();
+    if !gap.is_zero() && !overlap.is_zero() {
+        return Err(document.fault(&at.key("gap"), "a move has a gap or an overlap, not both"));
+    }
+    let timed = |at, action| Timed { at, action };
+    Ok(vec![
+        timed(Duration::ZERO, Action::Cut(to)),
+        timed(
+            (section.at + gap).saturating_sub(overlap),
+            Action::Restore(to),
+        ),
+        timed(section.at, Action::Cut(from)),
+    ])
+}

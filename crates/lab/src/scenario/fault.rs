@@ -1,0 +1,109 @@
+//! Faults of a scenario, with file, line and key.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// One fault of a scenario file: shown as `FILE:LINE: key.path: message`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fault {
+    /// The scenario's file.
+    pub file: PathBuf,
+    /// Counted from 1.
+    pub line: usize,
+    /// The key, as `links.wifi.loss`; empty for the whole file.
+    pub key: String,
+    /// The fault, and the likely correction.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.file.display(), self.line)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Every fault that was found, in the order of the file; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Faults(pub Vec<Fault>);
+
+impl From<Fault> for Faults {
+    fn from(fault: Fault) -> Faults {
+        Faults(vec![fault])
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Faults {}
+
+/// Collects faults, so that one reading of a file finds all of them.
+#[derive(Debug, Default)]
+pub(super) struct Found(Vec<Fault>);
+
+impl Found {
+    /// Keeps the fault, if there is one.
+    pub(super) fn keep<T>(&mut self, result: Result<T, Fault>) -> Option<T> {
+        result.map_err(|fault| self.0.push(fault)).ok()
+    }
+
+    /// Keeps the faults, if there are any.
+    pub(super) fn keep_all<T>(&mut self, result: Result<T, Faults>) -> Option<T> {
+        result.map_err(|faults| self.0.extend(faults.0)).ok()
+    }
+
+    pub(super) fn add(&mut self, fault: Fault) {
+        self.0.push(fault);
+    }
+
+    /// `value` if nothing was found. What several keys inherit is said once.
+    pub(super) fn or<T>(mut self, value: Option<T>) -> Result<T, Faults> {
+        match value {
+            Some(value) if self.0.is_empty() => Ok(value),
+            _ => {
+                self.0.sort_by_key(|fault| fault.line);
+                self.0.dedup();
+                Err(Faults(self.0))
+            }
+        }
+    }
+}
+
+/// The candidate that a person may have meant by `text`.
+pub(super) fn nearest<'a>(
+    text: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let distance = |candidate: &&str| strsim::damerau_levenshtein(text, candidate);
+    candidates
+        .into_iter()
+        .min_by_key(distance)
+        .filter(|near| distance(near) <= text.chars().count().max(3) / 3)
+}
+
+/// "; did you mean 'x'?", or what there is.
+pub(super) fn hint<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 12;
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    match nearest(text, candidates.iter().copied()) {
+        Some(near) => format!("; did you mean '{near}'?"),
+        None if candidates.is_empty() => String::new(),
+        None if candidates.len() > SHOWN => {
+            format!("; there are {} ...", candidates[..SHOWN].join(", "))
+        }
+        None => format!("; there are {}", candidates.join(", ")),
+    }
+}

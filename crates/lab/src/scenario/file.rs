@@ -1,0 +1,370 @@
+//! A whole scenario: read from a file, with its sweeps spread out.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::DeValue;
+use whimbrel_sim::units;
+
+use super::document::{Document, Value, empty_table, table_value};
+use super::event::{Timed, timeline};
+use super::fault::{Fault, Faults, Found, hint};
+use super::load::{Load, loads};
+use super::metric;
+use super::network::{Network, network};
+use super::node::Role;
+use super::path::KeyPath;
+use super::route::{Routes, routes};
+use super::statement::{Statement, shown};
+
+/// Settings that a command may replace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Of everything random.
+    pub seed: Option<u64>,
+    /// Runs of each setting.
+    pub runs: Option<u32>,
+}
+
+/// A scenario that has no fault.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Where it was read.
+    pub file: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// For people; the file's name if it says nothing.
+    pub title: String,
+    /// A description, for people.
+    pub about: String,
+    /// Runs of each setting; each has a seed of its own.
+    pub runs: u32,
+    /// The settings of its sweep, in order; one if it has no sweep.
+    pub settings: Vec<Setting>,
+    /// Names of metrics that are wanted.
+    pub metrics: Vec<String>,
+    /// Statements of a paper.
+    pub statements: Vec<Statement>,
+}
+
+/// One combination of the sweep's values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// The swept keys and their values here.
+    pub values: Vec<(String, String)>,
+    /// The plan of its runs.
+    pub plan: Plan,
+}
+
+/// A back end's input for a run, but for the seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Nodes and links.
+    pub network: Network,
+    /// How packets find their way.
+    pub routes: Routes,
+    /// The loads.
+    pub loads: Vec<Load>,
+    /// Actions in the order of their times.
+    pub timeline: Vec<Timed>,
+    /// Of the first run; the others count on from it.
+    pub seed: u64,
+    /// A run that takes longer is cut off, counted from its origin.
+    pub limit: Duration,
+}
+
+/// The keys of the root that are no tables.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    about: String,
+    #[serde(default = "one")]
+    seed: u64,
+    #[serde(default = "one")]
+    runs: u64,
+    #[serde(default = "ten_minutes", with = "units::duration")]
+    limit: Duration,
+    #[serde(default = "transfers")]
+    metrics: Vec<String>,
+    #[serde(default)]
+    statements: Vec<Statement>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn ten_minutes() -> Duration {
+    Duration::from_secs(600)
+}
+
+/// All but those of links.
+fn transfers() -> Vec<String> {
+    Vec::new()
+}
+
+const TABLES: [&str; 8] = [
+    "defaults", "nodes", "graph", "links", "routes", "loads", "events", "sweep",
+];
+/// Settings of a sweep: more were hardly meant.
+const MOST_SETTINGS: usize = 10_000;
+
+impl Scenario {
+    /// Reads a file.
+    pub fn load(path: &Path, overrides: Overrides) -> Result<Scenario, Faults> {
+        let text = std::fs::read_to_string(path).map_err(|error| Fault {
+            file: path.to_owned(),
+            line: 0,
+            key: String::new(),
+            message: format!("cannot be read: {error}"),
+        })?;
+        Scenario::parse(path, &text, overrides)
+    }
+
+    /// Reads a text; `file` is for messages, and files that it names are sought beside it.
+    pub fn parse(file: &Path, text: &str, overrides: Overrides) -> Result<Scenario, Faults> {
+        let document = Document::parse(file, text)?;
+        let head = head(&document)?;
+        // Before anything is swept, so that a value that every setting replaces is checked too.
+        plan(&document, overrides)?;
+        let swept = sweep(&document)?;
+        let mut settings: Vec<Setting> = Vec::with_capacity(swept.len());
+        for (values, document) in swept {
+            // The first setting with faults is enough: the others have the same ones.
+            let plan = plan(&document, overrides)?;
+            settings.push(Setting { values, plan });
+        }
+        let metrics = metrics(&document, &head, &settings)?;
+        statements(&document, &head, &settings)?;
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        let runs = overrides
+            .runs
+            .unwrap_or(u32::try_from(head.runs).unwrap_or(u32::MAX));
+        Ok(Scenario {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            title: if head.title.is_empty() {
+                stem.into_owned()
+            } else {
+                head.title
+            },
+            about: head.about,
+            runs: runs.max(1),
+            settings,
+            metrics,
+            statements: head.statements,
+        })
+    }
+}
+
+fn head(document: &Document<'_>) -> Result<Head, Fault> {
+    let root = document.get(&KeyPath::default());
+    let mut own = empty_table();
+    let span = root.map_or(0..0, Spanned::span);
+    for (key, value) in root
+        .and_then(|root| root.get_ref().as_table())
+        .into_iter()
+        .flatten()
+    {
+        if !TABLES.contains(&key.get_ref().as_ref()) {
+            own.insert(key.clone(), value.clone());
+        }
+    }
+    let head: Head = document.decode(table_value(span, own), &TABLES)?;
+    if head.runs == 0 {
+        return Err(document.fault(&KeyPath::from(["runs"]), "at least one run is needed"));
+    }
+    Ok(head)
+}
+
+fn plan(document: &Document<'_>, overrides: Overrides) -> Result<Plan, Faults> {
+    let head = head(document)?;
+    let seed = overrides.seed.unwrap_or(head.seed);
+    let network = network(document, seed)?;
+    let mut found = Found::default();
+    let routes = found.keep_all(routes(document, &network));
+    let loads = found.keep_all(loads(document, &network));
+    let timeline = found.keep_all(timeline(document, &network, seed));
+    let ((routes, loads), timeline) = found.or(routes.zip(loads).zip(timeline))?;
+    let plan = Plan {
+        routes,
+        loads,
+        timeline,
+        seed,
+        limit: head.limit,
+        network,
+    };
+    fits(document, &plan)?;
+    Ok(plan)
+}
+
+/// Checks the parts against each other.
+fn fits(document: &Document<'_>, plan: &Plan) -> Result<(), Fault> {
+    let network = &plan.network;
+    if plan.loads.is_empty() {
+        let message =
+            "nothing is asked for: loads.NAME = { from = \"a\", to = \"b\", file = \"10 MB\" }";
+        return Err(document.fault(&KeyPath::from(["loads"]), message));
+    }
+    let routers = network.with_role(Role::Router).count();
+    let servers = network.with_role(Role::NameServer).count();
+    if routers > 1 && servers == 0 {
+        let message = format!(
+            "{routers} routers find names by a name server only: nodes.names = \"name-server\", and a link to it"
+        );
+        return Err(document.fault(&KeyPath::from(["nodes"]), message));
+    }
+    for load in &plan.loads {
+        let Some(passes) = load.plane.passes() else {
+            continue;
+        };
+        let routes = plan.routes.towards(network, load.from, passes);
+        for receiver in &load.to {
+            if routes[*receiver].is_empty() {
+                let message = format!(
+                    "no path of routers leads from '{}' to '{}'",
+                    network.nodes[*receiver].name, network.nodes[load.from].name
+                );
+                return Err(document.fault(&KeyPath::from(["loads", &load.name, "to"]), message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The documents of all settings of the sweep, with the values that make each.
+type Swept<'t> = Vec<(Vec<(String, String)>, Document<'t>)>;
+
+fn sweep<'t>(document: &Document<'t>) -> Result<Swept<'t>, Fault> {
+    let at = KeyPath::from(["sweep"]);
+    let mut swept = vec![(Vec::new(), document.clone())];
+    for key in document.keys(&at) {
+        let at = at.key(&key);
+        let values = document
+            .get(&at)
+            .and_then(|value| value.get_ref().as_array());
+        let Some(values) = values.filter(|values| !values.is_empty()) else {
+            let message = "a sweep is a list of values: [\"0 %\", \"1 %\"]";
+            return Err(document.fault(&at, message));
+        };
+        let path = KeyPath::parse(&key)
+            .filter(|path| *path != KeyPath::from(["sweep"]))
+            .ok_or_else(|| document.fault(&at, format!("'{key}' is no key")))?;
+        if swept.len() * values.len() > MOST_SETTINGS {
+            let message = format!("this makes more than {MOST_SETTINGS} settings");
+            return Err(document.fault(&at, message));
+        }
+        let mut next = Vec::with_capacity(swept.len() * values.len());
+        for (labels, document) in &swept {
+            for (index, value) in values.iter().enumerate() {
+                let mut labels = labels.clone();
+                labels.push((key.clone(), text_of(value)));
+                let changed = document.with(&path, value).map_err(|_| {
+                    let message = format!("there is no key '{key}' to be swept");
+                    document.fault(&at.index(index), message)
+                })?;
+                next.push((labels, changed));
+            }
+        }
+        swept = next;
+    }
+    Ok(swept)
+}
+
+/// A value as people read it.
+fn text_of(value: &Value<'_>) -> String {
+    match value.get_ref() {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Array(values) => {
+            let texts: Vec<String> = values.iter().map(text_of).collect();
+            format!("[{}]", texts.join(", "))
+        }
+        DeValue::Table(table) => {
+            let texts = table
+                .iter()
+                .map(|(key, value)| format!("{} = {}", key.get_ref(), text_of(value)));
+            format!("{{ {} }}", texts.collect::<Vec<_>>().join(", "))
+        }
+        DeValue::Datetime(value) => value.to_string(),
+    }
+}
+
+/// The metrics that the patterns mean, in the order of all.
+fn metrics(
+    document: &Document<'_>,
+    head: &Head,
+    settings: &[Setting],
+) -> Result<Vec<String>, Fault> {
+    let known = known_metrics(settings);
+    let at = KeyPath::from(["metrics"]);
+    for (index, pattern) in head.metrics.iter().enumerate() {
+        if !known.iter().any(|name| metric::matches(pattern, name)) {
+            let near = hint(pattern, known.iter().map(String::as_str));
+            let message = format!("there is no metric '{pattern}'{near}");
+            return Err(document.fault(&at.index(index), message));
+        }
+    }
+    let wanted = |name: &String| match head.metrics.as_slice() {
+        [] => !name.starts_with("links."),
+        patterns => patterns
+            .iter()
+            .any(|pattern| metric::matches(pattern, name)),
+    };
+    Ok(known.into_iter().filter(wanted).collect())
+}
+
+fn known_metrics(settings: &[Setting]) -> Vec<String> {
+    let mut known: Vec<String> = Vec::new();
+    for setting in settings {
+        for (name, _) in metric::all(&setting.plan.network, &setting.plan.loads) {
+            if !known.contains(&name) {
+                known.push(name);
+            }
+        }
+    }
+    known
+}
+
+/// Refuses a statement about what is not measured, or about no setting.
+fn statements(document: &Document<'_>, head: &Head, settings: &[Setting]) -> Result<(), Fault> {
+    let known = known_metrics(settings);
+    for (index, statement) in head.statements.iter().enumerate() {
+        let at = KeyPath::from(["statements"]).index(index);
+        if !known.contains(&statement.metric) {
+            let near = hint(&statement.metric, known.iter().map(String::as_str));
+            let message = format!("there is no metric '{}'{near}", statement.metric);
+            return Err(document.fault(&at.key("metric"), message));
+        }
+        let places = [
+            ("at", Some(&statement.at)),
+            ("relative_to", statement.relative_to.as_ref()),
+        ];
+        for (name, place) in places
+            .iter()
+            .filter_map(|(name, place)| Some((name, (*place)?)))
+        {
+            for (key, value) in place {
+                let value = shown(value);
+                let swept = |setting: &Setting| {
+                    setting
+                        .values
+                        .iter()
+                        .any(|(known, at)| known == key && *at == value)
+                };
+                if !settings.iter().any(swept) {
+                    let message = format!("the sweep has no setting with {key} = {value}");
+                    return Err(document.fault(&at.key(name).key(key), message));
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,314 @@
+//! Loads: requests for content, with their receivers and times. To add one: a field of `Section`, a
+//! variant of [`Kind`], an arm of `Section::kind`, and what each back end makes of it.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use whimbrel_sim::units;
+
+use super::document::Document;
+use super::fault::{Fault, Faults, Found};
+use super::network::{Network, node_at};
+use super::node::{Role, check_name};
+use super::path::KeyPath;
+
+/// What carries a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Plane {
+    /// From host to host, by content names.
+    MobilityFirst,
+    /// Interests and Data.
+    Ndn,
+    /// The kernel's in namespaces, smoltcp's in the simulator.
+    Tcp,
+}
+
+impl Plane {
+    /// As a scenario says it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Plane::MobilityFirst => "mobility-first",
+            Plane::Ndn => "ndn",
+            Plane::Tcp => "tcp",
+        }
+    }
+
+    /// What passes it on; TCP's packets pass every node.
+    pub const fn passes(self) -> Option<Role> {
+        match self {
+            Plane::MobilityFirst => Some(Role::Router),
+            Plane::Ndn => Some(Role::NdnRouter),
+            Plane::Tcp => None,
+        }
+    }
+
+    /// The role that a node needs to serve or receive on it.
+    const fn role(self) -> Role {
+        match self {
+            Plane::MobilityFirst => Role::Host,
+            Plane::Ndn => Role::NdnRouter,
+            Plane::Tcp => Role::TcpHost,
+        }
+    }
+}
+
+/// Something to be carried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Its name.
+    pub name: String,
+    /// The node that has the content.
+    pub from: usize,
+    /// The nodes that ask for it.
+    pub to: Vec<usize>,
+    /// When they ask first, counted from the run's origin.
+    pub start: Duration,
+    /// What carries it.
+    pub plane: Plane,
+    /// The request.
+    pub kind: Kind,
+}
+
+/// A kind of request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// One file of so many bytes.
+    File(u64),
+    /// Interests at a rate, each for its own Data.
+    Requests(Requests),
+    /// Files asked for at random moments, however many are under way.
+    Flows(Flows),
+    /// Files of which some are asked for at a time.
+    Page(Page),
+    /// As much as gets through until the run ends; nothing waits for it.
+    Bulk,
+}
+
+/// `cbr = { rate = 900, count = 20000 }`, and `poisson` likewise.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Requests {
+    /// Interests a second, repeated ones included.
+    pub rate: f64,
+    /// How many Data are wanted.
+    pub count: u64,
+    /// Bytes of content in each.
+    #[serde(default = "payload")]
+    pub payload: usize,
+    /// InterestLifetime.
+    #[serde(default = "lifetime", with = "units::duration")]
+    pub lifetime: Duration,
+    /// Whether gaps are exponential, not all the same.
+    #[serde(skip)]
+    pub random: bool,
+}
+
+fn payload() -> usize {
+    1024
+}
+
+fn lifetime() -> Duration {
+    Duration::from_secs(1)
+}
+
+/// `flows = { size = "100 kB", per_second = 2, count = 50 }`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flows {
+    /// Of each file, bytes.
+    #[serde(with = "units::size")]
+    pub size: u64,
+    /// Mean of the Poisson process by which they are asked for.
+    pub per_second: f64,
+    /// How many.
+    pub count: u32,
+}
+
+/// `page = { objects = 30, size = "20 kB", parallel = 6 }`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Page {
+    /// How many.
+    pub objects: u32,
+    /// Of each, bytes.
+    #[serde(with = "units::size")]
+    pub size: u64,
+    /// Asked for at a time; six as browsers do.
+    #[serde(default = "parallel")]
+    pub parallel: u32,
+}
+
+fn parallel() -> u32 {
+    6
+}
+
+/// One name or several.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a node's name, or several: [\"a\", \"b\"]")]
+enum Names {
+    One(String),
+    Several(Vec<String>),
+}
+
+/// `loads.NAME`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    from: String,
+    to: Names,
+    #[serde(default, with = "units::duration")]
+    start: Duration,
+    over: Option<Plane>,
+    #[serde(default, with = "units::optional_size")]
+    file: Option<u64>,
+    cbr: Option<Requests>,
+    poisson: Option<Requests>,
+    flows: Option<Flows>,
+    page: Option<Page>,
+    #[serde(default)]
+    bulk: bool,
+}
+
+impl Section {
+    fn kind(self) -> Result<Kind, &'static str> {
+        let Section {
+            file,
+            cbr,
+            poisson,
+            flows,
+            page,
+            bulk,
+            ..
+        } = self;
+        let poisson = poisson.map(|requests| Requests {
+            random: true,
+            ..requests
+        });
+        let kinds = [
+            file.map(Kind::File),
+            cbr.map(Kind::Requests),
+            poisson.map(Kind::Requests),
+            flows.map(Kind::Flows),
+            page.map(Kind::Page),
+            bulk.then_some(Kind::Bulk),
+        ];
+        let mut kinds = kinds.into_iter().flatten();
+        match (kinds.next(), kinds.next()) {
+            (Some(kind), None) => Ok(kind),
+            (None, _) => Err(
+                "a load says what is asked for: file = \"10 MB\", or cbr, poisson, flows, page, bulk",
+            ),
+            _ => Err("a load has only one of file, cbr, poisson, flows, page and bulk"),
+        }
+    }
+}
+
+/// Reads `loads`.
+pub(super) fn loads(document: &Document<'_>, network: &Network) -> Result<Vec<Load>, Faults> {
+    let mut found = Found::default();
+    let mut loads = Vec::new();
+    for name in document.keys(&KeyPath::from(["loads"])) {
+        loads.extend(found.keep(load(document, network, name)));
+    }
+    found.or(Some(loads))
+}
+
+fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load, Fault> {
+    let at = KeyPath::from(["loads", &name]);
+    check_name(document, &at, &name)?;
+    let section: Section = document.read(&at)?;
+    let from = node_at(document, network, &at.key("from"), &section.from)?;
+    let to = match &section.to {
+        Names::One(one) => vec![node_at(document, network, &at.key("to"), one)?],
+        Names::Several(several) => {
+            let nodes = several.iter().enumerate();
+            nodes
+                .map(|(index, node)| node_at(document, network, &at.key("to").index(index), node))
+                .collect::<Result<_, _>>()?
+        }
+    };
+    if to.is_empty() || to.contains(&from) {
+        let message = format!("'{}' is to be asked by another node", section.from);
+        return Err(document.fault(&at.key("to"), message));
+    }
+    let (start, over) = (section.start, section.over);
+    let kind = section.kind().map_err(|why| document.fault(&at, why))?;
+    let plane = plane(document, network, &at, over, from, &to)?;
+    check(&kind, plane).map_err(|(key, why)| document.fault(&at.key(key), why))?;
+    Ok(Load {
+        name,
+        from,
+        to,
+        start,
+        plane,
+        kind,
+    })
+}
+
+/// The plane that `over` names, or else the first plane that all the nodes are on.
+fn plane(
+    document: &Document<'_>,
+    network: &Network,
+    at: &KeyPath,
+    over: Option<Plane>,
+    from: usize,
+    to: &[usize],
+) -> Result<Plane, Fault> {
+    let all = || core::iter::once(&from).chain(to);
+    // Every node of a network is an IP host: TCP asks for no role.
+    let fits = |plane: Plane| all().all(|node| network.nodes[*node].is(plane.role()));
+    let name = |node: &usize| network.nodes[*node].name.as_str();
+    match over {
+        Some(Plane::Tcp) => Ok(Plane::Tcp),
+        Some(plane) => {
+            let odd = all().find(|node| !network.nodes[**node].is(plane.role()));
+            odd.map_or(Ok(plane), |node| {
+                let message = format!(
+                    "'{}' has not the role '{}' that {} needs",
+                    name(node),
+                    plane.role().name(),
+                    plane.name()
+                );
+                Err(document.fault(&at.key("over"), message))
+            })
+        }
+        None => {
+            let planes = [Plane::MobilityFirst, Plane::Ndn, Plane::Tcp];
+            planes.into_iter().find(|plane| fits(*plane)).ok_or_else(|| {
+                let message = format!(
+                    "{} have no role in common by which a load could go: host, ndn-router or tcp-host",
+                    all().map(name).collect::<Vec<_>>().join(", ")
+                );
+                document.fault(at, message)
+            })
+        }
+    }
+}
+
+fn check(kind: &Kind, plane: Plane) -> Result<(), (&'static str, String)> {
+    let positive = |key, name: &str, value: f64| match value > 0.0 && value.is_finite() {
+        true => Ok(()),
+        false => Err((key, format!("{name} = {value} is not above 0"))),
+    };
+    match kind {
+        Kind::Requests(requests) => {
+            let key = if requests.random { "poisson" } else { "cbr" };
+            if plane != Plane::Ndn {
+                let message = format!("Interests go over ndn, not over {}", plane.name());
+                return Err((key, message));
+            }
+            positive(key, "rate", requests.rate)?;
+            positive(key, "count", requests.count as f64)
+        }
+        Kind::Flows(flows) => {
+            positive("flows", "per_second", flows.per_second)?;
+            positive("flows", "count", f64::from(flows.count))
+        }
+        Kind::Page(page) => {
+            positive("page", "objects", f64::from(page.objects))?;
+            positive("page", "parallel", f64::from(page.parallel))
+        }
+        Kind::File(_) | Kind::Bulk => Ok(()),
+    }
+}

@@ -1,0 +1,107 @@
+//! Metrics by name: `film.goodput`, `film.client2.completion`, `links.wifi.bytes`.
+
+use super::load::{Kind, Load};
+use super::network::Network;
+
+/// Of a load that fetches files.
+const TRANSFER: [(&str, &str); 5] = [
+    ("completion", "s"),
+    ("goodput", "Mbit/s"),
+    ("stall", "s"),
+    ("bytes", "B"),
+    ("files", ""),
+];
+/// Of a load of Interests.
+const REQUESTS: [(&str, &str); 4] = [
+    ("answered", ""),
+    ("retransmissions", ""),
+    ("delay", "ms"),
+    ("completion", "s"),
+];
+/// Of a link, both directions together.
+const LINK: [(&str, &str); 4] = [
+    ("bytes", "B"),
+    ("packets", ""),
+    ("lost", "packets"),
+    ("dropped", "packets"),
+];
+
+/// The name under which one receiver of a load is measured: the load's, with the receiver's behind
+/// it where there are several.
+pub(super) fn prefix(network: &Network, load: &Load, receiver: usize) -> String {
+    match load.to.len() {
+        1 => load.name.clone(),
+        _ => format!("{}.{}", load.name, network.nodes[receiver].name),
+    }
+}
+
+/// Every metric of a run, with its unit.
+pub(super) fn all(network: &Network, loads: &[Load]) -> Vec<(String, &'static str)> {
+    let mut names = Vec::new();
+    for load in loads {
+        let metrics: &[_] = match load.kind {
+            Kind::Requests(_) => &REQUESTS,
+            _ => &TRANSFER,
+        };
+        for receiver in &load.to {
+            let prefix = prefix(network, load, *receiver);
+            names.extend(
+                metrics
+                    .iter()
+                    .map(|(name, unit)| (format!("{prefix}.{name}"), *unit)),
+            );
+        }
+    }
+    for link in &network.links {
+        names.extend(LINK.map(|(name, unit)| (format!("links.{}.{name}", link.name), unit)));
+    }
+    names
+}
+
+/// The unit of a metric; empty for a count.
+pub fn unit(name: &str) -> &'static str {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let table: &[_] = if name.starts_with("links.") {
+        &LINK
+    } else {
+        &TRANSFER
+    };
+    let known = table
+        .iter()
+        .chain(&REQUESTS)
+        .find(|(known, _)| *known == last);
+    known.map_or("", |(_, unit)| unit)
+}
+
+/// Whether a name is meant by a pattern, in which `*` stands for anything.
+pub(super) fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, rest)) => name.strip_prefix(start).is_some_and(|left| {
+            (0..=left.len())
+                .filter(|at| left.is_char_boundary(*at))
+                .any(|at| matches(rest, &left[at..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (pattern, name, meant) in [
+            ("film.goodput", "film.goodput", true),
+            ("*.goodput", "film.goodput", true),
+            ("links.*", "links.a-b.bytes", true),
+            ("links.*.lost", "links.a-b.bytes", false),
+            ("film", "film.goodput", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), meant, "{pattern} {name}");
+        }
+        assert_eq!(unit("links.a-b.lost"), "packets");
+        assert_eq!(unit("film.goodput"), "Mbit/s");
+    }
+}

@@ -1,0 +1,164 @@
+//! What the daemons of a plan are told: its roles, links and routes as their own configuration.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use whimbrel_node::config::{
+    ByteSize, Config, GNRS_PORT, LinkSection, NDN_PORT, NdnFaceSection, NdnRouteSection,
+    Reliability, Remote, RouteSection, Via,
+};
+
+use super::daemons::{Daemons, socket_of};
+use crate::LabError;
+use crate::scenario::link::Recovery;
+use crate::scenario::load::Plane;
+use crate::scenario::node::Role;
+
+const ROUTER_PORT: u16 = 4711;
+
+impl Daemons<'_> {
+    fn remote(&self, address: Ipv4Addr, port: u16) -> Result<Remote, LabError> {
+        let text = format!("{address}:{port}");
+        text.parse()
+            .map_err(|error| LabError::BadTopology(format!("{text}: {error}")))
+    }
+
+    fn link_to(&self, peer: usize, link: usize) -> Result<LinkSection, LabError> {
+        let known = &self.plan.network.links[link];
+        Ok(LinkSection {
+            remote: Some(self.remote(self.address(peer, link)?, ROUTER_PORT)?),
+            mtu: known.mtu,
+            ..LinkSection::new(format!("to-{}", known.name))
+        })
+    }
+
+    pub(super) fn host_config(&self, node: usize) -> Result<Config, LabError> {
+        let network = &self.plan.network;
+        let mut config = Config::default();
+        config.host.key = Some(self.key(node));
+        config.host.socket = Some(socket_of(
+            self.folder,
+            Plane::MobilityFirst,
+            self.name(node),
+        ));
+        for (link, peer) in network.at(node) {
+            if network.nodes[peer].is(Role::Router) {
+                config.link.push(self.link_to(peer, link)?);
+            }
+        }
+        Ok(config)
+    }
+
+    pub(super) fn router_config(&self, node: usize) -> Result<Config, LabError> {
+        let network = &self.plan.network;
+        let known = &network.nodes[node];
+        let mut config = Config::default();
+        config.ndn.enabled = Some(known.is(Role::NdnRouter));
+        if known.is(Role::NdnRouter) {
+            self.add_ndn(node, &mut config)?;
+        }
+        if !known.is(Role::Router) {
+            return Ok(config);
+        }
+        config.router.key = Some(self.key(node));
+        config.router.socket = Some(socket_of(
+            self.folder,
+            Plane::MobilityFirst,
+            self.name(node),
+        ));
+        config.link.push(LinkSection {
+            bind: Some(SocketAddr::from(([0, 0, 0, 0], ROUTER_PORT))),
+            listen: true,
+            mtu: network
+                .at(node)
+                .map(|(link, _)| network.links[link].mtu)
+                .min()
+                .unwrap_or(1500),
+            ..LinkSection::new("listen")
+        });
+        for (link, peer) in network.at(node) {
+            // One of the two calls.
+            if network.nodes[peer].is(Role::Router) && peer < node {
+                config.link.push(self.link_to(peer, link)?);
+            }
+        }
+        for server in network.with_role(Role::NameServer) {
+            let address = self
+                .topology
+                .address_towards(self.name(server), self.name(node))?;
+            config
+                .router
+                .name_servers
+                .push(self.remote(address, GNRS_PORT)?);
+        }
+        for (other, guid) in self.guids.iter().filter(|(other, _)| **other != node) {
+            let hops = self.plan.routes.towards(network, *other, Role::Router);
+            if let Some(via) = hops[node].first().and_then(|hop| self.guids.get(&hop.to)) {
+                config.route.push(RouteSection {
+                    to: *guid,
+                    via: Via(via.to_string()),
+                });
+            }
+        }
+        if let Some(storage) = known.settings.storage {
+            config.storage.total = ByteSize(storage);
+            config.storage.per_flow = ByteSize(storage);
+        }
+        Ok(config)
+    }
+
+    fn add_ndn(&self, node: usize, config: &mut Config) -> Result<(), LabError> {
+        let network = &self.plan.network;
+        let section = &mut config.ndn;
+        section.socket = Some(socket_of(self.folder, Plane::Ndn, self.name(node)));
+        section.udp = vec![SocketAddr::from(([0, 0, 0, 0], NDN_PORT))];
+        section.tcp = Vec::new();
+        section.websocket = Vec::new();
+        section.multicast = false;
+        if let Some(bytes) = network.nodes[node].settings.content_store {
+            section.content_store = ByteSize(bytes);
+        }
+        if let Some(strategy) = &network.nodes[node].settings.strategy {
+            section.strategy = strategy.0.to_string();
+        }
+        for (link, peer) in network.at(node) {
+            if !network.nodes[peer].is(Role::NdnRouter) {
+                continue;
+            }
+            let known = &network.links[link];
+            config.ndn_face.push(NdnFaceSection {
+                uri: self.face_uri(peer, link)?,
+                local: None,
+                reliability: Some(match known.recovery {
+                    Recovery::Off => Reliability::Off,
+                    Recovery::Paper => Reliability::Paper,
+                    Recovery::Ndnlpv2 => Reliability::Ndnlpv2,
+                    Recovery::Adaptive => Reliability::Adaptive,
+                }),
+                mtu: Some(known.mtu),
+            });
+        }
+        for load in self
+            .plan
+            .loads
+            .iter()
+            .filter(|load| load.plane == Plane::Ndn)
+        {
+            let hops = self
+                .plan
+                .routes
+                .towards(network, load.from, Role::NdnRouter);
+            for hop in &hops[node] {
+                config.ndn_route.push(NdnRouteSection {
+                    prefix: format!("/{}", load.name),
+                    face: self.face_uri(hop.to, hop.link)?,
+                    cost: hop.cost,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn face_uri(&self, peer: usize, link: usize) -> Result<String, LabError> {
+        Ok(format!("udp4://{}:{NDN_PORT}", self.address(peer, link)?))
+    }
+}

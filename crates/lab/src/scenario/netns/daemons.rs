@@ -1,0 +1,251 @@
+//! The program's own daemons on the nodes of a plan.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use whimbrel_core::Guid;
+use whimbrel_node::config::{Config, GNRS_PORT};
+
+use crate::scenario::Plan;
+use crate::scenario::load::Plane;
+use crate::scenario::node::Role;
+use crate::{LabError, Process, Topology};
+
+/// How long daemons may take to find each other and attach.
+const SETTLING: Duration = Duration::from_secs(30);
+
+/// The socket on which a node's daemon is reached.
+pub(super) fn socket_of(folder: &Path, plane: Plane, node: &str) -> PathBuf {
+    folder.join(format!(
+        "{node}.{}",
+        if plane == Plane::Ndn { "nfd" } else { "sock" }
+    ))
+}
+
+/// All daemons of a run.
+pub(super) struct Daemons<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) seed: u64,
+    program: &'a Path,
+    pub(super) folder: &'a Path,
+    pub(super) topology: &'a Topology,
+    /// Of routers, for routes between them.
+    pub(super) guids: BTreeMap<usize, Guid>,
+    // Held for their lives: a process that is dropped is killed.
+    running: Vec<(usize, Process)>,
+    serving: Vec<Process>,
+}
+
+impl<'a> Daemons<'a> {
+    /// Starts all daemons and waits until hosts are registered and sockets answer.
+    pub(super) fn start(
+        plan: &'a Plan,
+        seed: u64,
+        program: &'a Path,
+        folder: &'a Path,
+        topology: &'a Topology,
+    ) -> Result<Daemons<'a>, LabError> {
+        let mut daemons = Daemons {
+            plan,
+            seed,
+            program,
+            folder,
+            topology,
+            guids: BTreeMap::new(),
+            running: Vec::new(),
+            serving: Vec::new(),
+        };
+        for router in plan.network.with_role(Role::Router) {
+            let path = daemons.key(router);
+            let key = whimbrel_node::keys::create(&path).map_err(|error| LabError::System {
+                action: format!("make the key {}", path.display()),
+                source: std::io::Error::other(error),
+            })?;
+            daemons.guids.insert(router, key.guid());
+        }
+        let roles = [Role::NameServer, Role::Router, Role::NdnRouter, Role::Host];
+        let mut started = Vec::new();
+        for role in roles {
+            for node in plan.network.with_role(role) {
+                if !started.contains(&node) {
+                    daemons.run(node)?;
+                    started.push(node);
+                }
+            }
+        }
+        daemons.settle()?;
+        Ok(daemons)
+    }
+
+    pub(super) fn name(&self, node: usize) -> &'a str {
+        &self.plan.network.nodes[node].name
+    }
+
+    pub(super) fn key(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("{}.pem", self.name(node)))
+    }
+
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.program);
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a node's daemon (again); does nothing where a node has none.
+    pub(super) fn run(&mut self, node: usize) -> Result<(), LabError> {
+        let known = &self.plan.network.nodes[node];
+        let name = self.name(node);
+        let command = if known.is(Role::NameServer) {
+            let listen = format!("0.0.0.0:{GNRS_PORT}");
+            let records = self.folder.join(format!("{name}.redb"));
+            let mut command = self.command(&["gnrs", "serve", "--listen", &listen, "--store"]);
+            command.arg(records);
+            command
+        } else if known.is(Role::Router) || known.is(Role::NdnRouter) {
+            self.configured("router", node, &self.router_config(node)?)?
+        } else if known.is(Role::Host) {
+            self.configured("host", node, &self.host_config(node)?)?
+        } else {
+            return Ok(());
+        };
+        let process = self.spawn(node, name, command)?;
+        self.running.push((node, process));
+        Ok(())
+    }
+
+    fn spawn(&self, node: usize, log: &str, mut command: Command) -> Result<Process, LabError> {
+        let path = self.folder.join(format!("{log}.log"));
+        let open = || LabError::system(format!("open the log {}", path.display()));
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path);
+        let file = file.map_err(open())?;
+        command
+            .stderr(file.try_clone().map_err(open())?)
+            .stdout(file);
+        self.topology.host(self.name(node))?.spawn(command)
+    }
+
+    fn configured(&self, kind: &str, node: usize, config: &Config) -> Result<Command, LabError> {
+        let path = self.folder.join(format!("{}.toml", self.name(node)));
+        let text = toml::to_string(config).map_err(|error| LabError::System {
+            action: format!("write {}", path.display()),
+            source: std::io::Error::other(error),
+        })?;
+        std::fs::write(&path, text)
+            .map_err(LabError::system(format!("write {}", path.display())))?;
+        let mut command = self.command(&[kind, "run", "--config"]);
+        command.arg(path);
+        Ok(command)
+    }
+
+    /// The address of a node at one of its links.
+    pub(super) fn address(&self, node: usize, link: usize) -> Result<Ipv4Addr, LabError> {
+        let link = &self.plan.network.links[link].name;
+        self.topology.address_of(self.name(node), link)
+    }
+
+    /// Kills a node's daemon as `kill -9` does.
+    pub(super) fn kill(&mut self, node: usize) -> Result<(), LabError> {
+        for (known, process) in &mut self.running {
+            if *known == node {
+                process.kill()?;
+            }
+        }
+        self.running.retain(|(known, _)| *known != node);
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<(), LabError> {
+        let start = Instant::now();
+        for (node, _) in &self.running {
+            let known = &self.plan.network.nodes[*node];
+            while !self.is_ready(*node) {
+                if start.elapsed() > SETTLING {
+                    let what = if known.is(Role::Host) {
+                        "did not attach to its router"
+                    } else {
+                        "did not start"
+                    };
+                    return Err(LabError::daemon(&known.name, what, &self.keep()));
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the logs to where they outlive the run.
+    fn keep(&self) -> PathBuf {
+        let kept = std::env::temp_dir().join(format!("whimbrel-lab-{}", std::process::id()));
+        let copy = || -> std::io::Result<()> {
+            std::fs::create_dir_all(&kept)?;
+            for entry in std::fs::read_dir(self.folder)? {
+                let path = entry?.path();
+                if path
+                    .extension()
+                    .is_some_and(|end| end == "log" || end == "toml")
+                    && let Some(name) = path.file_name()
+                {
+                    std::fs::copy(&path, kept.join(name))?;
+                }
+            }
+            Ok(())
+        };
+        if let Err(error) = copy() {
+            tracing::warn!(%error, "the logs of the run cannot be kept");
+        }
+        kept
+    }
+
+    fn is_ready(&self, node: usize) -> bool {
+        let known = &self.plan.network.nodes[node];
+        if known.is(Role::Host) {
+            return self.status("host", node)["registered"] == Value::Bool(true);
+        }
+        let ndn = socket_of(self.folder, Plane::Ndn, &known.name);
+        let mobility_first = socket_of(self.folder, Plane::MobilityFirst, &known.name);
+        (!known.is(Role::NdnRouter) || ndn.exists())
+            && (!known.is(Role::Router) || mobility_first.exists())
+    }
+
+    fn status(&self, kind: &str, node: usize) -> Value {
+        let mut command = self.command(&[kind, "status", "--json", "--socket"]);
+        command.arg(socket_of(
+            self.folder,
+            Plane::MobilityFirst,
+            self.name(node),
+        ));
+        let output = command.output().ok();
+        output
+            .and_then(|output| serde_json::from_slice(&output.stdout).ok())
+            .unwrap_or_default()
+    }
+
+    /// Starts a program and reads its lines until one says that it serves.
+    pub(super) fn serving(
+        &mut self,
+        node: usize,
+        mut command: Command,
+        serves: impl Fn(&str) -> Option<String>,
+    ) -> Result<String, LabError> {
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = self.topology.host(self.name(node))?.spawn(command)?;
+        let output = process.take_stdout();
+        self.serving.push(process);
+        let lines = output
+            .map(BufReader::new)
+            .into_iter()
+            .flat_map(BufRead::lines);
+        let mut lines = lines.map_while(Result::ok);
+        lines
+            .find_map(|line| serves(&line))
+            .ok_or_else(|| LabError::daemon("serve", "ended before it served", &self.keep()))
+    }
+}

@@ -1,0 +1,244 @@
+//! Files on the nodes of a plan: made, served, fetched by the commands that a user runs, compared.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::daemons::{Daemons, socket_of};
+use crate::scenario::Plan;
+use crate::scenario::load::{Load, Plane};
+use crate::scenario::run::Schedule;
+use crate::{LabError, TcpBaseline, Topology, TransferRecord};
+
+/// Seconds from a load's start to a request, and what came of it.
+pub(super) type Files = Vec<(f64, TransferRecord)>;
+
+/// One receiver of one load.
+pub(super) struct Receiver<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) load: &'a Load,
+    pub(super) node: usize,
+    pub(super) schedule: Schedule,
+    /// By number: a content's name, an NDN name, or, over TCP, the path of the file.
+    pub(super) names: &'a [String],
+    pub(super) origin: Instant,
+    pub(super) program: &'a Path,
+    pub(super) folder: &'a Path,
+    pub(super) topology: &'a Topology,
+}
+
+impl Receiver<'_> {
+    /// Fetches all its files.
+    pub(super) fn run(&self) -> Result<Files, LabError> {
+        let begun = self.schedule.at.len();
+        // Of those that wait for others.
+        let next = AtomicUsize::new(begun);
+        let start = self.origin + self.load.start;
+        let slot = |number: usize, at: Duration| -> Result<Files, LabError> {
+            std::thread::sleep((start + at).saturating_duration_since(Instant::now()));
+            let mut files = vec![self.fetch(number, start)?];
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if self.schedule.total().is_none_or(|total| number >= total) {
+                    return Ok(files);
+                }
+                files.push(self.fetch(number, start)?);
+            }
+        };
+        let slots = self
+            .schedule
+            .at
+            .iter()
+            .map(|at| Duration::from_secs_f64(*at));
+        let fetched = std::thread::scope(|scope| {
+            let slot = &slot;
+            let slots = slots.enumerate();
+            let threads: Vec<_> = slots
+                .map(|(number, at)| scope.spawn(move || slot(number, at)))
+                .collect();
+            let ended = threads.into_iter().map(|thread| match thread.join() {
+                Ok(files) => files,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            ended.collect::<Result<Vec<Files>, LabError>>()
+        })?;
+        Ok(fetched.into_iter().flatten().collect())
+    }
+
+    fn fetch(&self, number: usize, start: Instant) -> Result<(f64, TransferRecord), LabError> {
+        let started = Instant::now();
+        let end = self.origin + self.plan.limit;
+        let patience = end.saturating_duration_since(started);
+        let record = match self.load.plane {
+            Plane::Tcp => self.by_tcp(number, patience)?,
+            _ => self.by_program(number, started, patience)?,
+        };
+        let asked = started.saturating_duration_since(start);
+        Ok((asked.as_secs_f64(), record))
+    }
+
+    fn by_tcp(&self, number: usize, patience: Duration) -> Result<TransferRecord, LabError> {
+        let network = &self.plan.network;
+        let [server, client] =
+            [self.load.from, self.node].map(|node| network.nodes[node].name.as_str());
+        let baseline = TcpBaseline {
+            patience,
+            ..TcpBaseline::default()
+        };
+        let fetched = baseline.fetch(
+            self.topology.host(server)?,
+            self.topology.address_towards(server, client)?,
+            self.topology.host(client)?,
+            Path::new(&self.names[number]),
+            &mut (),
+        )?;
+        Ok(fetched.record)
+    }
+
+    fn by_program(
+        &self,
+        number: usize,
+        started: Instant,
+        patience: Duration,
+    ) -> Result<TransferRecord, LabError> {
+        let node = &self.plan.network.nodes[self.node].name;
+        let output = self
+            .folder
+            .join(format!("arrived-{}-{number}-{node}", self.load.name));
+        let name = &self.names[number];
+        let command = get(
+            self.program,
+            self.folder,
+            self.load.plane,
+            node,
+            name,
+            &output,
+        );
+        let mut process = self.topology.host(node)?.spawn(command)?;
+        let record = crate::daemons::watch_get(&mut process, started, patience, &mut ())?
+            .map_err(|failure| LabError::daemon("get", &failure, self.folder))?;
+        if record.completed {
+            compare(&file_of(self.folder, &self.load.name, number), &output)?;
+        }
+        Ok(record)
+    }
+}
+
+impl Daemons<'_> {
+    /// Makes and serves the files of every load. Answers with what each is asked for by.
+    pub(super) fn serve(&mut self) -> Result<Vec<Vec<String>>, LabError> {
+        let plan = self.plan;
+        let mut all = Vec::new();
+        for (index, load) in plan.loads.iter().enumerate() {
+            let schedule = Schedule::of(load, self.seed);
+            let total = schedule
+                .as_ref()
+                .and_then(Schedule::total)
+                .unwrap_or_default();
+            let size = schedule.map_or(0, |schedule| schedule.size);
+            let mut names = Vec::with_capacity(total);
+            for number in 0..total {
+                let file = file_of(self.folder, &load.name, number);
+                let seed = self.seed.wrapping_add((index as u64) << 32 | number as u64);
+                crate::demo::make_file(&file, size, seed)?;
+                names.push(match load.plane {
+                    Plane::Tcp => file.display().to_string(),
+                    Plane::Ndn => {
+                        let name = format!("/{}/{number}", load.name);
+                        self.serve_ndn(load.from, name, &file)?
+                    }
+                    Plane::MobilityFirst => self.serve_content(load.from, &file)?,
+                });
+            }
+            all.push(names);
+        }
+        Ok(all)
+    }
+
+    fn serve_content(&mut self, node: usize, file: &Path) -> Result<String, LabError> {
+        let mut command = self.command(&["serve", "--socket"]);
+        command
+            .arg(socket_of(
+                self.folder,
+                Plane::MobilityFirst,
+                self.name(node),
+            ))
+            .arg(file);
+        self.serving(node, command, |line| {
+            let mut words = line.split_whitespace();
+            let (name, state) = (words.next()?, words.next()?);
+            (state == "announced").then(|| name.to_owned())
+        })
+    }
+
+    fn serve_ndn(&mut self, node: usize, name: String, file: &Path) -> Result<String, LabError> {
+        let socket = socket_of(self.folder, Plane::Ndn, self.name(node));
+        let mut command = self.command(&["ndn", "serve", "--json", &name]);
+        let uri = format!("unix://{}", socket.display());
+        command.arg(file).args(["--transport", &uri]);
+        self.serving(node, command, |line| {
+            let line: Value = serde_json::from_str(line).ok()?;
+            (line["event"] == "registered").then(|| name.clone())
+        })
+    }
+}
+
+/// A file of a load.
+fn file_of(folder: &Path, load: &str, number: usize) -> PathBuf {
+    folder.join(format!("file-{load}-{number}"))
+}
+
+/// The command with which a user on `node` fetches `name`.
+fn get(
+    program: &Path,
+    folder: &Path,
+    plane: Plane,
+    node: &str,
+    name: &str,
+    output: &Path,
+) -> Command {
+    let mut command = Command::new(program);
+    let socket = socket_of(folder, plane, node);
+    match plane {
+        Plane::Ndn => command
+            .args(["ndn", "get", "--json", name, "--transport"])
+            .arg(format!("unix://{}", socket.display())),
+        _ => command
+            .args(["get", "--json", name, "--socket"])
+            .arg(socket),
+    };
+    command
+        .arg("-o")
+        .arg(output)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    command
+}
+
+/// Refuses a file that arrived with other bytes.
+fn compare(sent: &Path, arrived: &Path) -> Result<(), LabError> {
+    let hash = |path: &Path| -> Result<blake3::Hash, LabError> {
+        let failed = || LabError::system(format!("read {}", path.display()));
+        let mut hasher = blake3::Hasher::new();
+        let mut file = std::fs::File::open(path).map_err(failed())?;
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut buffer).map_err(failed())? {
+                0 => return Ok(hasher.finalize()),
+                read => hasher.update(&buffer[..read]),
+            };
+        }
+    };
+    if hash(sent)? == hash(arrived)? {
+        return Ok(());
+    }
+    Err(LabError::TransferFailed {
+        transfer: arrived.display().to_string(),
+        reason: "it arrived with other bytes".to_owned(),
+    })
+}

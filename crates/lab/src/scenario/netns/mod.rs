@@ -1,0 +1,191 @@
+//! The back end in namespaces: the program's own daemons and the kernel's TCP, over emulated links
+//! in real time.
+
+mod configuration;
+mod daemons;
+mod files;
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use whimbrel_sim::link::LinkSpec;
+
+use super::Plan;
+use super::event::{Action, Timed};
+use super::run::{LinkCounts, Run, Schedule};
+use crate::study::Backend;
+use crate::{LabError, Topology, TopologyBuilder};
+use daemons::Daemons;
+use files::{Files, Receiver};
+
+/// Files of a load: each takes programs that serve and fetch it.
+const MOST_FILES: usize = 200;
+
+/// Refuses what this back end cannot do yet.
+pub fn check(plan: &Plan) -> Result<(), LabError> {
+    let refuse = |what| Err(LabError::not_played(Backend::Netns, what));
+    for load in &plan.loads {
+        let name = &load.name;
+        match (Schedule::of(load, 0), load.plane) {
+            (None, _) => return refuse(format!("play the load '{name}': it plays files")),
+            (Some(schedule), _) if schedule.total().is_none_or(|total| total > MOST_FILES) => {
+                return refuse(format!(
+                    "play the load '{name}': it plays {MOST_FILES} files of a load at most"
+                ));
+            }
+            _ => {}
+        }
+    }
+    for timed in &plan.timeline {
+        if let Action::EmptyCache(node) = timed.action {
+            let name = &plan.network.nodes[node].name;
+            return refuse(format!("empty the cache of '{name}'"));
+        }
+    }
+    Ok(())
+}
+
+/// Runs a plan with the daemons of `program`.
+pub fn run(plan: &Plan, seed: u64, program: &Path) -> Result<Run, LabError> {
+    check(plan)?;
+    let folder = tempfile::tempdir().map_err(LabError::system("make a temporary folder"))?;
+    let topology = build(plan, seed)?;
+    let mut daemons = Daemons::start(plan, seed, program, folder.path(), &topology)?;
+    let names = daemons.serve()?;
+    let origin = Instant::now();
+    topology.arm(origin)?;
+    let fetches: Vec<Receiver<'_>> = plan
+        .loads
+        .iter()
+        .zip(&names)
+        .flat_map(|(load, names)| load.to.iter().map(move |node| (load, *node, names)))
+        .filter_map(|(load, node, names)| {
+            Some(Receiver {
+                plan,
+                load,
+                node,
+                schedule: Schedule::of(load, seed)?,
+                names,
+                origin,
+                program,
+                folder: folder.path(),
+                topology: &topology,
+            })
+        })
+        .collect();
+    let fetched = std::thread::scope(|scope| {
+        let (sender, ended) = mpsc::channel();
+        for (index, receiver) in fetches.iter().enumerate() {
+            let sender = sender.clone();
+            scope.spawn(move || sender.send(receiver.run().map(|files| (index, files))));
+        }
+        drop(sender);
+        let played = play(plan, origin, &topology, &mut daemons, &ended, fetches.len());
+        if played.is_err() {
+            // The scope would wait for the other fetches until their patience ends.
+            let hosts = topology
+                .host_names()
+                .filter_map(|name| topology.host(name).ok());
+            hosts.for_each(crate::Namespace::shut_down);
+        }
+        played
+    })?;
+    let mut run = Run::default();
+    for (index, files) in fetched {
+        let Receiver {
+            load,
+            node,
+            schedule,
+            ..
+        } = &fetches[index];
+        run.add_files(&plan.network, load, *node, files, schedule.total());
+    }
+    for report in topology.link_reports()? {
+        let mut counts = LinkCounts::default();
+        for way in [&report.forward, &report.backward] {
+            counts.bytes += way.transmitted_bytes;
+            counts.packets += way.delivered;
+            counts.lost += way.dropped_loss + way.dropped_outage;
+            counts.dropped += way.dropped_queue;
+        }
+        run.add_link(&report.link, counts);
+    }
+    Ok(run)
+}
+
+fn build(plan: &Plan, seed: u64) -> Result<Topology, LabError> {
+    let network = &plan.network;
+    let mtu = network.links.iter().map(|link| link.mtu).min();
+    let mut builder = TopologyBuilder::new(seed).mtu(mtu.unwrap_or(1500));
+    for node in &network.nodes {
+        builder = builder.host(&node.name);
+    }
+    for link in &network.links {
+        let [a, b] = [link.ends.0, link.ends.1].map(|end| network.nodes[end].name.as_str());
+        builder = builder.link(
+            &link.name,
+            a,
+            b,
+            link.forward.clone(),
+            link.backward.clone(),
+        );
+    }
+    builder.build()
+}
+
+/// The number of a receiver, and its files.
+type Fetched = (usize, Files);
+
+/// Plays the timeline until all fetches have ended.
+fn play(
+    plan: &Plan,
+    origin: Instant,
+    topology: &Topology,
+    daemons: &mut Daemons<'_>,
+    ended: &mpsc::Receiver<Result<Fetched, LabError>>,
+    wanted: usize,
+) -> Result<Vec<Fetched>, LabError> {
+    let mut fetched = Vec::with_capacity(wanted);
+    let mut timeline = plan.timeline.iter().peekable();
+    while fetched.len() < wanted {
+        while let Some(Timed { action, .. }) =
+            timeline.next_if(|timed| origin + timed.at <= Instant::now())
+        {
+            act(plan, topology, daemons, action)?;
+        }
+        let next = timeline.peek().map_or(plan.limit, |timed| timed.at);
+        let wait = (origin + next).saturating_duration_since(Instant::now());
+        match ended.recv_timeout(wait.max(Duration::from_millis(1))) {
+            Ok(fetch) => fetched.push(fetch?),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    Ok(fetched)
+}
+
+fn act(
+    plan: &Plan,
+    topology: &Topology,
+    daemons: &mut Daemons<'_>,
+    action: &Action,
+) -> Result<(), LabError> {
+    let link = |index: &usize| plan.network.links[*index].name.as_str();
+    match action {
+        Action::Cut(index) => topology.set_outage(link(index), true),
+        Action::Restore(index) => topology.set_outage(link(index), false),
+        Action::Change(index, specs) => {
+            let (a, b) = plan.network.links[*index].ends;
+            let set = |sender: usize, spec: &LinkSpec| {
+                topology.set_spec(link(index), &plan.network.nodes[sender].name, spec)
+            };
+            set(a, &specs.0)?;
+            set(b, &specs.1)
+        }
+        Action::Crash(node) => daemons.kill(*node),
+        Action::Restart(node) => daemons.run(*node),
+        // `check` has refused it.
+        Action::EmptyCache(_) => Ok(()),
+    }
+}

@@ -1,0 +1,234 @@
+//! The nodes and links of a scenario: those written out, and those of its graph.
+
+use serde::Deserialize;
+use whimbrel_sim::units;
+
+use super::document::{Document, empty_table, table_value};
+use super::fault::{Fault, Faults, Found, hint};
+use super::graph::{Edge, Graph, Shape};
+use super::link::{Layers, Link};
+use super::node::{Node, NodeSettings, Role, Roles, read, settings};
+use super::path::KeyPath;
+
+/// A network that can be built.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Network {
+    /// In the order of the file; a graph's nodes come first.
+    pub nodes: Vec<Node>,
+    /// In the order of the file; a graph's links come first.
+    pub links: Vec<Link>,
+}
+
+impl Network {
+    /// The node of that name.
+    pub fn node(&self, name: &str) -> Option<usize> {
+        self.nodes.iter().position(|node| node.name == name)
+    }
+
+    /// The link of that name.
+    pub fn link(&self, name: &str) -> Option<usize> {
+        self.links.iter().position(|link| link.name == name)
+    }
+
+    /// The links at a node, each with the node at its other end.
+    pub fn at(&self, node: usize) -> impl Iterator<Item = (usize, usize)> {
+        let links = self.links.iter().enumerate();
+        links.filter_map(move |(index, link)| Some((index, link.other_end(node)?)))
+    }
+
+    /// The nodes with a role.
+    pub fn with_role(&self, role: Role) -> impl Iterator<Item = usize> {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter_map(move |(index, node)| node.is(role).then_some(index))
+    }
+}
+
+/// `[graph]` beside its shape.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GraphSection {
+    /// Of every node.
+    role: Roles,
+    /// Of nodes with one link, instead.
+    #[serde(default)]
+    leaf_role: Option<Roles>,
+    /// Begins the names of nodes that have none.
+    #[serde(default = "prefix")]
+    prefix: String,
+    /// The graph's own, so that it stays while runs differ; else the scenario's.
+    #[serde(default)]
+    seed: Option<u64>,
+}
+
+fn prefix() -> String {
+    "n".to_owned()
+}
+
+const GRAPH_OWN: [&str; 4] = ["role", "leaf_role", "prefix", "seed"];
+
+/// Reads `nodes`, `graph`, `links` and `defaults`.
+pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Faults> {
+    let mut found = Found::default();
+    let mut network = Network::default();
+    let graph = match document.get(&KeyPath::from(["graph"])) {
+        Some(_) => found.keep(generated(document, seed)),
+        None => None,
+    };
+    // A mistyped default is reported even where nothing uses it.
+    let defaults = known_defaults(document).and_then(|()| {
+        let at = KeyPath::from(["defaults", "node"]);
+        settings(document, &at, empty_table())
+    });
+    let defaults: NodeSettings = found.keep(defaults).unwrap_or_default();
+    if let Some((section, graph)) = &graph {
+        let degrees = graph.neighbours();
+        for (name, others) in graph.nodes.iter().zip(&degrees) {
+            let leaf = section.leaf_role.as_ref().filter(|_| others.len() == 1);
+            network.nodes.push(Node {
+                name: name.clone(),
+                roles: leaf.unwrap_or(&section.role).clone(),
+                settings: defaults.clone(),
+            });
+        }
+    }
+    for name in document.keys(&KeyPath::from(["nodes"])) {
+        let Some(node) = found.keep(read(document, &name)) else {
+            continue;
+        };
+        // A node that a graph has made can be described further.
+        match network.node(&name) {
+            Some(known) => network.nodes[known] = node,
+            None => network.nodes.push(node),
+        }
+    }
+    let nodes = network.nodes.clone();
+    let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    let node = |name: &str| names.iter().position(|known| *known == name);
+    let mut all = Found::default();
+    let mut base = Layers::new();
+    all.keep(base.lay(document, &KeyPath::from(["defaults", "link"])));
+    let written = document.keys(&KeyPath::from(["links"]));
+    let edges = graph.iter().flat_map(|(_, graph)| named_edges(graph));
+    let edges: Vec<(String, Edge)> = edges.collect();
+    for (name, edge) in &edges {
+        let mut layers = base.clone();
+        all.keep(layers.lay(document, &KeyPath::from(["graph", "link"])));
+        if let Some(rate) = edge.rate {
+            layers.set("rate", units::format_rate(rate));
+        }
+        if let Some(delay) = edge.delay {
+            layers.set("delay", units::format_duration(delay));
+        }
+        all.keep(layers.lay(document, &KeyPath::from(["links", name])));
+        let link = all.keep(layers.read(document, name, Some(edge.ends), &node, &names));
+        network.links.extend(link.map(|link| Link {
+            cost: link.cost.or(edge.cost),
+            ..link
+        }));
+    }
+    for name in written {
+        if edges.iter().any(|(known, _)| *known == name) {
+            continue;
+        }
+        let mut layers = base.clone();
+        all.keep(layers.lay(document, &KeyPath::from(["links", &name])));
+        let link = all.keep(layers.read(document, &name, None, &node, &names));
+        network.links.extend(link);
+    }
+    if network.nodes.is_empty() && graph.is_none() {
+        let message = "a scenario needs nodes: [nodes] and [links], or [graph]";
+        found.add(document.fault(&KeyPath::default(), message));
+    }
+    // Links of nodes that could not be read would be blamed for them.
+    found.or(Some(()))?;
+    all.or(Some(network))
+}
+
+/// Refuses what no part of a scenario takes its defaults from.
+fn known_defaults(document: &Document<'_>) -> Result<(), Fault> {
+    const KNOWN: [&str; 2] = ["link", "node"];
+    let at = KeyPath::from(["defaults"]);
+    let keys = document.keys(&at);
+    let odd = keys.iter().find(|key| !KNOWN.contains(&key.as_str()));
+    odd.map_or(Ok(()), |odd| {
+        let message = format!("there are no defaults of '{odd}'{}", hint(odd, KNOWN));
+        Err(document.fault(&at.key(odd), message))
+    })
+}
+
+fn generated(document: &Document<'_>, seed: u64) -> Result<(GraphSection, Graph), Fault> {
+    let path = KeyPath::from(["graph"]);
+    let Some(table) = document.table(&path) else {
+        return Err(document.fault(&path, "a graph is a table: [graph]"));
+    };
+    let (mut own, mut shape) = (empty_table(), empty_table());
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            known if GRAPH_OWN.contains(&known) => own.insert(key.clone(), value.clone()),
+            "link" => None,
+            _ => shape.insert(key.clone(), value.clone()),
+        };
+    }
+    let span = document.get(&path).map_or(0..0, toml::Spanned::span);
+    let also: Vec<&str> = GRAPH_OWN.into_iter().chain(["link"]).collect();
+    let shape: Shape = document.decode(table_value(span.clone(), shape), &also)?;
+    let section: GraphSection = document.decode(table_value(span, own), &[])?;
+    let seed = section.seed.unwrap_or(seed);
+    let graph = shape
+        .build(&section.prefix, document.folder(), seed)
+        .map_err(|(key, why)| match key {
+            "" => document.fault(&path, why),
+            key => document.fault(&path.key(key), why),
+        })?;
+    Ok((section, graph))
+}
+
+/// Links named after their ends, `a-b`; parallel ones `a-b-2` and so on.
+fn named_edges(graph: &Graph) -> Vec<(String, Edge)> {
+    let mut named: Vec<(String, Edge)> = Vec::with_capacity(graph.edges.len());
+    let mut times = std::collections::BTreeMap::new();
+    for edge in &graph.edges {
+        let (a, b) = edge.ends;
+        let name = format!("{}-{}", graph.nodes[a], graph.nodes[b]);
+        let count = times.entry((a.min(b), a.max(b))).or_insert(0usize);
+        *count += 1;
+        let name = match count {
+            1 => name,
+            count => format!("{name}-{count}"),
+        };
+        named.push((name, edge.clone()));
+    }
+    named
+}
+
+/// The node that `path` names, or a fault that says which there are.
+pub(super) fn node_at(
+    document: &Document<'_>,
+    network: &Network,
+    path: &KeyPath,
+    name: &str,
+) -> Result<usize, Fault> {
+    network.node(name).ok_or_else(|| {
+        let known = network.nodes.iter().map(|node| node.name.as_str());
+        document.fault(
+            path,
+            format!("there is no node '{name}'{}", hint(name, known)),
+        )
+    })
+}
+
+/// The link that `path` names, or a fault that says which there are.
+pub(super) fn link_at(
+    document: &Document<'_>,
+    network: &Network,
+    path: &KeyPath,
+    name: &str,
+) -> Result<usize, Fault> {
+    network.link(name).ok_or_else(|| {
+        let known = network.links.iter().map(|link| link.name.as_str());
+        document.fault(
+            path,
+            format!("there is no link '{name}'{}", hint(name, known)),
+        )
+    })
+}

@@ -1,0 +1,196 @@
+//! Nodes and their roles. To add a role: a variant of [`Role`], and its machine in each back end.
+
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+use whimbrel_forwarder::strategy::StrategyChoice;
+use whimbrel_ndn_packet::Name;
+
+use super::document::{Document, Table, empty_table, merged, table_value};
+use super::fault::{Fault, hint};
+use super::path::KeyPath;
+
+/// A role of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// A MobilityFirst host: programs publish and fetch on it.
+    Host,
+    /// A MobilityFirst router.
+    Router,
+    /// The name server of MobilityFirst routers.
+    NameServer,
+    /// An NDN forwarder, with programs on it where a load says so.
+    NdnRouter,
+    /// A host with TCP and nothing else.
+    TcpHost,
+}
+
+impl Role {
+    /// As a scenario says it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Host => "host",
+            Role::Router => "router",
+            Role::NameServer => "name-server",
+            Role::NdnRouter => "ndn-router",
+            Role::TcpHost => "tcp-host",
+        }
+    }
+
+    /// Whether a link between two nodes is one of MobilityFirst: hosts speak with routers, and
+    /// routers with each other.
+    pub fn attach(a: &Node, b: &Node) -> bool {
+        let known = |node: &Node| node.is(Role::Router) || node.is(Role::Host);
+        known(a) && known(b) && (a.is(Role::Router) || b.is(Role::Router))
+    }
+
+    /// Whether it passes on what is not for it.
+    pub const fn forwards(self) -> bool {
+        matches!(self, Role::Router | Role::NdnRouter)
+    }
+}
+
+/// One role or several: `"router"`, `["router", "ndn-router"]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roles(pub Vec<Role>);
+
+impl<'de> Deserialize<'de> for Roles {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Roles, D::Error> {
+        struct RolesVisitor;
+        impl<'de> Visitor<'de> for RolesVisitor {
+            type Value = Roles;
+            fn expecting(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str("a role such as \"host\", or several: [\"router\", \"ndn-router\"]")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Roles, E> {
+                let text = serde::de::value::StrDeserializer::new(text);
+                Role::deserialize(text).map(|role| Roles(vec![role]))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Roles, A::Error> {
+                let mut roles = Vec::<Role>::deserialize(SeqAccessDeserializer::new(seq))?;
+                roles.sort_unstable();
+                roles.dedup();
+                Ok(Roles(roles))
+            }
+        }
+        deserializer.deserialize_any(RolesVisitor)
+    }
+}
+
+/// A node of a network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its roles.
+    pub roles: Roles,
+    /// Its settings beyond the defaults.
+    pub settings: NodeSettings,
+}
+
+impl Node {
+    /// Whether it is (also) that.
+    pub fn is(&self, role: Role) -> bool {
+        self.roles.0.contains(&role)
+    }
+
+    /// Whether it passes on what is not for it.
+    pub fn forwards(&self) -> bool {
+        self.roles.0.iter().any(|role| role.forwards())
+    }
+}
+
+/// Settings of a node: `n2 = { role = "router", storage = "100 MB" }`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeSettings {
+    #[serde(default, rename = "role")]
+    roles: Roles,
+    /// Bytes that a router keeps for destinations that are away.
+    #[serde(default, with = "whimbrel_sim::units::optional_size")]
+    pub storage: Option<u64>,
+    /// Bytes of an NDN router's content store; 0 for none.
+    #[serde(default, with = "whimbrel_sim::units::optional_size")]
+    pub content_store: Option<u64>,
+    /// An NDN router's strategy for all names: "best-route", "asf", ...
+    #[serde(default)]
+    pub strategy: Option<Strategy>,
+}
+
+/// A forwarding strategy that there is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Strategy(pub Name);
+
+impl TryFrom<String> for Strategy {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Strategy, String> {
+        // Their names are /localhost/nfd/strategy/WORD and a version.
+        let word = |name: &Name| name.to_string().split('/').nth(4).map(str::to_owned);
+        let known = StrategyChoice::available();
+        let found = known
+            .iter()
+            .find(|name| word(name).is_some_and(|word| word == text) || name.to_string() == text);
+        found.cloned().map(Strategy).ok_or_else(|| {
+            let words: Vec<String> = known.iter().filter_map(word).collect();
+            let near = hint(&text, words.iter().map(String::as_str));
+            format!("there is no strategy '{text}'{near}")
+        })
+    }
+}
+
+/// Refuses a name that could not name files, hosts and components of NDN names.
+pub(super) fn check_name(document: &Document<'_>, path: &KeyPath, name: &str) -> Result<(), Fault> {
+    const MOST: usize = 64;
+    let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    let letters = name.starts_with(char::is_alphanumeric) && name.chars().all(plain);
+    if letters && name.len() <= MOST {
+        return Ok(());
+    }
+    let message = format!(
+        "'{name}' is no name: letters, digits, '-', '_' and '.', the first a letter or digit, at most {MOST} bytes"
+    );
+    Err(document.fault(path, message))
+}
+
+/// Reads `nodes.NAME`.
+pub(super) fn read(document: &Document<'_>, name: &str) -> Result<Node, Fault> {
+    let path = KeyPath::from(["nodes", name]);
+    check_name(document, &path, name)?;
+    let table = match document.get(&path) {
+        Some(value) if value.get_ref().is_table() => value.get_ref().as_table().cloned(),
+        Some(value) => {
+            let mut table = empty_table();
+            table.insert(Spanned::new(value.span(), "role".into()), value.clone());
+            Some(table)
+        }
+        None => None,
+    };
+    let settings = settings(document, &path, table.unwrap_or_else(empty_table))?;
+    if settings.roles.0.is_empty() {
+        return Err(document.fault(
+            &path,
+            "a node needs a role: \"host\", { role = \"router\" }",
+        ));
+    }
+    Ok(Node {
+        name: name.to_owned(),
+        roles: settings.roles.clone(),
+        settings,
+    })
+}
+
+/// What `own` says of a node, upon what is said of all.
+pub(super) fn settings<'t>(
+    document: &Document<'t>,
+    at: &KeyPath,
+    own: Table<'t>,
+) -> Result<NodeSettings, Fault> {
+    let all = document.table(&KeyPath::from(["defaults", "node"]));
+    let table = all.map_or(own.clone(), |all| merged(all, &own));
+    let span = document.get(at).map_or(0..0, Spanned::span);
+    document.decode(table_value(span, table), &[])
+}

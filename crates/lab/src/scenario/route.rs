@@ -1,0 +1,430 @@
+//! Routes: derived from the links, or given.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pathfinding::directed::dijkstra::{dijkstra, dijkstra_all};
+use pathfinding::directed::yen::yen;
+use serde::Deserialize;
+use whimbrel_sim::link::Rate;
+
+use super::document::Document;
+use super::fault::{Faults, Found};
+use super::network::{Network, node_at};
+use super::node::Role;
+use super::path::KeyPath;
+
+/// Which of the paths there are become routes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choice {
+    /// One next hop: the shortest path's; of equal ones the link that was named first.
+    #[default]
+    Shortest,
+    /// Every next hop that a shortest path begins with.
+    Equal,
+    /// The next hops of the `k` shortest paths.
+    KShortest,
+}
+
+/// What makes a path short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weight {
+    /// The sum of one-way delays; of equal ones fewer hops.
+    #[default]
+    Delay,
+    /// The number of links.
+    Hops,
+    /// The sum of the times that a bit takes at each link's rate.
+    Rate,
+    /// The sum of the links' `cost`, which is 1 where nothing is said.
+    Cost,
+}
+
+/// `[routes]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Section {
+    choose: Choice,
+    by: Weight,
+    k: Option<usize>,
+    given: Vec<Given>,
+    trees: BTreeMap<String, TreeSection>,
+}
+
+/// `given = [{ path = ["a", "b", "c"] }]`: at `a` and `b`, what is for `c` goes this way.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    path: Vec<String>,
+}
+
+/// `trees.news = { from = "a", to = ["b", "c"] }`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TreeSection {
+    from: String,
+    to: Vec<String>,
+}
+
+/// A next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The link to it.
+    pub link: usize,
+    /// The node at its other end.
+    pub to: usize,
+    /// Of the whole path by it.
+    pub cost: u64,
+}
+
+/// A path through a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// From the first node to the last.
+    pub nodes: Vec<usize>,
+    /// The links between them.
+    pub links: Vec<usize>,
+    /// The sum of the links' weights.
+    pub cost: u64,
+}
+
+/// A multicast tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// Its root.
+    pub from: usize,
+    /// Its members.
+    pub to: Vec<usize>,
+    /// Its links.
+    pub links: BTreeSet<usize>,
+}
+
+/// How routes are made, and the ones that are given.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Routes {
+    choice: Choice,
+    weight: Weight,
+    k: usize,
+    given: Vec<Path>,
+    /// By name.
+    pub trees: BTreeMap<String, Tree>,
+}
+
+impl Routes {
+    /// Derived routes of one kind; `k` is for [`Choice::KShortest`].
+    pub fn derived(choice: Choice, weight: Weight, k: usize) -> Routes {
+        Routes {
+            choice,
+            weight,
+            k,
+            ..Routes::default()
+        }
+    }
+
+    /// At each node the next hops towards `destination`, best first; none at the destination itself
+    /// and where no path leads. Only nodes with the role `through` are passed through.
+    pub fn towards(&self, network: &Network, destination: usize, through: Role) -> Vec<Vec<Hop>> {
+        let net = View::new(network, self.weight, Some(through));
+        let distances = net.distances(destination);
+        let mut all: Vec<Vec<Hop>> = (0..network.nodes.len())
+            .map(|node| match self.choice {
+                _ if node == destination => Vec::new(),
+                Choice::Shortest => net.next_hops(node, destination, &distances, 1),
+                Choice::Equal => net.next_hops(node, destination, &distances, usize::MAX),
+                Choice::KShortest => first_hops(&net.paths(node, destination, self.k)),
+            })
+            .collect();
+        let given = self.given.iter();
+        for path in given.filter(|path| path.nodes.last() == Some(&destination)) {
+            for (hop, link) in path.nodes.windows(2).zip(&path.links) {
+                all[hop[0]] = vec![Hop {
+                    link: *link,
+                    to: hop[1],
+                    cost: 0,
+                }];
+            }
+        }
+        all
+    }
+}
+
+/// Up to `k` loopless paths, shortest first.
+pub fn shortest_paths(
+    network: &Network,
+    weight: Weight,
+    from: usize,
+    to: usize,
+    k: usize,
+) -> Vec<Path> {
+    View::new(network, weight, None).paths(from, to, k)
+}
+
+/// The union of the shortest paths from `from` to each of `to`; `None` if one cannot be reached.
+pub fn multicast_tree(
+    network: &Network,
+    weight: Weight,
+    from: usize,
+    to: &[usize],
+) -> Option<Tree> {
+    let net = View::new(network, weight, None);
+    // Parents by one search, so that paths that meet stay together.
+    let parents = net.parents(from);
+    let mut links = BTreeSet::new();
+    for member in to {
+        let mut at = *member;
+        while at != from {
+            let (parent, link) = *parents.get(&at)?;
+            links.insert(link);
+            at = parent;
+        }
+    }
+    Some(Tree {
+        from,
+        to: to.to_vec(),
+        links,
+    })
+}
+
+fn first_hops(paths: &[Path]) -> Vec<Hop> {
+    let mut hops: Vec<Hop> = Vec::new();
+    for path in paths {
+        let (Some(to), Some(link)) = (path.nodes.get(1), path.links.first()) else {
+            continue;
+        };
+        if hops.iter().all(|known| known.link != *link) {
+            hops.push(Hop {
+                link: *link,
+                to: *to,
+                cost: path.cost,
+            });
+        }
+    }
+    hops
+}
+
+/// A network as a search sees it. Vertices are its nodes, and after them both directions of each
+/// link, so that parallel links make different paths.
+struct View<'a> {
+    network: &'a Network,
+    weight: Weight,
+    /// The role that a path may pass through; `None` for any role that forwards.
+    through: Option<Role>,
+    links: Vec<Vec<(usize, usize)>>,
+}
+
+impl<'a> View<'a> {
+    fn new(network: &'a Network, weight: Weight, through: Option<Role>) -> View<'a> {
+        let nodes = 0..network.nodes.len();
+        View {
+            network,
+            weight,
+            through,
+            links: nodes.map(|node| network.at(node).collect()).collect(),
+        }
+    }
+
+    /// The cost of leaving `node` by `link`; never 0, so that every loop costs something.
+    fn cost(&self, node: usize, link: usize) -> u64 {
+        let known = &self.network.links[link];
+        let spec = known.from(node);
+        match self.weight {
+            Weight::Delay => u64::try_from(spec.delay.as_nanos())
+                .unwrap_or(u64::MAX / 1_000_000)
+                .saturating_add(1),
+            Weight::Hops => 1,
+            Weight::Cost => known.cost.unwrap_or(1).max(1),
+            Weight::Rate => match spec.rate {
+                Rate::Fixed(rate) => (1_000_000_000_000 / rate.max(1)).max(1),
+                _ => 1,
+            },
+        }
+    }
+
+    fn passes(&self, node: usize, end: usize) -> bool {
+        let known = &self.network.nodes[node];
+        node == end || self.through.map_or(known.forwards(), |role| known.is(role))
+    }
+
+    /// From every node to `destination`.
+    fn distances(&self, destination: usize) -> BTreeMap<usize, u64> {
+        let before = |node: &usize| {
+            let node = *node;
+            let open = self.passes(node, destination);
+            let links = self.links[node].iter().filter(move |_| open);
+            let back = links.map(move |(link, other)| (*other, self.cost(*other, *link)));
+            back.collect::<Vec<_>>()
+        };
+        let reached = dijkstra_all(&destination, before);
+        let mut distances: BTreeMap<usize, u64> = reached
+            .into_iter()
+            .map(|(node, (_, cost))| (node, cost))
+            .collect();
+        distances.insert(destination, 0);
+        distances
+    }
+
+    fn next_hops(
+        &self,
+        node: usize,
+        destination: usize,
+        distances: &BTreeMap<usize, u64>,
+        most: usize,
+    ) -> Vec<Hop> {
+        let Some(best) = distances.get(&node) else {
+            return Vec::new();
+        };
+        let links = self.links[node].iter();
+        links
+            .filter(|(_, to)| self.passes(*to, destination))
+            .filter_map(|(link, to)| {
+                let cost = self.cost(node, *link) + distances.get(to)?;
+                (cost == *best).then_some(Hop {
+                    link: *link,
+                    to: *to,
+                    cost,
+                })
+            })
+            .take(most)
+            .collect()
+    }
+
+    fn paths(&self, from: usize, to: usize, k: usize) -> Vec<Path> {
+        let nodes = self.network.nodes.len();
+        let successors = |vertex: &usize| -> Vec<(usize, u64)> {
+            match vertex.checked_sub(nodes) {
+                None if *vertex == to || (*vertex != from && !self.passes(*vertex, to)) => {
+                    Vec::new()
+                }
+                None => {
+                    let links = self.links[*vertex].iter();
+                    let way = |link: usize| usize::from(self.network.links[link].ends.0 != *vertex);
+                    links
+                        .map(|(link, _)| (nodes + 2 * link + way(*link), self.cost(*vertex, *link)))
+                        .collect()
+                }
+                Some(way) => {
+                    let ends = self.network.links[way / 2].ends;
+                    vec![(if way % 2 == 0 { ends.1 } else { ends.0 }, 0)]
+                }
+            }
+        };
+        let found = match k {
+            0 => Vec::new(),
+            1 => dijkstra(&from, successors, |vertex| *vertex == to)
+                .into_iter()
+                .collect(),
+            k => yen(&from, successors, |vertex| *vertex == to, k),
+        };
+        let path = |(vertices, cost): (Vec<usize>, u64)| Path {
+            nodes: vertices
+                .iter()
+                .copied()
+                .filter(|vertex| *vertex < nodes)
+                .collect(),
+            links: vertices
+                .iter()
+                .filter_map(|vertex| vertex.checked_sub(nodes))
+                .map(|way| way / 2)
+                .collect(),
+            cost,
+        };
+        found.into_iter().map(path).collect()
+    }
+
+    /// For each node its parent on the shortest path from `root`, and the link to it.
+    fn parents(&self, root: usize) -> BTreeMap<usize, (usize, usize)> {
+        let after = |node: &usize| {
+            let node = *node;
+            let open = self.passes(node, root);
+            let links = self.links[node].iter().filter(move |_| open);
+            let next = links.map(move |(link, other)| (*other, self.cost(node, *link)));
+            next.collect::<Vec<_>>()
+        };
+        let reached = dijkstra_all(&root, after);
+        let link = |parent: usize, child: usize| {
+            let links = self.links[parent].iter().filter(|(_, to)| *to == child);
+            links
+                .map(|(link, _)| *link)
+                .min_by_key(|link| self.cost(parent, *link))
+        };
+        let parents = reached.into_iter();
+        parents
+            .filter_map(|(node, (parent, _))| Some((node, (parent, link(parent, node)?))))
+            .collect()
+    }
+}
+
+/// Reads `routes`.
+pub(super) fn routes(document: &Document<'_>, network: &Network) -> Result<Routes, Faults> {
+    let at = KeyPath::from(["routes"]);
+    let section: Section = match document.get(&at) {
+        Some(_) => document.read(&at)?,
+        None => Section::default(),
+    };
+    let mut found = Found::default();
+    if section.k.is_some() != (section.choose == Choice::KShortest) {
+        let message = "k goes with choose = \"k-shortest\", and only with it";
+        found.add(document.fault(&at.key("k"), message));
+    }
+    let mut routes = Routes::derived(section.choose, section.by, section.k.unwrap_or(1));
+    for (index, given) in section.given.iter().enumerate() {
+        let at = at.key("given").index(index).key("path");
+        let path = given_path(document, network, &at, &given.path);
+        routes.given.extend(found.keep(path));
+    }
+    for (name, tree) in &section.trees {
+        let at = at.key("trees").key(name);
+        let from = found.keep(node_at(document, network, &at.key("from"), &tree.from));
+        let to: Option<Vec<usize>> = tree
+            .to
+            .iter()
+            .enumerate()
+            .map(|(index, member)| {
+                let at = at.key("to").index(index);
+                found.keep(node_at(document, network, &at, member))
+            })
+            .collect();
+        let (Some(from), Some(to)) = (from, to) else {
+            continue;
+        };
+        match multicast_tree(network, section.by, from, &to) {
+            Some(tree) => drop(routes.trees.insert(name.clone(), tree)),
+            None => found.add(document.fault(&at, "no path leads to all of them")),
+        }
+    }
+    found.or(Some(routes))
+}
+
+fn given_path(
+    document: &Document<'_>,
+    network: &Network,
+    at: &KeyPath,
+    names: &[String],
+) -> Result<Path, super::fault::Fault> {
+    let mut nodes = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        nodes.push(node_at(document, network, &at.index(index), name)?);
+    }
+    if nodes.len() < 2 {
+        return Err(document.fault(at, "a path has two nodes or more"));
+    }
+    let mut links = Vec::new();
+    for (index, hop) in nodes.windows(2).enumerate() {
+        let link = network.at(hop[0]).find(|(_, to)| *to == hop[1]);
+        let (link, _) = link.ok_or_else(|| {
+            let message = format!(
+                "no link joins '{}' and '{}'",
+                names[index],
+                names[index + 1]
+            );
+            document.fault(&at.index(index + 1), message)
+        })?;
+        links.push(link);
+    }
+    Ok(Path {
+        nodes,
+        links,
+        cost: 0,
+    })
+}

@@ -1,0 +1,152 @@
+//! The results of one run, from either back end.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::load::{Kind, Load};
+use super::metric::prefix;
+use super::network::Network;
+use crate::TransferRecord;
+
+/// The results of one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Metrics by name. What has no value (the completion of what did not complete) is not there.
+    pub values: BTreeMap<String, f64>,
+    /// Every file that was fetched or begun.
+    pub transfers: Vec<Fetched>,
+}
+
+/// A file that was fetched or begun.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fetched {
+    /// Of its load and receiver.
+    pub name: String,
+    /// When it was asked for, in seconds from the run's origin.
+    pub asked: f64,
+    /// The receiver's measurements.
+    pub record: TransferRecord,
+}
+
+impl Run {
+    /// Adds a receiver's files, each with the time from the load's start to its request, in
+    /// seconds.
+    pub(super) fn add_files(
+        &mut self,
+        network: &Network,
+        load: &Load,
+        receiver: usize,
+        files: Vec<(f64, TransferRecord)>,
+        wanted: Option<usize>,
+    ) {
+        let prefix = prefix(network, load, receiver);
+        let complete = files.iter().filter(|(_, record)| record.completed).count();
+        let end = files
+            .iter()
+            .map(|(asked, record)| asked + record.finished)
+            .fold(0.0, f64::max);
+        let bytes: u64 = files.iter().map(|(_, record)| record.bytes).sum();
+        let stall = files
+            .iter()
+            .map(|(_, record)| record.longest_stall)
+            .fold(0.0, f64::max);
+        let mut set = |name: &str, value: f64| {
+            self.values.insert(format!("{prefix}.{name}"), value);
+        };
+        set("bytes", bytes as f64);
+        set("files", complete as f64);
+        set("stall", stall);
+        if end > 0.0 {
+            set("goodput", bytes as f64 * 8e-6 / end);
+        }
+        if wanted == Some(complete) {
+            set("completion", end);
+        }
+        let start = load.start.as_secs_f64();
+        let fetched = files.into_iter().map(|(asked, record)| Fetched {
+            name: prefix.clone(),
+            asked: start + asked,
+            record,
+        });
+        self.transfers.extend(fetched);
+    }
+
+    /// Adds what a link did in both directions together.
+    pub(super) fn add_link(&mut self, name: &str, counts: LinkCounts) {
+        let LinkCounts {
+            bytes,
+            packets,
+            lost,
+            dropped,
+        } = counts;
+        for (metric, count) in [
+            ("bytes", bytes),
+            ("packets", packets),
+            ("lost", lost),
+            ("dropped", dropped),
+        ] {
+            self.values
+                .insert(format!("links.{name}.{metric}"), count as f64);
+        }
+    }
+}
+
+/// Counters of a link, as `metric` names them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LinkCounts {
+    /// Put on the wire.
+    pub(super) bytes: u64,
+    /// Delivered.
+    pub(super) packets: u64,
+    /// At random and in outages.
+    pub(super) lost: u64,
+    /// For want of room.
+    pub(super) dropped: u64,
+}
+
+/// When a load's files are asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Schedule {
+    /// Of each file.
+    pub(super) size: u64,
+    /// Seconds from the load's start, in order: asked for then, whatever is under way.
+    pub(super) at: Vec<f64>,
+    /// Asked for one by one as others complete; `None` without end.
+    pub(super) then: Option<usize>,
+}
+
+/// A file of a load that never ends.
+const BULK_FILE: u64 = 16 << 20;
+
+impl Schedule {
+    /// `None` of a load that asks for no files.
+    pub(super) fn of(load: &Load, seed: u64) -> Option<Schedule> {
+        let files = |size, at, then| Some(Schedule { size, at, then });
+        match &load.kind {
+            Kind::Requests(_) => None,
+            Kind::File(size) => files(*size, vec![0.0], Some(0)),
+            Kind::Bulk => files(BULK_FILE, vec![0.0], None),
+            Kind::Page(page) => {
+                let first = page.parallel.min(page.objects) as usize;
+                let rest = page.objects as usize - first;
+                files(page.size, vec![0.0; first], Some(rest))
+            }
+            Kind::Flows(flows) => {
+                let mut rng =
+                    whimbrel_core::SeededRng::stream(seed, &format!("flows {}", load.name));
+                let mut at = 0.0;
+                let gaps = (0..flows.count).map(|_| {
+                    at += -(1.0 - rng.unit()).ln() / flows.per_second;
+                    at
+                });
+                files(flows.size, gaps.collect(), Some(0))
+            }
+        }
+    }
+
+    /// How many files there are in all; `None` without end.
+    pub(super) fn total(&self) -> Option<usize> {
+        self.then.map(|then| then + self.at.len())
+    }
+}

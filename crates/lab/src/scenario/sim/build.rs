@@ -1,0 +1,384 @@
+//! Builds a plan's network in the simulator: stacks, links, routes, adjacencies.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use whimbrel_core::{PortId, SeededRng, WallClock};
+use whimbrel_forwarder::{CsConfig, FaceFlags, FaceUri, ForwarderConfig, Persistency};
+use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
+use whimbrel_link::HopConfig;
+use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability};
+use whimbrel_mobilityfirst::host::{Host, HostConfig};
+use whimbrel_mobilityfirst::router::{
+    NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
+};
+use whimbrel_ndn_packet::Name;
+use whimbrel_node::Node;
+use whimbrel_node::ndn::faces::{FaceSettings, label_of};
+use whimbrel_node::ndn::{NdnRouter, NdnRouterConfig};
+use whimbrel_sim::link::{LinkSpec, Outage};
+use whimbrel_sim::tcp::{TcpClient, TcpConfig, TcpServer};
+use whimbrel_sim::{AnyMachine, Connection, DuplexLink, NodeId, Simulator};
+
+use super::stack::{Above, Planes, Stack};
+use super::{SETTLED, World, WorldEvent};
+use crate::LabError;
+use crate::scenario::Plan;
+use crate::scenario::link::{Link, Recovery};
+use crate::scenario::load::Plane;
+use crate::scenario::node::{NodeSettings, Role};
+use crate::simulated::ORIGIN_UNIX_MS;
+use crate::transfer::SAMPLE_INTERVAL;
+
+/// Largest NDN packet between a program and the router on its node, and what the link adds.
+const LOCAL_FRAME: usize = 9_000;
+
+/// The address of a node.
+pub(super) fn address(node: usize) -> Ipv4Addr {
+    let [.., high, low] = (node as u32 + 1).to_be_bytes();
+    Ipv4Addr::new(10, 0, high, low)
+}
+
+/// The key of a node, the same in every run.
+fn keys(node: usize) -> KeyPair {
+    let mut secret = [0x5c; 32];
+    secret[..8].copy_from_slice(&(node as u64).to_be_bytes());
+    KeyPair::from_secret(&secret)
+}
+
+/// The name under which a load's content is found in NDN.
+pub(super) fn load_name(load: &str) -> Name {
+    Name::root().child_generic(load.as_bytes())
+}
+
+/// A network whose nodes are connected and whose machines know their neighbours.
+pub(super) fn build(plan: &Plan, seed: u64) -> Result<World<'_>, LabError> {
+    let mut sim: Simulator<AnyMachine<WorldEvent>> = Simulator::new(seed);
+    let nodes: Vec<NodeId> = (0..plan.network.nodes.len())
+        .map(|node| {
+            let stack = stack(plan, seed, node, 0);
+            sim.add_node(&plan.network.nodes[node].name, machine(stack))
+        })
+        .collect();
+    let mut links = Vec::new();
+    for link in &plan.network.links {
+        let duplex = DuplexLink::ip(shifted(&link.forward), shifted(&link.backward), link.mtu);
+        let connection = sim
+            .connect(nodes[link.ends.0], nodes[link.ends.1], &duplex)
+            .map_err(|fault| LabError::BadTopology(format!("link '{}': {fault}", link.name)))?;
+        links.push(connection);
+    }
+    let mut world = World::new(plan, seed, sim, nodes, links);
+    for node in 0..plan.network.nodes.len() {
+        world.open_ports(node);
+    }
+    Ok(world)
+}
+
+pub(super) fn machine(stack: Stack) -> AnyMachine<WorldEvent> {
+    AnyMachine::new(stack, WorldEvent::Stack)
+}
+
+/// A link's own schedule begins at the run's origin, which is later than the simulator's.
+pub(super) fn shifted(spec: &LinkSpec) -> LinkSpec {
+    let later = |outage: &Outage| match *outage {
+        Outage::Once { start, duration } => Outage::Once {
+            start: start + SETTLED,
+            duration,
+        },
+        Outage::Periodic {
+            first,
+            every,
+            duration,
+        } => Outage::Periodic {
+            first: first + SETTLED,
+            every,
+            duration,
+        },
+    };
+    let mut shifted = spec.clone();
+    shifted.outages = spec.outages.iter().map(later).collect();
+    shifted
+        .changes
+        .iter_mut()
+        .for_each(|change| change.at += SETTLED);
+    shifted
+}
+
+/// A node as it starts; `life` counts its starts.
+pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
+    let known = &plan.network.nodes[node];
+    let rng = |what: &str| {
+        let label = format!("{what} {}", known.name);
+        SeededRng::stream(seed.wrapping_add(life << 32), &label)
+    };
+    let wall = WallClock::new(ORIGIN_UNIX_MS);
+    let hop = |keys: &KeyPair| HopConfig {
+        incarnation: life + 1,
+        ..HopConfig::new(keys.guid(), 1472)
+    };
+    let keys = keys(node);
+    let mut planes = Planes::default();
+    if known.is(Role::Host) {
+        let config = HostConfig {
+            hop: hop(&keys),
+            ..HostConfig::new(keys, wall)
+        };
+        planes.mobility_first = Some(Node::Host(Box::new(Host::new(config, rng("host")))));
+    } else if known.is(Role::Router) {
+        let config = router_config(plan, node, hop(&keys));
+        planes.mobility_first = Some(Node::Router(Box::new(Router::new(config, rng("router")))));
+    } else if known.is(Role::NameServer) {
+        let store = MemoryStore::new(RecordLimits::default());
+        let server = Server::new(ServerConfig::default(), wall, [7; 32], store);
+        planes.mobility_first = Some(Node::NameServer(Box::new(server)));
+    }
+    if known.is(Role::NdnRouter) {
+        let config = ndn_config(&known.settings);
+        planes.ndn = Some(Box::new(NdnRouter::new(config, rng("ndn"))));
+    }
+    let tcp = || TcpConfig {
+        seed,
+        ..TcpConfig::new(address(node))
+    };
+    for load in plan.loads.iter().filter(|load| load.plane == Plane::Tcp) {
+        if load.from == node {
+            planes
+                .tcp_server
+                .get_or_insert_with(|| Box::new(TcpServer::new(tcp())));
+        }
+        if load.to.contains(&node) {
+            let server = address(load.from);
+            let client = || TcpClient::new(tcp(), server, SAMPLE_INTERVAL);
+            planes.tcp_clients.entry(server).or_insert_with(client);
+        }
+    }
+    Stack::new(address(node), planes)
+}
+
+fn router_config(plan: &Plan, node: usize, hop: HopConfig) -> RouterConfig {
+    let network = &plan.network;
+    let others = network
+        .with_role(Role::Router)
+        .filter(|other| *other != node);
+    let routes = others.filter_map(|other| {
+        let hops = plan.routes.towards(network, other, Role::Router);
+        let next = hops[node].first()?;
+        Some(Route {
+            to: keys(other).guid(),
+            via: NextHop::Neighbour(keys(next.to).guid()),
+        })
+    });
+    RouterConfig {
+        guid: keys(node).guid(),
+        wall: WallClock::new(ORIGIN_UNIX_MS),
+        hop,
+        buffer_packets: 16_384,
+        store: StoreLimits {
+            total: network.nodes[node].settings.storage.unwrap_or(1 << 30),
+            per_flow: network.nodes[node].settings.storage.unwrap_or(100 << 20),
+            lifetime: Duration::from_secs(3600),
+        },
+        routes: routes.collect(),
+        default_route: None,
+        name_servers: network
+            .with_role(Role::NameServer)
+            .map(name_server_label)
+            .collect(),
+        proxy: ProxyPolicy::default(),
+    }
+}
+
+fn name_server_label(server: usize) -> String {
+    format!("gnrs-{server}")
+}
+
+fn ndn_config(settings: &NodeSettings) -> NdnRouterConfig {
+    let store = CsConfig::default();
+    let defaults = ForwarderConfig::default();
+    let content_store = match settings.content_store {
+        None => store,
+        Some(bytes) => CsConfig {
+            capacity: usize::try_from(bytes).unwrap_or(usize::MAX),
+            max_packets: if bytes == 0 { 0 } else { store.max_packets },
+            ..store
+        },
+    };
+    NdnRouterConfig {
+        forwarder: ForwarderConfig {
+            content_store,
+            strategies: match &settings.strategy {
+                Some(strategy) => vec![(Name::root(), strategy.0.clone())],
+                None => defaults.strategies.clone(),
+            },
+            ..defaults
+        },
+        link: LinkServiceConfig::datagram(1472),
+        idle_timeout: Duration::from_secs(3600),
+        max_faces: usize::MAX,
+        wall: WallClock::new(ORIGIN_UNIX_MS),
+    }
+}
+
+fn reliability(recovery: Recovery) -> Reliability {
+    match recovery {
+        Recovery::Off => Reliability::Off,
+        Recovery::Paper => Reliability::Paper {
+            max_retransmissions: 3,
+        },
+        Recovery::Ndnlpv2 => Reliability::Ndnlpv2,
+        Recovery::Adaptive => Reliability::Adaptive,
+    }
+}
+
+impl World<'_> {
+    /// Gives a node that has just started its IP routes, its neighbours and its NDN routes.
+    pub(super) fn open_ports(&mut self, node: usize) {
+        let plan = self.plan;
+        for (to, link) in ip_routes(plan, node) {
+            let port = self.port(node, link);
+            self.stack(node, |stack, _| stack.route(address(to), port));
+        }
+        let mut faces = Vec::new();
+        for (link, peer) in plan.network.at(node) {
+            let port = self.port(node, link);
+            let known = &plan.network.links[link];
+            let (here, there) = (&plan.network.nodes[node], &plan.network.nodes[peer]);
+            if Role::attach(here, there) {
+                let (label, mtu) = (known.name.clone(), known.mtu);
+                self.stack(node, |stack, now| {
+                    stack.open(
+                        now,
+                        Above::MobilityFirst,
+                        address(peer),
+                        Some(port),
+                        label,
+                        mtu,
+                    )
+                });
+            }
+            if here.is(Role::NdnRouter) && there.is(Role::NdnRouter) {
+                faces.push((link, self.open_face(node, peer, known, port)));
+            }
+        }
+        self.open_name_servers(node);
+        for load in plan.loads.iter().filter(|load| load.plane == Plane::Ndn) {
+            let hops = plan
+                .routes
+                .towards(&plan.network, load.from, Role::NdnRouter);
+            for hop in &hops[node] {
+                let face = faces.iter().find(|(link, _)| *link == hop.link);
+                let Some((_, port)) = face.copied() else {
+                    continue;
+                };
+                self.ndn_route(node, &load_name(&load.name), port, hop.cost);
+            }
+        }
+    }
+
+    /// Routers and name servers reach each other over any path.
+    fn open_name_servers(&mut self, node: usize) {
+        let network = &self.plan.network;
+        let peers: Vec<(usize, String)> = if network.nodes[node].is(Role::Router) {
+            let servers = network.with_role(Role::NameServer);
+            servers
+                .map(|server| (server, name_server_label(server)))
+                .collect()
+        } else if network.nodes[node].is(Role::NameServer) {
+            let routers = network.with_role(Role::Router);
+            routers
+                .map(|router| (router, String::from("router")))
+                .collect()
+        } else {
+            Vec::new()
+        };
+        for (peer, label) in peers {
+            self.stack(node, |stack, now| {
+                stack.open(now, Above::MobilityFirst, address(peer), None, label, 1500)
+            });
+        }
+    }
+
+    fn open_face(&mut self, node: usize, peer: usize, link: &Link, port: PortId) -> PortId {
+        let reliability = reliability(link.recovery);
+        let settings = FaceSettings {
+            persistency: Persistency::Permanent,
+            mtu: None,
+            flags: FaceFlags {
+                reliability: reliability != Reliability::Off,
+                congestion_marking: true,
+                ..FaceFlags::default()
+            },
+            reliability: Some(reliability),
+            congestion: (None, None),
+            reopened: None,
+            device: None,
+        };
+        let remote = FaceUri::udp(SocketAddr::from((address(peer), 6363)));
+        let mtu = link.mtu;
+        self.stack(node, |stack, now| {
+            let router = stack.planes.ndn.as_mut();
+            let label = router.map(|router| label_of(router.ask(remote, None, settings)));
+            let label = label.unwrap_or_default();
+            stack.open(now, Above::Ndn, address(peer), Some(port), label, mtu)
+        })
+    }
+
+    /// Sends what begins with `name` to the face on `port`.
+    pub(super) fn ndn_route(&mut self, node: usize, name: &Name, port: PortId, cost: u64) {
+        self.stack(node, |stack, _| {
+            let Some(router) = stack.planes.ndn.as_mut() else {
+                return;
+            };
+            let Some(face) = router.face_of(port) else {
+                return;
+            };
+            // Cannot fail: a name of one component is not too long.
+            let _ = router
+                .forwarder_mut()
+                .fib_mut()
+                .add_next_hop(name.as_ref(), face, cost);
+        });
+    }
+
+    /// Puts a program on a node's NDN router. Answers with the router's port.
+    pub(super) fn attach(&mut self, program: NodeId, node: usize) -> Result<PortId, LabError> {
+        let link = DuplexLink {
+            mtu: LOCAL_FRAME,
+            ..DuplexLink::local()
+        };
+        let connection: Result<Connection, _> = self.sim.connect(program, self.nodes[node], &link);
+        connection
+            .map(|connection| connection.b)
+            .map_err(|fault| LabError::BadTopology(fault.to_string()))
+    }
+
+    fn port(&self, node: usize, link: usize) -> PortId {
+        let connection = &self.links[link];
+        if self.plan.network.links[link].ends.0 == node {
+            connection.a
+        } else {
+            connection.b
+        }
+    }
+}
+
+/// For every other node that can be reached, the link by which packets for it leave: the first of
+/// the paths with the fewest hops, as in namespaces.
+fn ip_routes(plan: &Plan, node: usize) -> Vec<(usize, usize)> {
+    let mut out: Vec<Option<usize>> = vec![None; plan.network.nodes.len()];
+    let mut next = VecDeque::from([node]);
+    while let Some(at) = next.pop_front() {
+        for (link, peer) in plan.network.at(at) {
+            if peer != node && out[peer].is_none() {
+                out[peer] = Some(out[at].unwrap_or(link));
+                next.push_back(peer);
+            }
+        }
+    }
+    let reached = out.into_iter().enumerate();
+    reached
+        .filter_map(|(peer, link)| Some((peer, link?)))
+        .collect()
+}

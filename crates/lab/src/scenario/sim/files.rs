@@ -1,0 +1,482 @@
+//! Loads that fetch files: asked for in time, served, and measured as they arrive.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_core::{Guid, SeededRng, Time, WallClock};
+use whimbrel_mobilityfirst::host::HostEvent;
+use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish};
+use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+use whimbrel_ndn_packet::{DigestSigner, Name};
+use whimbrel_node::NodeEvent;
+use whimbrel_sim::tcp::{FetchId, TcpEvent};
+use whimbrel_sim::{AnyMachine, NodeId};
+use whimbrel_transport::serve::{ProducerOptions, SegmentResponder, SegmentSource, SourceError};
+use whimbrel_transport::{
+    AppFace, FetchEvent, FetchOptions, Fetcher, RegisterOptions, Service, register::Registrar,
+};
+
+use super::build::{address, load_name};
+use super::{World, WorldEvent};
+use crate::scenario::Plan;
+use crate::scenario::load::Plane;
+use crate::scenario::run::{Run, Schedule};
+use crate::simulated::{ORIGIN_UNIX_MS, RepeatingContent};
+use crate::transfer::SAMPLE_INTERVAL;
+use crate::{LabError, TransferMeter, TransferRecord};
+
+const SERVER_APP: u32 = 1;
+const CLIENT_APP: u32 = 2;
+/// Bytes of contents that are published before they are asked for, and contents at most: an
+/// announcement takes a round trip to the name server.
+const AHEAD: u64 = 16 << 20;
+const MOST_AHEAD: u64 = 16;
+/// Bytes of content in an NDN segment, as `whimbrel ndn serve` has it.
+const SEGMENT: usize = 8_000;
+const CHUNK_LOG2: u8 = 20;
+
+/// How far one receiver of one load is.
+pub(super) struct Asked {
+    load: usize,
+    receiver: usize,
+    schedule: Schedule,
+    /// Files that were asked for.
+    count: usize,
+    /// Files that ended.
+    ended: usize,
+}
+
+impl Asked {
+    pub(super) fn all(plan: &Plan, seed: u64) -> Vec<Asked> {
+        let loads = plan.loads.iter().enumerate();
+        let receivers = loads.flat_map(|(load, known)| {
+            let schedule = Schedule::of(known, seed);
+            let receivers = schedule.map(|schedule| {
+                known.to.iter().map(move |receiver| Asked {
+                    load,
+                    receiver: *receiver,
+                    schedule: schedule.clone(),
+                    count: 0,
+                    ended: 0,
+                })
+            });
+            receivers.into_iter().flatten()
+        });
+        receivers.collect()
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.schedule
+            .total()
+            .is_none_or(|total| self.ended >= total)
+    }
+}
+
+/// One file on its way.
+pub(super) struct Transfer {
+    /// Index of its [`Asked`].
+    asked: usize,
+    started: Time,
+    meter: TransferMeter,
+    record: Option<TransferRecord>,
+    by: By,
+}
+
+/// The source of its events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Content(Guid),
+    Program,
+    Tcp(NodeId, Ipv4Addr, FetchId),
+}
+
+impl World<'_> {
+    /// Publishes the contents that are requested first.
+    pub(super) fn publish_first(&mut self) -> Result<(), LabError> {
+        for index in 0..self.asked.len() {
+            let first = self.asked[index].schedule.at.len();
+            self.publish(index, first)?;
+        }
+        Ok(())
+    }
+
+    /// Publishes the contents of a receiver's load below number `end` and some more, as far as
+    /// there are so many.
+    fn publish(&mut self, asked: usize, end: usize) -> Result<(), LabError> {
+        let Asked { load, schedule, .. } = &self.asked[asked];
+        let (load, size) = (*load, schedule.size);
+        let ahead = (AHEAD / size.max(1)).clamp(1, MOST_AHEAD) as usize;
+        let end = schedule.total().unwrap_or(usize::MAX).min(end + ahead);
+        if self.plan.loads[load].plane == Plane::Tcp {
+            return Ok(());
+        }
+        // Contents are published in order: what is below the last one is there.
+        let mut known = self.contents.range((load, 0)..=(load, usize::MAX));
+        let begin = known.next_back().map_or(0, |((_, number), _)| number + 1);
+        for number in begin..end {
+            let seed = (load as u64) << 32 | number as u64;
+            let content = RepeatingContent::new(size, seed);
+            self.contents.insert((load, number), content.clone());
+            self.serve(load, number, &content)?;
+        }
+        Ok(())
+    }
+
+    /// Everything that a node that has started again served before.
+    pub(super) fn serve_again(&mut self, node: usize) {
+        let loads = &self.plan.loads;
+        let published = self.contents.iter().filter(|((load, _), _)| {
+            loads[*load].from == node && loads[*load].plane == Plane::MobilityFirst
+        });
+        let published: Vec<Publish> = published.map(|(_, content)| publish(content)).collect();
+        for publish in published {
+            self.request(node, SERVER_APP, LocalRequest::Publish(publish));
+        }
+        for (at, name, port) in self.served.clone() {
+            if at == node {
+                self.ndn_route(node, &name, port, 0);
+            }
+        }
+    }
+
+    /// Puts a producer on a node and routes its name to it.
+    pub(super) fn serve_name(
+        &mut self,
+        node: usize,
+        name: Name,
+        producer: NodeId,
+    ) -> Result<(), LabError> {
+        let port = self.attach(producer, node)?;
+        self.ndn_route(node, &name, port, 0);
+        self.served.push((node, name, port));
+        Ok(())
+    }
+
+    fn serve(
+        &mut self,
+        load: usize,
+        number: usize,
+        content: &RepeatingContent,
+    ) -> Result<(), LabError> {
+        let known = &self.plan.loads[load];
+        if known.plane == Plane::MobilityFirst {
+            let publish = LocalRequest::Publish(publish(content));
+            self.request(known.from, SERVER_APP, publish);
+            return Ok(());
+        }
+        let wall = WallClock::new(ORIGIN_UNIX_MS);
+        let name = load_name(&known.name).child_generic(number.to_string().as_bytes());
+        let options = ProducerOptions::new(wall, self.sim.now());
+        let responder = SegmentResponder::new(
+            name.clone(),
+            Source(content.clone()),
+            Arc::new(DigestSigner),
+            options,
+        );
+        let label = format!("producer {} {number}", known.name);
+        let service = Service::new(
+            responder,
+            Registrar::new(RegisterOptions::new(wall), []),
+            SeededRng::stream(self.seed, &label),
+        );
+        let program = AnyMachine::new(AppFace::new(service), |_| WorldEvent::Nothing);
+        let program = self.sim.add_node(&label, program);
+        self.serve_name(known.from, name, program)
+    }
+
+    fn request(&mut self, node: usize, app: u32, request: LocalRequest) {
+        self.stack(node, |stack, now| {
+            let host = stack
+                .planes
+                .mobility_first
+                .as_mut()
+                .and_then(|node| node.host());
+            if let Some(host) = host {
+                host.request(now, app, request);
+            }
+        });
+    }
+
+    /// Asks for what is due now.
+    pub(super) fn ask_due(&mut self, origin: Time) -> Result<(), LabError> {
+        for index in 0..self.asked.len() {
+            while self
+                .due(index, origin)
+                .is_some_and(|at| at <= self.sim.now())
+            {
+                self.ask(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When the next file is asked for by the clock.
+    pub(super) fn next_ask(&self, origin: Time) -> Option<Time> {
+        (0..self.asked.len())
+            .filter_map(|index| self.due(index, origin))
+            .min()
+    }
+
+    /// When a receiver asks for its next file; `None` if it never does or waits for another file
+    /// first.
+    fn due(&self, index: usize, origin: Time) -> Option<Time> {
+        let asked = &self.asked[index];
+        let start = origin + self.plan.loads[asked.load].start;
+        match asked.schedule.at.get(asked.count) {
+            Some(at) => Some(start + Duration::from_secs_f64(*at)),
+            None => {
+                let left = asked
+                    .schedule
+                    .total()
+                    .is_none_or(|total| asked.count < total);
+                let free = asked.count - asked.ended < asked.schedule.at.len();
+                (left && free && asked.schedule.then != Some(0)).then(|| self.sim.now())
+            }
+        }
+    }
+
+    fn ask(&mut self, index: usize) -> Result<(), LabError> {
+        let plan = self.plan;
+        let (load, receiver, number) = {
+            let asked = &mut self.asked[index];
+            asked.count += 1;
+            (asked.load, asked.receiver, asked.count - 1)
+        };
+        let known = &plan.loads[load];
+        self.publish(index, number + 1)?;
+        let started = self.sim.now();
+        let meter = TransferMeter::new(self.epoch + started.since(Time::ZERO));
+        let request = self.transfers.len() as u32;
+        let content = self
+            .contents
+            .get(&(load, number))
+            .map(RepeatingContent::name);
+        let by = match (known.plane, content) {
+            (Plane::MobilityFirst, Some(content)) => By::Content(content),
+            (Plane::Ndn, _) => {
+                self.fetcher(load, receiver, number)?;
+                By::Program
+            }
+            _ => {
+                let (server, size) = (address(known.from), self.asked[index].schedule.size);
+                let fetch = self.stack(receiver, |stack, now| {
+                    let client = stack.planes.tcp_clients.get_mut(&server);
+                    client.map(|client| client.fetch(now, size))
+                });
+                By::Tcp(
+                    self.nodes[receiver],
+                    server,
+                    fetch.unwrap_or(FetchId(usize::MAX)),
+                )
+            }
+        };
+        // Before it is asked for: the answer may come at once.
+        self.transfers.push(Transfer {
+            asked: index,
+            started,
+            meter,
+            record: None,
+            by,
+        });
+        if let By::Content(content) = by {
+            let get = Get {
+                request,
+                content,
+                chunk_log2: CHUNK_LOG2,
+                in_order: false,
+                reliability: Reliability::Nack,
+                nack_timeout_ms: 0,
+                credit: 8,
+                resume: bytes::Bytes::new(),
+            };
+            self.request(receiver, CLIENT_APP, LocalRequest::Get(get));
+        }
+        Ok(())
+    }
+
+    fn fetcher(&mut self, load: usize, receiver: usize, number: usize) -> Result<(), LabError> {
+        let known = &self.plan.loads[load];
+        let name = load_name(&known.name).child_generic(number.to_string().as_bytes());
+        let label = format!("consumer {} {number} {receiver}", known.name);
+        let options = FetchOptions {
+            retries: None,
+            ..FetchOptions::default()
+        };
+        let rng = SeededRng::stream(self.seed, &label);
+        let fetcher = Fetcher::new(name, options, rng, self.sim.now());
+        let program = AnyMachine::new(AppFace::new(fetcher), WorldEvent::Fetch);
+        let program = self.sim.add_node(&label, program);
+        self.fetchers.insert(program, self.transfers.len());
+        self.attach(program, receiver)?;
+        Ok(())
+    }
+
+    pub(super) fn handle_host(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        event: NodeEvent,
+    ) -> Result<bool, LabError> {
+        let NodeEvent::Host(HostEvent { event, .. }) = event else {
+            return Ok(false);
+        };
+        let at = self
+            .nodes
+            .iter()
+            .position(|known| *known == node)
+            .unwrap_or_default();
+        match event {
+            LocalEvent::Read {
+                read,
+                content,
+                index,
+                chunk_log2,
+            } => {
+                let known = self.contents.values().find(|known| known.name() == content);
+                let chunk = known.and_then(|content| content.read(index, chunk_log2));
+                self.request(at, SERVER_APP, LocalRequest::ReadDone { read, chunk });
+            }
+            LocalEvent::Chunk(chunk) => {
+                self.arrived(chunk.request as usize, now, chunk.data.len());
+                let request = chunk.request;
+                self.request(at, CLIENT_APP, LocalRequest::Consumed { request });
+            }
+            LocalEvent::Complete { request, .. } => {
+                self.end(request as usize, now, true);
+                return Ok(true);
+            }
+            LocalEvent::Failed { request, .. } => {
+                self.end(request as usize, now, false);
+                return Ok(true);
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    pub(super) fn handle_fetch(&mut self, now: Time, node: NodeId, event: FetchEvent) -> bool {
+        let Some(index) = self.fetchers.get(&node).copied() else {
+            return false;
+        };
+        match event {
+            FetchEvent::Segment { content, .. } => self.arrived(index, now, content.len()),
+            FetchEvent::Done(_) => self.end(index, now, true),
+            FetchEvent::Failed { .. } => self.end(index, now, false),
+            _ => return false,
+        }
+        self.transfers[index].record.is_some()
+    }
+
+    pub(super) fn handle_tcp(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        server: Ipv4Addr,
+        event: TcpEvent,
+    ) -> bool {
+        let (TcpEvent::Completed(id) | TcpEvent::Failed(id)) = event;
+        let of = |transfer: &Transfer| transfer.by == By::Tcp(node, server, id);
+        let Some(index) = self.transfers.iter().position(of) else {
+            return false;
+        };
+        self.take_goodput(index, now);
+        self.end(index, now, matches!(event, TcpEvent::Completed(_)));
+        true
+    }
+
+    /// TCP's client measures for itself.
+    fn take_goodput(&mut self, index: usize, now: Time) {
+        let transfer = &mut self.transfers[index];
+        let By::Tcp(node, server, id) = transfer.by else {
+            return;
+        };
+        let stack = self.sim.node(node).get::<super::Stack>();
+        let client = stack.and_then(|stack| stack.planes.tcp_clients.get(&server));
+        let Some(fetch) = client.and_then(|client| client.get(id)) else {
+            return;
+        };
+        let begin = self.epoch + fetch.started.since(Time::ZERO);
+        let end = fetch.completed.unwrap_or(now).since(fetch.started);
+        let mut at = SAMPLE_INTERVAL;
+        for bytes in fetch.goodput.bytes() {
+            if *bytes > 0 {
+                transfer.meter.arrived(begin + at.min(end), *bytes);
+            }
+            at += SAMPLE_INTERVAL;
+        }
+    }
+
+    fn arrived(&mut self, index: usize, now: Time, bytes: usize) {
+        let at = self.epoch + now.since(Time::ZERO);
+        self.transfers[index].meter.arrived(at, bytes as u64);
+    }
+
+    fn end(&mut self, index: usize, now: Time, completed: bool) {
+        let at = self.epoch + now.since(Time::ZERO);
+        let transfer = &mut self.transfers[index];
+        if transfer.record.is_none() {
+            transfer.record = Some(transfer.meter.clone().finish(at, completed));
+            self.asked[transfer.asked].ended += 1;
+        }
+    }
+
+    pub(super) fn add_files(&mut self, run: &mut Run, origin: Time) {
+        let now = self.sim.now();
+        for index in 0..self.transfers.len() {
+            if self.transfers[index].record.is_none() {
+                self.take_goodput(index, now);
+            }
+        }
+        let end = self.epoch + now.since(Time::ZERO);
+        for (index, asked) in self.asked.iter().enumerate() {
+            let load = &self.plan.loads[asked.load];
+            let start = origin + load.start;
+            let of = self
+                .transfers
+                .iter()
+                .filter(|transfer| transfer.asked == index);
+            let files = of.map(|transfer| {
+                let cut_off = || transfer.meter.clone().finish(end, false);
+                let mut record = transfer.record.clone().unwrap_or_else(cut_off);
+                // The same run leaves the same files, whenever it is run.
+                record.started_unix_ms =
+                    ORIGIN_UNIX_MS + transfer.started.since(Time::ZERO).as_millis() as u64;
+                (transfer.started.since(start).as_secs_f64(), record)
+            });
+            let files = files.collect();
+            run.add_files(
+                &self.plan.network,
+                load,
+                asked.receiver,
+                files,
+                asked.schedule.total(),
+            );
+        }
+    }
+}
+
+fn publish(content: &RepeatingContent) -> Publish {
+    Publish {
+        content: content.name(),
+        content_len: content.len(),
+        kind: ContentKind::File,
+        file_name: String::from("content"),
+    }
+}
+
+/// Content in segments.
+struct Source(RepeatingContent);
+
+impl SegmentSource for Source {
+    fn segments(&self) -> u64 {
+        self.0.len().div_ceil(SEGMENT as u64).max(1)
+    }
+
+    fn read(&mut self, number: u64, out: &mut Vec<u8>) -> Result<(), SourceError> {
+        let start = number.saturating_mul(SEGMENT as u64).min(self.0.len());
+        let end = (start + SEGMENT as u64).min(self.0.len());
+        out.extend_from_slice(&self.0.bytes(start, end));
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! The back end in virtual time: the machines that ship, on simulated links.
+
+mod build;
+mod files;
+mod requests;
+mod stack;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use whimbrel_core::{PortId, Time};
+use whimbrel_ndn_packet::Name;
+use whimbrel_sim::link::LinkStats;
+use whimbrel_sim::{AnyMachine, Connection, Direction, NodeId, Simulator};
+use whimbrel_transport::{CbrEvent, FetchEvent};
+
+use super::Plan;
+use super::event::Action;
+use super::run::{LinkCounts, Run};
+use crate::LabError;
+use crate::simulated::RepeatingContent;
+use crate::study::Backend;
+use files::{Asked, Transfer};
+use requests::Exchange;
+use stack::{Stack, StackEvent};
+
+/// Before the run's origin hosts attach and contents are announced.
+const SETTLED: Duration = Duration::from_secs(2);
+/// When contents are published.
+const PUBLISHED: Duration = Duration::from_secs(1);
+
+/// An event of any machine in a world.
+enum WorldEvent {
+    Stack(StackEvent),
+    Fetch(FetchEvent),
+    Cbr(CbrEvent),
+    Nothing,
+}
+
+/// A network while it runs.
+struct World<'p> {
+    plan: &'p Plan,
+    seed: u64,
+    sim: Simulator<AnyMachine<WorldEvent>>,
+    nodes: Vec<NodeId>,
+    links: Vec<Connection>,
+    /// How often each node has started again.
+    lives: Vec<u64>,
+    /// Contents by load and number.
+    contents: BTreeMap<(usize, usize), RepeatingContent>,
+    asked: Vec<Asked>,
+    transfers: Vec<Transfer>,
+    /// Which transfer each NDN consumer makes.
+    fetchers: BTreeMap<NodeId, usize>,
+    /// Names that producers serve, with their node and the router's port to each.
+    served: Vec<(usize, Name, PortId)>,
+    exchanges: Vec<Exchange>,
+    /// The instant of virtual time zero: records use the machine's clock.
+    epoch: Instant,
+}
+
+/// Refuses what this back end cannot do yet.
+pub fn check(plan: &Plan) -> Result<(), LabError> {
+    for timed in &plan.timeline {
+        if let Action::Crash(node) = timed.action
+            && let Some(load) = plan.loads.iter().find(|load| load.to.contains(&node))
+        {
+            let name = &plan.network.nodes[node].name;
+            let what = format!("crash '{name}', which receives '{}'", load.name);
+            return Err(LabError::not_played(Backend::Sim, what));
+        }
+    }
+    Ok(())
+}
+
+/// Runs a plan.
+pub fn run(plan: &Plan, seed: u64) -> Result<Run, LabError> {
+    check(plan)?;
+    let mut world = build::build(plan, seed)?;
+    world.run_until(Time::ZERO + PUBLISHED)?;
+    world.publish_first()?;
+    let origin = Time::ZERO + SETTLED;
+    world.run_until(origin)?;
+    let before = world.link_stats();
+    let limit = origin + plan.limit;
+    world.begin(origin)?;
+    let mut timeline = plan.timeline.iter().peekable();
+    loop {
+        while let Some(timed) = timeline.next_if(|timed| origin + timed.at <= world.sim.now()) {
+            world.act(&timed.action)?;
+        }
+        world.ask_due(origin)?;
+        world.consume_due()?;
+        if world.is_done() || world.sim.now() >= limit {
+            break;
+        }
+        let next = timeline.peek().map(|timed| origin + timed.at);
+        let asked = world
+            .next_ask(origin)
+            .into_iter()
+            .chain(world.next_consumer());
+        let next = next.into_iter().chain(asked).chain([limit]);
+        world.advance(next.min().unwrap_or(limit))?;
+    }
+    Ok(world.measured(origin, &before))
+}
+
+impl<'p> World<'p> {
+    fn new(
+        plan: &'p Plan,
+        seed: u64,
+        sim: Simulator<AnyMachine<WorldEvent>>,
+        nodes: Vec<NodeId>,
+        links: Vec<Connection>,
+    ) -> World<'p> {
+        World {
+            plan,
+            seed,
+            sim,
+            lives: vec![0; nodes.len()],
+            nodes,
+            links,
+            contents: BTreeMap::new(),
+            asked: Asked::all(plan, seed),
+            transfers: Vec::new(),
+            fetchers: BTreeMap::new(),
+            served: Vec::new(),
+            exchanges: Vec::new(),
+            epoch: Instant::now(),
+        }
+    }
+
+    /// Calls into a node's stack.
+    fn stack<R>(&mut self, node: usize, call: impl FnOnce(&mut Stack, Time) -> R) -> R {
+        self.sim.with_node(self.nodes[node], |machine, now| {
+            match machine.get_mut::<Stack>() {
+                Some(stack) => call(stack, now),
+                None => unreachable!("every node of a network is a stack"),
+            }
+        })
+    }
+
+    fn run_until(&mut self, end: Time) -> Result<(), LabError> {
+        while self.sim.now() < end {
+            self.advance(end)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on to the next event, and no further than `end`.
+    fn advance(&mut self, end: Time) -> Result<(), LabError> {
+        self.sim.schedule(end, |_| {});
+        while self.sim.now() < end && self.sim.step() {
+            let mut told = false;
+            while let Some(occurrence) = self.sim.poll_event() {
+                told |= self.handle(occurrence.time, occurrence.node, occurrence.event)?;
+            }
+            if told {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// True if something that is waited for may have ended.
+    fn handle(&mut self, now: Time, node: NodeId, event: WorldEvent) -> Result<bool, LabError> {
+        match event {
+            WorldEvent::Stack(StackEvent::Node(event)) => self.handle_host(now, node, event),
+            WorldEvent::Stack(StackEvent::Tcp(server, event)) => {
+                Ok(self.handle_tcp(now, node, server, event))
+            }
+            WorldEvent::Fetch(event) => Ok(self.handle_fetch(now, node, event)),
+            WorldEvent::Cbr(event) => Ok(self.handle_exchange(node, event)),
+            WorldEvent::Nothing => Ok(false),
+        }
+    }
+
+    fn act(&mut self, action: &Action) -> Result<(), LabError> {
+        match action {
+            Action::Cut(link) => self.sim.partition(self.links[*link].link),
+            Action::Restore(link) => self.sim.repair(self.links[*link].link),
+            Action::Change(link, specs) => {
+                let link = self.links[*link].link;
+                let ways = [(Direction::AToB, &specs.0), (Direction::BToA, &specs.1)];
+                for (direction, spec) in ways {
+                    self.sim
+                        .set_link_spec(link, direction, &build::shifted(spec))
+                        .map_err(|fault| LabError::BadTopology(fault.to_string()))?;
+                }
+            }
+            Action::Crash(node) => self.sim.crash(self.nodes[*node]),
+            Action::Restart(node) => {
+                self.lives[*node] += 1;
+                let stack = build::stack(self.plan, self.seed, *node, self.lives[*node]);
+                self.sim.restart(self.nodes[*node], build::machine(stack));
+                self.open_ports(*node);
+                self.serve_again(*node);
+            }
+            Action::EmptyCache(node) => self.stack(*node, |stack, _| {
+                if let Some(router) = &mut stack.planes.ndn {
+                    let cache = router.forwarder_mut().cs_mut();
+                    cache.erase(Name::root().as_ref(), usize::MAX);
+                }
+            }),
+        }
+        Ok(())
+    }
+
+    /// Whether all that is waited for has ended.
+    fn is_done(&self) -> bool {
+        self.asked.iter().all(Asked::is_done)
+            && self.exchanges.iter().all(|exchange| exchange.finished)
+    }
+
+    fn link_stats(&self) -> Vec<[LinkStats; 2]> {
+        let both = |link: &Connection| {
+            Direction::BOTH.map(|direction| *self.sim.link_stats(link.link, direction))
+        };
+        self.links.iter().map(both).collect()
+    }
+
+    fn measured(mut self, origin: Time, before: &[[LinkStats; 2]]) -> Run {
+        let mut run = Run::default();
+        self.add_files(&mut run, origin);
+        self.add_exchanges(&mut run);
+        let links = self.plan.network.links.iter();
+        for ((link, before), after) in links.zip(before).zip(self.link_stats()) {
+            let mut counts = LinkCounts::default();
+            for (before, after) in before.iter().zip(after) {
+                let lost = |stats: &LinkStats| stats.dropped_loss + stats.dropped_outage;
+                counts.bytes += after.transmitted_bytes - before.transmitted_bytes;
+                counts.packets += after.delivered - before.delivered;
+                counts.lost += lost(&after) - lost(before);
+                counts.dropped += after.dropped_queue - before.dropped_queue;
+            }
+            run.add_link(&link.name, counts);
+        }
+        run
+    }
+}

@@ -1,0 +1,165 @@
+//! Loads of Interests at a rate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_core::{SeededRng, Time};
+use whimbrel_sim::{AnyMachine, NodeId};
+use whimbrel_transport::cbr::CbrStats;
+use whimbrel_transport::{
+    AppFace, CbrConfig, CbrConsumer, CbrEvent, EchoProducer, Gaps, PlaceholderSigner,
+};
+
+use super::build::load_name;
+use super::{World, WorldEvent};
+use crate::LabError;
+use crate::scenario::load::{Kind, Requests};
+use crate::scenario::metric::prefix;
+use crate::scenario::run::Run;
+
+/// FreshnessPeriod of the Data; no Interest asks for fresh Data only.
+const FRESHNESS: Duration = Duration::from_millis(100);
+
+/// A consumer of one load.
+pub(super) struct Exchange {
+    load: usize,
+    receiver: usize,
+    /// `None` until the load starts.
+    consumer: Option<NodeId>,
+    begin: Time,
+    delay: Duration,
+    answered: u64,
+    last: Time,
+    pub(super) finished: bool,
+}
+
+impl World<'_> {
+    /// Puts producers in place, and consumers that start when their loads do.
+    pub(super) fn begin(&mut self, origin: Time) -> Result<(), LabError> {
+        for (load, known) in self.plan.loads.iter().enumerate() {
+            let Kind::Requests(requests) = &known.kind else {
+                continue;
+            };
+            let name = load_name(&known.name);
+            let label = format!("producer {}", known.name);
+            let producer = EchoProducer::echo(
+                name.clone(),
+                requests.payload,
+                FRESHNESS,
+                Arc::new(PlaceholderSigner),
+                None,
+                SeededRng::stream(self.seed, &label),
+            );
+            let program = AnyMachine::new(AppFace::new(producer), |_| WorldEvent::Nothing);
+            let program = self.sim.add_node(&label, program);
+            self.serve_name(known.from, name, program)?;
+            for receiver in &known.to {
+                let begin = origin + known.start;
+                self.exchanges.push(Exchange {
+                    load,
+                    receiver: *receiver,
+                    consumer: None,
+                    begin,
+                    delay: Duration::ZERO,
+                    answered: 0,
+                    last: begin,
+                    finished: false,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the consumers whose time has come.
+    pub(super) fn consume_due(&mut self) -> Result<(), LabError> {
+        let plan = self.plan;
+        for index in 0..self.exchanges.len() {
+            let Exchange {
+                load,
+                receiver,
+                begin,
+                ref consumer,
+                ..
+            } = self.exchanges[index];
+            let known = &plan.loads[load];
+            let Kind::Requests(requests) = &known.kind else {
+                continue;
+            };
+            if consumer.is_some() || begin > self.sim.now() {
+                continue;
+            }
+            let label = format!("consumer {} {receiver}", known.name);
+            let rng = SeededRng::stream(self.seed, &label);
+            let consumer = CbrConsumer::new(config(requests, &known.name), rng);
+            let program = AnyMachine::new(AppFace::new(consumer), WorldEvent::Cbr);
+            let program = self.sim.add_node(&label, program);
+            self.attach(program, receiver)?;
+            self.exchanges[index].consumer = Some(program);
+        }
+        Ok(())
+    }
+
+    /// When the next consumer starts.
+    pub(super) fn next_consumer(&self) -> Option<Time> {
+        let waiting = self
+            .exchanges
+            .iter()
+            .filter(|known| known.consumer.is_none());
+        waiting.map(|known| known.begin).min()
+    }
+
+    pub(super) fn handle_exchange(&mut self, node: NodeId, event: CbrEvent) -> bool {
+        let of = |known: &&mut Exchange| known.consumer == Some(node);
+        let Some(exchange) = self.exchanges.iter_mut().find(of) else {
+            return false;
+        };
+        match event {
+            CbrEvent::Exchanged(exchanged) => {
+                exchange.answered += 1;
+                exchange.delay += exchanged.answered.since(exchanged.first_sent);
+                exchange.last = exchanged.answered;
+            }
+            CbrEvent::Finished(_) => exchange.finished = true,
+        }
+        exchange.finished
+    }
+
+    pub(super) fn add_exchanges(&self, run: &mut Run) {
+        for exchange in &self.exchanges {
+            let load = &self.plan.loads[exchange.load];
+            let prefix = prefix(&self.plan.network, load, exchange.receiver);
+            let consumer = exchange.consumer.map(|node| self.sim.node(node));
+            let face = consumer.and_then(|node| node.get::<AppFace<CbrConsumer>>());
+            let stats = face.map_or(CbrStats::default(), |face| *face.application().stats());
+            let mut set = |name: &str, value: f64| {
+                run.values.insert(format!("{prefix}.{name}"), value);
+            };
+            set("answered", stats.answered as f64);
+            set("retransmissions", stats.retransmissions as f64);
+            if exchange.answered > 0 {
+                let mean = exchange.delay.as_secs_f64() / exchange.answered as f64;
+                set("delay", mean * 1e3);
+            }
+            if exchange.finished {
+                set(
+                    "completion",
+                    exchange.last.since(exchange.begin).as_secs_f64(),
+                );
+            }
+        }
+    }
+}
+
+fn config(requests: &Requests, load: &str) -> CbrConfig {
+    CbrConfig {
+        count: requests.count,
+        rate: requests.rate,
+        gaps: if requests.random {
+            Gaps::Exponential
+        } else {
+            Gaps::Constant
+        },
+        lifetime: requests.lifetime,
+        ..CbrConfig::belrp(load_name(load))
+    }
+}

@@ -1,0 +1,410 @@
+//! A node of the simulator: an IP host with whatever its roles put on top.
+//!
+//! Frames on links are IPv4 packets, as in namespaces: TCP's own, and those of MobilityFirst and
+//! NDN with the 28 bytes of IPv4 and UDP before them. So the planes share links, and a node passes
+//! on packets that are for others, as the kernel does.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+
+use whimbrel_core::{
+    Deadline, Machine, Medium, PortEvent, PortId, PortInfo, PortKind, PortRequest, Time, Transmit,
+};
+use whimbrel_gnrs::MemoryStore;
+use whimbrel_node::ndn::NdnRouter;
+use whimbrel_node::{Node, NodeEvent};
+use whimbrel_sim::tcp::{SERVER_PORT, TcpClient, TcpEvent, TcpServer};
+
+/// Of IPv4 and UDP (RFC 791 without options, RFC 768).
+const HEADERS: usize = 28;
+/// IPv4 without options; the protocol numbers of TCP and UDP.
+const IPV4: u8 = 0x45;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Where things stand in the headers (RFC 791, RFC 768, RFC 9293).
+const PROTOCOL: usize = 9;
+const SOURCE: usize = 12;
+const DESTINATION: usize = 16;
+const DESTINATION_PORT: usize = 22;
+/// Numbers of tunnels, beyond those that the simulator gives to ports.
+const FIRST_TUNNEL: u32 = 1 << 30;
+
+/// An event of a [`Stack`].
+#[derive(Debug)]
+pub(super) enum StackEvent {
+    /// From a host or a name server.
+    Node(NodeEvent),
+    /// From the client of the TCP server at this address.
+    Tcp(Ipv4Addr, TcpEvent),
+}
+
+/// Which machine a UDP packet is for; its number is the packet's destination port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Above {
+    MobilityFirst = 4711,
+    Ndn = 6363,
+}
+
+/// Datagrams to and from one peer: what a machine above sees as a port.
+#[derive(Clone, Debug)]
+struct Tunnel {
+    above: Above,
+    peer: Ipv4Addr,
+    /// The link that it is bound to; `None` for whichever leads to the peer.
+    link: Option<PortId>,
+}
+
+/// The machines of a node above IP.
+#[derive(Default)]
+pub(super) struct Planes {
+    pub(super) mobility_first: Option<Node<MemoryStore>>,
+    pub(super) ndn: Option<Box<NdnRouter>>,
+    pub(super) tcp_server: Option<Box<TcpServer>>,
+    /// By the address of the server.
+    pub(super) tcp_clients: BTreeMap<Ipv4Addr, TcpClient>,
+}
+
+/// A node.
+pub(super) struct Stack {
+    address: Ipv4Addr,
+    pub(super) planes: Planes,
+    linked: bool,
+    locals: Vec<PortId>,
+    tunnels: Vec<Tunnel>,
+    routes: BTreeMap<Ipv4Addr, PortId>,
+    passing: VecDeque<(PortId, Vec<u8>)>,
+    scratch: Vec<u8>,
+}
+
+impl Stack {
+    pub(super) fn new(address: Ipv4Addr, planes: Planes) -> Stack {
+        Stack {
+            address,
+            planes,
+            linked: false,
+            locals: Vec::new(),
+            tunnels: Vec::new(),
+            routes: BTreeMap::new(),
+            passing: VecDeque::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Packets for `to` leave by `port`.
+    pub(super) fn route(&mut self, to: Ipv4Addr, port: PortId) {
+        self.routes.insert(to, port);
+    }
+
+    /// Opens a port of a machine above. Answers with its number there.
+    pub(super) fn open(
+        &mut self,
+        now: Time,
+        above: Above,
+        peer: Ipv4Addr,
+        link: Option<PortId>,
+        label: String,
+        mtu: usize,
+    ) -> PortId {
+        let port = PortId(FIRST_TUNNEL + self.tunnels.len() as u32);
+        self.tunnels.push(Tunnel { above, peer, link });
+        let info = PortInfo {
+            label,
+            kind: PortKind::Neighbour,
+            mtu: mtu.saturating_sub(HEADERS),
+            peer: peer.to_string(),
+            medium: Medium::Unaddressed,
+        };
+        self.hand(above, |machine| {
+            machine.port(now, port, PortEvent::Up(info))
+        });
+        port
+    }
+
+    fn hand(&mut self, above: Above, call: impl FnOnce(&mut dyn Below)) {
+        match above {
+            Above::MobilityFirst => {
+                if let Some(node) = &mut self.planes.mobility_first {
+                    call(node);
+                }
+            }
+            Above::Ndn => {
+                if let Some(router) = &mut self.planes.ndn {
+                    call(&mut **router);
+                }
+            }
+        }
+    }
+
+    /// A packet that came by a link.
+    fn packet(&mut self, now: Time, port: PortId, packet: &[u8]) {
+        let word = |at: usize| -> Option<[u8; 4]> { packet.get(at..at + 4)?.try_into().ok() };
+        let (Some(&IPV4), Some(source), Some(destination)) =
+            (packet.first(), word(SOURCE), word(DESTINATION))
+        else {
+            // A bit of the header flipped; the kernel drops it too.
+            return;
+        };
+        let (source, destination) = (Ipv4Addr::from(source), Ipv4Addr::from(destination));
+        let to_port = packet
+            .get(DESTINATION_PORT..HEADERS)
+            .and_then(|bytes| Some(u16::from_be_bytes([*bytes.first()?, *bytes.get(1)?])))
+            .unwrap_or_default();
+        match packet[PROTOCOL] {
+            _ if destination != self.address => {
+                if let Some(out) = self.routes.get(&destination) {
+                    self.passing.push_back((*out, packet.to_vec()));
+                }
+            }
+            TCP if to_port == SERVER_PORT => {
+                if let Some(server) = &mut self.planes.tcp_server {
+                    server.handle_frame(now, port, packet);
+                }
+            }
+            TCP => {
+                if let Some(client) = self.planes.tcp_clients.get_mut(&source) {
+                    client.handle_frame(now, port, packet);
+                }
+            }
+            UDP => {
+                let to = |above: Above| above as u16 == to_port;
+                let fits = |tunnel: &Tunnel, link| {
+                    to(tunnel.above) && tunnel.peer == source && tunnel.link == link
+                };
+                let find = |link| self.tunnels.iter().position(|known| fits(known, link));
+                let Some(index) = find(Some(port)).or_else(|| find(None)) else {
+                    return;
+                };
+                let frame = &packet[HEADERS..];
+                let port = PortId(FIRST_TUNNEL + index as u32);
+                self.hand(self.tunnels[index].above, |machine| {
+                    machine.frame(now, port, frame)
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// The next packets of a machine above, with their headers. `None` if it has none.
+    fn wrapped(
+        &mut self,
+        above: Above,
+        now: Time,
+        most: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.clear();
+        let mut sent = None;
+        self.hand(above, |machine| {
+            sent = machine.send(now, most, &mut scratch)
+        });
+        let transmit = sent.and_then(|sent| self.wrap(above, sent, &scratch, out));
+        self.scratch = scratch;
+        transmit
+    }
+
+    fn wrap(
+        &mut self,
+        above: Above,
+        sent: Transmit,
+        frames: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        if self.locals.contains(&sent.port) {
+            out.extend_from_slice(frames);
+            return Some(sent);
+        }
+        let index = sent.port.0.checked_sub(FIRST_TUNNEL)? as usize;
+        let tunnel = self.tunnels.get(index)?;
+        let port = tunnel.link.or(self.routes.get(&tunnel.peer).copied());
+        let mut header = [0u8; HEADERS];
+        (header[0], header[PROTOCOL]) = (IPV4, UDP);
+        header[SOURCE..DESTINATION].copy_from_slice(&self.address.octets());
+        header[DESTINATION..DESTINATION + 4].copy_from_slice(&tunnel.peer.octets());
+        header[DESTINATION_PORT..DESTINATION_PORT + 2]
+            .copy_from_slice(&(above as u16).to_be_bytes());
+        let before = out.len();
+        for frame in sent.frames(frames) {
+            out.extend_from_slice(&header);
+            out.extend_from_slice(frame);
+        }
+        Some(Transmit {
+            // Without a route the packets go to a port that is not there, which counts them.
+            port: port.unwrap_or(sent.port),
+            size: out.len() - before,
+            segment_size: sent.segment_size.map(|size| size + HEADERS),
+        })
+    }
+
+    /// A packet of TCP.
+    fn segment(&mut self, now: Time, most: usize, out: &mut Vec<u8>) -> Option<Transmit> {
+        let before = out.len();
+        let planes = &mut self.planes;
+        let server = planes.tcp_server.as_deref_mut();
+        let mut sent = server.and_then(|server| server.poll_transmit(now, most, out));
+        for client in planes.tcp_clients.values_mut() {
+            sent = sent.or_else(|| client.poll_transmit(now, most, out));
+        }
+        let sent = sent?;
+        let to = out.get(before + DESTINATION..before + DESTINATION + 4)?;
+        let to = Ipv4Addr::from(<[u8; 4]>::try_from(to).ok()?);
+        Some(Transmit {
+            port: self.routes.get(&to).copied().unwrap_or(sent.port),
+            ..sent
+        })
+    }
+
+    fn deadlines(&self) -> impl Iterator<Item = Deadline> {
+        let planes = &self.planes;
+        let above = [
+            planes
+                .mobility_first
+                .as_ref()
+                .and_then(Machine::poll_timeout),
+            planes.ndn.as_ref().and_then(|router| router.poll_timeout()),
+            planes
+                .tcp_server
+                .as_ref()
+                .and_then(|server| server.poll_timeout()),
+        ];
+        let clients = planes
+            .tcp_clients
+            .values()
+            .filter_map(Machine::poll_timeout);
+        above.into_iter().flatten().chain(clients)
+    }
+}
+
+/// The part of [`Machine`] that does not depend on its event type.
+trait Below {
+    fn port(&mut self, now: Time, port: PortId, event: PortEvent);
+    fn frame(&mut self, now: Time, port: PortId, frame: &[u8]);
+    fn send(&mut self, now: Time, most: usize, out: &mut Vec<u8>) -> Option<Transmit>;
+}
+
+impl<M: Machine> Below for M {
+    fn port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        self.handle_port(now, port, event);
+    }
+
+    fn frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
+        self.handle_frame(now, port, frame);
+    }
+
+    fn send(&mut self, now: Time, most: usize, out: &mut Vec<u8>) -> Option<Transmit> {
+        self.poll_transmit(now, most, out)
+    }
+}
+
+impl Machine for Stack {
+    type Event = StackEvent;
+
+    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        match &event {
+            PortEvent::Up(info) if info.kind == PortKind::Local => {
+                self.locals.push(port);
+                self.hand(Above::Ndn, |machine| machine.port(now, port, event));
+            }
+            PortEvent::Up(_) if !self.linked => {
+                // TCP sends by routes; it only has to know that there is a port.
+                self.linked = true;
+                let planes = &mut self.planes;
+                if let Some(server) = &mut planes.tcp_server {
+                    server.handle_port(now, port, event.clone());
+                }
+                for client in planes.tcp_clients.values_mut() {
+                    client.handle_port(now, port, event.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
+        if self.locals.contains(&port) {
+            self.hand(Above::Ndn, |machine| machine.frame(now, port, frame));
+        } else {
+            self.packet(now, port, frame);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        fn wake(now: Time, machine: &mut impl Machine) {
+            if machine
+                .poll_timeout()
+                .is_some_and(|deadline| deadline.at <= now)
+            {
+                machine.handle_timeout(now);
+            }
+        }
+        let planes = &mut self.planes;
+        if let Some(node) = &mut planes.mobility_first {
+            wake(now, node);
+        }
+        if let Some(router) = &mut planes.ndn {
+            wake(now, &mut **router);
+        }
+        if let Some(server) = &mut planes.tcp_server {
+            wake(now, &mut **server);
+        }
+        for client in planes.tcp_clients.values_mut() {
+            wake(now, client);
+        }
+    }
+
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        if let Some((port, packet)) = self.passing.pop_front() {
+            buffer.extend_from_slice(&packet);
+            return Some(Transmit {
+                port,
+                size: packet.len(),
+                segment_size: None,
+            });
+        }
+        for above in [Above::MobilityFirst, Above::Ndn] {
+            let sent = self.wrapped(above, now, max_segments, buffer);
+            if sent.is_some() {
+                return sent;
+            }
+        }
+        self.segment(now, max_segments, buffer)
+    }
+
+    fn poll_event(&mut self) -> Option<StackEvent> {
+        let planes = &mut self.planes;
+        if let Some(event) = planes.mobility_first.as_mut().and_then(Machine::poll_event) {
+            return Some(StackEvent::Node(event));
+        }
+        // The simulator opens no sockets, and callers stay.
+        if let Some(router) = &mut planes.ndn {
+            while router.poll_event().is_some() {}
+        }
+        for (server, client) in &mut planes.tcp_clients {
+            if let Some(event) = client.poll_event() {
+                return Some(StackEvent::Tcp(*server, event));
+            }
+        }
+        None
+    }
+
+    /// Requests to close are dropped: tunnels are part of the scenario.
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        let planes = &mut self.planes;
+        while let Some(node) = &mut planes.mobility_first
+            && node.poll_port_request().is_some()
+        {}
+        while let Some(router) = &mut planes.ndn
+            && router.poll_port_request().is_some()
+        {}
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.deadlines().min_by_key(|deadline| deadline.at)
+    }
+}

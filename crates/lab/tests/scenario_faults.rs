@@ -1,0 +1,378 @@
+//! Every fault of a scenario names its file, line and key, and what would be right.
+
+use std::path::Path;
+
+use whimbrel_lab::scenario::{Overrides, Scenario};
+
+const SOUND: &str = r#"title = "sound"
+seed = 7
+runs = 2
+metrics = ["film.*", "links.wifi.bytes"]
+[nodes]
+server = "host"
+router = { role = "router", storage = "10 MB" }
+client = "host"
+[defaults.link]
+rate = "100 Mbit/s"
+[links]
+wire = { between = ["server", "router"], delay = "20 ms" }
+wifi = { between = ["router", "client"], loss = "1 %", backward = { rate = "5 Mbit/s" } }
+[loads]
+film = { from = "server", to = "client", file = "5 MB" }
+[[events]]
+at = "1 s"
+outage = "wifi"
+duration = "2 s"
+[[events]]
+at = "4 s"
+change = "wifi"
+set = { loss = "5 %" }
+[sweep]
+"links.wifi.loss" = ["0 %", "1 %"]
+"links.wire.delay" = ["10 ms", "50 ms", "100 ms"]
+[[statements]]
+source = "[MFTP §5.1]"
+says = "loss costs little"
+metric = "film.goodput"
+at = { "links.wifi.loss" = "1 %" }
+relative_to = { "links.wifi.loss" = "0 %" }
+value = 0.9
+tolerance = "5 %"
+"#;
+
+fn read(text: &str) -> Result<Scenario, String> {
+    Scenario::parse(Path::new("a.toml"), text, Overrides::default())
+        .map_err(|faults| faults.to_string())
+}
+
+/// The faults of the sound scenario after a replacement, which has to take place.
+fn fault(old: &str, new: &str) -> String {
+    assert!(SOUND.contains(old), "{old}");
+    let read = read(&SOUND.replacen(old, new, 1));
+    read.err()
+        .unwrap_or_else(|| format!("no fault was found after {old} -> {new}"))
+}
+
+#[test]
+fn a_sound_scenario_has_all_settings_of_its_sweep() {
+    let scenario = read(SOUND).unwrap();
+    assert_eq!((scenario.runs, scenario.settings.len()), (2, 6));
+    let shown = |at: usize| {
+        let values = scenario.settings[at].values.iter();
+        values.map(|(_, value)| value.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (shown(0), shown(5)),
+        (vec!["0 %", "10 ms"], vec!["1 %", "100 ms"])
+    );
+    let plan = &scenario.settings[5].plan;
+    assert_eq!(plan.seed, 7);
+    let wifi = &plan.network.links[plan.network.link("wifi").unwrap()];
+    let rate = |bits| whimbrel_sim::link::Rate::Fixed(bits);
+    assert_eq!(
+        (&wifi.forward.rate, &wifi.backward.rate),
+        (&rate(100_000_000), &rate(5_000_000))
+    );
+    assert_eq!(
+        wifi.forward.loss,
+        whimbrel_sim::link::Loss::Independent(0.01)
+    );
+    assert_eq!(plan.timeline.len(), 3);
+    assert_eq!(scenario.metrics.len(), 6);
+}
+
+#[test]
+fn faults_name_line_and_key_and_what_would_be_right() {
+    for (old, new, said) in [
+        (
+            "runs = 2",
+            "ruins = 2",
+            "a.toml:3: ruins: unknown key 'ruins'; did you mean 'runs'?",
+        ),
+        (
+            "[loads]",
+            "[laods]",
+            "a.toml:14: laods: unknown key 'laods'; did you mean 'loads'?",
+        ),
+        ("runs = 2", "runs = 0", "a.toml:3: runs: at least one run"),
+        (
+            "server = \"host\"",
+            "server = \"hots\"",
+            "a.toml:6: nodes.server: unknown value 'hots'; did you mean 'host'?",
+        ),
+        (
+            "storage",
+            "sotrage",
+            "a.toml:7: nodes.router.sotrage: unknown key 'sotrage'; did you mean 'storage'?",
+        ),
+        (
+            "\"10 MB\"",
+            "\"10 mB\"",
+            "a.toml:7: nodes.router.storage: 'mB' is no unit",
+        ),
+        (
+            "\"100 Mbit/s\"",
+            "\"0 Mbit/s\"",
+            "a.toml:10: defaults.link.rate: a rate of 0",
+        ),
+        (
+            "\"20 ms\"",
+            "\"-20 ms\"",
+            "a.toml:12: links.wire.delay: '-20 ms' does not begin with a number",
+        ),
+        (
+            "\"1 %\", backward",
+            "\"101 %\", backward",
+            "a.toml:13: links.wifi.loss: 101 % is no probability",
+        ),
+        (
+            "[\"0 %\", \"1 %\"]",
+            "[\"0 %\", \"101 %\"]",
+            "a.toml:25: sweep.\"links.wifi.loss\"[1]: 101 % is no probability",
+        ),
+        (
+            "between = [\"server\", \"router\"]",
+            "between = [\"server\", \"ruoter\"]",
+            "a.toml:12: links.wire.between[1]: there is no node 'ruoter'; did you mean 'router'?",
+        ),
+        (
+            "between = [\"server\", \"router\"]",
+            "between = [\"server\", \"server\"]",
+            "a.toml:12: links.wire.between: link 'wire' leads back",
+        ),
+        (
+            "delay = \"20 ms\"",
+            "dealy = \"20 ms\"",
+            "a.toml:12: links.wire.dealy: unknown key 'dealy'; did you mean 'delay'?",
+        ),
+        ("wifi = {", "wire = {", "a.toml:13: "),
+        (
+            "backward = {",
+            "preset = \"lt\", backward = {",
+            "a.toml:13: links.wifi.preset: there is no preset 'lt'; did you mean 'lte'?",
+        ),
+        (
+            "backward = {",
+            "mtu = 3, backward = {",
+            "a.toml:13: links.wifi.mtu: an MTU of 3",
+        ),
+        (
+            "file = \"5 MB\"",
+            "fiel = \"5 MB\"",
+            "a.toml:15: loads.film.fiel: unknown key 'fiel'; did you mean 'file'?",
+        ),
+        (
+            ", file = \"5 MB\"",
+            "",
+            "a.toml:15: loads.film: a load says what is asked for",
+        ),
+        (
+            "file = \"5 MB\"",
+            "file = \"5 MB\", bulk = true",
+            "a.toml:15: loads.film: a load has only one",
+        ),
+        (
+            "from = \"server\"",
+            "from = \"sever\"",
+            "a.toml:15: loads.film.from: there is no node 'sever'; did you mean 'server'?",
+        ),
+        (
+            "from = \"server\"",
+            "from = \"router\"",
+            "a.toml:15: loads.film: router, client have no role in common",
+        ),
+        (
+            "to = \"client\"",
+            "to = \"server\"",
+            "a.toml:15: loads.film.to: 'server' is to be asked by another",
+        ),
+        (
+            "file = \"5 MB\"",
+            "cbr = { rate = 1, count = 1 }",
+            "a.toml:15: loads.film.cbr: Interests go over ndn",
+        ),
+        (
+            "outage = \"wifi\"",
+            "outage = \"wlan\"",
+            "a.toml:18: events[0].outage: there is no link 'wlan'; there are wire, wifi",
+        ),
+        (
+            "at = \"1 s\"",
+            "at = \"1\"",
+            "a.toml:17: events[0].at: '1' has no unit",
+        ),
+        (
+            "outage = \"wifi\"\n",
+            "outage = \"wifi\"\ncrash = \"router\"\n",
+            "a.toml:16: events[0]: an event has exactly one of",
+        ),
+        (
+            "duration = \"2 s\"",
+            "gap = \"2 s\"",
+            "a.toml:19: events[0].gap: gap goes with move, not with outage",
+        ),
+        (
+            "set = { loss",
+            "set = { lost",
+            "a.toml:23: events[1].set.lost: unknown key 'lost'; did you mean 'loss'?",
+        ),
+        (
+            "[\"0 %\", \"1 %\"]",
+            "[]",
+            "a.toml:25: sweep.\"links.wifi.loss\": a sweep is a list",
+        ),
+        (
+            "\"links.wire.delay\"",
+            "\"links.wire.daley\"",
+            "a.toml:26: sweep.\"links.wire.daley\"[0]: unknown key 'daley'",
+        ),
+        (
+            "film.*",
+            "flim.*",
+            "a.toml:4: metrics[0]: there is no metric 'flim.*'",
+        ),
+        (
+            "\"film.goodput\"",
+            "\"film.godput\"",
+            "a.toml:30: statements[0].metric: there is no metric 'film.godput'; did you mean 'film.goodput'?",
+        ),
+        (
+            "at = { \"links.wifi.loss\" = \"1 %\" }",
+            "at = { \"links.wifi.loss\" = \"2 %\" }",
+            "a.toml:31: statements[0].at.\"links.wifi.loss\": the sweep has no setting",
+        ),
+        (
+            "tolerance = \"5 %\"",
+            "tolerance = \"wide\"",
+            "a.toml:34: statements[0].tolerance: a tolerance is",
+        ),
+        ("[nodes]", "[nodes", "a.toml:5: "),
+    ] {
+        let faults = fault(old, new);
+        assert!(
+            faults.starts_with(said),
+            "{old} -> {new}\n  wanted {said}\n  got    {faults}"
+        );
+    }
+}
+
+#[test]
+fn one_reading_finds_every_fault() {
+    let text = SOUND
+        .replace("delay = \"20 ms\"", "dealy = \"20 ms\"")
+        .replace("loss = \"1 %\", backward", "los = \"1 %\", backward");
+    let faults = read(&text).unwrap_err();
+    assert!(
+        faults.contains("a.toml:12: ") && faults.contains("a.toml:13: "),
+        "{faults}"
+    );
+}
+
+#[test]
+fn routers_without_a_name_server_are_refused_and_cut_off_receivers_too() {
+    let two = "nodes = { a = \"host\", r = \"router\", s = \"router\", b = \"host\" }\nloads.f = { from = \"a\", to = \"b\", file = \"1 MB\" }\n\
+        [links]\nx = { between = [\"a\", \"r\"] }\ny = { between = [\"r\", \"s\"] }\nz = { between = [\"s\", \"b\"] }\n";
+    let faults = read(two).unwrap_err();
+    assert!(
+        faults.starts_with("a.toml:1: nodes: 2 routers find names by a name server only"),
+        "{faults}"
+    );
+    let cut = two.replace("s = \"router\"", "s = \"host\"");
+    let faults = read(&cut).unwrap_err();
+    assert!(
+        faults.starts_with("a.toml:2: loads.f.to: no path of routers leads from 'b' to 'a'"),
+        "{faults}"
+    );
+}
+
+#[test]
+fn a_move_is_a_link_that_goes_and_one_that_comes() {
+    use whimbrel_lab::scenario::event::Action;
+    let text = "nodes = { a = \"host\", r = \"router\", b = \"host\" }\n\
+        loads.f = { from = \"a\", to = \"b\", file = \"1 MB\" }\n\
+        events = [{ at = \"3 s\", move = \"b\", from = \"y\", to = \"z\", gap = \"1 s\" }]\n\
+        [links]\nx = { between = [\"a\", \"r\"] }\ny = { between = [\"r\", \"b\"] }\nz = { between = [\"r\", \"b\"] }\n";
+    let scenario = read(text).unwrap();
+    let timeline = &scenario.settings[0].plan.timeline;
+    let steps: Vec<_> = timeline
+        .iter()
+        .map(|timed| (timed.at.as_secs(), &timed.action))
+        .collect();
+    assert_eq!(
+        steps,
+        [
+            (0, &Action::Cut(2)),
+            (3, &Action::Cut(1)),
+            (4, &Action::Restore(2))
+        ]
+    );
+    let wrong = text.replace("from = \"y\", to = \"z\"", "from = \"x\", to = \"z\"");
+    assert!(
+        read(&wrong)
+            .unwrap_err()
+            .contains("events[0].from: link 'x' is not at 'b'")
+    );
+}
+
+proptest::proptest! {
+    /// No text makes the loader panic: neither any nor a sound one with a piece cut out.
+    #[test]
+    fn any_text_is_read_or_refused(noise in "\\PC{0,80}", from in 0usize..900, len in 0usize..60) {
+        let _ = read(&noise);
+        let from = from.min(SOUND.len());
+        let to = (from + len).min(SOUND.len());
+        if SOUND.is_char_boundary(from) && SOUND.is_char_boundary(to) {
+            let _ = read(&format!("{}{}", &SOUND[..from], &SOUND[to..]));
+        }
+    }
+}
+
+#[test]
+fn defaults_hold_for_nodes_that_say_nothing_and_strategies_are_known() {
+    let text = "graph = { role = \"ndn-router\", line = { nodes = 3 } }\n\
+        defaults.node = { strategy = \"asf\", content_store = \"1 MB\" }\n\
+        nodes = { n2 = { role = \"ndn-router\", strategy = \"multicast\" } }\n\
+        loads.f = { from = \"n1\", to = \"n3\", file = \"1 MB\" }\n";
+    let scenario = read(text).unwrap();
+    let nodes = &scenario.settings[0].plan.network.nodes;
+    let strategy = |node: usize| {
+        nodes[node]
+            .settings
+            .strategy
+            .as_ref()
+            .unwrap()
+            .0
+            .to_string()
+    };
+    assert!(strategy(0).contains("/asf") && strategy(1).contains("/multicast"));
+    assert!(
+        nodes
+            .iter()
+            .all(|node| node.settings.content_store == Some(1_000_000))
+    );
+    for (old, new, said) in [
+        (
+            "\"asf\"",
+            "\"afs\"",
+            "a.toml:2: defaults.node.strategy: there is no strategy 'afs'; did you mean 'asf'?",
+        ),
+        (
+            "defaults.node",
+            "defaults.nodes",
+            "a.toml:2: defaults.nodes: there are no defaults of 'nodes'; did you mean 'node'?",
+        ),
+        (
+            "role = \"ndn-router\", strategy",
+            "strategy",
+            "a.toml:3: nodes.n2: a node needs a role",
+        ),
+        (
+            "n2 = {",
+            "\"../n2\" = {",
+            "a.toml:3: nodes.\"../n2\": '../n2' is no name",
+        ),
+    ] {
+        let fault = read(&text.replace(old, new)).err().unwrap_or_default();
+        assert!(fault.starts_with(said), "wanted {said}\ngot    {fault}");
+    }
+}

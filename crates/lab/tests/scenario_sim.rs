@@ -1,0 +1,178 @@
+//! Scenarios in virtual time.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+use std::path::Path;
+
+use whimbrel_lab::scenario::run::Run;
+use whimbrel_lab::scenario::{Overrides, Scenario, sim};
+
+fn run(text: &str) -> Run {
+    let scenario = Scenario::parse(Path::new("a.toml"), text, Overrides::default())
+        .unwrap_or_else(|faults| panic!("{faults}"));
+    let plan = &scenario.settings[0].plan;
+    sim::run(plan, plan.seed).unwrap()
+}
+
+const LINE: &str = r#"
+nodes = { server = "host", n2 = "router", n3 = "router", client = "host", names = "name-server" }
+loads.film = { from = "server", to = "client", file = "10 MB" }
+limit = "5 min"
+[links]
+wire = { between = ["server", "n2"], rate = "100 Mbit/s" }
+core = { between = ["n2", "n3"], rate = "100 Mbit/s", delay = "20 ms" }
+wifi = { between = ["n3", "client"], rate = "20 Mbit/s", delay = "1 ms", loss = "1 %" }
+gnrs = { between = ["n2", "names"], rate = "100 Mbit/s" }
+"#;
+
+#[test]
+fn a_file_crosses_routers_that_ask_a_distant_name_server() {
+    let got = run(LINE);
+    let value = |name: &str| got.values[name];
+    assert_eq!((value("film.files"), value("film.bytes")), (1.0, 1e7));
+    // 20 Mbit/s less headers, 1 % of loss and the start.
+    assert!(
+        (12.0..19.5).contains(&value("film.goodput")),
+        "{:?}",
+        got.values
+    );
+    assert!(value("links.wifi.lost") > 20.0 && value("links.wire.lost") == 0.0);
+    assert_eq!(run(LINE), got);
+}
+
+#[test]
+fn an_outage_stalls_a_file_for_as_long_and_a_round_trip() {
+    let text = format!("{LINE}[[events]]\nat = \"1 s\"\noutage = \"wifi\"\nduration = \"3 s\"\n");
+    let got = run(&text);
+    let stall = got.values["film.stall"];
+    assert!((2.9..3.8).contains(&stall), "{stall}");
+    assert_eq!(got.values["film.files"], 1.0);
+}
+
+#[test]
+fn a_router_that_crashes_and_restarts_delays_a_file_and_nothing_more() {
+    let text = format!("{LINE}[[events]]\nat = \"1 s\"\ncrash = \"n3\"\nduration = \"2 s\"\n");
+    let got = run(&text);
+    assert_eq!(
+        (got.values["film.files"], got.values["film.bytes"]),
+        (1.0, 1e7)
+    );
+    assert!(got.values["film.stall"] > 1.5, "{:?}", got.values);
+}
+
+#[test]
+fn a_link_that_changes_slows_a_file_down() {
+    let text = format!(
+        "{LINE}[[events]]\nat = \"1 s\"\nchange = \"wifi\"\nset = {{ rate = \"5 Mbit/s\" }}\n"
+    );
+    assert!(run(&text).values["film.goodput"] < 8.0);
+}
+
+#[test]
+fn tcp_shares_links_with_the_rest() {
+    let text = LINE.replace(
+        "limit =",
+        "loads.web = { from = \"server\", to = \"client\", over = \"tcp\", page = { objects = 20, size = \"50 kB\" } }\nlimit =",
+    );
+    let got = run(&text);
+    assert_eq!(
+        (got.values["web.files"], got.values["web.bytes"]),
+        (20.0, 1e6)
+    );
+    assert_eq!(got.values["film.files"], 1.0);
+    assert!(got.values["film.completion"] > run(LINE).values["film.completion"]);
+}
+
+#[test]
+fn flows_and_a_load_without_end_over_ndn() {
+    let text = r#"
+graph = { role = "ndn-router", ring = { nodes = 5 } }
+defaults.link = { rate = "20 Mbit/s", delay = "5 ms" }
+limit = "1 min"
+[loads]
+many = { from = "n1", to = ["n3", "n4"], flows = { size = "50 kB", per_second = 5, count = 10 } }
+asked = { from = "n2", to = "n4", poisson = { rate = 100, count = 300, payload = 500 } }
+endless = { from = "n5", to = "n3", bulk = true, start = "100 ms" }
+"#;
+    let got = run(text);
+    for name in ["many.n3.files", "many.n4.files"] {
+        assert_eq!(got.values[name], 10.0);
+    }
+    assert_eq!(got.values["asked.answered"], 300.0);
+    assert!(
+        got.values["asked.delay"] > 20.0,
+        "two links of 5 ms there and back"
+    );
+    assert!(got.values["endless.bytes"] > 1e5 && !got.values.contains_key("endless.completion"));
+}
+
+#[test]
+fn a_host_that_moves_from_one_link_to_another_gets_its_file() {
+    let text = r#"
+nodes = { server = "host", n2 = "router", client = "host" }
+loads.film = { from = "server", to = "client", file = "10 MB" }
+events = [{ at = "1 s", move = "client", from = "wifi", to = "lte", gap = "500 ms" }]
+[links]
+wire = { between = ["server", "n2"], rate = "100 Mbit/s" }
+wifi = { between = ["n2", "client"], rate = "20 Mbit/s", delay = "5 ms" }
+lte = { between = ["n2", "client"], rate = "10 Mbit/s", delay = "20 ms" }
+"#;
+    let got = run(text);
+    assert_eq!(got.values["film.files"], 1.0);
+    assert!(got.values["links.lte.bytes"] > 1e6 && got.values["links.wifi.bytes"] > 1e6);
+}
+
+/// The same testbed as the studies', by the language: a lossless file takes as long, to 1 %.
+#[test]
+fn the_studies_testbed_gives_the_same_time_in_the_language() {
+    use whimbrel_lab::{Fig7, fetches};
+    use whimbrel_sim::link::LinkSpec;
+    let text = r#"
+nodes = { N1 = "host", N2 = "router", N3 = "router", N4 = "host", GNRS = "name-server" }
+loads.film = { from = "N1", to = "N4", file = "20 MB" }
+[links]
+N1-N2 = { between = ["N1", "N2"], rate = "1 Gbit/s" }
+N2-N3 = { between = ["N2", "N3"], rate = "1 Gbit/s", delay = "25 ms" }
+N3-N4 = { between = ["N3", "N4"], rate = "25 Mbit/s" }
+N2-GNRS = { between = ["N2", "GNRS"], rate = "1 Gbit/s", delay = "100 us" }
+N3-GNRS = { between = ["N3", "GNRS"], rate = "1 Gbit/s", delay = "100 us" }
+"#;
+    let language = run(text).values["film.completion"];
+    let last_hop = LinkSpec::new(25_000_000, std::time::Duration::ZERO);
+    let fig7 = Fig7::new(std::time::Duration::from_millis(50), last_hop);
+    let record = fetches::whimbrel_in_simulator(&fig7, 20_000_000, 1).unwrap();
+    let ratio = language / record.finished;
+    assert!(
+        (0.99..1.01).contains(&ratio),
+        "{language} s and {} s",
+        record.finished
+    );
+}
+
+#[test]
+fn what_cannot_be_played_is_refused_by_name() {
+    let text = format!("{LINE}[[events]]\nat = \"1 s\"\ncrash = \"client\"\n");
+    let scenario = Scenario::parse(Path::new("a.toml"), &text, Overrides::default()).unwrap();
+    let error = sim::check(&scenario.settings[0].plan)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("'sim' does not crash 'client', which receives 'film'"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_ndn_router_that_serves_restarts_and_serves_again() {
+    let text = r#"
+graph = { role = "ndn-router", line = { nodes = 3 } }
+defaults.link = { rate = "20 Mbit/s", delay = "5 ms" }
+events = [{ at = "500 ms", crash = "n1", duration = "1 s" }, { at = "400 ms", empty_cache = "n2" }]
+[loads]
+film = { from = "n1", to = "n3", file = "3 MB" }
+asked = { from = "n1", to = "n2", cbr = { rate = 100, count = 300 } }
+"#;
+    let got = run(text);
+    assert_eq!(got.values["film.files"], 1.0);
+    assert_eq!(got.values["asked.answered"], 300.0);
+    assert!(got.values["film.stall"] > 0.9, "{:?}", got.values);
+}
