@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use whimbrel_core::{PortId, SeededRng, WallClock};
-use whimbrel_forwarder::{CsConfig, FaceFlags, FaceUri, ForwarderConfig, Persistency};
+use whimbrel_core::{Endpoint, PortId, PortOrigin, SeededRng, WallClock};
+use whimbrel_forwarder::{CsConfig, FaceFlags, ForwarderConfig, Persistency};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
 use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability};
@@ -15,7 +15,7 @@ use whimbrel_mobilityfirst::router::{
 };
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::Node;
-use whimbrel_node::ndn::faces::{FaceSettings, label_of};
+use whimbrel_node::ndn::faces::FaceSettings;
 use whimbrel_node::ndn::{NdnRouter, NdnRouterConfig};
 use whimbrel_sim::link::{LinkSpec, Outage};
 use whimbrel_sim::tcp::{TcpClient, TcpConfig, TcpServer};
@@ -184,14 +184,15 @@ fn router_config(plan: &Plan, node: usize, hop: HopConfig) -> RouterConfig {
         default_route: None,
         name_servers: network
             .with_role(Role::NameServer)
-            .map(name_server_label)
+            .map(name_server_link)
             .collect(),
         proxy: ProxyPolicy::default(),
     }
 }
 
-fn name_server_label(server: usize) -> String {
-    format!("gnrs-{server}")
+/// The number of a router's link to a name server, above those to its neighbours.
+fn name_server_link(server: usize) -> u32 {
+    1_000_000 + server as u32
 }
 
 fn ndn_config(settings: &NodeSettings) -> NdnRouterConfig {
@@ -246,14 +247,14 @@ impl World<'_> {
             let known = &plan.network.links[link];
             let (here, there) = (&plan.network.nodes[node], &plan.network.nodes[peer]);
             if Role::attach(here, there) {
-                let (label, mtu) = (known.name.clone(), known.mtu);
+                let (origin, mtu) = (PortOrigin::Configured(link as u32), known.mtu);
                 self.stack(node, |stack, now| {
                     stack.open(
                         now,
                         Above::MobilityFirst,
                         address(peer),
                         Some(port),
-                        label,
+                        origin,
                         mtu,
                     )
                 });
@@ -280,22 +281,22 @@ impl World<'_> {
     /// Routers and name servers reach each other over any path.
     fn open_name_servers(&mut self, node: usize) {
         let network = &self.plan.network;
-        let peers: Vec<(usize, String)> = if network.nodes[node].is(Role::Router) {
+        let peers: Vec<(usize, PortOrigin)> = if network.nodes[node].is(Role::Router) {
             let servers = network.with_role(Role::NameServer);
             servers
-                .map(|server| (server, name_server_label(server)))
+                .map(|server| (server, PortOrigin::Configured(name_server_link(server))))
                 .collect()
         } else if network.nodes[node].is(Role::NameServer) {
             let routers = network.with_role(Role::Router);
             routers
-                .map(|router| (router, String::from("router")))
+                .map(|router| (router, PortOrigin::Accepted(0)))
                 .collect()
         } else {
             Vec::new()
         };
-        for (peer, label) in peers {
+        for (peer, origin) in peers {
             self.stack(node, |stack, now| {
-                stack.open(now, Above::MobilityFirst, address(peer), None, label, 1500)
+                stack.open(now, Above::MobilityFirst, address(peer), None, origin, 1500)
             });
         }
     }
@@ -315,13 +316,17 @@ impl World<'_> {
             reopened: None,
             device: None,
         };
-        let remote = FaceUri::udp(SocketAddr::from((address(peer), 6363)));
+        let remote = SocketAddr::from((address(peer), 6363)).into();
+        let endpoint = Endpoint::Udp {
+            remote,
+            shared: true,
+        };
         let mtu = link.mtu;
         self.stack(node, |stack, now| {
             let router = stack.planes.ndn.as_mut();
-            let label = router.map(|router| label_of(router.ask(remote, None, settings)));
-            let label = label.unwrap_or_default();
-            stack.open(now, Above::Ndn, address(peer), Some(port), label, mtu)
+            let token = router.map(|router| router.ask_connected(endpoint, settings));
+            let origin = token.map_or(PortOrigin::Configured(0), PortOrigin::Opened);
+            stack.open(now, Above::Ndn, address(peer), Some(port), origin, mtu)
         })
     }
 

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
 use whimbrel_core::{
-    Deadline, Machine, Medium, PortEvent, PortId, PortInfo, PortKind, PortRequest, Time, Transmit,
+    Deadline, Machine, Medium, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin, PortRequest,
+    PortToken, Time, Transmit,
 };
 use whimbrel_gnrs::MemoryStore;
 use whimbrel_node::ndn::NdnRouter;
@@ -102,14 +103,14 @@ impl Stack {
         above: Above,
         peer: Ipv4Addr,
         link: Option<PortId>,
-        label: String,
+        origin: PortOrigin,
         mtu: usize,
     ) -> PortId {
         let port = PortId(FIRST_TUNNEL + self.tunnels.len() as u32);
         self.tunnels.push(Tunnel { above, peer, link });
         let info = PortInfo {
-            label,
-            kind: PortKind::Neighbour,
+            label: peer.to_string(),
+            origin,
             mtu: mtu.saturating_sub(HEADERS),
             peer: peer.to_string(),
             medium: Medium::Unaddressed,
@@ -157,12 +158,12 @@ impl Stack {
             }
             TCP if to_port == SERVER_PORT => {
                 if let Some(server) = &mut self.planes.tcp_server {
-                    server.handle_frame(now, port, packet);
+                    server.handle_frames(now, port, &[packet]);
                 }
             }
             TCP => {
                 if let Some(client) = self.planes.tcp_clients.get_mut(&source) {
-                    client.handle_frame(now, port, packet);
+                    client.handle_frames(now, port, &[packet]);
                 }
             }
             UDP => {
@@ -288,7 +289,7 @@ impl<M: Machine> Below for M {
     }
 
     fn frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        self.handle_frame(now, port, frame);
+        self.handle_frames(now, port, &[frame]);
     }
 
     fn send(&mut self, now: Time, most: usize, out: &mut Vec<u8>) -> Option<Transmit> {
@@ -301,7 +302,7 @@ impl Machine for Stack {
 
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
         match &event {
-            PortEvent::Up(info) if info.kind == PortKind::Local => {
+            PortEvent::Up(info) if info.origin.is_local() => {
                 self.locals.push(port);
                 self.hand(Above::Ndn, |machine| machine.port(now, port, event));
             }
@@ -320,11 +321,16 @@ impl Machine for Stack {
         }
     }
 
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        if self.locals.contains(&port) {
-            self.hand(Above::Ndn, |machine| machine.frame(now, port, frame));
-        } else {
-            self.packet(now, port, frame);
+    /// Nothing is asked for: tunnels are part of the scenario.
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            if self.locals.contains(&port) {
+                self.hand(Above::Ndn, |machine| machine.frame(now, port, frame));
+            } else {
+                self.packet(now, port, frame);
+            }
         }
     }
 
@@ -380,10 +386,6 @@ impl Machine for Stack {
         if let Some(event) = planes.mobility_first.as_mut().and_then(Machine::poll_event) {
             return Some(StackEvent::Node(event));
         }
-        // The simulator opens no sockets, and callers stay.
-        if let Some(router) = &mut planes.ndn {
-            while router.poll_event().is_some() {}
-        }
         for (server, client) in &mut planes.tcp_clients {
             if let Some(event) = client.poll_event() {
                 return Some(StackEvent::Tcp(*server, event));
@@ -392,7 +394,7 @@ impl Machine for Stack {
         None
     }
 
-    /// Requests to close are dropped: tunnels are part of the scenario.
+    /// Requests are dropped: tunnels are part of the scenario.
     fn poll_port_request(&mut self) -> Option<PortRequest> {
         let planes = &mut self.planes;
         while let Some(node) = &mut planes.mobility_first
