@@ -1,8 +1,9 @@
 //! Networks of hosts and routers under random faults keep their promise.
 
 use core::time::Duration;
+use std::num::NonZeroUsize;
 
-use whimbrel_lab::torture::{Act, Layout, Schedule, Step, shrink};
+use whimbrel_lab::torture::{Act, Layout, Schedule, Step, run_batch};
 
 /// More with `whimbrel lab torture --schedules N --seed S`.
 const SCHEDULES: u64 = 150;
@@ -51,11 +52,15 @@ fn a_request_for_what_a_silent_host_serves_does_not_occupy_the_router() {
 
 #[test]
 fn every_transfer_survives_random_faults() {
-    for seed in 0..SCHEDULES {
-        let schedule = Schedule::draw(seed);
-        if let Err(fault) = schedule.run() {
-            let (smallest, fault) = shrink(&schedule, fault);
-            panic!("{fault}\n{smallest}");
-        }
+    let workers = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let (report, broken) = run_batch(0..SCHEDULES, workers, &mut |_, _, _| {}).expect("threads");
+    for broken in &broken {
+        println!("{}\n{}", broken.fault, broken.smallest);
     }
+    assert!(broken.is_empty(), "{} schedules, see above", broken.len());
+    // The schedules do put transfers to the test.
+    assert!(
+        report.requests > 2 * SCHEDULES && report.completed > SCHEDULES,
+        "{report:?}"
+    );
 }

@@ -1,4 +1,4 @@
-//! `lab run|check|sample`.
+//! `lab run|check|torture|sample`.
 
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
@@ -11,6 +11,7 @@ use whimbrel_lab::figure::number;
 use whimbrel_lab::scenario::report::{self, Report};
 use whimbrel_lab::scenario::{BatchOptions, Faults, Overrides, SAMPLE, Scenario};
 use whimbrel_lab::study::{Backend, Verdict};
+use whimbrel_lab::torture;
 
 use super::study::BackendName;
 use super::{Outcome, json_line, out};
@@ -27,6 +28,14 @@ pub(crate) enum LabCommand {
     /// Check a scenario: says file, line and key of every fault
     #[command(after_help = "Example:\n  whimbrel lab check film.toml")]
     Check(Check),
+    /// Random faults upon simulated networks of hosts and routers, and whether every transfer survives
+    #[command(
+        after_help = "Example:\n  whimbrel lab torture --schedules 1000 --seed 7\n\n\
+                      Schedule N has the seed S + N; the same seed gives the same schedule, event by event. \
+                      A schedule that loses, duplicates, corrupts or forgets something is shrunk to the acts \
+                      that matter and printed."
+    )]
+    Torture(Torture),
     /// Print a minimal scenario with a comment
     #[command(after_help = "Example:\n  whimbrel lab sample > film.toml")]
     Sample,
@@ -62,8 +71,76 @@ pub(crate) struct Check {
     file: PathBuf,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct Torture {
+    /// How many schedules
+    #[arg(long, value_name = "NUMBER", default_value_t = 200)]
+    schedules: u64,
+    /// Seed of the first schedule; the next ones count up from it
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Schedules at a time; by default one on each processor
+    #[arg(long, value_name = "NUMBER")]
+    jobs: Option<NonZeroUsize>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn torture(arguments: &Torture) -> Outcome {
+    let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let seeds = arguments.seed..arguments.seed.saturating_add(arguments.schedules);
+    let bar = progress_bar("torture", arguments.json);
+    let ran = torture::run_batch(
+        seeds,
+        arguments.jobs.unwrap_or(processors),
+        &mut |done, all, what| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+            bar.set_message(what.to_owned());
+        },
+    );
+    bar.finish_and_clear();
+    let (report, broken) = ran.map_err(failure)?;
+    if arguments.json {
+        let broken: Vec<_> = broken
+            .iter()
+            .map(|it| serde_json::json!({ "seed": it.seed, "fault": it.fault.to_string() }))
+            .collect();
+        json_line(&serde_json::json!({
+            "schedules": arguments.schedules,
+            "seed": arguments.seed,
+            "report": report,
+            "broken": broken,
+        }));
+    } else {
+        for it in &broken {
+            out(&format!(
+                "seed {}: {}\n{}\n",
+                it.seed, it.fault, it.smallest
+            ));
+        }
+        out(&format!(
+            "{} schedules from seed {}: {} requests, {} completed, {} asked again, {} given up; {} broken\n",
+            arguments.schedules,
+            arguments.seed,
+            report.requests,
+            report.completed,
+            report.repeated,
+            report.abandoned,
+            broken.len(),
+        ));
+    }
+    Ok(if broken.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Other
+    })
+}
+
 pub(crate) fn run(command: LabCommand) -> Outcome {
     match command {
+        LabCommand::Torture(arguments) => torture(&arguments),
         LabCommand::Run(run) => run_scenario(&run),
         LabCommand::Check(check) => {
             let scenario = load(&check.file, Overrides::default())?;

@@ -5,6 +5,7 @@
 //! before. A [`Schedule`] is drawn from a seed and carried out upon a [`World`]; a schedule that
 //! breaks the promise is shrunk to the acts that matter.
 
+mod batch;
 mod library;
 mod schedule;
 mod shrink;
@@ -12,12 +13,8 @@ mod transfers;
 mod verdict;
 mod world;
 
+pub use batch::{Broken, run_batch};
 pub use schedule::{Act, Layout, Schedule, Step};
 pub use shrink::shrink;
 pub use verdict::{Fault, Report};
 pub use world::World;
-
-/// Carries out the schedule of `seed` and says what broke.
-pub fn run(seed: u64) -> Result<Report, Fault> {
-    Schedule::draw(seed).run()
-}

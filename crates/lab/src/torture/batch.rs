@@ -1,0 +1,75 @@
+//! Many schedules, several at a time.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use super::{Fault, Report, Schedule, shrink};
+use crate::LabError;
+use crate::jobs::{Progress, run_all};
+
+/// Schedules that one thread carries out before it says how far it is.
+const PER_JOB: u64 = 16;
+
+/// A schedule that broke the promise.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// As it was drawn.
+    pub seed: u64,
+    /// The acts that matter.
+    pub smallest: Schedule,
+    /// What it breaks.
+    pub fault: Fault,
+}
+
+/// Carries out the schedules of these seeds on `workers` threads. Returns what all of them did
+/// together, and the shrunk form of each that broke the promise.
+pub fn run_batch(
+    seeds: Range<u64>,
+    workers: NonZeroUsize,
+    progress: Progress<'_>,
+) -> Result<(Report, Vec<Broken>), LabError> {
+    let jobs: Vec<(Range<u64>, String)> = seeds
+        .clone()
+        .step_by(PER_JOB as usize)
+        .map(|first| first..(first + PER_JOB).min(seeds.end))
+        .map(|part| {
+            (
+                part.clone(),
+                format!("seeds {} to {}", part.start, part.end - 1),
+            )
+        })
+        .collect();
+    let outcomes = run_all(
+        &jobs,
+        workers.get(),
+        |(_, title)| title,
+        |(part, _)| Ok(run_part(part.clone())),
+        progress,
+    )?;
+    let mut all = (Report::default(), Vec::new());
+    for (report, broken) in outcomes {
+        all.0.add(&report);
+        all.1.extend(broken);
+    }
+    Ok(all)
+}
+
+fn run_part(seeds: Range<u64>) -> (Report, Vec<Broken>) {
+    let mut all = Report::default();
+    let mut broken = Vec::new();
+    for seed in seeds {
+        let schedule = Schedule::draw(seed);
+        match schedule.run() {
+            Ok(report) => all.add(&report),
+            Err(fault) => {
+                let (smallest, fault) = shrink(&schedule, fault);
+                broken.push(Broken {
+                    seed,
+                    smallest,
+                    fault,
+                });
+            }
+        }
+    }
+    (all, broken)
+}
