@@ -127,8 +127,8 @@ impl Medium {
     }
 
     /// True for a stream of bytes. Where its framing is self-delimiting (as configured at its
-    /// opening), one [`Transmit`] may carry several whole packets of any size with `segment_size:
-    /// None`.
+    /// opening), one [`Transmit`](crate::Transmit) may carry several whole packets of any size with
+    /// `segment_size: None`.
     pub fn is_stream(&self) -> bool {
         matches!(self, Medium::Tcp { .. } | Medium::Unix { .. })
     }

@@ -13,7 +13,7 @@ use crate::wire::{Code, Frame, Message, Page, RecordList};
 const MAX_CHALLENGES: u32 = 3;
 
 impl Resolver {
-    /// As [`whimbrel_core::Machine::handle_frame`], for ports of servers.
+    /// As [`whimbrel_core::Machine::handle_frames`], for one frame of a server.
     pub fn handle_frame(&mut self, now: Time, port: PortId, bytes: &[u8]) {
         self.now = now;
         self.counters.frames_received += 1;

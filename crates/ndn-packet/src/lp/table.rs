@@ -11,7 +11,7 @@
 //! | column | says |
 //! |---|---|
 //! | name | what NDNLPv2 calls it; the variant of [`Field`] |
-//! | type | its TLV-TYPE, a constant of [`types`](crate::types) |
+//! | type | its TLV-TYPE, a constant of [`crate::types`] |
 //! | `link` or `header` | the struct with the member: [`LinkFields`] concern one link, [`HeaderFields`] travel with the packet |
 //! | member | its name and type; `B` are octets, borrowed or owned |
 //! | `as` | the [`kind`](super::kind) of its value |
