@@ -11,7 +11,7 @@ use crate::wire::{ContentKind, ControlCode, Reader, Reliability, WireError, put_
 /// From a program to its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalRequest {
-    /// Fetch a content: the seed's `get(content_name)`.
+    /// Fetch a content: `get(content_name)` of [MFTP §2].
     Get(Get),
     /// Stop fetching.
     Cancel {

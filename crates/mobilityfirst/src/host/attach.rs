@@ -11,6 +11,7 @@ use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::links::Outgoing;
 use crate::local::LocalEvent;
+use crate::room::Room;
 use crate::wire::{
     ATTACH_CONTEXT, Control, ControlCode, NetworkHeader, ServiceId, UpperProtocol, attach_statement,
 };
@@ -214,7 +215,7 @@ impl Host {
             port,
             Outgoing {
                 chunk,
-                packets: 0,
+                room: Room::default(),
                 charge: Charge::default(),
             },
         );

@@ -8,6 +8,7 @@ use whimbrel_core::{Guid, Time};
 
 use super::{App, Host, Timer};
 use crate::local::{FailReason, Get, LocalChunk, LocalEvent, TransferState};
+use crate::room::Room;
 use crate::wire::{
     ChunkRanges, Data, DropReason, MAX_RANGES, NetworkHeader, Notice, Reliability, Request,
     ServiceId, Transport,
@@ -29,7 +30,8 @@ const MAX_STOPPED: usize = 1024;
 
 struct Held {
     chunk: LocalChunk,
-    packets: u32,
+    // Held until a program has the chunk.
+    _room: Room,
 }
 
 struct Download {
@@ -358,45 +360,40 @@ impl Host {
         self.ask(now, id);
     }
 
-    /// A chunk has come. Its room in the buffer is released when a program has it.
+    /// A chunk has come. Its room in the buffer is free again when a program has it.
     pub(super) fn handle_data(
         &mut self,
         now: Time,
         header: &NetworkHeader,
         data: Data,
-        packets: u32,
+        mut room: Room,
     ) {
         let ids = self.downloads.ids_of(&data.content);
         if ids.is_empty() {
-            self.links.release(now, packets);
             return self.stop_source(now, header, &data);
         }
         if data.reliability == Reliability::Ack {
             self.acknowledge(header, &data);
         }
-        let mut packets = packets;
         for id in ids {
             // Whoever takes it first carries its room; the others share the memory.
-            if self.take_chunk(now, id, header, &data, packets) {
-                packets = 0;
-            }
-            self.hand_over(now, id);
+            self.take_chunk(now, id, header, &data, &mut room);
+            self.hand_over(id);
         }
-        self.links.release(now, packets);
     }
 
-    /// True if the download took the chunk, and its room with it.
+    /// A download that takes the chunk takes its room with it.
     fn take_chunk(
         &mut self,
         now: Time,
         id: u64,
         header: &NetworkHeader,
         data: &Data,
-        packets: u32,
-    ) -> bool {
+        room: &mut Room,
+    ) {
         let alone = self.downloads.len() == 1;
         let Some(download) = self.downloads.by_id.get_mut(&id) else {
-            return false;
+            return;
         };
         download.source = Some((header.source, header.source_address));
         download.note_arrival(now);
@@ -406,7 +403,7 @@ impl Host {
             Proof::decode(&data.proof),
         ) else {
             self.counters.unproven += 1;
-            return false;
+            return;
         };
         let offer = Offer {
             chunk_size,
@@ -417,19 +414,18 @@ impl Host {
         };
         self.timers.set(Timer::Download(id), now + patience);
         if download.held.len() >= MAX_HELD && !alone {
-            self.counters.drop("program-too-slow");
-            return false;
+            return self.counters.drop("program-too-slow");
         }
         let verified = match download.assembly.check(&offer) {
             Ok(verified) => verified,
             Err(Refusal::Duplicate) => {
                 self.counters.duplicates += 1;
-                return false;
+                return;
             }
             Err(fault) => {
                 tracing::debug!(content = %data.content, index = data.index, %fault, "chunk refused");
                 self.counters.unproven += 1;
-                return false;
+                return;
             }
         };
         let offset = verified.range().start;
@@ -445,21 +441,20 @@ impl Host {
             proof: data.proof.clone(),
             data: data.payload.clone(),
         };
-        download.held.insert(offset, Held { chunk, packets });
+        let _room = room.take();
+        download.held.insert(offset, Held { chunk, _room });
         self.set_state(id, TransferState::Flowing);
-        true
     }
 
     /// Hands over what may be handed over, and ends the download when that was all.
-    fn hand_over(&mut self, now: Time, id: u64) {
+    fn hand_over(&mut self, id: u64) {
         while let Some(download) = self.downloads.by_id.get_mut(&id) {
-            let Some(Held { chunk, packets }) = download.next_deliverable() else {
+            let Some(Held { chunk, .. }) = download.next_deliverable() else {
                 break;
             };
             download.unconsumed += 1;
             let app = download.app;
             self.counters.chunks_handed_over += 1;
-            self.links.release(now, packets);
             self.tell(app, LocalEvent::Chunk(chunk));
         }
         self.finish_if_done(id);
@@ -488,8 +483,8 @@ impl Host {
         true
     }
 
-    fn fail(&mut self, now: Time, id: u64, reason: FailReason) {
-        if let Some(download) = self.end_download(now, id) {
+    fn fail(&mut self, id: u64, reason: FailReason) {
+        if let Some(download) = self.end_download(id) {
             self.tell(
                 download.app,
                 LocalEvent::Failed {
@@ -500,29 +495,27 @@ impl Host {
         }
     }
 
-    fn end_download(&mut self, now: Time, id: u64) -> Option<Download> {
+    fn end_download(&mut self, id: u64) -> Option<Download> {
         let download = self.downloads.remove(id)?;
         self.timers.cancel(&Timer::Download(id));
-        let packets = download.held.values().map(|held| held.packets).sum();
-        self.links.release(now, packets);
         Some(download)
     }
 
-    pub(super) fn note_consumed(&mut self, now: Time, app: App, request: u32) {
+    pub(super) fn note_consumed(&mut self, app: App, request: u32) {
         let Some(id) = self.downloads.find(app, request) else {
             return;
         };
         if let Some(download) = self.downloads.by_id.get_mut(&id) {
             download.unconsumed = download.unconsumed.saturating_sub(1);
         }
-        self.hand_over(now, id);
+        self.hand_over(id);
     }
 
-    pub(super) fn cancel_download(&mut self, now: Time, app: App, request: u32) {
+    pub(super) fn cancel_download(&mut self, app: App, request: u32) {
         let Some(id) = self.downloads.find(app, request) else {
             return;
         };
-        let Some(download) = self.end_download(now, id) else {
+        let Some(download) = self.end_download(id) else {
             return;
         };
         let wanted_by_others = self.downloads.by_content.contains_key(&download.content);
@@ -536,7 +529,7 @@ impl Host {
         }
     }
 
-    pub(super) fn forget_downloads_of(&mut self, now: Time, app: App) {
+    pub(super) fn forget_downloads_of(&mut self, app: App) {
         let requests = self
             .downloads
             .by_id
@@ -544,7 +537,7 @@ impl Host {
             .filter(|download| download.app == app);
         let requests: Vec<u32> = requests.map(|download| download.request).collect();
         for request in requests {
-            self.cancel_download(now, app, request);
+            self.cancel_download(app, request);
         }
     }
 
@@ -638,13 +631,13 @@ impl Host {
         };
         let begun = download.last_arrival.is_some() || download.assembly.verified_bytes() > 0;
         match reason {
-            DropReason::NoSuchName if !begun => self.fail(now, id, FailReason::NoSuchName),
+            DropReason::NoSuchName if !begun => self.fail(id, FailReason::NoSuchName),
             DropReason::NotServed => {
                 download.source = None;
                 download.unserved += 1;
                 // A host that was asked directly is the only one to ask.
                 if download.unserved >= MAX_UNSERVED || asked_directly {
-                    self.fail(now, id, FailReason::NotServed);
+                    self.fail(id, FailReason::NotServed);
                 }
             }
             DropReason::TooLarge => match ChunkSize::from_code(download.chunk_size.code() - 1) {
@@ -652,7 +645,7 @@ impl Host {
                     download.chunk_size = smaller;
                     self.ask(now, id);
                 }
-                None => self.fail(now, id, FailReason::TooLarge),
+                None => self.fail(id, FailReason::TooLarge),
             },
             // The timer asks again.
             _ => {}

@@ -26,6 +26,7 @@ use crate::chunk::{Chunk, Message};
 use crate::handed::HandedOver;
 use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, Outgoing};
 use crate::local::{LocalEvent, LocalRequest};
+use crate::room::Room;
 use crate::wire::{Control, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
 use attach::Registration;
 pub use config::HostConfig;
@@ -135,8 +136,8 @@ impl Host {
     fn handle_request(&mut self, now: Time, app: App, request: LocalRequest) {
         match request {
             LocalRequest::Get(get) => self.start_download(now, app, get),
-            LocalRequest::Cancel { request } => self.cancel_download(now, app, request),
-            LocalRequest::Consumed { request } => self.note_consumed(now, app, request),
+            LocalRequest::Cancel { request } => self.cancel_download(app, request),
+            LocalRequest::Consumed { request } => self.note_consumed(app, request),
             LocalRequest::Publish(publish) => self.publish(now, app, publish),
             LocalRequest::Withdraw { content } => self.withdraw(now, app, content),
             LocalRequest::ReadDone { read, chunk } => self.finish_read(now, app, read, chunk),
@@ -177,7 +178,7 @@ impl Host {
     }
 
     fn forget_app(&mut self, now: Time, app: App) {
-        self.forget_downloads_of(now, app);
+        self.forget_downloads_of(app);
         self.forget_contents_of(now, app);
         self.pings.forget(app);
     }
@@ -213,11 +214,7 @@ impl Host {
             }
             // A caller that restarts has forgotten what it asked for.
             LinkEvent::Restarted(..) => {}
-            LinkEvent::Received {
-                port,
-                bytes,
-                packets,
-            } => self.handle_chunk(now, port, &bytes, packets),
+            LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),
             LinkEvent::Delivered(_) => self.counters.chunks_sent += 1,
             LinkEvent::TooLarge(port, outgoing) => {
                 self.upload_too_large(self.way_back(port), &outgoing.chunk)
@@ -237,14 +234,12 @@ impl Host {
         }
     }
 
-    fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, packets: u32) {
+    fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, room: Room) {
         self.counters.chunks_received += 1;
         let Ok(chunk) = Chunk::decode(bytes) else {
-            self.counters.drop("bad-chunk");
-            return self.links.release(now, packets);
+            return self.counters.drop("bad-chunk");
         };
         if chunk.header.upper == UpperProtocol::Control {
-            self.links.release(now, packets);
             return match Control::decode(&chunk.message.head) {
                 Ok(control) => self.handle_control(now, from, control),
                 Err(_) => self.counters.drop("bad-control"),
@@ -252,11 +247,9 @@ impl Host {
         }
         let asks_us = chunk.header.service.has(ServiceId::CONTENT_REQUEST);
         if chunk.header.destination != self.guid && !asks_us {
-            self.counters.drop("not-for-this-host");
-            return self.links.release(now, packets);
+            return self.counters.drop("not-for-this-host");
         }
         if chunk.header.upper == UpperProtocol::Echo {
-            self.links.release(now, packets);
             return match Echo::decode(&chunk.message.head) {
                 Ok(echo) => self.handle_echo(self.way_back(from), &chunk, echo),
                 Err(_) => self.counters.drop("bad-echo"),
@@ -268,9 +261,7 @@ impl Host {
                 Transport::Data(_) | Transport::Store(_) | Transport::Drop(..) | Transport::Lost(_),
             ) if way != Way::Uplink => self.counters.drop("not-for-a-caller-to-say"),
             // The chunk's room in the buffer goes with it until a program has taken it.
-            Ok(Transport::Data(data)) => {
-                return self.handle_data(now, &chunk.header, data, packets);
-            }
+            Ok(Transport::Data(data)) => self.handle_data(now, &chunk.header, data, room),
             Ok(Transport::Request(request) | Transport::Nack(request)) => {
                 self.handle_wanted(now, way, &chunk.header, request, Presence::MayBeUnderWay);
             }
@@ -286,7 +277,6 @@ impl Host {
             Ok(Transport::Push(_)) => self.counters.drop("push-to-a-host"),
             Err(_) => self.counters.drop("bad-transport"),
         }
-        self.links.release(now, packets);
     }
 
     /// The link that this host sends by now: the most preferred one whose router answers.
@@ -337,7 +327,7 @@ impl Host {
         };
         let outgoing = Outgoing {
             chunk,
-            packets: 0,
+            room: Room::default(),
             charge: Charge::default(),
         };
         self.links

@@ -474,7 +474,7 @@ impl Host {
     }
 
     /// A proxy stores chunks of an upload: they need not be sent again, and at 80 % of what it may
-    /// store for the flow the source pauses (the release's "stop", research notes section 3).
+    /// store for the flow the source pauses .
     pub(super) fn handle_store(&mut self, now: Time, header: &NetworkHeader, notice: Notice) {
         let key = Key {
             content: notice.content,

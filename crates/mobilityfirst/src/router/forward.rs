@@ -8,6 +8,7 @@ use super::{NextHop, Router};
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::links::Outgoing;
+use crate::room::Room;
 use crate::wire::{Control, DropReason, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
 
 /// What stands between a destination and a chunk for it.
@@ -23,31 +24,27 @@ pub(super) enum Way {
 
 impl Router {
     /// A whole chunk has come in from a neighbour.
-    pub(super) fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, packets: u32) {
+    pub(super) fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, room: Room) {
         self.counters.chunks_received += 1;
         let chunk = match Chunk::decode(bytes) {
             Ok(chunk) => chunk,
             Err(fault) => {
                 tracing::debug!(%from, %fault, "bad chunk");
-                self.counters.drop("bad-chunk");
-                self.links.release(now, packets);
-                return;
+                return self.counters.drop("bad-chunk");
             }
         };
         let mut outgoing = Outgoing {
             chunk,
-            packets,
+            room,
             charge: Charge::default(),
         };
         let header = &mut outgoing.chunk.header;
         if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
             self.handle_control(now, from, &outgoing.chunk.message.head);
-            self.links.release(now, packets);
         } else if header.destination == self.config.guid {
             self.handle_own(now, &outgoing.chunk);
-            self.links.release(now, packets);
         } else if header.hop_limit == 0 {
-            self.give_up(now, outgoing, DropReason::HopLimit);
+            self.note_drop(&outgoing.chunk, DropReason::HopLimit);
         } else {
             header.hop_limit -= 1;
             self.forward(now, outgoing);
@@ -269,27 +266,17 @@ impl Router {
         let asks_for_content =
             header.service.has(ServiceId::CONTENT_REQUEST) && name == header.destination;
         if why == Failure::NotFound && asks_for_content {
-            self.give_up(now, outgoing, DropReason::NoSuchName);
+            self.note_drop(&outgoing.chunk, DropReason::NoSuchName);
         } else {
             self.store_or_give_up(now, outgoing);
         }
     }
 
-    pub(super) fn drop_too_large(&mut self, now: Time, outgoing: Outgoing) {
-        self.give_up(now, outgoing, DropReason::TooLarge);
-    }
-
     fn store_or_give_up(&mut self, now: Time, outgoing: Outgoing) {
         if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
-            self.store(now, outgoing);
+            self.store_chunk(now, outgoing.chunk);
         } else {
-            self.give_up(now, outgoing, DropReason::Unreachable);
+            self.note_drop(&outgoing.chunk, DropReason::Unreachable);
         }
-    }
-
-    /// Drops a chunk and tells its source.
-    pub(super) fn give_up(&mut self, now: Time, outgoing: Outgoing, reason: DropReason) {
-        self.links.release(now, outgoing.packets);
-        self.note_drop(&outgoing.chunk, reason);
     }
 }

@@ -39,7 +39,8 @@ use crate::charge::Pool;
 use crate::chunk::Chunk;
 use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, Outgoing};
 use crate::local::{LocalEvent, LocalRequest};
-use crate::wire::UpperProtocol;
+use crate::room::Room;
+use crate::wire::{DropReason, UpperProtocol};
 use attach::Attachments;
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use own_names::OwnNames;
@@ -163,16 +164,14 @@ impl Router {
                 self.retry_waiting(now);
             }
             LinkEvent::Restarted(_, handed) => self.tell_receivers(now, handed),
-            LinkEvent::Received {
-                port,
-                bytes,
-                packets,
-            } => self.handle_chunk(now, port, &bytes, packets),
+            LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),
             LinkEvent::Delivered(carried) => {
                 self.counters.chunks_forwarded += 1;
                 self.proxy.forget_lingering(carried);
             }
-            LinkEvent::TooLarge(_, outgoing) => self.drop_too_large(now, outgoing),
+            LinkEvent::TooLarge(_, outgoing) => {
+                self.note_drop(&outgoing.chunk, DropReason::TooLarge)
+            }
             LinkEvent::Unresponsive(port) => self.store_what_waits_for(now, port),
             LinkEvent::Responsive(port) => {
                 self.resume_lingering(port);
@@ -358,7 +357,7 @@ impl Router {
         let charge = self.said.charge(chunk.size() as u64 + ENTRY_BYTES);
         Some(Outgoing {
             chunk,
-            packets: 0,
+            room: Room::default(),
             charge,
         })
     }

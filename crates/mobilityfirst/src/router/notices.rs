@@ -36,9 +36,8 @@ pub(super) struct NoticeKey {
 }
 
 impl Notices {
-    /// Half of the storage of `flow` is free again: sources that were told to stop may go on (below
-    /// 50 % the release says "no change" again, research notes section 3). By its own timer a
-    /// source would wait up to half a minute.
+    /// Half of the storage of `flow` is free again: sources that were told to stop may go on. By
+    /// its own timer a source would wait up to half a minute.
     pub(super) fn note_room(&mut self, flow: &Flow) {
         let of_flow = (*flow, Guid([0; 32]))..=(*flow, Guid([255; 32]));
         self.relieved

@@ -12,6 +12,7 @@ use super::{Router, Timer};
 use crate::charge::Pool;
 use crate::chunk::{Chunk, Flow};
 use crate::links::{Carried, Outgoing};
+use crate::room::Room;
 use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
 
 /// The storage, and what is known of the destinations that chunks in it wait for.
@@ -65,7 +66,7 @@ impl Proxy {
         let charge = self.released.charge(chunk.size() as u64 + ENTRY_BYTES);
         Outgoing {
             chunk,
-            packets: 0,
+            room: Room::default(),
             charge,
         }
     }
@@ -118,13 +119,8 @@ impl Proxy {
 
 impl Router {
     /// Pushes a chunk up to the proxy.
-    pub(super) fn store(&mut self, now: Time, outgoing: Outgoing) {
-        self.links.release(now, outgoing.packets);
-        self.store_chunk(now, outgoing.chunk);
-    }
-
-    fn store_chunk(&mut self, now: Time, mut chunk: Chunk) -> Option<StoreId> {
-        // "Dst NA is cleared on store, which forces a fresh look-up" (research notes section 3).
+    pub(super) fn store_chunk(&mut self, now: Time, mut chunk: Chunk) -> Option<StoreId> {
+        // Its address is cleared, which forces a fresh look-up.
         chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
         let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
@@ -352,7 +348,7 @@ impl Router {
             if let Some(id) = self.store_chunk(now, outgoing.chunk) {
                 self.proxy.lingering.insert(carried, id);
                 self.proxy.lingering_ids.insert(id, carried);
-                self.links.disown(now, carried);
+                self.links.disown(carried);
             }
         }
         for outgoing in self.links.take_waiting(port) {
@@ -374,9 +370,9 @@ impl Router {
             for outgoing in self.links.take_waiting(port) {
                 if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
                     self.counters.held_back += 1;
-                    self.store(now, outgoing);
+                    self.store_chunk(now, outgoing.chunk);
                 } else if let Err(outgoing) = self.links.enqueue(port, outgoing) {
-                    self.give_up(now, outgoing, DropReason::Unreachable);
+                    self.note_drop(&outgoing.chunk, DropReason::Unreachable);
                 }
             }
         }

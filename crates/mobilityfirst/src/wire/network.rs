@@ -16,7 +16,7 @@ const EXTENSION_VIA: u16 = 0x8002;
 const EXTENSION_LIFETIME: u16 = 0x0003;
 
 /// The service identifier: what kind of delivery the sender asks for, as bit flags. The values up
-/// to 0x2000 are those of the Rutgers release (research notes `mobilityfirst.md` section 2.2).
+/// to 0x2000 are those of the MobilityFirst prototype that Rutgers released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ServiceId(pub u16);
 
