@@ -9,6 +9,7 @@
 //! | [`wire`] | headers, extensions, messages | `docs/protocols/mobilityfirst.md` |
 //! | [`charge`] | memory that is counted while somebody holds it | - |
 //! | [`chunk`] | a chunk between arrival and departure | [MFTP §3.1] |
+//! | [`next_hops`] | sets of next hops, and which of them a chunk takes | [MFTP §3.5], [MF-5G §III] |
 //! | [`room`] | room in the back-pressure buffer, held while a value lives | [MFTP §3.4.1] |
 //! | [`links`] | all hops of a node and the back-pressure buffer that they share | [MFTP §3.4.1] |
 //! | [`handed`] | what a neighbour has taken over and may lose | [MFTP §3.2.1 and 3.2.2] |
@@ -23,6 +24,7 @@ pub mod handed;
 pub mod host;
 pub mod links;
 pub mod local;
+pub mod next_hops;
 pub mod room;
 pub mod router;
 pub mod wire;

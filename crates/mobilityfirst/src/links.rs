@@ -20,6 +20,7 @@ use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats};
 use crate::charge::Charge;
 use crate::chunk::Chunk;
 use crate::handed::{HandedOver, Handovers};
+use crate::next_hops::LinkState;
 use crate::room::{Buffer, Room};
 
 /// What holds no room in the buffer and counts to no other bound (what a host itself sends) waits
@@ -96,6 +97,8 @@ struct Link {
     blocked: bool,
     queue: VecDeque<Outgoing>,
     carrying: BTreeMap<u64, Outgoing>,
+    // Bytes of the chunks in both.
+    queued_bytes: u64,
     last_progress: Time,
     // When the address of a silent neighbour is looked up again.
     look_up_at: Time,
@@ -175,6 +178,7 @@ impl Links {
                     blocked: false,
                     queue: VecDeque::new(),
                     carrying: BTreeMap::new(),
+                    queued_bytes: 0,
                     last_progress: now,
                     look_up_at: now + LOOK_UP_AGAIN,
                 };
@@ -252,6 +256,7 @@ impl Links {
             self.own_dropped += 1;
             return Ok(());
         }
+        link.queued_bytes += outgoing.chunk.size() as u64;
         link.queue.push_back(outgoing);
         self.touched.insert(port);
         Ok(())
@@ -285,17 +290,32 @@ impl Links {
         self.links.keys().copied()
     }
 
+    /// What is measured of the link of `port`.
+    pub fn state(&self, port: PortId) -> LinkState {
+        self.links.get(&port).map_or(LinkState::default(), |link| {
+            let stats = link.hop.stats();
+            LinkState {
+                up: link.hop.is_up(),
+                rate: stats.bandwidth / 8,
+                rtt: stats.rtt,
+                queued: link.queued_bytes,
+            }
+        })
+    }
+
+    /// The ports whose neighbour is `guid`, as it says, in the order of their numbers.
+    pub fn ports_of(&self, guid: &Guid) -> impl Iterator<Item = PortId> {
+        self.links
+            .iter()
+            .filter(|(_, link)| link.neighbour.as_ref() == Some(guid))
+            .map(|(port, _)| *port)
+    }
+
     /// The first port whose neighbour is `guid`; one that answers comes before one that does not.
     pub fn port_of(&self, guid: &Guid) -> Option<PortId> {
-        let of_guid = || {
-            self.links
-                .iter()
-                .filter(|(_, link)| link.neighbour.as_ref() == Some(guid))
-        };
-        of_guid()
-            .find(|(_, link)| link.hop.is_up())
-            .or_else(|| of_guid().next())
-            .map(|(port, _)| *port)
+        self.ports_of(guid)
+            .find(|port| self.is_up(*port))
+            .or_else(|| self.ports_of(guid).next())
     }
 
     /// The port of a link of the configuration.
@@ -321,15 +341,19 @@ impl Links {
 
     /// Takes back what waits for `port` and was not given to its hop.
     pub fn take_waiting(&mut self, port: PortId) -> Vec<Outgoing> {
-        self.links
-            .get_mut(&port)
-            .map_or(Vec::new(), |link| link.queue.drain(..).collect())
+        let Some(link) = self.links.get_mut(&port) else {
+            return Vec::new();
+        };
+        let waiting: Vec<Outgoing> = link.queue.drain(..).collect();
+        waiting.iter().for_each(|outgoing| link.note_gone(outgoing));
+        waiting
     }
 
     /// Takes back one chunk from a hop. The neighbour may have it all the same.
     pub fn withdraw(&mut self, now: Time, carried: Carried) -> Option<Outgoing> {
         let link = self.links.get_mut(&carried.port)?;
         let outgoing = link.carrying.remove(&carried.tag)?;
+        link.note_gone(&outgoing);
         link.hop.withdraw(now, carried.tag);
         self.touched.insert(carried.port);
         Some(outgoing)
@@ -549,6 +573,11 @@ impl Link {
         }
     }
 
+    /// A chunk no longer waits here, nor is it on its way.
+    fn note_gone(&mut self, outgoing: &Outgoing) {
+        self.queued_bytes -= outgoing.chunk.size() as u64;
+    }
+
     /// Passes on what the hop says.
     fn note(
         &mut self,
@@ -588,11 +617,13 @@ impl Link {
                 self.last_progress = now;
                 events.push_back(LinkEvent::Delivered(Carried { port, tag }));
                 if let Some(outgoing) = self.carrying.remove(&tag) {
+                    self.note_gone(&outgoing);
                     self.handovers.note(&outgoing.chunk);
                 }
             }
             HopEvent::TooLarge { tag, .. } => {
                 if let Some(outgoing) = self.carrying.remove(&tag) {
+                    self.note_gone(&outgoing);
                     events.push_back(LinkEvent::TooLarge(port, outgoing));
                 }
             }

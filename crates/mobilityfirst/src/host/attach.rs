@@ -11,6 +11,7 @@ use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::links::Outgoing;
 use crate::local::LocalEvent;
+use crate::next_hops::{Branch, NextHops};
 use crate::room::Room;
 use crate::wire::{
     ATTACH_CONTEXT, Control, ControlCode, NetworkHeader, ServiceId, UpperProtocol, attach_statement,
@@ -74,23 +75,24 @@ impl Host {
         !self.callers.contains(&port)
     }
 
-    /// The ports that lead to routers, or to the host that this one was told to ask directly; best
-    /// first.
-    pub(super) fn routers_by_preference(&self) -> Vec<PortId> {
+    /// The links that lead to routers, or to the host that this one was told to ask directly, by
+    /// the configured preference.
+    pub(super) fn uplinks(&self) -> NextHops {
         let rank = |port: &PortId| {
             let origin = self.links.info(*port).map(|info| info.origin);
             let mut preferred = self.config.preference.iter();
             preferred
                 .position(|link| origin == Some(PortOrigin::Configured(*link)))
-                .unwrap_or(usize::MAX)
+                .map_or(u32::MAX, |rank| rank as u32)
         };
-        let mut ports: Vec<PortId> = self
-            .links
+        self.links
             .ports()
             .filter(|port| self.is_uplink(*port))
-            .collect();
-        ports.sort_by_key(rank);
-        ports
+            .map(|port| Branch {
+                preference: rank(&port),
+                ..Branch::over(port, &self.links)
+            })
+            .collect()
     }
 
     pub(super) fn handle_control(&mut self, now: Time, port: PortId, control: Control) {
@@ -130,12 +132,12 @@ impl Host {
 
     /// Routers that answer and have sent a challenge.
     fn attachable(&self) -> Vec<PortId> {
-        let ready =
-            |port: &PortId| self.links.is_up(*port) && self.registration.nonces.contains_key(port);
-        self.routers_by_preference()
-            .into_iter()
-            .filter(ready)
-            .collect()
+        let ready = |branch: &&Branch| {
+            branch.link.up && self.registration.nonces.contains_key(&branch.port)
+        };
+        let uplinks = self.uplinks();
+        let ready = uplinks.iter().filter(ready);
+        ready.map(|branch| branch.port).collect()
     }
 
     fn renew_if_changed(&mut self, now: Time) {

@@ -26,6 +26,7 @@ use crate::chunk::{Chunk, Message};
 use crate::handed::HandedOver;
 use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, Outgoing};
 use crate::local::{LocalEvent, LocalRequest};
+use crate::next_hops::{Branch, Divisions, NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{Control, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
 use attach::Registration;
@@ -92,6 +93,7 @@ pub struct Host {
     timers: TimerQueue<Timer>,
     local: BTreeMap<PortId, LocalPort>,
     callers: BTreeSet<PortId>,
+    divisions: Divisions,
     inner_events: VecDeque<HostEvent>,
     // When work was left over in `settle`.
     unsettled: Option<Time>,
@@ -116,6 +118,7 @@ impl Host {
             timers: TimerQueue::new(),
             local: BTreeMap::new(),
             callers: BTreeSet::new(),
+            divisions: Divisions::default(),
             inner_events: VecDeque::new(),
             unsettled: None,
             counters: HostCounters::default(),
@@ -279,11 +282,10 @@ impl Host {
         }
     }
 
-    /// The link that this host sends by now: the most preferred one whose router answers.
+    /// The link that this host sends by now, unless a chunk's service asks for several: the most
+    /// preferred one whose router answers.
     fn uplink(&self) -> Option<PortId> {
-        self.routers_by_preference()
-            .into_iter()
-            .find(|port| self.links.is_up(*port))
+        self.hops_by(Way::Uplink).best().map(|branch| branch.port)
     }
 
     /// The way by which an answer to what came in on a port goes.
@@ -295,12 +297,17 @@ impl Host {
         }
     }
 
-    /// The port of a way that is open now.
-    fn port_by(&self, way: Way) -> Option<PortId> {
+    /// The next hops of a way.
+    fn hops_by(&self, way: Way) -> NextHops {
         match way {
-            Way::Uplink => self.uplink(),
-            Way::Caller(port) => Some(port).filter(|port| self.links.is_up(*port)),
+            Way::Uplink => self.uplinks(),
+            Way::Caller(port) => NextHops::from_iter([Branch::over(port, &self.links)]),
         }
+    }
+
+    /// The best port of a way that is open now.
+    fn port_by(&self, way: Way) -> Option<PortId> {
+        self.hops_by(way).best().map(|branch| branch.port)
     }
 
     fn header(
@@ -322,17 +329,19 @@ impl Host {
 
     /// Sends a chunk of this host's own; `Err` gives it back if nobody answers on that way.
     fn send(&mut self, way: Way, chunk: Chunk) -> Result<(), Chunk> {
-        let Some(port) = self.port_by(way) else {
-            return Err(chunk);
-        };
-        let outgoing = Outgoing {
-            chunk,
-            room: Room::default(),
-            charge: Charge::default(),
-        };
-        self.links
-            .enqueue(port, outgoing)
-            .map_err(|outgoing| outgoing.chunk)
+        let hops = self.hops_by(way);
+        let spread = Spread::of(chunk.header.service);
+        let chosen = hops.select(spread, chunk.flow(), chunk.size(), &mut self.divisions);
+        let mut sent = false;
+        for branch in chosen {
+            let outgoing = Outgoing {
+                chunk: chunk.clone(),
+                room: Room::default(),
+                charge: Charge::default(),
+            };
+            sent |= self.links.enqueue(branch.port, outgoing).is_ok();
+        }
+        if sent { Ok(()) } else { Err(chunk) }
     }
 
     fn send_transport(

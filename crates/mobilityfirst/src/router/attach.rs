@@ -8,72 +8,112 @@ use whimbrel_gnrs::{Kind, Record, Rejection, Signature, wire::Code};
 
 use super::{Router, Timer};
 use crate::chunk::{Chunk, Message};
+use crate::links::Links;
+use crate::next_hops::{Branch, NextHops};
 use crate::wire::{
     ATTACH_CONTEXT, Control, ControlCode, NetworkHeader, ServiceId, UpperProtocol, attach_statement,
 };
 
-/// GUIDs attached at one time, to bound memory.
+/// Attachments at one time, to bound memory.
 const MAX_ATTACHMENTS: usize = 65_536;
 /// GUIDs that one port may attach.
 const MAX_PER_PORT: usize = 256;
 /// Records on their way to the name service whose outcome a host waits for.
 const MAX_PENDING: usize = 65_536;
 
-#[derive(Clone, Debug)]
+/// Ports that one GUID may be attached on; the one with the oldest record makes room.
+const MAX_PORTS: usize = 8;
+
+#[derive(Clone, Copy, Debug)]
 struct Attachment {
     port: PortId,
     version: u64,
 }
 
-/// Which GUID is on which port, and what hosts wait to hear.
+/// Which GUID is on which ports, and what hosts wait to hear.
 #[derive(Debug, Default)]
 pub(super) struct Attachments {
-    by_guid: BTreeMap<Guid, Attachment>,
+    // Newest record first; never empty.
+    by_guid: BTreeMap<Guid, Vec<Attachment>>,
+    entries: usize,
     per_port: BTreeMap<PortId, usize>,
     nonces: BTreeMap<PortId, [u8; 16]>,
     pending: BTreeMap<(Guid, u64), PortId>,
 }
 
 impl Attachments {
-    pub(super) fn port_of(&self, guid: &Guid) -> Option<PortId> {
-        self.by_guid.get(guid).map(|attachment| attachment.port)
+    /// The ports that a GUID is attached on. Those of its newest record are preferred: a host gives
+    /// each new record to all routers that it wants to be reached by.
+    pub(super) fn hops_to(&self, guid: &Guid, links: &Links) -> NextHops {
+        let attached = self.by_guid.get(guid).map_or(&[][..], Vec::as_slice);
+        let newest = attached.first().map(|attachment| attachment.version);
+        attached
+            .iter()
+            .map(|attachment| Branch {
+                preference: u32::from(Some(attachment.version) != newest),
+                ..Branch::over(attachment.port, links)
+            })
+            .collect()
+    }
+
+    pub(super) fn contains(&self, guid: &Guid) -> bool {
+        self.by_guid.contains_key(guid)
     }
 
     pub(super) fn len(&self) -> usize {
         self.by_guid.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Guid, PortId)> + '_ {
-        self.by_guid
-            .iter()
-            .map(|(guid, attachment)| (*guid, attachment.port))
+    fn newest_version(&self, guid: &Guid) -> Option<u64> {
+        Some(self.by_guid.get(guid)?.first()?.version)
     }
 
-    pub(super) fn remove(&mut self, guid: &Guid) -> bool {
-        let Some(old) = self.by_guid.remove(guid) else {
-            return false;
+    /// Ends one attachment.
+    pub(super) fn remove(&mut self, guid: &Guid, port: PortId) {
+        let Some(attached) = self.by_guid.get_mut(guid) else {
+            return;
         };
-        if let Some(count) = self.per_port.get_mut(&old.port) {
+        let Some(at) = attached.iter().position(|it| it.port == port) else {
+            return;
+        };
+        attached.remove(at);
+        if attached.is_empty() {
+            self.by_guid.remove(guid);
+        }
+        self.entries -= 1;
+        if let Some(count) = self.per_port.get_mut(&port) {
             *count -= 1;
             if *count == 0 {
-                self.per_port.remove(&old.port);
+                self.per_port.remove(&port);
             }
         }
-        true
     }
 
-    fn insert(&mut self, guid: Guid, attachment: Attachment) -> bool {
-        self.remove(&guid);
-        let on_port = self
-            .per_port
-            .get(&attachment.port)
-            .copied()
-            .unwrap_or_default();
-        if self.by_guid.len() >= MAX_ATTACHMENTS || on_port >= MAX_PER_PORT {
+    fn remove_all(&mut self, guid: &Guid) {
+        let ports = self.by_guid.get(guid).into_iter().flatten();
+        let ports: Vec<PortId> = ports.map(|attachment| attachment.port).collect();
+        ports.iter().for_each(|port| self.remove(guid, *port));
+    }
+
+    /// Attaches a GUID, or renews its attachment; false if there is no room.
+    pub(super) fn insert(&mut self, guid: Guid, port: PortId, version: u64) -> bool {
+        let attachment = Attachment { port, version };
+        self.remove(&guid, port);
+        let oldest = self.by_guid.get(&guid).and_then(|attached| attached.last());
+        if let Some(oldest) = oldest.copied()
+            && self.by_guid.get(&guid).map_or(0, Vec::len) >= MAX_PORTS
+        {
+            self.remove(&guid, oldest.port);
+        }
+        let on_port = self.per_port.get(&attachment.port).copied();
+        if self.entries >= MAX_ATTACHMENTS || on_port.is_some_and(|count| count >= MAX_PER_PORT) {
             return false;
         }
-        self.per_port.insert(attachment.port, on_port + 1);
-        self.by_guid.insert(guid, attachment);
+        *self.per_port.entry(attachment.port).or_default() += 1;
+        self.entries += 1;
+        let attached = self.by_guid.entry(guid).or_default();
+        let at = attached.partition_point(|it| it.version > attachment.version);
+        attached.insert(at, attachment);
         true
     }
 
@@ -81,11 +121,10 @@ impl Attachments {
     pub(super) fn forget_if_moved(&mut self, guid: &Guid, router: &Guid, binding: Option<&Record>) {
         let Some(binding) = binding else { return };
         let newer = self
-            .by_guid
-            .get(guid)
-            .is_some_and(|here| binding.version() > here.version);
+            .newest_version(guid)
+            .is_some_and(|here| binding.version() > here);
         if newer && !binding.addresses().any(|at| at.na == *router) {
-            self.remove(guid);
+            self.remove_all(guid);
         }
     }
 }
@@ -135,14 +174,13 @@ impl Router {
         let (guid, version) = (record.subject(), record.version());
         let code = match self.check_attach(now, port, &record, signature) {
             Ok(()) => {
-                let attachment = Attachment { port, version };
-                if self.attachments.insert(guid, attachment) {
+                if self.attachments.insert(guid, port, version) {
                     self.counters.attachments += 1;
                     let left = record
                         .expires_ms()
                         .saturating_sub(self.config.wall.unix_millis(now));
                     self.timers.set(
-                        Timer::Attachment(guid),
+                        Timer::Attachment(guid, port),
                         now + core::time::Duration::from_millis(left),
                     );
                     self.pass_on(now, port, record);
@@ -193,8 +231,8 @@ impl Router {
             .key()
             .verify(ATTACH_CONTEXT, &statement, &Signature(signature));
         signed.map_err(|_| ControlCode::Invalid)?;
-        match self.attachments.by_guid.get(&record.subject()) {
-            Some(known) if known.version > record.version() => Err(ControlCode::Stale),
+        match self.attachments.newest_version(&record.subject()) {
+            Some(known) if known > record.version() => Err(ControlCode::Stale),
             _ => Ok(()),
         }
     }
@@ -284,15 +322,14 @@ impl Router {
 
     /// The port is gone, and with it whoever was on it.
     pub(super) fn detach_port(&mut self, port: PortId) {
-        let gone: Vec<Guid> = self
-            .attachments
-            .iter()
-            .filter(|(_, on)| *on == port)
-            .map(|(guid, _)| guid)
+        let attached = self.attachments.by_guid.iter();
+        let gone: Vec<Guid> = attached
+            .filter(|(_, attached)| attached.iter().any(|it| it.port == port))
+            .map(|(guid, _)| *guid)
             .collect();
         for guid in gone {
-            self.attachments.remove(&guid);
-            self.timers.cancel(&Timer::Attachment(guid));
+            self.attachments.remove(&guid, port);
+            self.timers.cancel(&Timer::Attachment(guid, port));
         }
         self.attachments.nonces.remove(&port);
         self.attachments

@@ -2,25 +2,15 @@
 
 use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, Time};
-use whimbrel_gnrs::{Address, Answer, Failure, Lookup};
+use whimbrel_gnrs::{Answer, Failure, Lookup};
 
-use super::{NextHop, Router};
+use super::Router;
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::links::Outgoing;
+use crate::next_hops::{Branch, NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{Control, DropReason, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
-
-/// What stands between a destination and a chunk for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// This port's neighbour is it, or is nearer to it, and answers.
-    Open(PortId),
-    /// This port's neighbour does not answer.
-    Silent(PortId),
-    /// No route.
-    None,
-}
 
 impl Router {
     /// A whole chunk has come in from a neighbour.
@@ -102,74 +92,59 @@ impl Router {
 
     /// Sends a chunk on its way: to an attached host, towards its address, or to be bound.
     pub(super) fn forward(&mut self, now: Time, mut outgoing: Outgoing) {
-        if let Some(port) = self.attachment_of(&outgoing.chunk.header) {
-            return self.send_or_store(now, outgoing, self.way_over(port));
+        let here = self.attachment_of(&outgoing.chunk.header);
+        if !here.is_empty() {
+            return self.send_or_store(now, outgoing, &here);
         }
-        let address = outgoing.chunk.header.destination_address;
-        if address == self.config.guid {
+        let header = &mut outgoing.chunk.header;
+        if header.destination_address == self.config.guid {
             // Bound to this router, but its host is not here (any more): the binding is stale.
-            outgoing.chunk.header.destination_address = Guid::NONE;
-            outgoing.chunk.header.extensions.via = None;
+            header.destination_address = Guid::NONE;
+            header.extensions.via = None;
         }
-        if outgoing.chunk.header.destination_address.is_none() {
-            if !self.is_known_router(&outgoing.chunk.header.destination) {
+        if header.destination_address.is_none() {
+            if !self.routes.is_router(&header.destination, &self.links) {
                 return self.ask_for_binding(now, outgoing);
             }
-            outgoing.chunk.header.destination_address = outgoing.chunk.header.destination;
+            header.destination_address = header.destination;
         }
-        let address = outgoing.chunk.header.destination_address;
-        self.send_or_store(now, outgoing, self.way_to(&address));
+        let hops = self
+            .routes
+            .towards(&header.destination_address, &self.links);
+        self.send_or_store(now, outgoing, &hops);
     }
 
-    /// The port of the host that a chunk is for, or that serves the content that it asks for.
-    fn attachment_of(&self, header: &NetworkHeader) -> Option<PortId> {
-        let of = |guid: &Guid| self.attachments.port_of(guid);
-        of(&header.destination).or_else(|| header.extensions.via.as_ref().and_then(of))
+    /// The ports of the host that a chunk is for, or that serves the content that it asks for.
+    fn attachment_of(&self, header: &NetworkHeader) -> NextHops {
+        let of = |guid: &Guid| self.attachments.hops_to(guid, &self.links);
+        let here = of(&header.destination);
+        match &header.extensions.via {
+            Some(via) if here.is_empty() => of(via),
+            _ => here,
+        }
     }
 
-    /// True if a name is that of a router in this one's configuration: such a name is its own
-    /// address. Who calls here may say any name, so callers do not count.
-    fn is_known_router(&self, name: &Guid) -> bool {
-        let configured = |port| {
-            self.links
-                .info(port)
-                .is_some_and(|info| info.origin.is_chosen())
+    /// Sends a chunk to as many of these next hops as its service asks for.
+    fn send_or_store(&mut self, now: Time, outgoing: Outgoing, hops: &NextHops) {
+        let chunk = &outgoing.chunk;
+        let spread = Spread::of(chunk.header.service);
+        let mut chosen = hops.select(spread, chunk.flow(), chunk.size(), &mut self.divisions);
+        let Some(mut branch) = chosen.next() else {
+            return self.store_or_give_up(now, outgoing);
         };
-        self.config.routes.iter().any(|route| route.to == *name)
-            || self.links.port_of(name).is_some_and(configured)
-    }
-
-    fn way_over(&self, port: PortId) -> Way {
-        if self.links.is_up(port) {
-            Way::Open(port)
-        } else {
-            Way::Silent(port)
+        for next in chosen {
+            self.send_over(now, outgoing.clone(), branch);
+            branch = next;
         }
+        self.send_over(now, outgoing, branch);
     }
 
-    /// The way to a network address: a neighbour's own, by a route, or by the default route.
-    pub(super) fn way_to(&self, address: &Guid) -> Way {
-        let port = self.links.port_of(address).or_else(|| {
-            let route = self.config.routes.iter().find(|route| route.to == *address);
-            match route
-                .map(|route| &route.via)
-                .or(self.config.default_route.as_ref())?
-            {
-                NextHop::Neighbour(guid) => self.links.port_of(guid),
-                NextHop::Link(link) => self.links.port_of_link(*link),
-            }
-        });
-        port.map_or(Way::None, |port| self.way_over(port))
-    }
-
-    fn send_or_store(&mut self, now: Time, outgoing: Outgoing, way: Way) {
-        match way {
-            Way::Open(port) => {
-                if let Err(outgoing) = self.links.enqueue(port, outgoing) {
-                    self.store_or_give_up(now, outgoing);
-                }
-            }
-            Way::Silent(_) | Way::None => self.store_or_give_up(now, outgoing),
+    fn send_over(&mut self, now: Time, mut outgoing: Outgoing, branch: &Branch) {
+        if let Some(address) = branch.address {
+            outgoing.chunk.header.destination_address = address;
+        }
+        if let Err(outgoing) = self.links.enqueue(branch.port, outgoing) {
+            self.store_or_give_up(now, outgoing);
         }
     }
 
@@ -188,38 +163,45 @@ impl Router {
 
     /// The name service has answered for `name`, which stands for the chunk's destination.
     pub(super) fn bind(&mut self, now: Time, mut outgoing: Outgoing, name: Guid, answer: &Answer) {
-        if let Some(address) = self.pick_address(answer) {
-            outgoing.chunk.header.destination_address = address;
-            return self.send_or_store(now, outgoing, self.way_to(&address));
+        if let Some(hops) = self.bound_hops(answer) {
+            return self.send_or_store(now, outgoing, &hops);
         }
         if name == outgoing.chunk.header.destination
             && let Some(provider) = self.pick_provider(answer)
         {
             outgoing.chunk.header.extensions.via = Some(provider);
-            return match self.attachments.port_of(&provider) {
-                Some(port) => self.send_or_store(now, outgoing, self.way_over(port)),
-                None => self.ask_for_binding(now, outgoing),
+            let here = self.attachments.hops_to(&provider, &self.links);
+            return if here.is_empty() {
+                self.ask_for_binding(now, outgoing)
+            } else {
+                self.send_or_store(now, outgoing, &here)
             };
         }
         // "The destination does not have an active network address binding" [MFTP §3.3].
         self.store_or_give_up(now, outgoing);
     }
 
-    /// The preferred address of a binding. This router's own is none: the host would be attached.
-    pub(super) fn pick_address(&self, answer: &Answer) -> Option<Guid> {
-        let addresses = answer
-            .binding
-            .as_ref()?
-            .addresses()
-            .filter(|at| at.na != self.config.guid);
-        let reachable = |at: &Address| matches!(self.way_to(&at.na), Way::Open(_));
-        let mut by_preference: Vec<Address> = addresses.collect();
-        by_preference.sort_by_key(|at| at.preference);
-        by_preference
-            .iter()
-            .find(|at| reachable(at))
-            .or(by_preference.first())
-            .map(|at| at.na)
+    /// The next hops towards the addresses of a binding, with their preferences and weights; `None`
+    /// if it names no address. This router's own is none: the host would be attached.
+    pub(super) fn bound_hops(&self, answer: &Answer) -> Option<NextHops> {
+        let addresses = answer.binding.as_ref()?.addresses();
+        let mut elsewhere = addresses.filter(|at| at.na != self.config.guid).peekable();
+        elsewhere.peek()?;
+        let hops = elsewhere.flat_map(|at| {
+            let towards = self.routes.towards(&at.na, &self.links);
+            let branches: Vec<Branch> = towards
+                .iter()
+                .map(|branch| Branch {
+                    address: Some(at.na),
+                    // The address counts more than the way to it.
+                    preference: u32::from(at.preference) << 16 | branch.preference,
+                    weight: u32::from(at.weight) * branch.weight,
+                    ..*branch
+                })
+                .collect();
+            branches
+        });
+        Some(hops.collect())
     }
 
     /// "The network will route the request to the location of a copy" [MFTP §2]: an attached one
@@ -230,10 +212,7 @@ impl Router {
             .iter()
             .map(|record| record.signer())
             .collect();
-        let answers = |guid: &&Guid| {
-            let port = self.attachments.port_of(guid);
-            port.is_some_and(|port| self.links.is_up(port))
-        };
+        let answers = |guid: &&Guid| self.attachments.hops_to(guid, &self.links).best().is_some();
         if let Some(here) = providers.iter().find(answers) {
             return Some(*here);
         }
@@ -243,13 +222,14 @@ impl Router {
 
     /// False if a chunk for this provider would have to be stored at once.
     pub(super) fn may_reach(&mut self, now: Time, provider: Guid) -> bool {
-        if let Some(port) = self.attachments.port_of(&provider) {
-            return self.links.is_up(port);
+        let here = self.attachments.hops_to(&provider, &self.links);
+        if !here.is_empty() {
+            return here.best().is_some();
         }
         match self.look_up(now, provider) {
             Lookup::Resolved(answer) => self
-                .pick_address(&answer)
-                .is_some_and(|address| matches!(self.way_to(&address), Way::Open(_))),
+                .bound_hops(&answer)
+                .is_some_and(|hops| hops.best().is_some()),
             Lookup::Pending => true,
             Lookup::NotFound | Lookup::Busy => false,
         }

@@ -23,8 +23,11 @@ mod forward;
 mod notices;
 mod own_names;
 mod proxy;
+mod routes;
 mod status;
 pub mod store;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -39,12 +42,14 @@ use crate::charge::Pool;
 use crate::chunk::Chunk;
 use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, Outgoing};
 use crate::local::{LocalEvent, LocalRequest};
+use crate::next_hops::Divisions;
 use crate::room::Room;
 use crate::wire::{DropReason, UpperProtocol};
 use attach::Attachments;
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use own_names::OwnNames;
 use proxy::Proxy;
+use routes::Routes;
 pub use status::{RouterCounters, RouterMemory, RouterStatus};
 use store::ENTRY_BYTES;
 
@@ -57,7 +62,7 @@ const MAX_LOCAL_QUEUED: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     /// An attachment's record expires.
-    Attachment(Guid),
+    Attachment(Guid, PortId),
     /// Chunks for this destination are tried again.
     Storage(Guid),
     /// Some stored chunk reaches the end of its lifetime.
@@ -74,6 +79,8 @@ pub struct Router {
     // Instead of a name service, if none is configured.
     own_names: Option<OwnNames>,
     attachments: Attachments,
+    routes: Routes,
+    divisions: Divisions,
     proxy: Proxy,
     // Chunks that wait for the name service, by the name that was asked for. Their number is
     // bounded by the back-pressure buffer.
@@ -113,6 +120,8 @@ impl Router {
             resolver,
             own_names: config.name_servers.is_empty().then(OwnNames::new),
             attachments: Attachments::default(),
+            routes: Routes::new(config.routes.clone(), config.default_route),
+            divisions: Divisions::default(),
             proxy,
             unbound: BTreeMap::new(),
             said: Pool::default(),
@@ -228,9 +237,7 @@ impl Router {
 
     fn handle_due(&mut self, now: Time, timer: Timer) {
         match timer {
-            Timer::Attachment(guid) => {
-                self.attachments.remove(&guid);
-            }
+            Timer::Attachment(guid, port) => self.attachments.remove(&guid, port),
             Timer::Storage(destination) => self.retry_destination(now, destination),
             Timer::Lifetime => self.drop_expired(now),
             Timer::HeldBack => {
@@ -327,7 +334,7 @@ impl Machine for Router {
             Deadline::new(
                 at,
                 match timer {
-                    Timer::Attachment(_) => "attachment expires",
+                    Timer::Attachment(..) => "attachment expires",
                     Timer::Storage(_) => "storage timer",
                     Timer::Lifetime => "lifetime of a stored chunk",
                     Timer::HeldBack => "held-back chunks",

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_core::{Guid, PortId, SeededRng, Time};
 use whimbrel_gnrs::{Answer, Lookup};
 
-use super::forward::Way;
 use super::notices::{Notices, notice_key};
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
 use super::{Router, Timer};
 use crate::charge::Pool;
 use crate::chunk::{Chunk, Flow};
 use crate::links::{Carried, Outgoing};
+use crate::next_hops::{Branch, NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
 
@@ -22,7 +22,7 @@ pub(super) struct Proxy {
     // hop has them.
     released: Pool,
     // Destinations with stored chunks whose way is open: their chunks go as their hops have room.
-    open: BTreeMap<Guid, Binding>,
+    open: BTreeMap<Guid, NextHops>,
     // Destinations that chunks are stored for.
     waiting: BTreeSet<Guid>,
     // Stored copies of chunks that a silent neighbour's hop still carries, so that what the
@@ -30,13 +30,6 @@ pub(super) struct Proxy {
     lingering: BTreeMap<Carried, StoreId>,
     lingering_ids: BTreeMap<StoreId, Carried>,
     pub(super) notices: Notices,
-}
-
-/// Where the chunks of one destination go now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Binding {
-    port: PortId,
-    address: Guid,
 }
 
 impl Proxy {
@@ -190,15 +183,11 @@ impl Router {
             Timer::Storage(destination),
             now + self.config.proxy.storage_timer,
         );
-        if let Some(port) = self.attachments.port_of(&destination) {
-            if self.links.is_up(port) {
-                self.proxy.open.insert(
-                    destination,
-                    Binding {
-                        port,
-                        address: self.config.guid,
-                    },
-                );
+        let here = self.attachments.hops_to(&destination, &self.links);
+        if !here.is_empty() {
+            if here.best().is_some() {
+                let here = here.at_address(self.config.guid);
+                self.proxy.open.insert(destination, here);
             }
             return;
         }
@@ -222,15 +211,13 @@ impl Router {
         if !self.config.proxy.proactive || self.proxy.store.has_none_for(&destination) {
             return;
         }
-        if self.attachments.port_of(&destination).is_some() {
+        if self.attachments.contains(&destination) {
             return self.retry_destination(now, destination);
         }
-        if let Some(address) = self.pick_address(answer)
-            && let Way::Open(port) = self.way_to(&address)
+        if let Some(hops) = self.bound_hops(answer)
+            && hops.best().is_some()
         {
-            self.proxy
-                .open
-                .insert(destination, Binding { port, address });
+            self.proxy.open.insert(destination, hops);
             return;
         }
         // A stored request for content that somebody holds: it is bound as a new one is.
@@ -268,46 +255,77 @@ impl Router {
 
     /// Sends stored chunks whose way is open, as far as their hops have room. True if any went.
     pub(super) fn release_stored(&mut self, now: Time) -> bool {
-        let open: Vec<(Guid, Binding)> = self
-            .proxy
-            .open
-            .iter()
-            .map(|(guid, way)| (*guid, *way))
-            .collect();
+        let open: Vec<Guid> = self.proxy.open.keys().copied().collect();
         let mut released = false;
-        for (destination, binding) in open {
-            if !self.links.is_up(binding.port) {
-                self.keep_stored(now, destination);
-                continue;
-            }
-            while self.links.has_room(binding.port) {
+        for destination in open {
+            while let Some(hops) = self.proxy.open.get_mut(&destination) {
+                hops.refresh(&self.links);
+                if hops.best().is_none() {
+                    self.keep_stored(now, destination);
+                    break;
+                }
+                let hops = hops.clone();
+                if !hops.iter().any(|branch| self.links.has_room(branch.port)) {
+                    break;
+                }
                 let Some(id) = self.proxy.store.oldest_for(&destination) else {
                     self.stop_waiting(now, destination);
                     break;
                 };
-                self.release_one(now, id, binding);
+                let branches = self.branches_with_room(id, hops);
+                if branches.is_empty() {
+                    break;
+                }
+                self.release_one(now, id, &branches);
                 released = true;
             }
         }
         released
     }
 
-    fn release_one(&mut self, now: Time, id: StoreId, binding: Binding) {
+    /// The branches that a stored chunk takes now: none while one that it is to take has no room. A
+    /// divided flow goes where there is room.
+    fn branches_with_room(&mut self, id: StoreId, mut hops: NextHops) -> Vec<Branch> {
+        let Some((chunk, _)) = self.proxy.store.get(id) else {
+            return Vec::new();
+        };
+        let spread = Spread::of(chunk.header.service);
+        if spread == Spread::Divide {
+            hops.retain(|branch| self.links.has_room(branch.port));
+        }
+        let (flow, size) = (chunk.flow(), chunk.size());
+        let chosen = hops.select(spread, flow, size, &mut self.divisions);
+        let chosen: Vec<Branch> = chosen.copied().collect();
+        if chosen.iter().all(|branch| self.links.has_room(branch.port)) {
+            chosen
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn release_one(&mut self, now: Time, id: StoreId, branches: &[Branch]) {
         if let Some(carried) = self.proxy.lingering_ids.remove(&id) {
             self.proxy.lingering.remove(&carried);
-            if carried.port == binding.port {
+            if let [branch] = branches
+                && branch.port == carried.port
+            {
                 return self.go_on_with(id, carried);
             }
             self.links.withdraw(now, carried);
         }
-        let Some(mut chunk) = self.proxy.take(id) else {
+        let Some(chunk) = self.proxy.take(id) else {
             return;
         };
-        chunk.header.destination_address = binding.address;
         self.counters.chunks_released += 1;
         let outgoing = self.proxy.released(chunk);
-        if let Err(outgoing) = self.links.enqueue(binding.port, outgoing) {
-            self.store_chunk(now, outgoing.chunk);
+        for branch in branches {
+            let mut copy = outgoing.clone();
+            if let Some(address) = branch.address {
+                copy.chunk.header.destination_address = address;
+            }
+            if let Err(copy) = self.links.enqueue(branch.port, copy) {
+                self.store_chunk(now, copy.chunk);
+            }
         }
     }
 

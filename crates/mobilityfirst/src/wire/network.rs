@@ -23,6 +23,10 @@ pub struct ServiceId(pub u16);
 impl ServiceId {
     /// To the one host that the destination names.
     pub const UNICAST: ServiceId = ServiceId(0);
+    /// Every next hop towards the destination gets a copy.
+    pub const MULTICAST: ServiceId = ServiceId(0x0001);
+    /// The flow may be divided among the next hops towards the destination.
+    pub const MULTIHOMING: ServiceId = ServiceId(0x0004);
     /// The destination names a content; any holder of it may answer.
     pub const CONTENT_REQUEST: ServiceId = ServiceId(0x0200);
     /// Carries a part of a content.
