@@ -20,7 +20,7 @@ use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats};
 use crate::charge::Charge;
 use crate::chunk::Chunk;
 use crate::handed::{HandedOver, Handovers};
-use crate::next_hops::LinkState;
+use crate::next_hops::{Branch, LinkState};
 use crate::room::{Buffer, Room};
 
 /// What holds no room in the buffer and counts to no other bound (what a host itself sends) waits
@@ -44,6 +44,16 @@ pub struct Outgoing {
     pub room: Room,
     /// What its memory counts to, if not to the buffer.
     pub charge: Charge,
+}
+
+impl Outgoing {
+    /// As it leaves over this branch.
+    pub(crate) fn over(mut self, branch: &Branch) -> Outgoing {
+        if let Some(address) = branch.address {
+            self.chunk.header.destination_address = address;
+        }
+        self
+    }
 }
 
 /// Identifies a chunk that a hop has taken over.

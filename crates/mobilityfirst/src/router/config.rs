@@ -5,7 +5,7 @@ use core::time::Duration;
 use whimbrel_core::{Guid, WallClock};
 use whimbrel_link::HopConfig;
 
-use super::{MAX_SAID, store::StoreLimits};
+use super::{said::MAX_SAID, store::StoreLimits};
 
 /// The whole configuration of a router.
 #[derive(Clone, Debug)]

@@ -15,12 +15,12 @@ use crate::wire::{Control, DropReason, Echo, NetworkHeader, ServiceId, Transport
 impl Router {
     /// A whole chunk has come in from a neighbour.
     pub(super) fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, room: Room) {
-        self.counters.chunks_received += 1;
+        self.effects.counters.chunks_received += 1;
         let chunk = match Chunk::decode(bytes) {
             Ok(chunk) => chunk,
             Err(fault) => {
                 tracing::debug!(%from, %fault, "bad chunk");
-                return self.counters.drop("bad-chunk");
+                return self.effects.drop("bad-chunk");
             }
         };
         let mut outgoing = Outgoing {
@@ -34,7 +34,7 @@ impl Router {
         } else if header.destination == self.config.guid {
             self.handle_own(now, &outgoing.chunk);
         } else if header.hop_limit == 0 {
-            self.note_drop(&outgoing.chunk, DropReason::HopLimit);
+            self.drop(&outgoing.chunk, DropReason::HopLimit);
         } else {
             header.hop_limit -= 1;
             self.forward(now, outgoing);
@@ -44,12 +44,16 @@ impl Router {
     fn handle_control(&mut self, now: Time, from: PortId, message: &Bytes) {
         match Control::decode(message) {
             Ok(Control::Attach { record, signature }) => {
-                self.handle_attach(now, from, record, signature)
+                self.attachments
+                    .handle_attach(now, from, record, signature, &mut self.effects)
             }
-            Ok(Control::Register { record }) => self.handle_register(now, from, record),
+            Ok(Control::Register { record }) => {
+                self.attachments
+                    .handle_register(now, from, record, &mut self.effects)
+            }
             // A neighbouring router's: only hosts attach.
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
-            Err(_) => self.counters.drop("bad-control"),
+            Err(_) => self.effects.drop("bad-control"),
         }
     }
 
@@ -58,13 +62,16 @@ impl Router {
         match chunk.header.upper {
             UpperProtocol::Echo => match Echo::decode(&chunk.message.head) {
                 Ok(echo) if !echo.reply => self.answer_echo(now, chunk, echo),
-                _ => self.counters.drop("bad-echo"),
+                _ => self.effects.drop("bad-echo"),
             },
             UpperProtocol::Transport => match chunk.transport() {
-                Ok(Transport::Push(notice)) => self.handle_push(now, &chunk.header, &notice),
-                _ => self.counters.drop("bad-transport"),
+                Ok(Transport::Push(notice)) => {
+                    self.proxy
+                        .handle_push(&chunk.header, &notice, &mut self.effects)
+                }
+                _ => self.effects.drop("bad-transport"),
             },
-            UpperProtocol::Control => self.counters.drop("bad-control"),
+            UpperProtocol::Control => self.effects.drop("bad-control"),
         }
     }
 
@@ -139,11 +146,8 @@ impl Router {
         self.send_over(now, outgoing, branch);
     }
 
-    fn send_over(&mut self, now: Time, mut outgoing: Outgoing, branch: &Branch) {
-        if let Some(address) = branch.address {
-            outgoing.chunk.header.destination_address = address;
-        }
-        if let Err(outgoing) = self.links.enqueue(branch.port, outgoing) {
+    fn send_over(&mut self, now: Time, outgoing: Outgoing, branch: &Branch) {
+        if let Err(outgoing) = self.links.enqueue(branch.port, outgoing.over(branch)) {
             self.store_or_give_up(now, outgoing);
         }
     }
@@ -153,17 +157,17 @@ impl Router {
     fn ask_for_binding(&mut self, now: Time, outgoing: Outgoing) {
         let header = &outgoing.chunk.header;
         let name = header.extensions.via.unwrap_or(header.destination);
-        match self.look_up(now, name) {
+        match self.names.look_up(now, name) {
             Lookup::Resolved(answer) => self.bind(now, outgoing, name, &answer),
             Lookup::NotFound => self.handle_unresolvable(now, outgoing, name, Failure::NotFound),
-            Lookup::Pending => self.unbound.entry(name).or_default().push(outgoing),
+            Lookup::Pending => self.names.wait(name, outgoing),
             Lookup::Busy => self.store_or_give_up(now, outgoing),
         }
     }
 
     /// The name service has answered for `name`, which stands for the chunk's destination.
     pub(super) fn bind(&mut self, now: Time, mut outgoing: Outgoing, name: Guid, answer: &Answer) {
-        if let Some(hops) = self.bound_hops(answer) {
+        if let Some(hops) = self.routes.towards_binding(answer, &self.links) {
             return self.send_or_store(now, outgoing, &hops);
         }
         if name == outgoing.chunk.header.destination
@@ -179,29 +183,6 @@ impl Router {
         }
         // "The destination does not have an active network address binding" [MFTP §3.3].
         self.store_or_give_up(now, outgoing);
-    }
-
-    /// The next hops towards the addresses of a binding, with their preferences and weights; `None`
-    /// if it names no address. This router's own is none: the host would be attached.
-    pub(super) fn bound_hops(&self, answer: &Answer) -> Option<NextHops> {
-        let addresses = answer.binding.as_ref()?.addresses();
-        let mut elsewhere = addresses.filter(|at| at.na != self.config.guid).peekable();
-        elsewhere.peek()?;
-        let hops = elsewhere.flat_map(|at| {
-            let towards = self.routes.towards(&at.na, &self.links);
-            let branches: Vec<Branch> = towards
-                .iter()
-                .map(|branch| Branch {
-                    address: Some(at.na),
-                    // The address counts more than the way to it.
-                    preference: u32::from(at.preference) << 16 | branch.preference,
-                    weight: u32::from(at.weight) * branch.weight,
-                    ..*branch
-                })
-                .collect();
-            branches
-        });
-        Some(hops.collect())
     }
 
     /// "The network will route the request to the location of a copy" [MFTP §2]: an attached one
@@ -226,9 +207,10 @@ impl Router {
         if !here.is_empty() {
             return here.best().is_some();
         }
-        match self.look_up(now, provider) {
+        match self.names.look_up(now, provider) {
             Lookup::Resolved(answer) => self
-                .bound_hops(&answer)
+                .routes
+                .towards_binding(&answer, &self.links)
                 .is_some_and(|hops| hops.best().is_some()),
             Lookup::Pending => true,
             Lookup::NotFound | Lookup::Busy => false,
@@ -246,17 +228,68 @@ impl Router {
         let asks_for_content =
             header.service.has(ServiceId::CONTENT_REQUEST) && name == header.destination;
         if why == Failure::NotFound && asks_for_content {
-            self.note_drop(&outgoing.chunk, DropReason::NoSuchName);
+            self.drop(&outgoing.chunk, DropReason::NoSuchName);
         } else {
             self.store_or_give_up(now, outgoing);
         }
     }
 
     fn store_or_give_up(&mut self, now: Time, outgoing: Outgoing) {
-        if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
-            self.store_chunk(now, outgoing.chunk);
-        } else {
-            self.note_drop(&outgoing.chunk, DropReason::Unreachable);
+        self.proxy
+            .store_or_drop(now, outgoing.chunk, &mut self.effects);
+    }
+
+    /// Drops a chunk and tells its source.
+    pub(super) fn drop(&mut self, chunk: &Chunk, reason: DropReason) {
+        self.proxy.note_drop(chunk, reason, &mut self.effects);
+    }
+
+    /// The storage timer of a destination has expired, or there is news of it: "a GNRS look-up to
+    /// bind an updated NA" - or none, if it is attached here.
+    pub(super) fn retry_destination(&mut self, now: Time, destination: Guid) {
+        if !self.proxy.begin_retry(now, destination, &mut self.effects) {
+            return;
         }
+        let here = self.attachments.hops_to(&destination, &self.links);
+        if !here.is_empty() {
+            self.proxy
+                .open(destination, here.at_address(self.config.guid));
+            return;
+        }
+        self.effects.counters.storage_lookups += 1;
+        if let Lookup::Resolved(answer) = self.names.look_up_anew(now, destination) {
+            self.bind_stored(now, destination, &answer);
+        }
+    }
+
+    /// A neighbour answers (again): whatever waits may have an open way now.
+    pub(super) fn retry_waiting(&mut self, now: Time) {
+        let destinations: Vec<Guid> = self.proxy.waiting().iter().copied().collect();
+        for destination in destinations {
+            self.retry_destination(now, destination);
+        }
+    }
+
+    /// The name service has spoken of a destination that chunks may be stored for.
+    pub(super) fn bind_stored(&mut self, now: Time, destination: Guid, answer: &Answer) {
+        if !self.proxy.may_retry(&destination) {
+            return;
+        }
+        if self.attachments.contains(&destination) {
+            return self.retry_destination(now, destination);
+        }
+        if let Some(hops) = self.routes.towards_binding(answer, &self.links)
+            && self.proxy.open(destination, hops)
+        {
+            return;
+        }
+        // A stored request for content that somebody holds: it is bound as a new one is.
+        let provider = self.pick_provider(answer);
+        if provider.is_some_and(|provider| self.may_reach(now, provider)) {
+            self.proxy
+                .release_to_forward(destination, &mut self.effects);
+            self.carry_out(now);
+        }
+        self.proxy.keep_stored(now, destination, &mut self.effects);
     }
 }

@@ -1,6 +1,7 @@
 //! The ways to network addresses: neighbours, static routes, the default route.
 
 use whimbrel_core::Guid;
+use whimbrel_gnrs::Answer;
 
 use super::{NextHop, Route};
 use crate::links::Links;
@@ -9,13 +10,19 @@ use crate::next_hops::{Branch, NextHops};
 /// The configured routes of a router.
 #[derive(Debug)]
 pub(super) struct Routes {
+    // This router's GUID.
+    own: Guid,
     routes: Vec<Route>,
     default: Option<NextHop>,
 }
 
 impl Routes {
-    pub(super) fn new(routes: Vec<Route>, default: Option<NextHop>) -> Routes {
-        Routes { routes, default }
+    pub(super) fn new(own: Guid, routes: Vec<Route>, default: Option<NextHop>) -> Routes {
+        Routes {
+            own,
+            routes,
+            default,
+        }
     }
 
     /// The next hops to a network address: the ports of the neighbour whose own it is, else those of
@@ -51,6 +58,26 @@ impl Routes {
                 })
             })
             .collect()
+    }
+
+    /// The next hops towards the addresses of a binding, with their preferences and weights; `None`
+    /// if it names no address. This router's own is none: the host would be attached.
+    pub(super) fn towards_binding(&self, answer: &Answer, links: &Links) -> Option<NextHops> {
+        let addresses = answer.binding.as_ref()?.addresses();
+        let mut elsewhere = addresses.filter(|at| at.na != self.own).peekable();
+        elsewhere.peek()?;
+        let mut branches = Vec::new();
+        for at in elsewhere {
+            let towards = self.towards(&at.na, links);
+            branches.extend(towards.iter().map(|branch| Branch {
+                address: Some(at.na),
+                // The address counts more than the way to it.
+                preference: u32::from(at.preference) << 16 | branch.preference,
+                weight: u32::from(at.weight) * branch.weight,
+                ..*branch
+            }));
+        }
+        Some(branches.into_iter().collect())
     }
 
     /// True if a name is that of a router in this one's configuration: such a name is its own

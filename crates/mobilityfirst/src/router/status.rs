@@ -105,10 +105,10 @@ impl Router {
             buffer_packets: self.links.buffer(),
             stored_chunks: store.len(),
             stored_bytes: (store.bytes(), store.limits().total),
-            waiting_destinations: self.proxy.waiting_destinations(),
+            waiting_destinations: self.proxy.waiting().len(),
             attachments: self.attachments.len(),
             links: self.links.status(),
-            counters: self.counters.clone(),
+            counters: self.effects.counters.clone(),
         }
     }
 }

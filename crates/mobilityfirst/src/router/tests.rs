@@ -219,7 +219,7 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
     });
     let statement = Statement::new(UNIX_MS, 60_000, addresses.to_vec());
     let record = Record::binding(&keys, &statement).expect("a record");
-    assert!(net.router.keep_name(net.now, record).is_ok());
+    assert!(net.router.names.keep(net.now, record).is_ok());
     for index in 0..40 {
         let chunk = data(ServiceId::MULTIHOMING, keys.guid(), index, 1000);
         net.router.say(net.now, chunk);
