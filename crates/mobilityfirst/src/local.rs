@@ -373,6 +373,14 @@ impl LocalRequest {
 }
 
 impl LocalEvent {
+    /// True for what a program can do without: it may be dropped for one that does not read.
+    pub fn is_report(&self) -> bool {
+        matches!(
+            self,
+            LocalEvent::State { .. } | LocalEvent::Status { .. } | LocalEvent::Pong { .. }
+        )
+    }
+
     /// Appends it as one frame's content, but for a chunk's bytes, which follow uncopied.
     pub fn encode_head(&self, out: &mut Vec<u8>) -> Bytes {
         match self {
