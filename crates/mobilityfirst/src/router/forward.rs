@@ -5,6 +5,8 @@ use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Answer, Failure, Lookup};
 
 use super::Router;
+use super::effects::Action;
+use super::transit::{Passing, Verdict};
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::links::Outgoing;
@@ -28,16 +30,37 @@ impl Router {
             room,
             charge: Charge::default(),
         };
-        let header = &mut outgoing.chunk.header;
+        let header = &outgoing.chunk.header;
         if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
             self.handle_control(now, from, &outgoing.chunk.message.head);
-        } else if header.destination == self.config.guid {
+        } else if self.is_answered(now, &outgoing.chunk) {
+            // It ends here.
+        } else if outgoing.chunk.header.destination == self.config.guid {
             self.handle_own(now, &outgoing.chunk);
-        } else if header.hop_limit == 0 {
+        } else if outgoing.chunk.header.hop_limit == 0 {
             self.drop(&outgoing.chunk, DropReason::HopLimit);
         } else {
-            header.hop_limit -= 1;
+            outgoing.chunk.header.hop_limit -= 1;
             self.forward(now, outgoing);
+        }
+    }
+
+    /// Shows a chunk to the observer, if there is one; true if that has answered it.
+    fn is_answered(&mut self, now: Time, chunk: &Chunk) -> bool {
+        let Some(observer) = &mut self.observer else {
+            return false;
+        };
+        let Some(passing) = Passing::of(chunk) else {
+            return false;
+        };
+        match observer.observe(now, chunk, passing) {
+            Verdict::Pass => false,
+            Verdict::Answer(answers) => {
+                for answer in answers {
+                    self.effects.push(Action::Say(answer));
+                }
+                true
+            }
         }
     }
 

@@ -31,6 +31,7 @@ mod status;
 pub mod store;
 #[cfg(test)]
 mod tests;
+mod transit;
 
 use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
@@ -52,6 +53,7 @@ use proxy::Proxy;
 use routes::Routes;
 use said::Said;
 pub use status::{RouterCounters, RouterMemory, RouterStatus};
+pub use transit::{Observer, Passing, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
@@ -77,6 +79,7 @@ pub struct Router {
     proxy: Proxy,
     said: Said,
     programs: Programs,
+    observer: Option<Box<dyn Observer>>,
     timers: TimerQueue<Timer>,
     rng: SeededRng,
     // When work was left over in `settle`.
@@ -113,6 +116,7 @@ impl Router {
             proxy,
             said: Said::default(),
             programs: Programs::default(),
+            observer: None,
             timers,
             rng,
             unsettled: None,
@@ -124,6 +128,12 @@ impl Router {
     /// The router's GUID.
     pub fn guid(&self) -> Guid {
         self.config.guid
+    }
+
+    /// Has `observer` see each Request, NACK and Data that comes in, before it is forwarded. Without
+    /// one, the router does not look at messages that are not for it.
+    pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
+        self.observer = Some(observer);
     }
 
     /// Drains hop and resolver events until both are quiet.

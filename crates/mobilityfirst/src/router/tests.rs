@@ -11,11 +11,12 @@ use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
 
 use super::store::StoreLimits;
-use super::{ProxyPolicy, Router, RouterConfig};
+use super::{Observer, Passing, ProxyPolicy, Router, RouterConfig, Verdict};
 use crate::chunk::Chunk;
 use crate::links::Outgoing;
 use crate::wire::{
-    ContentKind, Data, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol,
+    ChunkRanges, ContentKind, Data, NetworkHeader, Reliability, Request, ServiceId, Transport,
+    UpperProtocol,
 };
 
 const UNIX_MS: u64 = 1_767_225_600_000;
@@ -238,4 +239,77 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
     };
     assert!(reached(1).all(|address| address == first));
     assert!(reached(2).all(|address| address == second));
+}
+
+/// Keeps the chunks that pass, and answers requests for one that it has.
+#[derive(Default)]
+struct Cache {
+    kept: BTreeMap<(Guid, u32), Data>,
+}
+
+impl Observer for Cache {
+    fn observe(&mut self, _: Time, chunk: &Chunk, passing: Passing) -> Verdict {
+        let request = match passing {
+            Passing::Data(data) => {
+                self.kept.insert((data.content, data.index), data);
+                return Verdict::Pass;
+            }
+            Passing::Request(request) | Passing::Nack(request) => request,
+        };
+        let wanted = request.chunks.iter().flatten();
+        let kept: Option<Vec<Data>> = wanted
+            .map(|index| self.kept.get(&(request.content, index)).cloned())
+            .collect();
+        let Some(kept) = kept else {
+            return Verdict::Pass;
+        };
+        let answer = |data| {
+            let service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
+            let (upper, to) = (UpperProtocol::Transport, chunk.header.source);
+            let header = NetworkHeader::new(service, upper, ROUTER, to);
+            Chunk::of_transport(header, &Transport::Data(data))
+        };
+        Verdict::Answer(kept.into_iter().map(answer).collect())
+    }
+}
+
+#[test]
+fn an_observer_answers_a_request_from_its_own_copy() {
+    let (client, content) = (Guid([9; 32]), Guid([7; 32]));
+    let mut net = Net::new(&[SOURCE, client]);
+    for (guid, port) in [(client, 2), (content, 1)] {
+        assert!(net.router.attachments.insert(guid, PortId(port), 1));
+    }
+    net.router.set_observer(Box::<Cache>::default());
+    let request = |chunks: ChunkRanges| {
+        let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
+        let header = NetworkHeader::new(service, UpperProtocol::Transport, client, content);
+        let request = Request {
+            content,
+            chunk_log2: 20,
+            reliability: Reliability::Nack,
+            chunks,
+        };
+        Chunk::of_transport(header, &Transport::Request(request))
+    };
+    let requests = |net: &Net| net.neighbours[&PortId(1)].received.len();
+    // What is not here goes to the source, and its chunk is kept on its way back.
+    net.send(2, request(ChunkRanges::from(4..5)));
+    net.run(Duration::from_secs(1));
+    assert_eq!((requests(&net), net.received(2).len()), (1, 0));
+    net.send(1, data(ServiceId::CONTENT_RESPONSE, client, 4, 50_000));
+    net.run(Duration::from_secs(1));
+    let expected = BTreeMap::from([(4, Bytes::from(vec![4; 50_000]))]);
+    assert_eq!(net.received(2), expected);
+    // Asked for again, it comes from the router.
+    let client_port = net.neighbours.get_mut(&PortId(2)).expect("the client");
+    client_port.received.clear();
+    net.send(2, request(ChunkRanges::from(4..5)));
+    net.run(Duration::from_secs(1));
+    assert_eq!(net.received(2), expected);
+    assert_eq!(requests(&net), 1);
+    // A part that it does not have is none of its business.
+    net.send(2, request(ChunkRanges::from(4..6)));
+    net.run(Duration::from_secs(1));
+    assert_eq!(requests(&net), 2);
 }
