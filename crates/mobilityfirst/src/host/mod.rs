@@ -10,6 +10,7 @@ mod catalogue;
 mod config;
 mod download;
 mod effects;
+mod messages;
 mod ping;
 mod programs;
 mod status;
@@ -34,6 +35,7 @@ use attach::{Registration, Terms};
 pub use config::HostConfig;
 use download::{DownloadLimits, Downloads};
 use effects::{Action, Effects, Uplink};
+use messages::Messages;
 use ping::Pings;
 use programs::Programs;
 pub use status::{HostCounters, HostStatus};
@@ -86,6 +88,7 @@ pub struct Host {
     downloads: Downloads,
     uploads: Uploads,
     pings: Pings,
+    messages: Messages,
     programs: Programs,
     timers: TimerQueue<Timer>,
     // When work was left over in `settle`.
@@ -122,6 +125,7 @@ impl Host {
             downloads: Downloads::new(limits),
             uploads: Uploads::new(guid, config.max_transfers),
             pings: Pings::new(rng.next_word()),
+            messages: Messages::new(rng.next_word()),
             programs: Programs::default(),
             timers: TimerQueue::new(),
             unsettled: None,
@@ -164,6 +168,12 @@ impl Host {
                 let detail = (sequence, padding);
                 self.pings.send(app, request, destination, detail, effects);
             }
+            LocalRequest::Message {
+                channel,
+                destination,
+                payload,
+            } => self.messages.send(destination, channel, payload, effects),
+            LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
             LocalRequest::Status { request } => {
                 let json = serde_json::to_string(&self.status(now)).unwrap_or_default();
                 let event = LocalEvent::Status { request, json };
@@ -191,6 +201,7 @@ impl Host {
         self.downloads.forget_downloads_of(app, effects);
         self.uploads.forget_contents_of(app, effects);
         self.pings.forget(app);
+        self.messages.forget(app);
         self.carry_out();
     }
 
@@ -459,6 +470,7 @@ impl Host {
                 self.uploads.upload_dropped(now, notice, reason, effects)
             }
             Transport::Push(_) => effects.drop("push-to-a-host"),
+            Transport::Message(message) => self.messages.handle(header.source, message, effects),
         }
     }
 
@@ -576,11 +588,13 @@ impl Machine for Host {
         for frame in frames {
             if self.links.has(port) {
                 self.links.handle_frame(now, port, frame);
-            } else if self.programs.has(port) {
+            } else if self.programs.is_request(port, frame) {
                 match LocalRequest::decode(&Bytes::copy_from_slice(frame)) {
                     Ok(request) => self.handle_request(now, App::Port(port), request),
                     Err(_) => self.effects.drop("local-request"),
                 }
+            } else if self.programs.is_refused(port) {
+                self.effects.drop("local-version");
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use whimbrel_core::{PortId, Transmit};
 
 use super::{App, HostEvent};
-use crate::local::LocalEvent;
+use crate::local::{LocalEvent, check_greeting, greeting};
 
 /// Events that wait for one program; beyond, those that it can do without are dropped.
 const MAX_QUEUED_EVENTS: usize = 256;
@@ -14,6 +14,15 @@ const MAX_QUEUED_EVENTS: usize = 256;
 struct LocalPort {
     queue: VecDeque<LocalEvent>,
     blocked: bool,
+    greeting: Greeting,
+}
+
+/// How far a program and the host know which protocol the other speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Greeting {
+    is_sent: bool,
+    // What the program's first frame came to.
+    accepted: Option<bool>,
 }
 
 /// The programs of a host.
@@ -40,6 +49,28 @@ impl Programs {
         if let Some(local) = self.ports.get_mut(&port) {
             local.blocked = blocked;
         }
+    }
+
+    /// A frame of a program: true if it is a request, of a program that speaks this protocol.
+    pub(super) fn is_request(&mut self, port: PortId, frame: &[u8]) -> bool {
+        let Some(local) = self.ports.get_mut(&port) else {
+            return false;
+        };
+        if let Some(accepted) = local.greeting.accepted {
+            return accepted;
+        }
+        let greeted = check_greeting(frame);
+        local.greeting.accepted = Some(greeted.is_ok());
+        if let Err(mismatch) = greeted {
+            tracing::warn!(%port, "a local program is refused: {mismatch}");
+        }
+        false
+    }
+
+    /// True if a program's first frame was not what this host understands.
+    pub(super) fn is_refused(&self, port: PortId) -> bool {
+        let local = self.ports.get(&port);
+        local.is_some_and(|local| local.greeting.accepted == Some(false))
     }
 
     /// Queues an event for a program; false if it is dropped. What a program asked for is bounded by
@@ -70,6 +101,15 @@ impl Programs {
     /// Appends the next event for a program behind a socket.
     pub(super) fn poll_transmit(&mut self, buffer: &mut Vec<u8>) -> Option<Transmit> {
         for (port, local) in &mut self.ports {
+            if !local.greeting.is_sent && !local.blocked {
+                local.greeting.is_sent = true;
+                buffer.extend_from_slice(&greeting());
+                return Some(Transmit {
+                    port: *port,
+                    size: greeting().len(),
+                    segment_size: None,
+                });
+            }
             if !local.blocked
                 && let Some(event) = local.queue.pop_front()
             {

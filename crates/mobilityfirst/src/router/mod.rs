@@ -48,7 +48,7 @@ use attach::{Attachments, outcome};
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
 use names::Names;
-use programs::Programs;
+use programs::{Frame, Programs};
 use proxy::Proxy;
 use routes::Routes;
 use said::Said;
@@ -268,8 +268,11 @@ impl Router {
     }
 
     fn handle_program(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        let Some(request) = Programs::status_request(frame) else {
-            return self.effects.drop("local-request");
+        let request = match self.programs.read(port, frame) {
+            Frame::Greeting => return,
+            Frame::Status(request) => request,
+            Frame::Unknown => return self.effects.drop("local-request"),
+            Frame::Refused => return self.effects.drop("local-version"),
         };
         let json = serde_json::to_string(&self.status(now)).unwrap_or_default();
         self.programs

@@ -1,29 +1,43 @@
 //! Programs on this machine that ask a router for its state.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_core::{PortId, Transmit};
 
-use crate::local::{LocalEvent, LocalRequest};
+use crate::local::{LocalEvent, LocalRequest, check_greeting, greeting};
 
 /// Answers that wait to be written; a program that never reads loses further ones.
 const MAX_QUEUED: usize = 64;
 
+/// What a program has sent.
+pub(super) enum Frame {
+    /// That it speaks this protocol.
+    Greeting,
+    /// A request for the router's state, which is all that may be asked, and its number.
+    Status(u32),
+    /// Something else.
+    Unknown,
+    /// Anything, after a first frame that was not understood.
+    Refused,
+}
+
 /// The ports of local programs, and what waits to be written to them.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
-    ports: BTreeSet<PortId>,
+    // Whether the program's first frame said that it speaks this protocol, once it has come.
+    ports: BTreeMap<PortId, Option<bool>>,
     queue: VecDeque<(PortId, Vec<u8>)>,
 }
 
 impl Programs {
     pub(super) fn attach(&mut self, port: PortId) {
-        self.ports.insert(port);
+        self.ports.insert(port, None);
+        self.queue.push_back((port, greeting().to_vec()));
     }
 
     pub(super) fn has(&self, port: PortId) -> bool {
-        self.ports.contains(&port)
+        self.ports.contains_key(&port)
     }
 
     pub(super) fn detach(&mut self, port: PortId) {
@@ -31,11 +45,27 @@ impl Programs {
         self.queue.retain(|(to, _)| *to != port);
     }
 
-    /// The number of a request for the router's state, which is all that may be asked.
-    pub(super) fn status_request(frame: &[u8]) -> Option<u32> {
+    /// What a program's frame is.
+    pub(super) fn read(&mut self, port: PortId, frame: &[u8]) -> Frame {
+        let accepted = match self.ports.get_mut(&port) {
+            Some(accepted @ None) => {
+                let greeted = check_greeting(frame);
+                *accepted = Some(greeted.is_ok());
+                if let Err(mismatch) = greeted {
+                    tracing::warn!(%port, "a local program is refused: {mismatch}");
+                    return Frame::Refused;
+                }
+                return Frame::Greeting;
+            }
+            Some(Some(accepted)) => *accepted,
+            None => false,
+        };
+        if !accepted {
+            return Frame::Refused;
+        }
         match LocalRequest::decode(&Bytes::copy_from_slice(frame)) {
-            Ok(LocalRequest::Status { request }) => Some(request),
-            _ => None,
+            Ok(LocalRequest::Status { request }) => Frame::Status(request),
+            _ => Frame::Unknown,
         }
     }
 

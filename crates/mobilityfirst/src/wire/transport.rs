@@ -7,6 +7,8 @@ use super::{ChunkRanges, Reader, WireError, put_short_text};
 
 /// Longest file name that a sender offers, in bytes of UTF-8.
 pub const MAX_FILE_NAME: usize = 255;
+/// Longest payload of a [`Message`], in bytes.
+pub const MAX_MESSAGE: usize = 32 * 1024;
 const FIXED_LEN: usize = 4;
 
 /// What the receiver of a content is asked to confirm ([MFTP §3.2.2]: "don't care, NACK,
@@ -74,6 +76,8 @@ pub enum TransportKind {
     Lost = 7,
     /// To a source: these did not survive a router's restart.
     Resend = 8,
+    /// From GUID to GUID, of no content.
+    Message = 9,
 }
 
 /// One message.
@@ -99,6 +103,8 @@ pub enum Transport {
     /// Chunks missing at the receiver that are known to be lost: the source need not wonder whether
     /// they are under way.
     Resend(Request),
+    /// A few bytes from one GUID to another, of no content.
+    Message(Message),
 }
 
 /// A chunk of a content, with all that is needed to verify it alone.
@@ -121,6 +127,17 @@ pub struct Data {
     /// The chunk's proof (`docs/protocols/content.md`), encoded.
     pub proof: Bytes,
     /// The chunk's bytes.
+    pub payload: Bytes,
+}
+
+/// A small message from GUID to GUID, without a content name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Chosen by the sender, and given to no other of its messages: by it a receiver knows a copy.
+    pub id: u64,
+    /// Which of the receiver's programs it is for, as they have agreed.
+    pub channel: u32,
+    /// At most [`MAX_MESSAGE`] bytes.
     pub payload: Bytes,
 }
 
@@ -202,17 +219,23 @@ impl DropReason {
         }
     }
 
-    fn code(self) -> u8 {
-        Self::ALL
-            .iter()
-            .position(|reason| *reason == self)
-            .unwrap_or_default() as u8
+    const fn code(self) -> u8 {
+        match self {
+            DropReason::Evicted => 0,
+            DropReason::FlowLimit => 1,
+            DropReason::Lifetime => 2,
+            DropReason::HopLimit => 3,
+            DropReason::NoSuchName => 4,
+            DropReason::Unreachable => 5,
+            DropReason::TooLarge => 6,
+            DropReason::NotServed => 7,
+        }
     }
 
     fn from_code(code: u8) -> Result<DropReason, WireError> {
         Self::ALL
-            .get(usize::from(code))
-            .copied()
+            .into_iter()
+            .find(|reason| reason.code() == code)
             .ok_or(WireError::Invalid("drop reason"))
     }
 }
@@ -230,6 +253,7 @@ impl Transport {
             Transport::Request(_) => TransportKind::Request,
             Transport::Lost(_) => TransportKind::Lost,
             Transport::Resend(_) => TransportKind::Resend,
+            Transport::Message(_) => TransportKind::Message,
         }
     }
 
@@ -260,9 +284,17 @@ impl Transport {
                 out.extend_from_slice(&[0, 0]);
                 notice.encode_fields(out);
             }
+            Transport::Message(message) => {
+                out.extend_from_slice(&[0, 0, 0]);
+                out.extend_from_slice(&message.id.to_be_bytes());
+                out.extend_from_slice(&message.channel.to_be_bytes());
+            }
         }
         let header_len = (out.len() - start) as u16;
         out[start + 2..start + 4].copy_from_slice(&header_len.to_be_bytes());
+        if let Transport::Message(message) = self {
+            out.extend_from_slice(&message.payload);
+        }
     }
 
     /// Reads a message; a data chunk's proof and payload share the memory of `payload`.
@@ -279,6 +311,10 @@ impl Transport {
             let payload = payload.slice(header_len..);
             return Data::decode_fields(&mut fields, Reliability::from_code(detail)?, payload)
                 .map(Transport::Data);
+        }
+        if kind == TransportKind::Message as u8 {
+            let message = Message::decode(&fields, payload.slice(header_len..))?;
+            return Ok(Transport::Message(message));
         }
         if payload.len() != header_len {
             return Err(WireError::Trailing);
@@ -352,6 +388,22 @@ impl Data {
             reliability,
             file_name,
             proof,
+            payload,
+        })
+    }
+}
+
+impl Message {
+    fn decode(fields: &[u8], payload: Bytes) -> Result<Message, WireError> {
+        let mut reader = Reader(fields);
+        let (id, channel) = (reader.u64()?, reader.u32()?);
+        reader.finish()?;
+        if payload.len() > MAX_MESSAGE {
+            return Err(WireError::Invalid("message length"));
+        }
+        Ok(Message {
+            id,
+            channel,
             payload,
         })
     }
@@ -469,6 +521,21 @@ mod tests {
             any_notice().prop_map(Transport::Store),
             (any_notice(), prop::sample::select(DropReason::ALL.to_vec()))
                 .prop_map(|(notice, reason)| Transport::Drop(notice, reason)),
+            any_notice().prop_map(Transport::Lost),
+            any_request().prop_map(Transport::Resend),
+            (
+                any::<u64>(),
+                any::<u32>(),
+                prop::collection::vec(any::<u8>(), 0..40)
+            )
+                .prop_map(|(id, channel, payload)| {
+                    let payload = payload.into();
+                    Transport::Message(Message {
+                        id,
+                        channel,
+                        payload,
+                    })
+                }),
         ]
     }
 
@@ -485,7 +552,7 @@ mod tests {
 
         #[test]
         fn any_bytes_decode_or_are_refused(
-            kind in 0u8..8, detail in 0u8..9, bytes in prop::collection::vec(any::<u8>(), 0..200),
+            kind in 0u8..11, detail in 0u8..9, bytes in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             let _ = Transport::decode(&bytes.clone().into());
             let mut framed = vec![kind, detail];
@@ -498,7 +565,12 @@ mod tests {
         fn any_prefix_of_a_message_is_refused_or_shorter_data(message in any_message(), cut in 0usize..1000) {
             let mut bytes = Vec::new();
             message.encode_head(&mut bytes);
-            let cut = cut % bytes.len();
+            // The length of a payload is its chunk's to say.
+            let payload = match &message {
+                Transport::Message(message) => message.payload.len(),
+                _ => 0,
+            };
+            let cut = cut % (bytes.len() - payload);
             prop_assert!(Transport::decode(&Bytes::copy_from_slice(&bytes[..cut])).is_err());
         }
     }

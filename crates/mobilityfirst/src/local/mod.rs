@@ -3,10 +3,15 @@
 //! The same requests and events serve a program behind a Unix socket (as frames,
 //! `docs/protocols/local.md`) and one in the same process (as values: simulations and tests).
 
+mod version;
+
 use bytes::Bytes;
 use whimbrel_core::Guid;
 
-use crate::wire::{ContentKind, ControlCode, Reader, Reliability, WireError, put_short_text};
+use crate::wire::{
+    ContentKind, ControlCode, MAX_MESSAGE, Reader, Reliability, WireError, put_short_text,
+};
+pub use version::{LOCAL_VERSION, VersionMismatch, check_greeting, greeting};
 
 /// From a program to its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +52,21 @@ pub enum LocalRequest {
         sequence: u32,
         /// Extra bytes to carry, at most 32 KiB.
         padding: u16,
+    },
+    /// Send a few bytes to a GUID, without a content name and without a promise: they arrive at most
+    /// once, and nothing tells whether they did.
+    Message {
+        /// Which of the receiver's programs it is for, as they have agreed.
+        channel: u32,
+        /// To whom.
+        destination: Guid,
+        /// At most [`MAX_MESSAGE`] bytes.
+        payload: Bytes,
+    },
+    /// Hand over the messages that come for a channel.
+    Listen {
+        /// The channel.
+        channel: u32,
     },
     /// Ask for the host's counters.
     Status {
@@ -154,6 +174,15 @@ pub enum LocalEvent {
         /// Who answered.
         from: Guid,
     },
+    /// A message has come.
+    Message {
+        /// The channel that it is for.
+        channel: u32,
+        /// Who has sent it, as it says: nothing proves it.
+        from: Guid,
+        /// Its bytes.
+        payload: Bytes,
+    },
     /// The host's counters.
     Status {
         /// The request's number.
@@ -216,6 +245,7 @@ pub enum FailReason {
     Invalid,
 }
 
+// Each list is in the order of its codes, which a test holds to.
 const STATES: [TransferState; 4] = [
     TransferState::Requested,
     TransferState::Flowing,
@@ -241,11 +271,49 @@ const CODES: [ControlCode; 6] = [
     ControlCode::Full,
 ];
 
-/// A value's code is its place in its list.
-fn code_of<T: PartialEq>(list: &[T], value: &T) -> u8 {
-    list.iter()
-        .position(|known| known == value)
-        .unwrap_or_default() as u8
+const fn state_code(value: TransferState) -> u8 {
+    match value {
+        TransferState::Requested => 0,
+        TransferState::Flowing => 1,
+        TransferState::Stalled => 2,
+        TransferState::Disconnected => 3,
+    }
+}
+
+const fn reason_code(value: FailReason) -> u8 {
+    match value {
+        FailReason::NoSuchName => 0,
+        FailReason::NotServed => 1,
+        FailReason::TooLarge => 2,
+        FailReason::Busy => 3,
+        FailReason::Invalid => 4,
+    }
+}
+
+const fn reliability_code(value: Reliability) -> u8 {
+    match value {
+        Reliability::DontCare => 0,
+        Reliability::Nack => 1,
+        Reliability::Ack => 2,
+    }
+}
+
+const fn kind_code(value: ContentKind) -> u8 {
+    match value {
+        ContentKind::File => 0,
+        ContentKind::Folder => 1,
+    }
+}
+
+const fn outcome_code(value: ControlCode) -> u8 {
+    match value {
+        ControlCode::Registered => 0,
+        ControlCode::Attached => 1,
+        ControlCode::Invalid => 2,
+        ControlCode::Stale => 3,
+        ControlCode::Unreachable => 4,
+        ControlCode::Full => 5,
+    }
 }
 
 fn from_code<T: Copy>(list: &[T], code: u8, what: &'static str) -> Result<T, WireError> {
@@ -267,7 +335,7 @@ impl LocalRequest {
                 out.extend_from_slice(&get.request.to_be_bytes());
                 out.extend_from_slice(get.content.as_bytes());
                 out.extend_from_slice(&[get.chunk_log2, u8::from(get.in_order)]);
-                out.push(code_of(&RELIABILITIES, &get.reliability));
+                out.push(reliability_code(get.reliability));
                 out.extend_from_slice(&get.nack_timeout_ms.to_be_bytes());
                 out.extend_from_slice(&get.credit.to_be_bytes());
                 return get.resume.clone();
@@ -278,7 +346,7 @@ impl LocalRequest {
                 out.push(3);
                 out.extend_from_slice(publish.content.as_bytes());
                 out.extend_from_slice(&publish.content_len.to_be_bytes());
-                out.push(code_of(&KINDS, &publish.kind));
+                out.push(kind_code(publish.kind));
                 put_short_text(out, &publish.file_name);
             }
             LocalRequest::Withdraw { content } => {
@@ -307,6 +375,16 @@ impl LocalRequest {
                 out.extend_from_slice(&padding.to_be_bytes());
             }
             LocalRequest::Status { request } => put_number(out, 7, *request),
+            LocalRequest::Message {
+                channel,
+                destination,
+                payload,
+            } => {
+                put_number(out, 8, *channel);
+                out.extend_from_slice(destination.as_bytes());
+                return payload.clone();
+            }
+            LocalRequest::Listen { channel } => put_number(out, 9, *channel),
         }
         Bytes::new()
     }
@@ -365,6 +443,16 @@ impl LocalRequest {
             7 => LocalRequest::Status {
                 request: reader.u32()?,
             },
+            8 => {
+                return Ok(LocalRequest::Message {
+                    channel: reader.u32()?,
+                    destination: reader.guid()?,
+                    payload: message_payload(frame, reader)?,
+                });
+            }
+            9 => LocalRequest::Listen {
+                channel: reader.u32()?,
+            },
             other => return Err(WireError::MessageType(other)),
         };
         reader.finish()?;
@@ -377,7 +465,10 @@ impl LocalEvent {
     pub fn is_report(&self) -> bool {
         matches!(
             self,
-            LocalEvent::State { .. } | LocalEvent::Status { .. } | LocalEvent::Pong { .. }
+            LocalEvent::State { .. }
+                | LocalEvent::Status { .. }
+                | LocalEvent::Pong { .. }
+                | LocalEvent::Message { .. }
         )
     }
 
@@ -390,7 +481,7 @@ impl LocalEvent {
                 out.push(chunk.chunk_log2);
                 out.extend_from_slice(&chunk.content_len.to_be_bytes());
                 out.push(u8::from(chunk.len_proven));
-                out.push(code_of(&KINDS, &chunk.kind));
+                out.push(kind_code(chunk.kind));
                 put_short_text(out, &chunk.file_name);
                 out.extend_from_slice(&(chunk.proof.len() as u16).to_be_bytes());
                 out.extend_from_slice(&chunk.proof);
@@ -398,7 +489,7 @@ impl LocalEvent {
             }
             LocalEvent::State { request, state } => {
                 put_number(out, 1, *request);
-                out.push(code_of(&STATES, state));
+                out.push(state_code(*state));
             }
             LocalEvent::Complete {
                 request,
@@ -409,12 +500,12 @@ impl LocalEvent {
             }
             LocalEvent::Failed { request, reason } => {
                 put_number(out, 3, *request);
-                out.push(code_of(&REASONS, reason));
+                out.push(reason_code(*reason));
             }
             LocalEvent::Published { content, code } => {
                 out.push(4);
                 out.extend_from_slice(content.as_bytes());
-                out.push(code_of(&CODES, code));
+                out.push(outcome_code(*code));
             }
             LocalEvent::Read {
                 read,
@@ -440,6 +531,15 @@ impl LocalEvent {
             LocalEvent::Status { request, json } => {
                 put_number(out, 7, *request);
                 out.extend_from_slice(json.as_bytes());
+            }
+            LocalEvent::Message {
+                channel,
+                from,
+                payload,
+            } => {
+                put_number(out, 8, *channel);
+                out.extend_from_slice(from.as_bytes());
+                return payload.clone();
             }
         }
         Bytes::new()
@@ -501,11 +601,26 @@ impl LocalEvent {
                     json: text.to_owned(),
                 });
             }
+            8 => {
+                return Ok(LocalEvent::Message {
+                    channel: reader.u32()?,
+                    from: reader.guid()?,
+                    payload: message_payload(frame, reader)?,
+                });
+            }
             other => return Err(WireError::MessageType(other)),
         };
         reader.finish()?;
         Ok(event)
     }
+}
+
+/// The rest of a frame, if it is no longer than a message may be.
+fn message_payload(frame: &Bytes, reader: Reader<'_>) -> Result<Bytes, WireError> {
+    if reader.0.len() > MAX_MESSAGE {
+        return Err(WireError::Invalid("message length"));
+    }
+    Ok(frame.slice_ref(reader.0))
 }
 
 fn put_number(out: &mut Vec<u8>, kind: u8, number: u32) {
@@ -581,6 +696,14 @@ mod tests {
                 }
             ),
             any::<u32>().prop_map(|request| LocalRequest::Status { request }),
+            any::<u32>().prop_map(|channel| LocalRequest::Listen { channel }),
+            (any::<u32>(), any::<[u8; 32]>(), bytes()).prop_map(
+                |(channel, destination, payload)| LocalRequest::Message {
+                    channel,
+                    destination: Guid(destination),
+                    payload
+                }
+            ),
         ]
     }
 
@@ -646,7 +769,28 @@ mod tests {
             ),
             (any::<u32>(), "[a-z{}]{0,30}")
                 .prop_map(|(request, json)| LocalEvent::Status { request, json }),
+            (any::<u32>(), any::<[u8; 32]>(), bytes()).prop_map(|(channel, from, payload)| {
+                LocalEvent::Message {
+                    channel,
+                    from: Guid(from),
+                    payload,
+                }
+            }),
         ]
+    }
+
+    #[test]
+    fn each_list_is_in_the_order_of_its_codes() {
+        fn check<T: Copy>(list: &[T], code: impl Fn(T) -> u8) {
+            for (place, value) in list.iter().enumerate() {
+                assert_eq!(usize::from(code(*value)), place);
+            }
+        }
+        check(&STATES, state_code);
+        check(&REASONS, reason_code);
+        check(&RELIABILITIES, reliability_code);
+        check(&KINDS, kind_code);
+        check(&CODES, outcome_code);
     }
 
     fn whole(mut head: Vec<u8>, tail: Bytes) -> Bytes {
@@ -670,7 +814,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_decode_or_are_refused(kind in 0u8..9, bytes in prop::collection::vec(any::<u8>(), 0..150)) {
+        fn any_bytes_decode_or_are_refused(kind in 0u8..11, bytes in prop::collection::vec(any::<u8>(), 0..150)) {
             let mut frame = vec![kind];
             frame.extend_from_slice(&bytes);
             let _ = LocalRequest::decode(&frame.clone().into());
