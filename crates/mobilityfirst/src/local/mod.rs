@@ -9,7 +9,7 @@ use bytes::Bytes;
 use whimbrel_core::Guid;
 
 use crate::wire::{
-    ContentKind, ControlCode, MAX_MESSAGE, Reader, Reliability, WireError, put_short_text,
+    ContentKind, ControlCode, MAX_MESSAGE, Reader, Reliability, WireError, codes, put_short_text,
 };
 pub use version::{LOCAL_VERSION, VersionMismatch, check_greeting, greeting};
 
@@ -245,85 +245,26 @@ pub enum FailReason {
     Invalid,
 }
 
-// Each list is in the order of its codes, which a test holds to.
-const STATES: [TransferState; 4] = [
-    TransferState::Requested,
-    TransferState::Flowing,
-    TransferState::Stalled,
-    TransferState::Disconnected,
-];
-const REASONS: [FailReason; 5] = [
-    FailReason::NoSuchName,
-    FailReason::NotServed,
-    FailReason::TooLarge,
-    FailReason::Busy,
-    FailReason::Invalid,
-];
-const RELIABILITIES: [Reliability; 3] =
-    [Reliability::DontCare, Reliability::Nack, Reliability::Ack];
-const KINDS: [ContentKind; 2] = [ContentKind::File, ContentKind::Folder];
-const CODES: [ControlCode; 6] = [
-    ControlCode::Registered,
-    ControlCode::Attached,
-    ControlCode::Invalid,
-    ControlCode::Stale,
-    ControlCode::Unreachable,
-    ControlCode::Full,
-];
-
-const fn state_code(value: TransferState) -> u8 {
-    match value {
-        TransferState::Requested => 0,
-        TransferState::Flowing => 1,
-        TransferState::Stalled => 2,
-        TransferState::Disconnected => 3,
-    }
-}
-
-const fn reason_code(value: FailReason) -> u8 {
-    match value {
-        FailReason::NoSuchName => 0,
-        FailReason::NotServed => 1,
-        FailReason::TooLarge => 2,
-        FailReason::Busy => 3,
-        FailReason::Invalid => 4,
-    }
-}
-
-const fn reliability_code(value: Reliability) -> u8 {
-    match value {
-        Reliability::DontCare => 0,
-        Reliability::Nack => 1,
-        Reliability::Ack => 2,
-    }
-}
-
-const fn kind_code(value: ContentKind) -> u8 {
-    match value {
-        ContentKind::File => 0,
-        ContentKind::Folder => 1,
-    }
-}
-
-const fn outcome_code(value: ControlCode) -> u8 {
-    match value {
-        ControlCode::Registered => 0,
-        ControlCode::Attached => 1,
-        ControlCode::Invalid => 2,
-        ControlCode::Stale => 3,
-        ControlCode::Unreachable => 4,
-        ControlCode::Full => 5,
-    }
-}
-
-fn from_code<T: Copy>(list: &[T], code: u8, what: &'static str) -> Result<T, WireError> {
-    list.get(usize::from(code))
-        .copied()
-        .ok_or(WireError::Invalid(what))
-}
+codes!(TransferState, "transfer state", {
+    Requested = 0,
+    Flowing = 1,
+    Stalled = 2,
+    Disconnected = 3,
+});
+codes!(FailReason, "reason", {
+    NoSuchName = 0,
+    NotServed = 1,
+    TooLarge = 2,
+    Busy = 3,
+    Invalid = 4,
+});
 
 fn flag(code: u8) -> Result<bool, WireError> {
-    from_code(&[false, true], code, "flag")
+    match code {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(WireError::Invalid("flag")),
+    }
 }
 
 impl LocalRequest {
@@ -335,7 +276,7 @@ impl LocalRequest {
                 out.extend_from_slice(&get.request.to_be_bytes());
                 out.extend_from_slice(get.content.as_bytes());
                 out.extend_from_slice(&[get.chunk_log2, u8::from(get.in_order)]);
-                out.push(reliability_code(get.reliability));
+                out.push(get.reliability.code());
                 out.extend_from_slice(&get.nack_timeout_ms.to_be_bytes());
                 out.extend_from_slice(&get.credit.to_be_bytes());
                 return get.resume.clone();
@@ -346,7 +287,7 @@ impl LocalRequest {
                 out.push(3);
                 out.extend_from_slice(publish.content.as_bytes());
                 out.extend_from_slice(&publish.content_len.to_be_bytes());
-                out.push(kind_code(publish.kind));
+                out.push(publish.kind.code());
                 put_short_text(out, &publish.file_name);
             }
             LocalRequest::Withdraw { content } => {
@@ -399,7 +340,7 @@ impl LocalRequest {
                     content: reader.guid()?,
                     chunk_log2: reader.u8()?,
                     in_order: flag(reader.u8()?)?,
-                    reliability: from_code(&RELIABILITIES, reader.u8()?, "reliability")?,
+                    reliability: Reliability::from_code(reader.u8()?)?,
                     nack_timeout_ms: reader.u32()?,
                     credit: reader.u16()?,
                     resume: frame.slice_ref(reader.0),
@@ -414,7 +355,7 @@ impl LocalRequest {
             3 => LocalRequest::Publish(Publish {
                 content: reader.guid()?,
                 content_len: reader.u64()?,
-                kind: from_code(&KINDS, reader.u8()?, "content kind")?,
+                kind: ContentKind::from_code(reader.u8()?)?,
                 file_name: reader.short_text()?,
             }),
             4 => LocalRequest::Withdraw {
@@ -481,7 +422,7 @@ impl LocalEvent {
                 out.push(chunk.chunk_log2);
                 out.extend_from_slice(&chunk.content_len.to_be_bytes());
                 out.push(u8::from(chunk.len_proven));
-                out.push(kind_code(chunk.kind));
+                out.push(chunk.kind.code());
                 put_short_text(out, &chunk.file_name);
                 out.extend_from_slice(&(chunk.proof.len() as u16).to_be_bytes());
                 out.extend_from_slice(&chunk.proof);
@@ -489,7 +430,7 @@ impl LocalEvent {
             }
             LocalEvent::State { request, state } => {
                 put_number(out, 1, *request);
-                out.push(state_code(*state));
+                out.push(state.code());
             }
             LocalEvent::Complete {
                 request,
@@ -500,12 +441,12 @@ impl LocalEvent {
             }
             LocalEvent::Failed { request, reason } => {
                 put_number(out, 3, *request);
-                out.push(reason_code(*reason));
+                out.push(reason.code());
             }
             LocalEvent::Published { content, code } => {
                 out.push(4);
                 out.extend_from_slice(content.as_bytes());
-                out.push(outcome_code(*code));
+                out.push(code.code());
             }
             LocalEvent::Read {
                 read,
@@ -556,7 +497,7 @@ impl LocalEvent {
                     chunk_log2: reader.u8()?,
                     content_len: reader.u64()?,
                     len_proven: flag(reader.u8()?)?,
-                    kind: from_code(&KINDS, reader.u8()?, "content kind")?,
+                    kind: ContentKind::from_code(reader.u8()?)?,
                     file_name: reader.short_text()?,
                     proof: {
                         let proof_len = usize::from(reader.u16()?);
@@ -567,7 +508,7 @@ impl LocalEvent {
             }
             1 => LocalEvent::State {
                 request: reader.u32()?,
-                state: from_code(&STATES, reader.u8()?, "transfer state")?,
+                state: TransferState::from_code(reader.u8()?)?,
             },
             2 => LocalEvent::Complete {
                 request: reader.u32()?,
@@ -575,11 +516,11 @@ impl LocalEvent {
             },
             3 => LocalEvent::Failed {
                 request: reader.u32()?,
-                reason: from_code(&REASONS, reader.u8()?, "reason")?,
+                reason: FailReason::from_code(reader.u8()?)?,
             },
             4 => LocalEvent::Published {
                 content: reader.guid()?,
-                code: from_code(&CODES, reader.u8()?, "outcome code")?,
+                code: ControlCode::from_code(reader.u8()?)?,
             },
             5 => LocalEvent::Read {
                 read: reader.u64()?,
@@ -663,7 +604,7 @@ mod tests {
                             content: Guid(content),
                             chunk_log2,
                             in_order,
-                            reliability: RELIABILITIES[reliability],
+                            reliability: Reliability::ALL[reliability],
                             nack_timeout_ms,
                             credit: 8,
                             resume,
@@ -676,7 +617,7 @@ mod tests {
                 |(content, content_len, kind, file_name)| LocalRequest::Publish(Publish {
                     content: Guid(content),
                     content_len,
-                    kind: KINDS[kind],
+                    kind: ContentKind::ALL[kind],
                     file_name
                 })
             ),
@@ -720,7 +661,7 @@ mod tests {
             )
                 .prop_map(
                     |(request, index, content_len, len_proven, kind, file_name, data)| {
-                        let kind = KINDS[kind];
+                        let kind = ContentKind::ALL[kind];
                         LocalEvent::Chunk(LocalChunk {
                             request,
                             index,
@@ -736,7 +677,7 @@ mod tests {
                 ),
             (any::<u32>(), 0usize..4).prop_map(|(request, at)| LocalEvent::State {
                 request,
-                state: STATES[at]
+                state: TransferState::ALL[at]
             }),
             (any::<u32>(), any::<u64>()).prop_map(|(request, content_len)| LocalEvent::Complete {
                 request,
@@ -744,11 +685,11 @@ mod tests {
             }),
             (any::<u32>(), 0usize..5).prop_map(|(request, at)| LocalEvent::Failed {
                 request,
-                reason: REASONS[at]
+                reason: FailReason::ALL[at]
             }),
             (any::<[u8; 32]>(), 0usize..6).prop_map(|(content, at)| LocalEvent::Published {
                 content: Guid(content),
-                code: CODES[at]
+                code: ControlCode::ALL[at]
             }),
             (any::<u64>(), any::<[u8; 32]>(), any::<u32>(), any::<u8>()).prop_map(
                 |(read, content, index, chunk_log2)| LocalEvent::Read {
@@ -777,20 +718,6 @@ mod tests {
                 }
             }),
         ]
-    }
-
-    #[test]
-    fn each_list_is_in_the_order_of_its_codes() {
-        fn check<T: Copy>(list: &[T], code: impl Fn(T) -> u8) {
-            for (place, value) in list.iter().enumerate() {
-                assert_eq!(usize::from(code(*value)), place);
-            }
-        }
-        check(&STATES, state_code);
-        check(&REASONS, reason_code);
-        check(&RELIABILITIES, reliability_code);
-        check(&KINDS, kind_code);
-        check(&CODES, outcome_code);
     }
 
     fn whole(mut head: Vec<u8>, tail: Bytes) -> Bytes {

@@ -25,24 +25,7 @@ pub enum Reliability {
     Ack,
 }
 
-impl Reliability {
-    const fn code(self) -> u8 {
-        match self {
-            Reliability::DontCare => 0,
-            Reliability::Nack => 1,
-            Reliability::Ack => 2,
-        }
-    }
-
-    fn from_code(code: u8) -> Result<Reliability, WireError> {
-        match code {
-            0 => Ok(Reliability::DontCare),
-            1 => Ok(Reliability::Nack),
-            2 => Ok(Reliability::Ack),
-            _ => Err(WireError::Invalid("reliability")),
-        }
-    }
-}
+codes!(Reliability, "reliability", { DontCare = 0, Nack = 1, Ack = 2 });
 
 /// What a content is, as its holder says; the bytes prove it when they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -53,6 +36,8 @@ pub enum ContentKind {
     /// A list of files and their names (`docs/protocols/content.md`).
     Folder,
 }
+
+codes!(ContentKind, "content kind", { File = 0, Folder = 1 });
 
 /// The types of message, as the header names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -193,18 +178,18 @@ pub enum DropReason {
     NotServed,
 }
 
-impl DropReason {
-    const ALL: [DropReason; 8] = [
-        DropReason::Evicted,
-        DropReason::FlowLimit,
-        DropReason::Lifetime,
-        DropReason::HopLimit,
-        DropReason::NoSuchName,
-        DropReason::Unreachable,
-        DropReason::TooLarge,
-        DropReason::NotServed,
-    ];
+codes!(DropReason, "drop reason", {
+    Evicted = 0,
+    FlowLimit = 1,
+    Lifetime = 2,
+    HopLimit = 3,
+    NoSuchName = 4,
+    Unreachable = 5,
+    TooLarge = 6,
+    NotServed = 7,
+});
 
+impl DropReason {
     /// The reason's name in counters and reports.
     pub const fn label(self) -> &'static str {
         match self {
@@ -217,26 +202,6 @@ impl DropReason {
             DropReason::TooLarge => "too-large",
             DropReason::NotServed => "not-served",
         }
-    }
-
-    const fn code(self) -> u8 {
-        match self {
-            DropReason::Evicted => 0,
-            DropReason::FlowLimit => 1,
-            DropReason::Lifetime => 2,
-            DropReason::HopLimit => 3,
-            DropReason::NoSuchName => 4,
-            DropReason::Unreachable => 5,
-            DropReason::TooLarge => 6,
-            DropReason::NotServed => 7,
-        }
-    }
-
-    fn from_code(code: u8) -> Result<DropReason, WireError> {
-        Self::ALL
-            .into_iter()
-            .find(|reason| reason.code() == code)
-            .ok_or(WireError::Invalid("drop reason"))
     }
 }
 
@@ -347,10 +312,7 @@ impl Data {
         out.extend_from_slice(self.content.as_bytes());
         out.extend_from_slice(&self.index.to_be_bytes());
         out.push(self.chunk_log2);
-        out.push(match self.kind {
-            ContentKind::File => 0,
-            ContentKind::Folder => 1,
-        });
+        out.push(self.kind.code());
         out.extend_from_slice(&(self.proof.len() as u16).to_be_bytes());
         out.extend_from_slice(&self.content_len.to_be_bytes());
         put_short_text(out, &self.file_name);
@@ -366,11 +328,7 @@ impl Data {
         let content = reader.guid()?;
         let index = reader.u32()?;
         let chunk_log2 = checked_log2(reader.u8()?)?;
-        let kind = match reader.u8()? {
-            0 => ContentKind::File,
-            1 => ContentKind::Folder,
-            _ => return Err(WireError::Invalid("content kind")),
-        };
+        let kind = ContentKind::from_code(reader.u8()?)?;
         let proof_len = usize::from(reader.u16()?);
         let content_len = reader.u64()?;
         let file_name = reader.short_text()?;
