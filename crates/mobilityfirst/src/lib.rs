@@ -2,7 +2,11 @@
 //!
 //! The one invariant: **a chunk belongs to exactly one part of a node at a time**: a hop that
 //! carries it, the chunks that wait for the name service, the proxy's storage, or a local program's
-//! queue; each part has a bound.
+//! queue; each part has a bound. A multicast chunk is one such chunk on each branch, and the copies
+//! share the payload's memory and its room.
+//!
+//! A router and a host are made of parts that own their state. What is beyond a part it pushes as an
+//! action (`router/effects.rs`, `host/effects.rs`), and the machine carries it out.
 //!
 //! | module | holds | text that it follows |
 //! |---|---|---|

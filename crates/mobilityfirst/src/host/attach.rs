@@ -189,6 +189,11 @@ impl Registration {
         self.to_announce.push_back(content);
     }
 
+    /// True if an announcement waits for room.
+    pub(super) fn has_to_announce(&self) -> bool {
+        !self.to_announce.is_empty()
+    }
+
     /// Makes the announcements that wait, as far as the link by which the host sends has room. True
     /// if any went.
     pub(super) fn send_announcements(

@@ -1,9 +1,10 @@
 //! The host stack: what local programs attach to.
 //!
-//! It keeps the host bound to its access routers ([`attach`](self)), fetches content for local
-//! programs (`download`), and sends the content that they publish (`upload`). End-to-end recovery
-//! is "parsimonious" [MFTP §3.2.2]: hops are reliable, so the
-//! receiver speaks up only when chunks have been missing for long.
+//! Its parts own their state: `Registration` keeps the host bound to its access routers, `Downloads`
+//! fetches content for local programs, `Uploads` sends the content that they publish, `Messages` and
+//! `Pings` are what their names say, `Uplinks` knows by which links the host sends, and `Programs`
+//! holds the events that wait for programs. End-to-end recovery is "parsimonious" [MFTP §3.2.2]:
+//! hops are reliable, so the receiver speaks up only when chunks have been missing for long.
 
 mod attach;
 mod catalogue;
@@ -273,6 +274,9 @@ impl Host {
     }
 
     fn send_announcements(&mut self, now: Time) -> bool {
+        if !self.registration.has_to_announce() {
+            return false;
+        }
         let port = self.uplinks.port_by(Way::Uplink, &self.links);
         self.registration.send_announcements(
             now,

@@ -55,24 +55,31 @@ impl Uplinks {
         if let Way::Caller(port) = way {
             return NextHops::from_iter([Branch::over(port, links)]);
         }
-        let rank = |port: PortId| {
-            let origin = links.info(port).map(|info| info.origin);
-            let mut preferred = self.preference.iter();
-            preferred
-                .position(|link| origin == Some(PortOrigin::Configured(*link)))
-                .map_or(u32::MAX, |rank| rank as u32)
-        };
         let uplinks = links.ports().filter(|port| self.has(*port));
         uplinks
             .map(|port| Branch {
-                preference: rank(port),
+                preference: self.rank(port, links),
                 ..Branch::over(port, links)
             })
             .collect()
     }
 
-    /// The best port of a way that is open now.
+    fn rank(&self, port: PortId, links: &Links) -> u32 {
+        let origin = links.info(port).map(|info| info.origin);
+        let mut preferred = self.preference.iter();
+        preferred
+            .position(|link| origin == Some(PortOrigin::Configured(*link)))
+            .map_or(u32::MAX, |rank| rank as u32)
+    }
+
+    /// The port of the best of these next hops, found without measuring them.
     pub(super) fn port_by(&self, way: Way, links: &Links) -> Option<PortId> {
-        self.hops(way, links).best().map(|branch| branch.port)
+        if let Way::Caller(port) = way {
+            return Some(port).filter(|port| links.is_up(*port));
+        }
+        links
+            .ports()
+            .filter(|port| self.has(*port) && links.is_up(*port))
+            .min_by_key(|port| self.rank(*port, links))
     }
 }

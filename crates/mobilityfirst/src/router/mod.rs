@@ -13,9 +13,22 @@
 //!    changed binding;
 //! 5. the next hop takes it whole, and its room in the buffer is free again.
 //!
+//! Where a chunk may go is a set ([`crate::next_hops`]), and its service says how many of the set it
+//! takes. The parts, each with its own state:
+//!
+//! | part | owns |
+//! |---|---|
+//! | `Attachments` | which GUID is on which ports, challenges, hosts that wait to hear of a record |
+//! | `Names` | the resolver, the router's own records, chunks that wait for an answer |
+//! | `Routes` | static routes and the default route |
+//! | `Proxy` | the storage, open ways, copies of what a silent neighbour's hop carries, notices |
+//! | `Said` | the bound of the router's own messages |
+//! | `Programs` | local programs that ask for the state |
+//! | [`Observer`] | whatever wants to see content pass |
+//!
 //! Memory is bounded by configuration: the back-pressure buffer, the storage, and for each
 //! neighbour what its hop may hold (`docs/protocols/hop.md`); tables are bounded by the constants
-//! in this module.
+//! in these modules.
 
 mod attach;
 mod config;

@@ -217,16 +217,16 @@ impl Proxy {
         let open: Vec<Guid> = self.open.keys().copied().collect();
         let mut released = false;
         for destination in open {
-            while let Some(hops) = self.open.get_mut(&destination) {
-                hops.refresh(links);
-                if hops.best().is_none() {
+            while let Some(hops) = self.open.get(&destination) {
+                if !hops.iter().any(|branch| links.is_up(branch.port)) {
                     self.keep_stored(now, destination, effects);
                     break;
                 }
-                let hops = hops.clone();
                 if !hops.iter().any(|branch| links.has_room(branch.port)) {
                     break;
                 }
+                let mut hops = hops.clone();
+                hops.refresh(links);
                 let Some(id) = self.store.oldest_for(&destination) else {
                     self.stop_waiting(destination, effects);
                     break;
