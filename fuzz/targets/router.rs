@@ -8,33 +8,41 @@ use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use whimbrel_core::{
-    Machine, Medium, PortEvent, PortId, PortInfo, PortKind, SeededRng, Time, WallClock,
+    Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
+use whimbrel_mobilityfirst::local::greeting;
 use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
 
 fn drive(machine: &mut impl Machine, mut data: &[u8]) {
-    let kinds = [PortKind::Neighbour, PortKind::Caller, PortKind::Local];
-    for (port, kind) in kinds.into_iter().enumerate() {
-        let label = String::from(["n", "gnrs", "local"][port]);
+    // A neighbour, the name server, a program, and somebody who calls.
+    let origins = [
+        PortOrigin::Configured(1),
+        PortOrigin::Configured(0),
+        PortOrigin::Local,
+        PortOrigin::Accepted(0),
+    ];
+    for (port, origin) in origins.into_iter().enumerate() {
         let info = PortInfo {
-            label,
-            kind,
+            label: String::new(),
+            origin,
             mtu: 1472,
             peer: String::new(),
             medium: Medium::default(),
         };
         machine.handle_port(Time::ZERO, PortId(port as u32), PortEvent::Up(info));
     }
+    // Without it, nothing that the program says is looked at.
+    machine.handle_frames(Time::ZERO, PortId(2), &[&greeting()]);
     let (mut now, mut buffer) = (Time::ZERO, Vec::new());
     while let [port, high, low, rest @ ..] = data {
         let len = usize::from(u16::from_be_bytes([*high, *low])).min(rest.len());
         let (frame, rest) = rest.split_at(len);
         data = rest;
         now += Duration::from_millis(10);
-        machine.handle_frames(now, PortId(u32::from(*port % 3)), &[frame]);
+        machine.handle_frames(now, PortId(u32::from(*port % 4)), &[frame]);
         machine.handle_timeout(now);
         buffer.clear();
         while machine.poll_transmit(now, 8, &mut buffer).is_some() && buffer.len() < 1 << 20 {}
@@ -57,7 +65,7 @@ fuzz_target!(|data: &[u8]| {
         },
         routes: Vec::new(),
         default_route: None,
-        name_servers: vec![String::from("gnrs")],
+        name_servers: vec![0],
         proxy: ProxyPolicy::default(),
     };
     drive(&mut Router::new(config, SeededRng::new(1)), data);
