@@ -13,19 +13,20 @@ use whimbrel_core::{
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
+use whimbrel_mobilityfirst::local::greeting;
 use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
 
 fn drive(machine: &mut impl Machine, mut data: &[u8]) {
+    // A neighbour, the name server, a program, and somebody who calls.
     let origins = [
+        PortOrigin::Configured(1),
         PortOrigin::Configured(0),
-        PortOrigin::Configured(1_000),
-        PortOrigin::Accepted(0),
         PortOrigin::Local,
+        PortOrigin::Accepted(0),
     ];
     for (port, origin) in origins.into_iter().enumerate() {
-        let label = String::from(["n", "gnrs", "caller", "local"][port]);
         let info = PortInfo {
-            label,
+            label: String::new(),
             origin,
             mtu: 1472,
             peer: String::new(),
@@ -33,6 +34,8 @@ fn drive(machine: &mut impl Machine, mut data: &[u8]) {
         };
         machine.handle_port(Time::ZERO, PortId(port as u32), PortEvent::Up(info));
     }
+    // Without it, nothing that the program says is looked at.
+    machine.handle_frames(Time::ZERO, PortId(2), &[&greeting()]);
     let (mut now, mut buffer) = (Time::ZERO, Vec::new());
     while let [port, high, low, rest @ ..] = data {
         let len = usize::from(u16::from_be_bytes([*high, *low])).min(rest.len());
@@ -62,7 +65,7 @@ fuzz_target!(|data: &[u8]| {
         },
         routes: Vec::new(),
         default_route: None,
-        name_servers: vec![1_000],
+        name_servers: vec![0],
         proxy: ProxyPolicy::default(),
     };
     drive(&mut Router::new(config, SeededRng::new(1)), data);

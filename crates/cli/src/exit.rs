@@ -216,7 +216,7 @@ impl From<LocalError> for Failure {
             LocalError::Nobody(_) | LocalError::NotPermitted(_) | LocalError::Closed => {
                 Exit::NoDaemon
             }
-            LocalError::Protocol(_) | LocalError::Io(_) => Exit::Other,
+            LocalError::Protocol(_) | LocalError::Version(_) | LocalError::Io(_) => Exit::Other,
         };
         Failure::new(exit, error)
     }

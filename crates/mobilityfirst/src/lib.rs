@@ -1,14 +1,20 @@
-//! MobilityFirst: hosts and routers that move named chunks (seed `000_503ecb02b427ee24.txt`).
+//! MobilityFirst: hosts and routers that move named chunks [MFTP].
 //!
 //! The one invariant: **a chunk belongs to exactly one part of a node at a time**: a hop that
 //! carries it, the chunks that wait for the name service, the proxy's storage, or a local program's
-//! queue; each part has a bound.
+//! queue; each part has a bound. A multicast chunk is one such chunk on each branch, and the copies
+//! share the payload's memory and its room.
+//!
+//! A router and a host are made of parts that own their state. What is beyond a part it pushes as an
+//! action (`router/effects.rs`, `host/effects.rs`), and the machine carries it out.
 //!
 //! | module | holds | text that it follows |
 //! |---|---|---|
-//! | [`wire`] | headers, extensions, messages | `docs/protocols/mobilityfirst.md`; research notes section 2 |
+//! | [`wire`] | headers, extensions, messages | `docs/protocols/mobilityfirst.md` |
 //! | [`charge`] | memory that is counted while somebody holds it | - |
 //! | [`chunk`] | a chunk between arrival and departure | [MFTP §3.1] |
+//! | [`next_hops`] | sets of next hops, and which of them a chunk takes | [MFTP §3.5], [MF-5G §III] |
+//! | [`room`] | room in the back-pressure buffer, held while a value lives | [MFTP §3.4.1] |
 //! | [`links`] | all hops of a node and the back-pressure buffer that they share | [MFTP §3.4.1] |
 //! | [`handed`] | what a neighbour has taken over and may lose | [MFTP §3.2.1 and 3.2.2] |
 //! | [`router`] | late binding, forwarding, attachments, the in-network proxy | [MFTP §3.3] |
@@ -22,5 +28,7 @@ pub mod handed;
 pub mod host;
 pub mod links;
 pub mod local;
+pub mod next_hops;
+pub mod room;
 pub mod router;
 pub mod wire;

@@ -15,11 +15,13 @@ use whimbrel_core::{
     Deadline, Guid, PortEvent, PortId, PortInfo, PortOrigin, PortRequest, SeededRng, Time,
     TimerQueue, Transmit,
 };
-use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats, PacketBudget};
+use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats};
 
 use crate::charge::Charge;
 use crate::chunk::Chunk;
 use crate::handed::{HandedOver, Handovers};
+use crate::next_hops::{Branch, LinkState};
+use crate::room::{Buffer, Room};
 
 /// What holds no room in the buffer and counts to no other bound (what a host itself sends) waits
 /// in the same queues; beyond so many on one port, further ones are dropped and counted.
@@ -38,20 +40,19 @@ const LOOK_UP_AGAIN: Duration = Duration::from_secs(10);
 pub struct Outgoing {
     /// The chunk.
     pub chunk: Chunk,
-    /// Its room in the back-pressure buffer; 0 for what the node itself originates.
-    pub packets: u32,
+    /// Its room in the back-pressure buffer; none for what the node itself originates.
+    pub room: Room,
     /// What its memory counts to, if not to the buffer.
     pub charge: Charge,
 }
 
 impl Outgoing {
-    /// Bytes that hold room in the buffer.
-    pub(crate) fn buffered_bytes(&self) -> u64 {
-        if self.packets > 0 {
-            self.chunk.size() as u64
-        } else {
-            0
+    /// As it leaves over this branch.
+    pub(crate) fn over(mut self, branch: &Branch) -> Outgoing {
+        if let Some(address) = branch.address {
+            self.chunk.header.destination_address = address;
         }
+        self
     }
 }
 
@@ -82,8 +83,8 @@ pub enum LinkEvent {
         port: PortId,
         /// Its bytes.
         bytes: Bytes,
-        /// Its room in the buffer, now the node's to release or to pass on in an [`Outgoing`].
-        packets: u32,
+        /// Its room in the buffer, free again when the node drops it.
+        room: Room,
     },
     /// The neighbour has the whole chunk.
     Delivered(Carried),
@@ -106,6 +107,8 @@ struct Link {
     blocked: bool,
     queue: VecDeque<Outgoing>,
     carrying: BTreeMap<u64, Outgoing>,
+    // Bytes of the chunks in both.
+    queued_bytes: u64,
     last_progress: Time,
     // When the address of a silent neighbour is looked up again.
     look_up_at: Time,
@@ -133,7 +136,7 @@ pub struct LinkStatus {
 /// All hops of a node.
 pub struct Links {
     template: HopConfig,
-    budget: PacketBudget,
+    buffer: Buffer,
     links: BTreeMap<PortId, Link>,
     timers: TimerQueue<PortId>,
     // Ports whose hop may have something to send or whose deadline may have changed.
@@ -150,11 +153,11 @@ pub struct Links {
 
 impl Links {
     /// No hops yet. `template` is every hop's configuration but for the MTU, which each port
-    /// states; `buffer_packets` is the seed's B.
+    /// states; `buffer_packets` is B [MFTP §3.4.1].
     pub fn new(template: HopConfig, buffer_packets: usize, rng: SeededRng) -> Links {
         Links {
             template,
-            budget: PacketBudget::new(buffer_packets),
+            buffer: Buffer::new(buffer_packets),
             links: BTreeMap::new(),
             timers: TimerQueue::new(),
             touched: BTreeSet::new(),
@@ -185,6 +188,7 @@ impl Links {
                     blocked: false,
                     queue: VecDeque::new(),
                     carrying: BTreeMap::new(),
+                    queued_bytes: 0,
                     last_progress: now,
                     look_up_at: now + LOOK_UP_AGAIN,
                 };
@@ -211,7 +215,7 @@ impl Links {
         let Some(link) = self.links.remove(&port) else {
             return;
         };
-        link.hop.close(now, &mut self.budget);
+        link.hop.close(now, self.buffer.budget());
         let returned = link.carrying.into_values().chain(link.queue).collect();
         self.timers.cancel(&port);
         self.touched.remove(&port);
@@ -226,19 +230,21 @@ impl Links {
 
     /// A frame from a neighbour.
     pub fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
+        self.take_back_room(now);
         let Some(link) = self.links.get_mut(&port) else {
             return;
         };
-        link.hop.handle_frame(now, frame, &mut self.budget);
+        link.hop.handle_frame(now, frame, self.buffer.budget());
         self.touched.insert(port);
     }
 
     /// Deadlines of hops have passed.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.take_back_room(now);
         let mut pass = self.timers.pass(now);
         while let Some((_, port)) = pass.next(&mut self.timers) {
             if let Some(link) = self.links.get_mut(&port) {
-                link.hop.handle_timeout(now, &mut self.budget);
+                link.hop.handle_timeout(now, self.buffer.budget());
                 self.touched.insert(port);
                 // The neighbour may have moved.
                 let silent = link.info.origin.is_chosen() && !link.hop.is_up();
@@ -255,11 +261,12 @@ impl Links {
         let Some(link) = self.links.get_mut(&port) else {
             return Err(outgoing);
         };
-        let bounded = outgoing.packets > 0 || outgoing.charge.is_counted();
+        let bounded = outgoing.room.is_held() || outgoing.charge.is_counted();
         if !bounded && link.queue.len() >= MAX_OWN_QUEUED {
             self.own_dropped += 1;
             return Ok(());
         }
+        link.queued_bytes += outgoing.chunk.size() as u64;
         link.queue.push_back(outgoing);
         self.touched.insert(port);
         Ok(())
@@ -293,17 +300,32 @@ impl Links {
         self.links.keys().copied()
     }
 
+    /// What is measured of the link of `port`.
+    pub fn state(&self, port: PortId) -> LinkState {
+        self.links.get(&port).map_or(LinkState::default(), |link| {
+            let stats = link.hop.stats();
+            LinkState {
+                up: link.hop.is_up(),
+                rate: stats.bandwidth / 8,
+                rtt: stats.rtt,
+                queued: link.queued_bytes,
+            }
+        })
+    }
+
+    /// The ports whose neighbour is `guid`, as it says, in the order of their numbers.
+    pub fn ports_of(&self, guid: &Guid) -> impl Iterator<Item = PortId> {
+        self.links
+            .iter()
+            .filter(|(_, link)| link.neighbour.as_ref() == Some(guid))
+            .map(|(port, _)| *port)
+    }
+
     /// The first port whose neighbour is `guid`; one that answers comes before one that does not.
     pub fn port_of(&self, guid: &Guid) -> Option<PortId> {
-        let of_guid = || {
-            self.links
-                .iter()
-                .filter(|(_, link)| link.neighbour.as_ref() == Some(guid))
-        };
-        of_guid()
-            .find(|(_, link)| link.hop.is_up())
-            .or_else(|| of_guid().next())
-            .map(|(port, _)| *port)
+        self.ports_of(guid)
+            .find(|port| self.is_up(*port))
+            .or_else(|| self.ports_of(guid).next())
     }
 
     /// The port of a link of the configuration.
@@ -329,15 +351,19 @@ impl Links {
 
     /// Takes back what waits for `port` and was not given to its hop.
     pub fn take_waiting(&mut self, port: PortId) -> Vec<Outgoing> {
-        self.links
-            .get_mut(&port)
-            .map_or(Vec::new(), |link| link.queue.drain(..).collect())
+        let Some(link) = self.links.get_mut(&port) else {
+            return Vec::new();
+        };
+        let waiting: Vec<Outgoing> = link.queue.drain(..).collect();
+        waiting.iter().for_each(|outgoing| link.note_gone(outgoing));
+        waiting
     }
 
     /// Takes back one chunk from a hop. The neighbour may have it all the same.
     pub fn withdraw(&mut self, now: Time, carried: Carried) -> Option<Outgoing> {
         let link = self.links.get_mut(&carried.port)?;
         let outgoing = link.carrying.remove(&carried.tag)?;
+        link.note_gone(&outgoing);
         link.hop.withdraw(now, carried.tag);
         self.touched.insert(carried.port);
         Some(outgoing)
@@ -345,17 +371,12 @@ impl Links {
 
     /// Frees the buffer's room of a chunk that a hop goes on carrying: its memory is accounted for
     /// elsewhere now.
-    pub fn disown(&mut self, now: Time, carried: Carried) {
-        let Some(outgoing) = self
-            .links
-            .get_mut(&carried.port)
-            .and_then(|link| link.carrying.get_mut(&carried.tag))
-        else {
-            return;
-        };
-        let packets = core::mem::take(&mut outgoing.packets);
-        outgoing.charge = Charge::default();
-        self.release(now, packets);
+    pub fn disown(&mut self, carried: Carried) {
+        let link = self.links.get_mut(&carried.port);
+        if let Some(outgoing) = link.and_then(|link| link.carrying.get_mut(&carried.tag)) {
+            outgoing.room = Room::default();
+            outgoing.charge = Charge::default();
+        }
     }
 
     /// A chunk that a hop goes on carrying counts to `charge` from now on.
@@ -378,17 +399,16 @@ impl Links {
             .collect()
     }
 
-    /// Room in the buffer is free again; hops that wait for it are told.
-    pub fn release(&mut self, now: Time, packets: u32) {
-        if packets > 0 {
-            self.budget.release(packets);
+    /// Tells the hops of room that was dropped since the last call.
+    fn take_back_room(&mut self, now: Time) {
+        if self.buffer.take_back() {
             self.offer_room(now);
         }
     }
 
     fn offer_room(&mut self, now: Time) {
         for (port, link) in &mut self.links {
-            link.hop.budget_released(now, &mut self.budget);
+            link.hop.budget_released(now, self.buffer.budget());
             self.touched.insert(*port);
         }
     }
@@ -400,22 +420,14 @@ impl Links {
 
     /// Packets of the buffer in use, and B.
     pub fn buffer(&self) -> (usize, usize) {
-        (self.budget.used(), self.budget.capacity())
+        (self.buffer.used(), self.buffer.capacity())
     }
 
-    /// Memory of chunks that hold room in the buffer and are on their way in or out, in bytes.
+    /// Memory of chunks that arrive or hold room in the buffer, wherever in the node they are, in
+    /// bytes.
     pub fn buffered_bytes(&self) -> u64 {
-        let on_the_way_out = |link: &Link| -> u64 {
-            link.queue
-                .iter()
-                .chain(link.carrying.values())
-                .map(Outgoing::buffered_bytes)
-                .sum()
-        };
-        self.links
-            .values()
-            .map(|link| link.hop.arriving_bytes() as u64 + on_the_way_out(link))
-            .sum()
+        let arriving = self.links.values().map(|link| link.hop.arriving_bytes());
+        arriving.sum::<usize>() as u64 + self.buffer.bytes()
     }
 
     /// All neighbours, for reports.
@@ -437,6 +449,7 @@ impl Links {
     /// What happened, in order. Call it until `None` after every input and before
     /// [`Links::poll_transmit`].
     pub fn poll_event(&mut self, now: Time) -> Option<LinkEvent> {
+        self.take_back_room(now);
         if self.events.is_empty() {
             self.collect(now);
         }
@@ -444,7 +457,6 @@ impl Links {
     }
 
     fn collect(&mut self, now: Time) {
-        let mut freed = 0;
         let ports: Vec<PortId> = self.touched.iter().copied().collect();
         for port in ports {
             let Some(link) = self.links.get_mut(&port) else {
@@ -452,7 +464,7 @@ impl Links {
             };
             link.feed(now, &mut self.next_tag);
             while let Some(event) = link.hop.poll_event() {
-                freed += link.note(now, port, event, &mut self.events);
+                link.note(now, port, event, &self.buffer, &mut self.events);
             }
             link.feed(now, &mut self.next_tag);
         }
@@ -463,7 +475,7 @@ impl Links {
         {
             self.note_restarts();
         }
-        self.release(now, freed);
+        self.take_back_room(now);
     }
 
     /// A router that calls its neighbour from a port of the system's choice comes back on another
@@ -571,14 +583,20 @@ impl Link {
         }
     }
 
-    /// Passes on what the hop says; answers with the packets of room that it frees.
+    /// A chunk no longer waits here, nor is it on its way.
+    fn note_gone(&mut self, outgoing: &Outgoing) {
+        self.queued_bytes -= outgoing.chunk.size() as u64;
+    }
+
+    /// Passes on what the hop says.
     fn note(
         &mut self,
         now: Time,
         port: PortId,
         event: HopEvent,
+        buffer: &Buffer,
         events: &mut VecDeque<LinkEvent>,
-    ) -> u32 {
+    ) {
         match event {
             HopEvent::Up {
                 neighbour,
@@ -598,29 +616,29 @@ impl Link {
                 }
             }
             HopEvent::Received { chunk, packets } => {
+                let room = buffer.room(packets, chunk.len() as u64);
                 events.push_back(LinkEvent::Received {
                     port,
                     bytes: chunk,
-                    packets,
+                    room,
                 });
             }
             HopEvent::Delivered { tag } => {
                 self.last_progress = now;
                 events.push_back(LinkEvent::Delivered(Carried { port, tag }));
-                let Some(outgoing) = self.carrying.remove(&tag) else {
-                    return 0;
-                };
-                self.handovers.note(&outgoing.chunk);
-                return outgoing.packets;
+                if let Some(outgoing) = self.carrying.remove(&tag) {
+                    self.note_gone(&outgoing);
+                    self.handovers.note(&outgoing.chunk);
+                }
             }
             HopEvent::TooLarge { tag, .. } => {
                 if let Some(outgoing) = self.carrying.remove(&tag) {
+                    self.note_gone(&outgoing);
                     events.push_back(LinkEvent::TooLarge(port, outgoing));
                 }
             }
             HopEvent::Unresponsive => events.push_back(LinkEvent::Unresponsive(port)),
             HopEvent::Responsive => events.push_back(LinkEvent::Responsive(port)),
         }
-        0
     }
 }

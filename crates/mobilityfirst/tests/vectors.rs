@@ -7,6 +7,8 @@
 use bytes::Bytes;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
+use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, greeting};
+use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
     ChunkRanges, ContentKind, Control, ControlCode, Data, DropReason, Echo, NetworkHeader, Notice,
     Reliability, Request, ServiceId, Transport, UpperProtocol,
@@ -120,6 +122,21 @@ fn resend() -> Chunk {
     Chunk::of_transport(header, &Transport::Resend(request))
 }
 
+fn message() -> Chunk {
+    let message = wire::Message {
+        id: 0x1122_3344_5566_7788,
+        channel: 7,
+        payload: Bytes::from_static(b"on my way"),
+    };
+    let header = header(
+        ServiceId::DELAY_TOLERANT,
+        UpperProtocol::Transport,
+        CLIENT,
+        SERVER,
+    );
+    Chunk::of_transport(header, &Transport::Message(message))
+}
+
 fn small(header: NetworkHeader, encode: impl FnOnce(&mut Vec<u8>)) -> Chunk {
     let mut head = Vec::new();
     encode(&mut head);
@@ -192,6 +209,7 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
             "Resend: chunks 4, 5 and 8 did not survive that",
             resend(),
         ),
+        ("message", "Message on channel 7: \"on my way\"", message()),
         (
             "echo",
             "Echo reply, sequence 9, three bytes of padding",
@@ -220,9 +238,24 @@ fn unhex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(digit).collect()
 }
 
-fn file() -> std::path::PathBuf {
+fn file(name: &str) -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs/protocols/vectors/mobilityfirst.txt")
+        .join("../../docs/protocols/vectors")
+        .join(name)
+}
+
+/// The lines of a file of vectors.
+fn read(name: &str) -> Vec<(String, Vec<u8>)> {
+    let text = std::fs::read_to_string(file(name)).expect("the file");
+    let lines = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (name, hex) = line.split_once(' ').expect("a vector");
+            (name.to_owned(), unhex(hex))
+        })
+        .collect()
 }
 
 /// `WHIMBREL_WRITE_VECTORS=1 cargo test -p whimbrel-mobilityfirst --test vectors` writes the file
@@ -240,19 +273,9 @@ fn the_file_holds_every_vector_and_each_means_what_it_says() {
                 hex(&bytes_of(&chunk))
             ));
         }
-        std::fs::write(file(), text).expect("the file");
+        std::fs::write(file("mobilityfirst.txt"), text).expect("the file");
     }
-    let text = std::fs::read_to_string(file()).expect("the file");
-    let lines = text
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let read: Vec<(&str, Vec<u8>)> = lines
-        .map(|line| {
-            line.split_once(' ')
-                .map(|(name, hex)| (name, unhex(hex)))
-                .expect("a vector")
-        })
-        .collect();
+    let read = read("mobilityfirst.txt");
     let expected = vectors();
     assert_eq!(read.len(), expected.len());
     for ((name, bytes), (expected_name, _, chunk)) in read.into_iter().zip(expected) {
@@ -262,7 +285,7 @@ fn the_file_holds_every_vector_and_each_means_what_it_says() {
             hex(&bytes_of(&chunk)),
             "{name} is encoded differently"
         );
-        let decoded = Chunk::decode(&bytes.into()).expect(name);
+        let decoded = Chunk::decode(&bytes.into()).expect(expected_name);
         assert_eq!(decoded.header, chunk.header, "{name}");
         match chunk.header.upper {
             UpperProtocol::Transport => {
@@ -275,5 +298,99 @@ fn the_file_holds_every_vector_and_each_means_what_it_says() {
                 assert!(Control::decode(&decoded.message.head).is_ok(), "{name}")
             }
         }
+    }
+}
+
+fn request_frame(request: &LocalRequest) -> Vec<u8> {
+    let mut head = Vec::new();
+    let tail = request.encode_head(&mut head);
+    [&head[..], &tail].concat()
+}
+
+fn event_frame(event: &LocalEvent) -> Vec<u8> {
+    let mut head = Vec::new();
+    let tail = event.encode_head(&mut head);
+    [&head[..], &tail].concat()
+}
+
+/// Contents of frames between a program and its host: requests, then events.
+fn local_requests() -> Vec<(&'static str, LocalRequest)> {
+    let get = Get {
+        request: 7,
+        content: CONTENT,
+        chunk_log2: 20,
+        in_order: true,
+        reliability: Reliability::Nack,
+        nack_timeout_ms: 0,
+        credit: 8,
+        resume: Bytes::new(),
+    };
+    let message = LocalRequest::Message {
+        channel: 7,
+        destination: SERVER,
+        payload: Bytes::from_static(b"on my way"),
+    };
+    vec![
+        ("get", LocalRequest::Get(get)),
+        ("status", LocalRequest::Status { request: 1 }),
+        ("message", message),
+        ("listen", LocalRequest::Listen { channel: 7 }),
+    ]
+}
+
+fn local_events() -> Vec<(&'static str, LocalEvent)> {
+    let complete = LocalEvent::Complete {
+        request: 7,
+        content_len: 131_077,
+    };
+    let published = LocalEvent::Published {
+        content: CONTENT,
+        code: ControlCode::Unreachable,
+    };
+    let message = LocalEvent::Message {
+        channel: 7,
+        from: CLIENT,
+        payload: Bytes::from_static(b"on my way"),
+    };
+    vec![
+        ("complete", complete),
+        ("published", published),
+        ("message-event", message),
+    ]
+}
+
+/// As above: `WHIMBREL_WRITE_VECTORS=1` writes the file anew.
+#[test]
+fn local_frames_are_what_the_file_says() {
+    let mut expected = vec![("greeting", greeting().to_vec())];
+    let requests = local_requests();
+    expected.extend(requests.iter().map(|(name, it)| (*name, request_frame(it))));
+    let events = local_events();
+    expected.extend(events.iter().map(|(name, it)| (*name, event_frame(it))));
+    if std::env::var_os("WHIMBREL_WRITE_VECTORS").is_some() {
+        let mut text = String::from(
+            "# Contents of frames of docs/protocols/local.md, without their length: the greeting, requests, events.\n\
+             # client = c1.., server = 5e.., content = ab.. (32 bytes each)\n",
+        );
+        for (name, bytes) in &expected {
+            text.push_str(&format!("{name} {}\n", hex(bytes)));
+        }
+        std::fs::write(file("local.txt"), text).expect("the file");
+    }
+    let read = read("local.txt");
+    let hexed = |(name, bytes): (&str, &[u8])| format!("{name} {}", hex(bytes));
+    let written: Vec<String> = expected
+        .iter()
+        .map(|(name, it)| hexed((name, it)))
+        .collect();
+    let found: Vec<String> = read.iter().map(|(name, it)| hexed((name, it))).collect();
+    assert_eq!(found, written);
+    for (_, request) in requests {
+        let decoded = LocalRequest::decode(&request_frame(&request).into());
+        assert_eq!(decoded, Ok(request));
+    }
+    for (_, event) in events {
+        let decoded = LocalEvent::decode(&event_frame(&event).into());
+        assert_eq!(decoded, Ok(event));
     }
 }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::local::{
+    LocalEvent, LocalRequest, VersionMismatch, check_greeting, greeting,
+};
 
 /// The largest frame that a daemon sends or takes, in bytes: the largest chunk with room for its
 /// headers.
@@ -30,6 +32,9 @@ pub enum LocalError {
     /// What came is not what a daemon says.
     #[error("the daemon says something that this program does not understand: {0}")]
     Protocol(String),
+    /// The daemon speaks another version of the protocol.
+    #[error("the daemon cannot be used: {0}")]
+    Version(VersionMismatch),
     /// Any other failure.
     #[error("the connection to the daemon failed: {0}")]
     Io(io::Error),
@@ -41,6 +46,8 @@ pub struct LocalClient {
     stream: UnixStream,
     incoming: Incoming,
     head: Vec<u8>,
+    // True once the daemon has said that it speaks this protocol.
+    greeted: bool,
 }
 
 /// A frame on its way in.
@@ -65,16 +72,22 @@ impl LocalClient {
         LocalClient::over(stream)
     }
 
-    /// Over a stream that is connected.
+    /// Over a stream that is connected. A daemon of another version is found out by
+    /// [`LocalClient::receive`].
     pub fn over(stream: UnixStream) -> Result<LocalClient, LocalError> {
         stream
             .set_write_timeout(Some(WRITE_PATIENCE))
             .map_err(LocalError::Io)?;
-        Ok(LocalClient {
+        let mut client = LocalClient {
             stream,
             incoming: Incoming::default(),
             head: Vec::new(),
-        })
+            greeted: false,
+        };
+        client.head.extend_from_slice(&[0; 4]);
+        client.head.extend_from_slice(&greeting());
+        client.write_frame(&[])?;
+        Ok(client)
     }
 
     /// Sends one request.
@@ -82,9 +95,14 @@ impl LocalClient {
         self.head.clear();
         self.head.extend_from_slice(&[0; 4]);
         let tail = request.encode_head(&mut self.head);
+        self.write_frame(&tail)
+    }
+
+    /// Writes the frame whose content is in `head`, behind room for its length, and in `tail`.
+    fn write_frame(&mut self, tail: &[u8]) -> Result<(), LocalError> {
         let length = (self.head.len() - 4 + tail.len()) as u32;
         self.head[..4].copy_from_slice(&length.to_be_bytes());
-        let (mut head, mut tail) = (&self.head[..], &tail[..]);
+        let (mut head, mut tail) = (&self.head[..], tail);
         while !head.is_empty() || !tail.is_empty() {
             match self
                 .stream
@@ -108,6 +126,11 @@ impl LocalClient {
         let until = Instant::now() + patience;
         loop {
             if let Some(frame) = self.incoming.take_frame()? {
+                if !self.greeted {
+                    check_greeting(&frame).map_err(LocalError::Version)?;
+                    self.greeted = true;
+                    continue;
+                }
                 return LocalEvent::decode(&frame)
                     .map(Some)
                     .map_err(|fault| LocalError::Protocol(fault.to_string()));
@@ -208,16 +231,45 @@ impl Attachment {
 mod tests {
     use super::*;
 
+    fn frame(content: &[u8]) -> Vec<u8> {
+        [&(content.len() as u32).to_be_bytes()[..], content].concat()
+    }
+
+    /// A client, and a daemon that has read its greeting and written one.
     fn pair() -> (LocalClient, UnixStream) {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        (LocalClient::over(ours).unwrap(), theirs)
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let client = LocalClient::over(ours).unwrap();
+        let mut greeted = [0; 10];
+        theirs.read_exact(&mut greeted).unwrap();
+        assert_eq!(greeted[..], frame(&greeting()));
+        theirs.write_all(&frame(&greeting())).unwrap();
+        (client, theirs)
+    }
+
+    #[test]
+    fn a_daemon_of_another_version_is_refused_with_a_clear_text() {
+        let complete = framed(&LocalEvent::Complete {
+            request: 1,
+            content_len: 2,
+        });
+        let mut later = greeting();
+        later[5] += 1;
+        let cases = [(frame(&later), "version 2"), (complete, "names no version")];
+        for (first, text) in cases {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            let mut client = LocalClient::over(ours).unwrap();
+            theirs.write_all(&first).unwrap();
+            let refused = client.receive(Duration::from_secs(10)).unwrap_err();
+            assert!(matches!(refused, LocalError::Version(_)), "{refused}");
+            assert!(refused.to_string().contains(text), "{refused}");
+        }
     }
 
     fn framed(event: &LocalEvent) -> Vec<u8> {
         let mut body = Vec::new();
         let tail = event.encode_head(&mut body);
         body.extend_from_slice(&tail);
-        [&(body.len() as u32).to_be_bytes()[..], &body].concat()
+        frame(&body)
     }
 
     #[test]

@@ -93,7 +93,9 @@ fn serve_once(
                 index,
                 chunk_log2,
             }) => {
-                let chunk_size = ChunkSize::from_code(chunk_log2).unwrap_or_default();
+                let chunk_size = ChunkSize::from_code(chunk_log2).ok_or_else(|| {
+                    LocalError::Protocol(format!("a chunk size of 2^{chunk_log2} bytes"))
+                })?;
                 let chunk = match shelf.read(content, index, chunk_size) {
                     Ok(chunk) => {
                         observe(ServeEvent::Sent {

@@ -326,6 +326,7 @@ impl SimulatedFig7 {
             LocalEvent::State { .. }
             | LocalEvent::Published { .. }
             | LocalEvent::Pong { .. }
+            | LocalEvent::Message { .. }
             | LocalEvent::Status { .. } => {}
         }
     }

@@ -168,6 +168,7 @@ impl Program {
             LocalEvent::State { .. }
             | LocalEvent::Published { .. }
             | LocalEvent::Pong { .. }
+            | LocalEvent::Message { .. }
             | LocalEvent::Status { .. } => Ok(None),
         }
     }

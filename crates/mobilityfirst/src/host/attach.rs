@@ -3,17 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use core::time::Duration;
-use whimbrel_core::{Guid, PortId, PortOrigin, Time};
-use whimbrel_gnrs::{Address, Record, Statement};
+use whimbrel_core::{Guid, PortId, Time, WallClock};
+use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 
-use super::{Host, Timer};
-use crate::charge::Charge;
-use crate::chunk::{Chunk, Message};
-use crate::links::Outgoing;
+use super::Timer;
+use super::catalogue::Catalogue;
+use super::effects::Effects;
+use crate::links::Links;
 use crate::local::LocalEvent;
-use crate::wire::{
-    ATTACH_CONTEXT, Control, ControlCode, NetworkHeader, ServiceId, UpperProtocol, attach_statement,
-};
+use crate::next_hops::{Branch, NextHops};
+use crate::wire::{ATTACH_CONTEXT, Control, ControlCode, attach_statement};
 
 /// When an announcement could not be made, it is tried again after this long.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(5);
@@ -21,9 +20,21 @@ const ANNOUNCE_AGAIN: Duration = Duration::from_secs(5);
 /// was refused.
 const VERSION_LEAP: u64 = 3_600_000_000;
 
+/// With what a host signs its records, and for how long.
+#[derive(Debug)]
+pub(super) struct Terms {
+    pub(super) keys: KeyPair,
+    pub(super) wall: WallClock,
+    pub(super) binding_lifetime: Duration,
+    pub(super) announcement_lifetime: Duration,
+}
+
 /// What the host has told its routers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Registration {
+    // The host's GUID.
+    guid: Guid,
+    terms: Terms,
     nonces: BTreeMap<PortId, [u8; 16]>,
     // Ports named in the newest record.
     announced: BTreeSet<PortId>,
@@ -36,125 +47,107 @@ pub(super) struct Registration {
 }
 
 impl Registration {
+    pub(super) fn new(terms: Terms) -> Registration {
+        Registration {
+            guid: terms.keys.guid(),
+            terms,
+            nonces: BTreeMap::new(),
+            announced: BTreeSet::new(),
+            version: 0,
+            registered: false,
+            to_announce: VecDeque::new(),
+            due: BTreeMap::new(),
+        }
+    }
+
     pub(super) fn is_registered(&self) -> bool {
         self.registered
     }
 }
 
-impl Host {
-    pub(super) fn router_up(&mut self, now: Time, port: PortId, _router: Guid) {
-        // Its challenge follows; the answer to the last one is worth nothing to it any more.
-        self.registration.nonces.remove(&port);
-        self.resume_transfers(now);
+impl Registration {
+    /// A router has come up: its challenge follows, and the answer to the last one is worth nothing
+    /// to it any more.
+    pub(super) fn forget_challenge(&mut self, port: PortId) {
+        self.nonces.remove(&port);
     }
 
-    pub(super) fn router_back(&mut self, now: Time) {
-        self.renew_if_changed(now);
-        self.resume_transfers(now);
+    /// A router has sent a challenge.
+    pub(super) fn note_challenge(&mut self, port: PortId, nonce: [u8; 16]) {
+        self.nonces.insert(port, nonce);
     }
 
-    /// A router has stopped answering: with another one at hand, the host is bound to that alone,
-    /// so that what is stored for it comes by there.
-    pub(super) fn router_silent(&mut self, now: Time) {
-        self.renew_if_changed(now);
-        self.note_connectivity(now);
-    }
-
-    pub(super) fn router_gone(&mut self, now: Time, port: PortId) {
-        self.registration.nonces.remove(&port);
-        self.renew_if_changed(now);
-        self.note_connectivity(now);
-    }
-
-    /// True if this host opened the link of `port`. Who calls is another host that wants something
-    /// of this one, whatever it says of itself: it neither binds this host nor carries what this
-    /// host sends to others.
-    pub(super) fn is_uplink(&self, port: PortId) -> bool {
-        !self.callers.contains(&port)
-    }
-
-    /// The ports that lead to routers, or to the host that this one was told to ask directly; best
-    /// first.
-    pub(super) fn routers_by_preference(&self) -> Vec<PortId> {
-        let rank = |port: &PortId| {
-            let origin = self.links.info(*port).map(|info| info.origin);
-            let mut preferred = self.config.preference.iter();
-            preferred
-                .position(|link| origin == Some(PortOrigin::Configured(*link)))
-                .unwrap_or(usize::MAX)
-        };
-        let mut ports: Vec<PortId> = self
-            .links
-            .ports()
-            .filter(|port| self.is_uplink(*port))
-            .collect();
-        ports.sort_by_key(rank);
-        ports
-    }
-
-    pub(super) fn handle_control(&mut self, now: Time, port: PortId, control: Control) {
-        match control {
-            Control::Challenge { .. } if !self.is_uplink(port) => {
-                self.counters.drop("challenge-of-a-caller")
-            }
-            Control::Challenge { nonce } => {
-                self.registration.nonces.insert(port, nonce);
-                self.renew(now);
-            }
-            Control::Outcome {
-                guid,
-                version,
-                code,
-            } if guid == self.guid => {
-                self.note_binding_outcome(now, version, code);
-            }
-            Control::Outcome { guid, code, .. } => self.note_announcement_outcome(now, guid, code),
-            Control::Attach { .. } | Control::Register { .. } => {
-                self.counters.drop("attach-to-a-host")
-            }
+    /// A router has said what became of a record. True if a new one is to be made.
+    pub(super) fn handle_outcome(
+        &mut self,
+        now: Time,
+        (guid, version): (Guid, u64),
+        code: ControlCode,
+        catalogue: &Catalogue,
+        effects: &mut Effects,
+    ) -> bool {
+        if guid == self.guid {
+            return self.note_binding_outcome(version, code, effects);
         }
+        self.note_announcement_outcome(now, guid, code, catalogue, effects);
+        false
     }
 
-    fn note_binding_outcome(&mut self, now: Time, version: u64, code: ControlCode) {
+    fn note_binding_outcome(
+        &mut self,
+        version: u64,
+        code: ControlCode,
+        effects: &mut Effects,
+    ) -> bool {
         match code {
-            ControlCode::Registered => self.registration.registered = true,
+            ControlCode::Registered => self.registered = true,
             ControlCode::Attached => {}
-            ControlCode::Stale if version == self.registration.version => {
-                self.registration.version = self.registration.version.saturating_add(VERSION_LEAP);
-                self.renew(now);
+            ControlCode::Stale if version == self.version => {
+                self.version = self.version.saturating_add(VERSION_LEAP);
+                return true;
             }
-            _ => self.counters.drop("binding-refused"),
+            _ => effects.drop("binding-refused"),
         }
+        false
     }
 
     /// Routers that answer and have sent a challenge.
-    fn attachable(&self) -> Vec<PortId> {
-        let ready =
-            |port: &PortId| self.links.is_up(*port) && self.registration.nonces.contains_key(port);
-        self.routers_by_preference()
-            .into_iter()
-            .filter(ready)
-            .collect()
+    fn attachable(&self, uplinks: &NextHops) -> Vec<PortId> {
+        let ready = |branch: &&Branch| branch.link.up && self.nonces.contains_key(&branch.port);
+        let ready = uplinks.iter().filter(ready);
+        ready.map(|branch| branch.port).collect()
     }
 
-    fn renew_if_changed(&mut self, now: Time) {
-        let ports: BTreeSet<PortId> = self.attachable().into_iter().collect();
-        if !ports.is_empty() && ports != self.registration.announced {
-            self.renew(now);
+    /// Attaches anew if the routers at hand are others than the newest record names.
+    pub(super) fn renew_if_changed(
+        &mut self,
+        now: Time,
+        uplinks: &NextHops,
+        links: &Links,
+        effects: &mut Effects,
+    ) {
+        let ports: BTreeSet<PortId> = self.attachable(uplinks).into_iter().collect();
+        if !ports.is_empty() && ports != self.announced {
+            self.renew(now, uplinks, links, effects);
         }
     }
 
     /// Signs a new record that names all routers at hand, and gives it to each of them.
-    pub(super) fn renew(&mut self, now: Time) {
-        let ports = self.attachable();
-        self.timers
-            .set(Timer::Renewal, now + self.config.binding_lifetime / 3);
+    pub(super) fn renew(
+        &mut self,
+        now: Time,
+        uplinks: &NextHops,
+        links: &Links,
+        effects: &mut Effects,
+    ) {
+        let ports = self.attachable(uplinks);
+        effects.set(Timer::Renewal, now + self.terms.binding_lifetime / 3);
         if ports.is_empty() {
             return;
         }
         let addresses = ports
             .iter()
-            .filter_map(|port| self.links.neighbour(*port))
+            .filter_map(|port| links.neighbour(*port))
             .enumerate();
         let addresses: Vec<Address> = addresses
             .take(whimbrel_gnrs::MAX_ADDRESSES)
@@ -163,100 +156,83 @@ impl Host {
                 ..Address::new(na)
             })
             .collect();
-        let statement = self.statement(now, self.config.binding_lifetime, addresses);
+        let statement = self.statement(now, self.terms.binding_lifetime, addresses);
         let version = statement.version;
-        let Ok(record) = Record::binding(&self.config.keys, &statement) else {
+        let Ok(record) = Record::binding(&self.terms.keys, &statement) else {
             return;
         };
         for port in &ports {
-            let (Some(nonce), Some(router)) = (
-                self.registration.nonces.get(port),
-                self.links.neighbour(*port),
-            ) else {
+            let (Some(nonce), Some(router)) = (self.nonces.get(port), links.neighbour(*port))
+            else {
                 continue;
             };
             let signed = attach_statement(&router, nonce, version);
-            let signature = self.config.keys.sign(ATTACH_CONTEXT, &signed).0;
+            let signature = self.terms.keys.sign(ATTACH_CONTEXT, &signed).0;
             let record = bytes::Bytes::copy_from_slice(record.as_bytes());
-            self.send_control(*port, &Control::Attach { record, signature });
+            effects.control(*port, Control::Attach { record, signature });
         }
-        self.registration.announced = ports.into_iter().collect();
+        self.announced = ports.into_iter().collect();
     }
 
     /// A statement whose version is above all that this host has made.
     fn statement(&mut self, now: Time, lifetime: Duration, addresses: Vec<Address>) -> Statement {
-        let unix = self.config.wall.unix_millis(now);
+        let unix = self.terms.wall.unix_millis(now);
         let mut statement = Statement::new(unix, lifetime.as_millis() as u64, addresses);
-        statement.version = statement.version.max(self.registration.version + 1);
-        self.registration.version = statement.version;
+        statement.version = statement.version.max(self.version + 1);
+        self.version = statement.version;
         statement
-    }
-
-    fn send_control(&mut self, port: PortId, control: &Control) {
-        let Some(router) = self.links.neighbour(port) else {
-            return;
-        };
-        let header = NetworkHeader::new(
-            ServiceId::NEIGHBOUR,
-            UpperProtocol::Control,
-            self.guid,
-            router,
-        );
-        let mut head = Vec::new();
-        control.encode(&mut head);
-        let message = Message {
-            head: head.into(),
-            body: bytes::Bytes::new(),
-        };
-        // A port that is gone needs no message.
-        let chunk = Chunk { header, message };
-        let _ = self.links.enqueue(
-            port,
-            Outgoing {
-                chunk,
-                packets: 0,
-                charge: Charge::default(),
-            },
-        );
     }
 
     /// A content is to be announced as soon as there is a router with room.
     pub(super) fn announce(&mut self, content: Guid) {
-        self.registration.due.remove(&content);
-        self.registration.to_announce.push_back(content);
+        self.due.remove(&content);
+        self.to_announce.push_back(content);
     }
 
-    /// Makes the announcements that wait, as far as the link has room. True if any went.
-    pub(super) fn send_announcements(&mut self, now: Time) -> bool {
+    /// True if an announcement waits for room.
+    pub(super) fn has_to_announce(&self) -> bool {
+        !self.to_announce.is_empty()
+    }
+
+    /// Makes the announcements that wait, as far as the link by which the host sends has room. True
+    /// if any went.
+    pub(super) fn send_announcements(
+        &mut self,
+        now: Time,
+        links: &Links,
+        uplink: Option<PortId>,
+        catalogue: &Catalogue,
+        effects: &mut Effects,
+    ) -> bool {
         let mut sent = false;
-        while let Some(content) = self.registration.to_announce.front().copied() {
-            let Some(port) = self.uplink().filter(|port| self.links.has_room(*port)) else {
-                break;
+        // One for each look at the room: a control message is one small chunk.
+        if let Some(content) = self.to_announce.front().copied() {
+            let Some(port) = uplink.filter(|port| links.has_room(*port)) else {
+                return false;
             };
-            self.registration.to_announce.pop_front();
+            self.to_announce.pop_front();
             sent = true;
-            let statement = if self.uploads.catalogue.contains(&content) {
-                let again = now + self.config.announcement_lifetime / 3;
-                self.registration.due.insert(content, again);
-                self.timers.set_earlier(Timer::Announcements, again);
-                self.statement(now, self.config.announcement_lifetime, Vec::new())
+            let statement = if catalogue.contains(&content) {
+                let again = now + self.terms.announcement_lifetime / 3;
+                self.due.insert(content, again);
+                effects.set_earlier(Timer::Announcements, again);
+                self.statement(now, self.terms.announcement_lifetime, Vec::new())
             } else {
-                let lifetime = self.config.announcement_lifetime;
+                let lifetime = self.terms.announcement_lifetime;
                 let mut statement = self.statement(now, lifetime, Vec::new());
                 statement.removed = true;
                 statement
             };
-            if let Ok(record) = Record::provider(&self.config.keys, content, &statement) {
+            if let Ok(record) = Record::provider(&self.terms.keys, content, &statement) {
                 let record = bytes::Bytes::copy_from_slice(record.as_bytes());
-                self.send_control(port, &Control::Register { record });
+                effects.control(port, Control::Register { record });
             }
         }
         sent
     }
 
-    pub(super) fn renew_announcements(&mut self, now: Time) {
+    pub(super) fn renew_announcements(&mut self, now: Time, effects: &mut Effects) {
         let due: Vec<Guid> = self
-            .registration
             .due
             .iter()
             .filter(|(_, at)| **at <= now)
@@ -265,34 +241,40 @@ impl Host {
         for content in due {
             self.announce(content);
         }
-        if let Some(next) = self.registration.due.values().min() {
-            self.timers.set(Timer::Announcements, *next);
+        if let Some(next) = self.due.values().min() {
+            effects.set(Timer::Announcements, *next);
         }
     }
 
-    fn note_announcement_outcome(&mut self, now: Time, content: Guid, code: ControlCode) {
+    fn note_announcement_outcome(
+        &mut self,
+        now: Time,
+        content: Guid,
+        code: ControlCode,
+        catalogue: &Catalogue,
+        effects: &mut Effects,
+    ) {
         if code == ControlCode::Stale {
-            self.registration.version = self.registration.version.saturating_add(VERSION_LEAP);
+            self.version = self.version.saturating_add(VERSION_LEAP);
         }
-        if code != ControlCode::Registered && self.uploads.catalogue.contains(&content) {
-            self.registration.due.insert(content, now + ANNOUNCE_AGAIN);
-            self.timers
-                .set_earlier(Timer::Announcements, now + ANNOUNCE_AGAIN);
+        if code != ControlCode::Registered && catalogue.contains(&content) {
+            self.due.insert(content, now + ANNOUNCE_AGAIN);
+            effects.set_earlier(Timer::Announcements, now + ANNOUNCE_AGAIN);
         }
-        for app in self.uploads.catalogue.publishers(&content) {
-            self.tell(app, LocalEvent::Published { content, code });
+        for app in catalogue.publishers(&content) {
+            effects.tell(app, LocalEvent::Published { content, code });
         }
     }
 
-    pub(super) fn forget_announcement(&mut self, content: Guid) {
-        self.registration.due.remove(&content);
+    fn forget_announcement(&mut self, content: Guid) {
+        self.due.remove(&content);
     }
 
     /// Contents of a program that has left are no longer announced; a removal is.
     pub(super) fn withdraw_announcements(&mut self, contents: Vec<Guid>) {
         for content in contents {
             self.forget_announcement(content);
-            self.registration.to_announce.push_back(content);
+            self.to_announce.push_back(content);
         }
     }
 }

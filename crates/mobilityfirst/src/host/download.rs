@@ -6,8 +6,10 @@ use core::time::Duration;
 use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal};
 use whimbrel_core::{Guid, Time};
 
-use super::{App, Host, Timer};
+use super::effects::{Effects, Uplink};
+use super::{App, Timer};
 use crate::local::{FailReason, Get, LocalChunk, LocalEvent, TransferState};
+use crate::room::Room;
 use crate::wire::{
     ChunkRanges, Data, DropReason, MAX_RANGES, NetworkHeader, Notice, Reliability, Request,
     ServiceId, Transport,
@@ -29,7 +31,8 @@ const MAX_STOPPED: usize = 1024;
 
 struct Held {
     chunk: LocalChunk,
-    packets: u32,
+    // Held until a program has the chunk.
+    _room: Room,
 }
 
 struct Download {
@@ -56,9 +59,20 @@ struct Download {
     interval: Duration,
 }
 
+/// What bounds the downloads of a host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DownloadLimits {
+    /// Longest content, in bytes.
+    pub(super) content: u64,
+    /// Downloads at one time.
+    pub(super) transfers: usize,
+    /// How long chunks may be missing before their source is told, unless a request says otherwise.
+    pub(super) nack_timeout: Duration,
+}
+
 /// All downloads of a host.
-#[derive(Default)]
 pub(super) struct Downloads {
+    limits: DownloadLimits,
     by_id: BTreeMap<u64, Download>,
     by_content: BTreeMap<Guid, BTreeSet<u64>>,
     stopped: BTreeMap<(Guid, Guid), Time>,
@@ -66,6 +80,16 @@ pub(super) struct Downloads {
 }
 
 impl Downloads {
+    pub(super) fn new(limits: DownloadLimits) -> Downloads {
+        Downloads {
+            limits,
+            by_id: BTreeMap::new(),
+            by_content: BTreeMap::new(),
+            stopped: BTreeMap::new(),
+            next_id: 0,
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }
@@ -194,11 +218,18 @@ impl Download {
     }
 }
 
-impl Host {
-    pub(super) fn start_download(&mut self, now: Time, app: App, get: Get) {
+impl Downloads {
+    pub(super) fn start_download(
+        &mut self,
+        now: Time,
+        app: App,
+        get: Get,
+        uplink: &Uplink,
+        effects: &mut Effects,
+    ) {
         let request = get.request;
         let assembly = if get.resume.is_empty() {
-            Some(Assembly::new(get.content, self.config.content_limit))
+            Some(Assembly::new(get.content, self.limits.content))
         } else {
             Assembly::decode(&get.resume)
                 .ok()
@@ -206,7 +237,7 @@ impl Host {
         };
         let (Some(assembly), Some(chunk_size)) = (assembly, ChunkSize::from_code(get.chunk_log2))
         else {
-            return self.tell(
+            return effects.tell(
                 app,
                 LocalEvent::Failed {
                     request,
@@ -214,8 +245,8 @@ impl Host {
                 },
             );
         };
-        if self.downloads.find(app, request).is_some() {
-            return self.tell(
+        if self.find(app, request).is_some() {
+            return effects.tell(
                 app,
                 LocalEvent::Failed {
                     request,
@@ -223,8 +254,8 @@ impl Host {
                 },
             );
         }
-        if self.downloads.len() >= self.config.max_transfers {
-            return self.tell(
+        if self.len() >= self.limits.transfers {
+            return effects.tell(
                 app,
                 LocalEvent::Failed {
                     request,
@@ -233,29 +264,25 @@ impl Host {
             );
         }
         let nack_timeout = match get.nack_timeout_ms {
-            0 => self.config.nack_timeout,
+            0 => self.limits.nack_timeout,
             ms => Duration::from_millis(ms.into()),
         };
-        let id = self.downloads.next_id;
-        self.downloads.next_id += 1;
-        self.downloads
-            .by_content
-            .entry(get.content)
-            .or_default()
-            .insert(id);
-        self.downloads.by_id.insert(
+        let id = self.next_id;
+        self.next_id += 1;
+        self.by_content.entry(get.content).or_default().insert(id);
+        self.by_id.insert(
             id,
             Download::new(app, &get, assembly, chunk_size, nack_timeout),
         );
-        if !self.finish_if_done(id) {
-            self.ask(now, id);
+        if !self.finish_if_done(id, effects) {
+            self.ask(now, id, uplink, effects);
         }
     }
 
     /// Sends a request (nobody has answered yet, or the source has gone silent) or a NACK to the
     /// source.
-    fn ask(&mut self, now: Time, id: u64) {
-        let Some(download) = self.downloads.by_id.get(&id) else {
+    fn ask(&mut self, now: Time, id: u64, uplink: &Uplink, effects: &mut Effects) {
+        let Some(download) = self.by_id.get(&id) else {
             return;
         };
         let request = Request {
@@ -267,33 +294,33 @@ impl Host {
         let (content, patience) = (download.content, download.patience());
         // A source that has not answered two NACKs may be gone; another holder may not be.
         let source = download.source.filter(|_| download.attempts <= 2);
-        let sent = match source {
+        match source {
             Some((source, address)) => {
-                self.counters.nacks_sent += 1;
-                self.send_transport(
+                effects.counters.nacks_sent += 1;
+                effects.send(
                     ServiceId::DELAY_TOLERANT,
                     source,
                     address,
-                    &Transport::Nack(request),
+                    Transport::Nack(request),
                 )
             }
             None => {
-                self.counters.requests_sent += 1;
+                effects.counters.requests_sent += 1;
                 let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
-                self.send_transport(service, content, Guid::NONE, &Transport::Request(request))
+                effects.send(service, content, Guid::NONE, Transport::Request(request))
             }
         };
-        if !sent {
-            self.set_state(id, TransferState::Disconnected);
+        if !uplink.is_up {
+            self.set_state(id, TransferState::Disconnected, effects);
         }
-        self.timers.set(Timer::Download(id), now + patience);
+        effects.set(Timer::Download(id), now + patience);
     }
 
     /// A router that had taken chunks over has restarted. This message came behind all that it had
     /// passed on, so what is still missing of them is lost.
-    pub(super) fn handle_lost(&mut self, now: Time, notice: &Notice) {
-        for id in self.downloads.ids_of(&notice.content) {
-            let Some(download) = self.downloads.by_id.get_mut(&id) else {
+    pub(super) fn handle_lost(&mut self, now: Time, notice: &Notice, effects: &mut Effects) {
+        for id in self.ids_of(&notice.content) {
+            let Some(download) = self.by_id.get_mut(&id) else {
                 continue;
             };
             let chunks = download.missing().intersection(&notice.chunks);
@@ -316,87 +343,90 @@ impl Host {
                 reliability: download.reliability,
                 chunks,
             };
-            self.counters.nacks_sent += 1;
-            self.send_transport(
+            effects.counters.nacks_sent += 1;
+            effects.send(
                 ServiceId::DELAY_TOLERANT,
                 source,
                 address,
-                &Transport::Resend(request),
+                Transport::Resend(request),
             );
         }
     }
 
-    fn set_state(&mut self, id: u64, state: TransferState) {
-        let Some(download) = self.downloads.by_id.get_mut(&id) else {
+    fn set_state(&mut self, id: u64, state: TransferState, effects: &mut Effects) {
+        let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
         if download.state != state {
             download.state = state;
             let (app, request) = (download.app, download.request);
-            self.tell(app, LocalEvent::State { request, state });
+            effects.tell(app, LocalEvent::State { request, state });
         }
     }
 
     /// "The receiver provides notification only when a chunk is not delivered over a conservatively
     /// long period of time."
-    pub(super) fn check_download(&mut self, now: Time, id: u64) {
-        let connected = self.uplink().is_some();
-        let Some(download) = self.downloads.by_id.get_mut(&id) else {
+    pub(super) fn check_download(
+        &mut self,
+        now: Time,
+        id: u64,
+        uplink: &Uplink,
+        effects: &mut Effects,
+    ) {
+        let connected = uplink.is_up;
+        let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
         let program_is_slow = download.unconsumed >= download.credit;
         if !connected || program_is_slow {
             let patience = download.patience();
-            self.timers.set(Timer::Download(id), now + patience);
+            effects.set(Timer::Download(id), now + patience);
             if !connected {
-                self.set_state(id, TransferState::Disconnected);
+                self.set_state(id, TransferState::Disconnected, effects);
             }
             return;
         }
         download.attempts += 1;
-        self.set_state(id, TransferState::Stalled);
-        self.ask(now, id);
+        self.set_state(id, TransferState::Stalled, effects);
+        self.ask(now, id, uplink, effects);
     }
 
-    /// A chunk has come. Its room in the buffer is released when a program has it.
+    /// A chunk has come. Its room in the buffer is free again when a program has it.
     pub(super) fn handle_data(
         &mut self,
         now: Time,
         header: &NetworkHeader,
         data: Data,
-        packets: u32,
+        mut room: Room,
+        effects: &mut Effects,
     ) {
-        let ids = self.downloads.ids_of(&data.content);
+        let ids = self.ids_of(&data.content);
         if ids.is_empty() {
-            self.links.release(now, packets);
-            return self.stop_source(now, header, &data);
+            return self.stop_source(now, header, &data, effects);
         }
         if data.reliability == Reliability::Ack {
-            self.acknowledge(header, &data);
+            self.acknowledge(header, &data, effects);
         }
-        let mut packets = packets;
         for id in ids {
             // Whoever takes it first carries its room; the others share the memory.
-            if self.take_chunk(now, id, header, &data, packets) {
-                packets = 0;
-            }
-            self.hand_over(now, id);
+            self.take_chunk(now, id, header, &data, &mut room, effects);
+            self.hand_over(id, effects);
         }
-        self.links.release(now, packets);
     }
 
-    /// True if the download took the chunk, and its room with it.
+    /// A download that takes the chunk takes its room with it.
     fn take_chunk(
         &mut self,
         now: Time,
         id: u64,
         header: &NetworkHeader,
         data: &Data,
-        packets: u32,
-    ) -> bool {
-        let alone = self.downloads.len() == 1;
-        let Some(download) = self.downloads.by_id.get_mut(&id) else {
-            return false;
+        room: &mut Room,
+        effects: &mut Effects,
+    ) {
+        let alone = self.len() == 1;
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return;
         };
         download.source = Some((header.source, header.source_address));
         download.note_arrival(now);
@@ -405,8 +435,8 @@ impl Host {
             ChunkSize::from_code(data.chunk_log2),
             Proof::decode(&data.proof),
         ) else {
-            self.counters.unproven += 1;
-            return false;
+            effects.counters.unproven += 1;
+            return;
         };
         let offer = Offer {
             chunk_size,
@@ -415,21 +445,20 @@ impl Host {
             data: &data.payload,
             proof: &proof,
         };
-        self.timers.set(Timer::Download(id), now + patience);
+        effects.set(Timer::Download(id), now + patience);
         if download.held.len() >= MAX_HELD && !alone {
-            self.counters.drop("program-too-slow");
-            return false;
+            return effects.counters.drop("program-too-slow");
         }
         let verified = match download.assembly.check(&offer) {
             Ok(verified) => verified,
             Err(Refusal::Duplicate) => {
-                self.counters.duplicates += 1;
-                return false;
+                effects.counters.duplicates += 1;
+                return;
             }
             Err(fault) => {
                 tracing::debug!(content = %data.content, index = data.index, %fault, "chunk refused");
-                self.counters.unproven += 1;
-                return false;
+                effects.counters.unproven += 1;
+                return;
             }
         };
         let offset = verified.range().start;
@@ -445,39 +474,33 @@ impl Host {
             proof: data.proof.clone(),
             data: data.payload.clone(),
         };
-        download.held.insert(offset, Held { chunk, packets });
-        self.set_state(id, TransferState::Flowing);
-        true
+        let _room = room.take();
+        download.held.insert(offset, Held { chunk, _room });
+        self.set_state(id, TransferState::Flowing, effects);
     }
 
     /// Hands over what may be handed over, and ends the download when that was all.
-    fn hand_over(&mut self, now: Time, id: u64) {
-        while let Some(download) = self.downloads.by_id.get_mut(&id) {
-            let Some(Held { chunk, packets }) = download.next_deliverable() else {
+    fn hand_over(&mut self, id: u64, effects: &mut Effects) {
+        while let Some(download) = self.by_id.get_mut(&id) {
+            let Some(Held { chunk, .. }) = download.next_deliverable() else {
                 break;
             };
             download.unconsumed += 1;
             let app = download.app;
-            self.counters.chunks_handed_over += 1;
-            self.links.release(now, packets);
-            self.tell(app, LocalEvent::Chunk(chunk));
+            effects.counters.chunks_handed_over += 1;
+            effects.tell(app, LocalEvent::Chunk(chunk));
         }
-        self.finish_if_done(id);
+        self.finish_if_done(id, effects);
     }
 
-    fn finish_if_done(&mut self, id: u64) -> bool {
-        if !self
-            .downloads
-            .by_id
-            .get(&id)
-            .is_some_and(Download::is_finished)
-        {
+    fn finish_if_done(&mut self, id: u64, effects: &mut Effects) -> bool {
+        if !self.by_id.get(&id).is_some_and(Download::is_finished) {
             return false;
         }
-        if let Some(download) = self.downloads.remove(id) {
-            self.timers.cancel(&Timer::Download(id));
+        if let Some(download) = self.remove(id) {
+            effects.cancel(Timer::Download(id));
             let content_len = download.assembly.confirmed_len().unwrap_or_default();
-            self.tell(
+            effects.tell(
                 download.app,
                 LocalEvent::Complete {
                     request: download.request,
@@ -488,9 +511,9 @@ impl Host {
         true
     }
 
-    fn fail(&mut self, now: Time, id: u64, reason: FailReason) {
-        if let Some(download) = self.end_download(now, id) {
-            self.tell(
+    fn fail(&mut self, id: u64, reason: FailReason, effects: &mut Effects) {
+        if let Some(download) = self.end_download(id, effects) {
+            effects.tell(
                 download.app,
                 LocalEvent::Failed {
                     request: download.request,
@@ -500,55 +523,50 @@ impl Host {
         }
     }
 
-    fn end_download(&mut self, now: Time, id: u64) -> Option<Download> {
-        let download = self.downloads.remove(id)?;
-        self.timers.cancel(&Timer::Download(id));
-        let packets = download.held.values().map(|held| held.packets).sum();
-        self.links.release(now, packets);
+    fn end_download(&mut self, id: u64, effects: &mut Effects) -> Option<Download> {
+        let download = self.remove(id)?;
+        effects.cancel(Timer::Download(id));
         Some(download)
     }
 
-    pub(super) fn note_consumed(&mut self, now: Time, app: App, request: u32) {
-        let Some(id) = self.downloads.find(app, request) else {
+    pub(super) fn note_consumed(&mut self, app: App, request: u32, effects: &mut Effects) {
+        let Some(id) = self.find(app, request) else {
             return;
         };
-        if let Some(download) = self.downloads.by_id.get_mut(&id) {
+        if let Some(download) = self.by_id.get_mut(&id) {
             download.unconsumed = download.unconsumed.saturating_sub(1);
         }
-        self.hand_over(now, id);
+        self.hand_over(id, effects);
     }
 
-    pub(super) fn cancel_download(&mut self, now: Time, app: App, request: u32) {
-        let Some(id) = self.downloads.find(app, request) else {
+    pub(super) fn cancel_download(&mut self, app: App, request: u32, effects: &mut Effects) {
+        let Some(id) = self.find(app, request) else {
             return;
         };
-        let Some(download) = self.end_download(now, id) else {
+        let Some(download) = self.end_download(id, effects) else {
             return;
         };
-        let wanted_by_others = self.downloads.by_content.contains_key(&download.content);
+        let wanted_by_others = self.by_content.contains_key(&download.content);
         if let Some((source, address)) = download.source.filter(|_| !wanted_by_others) {
             self.send_stop(
                 download.content,
                 download.chunk_size.code(),
                 source,
                 address,
+                effects,
             );
         }
     }
 
-    pub(super) fn forget_downloads_of(&mut self, now: Time, app: App) {
-        let requests = self
-            .downloads
-            .by_id
-            .values()
-            .filter(|download| download.app == app);
+    pub(super) fn forget_downloads_of(&mut self, app: App, effects: &mut Effects) {
+        let requests = self.by_id.values().filter(|download| download.app == app);
         let requests: Vec<u32> = requests.map(|download| download.request).collect();
         for request in requests {
-            self.cancel_download(now, app, request);
+            self.cancel_download(app, request, effects);
         }
     }
 
-    fn acknowledge(&mut self, header: &NetworkHeader, data: &Data) {
+    fn acknowledge(&mut self, header: &NetworkHeader, data: &Data, effects: &mut Effects) {
         let chunks = ChunkRanges::from(data.index..data.index.saturating_add(1));
         let (content, chunk_log2) = (data.content, data.chunk_log2);
         let ack = Request {
@@ -557,44 +575,56 @@ impl Host {
             reliability: Reliability::Ack,
             chunks,
         };
-        self.send_transport(
+        effects.send(
             ServiceId::DELAY_TOLERANT,
             header.source,
             header.source_address,
-            &Transport::Ack(ack),
+            Transport::Ack(ack),
         );
     }
 
     /// Chunks come that nobody here wants: a program has gone, or this host has restarted.
-    fn stop_source(&mut self, now: Time, header: &NetworkHeader, data: &Data) {
-        self.counters.drop("unwanted-chunk");
+    fn stop_source(
+        &mut self,
+        now: Time,
+        header: &NetworkHeader,
+        data: &Data,
+        effects: &mut Effects,
+    ) {
+        effects.counters.drop("unwanted-chunk");
         let key = (header.source, data.content);
         if self
-            .downloads
             .stopped
             .get(&key)
             .is_some_and(|last| now.since(*last) < STOP_INTERVAL)
         {
             return;
         }
-        if self.downloads.stopped.len() >= MAX_STOPPED {
-            self.downloads
-                .stopped
+        if self.stopped.len() >= MAX_STOPPED {
+            self.stopped
                 .retain(|_, last| now.since(*last) < STOP_INTERVAL);
         }
-        if self.downloads.stopped.len() < MAX_STOPPED {
-            self.downloads.stopped.insert(key, now);
+        if self.stopped.len() < MAX_STOPPED {
+            self.stopped.insert(key, now);
             self.send_stop(
                 data.content,
                 data.chunk_log2,
                 header.source,
                 header.source_address,
+                effects,
             );
         }
     }
 
     /// A request for no chunk at all takes back an earlier one.
-    fn send_stop(&mut self, content: Guid, chunk_log2: u8, source: Guid, address: Guid) {
+    fn send_stop(
+        &mut self,
+        content: Guid,
+        chunk_log2: u8,
+        source: Guid,
+        address: Guid,
+        effects: &mut Effects,
+    ) {
         let chunks = ChunkRanges::default();
         let stop = Request {
             content,
@@ -602,57 +632,65 @@ impl Host {
             reliability: Reliability::DontCare,
             chunks,
         };
-        self.send_transport(
+        effects.send(
             ServiceId::DELAY_TOLERANT,
             source,
             address,
-            &Transport::Request(stop),
+            Transport::Request(stop),
         );
     }
 
-    /// The network has dropped something of this host's: a request, or a chunk that it sent.
+    /// True if what was dropped is a request for content, not content that this host sent.
+    pub(super) fn sent(&self, dropped: &Notice) -> bool {
+        let of_request = dropped.destination == dropped.content || dropped.chunks.is_empty();
+        of_request && self.by_content.contains_key(&dropped.content)
+    }
+
+    /// The network has dropped a request.
     pub(super) fn handle_drop(
         &mut self,
         now: Time,
         from: Guid,
-        notice: Notice,
+        content: &Guid,
         reason: DropReason,
+        uplink: &Uplink,
+        effects: &mut Effects,
     ) {
-        if notice.source != self.guid {
-            return self.counters.drop("notice-for-another");
-        }
-        let ids = self.downloads.ids_of(&notice.content);
-        if ids.is_empty() || notice.destination != notice.content && !notice.chunks.is_empty() {
-            return self.upload_dropped(now, notice, reason);
-        }
-        for id in ids {
-            self.request_dropped(now, from, id, reason);
+        for id in self.ids_of(content) {
+            self.request_dropped(now, from, id, reason, uplink, effects);
         }
     }
 
-    fn request_dropped(&mut self, now: Time, from: Guid, id: u64, reason: DropReason) {
-        let asked_directly =
-            self.uplink().and_then(|port| self.links.neighbour(port)) == Some(from);
-        let Some(download) = self.downloads.by_id.get_mut(&id) else {
+    fn request_dropped(
+        &mut self,
+        now: Time,
+        from: Guid,
+        id: u64,
+        reason: DropReason,
+        uplink: &Uplink,
+        effects: &mut Effects,
+    ) {
+        let asked_directly = uplink.router == Some(from);
+        let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
         let begun = download.last_arrival.is_some() || download.assembly.verified_bytes() > 0;
         match reason {
-            DropReason::NoSuchName if !begun => self.fail(now, id, FailReason::NoSuchName),
+            DropReason::NoSuchName if !begun => self.fail(id, FailReason::NoSuchName, effects),
             DropReason::NotServed => {
                 download.source = None;
                 download.unserved += 1;
                 // A host that was asked directly is the only one to ask.
                 if download.unserved >= MAX_UNSERVED || asked_directly {
-                    self.fail(now, id, FailReason::NotServed);
+                    self.fail(id, FailReason::NotServed, effects);
                 }
             }
             DropReason::TooLarge => match ChunkSize::from_code(download.chunk_size.code() - 1) {
                 Some(smaller) => {
                     download.chunk_size = smaller;
-                    self.ask(now, id);
+                    self.ask(now, id, uplink, effects);
                 }
-                None => self.fail(now, id, FailReason::TooLarge),
+                None => self.fail(id, FailReason::TooLarge, effects),
             },
             // The timer asks again.
             _ => {}
@@ -662,30 +700,30 @@ impl Host {
     /// A router answers again. What was asked for is on its way or stored in the network, and "the
     /// client relies on the network to re-deliver" [MFTP §5.2.1]; only what never left this
     /// host is asked for at once.
-    pub(super) fn resume_transfers(&mut self, now: Time) {
-        let ids: Vec<u64> = self.downloads.by_id.keys().copied().collect();
+    pub(super) fn resume_transfers(&mut self, now: Time, uplink: &Uplink, effects: &mut Effects) {
+        let ids: Vec<u64> = self.by_id.keys().copied().collect();
         for id in ids {
-            let Some(download) = self.downloads.by_id.get_mut(&id) else {
+            let Some(download) = self.by_id.get_mut(&id) else {
                 continue;
             };
             download.attempts = 0;
             let patience = download.patience();
             if download.last_arrival.is_none() {
-                self.set_state(id, TransferState::Requested);
-                self.ask(now, id);
+                self.set_state(id, TransferState::Requested, effects);
+                self.ask(now, id, uplink, effects);
             } else {
-                self.timers.set(Timer::Download(id), now + patience);
+                effects.set(Timer::Download(id), now + patience);
             }
         }
     }
 
-    pub(super) fn note_connectivity(&mut self, _now: Time) {
-        if self.uplink().is_some() {
+    pub(super) fn note_connectivity(&mut self, uplink: &Uplink, effects: &mut Effects) {
+        if uplink.is_up {
             return;
         }
-        let ids: Vec<u64> = self.downloads.by_id.keys().copied().collect();
+        let ids: Vec<u64> = self.by_id.keys().copied().collect();
         for id in ids {
-            self.set_state(id, TransferState::Disconnected);
+            self.set_state(id, TransferState::Disconnected, effects);
         }
     }
 }

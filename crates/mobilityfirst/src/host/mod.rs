@@ -1,19 +1,22 @@
 //! The host stack: what local programs attach to.
 //!
-//! It keeps the host bound to its access routers ([`attach`](self)), fetches content for local
-//! programs (`download`), and sends the content that they publish (`upload`). End-to-end recovery
-//! is "parsimonious" [MFTP §3.2.2]: hops are reliable, so the
-//! receiver speaks up only when chunks have been missing for long.
+//! Its parts own their state: `Registration` keeps the host bound to its access routers, `Downloads`
+//! fetches content for local programs, `Uploads` sends the content that they publish, `Messages` and
+//! `Pings` are what their names say, `Uplinks` knows by which links the host sends, and `Programs`
+//! holds the events that wait for programs. End-to-end recovery is "parsimonious" [MFTP §3.2.2]:
+//! hops are reliable, so the receiver speaks up only when chunks have been missing for long.
 
 mod attach;
 mod catalogue;
 mod config;
 mod download;
+mod effects;
+mod messages;
 mod ping;
+mod programs;
 mod status;
+mod uplinks;
 mod upload;
-
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use whimbrel_core::{
@@ -25,17 +28,20 @@ use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::handed::HandedOver;
 use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, Outgoing};
-use crate::local::{LocalEvent, LocalRequest};
+use crate::local::{LocalEvent, LocalRequest, ReadChunk};
+use crate::next_hops::{Divisions, Spread};
+use crate::room::Room;
 use crate::wire::{Control, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
-use attach::Registration;
+use attach::{Registration, Terms};
 pub use config::HostConfig;
-use download::Downloads;
+use download::{DownloadLimits, Downloads};
+use effects::{Action, Effects, Uplink};
+use messages::Messages;
 use ping::Pings;
+use programs::Programs;
 pub use status::{HostCounters, HostStatus};
+use uplinks::Uplinks;
 use upload::{Presence, Uploads};
-
-/// Events that wait for one program; beyond, those that it can do without are dropped.
-const MAX_QUEUED_EVENTS: usize = 256;
 
 /// A local program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,52 +79,58 @@ enum Way {
     Caller(PortId),
 }
 
-#[derive(Default)]
-struct LocalPort {
-    queue: VecDeque<LocalEvent>,
-    blocked: bool,
-}
-
-/// A MobilityFirst host as a state machine.
+/// A MobilityFirst host as a state machine: parts that own their state, and what ties them together.
 pub struct Host {
-    config: HostConfig,
     guid: Guid,
     links: Links,
+    uplinks: Uplinks,
+    divisions: Divisions,
     registration: Registration,
     downloads: Downloads,
     uploads: Uploads,
     pings: Pings,
+    messages: Messages,
+    programs: Programs,
     timers: TimerQueue<Timer>,
-    local: BTreeMap<PortId, LocalPort>,
-    callers: BTreeSet<PortId>,
-    inner_events: VecDeque<HostEvent>,
     // When work was left over in `settle`.
     unsettled: Option<Time>,
-    counters: HostCounters,
+    effects: Effects,
 }
 
 impl Host {
     /// A host without ports. Everything random in it comes from `rng`.
     pub fn new(config: HostConfig, mut rng: SeededRng) -> Host {
+        let guid = config.keys.guid();
         let links = Links::new(
-            config.hop.clone(),
+            config.hop,
             config.buffer_packets,
             SeededRng::new(rng.next_word()),
         );
+        let terms = Terms {
+            keys: config.keys,
+            wall: config.wall,
+            binding_lifetime: config.binding_lifetime,
+            announcement_lifetime: config.announcement_lifetime,
+        };
+        let limits = DownloadLimits {
+            content: config.content_limit,
+            transfers: config.max_transfers,
+            nack_timeout: config.nack_timeout,
+        };
         Host {
-            guid: config.keys.guid(),
+            guid,
             links,
-            registration: Registration::default(),
-            downloads: Downloads::default(),
-            uploads: Uploads::default(),
+            uplinks: Uplinks::new(config.preference),
+            divisions: Divisions::default(),
+            registration: Registration::new(terms),
+            downloads: Downloads::new(limits),
+            uploads: Uploads::new(guid, config.max_transfers),
             pings: Pings::new(rng.next_word()),
+            messages: Messages::new(rng.next_word()),
+            programs: Programs::default(),
             timers: TimerQueue::new(),
-            local: BTreeMap::new(),
-            callers: BTreeSet::new(),
-            inner_events: VecDeque::new(),
             unsettled: None,
-            counters: HostCounters::default(),
-            config,
+            effects: Effects::default(),
         }
     }
 
@@ -133,12 +145,20 @@ impl Host {
     }
 
     fn handle_request(&mut self, now: Time, app: App, request: LocalRequest) {
+        let uplink = self.uplink();
+        let effects = &mut self.effects;
         match request {
-            LocalRequest::Get(get) => self.start_download(now, app, get),
-            LocalRequest::Cancel { request } => self.cancel_download(now, app, request),
-            LocalRequest::Consumed { request } => self.note_consumed(now, app, request),
-            LocalRequest::Publish(publish) => self.publish(now, app, publish),
-            LocalRequest::Withdraw { content } => self.withdraw(now, app, content),
+            LocalRequest::Get(get) => self
+                .downloads
+                .start_download(now, app, get, &uplink, effects),
+            LocalRequest::Cancel { request } => {
+                self.downloads.cancel_download(app, request, effects)
+            }
+            LocalRequest::Consumed { request } => {
+                self.downloads.note_consumed(app, request, effects)
+            }
+            LocalRequest::Publish(publish) => self.uploads.publish(now, app, publish, effects),
+            LocalRequest::Withdraw { content } => self.uploads.withdraw(app, content, effects),
             LocalRequest::ReadDone { read, chunk } => self.finish_read(now, app, read, chunk),
             LocalRequest::Ping {
                 request,
@@ -146,40 +166,89 @@ impl Host {
                 sequence,
                 padding,
             } => {
-                self.send_ping(app, request, destination, sequence, padding);
+                let detail = (sequence, padding);
+                self.pings.send(app, request, destination, detail, effects);
             }
+            LocalRequest::Message {
+                channel,
+                destination,
+                payload,
+            } => self.messages.send(destination, channel, payload, effects),
+            LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
             LocalRequest::Status { request } => {
                 let json = serde_json::to_string(&self.status(now)).unwrap_or_default();
-                self.tell(app, LocalEvent::Status { request, json });
+                let event = LocalEvent::Status { request, json };
+                self.effects.tell(app, event);
             }
+        }
+        self.carry_out();
+    }
+
+    /// A program has read a chunk: it goes, or waits for a router.
+    fn finish_read(&mut self, now: Time, app: App, read: u64, chunk: Option<ReadChunk>) {
+        let ready = self
+            .uploads
+            .finish_read(now, app, read, chunk, &mut self.effects);
+        let Some(ready) = ready else { return };
+        let service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
+        let (key, index, data) = (ready.key, ready.index, Transport::Data(ready.data));
+        if !self.send_transport(ready.way, service, ready.to, ready.address, &data) {
+            self.uploads.send_later(key, index);
         }
     }
 
-    /// Queues an event for a program. What a program asked for is bounded by what it may ask; only
-    /// reports are dropped when it does not read.
-    fn tell(&mut self, app: App, event: LocalEvent) {
-        match app {
-            App::Inner(app) => self.inner_events.push_back(HostEvent { app, event }),
-            App::Port(port) => {
-                let Some(local) = self.local.get_mut(&port) else {
-                    return;
-                };
-                let optional = matches!(
-                    event,
-                    LocalEvent::State { .. } | LocalEvent::Status { .. } | LocalEvent::Pong { .. }
-                );
-                if optional && local.queue.len() >= MAX_QUEUED_EVENTS {
-                    return self.counters.drop("local-report");
-                }
-                local.queue.push_back(event);
-            }
-        }
-    }
-
-    fn forget_app(&mut self, now: Time, app: App) {
-        self.forget_downloads_of(now, app);
-        self.forget_contents_of(now, app);
+    fn forget_app(&mut self, app: App) {
+        let effects = &mut self.effects;
+        self.downloads.forget_downloads_of(app, effects);
+        self.uploads.forget_contents_of(app, effects);
         self.pings.forget(app);
+        self.messages.forget(app);
+        self.carry_out();
+    }
+
+    /// Does what the parts want done, until they want nothing more.
+    fn carry_out(&mut self) {
+        while let Some(action) = self.effects.next() {
+            match action {
+                Action::Send {
+                    way,
+                    service,
+                    to,
+                    address,
+                    message,
+                } => {
+                    // Whoever misses it asks again.
+                    self.send_transport(way, service, to, address, &message);
+                }
+                Action::Echo {
+                    way,
+                    to,
+                    address,
+                    echo,
+                } => {
+                    let upper = UpperProtocol::Echo;
+                    let header = self.header(way, ServiceId::UNICAST, upper, to, address);
+                    let mut head = Vec::new();
+                    echo.encode(&mut head);
+                    if !self.send(way, small(header, head)) {
+                        self.effects.drop("no-router");
+                    }
+                }
+                Action::Control(port, control) => self.send_control(port, &control),
+                Action::Announce(content) => self.registration.announce(content),
+                Action::Withdraw(contents) => self.registration.withdraw_announcements(contents),
+                Action::Tell(app, event) => {
+                    if !self.programs.tell(app, event) {
+                        self.effects.drop("local-report");
+                    }
+                }
+                Action::Set(timer, at) => self.timers.set(timer, at),
+                Action::SetEarlier(timer, at) => self.timers.set_earlier(timer, at),
+                Action::Cancel(timer) => {
+                    self.timers.cancel(&timer);
+                }
+            }
+        }
     }
 
     /// Drains hop events until the hops are quiet, and sends what there is room for.
@@ -191,125 +260,230 @@ impl Host {
         while turns.next().is_some() {
             if let Some(event) = self.links.poll_event(now) {
                 self.handle_link_event(now, event);
+                self.carry_out();
                 continue;
             }
-            if !self.send_announcements(now) && !self.read_ahead(now) {
+            let sent = self.send_announcements(now) || self.read_ahead(now);
+            self.carry_out();
+            if !sent {
                 return;
             }
         }
-        self.counters.unsettled += 1;
+        self.effects.counters.unsettled += 1;
         self.unsettled = Some(now);
+    }
+
+    fn send_announcements(&mut self, now: Time) -> bool {
+        if !self.registration.has_to_announce() {
+            return false;
+        }
+        let port = self.uplinks.port_by(Way::Uplink, &self.links);
+        self.registration.send_announcements(
+            now,
+            &self.links,
+            port,
+            self.uploads.catalogue(),
+            &mut self.effects,
+        )
+    }
+
+    /// Has programs read as many chunks as the links will take soon. True if any was asked for.
+    fn read_ahead(&mut self, now: Time) -> bool {
+        let (links, uplinks) = (&self.links, &self.uplinks);
+        if !links.ports().any(|port| links.has_room(port)) {
+            return false;
+        }
+        let has_room = |way| {
+            let port = uplinks.port_by(way, links);
+            port.is_some_and(|port| links.has_room(port))
+        };
+        self.uploads.read_ahead(now, has_room, &mut self.effects)
     }
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
-            LinkEvent::Up { port, neighbour } if self.is_uplink(port) => {
-                self.router_up(now, port, neighbour)
+            LinkEvent::Up { port, .. } if self.uplinks.has(port) => {
+                self.registration.forget_challenge(port);
+                let uplink = self.uplink();
+                self.downloads
+                    .resume_transfers(now, &uplink, &mut self.effects);
             }
             // A caller asks when it wants something.
             LinkEvent::Up { .. } => {}
-            LinkEvent::Restarted(port, handed) if self.is_uplink(port) => {
-                self.tell_receivers(handed)
+            LinkEvent::Restarted(port, handed) if self.uplinks.has(port) => {
+                // Their receivers know what of this host's uploads has not come.
+                for notice in handed.into_iter().map(HandedOver::into_lost) {
+                    let to = notice.destination;
+                    let (service, lost) = (ServiceId::DELAY_TOLERANT, Transport::Lost(notice));
+                    self.effects.send(service, to, Guid::NONE, lost);
+                }
             }
             // A caller that restarts has forgotten what it asked for.
             LinkEvent::Restarted(..) => {}
-            LinkEvent::Received {
-                port,
-                bytes,
-                packets,
-            } => self.handle_chunk(now, port, &bytes, packets),
-            LinkEvent::Delivered(_) => self.counters.chunks_sent += 1,
+            LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),
+            LinkEvent::Delivered(_) => self.effects.counters.chunks_sent += 1,
             LinkEvent::TooLarge(port, outgoing) => {
-                self.upload_too_large(self.way_back(port), &outgoing.chunk)
+                let way = self.uplinks.way_back(port);
+                self.uploads
+                    .upload_too_large(way, &outgoing.chunk, &mut self.effects)
             }
-            LinkEvent::Unresponsive(_) => self.router_silent(now),
-            LinkEvent::Responsive(port) if self.is_uplink(port) => self.router_back(now),
+            // With another router at hand, the host is bound to that alone, so that what is stored
+            // for it comes by there.
+            LinkEvent::Unresponsive(_) => self.note_lost_router(now),
+            LinkEvent::Responsive(port) if self.uplinks.has(port) => {
+                self.renew_if_changed(now);
+                let uplink = self.uplink();
+                self.downloads
+                    .resume_transfers(now, &uplink, &mut self.effects);
+            }
             LinkEvent::Responsive(_) => {}
-            LinkEvent::Down(port, _) if self.callers.remove(&port) => {
-                self.forget_uploads_to(Way::Caller(port))
+            LinkEvent::Down(port, _) if self.uplinks.forget_caller(port) => {
+                self.uploads.forget_uploads_to(Way::Caller(port))
             }
             LinkEvent::Down(port, returned) => {
-                self.router_gone(now, port);
+                self.registration.forget_challenge(port);
+                self.note_lost_router(now);
+                self.carry_out();
+                // Another link takes them, or recovery end to end does.
                 for outgoing in returned {
-                    self.resend(now, outgoing);
+                    if !self.send(Way::Uplink, outgoing.chunk) {
+                        self.effects.drop("no-router");
+                    }
                 }
             }
         }
     }
 
-    fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, packets: u32) {
-        self.counters.chunks_received += 1;
+    fn note_lost_router(&mut self, now: Time) {
+        self.renew_if_changed(now);
+        let uplink = self.uplink();
+        self.downloads.note_connectivity(&uplink, &mut self.effects);
+    }
+
+    fn renew_if_changed(&mut self, now: Time) {
+        let uplinks = self.uplinks.hops(Way::Uplink, &self.links);
+        self.registration
+            .renew_if_changed(now, &uplinks, &self.links, &mut self.effects);
+    }
+
+    fn renew(&mut self, now: Time) {
+        let uplinks = self.uplinks.hops(Way::Uplink, &self.links);
+        self.registration
+            .renew(now, &uplinks, &self.links, &mut self.effects);
+    }
+
+    fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, room: Room) {
+        self.effects.counters.chunks_received += 1;
         let Ok(chunk) = Chunk::decode(bytes) else {
-            self.counters.drop("bad-chunk");
-            return self.links.release(now, packets);
+            return self.effects.drop("bad-chunk");
         };
         if chunk.header.upper == UpperProtocol::Control {
-            self.links.release(now, packets);
             return match Control::decode(&chunk.message.head) {
                 Ok(control) => self.handle_control(now, from, control),
-                Err(_) => self.counters.drop("bad-control"),
+                Err(_) => self.effects.drop("bad-control"),
             };
         }
         let asks_us = chunk.header.service.has(ServiceId::CONTENT_REQUEST);
         if chunk.header.destination != self.guid && !asks_us {
-            self.counters.drop("not-for-this-host");
-            return self.links.release(now, packets);
+            return self.effects.drop("not-for-this-host");
         }
+        let way = self.uplinks.way_back(from);
         if chunk.header.upper == UpperProtocol::Echo {
-            self.links.release(now, packets);
+            let effects = &mut self.effects;
             return match Echo::decode(&chunk.message.head) {
-                Ok(echo) => self.handle_echo(self.way_back(from), &chunk, echo),
-                Err(_) => self.counters.drop("bad-echo"),
+                Ok(echo) => self.pings.handle_echo(way, &chunk.header, echo, effects),
+                Err(_) => effects.drop("bad-echo"),
             };
         }
-        let way = self.way_back(from);
         match chunk.transport() {
-            Ok(
-                Transport::Data(_) | Transport::Store(_) | Transport::Drop(..) | Transport::Lost(_),
-            ) if way != Way::Uplink => self.counters.drop("not-for-a-caller-to-say"),
+            Ok(message) => self.handle_transport(now, way, &chunk.header, message, room),
+            Err(_) => self.effects.drop("bad-transport"),
+        }
+    }
+
+    fn handle_control(&mut self, now: Time, port: PortId, control: Control) {
+        match control {
+            Control::Challenge { .. } if !self.uplinks.has(port) => {
+                self.effects.drop("challenge-of-a-caller")
+            }
+            Control::Challenge { nonce } => {
+                self.registration.note_challenge(port, nonce);
+                self.renew(now);
+            }
+            Control::Outcome {
+                guid,
+                version,
+                code,
+            } => {
+                let anew = self.registration.handle_outcome(
+                    now,
+                    (guid, version),
+                    code,
+                    self.uploads.catalogue(),
+                    &mut self.effects,
+                );
+                if anew {
+                    self.renew(now);
+                }
+            }
+            Control::Attach { .. } | Control::Register { .. } => {
+                self.effects.drop("attach-to-a-host")
+            }
+        }
+    }
+
+    fn handle_transport(
+        &mut self,
+        now: Time,
+        way: Way,
+        header: &NetworkHeader,
+        message: Transport,
+        room: Room,
+    ) {
+        let effects = &mut self.effects;
+        match message {
+            Transport::Data(_) | Transport::Store(_) | Transport::Drop(..) | Transport::Lost(_)
+                if way != Way::Uplink =>
+            {
+                effects.drop("not-for-a-caller-to-say")
+            }
             // The chunk's room in the buffer goes with it until a program has taken it.
-            Ok(Transport::Data(data)) => {
-                return self.handle_data(now, &chunk.header, data, packets);
+            Transport::Data(data) => self.downloads.handle_data(now, header, data, room, effects),
+            Transport::Request(request) | Transport::Nack(request) => {
+                let presence = Presence::MayBeUnderWay;
+                self.uploads
+                    .handle_wanted(now, way, header, request, presence, effects);
             }
-            Ok(Transport::Request(request) | Transport::Nack(request)) => {
-                self.handle_wanted(now, way, &chunk.header, request, Presence::MayBeUnderWay);
+            Transport::Resend(request) => {
+                self.uploads
+                    .handle_wanted(now, way, header, request, Presence::Lost, effects)
             }
-            Ok(Transport::Resend(request)) => {
-                self.handle_wanted(now, way, &chunk.header, request, Presence::Lost);
+            Transport::Lost(notice) => self.downloads.handle_lost(now, &notice, effects),
+            Transport::Ack(request) => self.uploads.handle_ack(way, header, &request),
+            Transport::Store(notice) => self.uploads.handle_store(now, header, notice, effects),
+            Transport::Drop(notice, _) if notice.source != self.guid => {
+                effects.drop("notice-for-another")
             }
-            Ok(Transport::Lost(notice)) => self.handle_lost(now, &notice),
-            Ok(Transport::Ack(request)) => self.handle_ack(way, &chunk.header, &request),
-            Ok(Transport::Store(notice)) => self.handle_store(now, &chunk.header, notice),
-            Ok(Transport::Drop(notice, reason)) => {
-                self.handle_drop(now, chunk.header.source, notice, reason)
+            Transport::Drop(notice, reason) if self.downloads.sent(&notice) => {
+                let uplink = self.uplink();
+                let (from, content) = (header.source, &notice.content);
+                self.downloads
+                    .handle_drop(now, from, content, reason, &uplink, &mut self.effects)
             }
-            Ok(Transport::Push(_)) => self.counters.drop("push-to-a-host"),
-            Err(_) => self.counters.drop("bad-transport"),
-        }
-        self.links.release(now, packets);
-    }
-
-    /// The link that this host sends by now: the most preferred one whose router answers.
-    fn uplink(&self) -> Option<PortId> {
-        self.routers_by_preference()
-            .into_iter()
-            .find(|port| self.links.is_up(*port))
-    }
-
-    /// The way by which an answer to what came in on a port goes.
-    fn way_back(&self, from: PortId) -> Way {
-        if self.is_uplink(from) {
-            Way::Uplink
-        } else {
-            Way::Caller(from)
+            Transport::Drop(notice, reason) => {
+                self.uploads.upload_dropped(now, notice, reason, effects)
+            }
+            Transport::Push(_) => effects.drop("push-to-a-host"),
+            Transport::Message(message) => self.messages.handle(header.source, message, effects),
         }
     }
 
-    /// The port of a way that is open now.
-    fn port_by(&self, way: Way) -> Option<PortId> {
-        match way {
-            Way::Uplink => self.uplink(),
-            Way::Caller(port) => Some(port).filter(|port| self.links.is_up(*port)),
+    /// How this host is connected now.
+    fn uplink(&self) -> Uplink {
+        let port = self.uplinks.port_by(Way::Uplink, &self.links);
+        Uplink {
+            is_up: port.is_some(),
+            router: port.and_then(|port| self.links.neighbour(port)),
         }
     }
 
@@ -323,89 +497,89 @@ impl Host {
     ) -> NetworkHeader {
         let mut header = NetworkHeader::new(service, upper, self.guid, to);
         header.source_address = self
-            .port_by(way)
+            .uplinks
+            .port_by(way, &self.links)
             .and_then(|port| self.links.neighbour(port))
             .unwrap_or(Guid::NONE);
         header.destination_address = address;
         header
     }
 
-    /// Sends a chunk of this host's own; `Err` gives it back if nobody answers on that way.
-    fn send(&mut self, way: Way, chunk: Chunk) -> Result<(), Chunk> {
-        let Some(port) = self.port_by(way) else {
-            return Err(chunk);
-        };
-        let outgoing = Outgoing {
-            chunk,
-            packets: 0,
-            charge: Charge::default(),
-        };
-        self.links
-            .enqueue(port, outgoing)
-            .map_err(|outgoing| outgoing.chunk)
+    /// Sends a chunk of this host's own by as many next hops as its service asks for; false if
+    /// nobody answers on that way.
+    fn send(&mut self, way: Way, chunk: Chunk) -> bool {
+        let hops = self.uplinks.hops(way, &self.links);
+        let spread = Spread::of(chunk.header.service);
+        let chosen = hops.select(spread, chunk.flow(), chunk.size(), &mut self.divisions);
+        let mut sent = false;
+        for branch in chosen {
+            let outgoing = Outgoing {
+                chunk: chunk.clone(),
+                room: Room::default(),
+                charge: Charge::default(),
+            };
+            sent |= self.links.enqueue(branch.port, outgoing).is_ok();
+        }
+        sent
     }
 
     fn send_transport(
         &mut self,
+        way: Way,
         service: ServiceId,
         to: Guid,
         address: Guid,
-        transport: &Transport,
+        message: &Transport,
     ) -> bool {
-        let header = self.header(Way::Uplink, service, UpperProtocol::Transport, to, address);
-        self.send(Way::Uplink, Chunk::of_transport(header, transport))
-            .is_ok()
+        let header = self.header(way, service, UpperProtocol::Transport, to, address);
+        self.send(way, Chunk::of_transport(header, message))
     }
 
-    fn send_message(&mut self, way: Way, header: NetworkHeader, head: Vec<u8>) -> bool {
-        let message = Message {
-            head: head.into(),
-            body: Bytes::new(),
+    /// Sends a control message to the router on a port; a port that is gone needs none.
+    fn send_control(&mut self, port: PortId, control: &Control) {
+        let Some(router) = self.links.neighbour(port) else {
+            return;
         };
-        self.send(way, Chunk { header, message }).is_ok()
+        let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
+        let header = NetworkHeader::new(service, upper, self.guid, router);
+        let mut head = Vec::new();
+        control.encode(&mut head);
+        let outgoing = Outgoing {
+            chunk: small(header, head),
+            room: Room::default(),
+            charge: Charge::default(),
+        };
+        let _ = self.links.enqueue(port, outgoing);
     }
+}
 
-    /// A router has restarted that had taken over chunks of this host's uploads: their receivers
-    /// know what has not come.
-    fn tell_receivers(&mut self, handed: Vec<HandedOver>) {
-        for notice in handed.into_iter().map(HandedOver::into_lost) {
-            let service = ServiceId::DELAY_TOLERANT;
-            self.send_transport(
-                service,
-                notice.destination,
-                Guid::NONE,
-                &Transport::Lost(notice),
-            );
-        }
-    }
-
-    /// A port went down with this chunk undelivered: another link takes it, or recovery end to end
-    /// does.
-    fn resend(&mut self, _now: Time, outgoing: Outgoing) {
-        if self.send(Way::Uplink, outgoing.chunk).is_err() {
-            self.counters.drop("no-router");
-        }
-    }
+/// A chunk with a short message.
+fn small(header: NetworkHeader, head: Vec<u8>) -> Chunk {
+    let message = Message {
+        head: head.into(),
+        body: Bytes::new(),
+    };
+    Chunk { header, message }
 }
 
 impl Machine for Host {
     type Event = HostEvent;
 
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
-        match (&event, self.local.get_mut(&port)) {
-            (PortEvent::Up(info), _) if info.origin.is_local() => {
-                self.local.insert(port, LocalPort::default());
+        match &event {
+            PortEvent::Up(info) if info.origin.is_local() => self.programs.attach(port),
+            PortEvent::Down if self.programs.has(port) => {
+                self.programs.detach(port);
+                self.forget_app(App::Port(port));
             }
-            (PortEvent::Down, Some(_)) => {
-                self.local.remove(&port);
-                self.forget_app(now, App::Port(port));
+            PortEvent::Blocked | PortEvent::Writable if self.programs.has(port) => {
+                let blocked = matches!(event, PortEvent::Blocked);
+                self.programs.set_blocked(port, blocked);
             }
-            (PortEvent::Blocked, Some(local)) => local.blocked = true,
-            (PortEvent::Writable, Some(local)) => local.blocked = false,
-            (_, Some(_)) => {}
-            (_, None) => {
+            _ if self.programs.has(port) => {}
+            _ => {
                 if matches!(&event, PortEvent::Up(info) if info.origin.is_caller()) {
-                    self.callers.insert(port);
+                    self.uplinks.note_caller(port);
                 }
                 self.links.handle_port(now, port, &event);
             }
@@ -418,11 +592,13 @@ impl Machine for Host {
         for frame in frames {
             if self.links.has(port) {
                 self.links.handle_frame(now, port, frame);
-            } else if self.local.contains_key(&port) {
+            } else if self.programs.is_request(port, frame) {
                 match LocalRequest::decode(&Bytes::copy_from_slice(frame)) {
                     Ok(request) => self.handle_request(now, App::Port(port), request),
-                    Err(_) => self.counters.drop("local-request"),
+                    Err(_) => self.effects.drop("local-request"),
                 }
+            } else if self.programs.is_refused(port) {
+                self.effects.drop("local-version");
             }
         }
     }
@@ -431,12 +607,18 @@ impl Machine for Host {
         self.links.handle_timeout(now);
         let mut pass = self.timers.pass(now);
         while let Some((_, timer)) = pass.next(&mut self.timers) {
+            let effects = &mut self.effects;
             match timer {
                 Timer::Renewal => self.renew(now),
-                Timer::Announcements => self.renew_announcements(now),
-                Timer::Download(id) => self.check_download(now, id),
-                Timer::Uploads => self.check_uploads(now),
+                Timer::Announcements => self.registration.renew_announcements(now, effects),
+                Timer::Download(id) => {
+                    let uplink = self.uplink();
+                    self.downloads
+                        .check_download(now, id, &uplink, &mut self.effects);
+                }
+                Timer::Uploads => self.uploads.check_uploads(now, effects),
             }
+            self.carry_out();
         }
     }
 
@@ -447,25 +629,14 @@ impl Machine for Host {
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
         self.settle(now);
-        for (port, local) in &mut self.local {
-            if !local.blocked
-                && let Some(event) = local.queue.pop_front()
-            {
-                let start = buffer.len();
-                let tail = event.encode_head(buffer);
-                buffer.extend_from_slice(&tail);
-                return Some(Transmit {
-                    port: *port,
-                    size: buffer.len() - start,
-                    segment_size: None,
-                });
-            }
+        if let Some(transmit) = self.programs.poll_transmit(buffer) {
+            return Some(transmit);
         }
         self.links.poll_transmit(now, max_segments, buffer)
     }
 
     fn poll_event(&mut self) -> Option<HostEvent> {
-        self.inner_events.pop_front()
+        self.programs.poll_inner()
     }
 
     fn poll_port_request(&mut self) -> Option<PortRequest> {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use whimbrel_core::Guid;
 
-use super::{App, Host, Way};
-use crate::chunk::Chunk;
+use super::effects::{Action, Effects};
+use super::{App, Way};
 use crate::local::LocalEvent;
-use crate::wire::{Echo, ServiceId, UpperProtocol};
+use crate::wire::{Echo, NetworkHeader};
 
 /// Requests whose answer is awaited; the oldest is forgotten to make room.
 const MAX_AWAITED: usize = 4096;
@@ -35,70 +35,71 @@ impl Pings {
     }
 }
 
-impl Host {
-    pub(super) fn send_ping(
+impl Pings {
+    /// Sends an echo request for a program.
+    pub(super) fn send(
         &mut self,
         app: App,
         request: u32,
         to: Guid,
-        sequence: u32,
-        padding: u16,
+        (sequence, padding): (u32, u16),
+        effects: &mut Effects,
     ) {
-        let id = self.pings.next_id;
-        self.pings.next_id = self.pings.next_id.wrapping_add(1);
-        if self.pings.awaited.len() >= MAX_AWAITED {
-            self.pings.awaited.pop_first();
+        let id = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1);
+        if self.awaited.len() >= MAX_AWAITED {
+            self.awaited.pop_first();
         }
-        self.pings.awaited.insert(id, (app, request, to));
-        let padding = vec![0; usize::from(padding).min(MAX_PADDING)];
-        self.send_echo(
-            Way::Uplink,
+        self.awaited.insert(id, (app, request, to));
+        let echo = Echo {
+            reply: false,
+            id,
+            sequence,
+            padding: vec![0; usize::from(padding).min(MAX_PADDING)],
+        };
+        effects.push(Action::Echo {
+            way: Way::Uplink,
             to,
-            Guid::NONE,
-            &Echo {
-                reply: false,
-                id,
-                sequence,
-                padding,
-            },
-        );
+            address: Guid::NONE,
+            echo,
+        });
     }
 
-    pub(super) fn handle_echo(&mut self, way: Way, chunk: &Chunk, echo: Echo) {
-        let (from, address) = (chunk.header.source, chunk.header.source_address);
+    /// Answers a request, or hands an answer to the program that waits for it.
+    pub(super) fn handle_echo(
+        &mut self,
+        way: Way,
+        header: &NetworkHeader,
+        echo: Echo,
+        effects: &mut Effects,
+    ) {
+        let (from, address) = (header.source, header.source_address);
         if !echo.reply {
-            return self.send_echo(
+            let echo = Echo {
+                reply: true,
+                ..echo
+            };
+            return effects.push(Action::Echo {
                 way,
-                from,
+                to: from,
                 address,
-                &Echo {
-                    reply: true,
-                    ..echo
-                },
-            );
+                echo,
+            });
         }
-        match self.pings.awaited.get(&echo.id).copied() {
+        match self.awaited.get(&echo.id).copied() {
             Some((app, request, to)) if to == from => {
-                self.pings.awaited.remove(&echo.id);
-                self.tell(
+                self.awaited.remove(&echo.id);
+                let sequence = echo.sequence;
+                effects.tell(
                     app,
                     LocalEvent::Pong {
                         request,
-                        sequence: echo.sequence,
+                        sequence,
                         from,
                     },
                 );
             }
-            _ => self.counters.drop("unawaited-echo"),
-        }
-    }
-
-    fn send_echo(&mut self, way: Way, to: Guid, address: Guid, echo: &Echo) {
-        let header = self.header(way, ServiceId::UNICAST, UpperProtocol::Echo, to, address);
-        let mut head = Vec::new();
-        echo.encode(&mut head);
-        if !self.send_message(way, header, head) {
-            self.counters.drop("no-router");
+            _ => effects.drop("unawaited-echo"),
         }
     }
 }

@@ -68,10 +68,10 @@ impl Host {
             uptime_s: now.as_secs_f64(),
             registered: self.registration.is_registered(),
             downloads: self.downloads.len(),
-            published: self.uploads.catalogue.len(),
+            published: self.uploads.catalogue().len(),
             uploads: self.uploads.len(),
             links: self.links.status(),
-            counters: self.counters.clone(),
+            counters: self.effects.counters.clone(),
         }
     }
 }

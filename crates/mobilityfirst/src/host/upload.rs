@@ -7,12 +7,13 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
 use super::catalogue::{Catalogue, Offer};
-use super::{App, Host, Timer, Way};
+use super::effects::Effects;
+use super::{App, Timer, Way};
 use crate::chunk::Chunk;
 use crate::local::{LocalEvent, Publish, ReadChunk};
 use crate::wire::{
     ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
-    Transport, UpperProtocol,
+    Transport,
 };
 
 /// Chunks that programs are asked to read ahead of the link.
@@ -27,9 +28,19 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 const ACK_TIMEOUT: Duration = Duration::from_secs(3);
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// A chunk that is ready to be sent.
+pub(super) struct Ready {
+    pub(super) key: Key,
+    pub(super) index: u32,
+    pub(super) way: Way,
+    pub(super) to: Guid,
+    pub(super) address: Guid,
+    pub(super) data: Data,
+}
+
 /// Whose upload of what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+pub(super) struct Key {
     content: Guid,
     client: Guid,
     way: Way,
@@ -68,9 +79,12 @@ struct Read {
 }
 
 /// What is on offer and what is being sent.
-#[derive(Default)]
 pub(super) struct Uploads {
-    pub(super) catalogue: Catalogue,
+    // The host's GUID.
+    guid: Guid,
+    // Contents that are sent to others at one time.
+    max_transfers: usize,
+    catalogue: Catalogue,
     by_key: BTreeMap<Key, Upload>,
     // Uploads with something pending take turns.
     turns: VecDeque<Key>,
@@ -79,6 +93,22 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
+    pub(super) fn new(guid: Guid, max_transfers: usize) -> Uploads {
+        Uploads {
+            guid,
+            max_transfers,
+            catalogue: Catalogue::default(),
+            by_key: BTreeMap::new(),
+            turns: VecDeque::new(),
+            reads: BTreeMap::new(),
+            next_read: 0,
+        }
+    }
+
+    pub(super) fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
     }
@@ -164,11 +194,11 @@ impl Upload {
     }
 }
 
-impl Host {
-    pub(super) fn publish(&mut self, now: Time, app: App, publish: Publish) {
+impl Uploads {
+    pub(super) fn publish(&mut self, now: Time, app: App, publish: Publish, effects: &mut Effects) {
         let content = publish.content;
-        if !self.uploads.catalogue.add(Offer { app, publish }) {
-            return self.tell(
+        if !self.catalogue.add(Offer { app, publish }) {
+            return effects.tell(
                 app,
                 LocalEvent::Published {
                     content,
@@ -176,29 +206,27 @@ impl Host {
                 },
             );
         }
-        self.timers
-            .set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
-        self.announce(content);
+        effects.set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
+        effects.announce(content);
     }
 
-    pub(super) fn withdraw(&mut self, _now: Time, app: App, content: Guid) {
-        if self.uploads.catalogue.remove(app, &content) {
-            self.withdraw_announcements(vec![content]);
+    pub(super) fn withdraw(&mut self, app: App, content: Guid, effects: &mut Effects) {
+        if self.catalogue.remove(app, &content) {
+            effects.withdraw(vec![content]);
         }
     }
 
-    pub(super) fn forget_contents_of(&mut self, _now: Time, app: App) {
-        let contents = self.uploads.catalogue.remove_all_of(app);
-        self.withdraw_announcements(contents);
+    pub(super) fn forget_contents_of(&mut self, app: App, effects: &mut Effects) {
+        let contents = self.catalogue.remove_all_of(app);
+        effects.withdraw(contents);
         let unread: Vec<Read> = self
-            .uploads
             .reads
             .extract_if(.., |_, read| read.app == app)
             .map(|(_, read)| read)
             .collect();
         unread
             .into_iter()
-            .for_each(|read| self.uploads.read_again(read.key, read.index));
+            .for_each(|read| self.read_again(read.key, read.index));
     }
 
     /// A client wants chunks: for the first time, again, or (if it names none) no more.
@@ -209,20 +237,27 @@ impl Host {
         header: &NetworkHeader,
         request: Request,
         presence: Presence,
+        effects: &mut Effects,
     ) {
         let key = Key {
             content: request.content,
             client: header.source,
             way,
         };
-        let Some(offer) = self.uploads.catalogue.get(&key.content) else {
-            return self.refuse(key, header.source_address, &request, DropReason::NotServed);
+        let Some(offer) = self.catalogue.get(&key.content) else {
+            return self.refuse(
+                key,
+                header.source_address,
+                &request,
+                DropReason::NotServed,
+                effects,
+            );
         };
         let Some(chunk_size) = ChunkSize::from_code(request.chunk_log2) else {
             return;
         };
         if request.chunks.is_empty() {
-            self.uploads.by_key.remove(&key);
+            self.by_key.remove(&key);
             return;
         }
         let count = chunk_size
@@ -230,19 +265,17 @@ impl Host {
             .min(u32::MAX.into()) as u32;
         let mut wanted = request.chunks.intersection(&ChunkRanges::from(0..count));
         if self
-            .uploads
             .by_key
             .get(&key)
             .is_some_and(|upload| upload.chunk_size != chunk_size)
         {
-            self.uploads.by_key.remove(&key);
+            self.by_key.remove(&key);
         }
-        let is_new = !self.uploads.by_key.contains_key(&key);
+        let is_new = !self.by_key.contains_key(&key);
         if is_new && !self.make_room(now) {
-            return self.counters.drop("too-many-uploads");
+            return effects.counters.drop("too-many-uploads");
         }
         let upload = self
-            .uploads
             .by_key
             .entry(key)
             .or_insert_with(|| Upload::new(&request, chunk_size, header.source_address, now));
@@ -258,26 +291,25 @@ impl Host {
         for (proxy, chunks) in stored {
             let held = wanted.intersection(&chunks);
             wanted.subtract(&held);
-            self.push(key, proxy, held);
+            self.push(key, proxy, held, effects);
         }
-        let Some(upload) = self.uploads.by_key.get_mut(&key) else {
+        let Some(upload) = self.by_key.get_mut(&key) else {
             return;
         };
         if is_new && wanted.contains(count - 1) {
             upload.first = Some(count - 1);
         }
         upload.pending.union(&wanted);
-        self.uploads.take_turn(key);
-        self.timers
-            .set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
+        self.take_turn(key);
+        effects.set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
     }
 
     /// "It utilizes this in-network copy and initiates the retransmission from inside the network."
-    fn push(&mut self, key: Key, proxy: Guid, chunks: ChunkRanges) {
+    fn push(&mut self, key: Key, proxy: Guid, chunks: ChunkRanges, effects: &mut Effects) {
         if chunks.is_empty() {
             return;
         }
-        self.counters.pushes_sent += 1;
+        effects.counters.pushes_sent += 1;
         let notice = Notice {
             content: key.content,
             source: self.guid,
@@ -286,37 +318,44 @@ impl Host {
             stored: 0,
             limit: 0,
         };
-        self.send_transport(
+        effects.send(
             ServiceId::DELAY_TOLERANT,
             proxy,
             proxy,
-            &Transport::Push(notice),
+            Transport::Push(notice),
         );
     }
 
     fn make_room(&mut self, now: Time) -> bool {
-        if self.uploads.len() < self.config.max_transfers {
+        if self.len() < self.max_transfers {
             return true;
         }
         self.forget_idle(now);
-        self.uploads.len() < self.config.max_transfers
+        self.len() < self.max_transfers
     }
 
     fn forget_idle(&mut self, now: Time) {
-        self.uploads.by_key.retain(|_, upload| {
+        self.by_key.retain(|_, upload| {
             let busy = !upload.pending.is_empty() || !upload.unconfirmed.is_empty();
             now.since(upload.last_use) < if busy { IDLE * 12 } else { IDLE }
         });
     }
 
-    fn refuse(&mut self, key: Key, address: Guid, request: &Request, reason: DropReason) {
+    fn refuse(
+        &mut self,
+        key: Key,
+        address: Guid,
+        request: &Request,
+        reason: DropReason,
+        effects: &mut Effects,
+    ) {
         if !request.chunks.is_empty() {
-            self.tell_client(key, address, reason);
+            self.tell_client(key, address, reason, effects);
         }
     }
 
     /// A request cannot be met: the client hears why.
-    fn tell_client(&mut self, key: Key, address: Guid, reason: DropReason) {
+    fn tell_client(&mut self, key: Key, address: Guid, reason: DropReason, effects: &mut Effects) {
         let notice = Notice {
             content: key.content,
             source: key.client,
@@ -325,61 +364,46 @@ impl Host {
             stored: 0,
             limit: 0,
         };
-        let header = self.header(
-            key.way,
-            ServiceId::UNICAST,
-            UpperProtocol::Transport,
-            key.client,
-            address,
-        );
         // A client that cannot be told asks again.
-        let _ = self.send(
-            key.way,
-            Chunk::of_transport(header, &Transport::Drop(notice, reason)),
-        );
+        let told = Transport::Drop(notice, reason);
+        effects.send_by(key.way, ServiceId::UNICAST, key.client, address, told);
     }
 
     /// Asks programs for as many chunks as the link will take soon. True if any was asked for.
-    pub(super) fn read_ahead(&mut self, now: Time) -> bool {
+    pub(super) fn read_ahead(
+        &mut self,
+        now: Time,
+        has_room: impl Fn(Way) -> bool,
+        effects: &mut Effects,
+    ) -> bool {
         let mut asked = false;
-        let mut turns = self.uploads.turns.len();
-        while turns > 0 && self.uploads.reads.len() < MAX_READS {
-            if !self.links.ports().any(|port| self.links.has_room(port)) {
-                break;
-            }
-            let Some(key) = self.uploads.turns.pop_front() else {
+        let mut turns = self.turns.len();
+        while turns > 0 && self.reads.len() < MAX_READS {
+            let Some(key) = self.turns.pop_front() else {
                 break;
             };
             turns -= 1;
-            if !self
-                .port_by(key.way)
-                .is_some_and(|port| self.links.has_room(port))
-            {
-                self.uploads.turns.push_back(key);
+            if !has_room(key.way) {
+                self.turns.push_back(key);
                 continue;
             }
-            let Some(app) = self
-                .uploads
-                .catalogue
-                .get(&key.content)
-                .map(|offer| offer.app)
-            else {
+            let Some(app) = self.catalogue.get(&key.content).map(|offer| offer.app) else {
                 continue;
             };
-            let Some(upload) = self.uploads.by_key.get_mut(&key) else {
+            let Some(upload) = self.by_key.get_mut(&key) else {
                 continue;
             };
             if upload.paused_until > now {
-                self.timers.set_earlier(Timer::Uploads, upload.paused_until);
+                effects.set_earlier(Timer::Uploads, upload.paused_until);
                 continue;
             }
             let Some(index) = upload.next() else { continue };
             let (content, chunk_log2) = (key.content, upload.chunk_size.code());
-            let read = self.uploads.next_read;
-            self.uploads.next_read += 1;
-            self.uploads.reads.insert(read, Read { app, key, index });
-            self.uploads.turns.push_back(key);
-            self.tell(
+            let read = self.next_read;
+            self.next_read += 1;
+            self.reads.insert(read, Read { app, key, index });
+            self.turns.push_back(key);
+            effects.tell(
                 app,
                 LocalEvent::Read {
                     read,
@@ -393,28 +417,24 @@ impl Host {
         asked
     }
 
-    pub(super) fn finish_read(&mut self, now: Time, app: App, read: u64, chunk: Option<ReadChunk>) {
-        if self
-            .uploads
-            .reads
-            .get(&read)
-            .is_none_or(|read| read.app != app)
-        {
-            return;
-        }
-        let Some(Read { key, index, .. }) = self.uploads.reads.remove(&read) else {
-            return;
-        };
+    /// A program has read a chunk, or cannot. The chunk is to be sent now.
+    pub(super) fn finish_read(
+        &mut self,
+        now: Time,
+        app: App,
+        read: u64,
+        chunk: Option<ReadChunk>,
+        effects: &mut Effects,
+    ) -> Option<Ready> {
+        self.reads.get(&read).filter(|read| read.app == app)?;
+        let Read { key, index, .. } = self.reads.remove(&read)?;
         let Some(chunk) = chunk else {
-            self.counters.drop("unreadable-chunk");
-            return self.end_unreadable(app, key, index);
+            effects.drop("unreadable-chunk");
+            self.end_unreadable(app, key, index, effects);
+            return None;
         };
-        let (Some(offer), Some(upload)) = (
-            self.uploads.catalogue.get(&key.content),
-            self.uploads.by_key.get_mut(&key),
-        ) else {
-            return;
-        };
+        let offer = self.catalogue.get(&key.content)?;
+        let upload = self.by_key.get_mut(&key)?;
         let data = Data {
             content: key.content,
             index,
@@ -427,36 +447,39 @@ impl Host {
             payload: chunk.data,
         };
         upload.note_sent(now, index);
-        let (client, address) = (key.client, upload.client_address);
-        let service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
-        let header = self.header(key.way, service, UpperProtocol::Transport, client, address);
-        if self
-            .send(key.way, Chunk::of_transport(header, &Transport::Data(data)))
-            .is_err()
-        {
-            // No router answers: it waits here.
-            if let Some(upload) = self.uploads.by_key.get_mut(&key) {
-                upload.pending.insert(index);
-                self.uploads.take_turn(key);
-            }
+        Some(Ready {
+            key,
+            index,
+            way: key.way,
+            to: key.client,
+            address: upload.client_address,
+            data,
+        })
+    }
+
+    /// No router answers: the chunk waits here.
+    pub(super) fn send_later(&mut self, key: Key, index: u32) {
+        if let Some(upload) = self.by_key.get_mut(&key) {
+            upload.pending.insert(index);
+            self.take_turn(key);
         }
     }
 
     /// Who called on this way has gone.
     pub(super) fn forget_uploads_to(&mut self, way: Way) {
-        self.uploads.by_key.retain(|key, _| key.way != way);
-        self.uploads.turns.retain(|key| key.way != way);
+        self.by_key.retain(|key, _| key.way != way);
+        self.turns.retain(|key| key.way != way);
     }
 
     /// A program cannot read its content any more: its offer ends, and if there is no other, the
     /// client hears of it.
-    fn end_unreadable(&mut self, app: App, key: Key, index: u32) {
-        if !self.uploads.catalogue.remove(app, &key.content) {
-            return self.uploads.read_again(key, index);
+    fn end_unreadable(&mut self, app: App, key: Key, index: u32, effects: &mut Effects) {
+        if !self.catalogue.remove(app, &key.content) {
+            return self.read_again(key, index);
         }
-        self.withdraw_announcements(vec![key.content]);
-        if let Some(upload) = self.uploads.by_key.remove(&key) {
-            self.tell_client(key, upload.client_address, DropReason::NotServed);
+        effects.withdraw(vec![key.content]);
+        if let Some(upload) = self.by_key.remove(&key) {
+            self.tell_client(key, upload.client_address, DropReason::NotServed, effects);
         }
     }
 
@@ -466,7 +489,7 @@ impl Host {
             client: header.source,
             way,
         };
-        if let Some(upload) = self.uploads.by_key.get_mut(&key) {
+        if let Some(upload) = self.by_key.get_mut(&key) {
             upload
                 .unconfirmed
                 .retain(|index, _| !ack.chunks.contains(*index));
@@ -474,17 +497,23 @@ impl Host {
     }
 
     /// A proxy stores chunks of an upload: they need not be sent again, and at 80 % of what it may
-    /// store for the flow the source pauses (the release's "stop", research notes section 3).
-    pub(super) fn handle_store(&mut self, now: Time, header: &NetworkHeader, notice: Notice) {
+    /// store for the flow the source pauses .
+    pub(super) fn handle_store(
+        &mut self,
+        now: Time,
+        header: &NetworkHeader,
+        notice: Notice,
+        effects: &mut Effects,
+    ) {
         let key = Key {
             content: notice.content,
             client: notice.destination,
             way: Way::Uplink,
         };
         if notice.source != self.guid {
-            return self.counters.drop("notice-for-another");
+            return effects.counters.drop("notice-for-another");
         }
-        let Some(upload) = self.uploads.by_key.get_mut(&key) else {
+        let Some(upload) = self.by_key.get_mut(&key) else {
             return;
         };
         upload
@@ -497,25 +526,31 @@ impl Host {
         } else if notice.chunks.is_empty() {
             upload.go_on();
         }
-        self.uploads.take_turn(key);
+        self.take_turn(key);
     }
 
     /// A router has dropped chunks of an upload: they are sent again, later.
-    pub(super) fn upload_dropped(&mut self, now: Time, notice: Notice, reason: DropReason) {
+    pub(super) fn upload_dropped(
+        &mut self,
+        now: Time,
+        notice: Notice,
+        reason: DropReason,
+        effects: &mut Effects,
+    ) {
         let key = Key {
             content: notice.content,
             client: notice.destination,
             way: Way::Uplink,
         };
-        let Some(offer) = self.uploads.catalogue.get(&key.content) else {
+        let Some(offer) = self.catalogue.get(&key.content) else {
             return;
         };
         let content_len = offer.publish.content_len;
-        let Some(upload) = self.uploads.by_key.get_mut(&key) else {
+        let Some(upload) = self.by_key.get_mut(&key) else {
             return;
         };
         if reason == DropReason::TooLarge {
-            return self.tell_too_large(key);
+            return self.tell_too_large(key, effects);
         }
         let count = upload.chunk_size.count(content_len).min(u32::MAX.into()) as u32;
         let chunks = notice.chunks.intersection(&ChunkRanges::from(0..count));
@@ -525,32 +560,35 @@ impl Host {
         upload.pending.union(&chunks);
         upload.pause(now);
         let again = upload.paused_until;
-        self.uploads.take_turn(key);
-        self.timers.set_earlier(Timer::Uploads, again);
+        self.take_turn(key);
+        effects.set_earlier(Timer::Uploads, again);
     }
 
-    pub(super) fn upload_too_large(&mut self, way: Way, chunk: &Chunk) {
+    pub(super) fn upload_too_large(&mut self, way: Way, chunk: &Chunk, effects: &mut Effects) {
         if let Some(data) = chunk.data() {
-            self.tell_too_large(Key {
-                content: data.content,
-                client: chunk.header.destination,
-                way,
-            });
+            self.tell_too_large(
+                Key {
+                    content: data.content,
+                    client: chunk.header.destination,
+                    way,
+                },
+                effects,
+            );
         }
     }
 
     /// The client chooses the chunk size; it is told that a hop does not carry it.
-    fn tell_too_large(&mut self, key: Key) {
-        if let Some(upload) = self.uploads.by_key.remove(&key) {
-            self.tell_client(key, upload.client_address, DropReason::TooLarge);
+    fn tell_too_large(&mut self, key: Key, effects: &mut Effects) {
+        if let Some(upload) = self.by_key.remove(&key) {
+            self.tell_client(key, upload.client_address, DropReason::TooLarge, effects);
         }
     }
 
     /// Ends pauses, repeats what is unconfirmed in ACK mode, forgets idle uploads.
-    pub(super) fn check_uploads(&mut self, now: Time) {
+    pub(super) fn check_uploads(&mut self, now: Time, effects: &mut Effects) {
         self.forget_idle(now);
         let mut next = None;
-        for (key, upload) in &mut self.uploads.by_key {
+        for (key, upload) in &mut self.by_key {
             let late: Vec<u32> = upload
                 .unconfirmed
                 .iter()
@@ -561,13 +599,13 @@ impl Host {
                 upload.unconfirmed.remove(&index);
                 upload.pending.insert(index);
             }
-            if !upload.pending.is_empty() && !self.uploads.turns.contains(key) {
-                self.uploads.turns.push_back(*key);
+            if !upload.pending.is_empty() && !self.turns.contains(key) {
+                self.turns.push_back(*key);
             }
             next = Some(now + CHECK_INTERVAL);
         }
         if let Some(next) = next {
-            self.timers.set(Timer::Uploads, next);
+            effects.set(Timer::Uploads, next);
         }
     }
 }

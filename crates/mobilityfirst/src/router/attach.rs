@@ -3,123 +3,153 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use whimbrel_core::{Guid, PortId, Time};
+use core::time::Duration;
+use whimbrel_core::{Guid, PortId, SeededRng, Time, WallClock};
 use whimbrel_gnrs::{Kind, Record, Rejection, Signature, wire::Code};
 
-use super::{Router, Timer};
-use crate::chunk::{Chunk, Message};
-use crate::wire::{
-    ATTACH_CONTEXT, Control, ControlCode, NetworkHeader, ServiceId, UpperProtocol, attach_statement,
-};
+use super::Timer;
+use super::effects::{Action, Effects};
+use crate::links::Links;
+use crate::next_hops::{Branch, NextHops};
+use crate::wire::{ATTACH_CONTEXT, Control, ControlCode, attach_statement};
 
-/// GUIDs attached at one time, to bound memory.
+/// Attachments at one time, to bound memory.
 const MAX_ATTACHMENTS: usize = 65_536;
 /// GUIDs that one port may attach.
 const MAX_PER_PORT: usize = 256;
 /// Records on their way to the name service whose outcome a host waits for.
 const MAX_PENDING: usize = 65_536;
 
-#[derive(Clone, Debug)]
+/// Ports that one GUID may be attached on; the one with the oldest record makes room.
+const MAX_PORTS: usize = 8;
+
+#[derive(Clone, Copy, Debug)]
 struct Attachment {
     port: PortId,
     version: u64,
 }
 
-/// Which GUID is on which port, and what hosts wait to hear.
-#[derive(Debug, Default)]
+/// Which GUID is on which ports, and what hosts wait to hear.
+#[derive(Debug)]
 pub(super) struct Attachments {
-    by_guid: BTreeMap<Guid, Attachment>,
+    // This router's GUID, which its hosts' records name as their address.
+    router: Guid,
+    wall: WallClock,
+    // Newest record first; never empty.
+    by_guid: BTreeMap<Guid, Vec<Attachment>>,
+    entries: usize,
     per_port: BTreeMap<PortId, usize>,
     nonces: BTreeMap<PortId, [u8; 16]>,
     pending: BTreeMap<(Guid, u64), PortId>,
 }
 
 impl Attachments {
-    pub(super) fn port_of(&self, guid: &Guid) -> Option<PortId> {
-        self.by_guid.get(guid).map(|attachment| attachment.port)
+    /// Nobody is attached to the router of this GUID.
+    pub(super) fn new(router: Guid, wall: WallClock) -> Attachments {
+        Attachments {
+            router,
+            wall,
+            by_guid: BTreeMap::new(),
+            entries: 0,
+            per_port: BTreeMap::new(),
+            nonces: BTreeMap::new(),
+            pending: BTreeMap::new(),
+        }
+    }
+
+    /// The ports that a GUID is attached on. Those of its newest record are preferred: a host gives
+    /// each new record to all routers that it wants to be reached by.
+    pub(super) fn hops_to(&self, guid: &Guid, links: &Links) -> NextHops {
+        let attached = self.by_guid.get(guid).map_or(&[][..], Vec::as_slice);
+        let newest = attached.first().map(|attachment| attachment.version);
+        attached
+            .iter()
+            .map(|attachment| Branch {
+                preference: u32::from(Some(attachment.version) != newest),
+                ..Branch::over(attachment.port, links)
+            })
+            .collect()
+    }
+
+    pub(super) fn contains(&self, guid: &Guid) -> bool {
+        self.by_guid.contains_key(guid)
     }
 
     pub(super) fn len(&self) -> usize {
         self.by_guid.len()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Guid, PortId)> + '_ {
-        self.by_guid
-            .iter()
-            .map(|(guid, attachment)| (*guid, attachment.port))
+    fn newest_version(&self, guid: &Guid) -> Option<u64> {
+        Some(self.by_guid.get(guid)?.first()?.version)
     }
 
-    pub(super) fn remove(&mut self, guid: &Guid) -> bool {
-        let Some(old) = self.by_guid.remove(guid) else {
-            return false;
+    /// Ends one attachment.
+    pub(super) fn remove(&mut self, guid: &Guid, port: PortId) {
+        let Some(attached) = self.by_guid.get_mut(guid) else {
+            return;
         };
-        if let Some(count) = self.per_port.get_mut(&old.port) {
+        let Some(at) = attached.iter().position(|it| it.port == port) else {
+            return;
+        };
+        attached.remove(at);
+        if attached.is_empty() {
+            self.by_guid.remove(guid);
+        }
+        self.entries -= 1;
+        if let Some(count) = self.per_port.get_mut(&port) {
             *count -= 1;
             if *count == 0 {
-                self.per_port.remove(&old.port);
+                self.per_port.remove(&port);
             }
         }
-        true
     }
 
-    fn insert(&mut self, guid: Guid, attachment: Attachment) -> bool {
-        self.remove(&guid);
-        let on_port = self
-            .per_port
-            .get(&attachment.port)
-            .copied()
-            .unwrap_or_default();
-        if self.by_guid.len() >= MAX_ATTACHMENTS || on_port >= MAX_PER_PORT {
+    fn remove_all(&mut self, guid: &Guid) {
+        let ports = self.by_guid.get(guid).into_iter().flatten();
+        let ports: Vec<PortId> = ports.map(|attachment| attachment.port).collect();
+        ports.iter().for_each(|port| self.remove(guid, *port));
+    }
+
+    /// Attaches a GUID, or renews its attachment; false if there is no room.
+    pub(super) fn insert(&mut self, guid: Guid, port: PortId, version: u64) -> bool {
+        let attachment = Attachment { port, version };
+        self.remove(&guid, port);
+        let oldest = self.by_guid.get(&guid).and_then(|attached| attached.last());
+        if let Some(oldest) = oldest.copied()
+            && self.by_guid.get(&guid).map_or(0, Vec::len) >= MAX_PORTS
+        {
+            self.remove(&guid, oldest.port);
+        }
+        let on_port = self.per_port.get(&attachment.port).copied();
+        if self.entries >= MAX_ATTACHMENTS || on_port.is_some_and(|count| count >= MAX_PER_PORT) {
             return false;
         }
-        self.per_port.insert(attachment.port, on_port + 1);
-        self.by_guid.insert(guid, attachment);
+        *self.per_port.entry(attachment.port).or_default() += 1;
+        self.entries += 1;
+        let attached = self.by_guid.entry(guid).or_default();
+        let at = attached.partition_point(|it| it.version > attachment.version);
+        attached.insert(at, attachment);
         true
     }
 
     /// A newer binding elsewhere ends an attachment here.
-    pub(super) fn forget_if_moved(&mut self, guid: &Guid, router: &Guid, binding: Option<&Record>) {
+    pub(super) fn forget_if_moved(&mut self, guid: &Guid, binding: Option<&Record>) {
         let Some(binding) = binding else { return };
         let newer = self
-            .by_guid
-            .get(guid)
-            .is_some_and(|here| binding.version() > here.version);
-        if newer && !binding.addresses().any(|at| at.na == *router) {
-            self.remove(guid);
+            .newest_version(guid)
+            .is_some_and(|here| binding.version() > here);
+        if newer && !binding.addresses().any(|at| at.na == self.router) {
+            self.remove_all(guid);
         }
     }
-}
 
-impl Router {
     /// Offers a neighbour that came up a fresh challenge to sign.
-    pub(super) fn challenge(&mut self, port: PortId) {
+    pub(super) fn challenge(&mut self, port: PortId, rng: &mut SeededRng, effects: &mut Effects) {
         let mut nonce = [0; 16];
-        nonce[..8].copy_from_slice(&self.rng.next_word().to_be_bytes());
-        nonce[8..].copy_from_slice(&self.rng.next_word().to_be_bytes());
-        self.attachments.nonces.insert(port, nonce);
-        self.send_control(port, &Control::Challenge { nonce });
-    }
-
-    fn send_control(&mut self, port: PortId, control: &Control) {
-        let Some(neighbour) = self.links.neighbour(port) else {
-            return;
-        };
-        let header = NetworkHeader::new(
-            ServiceId::NEIGHBOUR,
-            UpperProtocol::Control,
-            self.config.guid,
-            neighbour,
-        );
-        let mut head = Vec::new();
-        control.encode(&mut head);
-        let message = Message {
-            head: head.into(),
-            body: Bytes::new(),
-        };
-        // A port that is gone needs no answer.
-        if let Some(outgoing) = self.own(Chunk { header, message }) {
-            let _ = self.links.enqueue(port, outgoing);
-        }
+        nonce[..8].copy_from_slice(&rng.next_word().to_be_bytes());
+        nonce[8..].copy_from_slice(&rng.next_word().to_be_bytes());
+        self.nonces.insert(port, nonce);
+        effects.push(Action::Tell(port, Control::Challenge { nonce }));
     }
 
     pub(super) fn handle_attach(
@@ -128,125 +158,94 @@ impl Router {
         port: PortId,
         record: Bytes,
         signature: [u8; 64],
+        effects: &mut Effects,
     ) {
         let Ok(record) = Record::parse(record) else {
-            return self.counters.drop("bad-record");
+            return effects.drop("bad-record");
         };
         let (guid, version) = (record.subject(), record.version());
-        let code = match self.check_attach(now, port, &record, signature) {
-            Ok(()) => {
-                let attachment = Attachment { port, version };
-                if self.attachments.insert(guid, attachment) {
-                    self.counters.attachments += 1;
-                    let left = record
-                        .expires_ms()
-                        .saturating_sub(self.config.wall.unix_millis(now));
-                    self.timers.set(
-                        Timer::Attachment(guid),
-                        now + core::time::Duration::from_millis(left),
-                    );
-                    self.pass_on(now, port, record);
-                    self.retry_destination(now, guid);
-                    ControlCode::Attached
-                } else {
-                    ControlCode::Full
-                }
+        let code = match self.check(now, port, &record, signature) {
+            Ok(()) if self.insert(guid, port, version) => {
+                effects.counters.attachments += 1;
+                let left = record
+                    .expires_ms()
+                    .saturating_sub(self.wall.unix_millis(now));
+                let expiry = now + Duration::from_millis(left);
+                effects.push(Action::Set(Timer::Attachment(guid, port), expiry));
+                effects.push(Action::Register(port, record));
+                effects.push(Action::Retry(guid));
+                ControlCode::Attached
             }
+            Ok(()) => ControlCode::Full,
             Err(code) => {
-                self.counters.drop("refused-attach");
+                effects.drop("refused-attach");
                 code
             }
         };
-        self.send_control(
-            port,
-            &Control::Outcome {
-                guid,
-                version,
-                code,
-            },
-        );
+        effects.push(outcome(port, guid, version, code));
     }
 
     /// The record must be the sender's own, name this router, be newer than what is known, and its
     /// key must have signed this port's challenge: a record is public, so having it proves nothing.
-    fn check_attach(
+    fn check(
         &self,
         now: Time,
         port: PortId,
         record: &Record,
         signature: [u8; 64],
     ) -> Result<(), ControlCode> {
-        let nonce = self
-            .attachments
-            .nonces
-            .get(&port)
-            .ok_or(ControlCode::Invalid)?;
-        let statement = attach_statement(&self.config.guid, nonce, record.version());
-        let names_us = record.addresses().any(|at| at.na == self.config.guid);
+        let nonce = self.nonces.get(&port).ok_or(ControlCode::Invalid)?;
+        let statement = attach_statement(&self.router, nonce, record.version());
+        let names_us = record.addresses().any(|at| at.na == self.router);
         if record.kind() != Kind::Binding || !names_us {
             return Err(ControlCode::Invalid);
         }
         record
-            .verify(self.config.wall.unix_millis(now))
+            .verify(self.wall.unix_millis(now))
             .map_err(|_| ControlCode::Invalid)?;
         let signed = record
             .key()
             .verify(ATTACH_CONTEXT, &statement, &Signature(signature));
         signed.map_err(|_| ControlCode::Invalid)?;
-        match self.attachments.by_guid.get(&record.subject()) {
-            Some(known) if known.version > record.version() => Err(ControlCode::Stale),
+        match self.newest_version(&record.subject()) {
+            Some(known) if known > record.version() => Err(ControlCode::Stale),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn handle_register(&mut self, now: Time, port: PortId, record: Bytes) {
+    pub(super) fn handle_register(
+        &mut self,
+        now: Time,
+        port: PortId,
+        record: Bytes,
+        effects: &mut Effects,
+    ) {
         let Ok(record) = Record::parse(record) else {
-            return self.counters.drop("bad-record");
+            return effects.drop("bad-record");
         };
-        if record.verify(self.config.wall.unix_millis(now)).is_err() {
-            self.counters.drop("refused-record");
+        if record.verify(self.wall.unix_millis(now)).is_err() {
+            effects.drop("refused-record");
             let (guid, version) = (record.subject(), record.version());
-            let code = ControlCode::Invalid;
-            return self.send_control(
-                port,
-                &Control::Outcome {
-                    guid,
-                    version,
-                    code,
-                },
-            );
+            return effects.push(outcome(port, guid, version, ControlCode::Invalid));
         }
-        self.pass_on(now, port, record);
+        effects.push(Action::Register(port, record));
     }
 
-    fn pass_on(&mut self, now: Time, port: PortId, record: Record) {
-        let (guid, version) = (record.subject(), record.version());
-        let record = match self.keep_name(now, record) {
-            Ok(code) => {
-                return self.send_control(
-                    port,
-                    &Control::Outcome {
-                        guid,
-                        version,
-                        code,
-                    },
-                );
-            }
-            Err(record) => record,
-        };
-        if self.attachments.pending.len() < MAX_PENDING {
-            self.attachments
-                .pending
+    /// The name service has been asked to take a record of the host on this port.
+    pub(super) fn await_outcome(&mut self, port: PortId, record: &Record) {
+        if self.pending.len() < MAX_PENDING {
+            self.pending
                 .insert((record.subject(), record.version()), port);
         }
-        self.resolver.insert(now, record);
     }
 
-    pub(super) fn report_registered(&mut self, guid: Guid, version: u64) {
-        self.report(guid, version, ControlCode::Registered);
-    }
-
-    pub(super) fn report_refused(&mut self, guid: Guid, rejection: Rejection) {
+    /// The name service refuses a record.
+    pub(super) fn report_refused(
+        &mut self,
+        guid: Guid,
+        rejection: Rejection,
+        effects: &mut Effects,
+    ) {
         let code = match rejection {
             Rejection::Unreachable => ControlCode::Unreachable,
             Rejection::Busy => ControlCode::Full,
@@ -262,41 +261,50 @@ impl Router {
         };
         // The name service names the subject alone; of the few records about it, all hear the bad
         // news.
-        let about = self.attachments.pending.range((guid, 0)..=(guid, u64::MAX));
+        let about = self.pending.range((guid, 0)..=(guid, u64::MAX));
         let versions: Vec<u64> = about.map(|((_, version), _)| *version).collect();
         for version in versions {
-            self.report(guid, version, code);
+            self.report(guid, version, code, effects);
         }
     }
 
-    fn report(&mut self, guid: Guid, version: u64, code: ControlCode) {
-        if let Some(port) = self.attachments.pending.remove(&(guid, version)) {
-            self.send_control(
-                port,
-                &Control::Outcome {
-                    guid,
-                    version,
-                    code,
-                },
-            );
+    /// Tells the host that waits for it what became of a record.
+    pub(super) fn report(
+        &mut self,
+        guid: Guid,
+        version: u64,
+        code: ControlCode,
+        effects: &mut Effects,
+    ) {
+        if let Some(port) = self.pending.remove(&(guid, version)) {
+            effects.push(outcome(port, guid, version, code));
         }
     }
 
     /// The port is gone, and with it whoever was on it.
-    pub(super) fn detach_port(&mut self, port: PortId) {
-        let gone: Vec<Guid> = self
-            .attachments
-            .iter()
-            .filter(|(_, on)| *on == port)
-            .map(|(guid, _)| guid)
+    pub(super) fn detach_port(&mut self, port: PortId, effects: &mut Effects) {
+        let attached = self.by_guid.iter();
+        let gone: Vec<Guid> = attached
+            .filter(|(_, attached)| attached.iter().any(|it| it.port == port))
+            .map(|(guid, _)| *guid)
             .collect();
         for guid in gone {
-            self.attachments.remove(&guid);
-            self.timers.cancel(&Timer::Attachment(guid));
+            self.remove(&guid, port);
+            effects.push(Action::Cancel(Timer::Attachment(guid, port)));
         }
-        self.attachments.nonces.remove(&port);
-        self.attachments
-            .pending
-            .retain(|_, waiting| *waiting != port);
+        self.nonces.remove(&port);
+        self.pending.retain(|_, waiting| *waiting != port);
     }
+}
+
+/// What a host is told of a record.
+pub(super) fn outcome(port: PortId, guid: Guid, version: u64, code: ControlCode) -> Action {
+    Action::Tell(
+        port,
+        Control::Outcome {
+            guid,
+            version,
+            code,
+        },
+    )
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use whimbrel_core::{Guid, WallClock};
 use whimbrel_link::HopConfig;
 
-use super::{MAX_SAID, store::StoreLimits};
+use super::{said::MAX_SAID, store::StoreLimits};
 
 /// The whole configuration of a router.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct RouterConfig {
     pub wall: WallClock,
     /// Every hop's configuration but for the MTU, which each port states.
     pub hop: HopConfig,
-    /// Capacity of the back-pressure buffer, in packets (the seed's B).
+    /// Capacity of the back-pressure buffer, in packets (B of [MFTP §3.4.1]).
     pub buffer_packets: usize,
     /// The proxy's storage.
     pub store: StoreLimits,
@@ -52,7 +52,7 @@ pub struct ProxyPolicy {
     /// The storage timer: when it expires, the destination is looked up again.
     pub storage_timer: Duration,
     /// If false, stored chunks wait for a `Push` from their source: the receiver-driven approach
-    /// that the seed compares with in section 5.2.1.
+    /// that [MFTP §5.2.1] compares with.
     pub proactive: bool,
     /// A neighbour that answers but takes nothing for this long has the chunks that wait for it
     /// moved to storage, once half of the back-pressure buffer is in use [MFTP §3.4.3].

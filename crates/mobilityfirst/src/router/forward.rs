@@ -2,67 +2,81 @@
 
 use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, Time};
-use whimbrel_gnrs::{Address, Answer, Failure, Lookup};
+use whimbrel_gnrs::{Answer, Failure, Lookup};
 
-use super::{NextHop, Router};
+use super::Router;
+use super::effects::Action;
+use super::transit::{Passing, Verdict};
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::links::Outgoing;
+use crate::next_hops::{Branch, NextHops, Spread};
+use crate::room::Room;
 use crate::wire::{Control, DropReason, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
-
-/// What stands between a destination and a chunk for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// This port's neighbour is it, or is nearer to it, and answers.
-    Open(PortId),
-    /// This port's neighbour does not answer.
-    Silent(PortId),
-    /// No route.
-    None,
-}
 
 impl Router {
     /// A whole chunk has come in from a neighbour.
-    pub(super) fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, packets: u32) {
-        self.counters.chunks_received += 1;
+    pub(super) fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, room: Room) {
+        self.effects.counters.chunks_received += 1;
         let chunk = match Chunk::decode(bytes) {
             Ok(chunk) => chunk,
             Err(fault) => {
                 tracing::debug!(%from, %fault, "bad chunk");
-                self.counters.drop("bad-chunk");
-                self.links.release(now, packets);
-                return;
+                return self.effects.drop("bad-chunk");
             }
         };
         let mut outgoing = Outgoing {
             chunk,
-            packets,
+            room,
             charge: Charge::default(),
         };
-        let header = &mut outgoing.chunk.header;
+        let header = &outgoing.chunk.header;
         if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
             self.handle_control(now, from, &outgoing.chunk.message.head);
-            self.links.release(now, packets);
-        } else if header.destination == self.config.guid {
+        } else if self.is_answered(now, &outgoing.chunk) {
+            // It ends here.
+        } else if outgoing.chunk.header.destination == self.config.guid {
             self.handle_own(now, &outgoing.chunk);
-            self.links.release(now, packets);
-        } else if header.hop_limit == 0 {
-            self.give_up(now, outgoing, DropReason::HopLimit);
+        } else if outgoing.chunk.header.hop_limit == 0 {
+            self.drop(&outgoing.chunk, DropReason::HopLimit);
         } else {
-            header.hop_limit -= 1;
+            outgoing.chunk.header.hop_limit -= 1;
             self.forward(now, outgoing);
+        }
+    }
+
+    /// Shows a chunk to the observer, if there is one; true if that has answered it.
+    fn is_answered(&mut self, now: Time, chunk: &Chunk) -> bool {
+        let Some(observer) = &mut self.observer else {
+            return false;
+        };
+        let Some(passing) = Passing::of(chunk) else {
+            return false;
+        };
+        match observer.observe(now, chunk, passing) {
+            Verdict::Pass => false,
+            Verdict::Answer(answers) => {
+                for answer in answers {
+                    self.effects.push(Action::Say(answer));
+                }
+                true
+            }
         }
     }
 
     fn handle_control(&mut self, now: Time, from: PortId, message: &Bytes) {
         match Control::decode(message) {
             Ok(Control::Attach { record, signature }) => {
-                self.handle_attach(now, from, record, signature)
+                self.attachments
+                    .handle_attach(now, from, record, signature, &mut self.effects)
             }
-            Ok(Control::Register { record }) => self.handle_register(now, from, record),
+            Ok(Control::Register { record }) => {
+                self.attachments
+                    .handle_register(now, from, record, &mut self.effects)
+            }
             // A neighbouring router's: only hosts attach.
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
-            Err(_) => self.counters.drop("bad-control"),
+            Err(_) => self.effects.drop("bad-control"),
         }
     }
 
@@ -71,13 +85,16 @@ impl Router {
         match chunk.header.upper {
             UpperProtocol::Echo => match Echo::decode(&chunk.message.head) {
                 Ok(echo) if !echo.reply => self.answer_echo(now, chunk, echo),
-                _ => self.counters.drop("bad-echo"),
+                _ => self.effects.drop("bad-echo"),
             },
             UpperProtocol::Transport => match chunk.transport() {
-                Ok(Transport::Push(notice)) => self.handle_push(now, &chunk.header, &notice),
-                _ => self.counters.drop("bad-transport"),
+                Ok(Transport::Push(notice)) => {
+                    self.proxy
+                        .handle_push(&chunk.header, &notice, &mut self.effects)
+                }
+                _ => self.effects.drop("bad-transport"),
             },
-            UpperProtocol::Control => self.counters.drop("bad-control"),
+            UpperProtocol::Control => self.effects.drop("bad-control"),
         }
     }
 
@@ -105,74 +122,56 @@ impl Router {
 
     /// Sends a chunk on its way: to an attached host, towards its address, or to be bound.
     pub(super) fn forward(&mut self, now: Time, mut outgoing: Outgoing) {
-        if let Some(port) = self.attachment_of(&outgoing.chunk.header) {
-            return self.send_or_store(now, outgoing, self.way_over(port));
+        let here = self.attachment_of(&outgoing.chunk.header);
+        if !here.is_empty() {
+            return self.send_or_store(now, outgoing, &here);
         }
-        let address = outgoing.chunk.header.destination_address;
-        if address == self.config.guid {
+        let header = &mut outgoing.chunk.header;
+        if header.destination_address == self.config.guid {
             // Bound to this router, but its host is not here (any more): the binding is stale.
-            outgoing.chunk.header.destination_address = Guid::NONE;
-            outgoing.chunk.header.extensions.via = None;
+            header.destination_address = Guid::NONE;
+            header.extensions.via = None;
         }
-        if outgoing.chunk.header.destination_address.is_none() {
-            if !self.is_known_router(&outgoing.chunk.header.destination) {
+        if header.destination_address.is_none() {
+            if !self.routes.is_router(&header.destination, &self.links) {
                 return self.ask_for_binding(now, outgoing);
             }
-            outgoing.chunk.header.destination_address = outgoing.chunk.header.destination;
+            header.destination_address = header.destination;
         }
-        let address = outgoing.chunk.header.destination_address;
-        self.send_or_store(now, outgoing, self.way_to(&address));
+        let hops = self
+            .routes
+            .towards(&header.destination_address, &self.links);
+        self.send_or_store(now, outgoing, &hops);
     }
 
-    /// The port of the host that a chunk is for, or that serves the content that it asks for.
-    fn attachment_of(&self, header: &NetworkHeader) -> Option<PortId> {
-        let of = |guid: &Guid| self.attachments.port_of(guid);
-        of(&header.destination).or_else(|| header.extensions.via.as_ref().and_then(of))
+    /// The ports of the host that a chunk is for, or that serves the content that it asks for.
+    fn attachment_of(&self, header: &NetworkHeader) -> NextHops {
+        let of = |guid: &Guid| self.attachments.hops_to(guid, &self.links);
+        let here = of(&header.destination);
+        match &header.extensions.via {
+            Some(via) if here.is_empty() => of(via),
+            _ => here,
+        }
     }
 
-    /// True if a name is that of a router in this one's configuration: such a name is its own
-    /// address. Who calls here may say any name, so callers do not count.
-    fn is_known_router(&self, name: &Guid) -> bool {
-        let configured = |port| {
-            self.links
-                .info(port)
-                .is_some_and(|info| info.origin.is_chosen())
+    /// Sends a chunk to as many of these next hops as its service asks for.
+    fn send_or_store(&mut self, now: Time, outgoing: Outgoing, hops: &NextHops) {
+        let chunk = &outgoing.chunk;
+        let spread = Spread::of(chunk.header.service);
+        let mut chosen = hops.select(spread, chunk.flow(), chunk.size(), &mut self.divisions);
+        let Some(mut branch) = chosen.next() else {
+            return self.store_or_give_up(now, outgoing);
         };
-        self.config.routes.iter().any(|route| route.to == *name)
-            || self.links.port_of(name).is_some_and(configured)
-    }
-
-    fn way_over(&self, port: PortId) -> Way {
-        if self.links.is_up(port) {
-            Way::Open(port)
-        } else {
-            Way::Silent(port)
+        for next in chosen {
+            self.send_over(now, outgoing.clone(), branch);
+            branch = next;
         }
+        self.send_over(now, outgoing, branch);
     }
 
-    /// The way to a network address: a neighbour's own, by a route, or by the default route.
-    pub(super) fn way_to(&self, address: &Guid) -> Way {
-        let port = self.links.port_of(address).or_else(|| {
-            let route = self.config.routes.iter().find(|route| route.to == *address);
-            match route
-                .map(|route| &route.via)
-                .or(self.config.default_route.as_ref())?
-            {
-                NextHop::Neighbour(guid) => self.links.port_of(guid),
-                NextHop::Link(link) => self.links.port_of_link(*link),
-            }
-        });
-        port.map_or(Way::None, |port| self.way_over(port))
-    }
-
-    fn send_or_store(&mut self, now: Time, outgoing: Outgoing, way: Way) {
-        match way {
-            Way::Open(port) => {
-                if let Err(outgoing) = self.links.enqueue(port, outgoing) {
-                    self.store_or_give_up(now, outgoing);
-                }
-            }
-            Way::Silent(_) | Way::None => self.store_or_give_up(now, outgoing),
+    fn send_over(&mut self, now: Time, outgoing: Outgoing, branch: &Branch) {
+        if let Err(outgoing) = self.links.enqueue(branch.port, outgoing.over(branch)) {
+            self.store_or_give_up(now, outgoing);
         }
     }
 
@@ -181,48 +180,32 @@ impl Router {
     fn ask_for_binding(&mut self, now: Time, outgoing: Outgoing) {
         let header = &outgoing.chunk.header;
         let name = header.extensions.via.unwrap_or(header.destination);
-        match self.look_up(now, name) {
+        match self.names.look_up(now, name) {
             Lookup::Resolved(answer) => self.bind(now, outgoing, name, &answer),
             Lookup::NotFound => self.handle_unresolvable(now, outgoing, name, Failure::NotFound),
-            Lookup::Pending => self.unbound.entry(name).or_default().push(outgoing),
+            Lookup::Pending => self.names.wait(name, outgoing),
             Lookup::Busy => self.store_or_give_up(now, outgoing),
         }
     }
 
     /// The name service has answered for `name`, which stands for the chunk's destination.
     pub(super) fn bind(&mut self, now: Time, mut outgoing: Outgoing, name: Guid, answer: &Answer) {
-        if let Some(address) = self.pick_address(answer) {
-            outgoing.chunk.header.destination_address = address;
-            return self.send_or_store(now, outgoing, self.way_to(&address));
+        if let Some(hops) = self.routes.towards_binding(answer, &self.links) {
+            return self.send_or_store(now, outgoing, &hops);
         }
         if name == outgoing.chunk.header.destination
             && let Some(provider) = self.pick_provider(answer)
         {
             outgoing.chunk.header.extensions.via = Some(provider);
-            return match self.attachments.port_of(&provider) {
-                Some(port) => self.send_or_store(now, outgoing, self.way_over(port)),
-                None => self.ask_for_binding(now, outgoing),
+            let here = self.attachments.hops_to(&provider, &self.links);
+            return if here.is_empty() {
+                self.ask_for_binding(now, outgoing)
+            } else {
+                self.send_or_store(now, outgoing, &here)
             };
         }
         // "The destination does not have an active network address binding" [MFTP §3.3].
         self.store_or_give_up(now, outgoing);
-    }
-
-    /// The preferred address of a binding. This router's own is none: the host would be attached.
-    pub(super) fn pick_address(&self, answer: &Answer) -> Option<Guid> {
-        let addresses = answer
-            .binding
-            .as_ref()?
-            .addresses()
-            .filter(|at| at.na != self.config.guid);
-        let reachable = |at: &Address| matches!(self.way_to(&at.na), Way::Open(_));
-        let mut by_preference: Vec<Address> = addresses.collect();
-        by_preference.sort_by_key(|at| at.preference);
-        by_preference
-            .iter()
-            .find(|at| reachable(at))
-            .or(by_preference.first())
-            .map(|at| at.na)
     }
 
     /// "The network will route the request to the location of a copy" [MFTP §2]: an attached one
@@ -233,10 +216,7 @@ impl Router {
             .iter()
             .map(|record| record.signer())
             .collect();
-        let answers = |guid: &&Guid| {
-            let port = self.attachments.port_of(guid);
-            port.is_some_and(|port| self.links.is_up(port))
-        };
+        let answers = |guid: &&Guid| self.attachments.hops_to(guid, &self.links).best().is_some();
         if let Some(here) = providers.iter().find(answers) {
             return Some(*here);
         }
@@ -246,13 +226,15 @@ impl Router {
 
     /// False if a chunk for this provider would have to be stored at once.
     pub(super) fn may_reach(&mut self, now: Time, provider: Guid) -> bool {
-        if let Some(port) = self.attachments.port_of(&provider) {
-            return self.links.is_up(port);
+        let here = self.attachments.hops_to(&provider, &self.links);
+        if !here.is_empty() {
+            return here.best().is_some();
         }
-        match self.look_up(now, provider) {
+        match self.names.look_up(now, provider) {
             Lookup::Resolved(answer) => self
-                .pick_address(&answer)
-                .is_some_and(|address| matches!(self.way_to(&address), Way::Open(_))),
+                .routes
+                .towards_binding(&answer, &self.links)
+                .is_some_and(|hops| hops.best().is_some()),
             Lookup::Pending => true,
             Lookup::NotFound | Lookup::Busy => false,
         }
@@ -269,27 +251,68 @@ impl Router {
         let asks_for_content =
             header.service.has(ServiceId::CONTENT_REQUEST) && name == header.destination;
         if why == Failure::NotFound && asks_for_content {
-            self.give_up(now, outgoing, DropReason::NoSuchName);
+            self.drop(&outgoing.chunk, DropReason::NoSuchName);
         } else {
             self.store_or_give_up(now, outgoing);
         }
     }
 
-    pub(super) fn drop_too_large(&mut self, now: Time, outgoing: Outgoing) {
-        self.give_up(now, outgoing, DropReason::TooLarge);
-    }
-
     fn store_or_give_up(&mut self, now: Time, outgoing: Outgoing) {
-        if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
-            self.store(now, outgoing);
-        } else {
-            self.give_up(now, outgoing, DropReason::Unreachable);
-        }
+        self.proxy
+            .store_or_drop(now, outgoing.chunk, &mut self.effects);
     }
 
     /// Drops a chunk and tells its source.
-    pub(super) fn give_up(&mut self, now: Time, outgoing: Outgoing, reason: DropReason) {
-        self.links.release(now, outgoing.packets);
-        self.note_drop(&outgoing.chunk, reason);
+    pub(super) fn drop(&mut self, chunk: &Chunk, reason: DropReason) {
+        self.proxy.note_drop(chunk, reason, &mut self.effects);
+    }
+
+    /// The storage timer of a destination has expired, or there is news of it: "a GNRS look-up to
+    /// bind an updated NA" - or none, if it is attached here.
+    pub(super) fn retry_destination(&mut self, now: Time, destination: Guid) {
+        if !self.proxy.begin_retry(now, destination, &mut self.effects) {
+            return;
+        }
+        let here = self.attachments.hops_to(&destination, &self.links);
+        if !here.is_empty() {
+            self.proxy
+                .open(destination, here.at_address(self.config.guid));
+            return;
+        }
+        self.effects.counters.storage_lookups += 1;
+        if let Lookup::Resolved(answer) = self.names.look_up_anew(now, destination) {
+            self.bind_stored(now, destination, &answer);
+        }
+    }
+
+    /// A neighbour answers (again): whatever waits may have an open way now.
+    pub(super) fn retry_waiting(&mut self, now: Time) {
+        let destinations: Vec<Guid> = self.proxy.waiting().iter().copied().collect();
+        for destination in destinations {
+            self.retry_destination(now, destination);
+        }
+    }
+
+    /// The name service has spoken of a destination that chunks may be stored for.
+    pub(super) fn bind_stored(&mut self, now: Time, destination: Guid, answer: &Answer) {
+        if !self.proxy.may_retry(&destination) {
+            return;
+        }
+        if self.attachments.contains(&destination) {
+            return self.retry_destination(now, destination);
+        }
+        if let Some(hops) = self.routes.towards_binding(answer, &self.links)
+            && self.proxy.open(destination, hops)
+        {
+            return;
+        }
+        // A stored request for content that somebody holds: it is bound as a new one is.
+        let provider = self.pick_provider(answer);
+        if provider.is_some_and(|provider| self.may_reach(now, provider)) {
+            self.proxy
+                .release_to_forward(destination, &mut self.effects);
+            self.carry_out(now);
+        }
+        self.proxy.keep_stored(now, destination, &mut self.effects);
     }
 }

@@ -13,50 +13,65 @@
 //!    changed binding;
 //! 5. the next hop takes it whole, and its room in the buffer is free again.
 //!
+//! Where a chunk may go is a set ([`crate::next_hops`]), and its service says how many of the set it
+//! takes. The parts, each with its own state:
+//!
+//! | part | owns |
+//! |---|---|
+//! | `Attachments` | which GUID is on which ports, challenges, hosts that wait to hear of a record |
+//! | `Names` | the resolver, the router's own records, chunks that wait for an answer |
+//! | `Routes` | static routes and the default route |
+//! | `Proxy` | the storage, open ways, copies of what a silent neighbour's hop carries, notices |
+//! | `Said` | the bound of the router's own messages |
+//! | `Programs` | local programs that ask for the state |
+//! | [`Observer`] | whatever wants to see content pass |
+//!
 //! Memory is bounded by configuration: the back-pressure buffer, the storage, and for each
 //! neighbour what its hop may hold (`docs/protocols/hop.md`); tables are bounded by the constants
-//! in this module.
+//! in these modules.
 
 mod attach;
 mod config;
+mod effects;
 mod forward;
+mod names;
 mod notices;
-mod own_names;
+mod programs;
 mod proxy;
+mod routes;
+mod said;
 mod status;
 pub mod store;
+#[cfg(test)]
+mod tests;
+mod transit;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-use bytes::Bytes;
 use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
     SeededRng, Time, TimerQueue, Transmit,
 };
-use whimbrel_gnrs::{Resolver, ResolverConfig, ResolverEvent};
+use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 
-use crate::charge::Pool;
-use crate::chunk::Chunk;
-use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, Outgoing};
-use crate::local::{LocalEvent, LocalRequest};
-use crate::wire::UpperProtocol;
-use attach::Attachments;
+use crate::chunk::{Chunk, Message};
+use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS};
+use crate::local::LocalEvent;
+use crate::next_hops::Divisions;
+use crate::wire::{Control, ControlCode, DropReason, NetworkHeader, ServiceId, UpperProtocol};
+use attach::{Attachments, outcome};
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
-use own_names::OwnNames;
+use effects::{Action, Effects};
+use names::Names;
+use programs::{Frame, Programs};
 use proxy::Proxy;
+use routes::Routes;
+use said::Said;
 pub use status::{RouterCounters, RouterMemory, RouterStatus};
-use store::ENTRY_BYTES;
-
-/// Bytes of messages of its own that a router has on their way, one more or less.
-const MAX_SAID: u64 = 8 << 20;
-/// Answers to local programs that wait to be written; a program that never reads loses further
-/// ones.
-const MAX_LOCAL_QUEUED: usize = 64;
+pub use transit::{Observer, Passing, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     /// An attachment's record expires.
-    Attachment(Guid),
+    Attachment(Guid, PortId),
     /// Chunks for this destination are tried again.
     Storage(Guid),
     /// Some stored chunk reaches the end of its lifetime.
@@ -65,27 +80,24 @@ enum Timer {
     HeldBack,
 }
 
-/// A MobilityFirst router as a state machine.
+/// A MobilityFirst router as a state machine: parts that own their state, and what ties them
+/// together.
 pub struct Router {
     config: RouterConfig,
     links: Links,
-    resolver: Resolver,
-    // Instead of a name service, if none is configured.
-    own_names: Option<OwnNames>,
+    names: Names,
     attachments: Attachments,
+    routes: Routes,
+    divisions: Divisions,
     proxy: Proxy,
-    // Chunks that wait for the name service, by the name that was asked for. Their number is
-    // bounded by the back-pressure buffer.
-    unbound: BTreeMap<Guid, Vec<Outgoing>>,
-    // Messages of its own.
-    said: Pool,
+    said: Said,
+    programs: Programs,
+    observer: Option<Box<dyn Observer>>,
     timers: TimerQueue<Timer>,
-    local_ports: BTreeSet<PortId>,
-    local_queue: VecDeque<(PortId, Vec<u8>)>,
     rng: SeededRng,
     // When work was left over in `settle`.
     unsettled: Option<Time>,
-    counters: RouterCounters,
+    effects: Effects,
 }
 
 impl Router {
@@ -101,7 +113,8 @@ impl Router {
             config.wall,
             SeededRng::new(rng.next_word()),
         );
-        let proxy = Proxy::new(config.store, &mut rng);
+        let has_service = !config.name_servers.is_empty();
+        let proxy = Proxy::new(config.store, config.proxy, &mut rng);
         let mut timers = TimerQueue::new();
         timers.set(
             Timer::HeldBack,
@@ -109,18 +122,18 @@ impl Router {
         );
         Router {
             links,
-            resolver,
-            own_names: config.name_servers.is_empty().then(OwnNames::new),
-            attachments: Attachments::default(),
+            names: Names::new(resolver, has_service, config.wall),
+            attachments: Attachments::new(config.guid, config.wall),
+            routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
+            divisions: Divisions::default(),
             proxy,
-            unbound: BTreeMap::new(),
-            said: Pool::default(),
+            said: Said::default(),
+            programs: Programs::default(),
+            observer: None,
             timers,
-            local_ports: BTreeSet::new(),
-            local_queue: VecDeque::new(),
             rng,
             unsettled: None,
-            counters: RouterCounters::default(),
+            effects: Effects::default(),
             config,
         }
     }
@@ -128,6 +141,12 @@ impl Router {
     /// The router's GUID.
     pub fn guid(&self) -> Guid {
         self.config.guid
+    }
+
+    /// Has `observer` see each Request, NACK and Data that comes in, before it is forwarded. Without
+    /// one, the router does not look at messages that are not for it.
+    pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
+        self.observer = Some(observer);
     }
 
     /// Drains hop and resolver events until both are quiet.
@@ -138,48 +157,87 @@ impl Router {
         self.unsettled = None;
         let mut turns = 0..MAX_TURNS;
         while turns.next().is_some() {
+            self.carry_out(now);
             if let Some(event) = self.links.poll_event(now) {
                 self.handle_link_event(now, event);
                 continue;
             }
-            if let Some(event) = self.resolver.poll_event() {
+            if let Some(event) = self.names.resolver.poll_event() {
                 self.handle_resolver_event(now, event);
                 continue;
             }
-            let released = self.release_stored(now);
-            let told = self.send_notices(now);
+            let released = self.proxy.release_stored(
+                now,
+                &mut self.links,
+                &mut self.divisions,
+                &mut self.effects,
+            );
+            self.carry_out(now);
+            let told = self.proxy.send_notices(self.config.guid, &mut self.effects);
             if !released && !told {
                 return;
             }
         }
-        self.counters.unsettled += 1;
+        self.effects.counters.unsettled += 1;
         self.unsettled = Some(now);
+    }
+
+    /// Does what the parts want done, until they want nothing more.
+    fn carry_out(&mut self, now: Time) {
+        while let Some(action) = self.effects.next() {
+            match action {
+                Action::Forward(outgoing) => self.forward(now, outgoing),
+                Action::Say(chunk) => self.say(now, chunk),
+                Action::Tell(port, control) => self.tell(port, &control),
+                Action::Register(port, record) => self.register(now, port, record),
+                Action::Retry(destination) => self.retry_destination(now, destination),
+                Action::StopIfNoneWaits(destination) => {
+                    self.proxy
+                        .stop_if_none_waits(destination, &mut self.effects);
+                }
+                Action::Withdraw(carried) => {
+                    self.links.withdraw(now, carried);
+                }
+                Action::Watch(name) => self.names.watch(now, name),
+                Action::Unwatch(name) => self.names.resolver.unwatch(now, name),
+                Action::Set(timer, at) => self.timers.set(timer, at),
+                Action::SetEarlier(timer, at) => self.timers.set_earlier(timer, at),
+                Action::Cancel(timer) => {
+                    self.timers.cancel(&timer);
+                }
+            }
+        }
     }
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
             LinkEvent::Up { port, .. } => {
-                self.challenge(port);
+                self.attachments
+                    .challenge(port, &mut self.rng, &mut self.effects);
+                self.carry_out(now);
                 self.retry_waiting(now);
             }
-            LinkEvent::Restarted(_, handed) => self.tell_receivers(now, handed),
-            LinkEvent::Received {
-                port,
-                bytes,
-                packets,
-            } => self.handle_chunk(now, port, &bytes, packets),
+            LinkEvent::Restarted(_, handed) => {
+                for handed in handed {
+                    self.say(now, notices::lost(self.config.guid, handed));
+                }
+            }
+            LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),
             LinkEvent::Delivered(carried) => {
-                self.counters.chunks_forwarded += 1;
+                self.effects.counters.chunks_forwarded += 1;
                 self.proxy.forget_lingering(carried);
             }
-            LinkEvent::TooLarge(_, outgoing) => self.drop_too_large(now, outgoing),
-            LinkEvent::Unresponsive(port) => self.store_what_waits_for(now, port),
+            LinkEvent::TooLarge(_, outgoing) => self.drop(&outgoing.chunk, DropReason::TooLarge),
+            LinkEvent::Unresponsive(port) => {
+                self.proxy
+                    .store_what_waits_for(now, port, &mut self.links, &mut self.effects)
+            }
             LinkEvent::Responsive(port) => {
-                self.resume_lingering(port);
+                self.proxy.resume_lingering(port, &mut self.links);
                 self.retry_waiting(now);
             }
             LinkEvent::Down(port, returned) => {
-                self.detach_port(port);
+                self.attachments.detach_port(port, &mut self.effects);
                 self.proxy.forget_lingering_on(port);
                 for outgoing in returned {
                     self.forward(now, outgoing);
@@ -191,53 +249,101 @@ impl Router {
     fn handle_resolver_event(&mut self, now: Time, event: ResolverEvent) {
         match event {
             ResolverEvent::Resolved { guid, answer } => {
-                for outgoing in self.unbound.remove(&guid).unwrap_or_default() {
+                for outgoing in self.names.take_waiting(&guid) {
                     self.bind(now, outgoing, guid, &answer);
                 }
+                self.carry_out(now);
                 self.bind_stored(now, guid, &answer);
             }
             ResolverEvent::Unresolvable { guid, why } => {
-                for outgoing in self.unbound.remove(&guid).unwrap_or_default() {
+                for outgoing in self.names.take_waiting(&guid) {
                     self.handle_unresolvable(now, outgoing, guid, why);
                 }
-                self.keep_stored(now, guid);
+                self.carry_out(now);
+                self.proxy.keep_stored(now, guid, &mut self.effects);
             }
             ResolverEvent::Changed { guid, answer } => {
-                self.counters.bindings_pushed += 1;
+                self.effects.counters.bindings_pushed += 1;
                 self.attachments
-                    .forget_if_moved(&guid, &self.config.guid, answer.binding.as_ref());
+                    .forget_if_moved(&guid, answer.binding.as_ref());
                 self.bind_stored(now, guid, &answer);
             }
-            ResolverEvent::Registered { guid, version } => self.report_registered(guid, version),
-            ResolverEvent::Refused { guid, code } => self.report_refused(guid, code),
+            ResolverEvent::Registered { guid, version } => {
+                let code = ControlCode::Registered;
+                self.attachments
+                    .report(guid, version, code, &mut self.effects);
+            }
+            ResolverEvent::Refused { guid, code } => {
+                self.attachments
+                    .report_refused(guid, code, &mut self.effects)
+            }
         }
     }
 
-    fn handle_local(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        match LocalRequest::decode(&Bytes::copy_from_slice(frame)) {
-            Ok(LocalRequest::Status { request }) => {
-                let json = serde_json::to_string(&self.status(now)).unwrap_or_default();
-                let mut answer = Vec::new();
-                LocalEvent::Status { request, json }.encode_head(&mut answer);
-                if self.local_queue.len() < MAX_LOCAL_QUEUED {
-                    self.local_queue.push_back((port, answer));
-                }
-            }
-            _ => self.counters.drop("local-request"),
-        }
+    fn handle_program(&mut self, now: Time, port: PortId, frame: &[u8]) {
+        let request = match self.programs.read(port, frame) {
+            Frame::Greeting => return,
+            Frame::Status(request) => request,
+            Frame::Unknown => return self.effects.drop("local-request"),
+            Frame::Refused => return self.effects.drop("local-version"),
+        };
+        let json = serde_json::to_string(&self.status(now)).unwrap_or_default();
+        self.programs
+            .tell(port, &LocalEvent::Status { request, json });
     }
 
     fn handle_due(&mut self, now: Time, timer: Timer) {
         match timer {
-            Timer::Attachment(guid) => {
-                self.attachments.remove(&guid);
-            }
+            Timer::Attachment(guid, port) => self.attachments.remove(&guid, port),
             Timer::Storage(destination) => self.retry_destination(now, destination),
-            Timer::Lifetime => self.drop_expired(now),
+            Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::HeldBack => {
-                self.timers
-                    .set(Timer::HeldBack, now + self.config.proxy.held_back_patience);
-                self.relieve_held_back(now);
+                self.proxy
+                    .relieve_held_back(now, &mut self.links, &mut self.effects);
+            }
+        }
+        self.carry_out(now);
+    }
+
+    /// Sends a control message to the neighbour on a port; a port that is gone needs none.
+    fn tell(&mut self, port: PortId, control: &Control) {
+        let Some(neighbour) = self.links.neighbour(port) else {
+            return;
+        };
+        let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
+        let header = NetworkHeader::new(service, upper, self.config.guid, neighbour);
+        let mut head = Vec::new();
+        control.encode(&mut head);
+        let message = Message {
+            head: head.into(),
+            body: bytes::Bytes::new(),
+        };
+        let chunk = Chunk { header, message };
+        if let Some(outgoing) = self.said.admit(chunk, &mut self.effects) {
+            let _ = self.links.enqueue(port, outgoing);
+        }
+    }
+
+    /// Sends a message of this router's own.
+    fn say(&mut self, now: Time, chunk: Chunk) {
+        if let Some(outgoing) = self.said.admit(chunk, &mut self.effects) {
+            self.forward(now, outgoing);
+        }
+    }
+
+    /// Registers a verified record for the host on a port.
+    fn register(&mut self, now: Time, port: PortId, record: Record) {
+        let (guid, version) = (record.subject(), record.version());
+        match self.names.keep(now, record) {
+            Ok(code) => {
+                if let Lookup::Resolved(answer) = self.names.look_up(now, guid) {
+                    self.bind_stored(now, guid, &answer);
+                }
+                self.effects.push(outcome(port, guid, version, code));
+            }
+            Err(record) => {
+                self.attachments.await_outcome(port, &record);
+                self.names.resolver.insert(now, record);
             }
         }
     }
@@ -250,22 +356,21 @@ impl Machine for Router {
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
         if let PortEvent::Up(info) = &event {
             if info.origin.is_local() {
-                self.local_ports.insert(port);
+                self.programs.attach(port);
                 return;
             }
             if let PortOrigin::Configured(link) = info.origin
                 && self.config.name_servers.contains(&link)
             {
-                self.resolver.add_server(port);
+                self.names.resolver.add_server(port);
             }
         }
-        if self.local_ports.contains(&port) {
+        if self.programs.has(port) {
             if event == PortEvent::Down {
-                self.local_ports.remove(&port);
-                self.local_queue.retain(|(to, _)| *to != port);
+                self.programs.detach(port);
             }
-        } else if self.resolver.owns(port) {
-            self.resolver.handle_port(now, port, event);
+        } else if self.names.resolver.owns(port) {
+            self.names.resolver.handle_port(now, port, event);
         } else {
             self.links.handle_port(now, port, &event);
         }
@@ -277,17 +382,17 @@ impl Machine for Router {
         for frame in frames {
             if self.links.has(port) {
                 self.links.handle_frame(now, port, frame);
-            } else if self.resolver.owns(port) {
-                self.resolver.handle_frame(now, port, frame);
-            } else if self.local_ports.contains(&port) {
-                self.handle_local(now, port, frame);
+            } else if self.names.resolver.owns(port) {
+                self.names.resolver.handle_frame(now, port, frame);
+            } else if self.programs.has(port) {
+                self.handle_program(now, port, frame);
             }
         }
     }
 
     fn handle_timeout(&mut self, now: Time) {
         self.links.handle_timeout(now);
-        self.resolver.handle_timeout(now);
+        self.names.resolver.handle_timeout(now);
         let mut pass = self.timers.pass(now);
         while let Some((_, timer)) = pass.next(&mut self.timers) {
             self.handle_due(now, timer);
@@ -301,18 +406,13 @@ impl Machine for Router {
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
         self.settle(now);
-        if let Some((port, frame)) = self.local_queue.pop_front() {
-            buffer.extend_from_slice(&frame);
-            return Some(Transmit {
-                port,
-                size: frame.len(),
-                segment_size: None,
-            });
+        if let Some(transmit) = self.programs.poll_transmit(buffer) {
+            return Some(transmit);
         }
         if let Some(transmit) = self.links.poll_transmit(now, max_segments, buffer) {
             return Some(transmit);
         }
-        self.resolver.poll_transmit(now, buffer)
+        self.names.resolver.poll_transmit(now, buffer)
     }
 
     fn poll_event(&mut self) -> Option<Self::Event> {
@@ -328,44 +428,18 @@ impl Machine for Router {
             Deadline::new(
                 at,
                 match timer {
-                    Timer::Attachment(_) => "attachment expires",
+                    Timer::Attachment(..) => "attachment expires",
                     Timer::Storage(_) => "storage timer",
                     Timer::Lifetime => "lifetime of a stored chunk",
                     Timer::HeldBack => "held-back chunks",
                 },
             )
         });
-        let below = Deadline::earlier(self.links.poll_timeout(), self.resolver.poll_timeout());
+        let below = Deadline::earlier(
+            self.links.poll_timeout(),
+            self.names.resolver.poll_timeout(),
+        );
         let left_over = self.unsettled.map(|at| Deadline::new(at, LEFT_OVER));
         Deadline::earlier(left_over, Deadline::earlier(below, own))
-    }
-}
-
-impl Router {
-    /// A chunk of this router's own; `None` if too many are on their way: those who would get it
-    /// have timers. Who makes the router answer echoes, or send notices, can not keep it from
-    /// letting hosts attach.
-    fn own(&mut self, chunk: Chunk) -> Option<Outgoing> {
-        let limit = match chunk.header.upper {
-            UpperProtocol::Echo => MAX_SAID / 2,
-            UpperProtocol::Transport => MAX_SAID / 4 * 3,
-            UpperProtocol::Control => MAX_SAID,
-        };
-        if self.said.bytes() >= limit {
-            self.counters.drop("own-message");
-            return None;
-        }
-        let charge = self.said.charge(chunk.size() as u64 + ENTRY_BYTES);
-        Some(Outgoing {
-            chunk,
-            packets: 0,
-            charge,
-        })
-    }
-
-    fn say(&mut self, now: Time, chunk: Chunk) {
-        if let Some(outgoing) = self.own(chunk) {
-            self.forward(now, outgoing);
-        }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use whimbrel_core::{Guid, Time};
+use whimbrel_core::Guid;
 
-use super::Router;
+use super::effects::Effects;
+use super::store::ProxyStore;
 use crate::chunk::{Chunk, Flow};
 use crate::handed::HandedOver;
 use crate::wire::{
@@ -36,22 +37,19 @@ pub(super) struct NoticeKey {
 }
 
 impl Notices {
-    /// Half of the storage of `flow` is free again: sources that were told to stop may go on (below
-    /// 50 % the release says "no change" again, research notes section 3). By its own timer a
-    /// source would wait up to half a minute.
+    /// Half of the storage of `flow` is free again: sources that were told to stop may go on. By
+    /// its own timer a source would wait up to half a minute.
     pub(super) fn note_room(&mut self, flow: &Flow) {
         let of_flow = (*flow, Guid([0; 32]))..=(*flow, Guid([255; 32]));
         self.relieved
             .extend(self.warned.extract_if(of_flow, |_, _| true));
     }
-}
 
-impl Router {
     /// Counts a chunk as dropped and notes its source as to be told.
-    pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason) {
-        self.counters.drop(reason.label());
+    pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason, effects: &mut Effects) {
+        effects.drop(reason.label());
         match notice_key(chunk, Some(reason)) {
-            Some((key, index)) => self.note(key, index),
+            Some((key, index)) => self.note(key, index, effects),
             None => self.note_lost_request(chunk, reason),
         }
     }
@@ -65,92 +63,80 @@ impl Router {
                 content: request.content,
                 dropped: Some(reason),
             };
-            if self.proxy.notices.pending.len() < MAX_NOTICES {
-                self.proxy.notices.pending.entry(key).or_default();
+            if self.pending.len() < MAX_NOTICES {
+                self.pending.entry(key).or_default();
             }
         }
     }
 
-    /// A neighbour has restarted that had taken over these chunks: their receivers know which of
-    /// them have not come. The message takes the chunks' way, behind those that were passed on.
-    pub(super) fn tell_receivers(&mut self, now: Time, handed: Vec<HandedOver>) {
-        for notice in handed.into_iter().map(HandedOver::into_lost) {
-            let mut header = NetworkHeader::new(
-                ServiceId::DELAY_TOLERANT,
-                UpperProtocol::Transport,
-                self.config.guid,
-                notice.destination,
-            );
-            header.source_address = self.config.guid;
-            self.say(now, Chunk::of_transport(header, &Transport::Lost(notice)));
+    pub(super) fn note(&mut self, key: NoticeKey, index: u32, effects: &mut Effects) {
+        if self.pending.len() >= MAX_NOTICES && !self.pending.contains_key(&key) {
+            return effects.drop("notice");
         }
+        self.pending.entry(key).or_default().insert(index);
     }
 
-    pub(super) fn note(&mut self, key: NoticeKey, index: u32) {
-        let pending = &mut self.proxy.notices.pending;
-        if pending.len() >= MAX_NOTICES && !pending.contains_key(&key) {
-            return self.counters.drop("notice");
+    /// The next message to a source, which the router `from` sends: "a transport layer message,
+    /// either Store or Drop, is transmitted back to the original source."
+    pub(super) fn next(&mut self, from: Guid, store: &ProxyStore) -> Option<Chunk> {
+        if let Some((key, chunks)) = self.pending.pop_first() {
+            return Some(self.message(from, key, chunks, store));
         }
-        pending.entry(key).or_default().insert(index);
+        let ((flow, content), source_address) = self.relieved.pop_first()?;
+        let key = NoticeKey {
+            flow,
+            source_address,
+            content,
+            dropped: None,
+        };
+        Some(self.message(from, key, ChunkRanges::default(), store))
     }
 
-    /// "A transport layer message, either Store or Drop, is transmitted back to the original
-    /// source." True if any was.
-    pub(super) fn send_notices(&mut self, now: Time) -> bool {
-        let mut sent = false;
-        while let Some((key, chunks)) = self.proxy.notices.pending.pop_first() {
-            self.send_notice(now, key, chunks);
-            sent = true;
-        }
-        while let Some(((flow, content), source_address)) = self.proxy.notices.relieved.pop_first()
-        {
-            let key = NoticeKey {
-                flow,
-                source_address,
-                content,
-                dropped: None,
-            };
-            self.send_notice(now, key, ChunkRanges::default());
-            sent = true;
-        }
-        sent
-    }
-
-    fn send_notice(&mut self, now: Time, key: NoticeKey, chunks: ChunkRanges) {
+    fn message(
+        &mut self,
+        from: Guid,
+        key: NoticeKey,
+        chunks: ChunkRanges,
+        store: &ProxyStore,
+    ) -> Chunk {
         let NoticeKey {
             flow,
             source_address,
             content,
             dropped,
         } = key;
-        let (stored, limit) = (
-            self.proxy.store().flow_bytes(&flow),
-            self.proxy.store().limits().per_flow,
-        );
         let notice = Notice {
             content,
             source: flow.source,
             destination: flow.destination,
             chunks,
-            stored,
-            limit,
+            stored: store.flow_bytes(&flow),
+            limit: store.limits().per_flow,
         };
-        if notice.is_nearly_full() && self.proxy.notices.warned.len() < MAX_NOTICES {
-            self.proxy
-                .notices
-                .warned
-                .insert((flow, content), source_address);
+        if notice.is_nearly_full() && self.warned.len() < MAX_NOTICES {
+            self.warned.insert((flow, content), source_address);
         }
         let transport = match dropped {
             Some(reason) => Transport::Drop(notice, reason),
             None => Transport::Store(notice),
         };
         let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
-        let mut header = NetworkHeader::new(service, upper, self.config.guid, flow.source);
-        header.source_address = self.config.guid;
+        let mut header = NetworkHeader::new(service, upper, from, flow.source);
+        header.source_address = from;
         header.destination_address = source_address;
-        self.say(now, Chunk::of_transport(header, &transport));
+        Chunk::of_transport(header, &transport)
     }
+}
+
+/// What the receiver of chunks hears from the router `from` when the neighbour that had taken them
+/// over has restarted: it knows which of them have not come. The message takes the chunks' way,
+/// behind those that were passed on.
+pub(super) fn lost(from: Guid, handed: HandedOver) -> Chunk {
+    let notice = handed.into_lost();
+    let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
+    let mut header = NetworkHeader::new(service, upper, from, notice.destination);
+    header.source_address = from;
+    Chunk::of_transport(header, &Transport::Lost(notice))
 }
 
 /// Under what a source hears of a data chunk, and its number.

@@ -3,44 +3,40 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, PortId, SeededRng, Time};
-use whimbrel_gnrs::{Answer, Lookup};
 
-use super::forward::Way;
+use super::effects::{Action, Effects};
 use super::notices::{Notices, notice_key};
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
-use super::{Router, Timer};
+use super::{ProxyPolicy, Timer};
 use crate::charge::Pool;
 use crate::chunk::{Chunk, Flow};
-use crate::links::{Carried, Outgoing};
+use crate::links::{Carried, Links, Outgoing};
+use crate::next_hops::{Branch, Divisions, NextHops, Spread};
+use crate::room::Room;
 use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
 
 /// The storage, and what is known of the destinations that chunks in it wait for.
 pub(super) struct Proxy {
+    policy: ProxyPolicy,
     store: ProxyStore,
     // Chunks that were stored and are on their way again: they count to the storage until the next
     // hop has them.
     released: Pool,
     // Destinations with stored chunks whose way is open: their chunks go as their hops have room.
-    open: BTreeMap<Guid, Binding>,
+    open: BTreeMap<Guid, NextHops>,
     // Destinations that chunks are stored for.
     waiting: BTreeSet<Guid>,
     // Stored copies of chunks that a silent neighbour's hop still carries, so that what the
     // neighbour has of them already is not sent again when it is back.
     lingering: BTreeMap<Carried, StoreId>,
     lingering_ids: BTreeMap<StoreId, Carried>,
-    pub(super) notices: Notices,
-}
-
-/// Where the chunks of one destination go now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Binding {
-    port: PortId,
-    address: Guid,
+    notices: Notices,
 }
 
 impl Proxy {
-    pub(super) fn new(limits: StoreLimits, rng: &mut SeededRng) -> Proxy {
+    pub(super) fn new(limits: StoreLimits, policy: ProxyPolicy, rng: &mut SeededRng) -> Proxy {
         Proxy {
+            policy,
             store: ProxyStore::new(limits, rng),
             released: Pool::default(),
             open: BTreeMap::new(),
@@ -60,30 +56,248 @@ impl Proxy {
         self.released.bytes()
     }
 
+    /// Destinations that chunks are stored for.
+    pub(super) fn waiting(&self) -> &BTreeSet<Guid> {
+        &self.waiting
+    }
+
     /// A chunk that was stored goes on its way.
     fn released(&self, chunk: Chunk) -> Outgoing {
         let charge = self.released.charge(chunk.size() as u64 + ENTRY_BYTES);
         Outgoing {
             chunk,
-            packets: 0,
+            room: Room::default(),
             charge,
         }
     }
 
-    pub(super) fn waiting_destinations(&self) -> usize {
-        self.waiting.len()
+    /// Counts a chunk as dropped and notes its source as to be told.
+    pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason, effects: &mut Effects) {
+        self.notices.note_drop(chunk, reason, effects);
     }
 
-    /// A hop has delivered a chunk of which a copy is stored.
-    pub(super) fn forget_lingering(&mut self, carried: Carried) {
-        if let Some(id) = self.lingering.remove(&carried) {
-            self.lingering_ids.remove(&id);
-            self.take(id);
+    /// Has the router `from` tell sources what became of their chunks. True if any is told.
+    pub(super) fn send_notices(&mut self, from: Guid, effects: &mut Effects) -> bool {
+        let mut told = false;
+        while let Some(message) = self.notices.next(from, &self.store) {
+            effects.push(Action::Say(message));
+            told = true;
+        }
+        told
+    }
+
+    /// A chunk that cannot go on: stored if it is delay tolerant, else dropped.
+    pub(super) fn store_or_drop(&mut self, now: Time, chunk: Chunk, effects: &mut Effects) {
+        if chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
+            self.store_chunk(now, chunk, effects);
+        } else {
+            self.note_drop(&chunk, DropReason::Unreachable, effects);
+        }
+    }
+
+    /// Stores a chunk; its address is cleared, which forces a fresh look-up.
+    fn store_chunk(
+        &mut self,
+        now: Time,
+        mut chunk: Chunk,
+        effects: &mut Effects,
+    ) -> Option<StoreId> {
+        chunk.header.destination_address = Guid::NONE;
+        chunk.header.extensions.via = None;
+        let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
+        match self.store.store(now, chunk, self.released.bytes()) {
+            Stored::Held(id, evicted) => {
+                effects.counters.chunks_stored += 1;
+                for (id, chunk) in evicted {
+                    self.recall(id, effects);
+                    self.note_drop(&chunk, DropReason::Evicted, effects);
+                }
+                if let Some((key, index)) = notice {
+                    self.notices.note(key, index, effects);
+                }
+                self.wait_for(now, destination, effects);
+                Some(id)
+            }
+            Stored::Duplicate => {
+                effects.drop("stored-already");
+                None
+            }
+            Stored::FlowFull(chunk) => {
+                self.note_drop(&chunk, DropReason::FlowLimit, effects);
+                None
+            }
+        }
+    }
+
+    /// Watches the destination's name and sets its storage timer.
+    fn wait_for(&mut self, now: Time, destination: Guid, effects: &mut Effects) {
+        if let Some(expiry) = self.store.next_expiry() {
+            effects.push(Action::SetEarlier(Timer::Lifetime, expiry));
+        }
+        if self.waiting.insert(destination) && self.policy.proactive {
+            effects.push(Action::Watch(destination));
+            self.set_storage_timer(now, destination, effects);
+        }
+    }
+
+    fn set_storage_timer(&self, now: Time, destination: Guid, effects: &mut Effects) {
+        let again = now + self.policy.storage_timer;
+        effects.push(Action::Set(Timer::Storage(destination), again));
+    }
+
+    fn stop_waiting(&mut self, destination: Guid, effects: &mut Effects) {
+        self.open.remove(&destination);
+        if self.waiting.remove(&destination) {
+            effects.push(Action::Unwatch(destination));
+            effects.push(Action::Cancel(Timer::Storage(destination)));
+        }
+    }
+
+    /// True if chunks for this destination are stored and may be tried without their source's word.
+    pub(super) fn may_retry(&self, destination: &Guid) -> bool {
+        self.policy.proactive && !self.store.has_none_for(destination)
+    }
+
+    /// Chunks for a destination are to be tried: sets the timer for the next time. False if there is
+    /// nothing to try.
+    pub(super) fn begin_retry(
+        &mut self,
+        now: Time,
+        destination: Guid,
+        effects: &mut Effects,
+    ) -> bool {
+        if self.store.has_none_for(&destination) {
+            self.stop_waiting(destination, effects);
+            return false;
+        }
+        if self.policy.proactive {
+            self.set_storage_timer(now, destination, effects);
+        }
+        self.policy.proactive
+    }
+
+    /// The way to a destination is open if any of these next hops answers. True if so.
+    pub(super) fn open(&mut self, destination: Guid, hops: NextHops) -> bool {
+        let is_open = hops.best().is_some();
+        if is_open {
+            self.open.insert(destination, hops);
+        }
+        is_open
+    }
+
+    /// Forwards what is stored for a destination now, each chunk once: a chunk that cannot go on
+    /// comes back to the storage.
+    pub(super) fn release_to_forward(&mut self, destination: Guid, effects: &mut Effects) {
+        for id in self.store.ids_for(&destination) {
+            if let Some(chunk) = self.take(id) {
+                effects.push(Action::Forward(self.released(chunk)));
+            }
+        }
+    }
+
+    /// "Otherwise it will be kept in storage."
+    pub(super) fn keep_stored(&mut self, now: Time, destination: Guid, effects: &mut Effects) {
+        if self.store.has_none_for(&destination) {
+            return self.stop_waiting(destination, effects);
+        }
+        self.open.remove(&destination);
+        if self.policy.proactive {
+            self.set_storage_timer(now, destination, effects);
+        }
+    }
+
+    /// Sends stored chunks whose way is open, as far as their hops have room. True if any went.
+    pub(super) fn release_stored(
+        &mut self,
+        now: Time,
+        links: &mut Links,
+        divisions: &mut Divisions,
+        effects: &mut Effects,
+    ) -> bool {
+        let open: Vec<Guid> = self.open.keys().copied().collect();
+        let mut released = false;
+        for destination in open {
+            while let Some(hops) = self.open.get(&destination) {
+                if !hops.iter().any(|branch| links.is_up(branch.port)) {
+                    self.keep_stored(now, destination, effects);
+                    break;
+                }
+                if !hops.iter().any(|branch| links.has_room(branch.port)) {
+                    break;
+                }
+                let mut hops = hops.clone();
+                hops.refresh(links);
+                let Some(id) = self.store.oldest_for(&destination) else {
+                    self.stop_waiting(destination, effects);
+                    break;
+                };
+                let branches = self.branches_with_room(id, hops, links, divisions);
+                if branches.is_empty() {
+                    break;
+                }
+                self.release_one(now, id, &branches, links, effects);
+                released = true;
+            }
+        }
+        released
+    }
+
+    /// The branches that a stored chunk takes now: none while one that it is to take has no room. A
+    /// divided flow goes where there is room.
+    fn branches_with_room(
+        &self,
+        id: StoreId,
+        mut hops: NextHops,
+        links: &Links,
+        divisions: &mut Divisions,
+    ) -> Vec<Branch> {
+        let Some((chunk, _)) = self.store.get(id) else {
+            return Vec::new();
+        };
+        let spread = Spread::of(chunk.header.service);
+        if spread == Spread::Divide {
+            hops.retain(|branch| links.has_room(branch.port));
+        }
+        let chosen = hops.select(spread, chunk.flow(), chunk.size(), divisions);
+        let chosen: Vec<Branch> = chosen.copied().collect();
+        if chosen.iter().all(|branch| links.has_room(branch.port)) {
+            chosen
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn release_one(
+        &mut self,
+        now: Time,
+        id: StoreId,
+        branches: &[Branch],
+        links: &mut Links,
+        effects: &mut Effects,
+    ) {
+        if let Some(carried) = self.lingering_ids.remove(&id) {
+            self.lingering.remove(&carried);
+            if let [branch] = branches
+                && branch.port == carried.port
+            {
+                return self.go_on_with(id, carried, links);
+            }
+            links.withdraw(now, carried);
+        }
+        let Some(chunk) = self.take(id) else {
+            return;
+        };
+        effects.counters.chunks_released += 1;
+        let outgoing = self.released(chunk);
+        for branch in branches {
+            if let Err(refused) = links.enqueue(branch.port, outgoing.clone().over(branch)) {
+                self.store_chunk(now, refused.chunk, effects);
+            }
         }
     }
 
     /// Takes a chunk out of the storage, and notes if its flow has room again.
-    pub(super) fn take(&mut self, id: StoreId) -> Option<Chunk> {
+    fn take(&mut self, id: StoreId) -> Option<Chunk> {
         let chunk = self.store.take(id)?;
         self.note_room(&chunk.flow());
         Some(chunk)
@@ -92,6 +306,32 @@ impl Proxy {
     fn note_room(&mut self, flow: &Flow) {
         if self.store.flow_bytes(flow) * 2 <= self.store.limits().per_flow {
             self.notices.note_room(flow);
+        }
+    }
+
+    /// A hop goes on with a chunk of which a copy was stored while its neighbour was silent.
+    fn go_on_with(&mut self, id: StoreId, carried: Carried, links: &mut Links) {
+        if let Some(chunk) = self.take(id) {
+            links.charge(carried, self.released(chunk).charge);
+        }
+    }
+
+    /// A neighbour is back: its hop goes on with what it carries, so the stored copies are not
+    /// needed.
+    pub(super) fn resume_lingering(&mut self, port: PortId, links: &mut Links) {
+        for carried in self.lingering_on(port) {
+            if let Some(id) = self.lingering.remove(&carried) {
+                self.lingering_ids.remove(&id);
+                self.go_on_with(id, carried, links);
+            }
+        }
+    }
+
+    /// A hop has delivered a chunk of which a copy may be stored.
+    pub(super) fn forget_lingering(&mut self, carried: Carried) {
+        if let Some(id) = self.lingering.remove(&carried) {
+            self.lingering_ids.remove(&id);
+            self.take(id);
         }
     }
 
@@ -114,315 +354,112 @@ impl Proxy {
             .map(|(carried, _)| *carried)
             .collect()
     }
-}
-
-impl Router {
-    /// Pushes a chunk up to the proxy.
-    pub(super) fn store(&mut self, now: Time, outgoing: Outgoing) {
-        self.links.release(now, outgoing.packets);
-        self.store_chunk(now, outgoing.chunk);
-    }
-
-    fn store_chunk(&mut self, now: Time, mut chunk: Chunk) -> Option<StoreId> {
-        // "Dst NA is cleared on store, which forces a fresh look-up" (research notes section 3).
-        chunk.header.destination_address = Guid::NONE;
-        chunk.header.extensions.via = None;
-        let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
-        match self
-            .proxy
-            .store
-            .store(now, chunk, self.proxy.released.bytes())
-        {
-            Stored::Held(id, evicted) => {
-                self.counters.chunks_stored += 1;
-                for (id, chunk) in evicted {
-                    self.recall(now, id);
-                    self.note_drop(&chunk, DropReason::Evicted);
-                }
-                if let Some((key, index)) = notice {
-                    self.note(key, index);
-                }
-                self.wait_for(now, destination);
-                Some(id)
-            }
-            Stored::Duplicate => {
-                self.counters.drop("stored-already");
-                None
-            }
-            Stored::FlowFull(chunk) => {
-                self.note_drop(&chunk, DropReason::FlowLimit);
-                None
-            }
-        }
-    }
-
-    /// Watches the destination's name and sets its storage timer.
-    fn wait_for(&mut self, now: Time, destination: Guid) {
-        if let Some(expiry) = self.proxy.store.next_expiry() {
-            self.timers.set_earlier(Timer::Lifetime, expiry);
-        }
-        if self.proxy.waiting.insert(destination) && self.config.proxy.proactive {
-            if self.own_names.is_none() {
-                // Without room for another watch, the storage timer alone has to do.
-                let _ = self.resolver.watch(now, destination);
-            }
-            self.timers.set(
-                Timer::Storage(destination),
-                now + self.config.proxy.storage_timer,
-            );
-        }
-    }
-
-    fn stop_waiting(&mut self, now: Time, destination: Guid) {
-        self.proxy.open.remove(&destination);
-        if self.proxy.waiting.remove(&destination) {
-            self.resolver.unwatch(now, destination);
-            self.timers.cancel(&Timer::Storage(destination));
-        }
-    }
-
-    /// The storage timer of a destination has expired, or there is news of it: "a GNRS look-up to
-    /// bind an updated NA" - or none, if it is attached here.
-    pub(super) fn retry_destination(&mut self, now: Time, destination: Guid) {
-        if self.proxy.store.has_none_for(&destination) {
-            return self.stop_waiting(now, destination);
-        }
-        if !self.config.proxy.proactive {
-            return;
-        }
-        self.timers.set(
-            Timer::Storage(destination),
-            now + self.config.proxy.storage_timer,
-        );
-        if let Some(port) = self.attachments.port_of(&destination) {
-            if self.links.is_up(port) {
-                self.proxy.open.insert(
-                    destination,
-                    Binding {
-                        port,
-                        address: self.config.guid,
-                    },
-                );
-            }
-            return;
-        }
-        self.counters.storage_lookups += 1;
-        self.resolver.forget(&destination);
-        if let Lookup::Resolved(answer) = self.look_up(now, destination) {
-            self.bind_stored(now, destination, &answer);
-        }
-    }
-
-    /// A neighbour answers (again): whatever waits may have an open way now.
-    pub(super) fn retry_waiting(&mut self, now: Time) {
-        let destinations: Vec<Guid> = self.proxy.waiting.iter().copied().collect();
-        for destination in destinations {
-            self.retry_destination(now, destination);
-        }
-    }
-
-    /// The name service has spoken of a destination that chunks are stored for.
-    pub(super) fn bind_stored(&mut self, now: Time, destination: Guid, answer: &Answer) {
-        if !self.config.proxy.proactive || self.proxy.store.has_none_for(&destination) {
-            return;
-        }
-        if self.attachments.port_of(&destination).is_some() {
-            return self.retry_destination(now, destination);
-        }
-        if let Some(address) = self.pick_address(answer)
-            && let Way::Open(port) = self.way_to(&address)
-        {
-            self.proxy
-                .open
-                .insert(destination, Binding { port, address });
-            return;
-        }
-        // A stored request for content that somebody holds: it is bound as a new one is.
-        let provider = self.pick_provider(answer);
-        if provider.is_some_and(|provider| self.may_reach(now, provider)) {
-            self.release_to_forward(now, destination);
-        }
-        self.keep_stored(now, destination);
-    }
-
-    /// Forwards what is stored for a destination now, each chunk once: a chunk that cannot go on
-    /// comes back to the storage.
-    fn release_to_forward(&mut self, now: Time, destination: Guid) {
-        for id in self.proxy.store.ids_for(&destination) {
-            if let Some(chunk) = self.proxy.take(id) {
-                let outgoing = self.proxy.released(chunk);
-                self.forward(now, outgoing);
-            }
-        }
-    }
-
-    /// "Otherwise it will be kept in storage."
-    pub(super) fn keep_stored(&mut self, now: Time, destination: Guid) {
-        if self.proxy.store.has_none_for(&destination) {
-            return self.stop_waiting(now, destination);
-        }
-        self.proxy.open.remove(&destination);
-        if self.config.proxy.proactive {
-            self.timers.set(
-                Timer::Storage(destination),
-                now + self.config.proxy.storage_timer,
-            );
-        }
-    }
-
-    /// Sends stored chunks whose way is open, as far as their hops have room. True if any went.
-    pub(super) fn release_stored(&mut self, now: Time) -> bool {
-        let open: Vec<(Guid, Binding)> = self
-            .proxy
-            .open
-            .iter()
-            .map(|(guid, way)| (*guid, *way))
-            .collect();
-        let mut released = false;
-        for (destination, binding) in open {
-            if !self.links.is_up(binding.port) {
-                self.keep_stored(now, destination);
-                continue;
-            }
-            while self.links.has_room(binding.port) {
-                let Some(id) = self.proxy.store.oldest_for(&destination) else {
-                    self.stop_waiting(now, destination);
-                    break;
-                };
-                self.release_one(now, id, binding);
-                released = true;
-            }
-        }
-        released
-    }
-
-    fn release_one(&mut self, now: Time, id: StoreId, binding: Binding) {
-        if let Some(carried) = self.proxy.lingering_ids.remove(&id) {
-            self.proxy.lingering.remove(&carried);
-            if carried.port == binding.port {
-                return self.go_on_with(id, carried);
-            }
-            self.links.withdraw(now, carried);
-        }
-        let Some(mut chunk) = self.proxy.take(id) else {
-            return;
-        };
-        chunk.header.destination_address = binding.address;
-        self.counters.chunks_released += 1;
-        let outgoing = self.proxy.released(chunk);
-        if let Err(outgoing) = self.links.enqueue(binding.port, outgoing) {
-            self.store_chunk(now, outgoing.chunk);
-        }
-    }
-
-    /// A hop goes on with a chunk of which a copy was stored while its neighbour was silent.
-    fn go_on_with(&mut self, id: StoreId, carried: Carried) {
-        if let Some(chunk) = self.proxy.take(id) {
-            self.links
-                .charge(carried, self.proxy.released(chunk).charge);
-        }
-    }
-
-    /// A neighbour is back: its hop goes on with what it carries, so the stored copies are not
-    /// needed.
-    pub(super) fn resume_lingering(&mut self, port: PortId) {
-        for carried in self.proxy.lingering_on(port) {
-            if let Some(id) = self.proxy.lingering.remove(&carried) {
-                self.proxy.lingering_ids.remove(&id);
-                self.go_on_with(id, carried);
-            }
-        }
-    }
 
     /// A stored chunk was given up: a silent neighbour's hop that carries it gives it up as well.
-    fn recall(&mut self, now: Time, id: StoreId) {
-        if let Some(carried) = self.proxy.lingering_ids.remove(&id) {
-            self.proxy.lingering.remove(&carried);
-            self.links.withdraw(now, carried);
+    fn recall(&mut self, id: StoreId, effects: &mut Effects) {
+        if let Some(carried) = self.lingering_ids.remove(&id) {
+            self.lingering.remove(&carried);
+            effects.push(Action::Withdraw(carried));
         }
     }
 
     /// A neighbour has stopped answering ("the link layer is not able to deliver the chunk despite
     /// several attempts"): what its hop carries is stored too, what waits for it is stored instead.
-    pub(super) fn store_what_waits_for(&mut self, now: Time, port: PortId) {
-        for (carried, outgoing) in self.links.carried(port) {
+    pub(super) fn store_what_waits_for(
+        &mut self,
+        now: Time,
+        port: PortId,
+        links: &mut Links,
+        effects: &mut Effects,
+    ) {
+        for (carried, outgoing) in links.carried(port) {
             if !outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
                 continue;
             }
-            if let Some(id) = self.store_chunk(now, outgoing.chunk) {
-                self.proxy.lingering.insert(carried, id);
-                self.proxy.lingering_ids.insert(id, carried);
-                self.links.disown(now, carried);
+            if let Some(id) = self.store_chunk(now, outgoing.chunk, effects) {
+                self.lingering.insert(carried, id);
+                self.lingering_ids.insert(id, carried);
+                links.disown(carried);
             }
         }
-        for outgoing in self.links.take_waiting(port) {
-            self.forward(now, outgoing);
+        for outgoing in links.take_waiting(port) {
+            effects.push(Action::Forward(outgoing));
         }
     }
 
     /// Head-of-line blocking: chunks that a neighbour's back-pressure holds back make room for
     /// others.
-    pub(super) fn relieve_held_back(&mut self, now: Time) {
-        let (used, capacity) = self.links.buffer();
+    pub(super) fn relieve_held_back(
+        &mut self,
+        now: Time,
+        links: &mut Links,
+        effects: &mut Effects,
+    ) {
+        let next = now + self.policy.held_back_patience;
+        effects.push(Action::Set(Timer::HeldBack, next));
+        let (used, capacity) = links.buffer();
         if used * 2 < capacity {
             return;
         }
-        for port in self
-            .links
-            .held_back(now, self.config.proxy.held_back_patience)
-        {
-            for outgoing in self.links.take_waiting(port) {
+        for port in links.held_back(now, self.policy.held_back_patience) {
+            for outgoing in links.take_waiting(port) {
                 if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
-                    self.counters.held_back += 1;
-                    self.store(now, outgoing);
-                } else if let Err(outgoing) = self.links.enqueue(port, outgoing) {
-                    self.give_up(now, outgoing, DropReason::Unreachable);
+                    effects.counters.held_back += 1;
+                    self.store_chunk(now, outgoing.chunk, effects);
+                } else if let Err(outgoing) = links.enqueue(port, outgoing) {
+                    self.note_drop(&outgoing.chunk, DropReason::Unreachable, effects);
                 }
             }
         }
     }
 
-    pub(super) fn drop_expired(&mut self, now: Time) {
-        while let Some((id, chunk)) = self.proxy.store.take_expired(now) {
-            self.recall(now, id);
-            self.proxy.note_room(&chunk.flow());
-            self.note_drop(&chunk, DropReason::Lifetime);
+    pub(super) fn drop_expired(&mut self, now: Time, effects: &mut Effects) {
+        while let Some((id, chunk)) = self.store.take_expired(now) {
+            self.recall(id, effects);
+            self.note_room(&chunk.flow());
+            self.note_drop(&chunk, DropReason::Lifetime, effects);
         }
-        if let Some(expiry) = self.proxy.store.next_expiry() {
-            self.timers.set(Timer::Lifetime, expiry);
+        if let Some(expiry) = self.store.next_expiry() {
+            effects.push(Action::Set(Timer::Lifetime, expiry));
         }
     }
 
     /// A source wants the chunks that are stored for it to be tried now. Only the flow's own source
     /// may ask.
-    pub(super) fn handle_push(&mut self, now: Time, header: &NetworkHeader, notice: &Notice) {
+    pub(super) fn handle_push(
+        &mut self,
+        header: &NetworkHeader,
+        notice: &Notice,
+        effects: &mut Effects,
+    ) {
         if header.source != notice.source {
-            return self.counters.drop("forged-push");
+            return effects.drop("forged-push");
         }
         let flow = Flow {
             source: notice.source,
             destination: notice.destination,
         };
-        for id in self.proxy.store.ids_of(&flow) {
-            let wanted = self
-                .proxy
-                .store
-                .get(id)
-                .and_then(|(chunk, _)| chunk.data())
-                .is_some_and(|data| {
-                    data.content == notice.content && notice.chunks.contains(data.index)
-                });
-            if !wanted || self.proxy.lingering_ids.contains_key(&id) {
+        for id in self.store.ids_of(&flow) {
+            let stored = self.store.get(id).and_then(|(chunk, _)| chunk.data());
+            let wanted = stored.is_some_and(|data| {
+                data.content == notice.content && notice.chunks.contains(data.index)
+            });
+            if !wanted || self.lingering_ids.contains_key(&id) {
                 continue;
             }
-            if let Some(chunk) = self.proxy.take(id) {
-                self.counters.chunks_pushed += 1;
-                let outgoing = self.proxy.released(chunk);
-                self.forward(now, outgoing);
+            if let Some(chunk) = self.take(id) {
+                effects.counters.chunks_pushed += 1;
+                effects.push(Action::Forward(self.released(chunk)));
             }
         }
-        if self.proxy.store.has_none_for(&flow.destination) {
-            self.stop_waiting(now, flow.destination);
+        // Not before they have been forwarded: they may come back.
+        effects.push(Action::StopIfNoneWaits(flow.destination));
+    }
+
+    /// Forgets a destination that no stored chunk waits for.
+    pub(super) fn stop_if_none_waits(&mut self, destination: Guid, effects: &mut Effects) {
+        if self.store.has_none_for(&destination) {
+            self.stop_waiting(destination, effects);
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use whimbrel_core::{Guid, Time};
 
 use super::Router;
-use crate::links::{LinkStatus, Outgoing};
+use crate::links::LinkStatus;
 
 /// Counts since the start.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -86,16 +86,10 @@ impl RouterMemory {
 }
 
 impl Router {
-    /// What its chunks take now. Looks at each of them: for reports and tests.
+    /// What its chunks take now.
     pub fn memory(&self) -> RouterMemory {
-        let unbound: u64 = self
-            .unbound
-            .values()
-            .flatten()
-            .map(Outgoing::buffered_bytes)
-            .sum();
         RouterMemory {
-            buffered_bytes: self.links.buffered_bytes() + unbound,
+            buffered_bytes: self.links.buffered_bytes(),
             stored_bytes: self.proxy.store().bytes(),
             released_bytes: self.proxy.released_bytes(),
             said_bytes: self.said.bytes(),
@@ -111,10 +105,10 @@ impl Router {
             buffer_packets: self.links.buffer(),
             stored_chunks: store.len(),
             stored_bytes: (store.bytes(), store.limits().total),
-            waiting_destinations: self.proxy.waiting_destinations(),
+            waiting_destinations: self.proxy.waiting().len(),
             attachments: self.attachments.len(),
             links: self.links.status(),
-            counters: self.counters.clone(),
+            counters: self.effects.counters.clone(),
         }
     }
 }

@@ -23,7 +23,7 @@ pub const ENTRY_BYTES: u64 = 1024;
 pub struct StoreLimits {
     /// Bytes of all stored chunks together.
     pub total: u64,
-    /// Bytes of one flow's stored chunks: the seed's S.
+    /// Bytes of one flow's stored chunks: S of [MFTP §3.3].
     pub per_flow: u64,
     /// How long a chunk is kept that names no lifetime of its own, and the longest that one may
     /// name.

@@ -59,16 +59,14 @@ pub enum ControlCode {
     Full,
 }
 
-impl ControlCode {
-    const ALL: [ControlCode; 6] = [
-        ControlCode::Registered,
-        ControlCode::Attached,
-        ControlCode::Invalid,
-        ControlCode::Stale,
-        ControlCode::Unreachable,
-        ControlCode::Full,
-    ];
-}
+codes!(ControlCode, "outcome code", {
+    Registered = 0,
+    Attached = 1,
+    Invalid = 2,
+    Stale = 3,
+    Unreachable = 4,
+    Full = 5,
+});
 
 /// The bytes that a host signs to attach: router, challenge and version of its record.
 pub fn attach_statement(router: &Guid, nonce: &[u8; 16], version: u64) -> Vec<u8> {
@@ -104,12 +102,7 @@ impl Control {
                 out.push(3);
                 out.extend_from_slice(guid.as_bytes());
                 out.extend_from_slice(&version.to_be_bytes());
-                out.push(
-                    ControlCode::ALL
-                        .iter()
-                        .position(|known| known == code)
-                        .unwrap_or_default() as u8,
-                );
+                out.push(code.code());
             }
         }
     }
@@ -148,9 +141,7 @@ impl Control {
             3 => {
                 let (guid, version, code) = (reader.guid()?, reader.u64()?, reader.u8()?);
                 reader.finish()?;
-                let code = *ControlCode::ALL
-                    .get(usize::from(code))
-                    .ok_or(WireError::Invalid("outcome code"))?;
+                let code = ControlCode::from_code(code)?;
                 Ok(Control::Outcome {
                     guid,
                     version,

@@ -5,6 +5,31 @@
 //! protocol. Every decoder takes any bytes and answers with a value or a [`WireError`]; none
 //! panics, and none allocates more than the input is long.
 
+/// The codes of an enum without fields: one table for both directions, in which the compiler misses
+/// no variant.
+macro_rules! codes {
+    ($name:ident, $what:literal, { $($variant:ident = $code:literal),+ $(,)? }) => {
+        impl $name {
+            #[cfg(test)]
+            pub(crate) const ALL: &[$name] = &[$($name::$variant),+];
+
+            pub(crate) const fn code(self) -> u8 {
+                match self {
+                    $($name::$variant => $code),+
+                }
+            }
+
+            pub(crate) fn from_code(code: u8) -> Result<$name, $crate::wire::WireError> {
+                match code {
+                    $($code => Ok($name::$variant),)+
+                    _ => Err($crate::wire::WireError::Invalid($what)),
+                }
+            }
+        }
+    };
+}
+pub(crate) use codes;
+
 mod control;
 mod echo;
 mod network;
@@ -18,8 +43,8 @@ pub use network::{
 };
 pub use ranges::{ChunkRanges, MAX_RANGES};
 pub use transport::{
-    ContentKind, Data, DropReason, MAX_FILE_NAME, Notice, Reliability, Request, Transport,
-    TransportKind,
+    ContentKind, Data, DropReason, MAX_FILE_NAME, MAX_MESSAGE, Message, Notice, Reliability,
+    Request, Transport, TransportKind,
 };
 
 use bytes::Buf;

@@ -16,13 +16,17 @@ const EXTENSION_VIA: u16 = 0x8002;
 const EXTENSION_LIFETIME: u16 = 0x0003;
 
 /// The service identifier: what kind of delivery the sender asks for, as bit flags. The values up
-/// to 0x2000 are those of the Rutgers release (research notes `mobilityfirst.md` section 2.2).
+/// to 0x2000 are those of the MobilityFirst prototype that Rutgers released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ServiceId(pub u16);
 
 impl ServiceId {
     /// To the one host that the destination names.
     pub const UNICAST: ServiceId = ServiceId(0);
+    /// Every next hop towards the destination gets a copy.
+    pub const MULTICAST: ServiceId = ServiceId(0x0001);
+    /// The flow may be divided among the next hops towards the destination.
+    pub const MULTIHOMING: ServiceId = ServiceId(0x0004);
     /// The destination names a content; any holder of it may answer.
     pub const CONTENT_REQUEST: ServiceId = ServiceId(0x0200);
     /// Carries a part of a content.

@@ -7,6 +7,8 @@ use super::{ChunkRanges, Reader, WireError, put_short_text};
 
 /// Longest file name that a sender offers, in bytes of UTF-8.
 pub const MAX_FILE_NAME: usize = 255;
+/// Longest payload of a [`Message`], in bytes.
+pub const MAX_MESSAGE: usize = 32 * 1024;
 const FIXED_LEN: usize = 4;
 
 /// What the receiver of a content is asked to confirm ([MFTP §3.2.2]: "don't care, NACK,
@@ -23,24 +25,7 @@ pub enum Reliability {
     Ack,
 }
 
-impl Reliability {
-    const fn code(self) -> u8 {
-        match self {
-            Reliability::DontCare => 0,
-            Reliability::Nack => 1,
-            Reliability::Ack => 2,
-        }
-    }
-
-    fn from_code(code: u8) -> Result<Reliability, WireError> {
-        match code {
-            0 => Ok(Reliability::DontCare),
-            1 => Ok(Reliability::Nack),
-            2 => Ok(Reliability::Ack),
-            _ => Err(WireError::Invalid("reliability")),
-        }
-    }
-}
+codes!(Reliability, "reliability", { DontCare = 0, Nack = 1, Ack = 2 });
 
 /// What a content is, as its holder says; the bytes prove it when they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -51,6 +36,8 @@ pub enum ContentKind {
     /// A list of files and their names (`docs/protocols/content.md`).
     Folder,
 }
+
+codes!(ContentKind, "content kind", { File = 0, Folder = 1 });
 
 /// The types of message, as the header names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,6 +61,8 @@ pub enum TransportKind {
     Lost = 7,
     /// To a source: these did not survive a router's restart.
     Resend = 8,
+    /// From GUID to GUID, of no content.
+    Message = 9,
 }
 
 /// One message.
@@ -99,6 +88,8 @@ pub enum Transport {
     /// Chunks missing at the receiver that are known to be lost: the source need not wonder whether
     /// they are under way.
     Resend(Request),
+    /// A few bytes from one GUID to another, of no content.
+    Message(Message),
 }
 
 /// A chunk of a content, with all that is needed to verify it alone.
@@ -121,6 +112,17 @@ pub struct Data {
     /// The chunk's proof (`docs/protocols/content.md`), encoded.
     pub proof: Bytes,
     /// The chunk's bytes.
+    pub payload: Bytes,
+}
+
+/// A small message from GUID to GUID, without a content name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Chosen by the sender, and given to no other of its messages: by it a receiver knows a copy.
+    pub id: u64,
+    /// Which of the receiver's programs it is for, as they have agreed.
+    pub channel: u32,
+    /// At most [`MAX_MESSAGE`] bytes.
     pub payload: Bytes,
 }
 
@@ -176,18 +178,18 @@ pub enum DropReason {
     NotServed,
 }
 
-impl DropReason {
-    const ALL: [DropReason; 8] = [
-        DropReason::Evicted,
-        DropReason::FlowLimit,
-        DropReason::Lifetime,
-        DropReason::HopLimit,
-        DropReason::NoSuchName,
-        DropReason::Unreachable,
-        DropReason::TooLarge,
-        DropReason::NotServed,
-    ];
+codes!(DropReason, "drop reason", {
+    Evicted = 0,
+    FlowLimit = 1,
+    Lifetime = 2,
+    HopLimit = 3,
+    NoSuchName = 4,
+    Unreachable = 5,
+    TooLarge = 6,
+    NotServed = 7,
+});
 
+impl DropReason {
     /// The reason's name in counters and reports.
     pub const fn label(self) -> &'static str {
         match self {
@@ -200,20 +202,6 @@ impl DropReason {
             DropReason::TooLarge => "too-large",
             DropReason::NotServed => "not-served",
         }
-    }
-
-    fn code(self) -> u8 {
-        Self::ALL
-            .iter()
-            .position(|reason| *reason == self)
-            .unwrap_or_default() as u8
-    }
-
-    fn from_code(code: u8) -> Result<DropReason, WireError> {
-        Self::ALL
-            .get(usize::from(code))
-            .copied()
-            .ok_or(WireError::Invalid("drop reason"))
     }
 }
 
@@ -230,6 +218,7 @@ impl Transport {
             Transport::Request(_) => TransportKind::Request,
             Transport::Lost(_) => TransportKind::Lost,
             Transport::Resend(_) => TransportKind::Resend,
+            Transport::Message(_) => TransportKind::Message,
         }
     }
 
@@ -260,9 +249,17 @@ impl Transport {
                 out.extend_from_slice(&[0, 0]);
                 notice.encode_fields(out);
             }
+            Transport::Message(message) => {
+                out.extend_from_slice(&[0, 0, 0]);
+                out.extend_from_slice(&message.id.to_be_bytes());
+                out.extend_from_slice(&message.channel.to_be_bytes());
+            }
         }
         let header_len = (out.len() - start) as u16;
         out[start + 2..start + 4].copy_from_slice(&header_len.to_be_bytes());
+        if let Transport::Message(message) = self {
+            out.extend_from_slice(&message.payload);
+        }
     }
 
     /// Reads a message; a data chunk's proof and payload share the memory of `payload`.
@@ -279,6 +276,10 @@ impl Transport {
             let payload = payload.slice(header_len..);
             return Data::decode_fields(&mut fields, Reliability::from_code(detail)?, payload)
                 .map(Transport::Data);
+        }
+        if kind == TransportKind::Message as u8 {
+            let message = Message::decode(&fields, payload.slice(header_len..))?;
+            return Ok(Transport::Message(message));
         }
         if payload.len() != header_len {
             return Err(WireError::Trailing);
@@ -311,10 +312,7 @@ impl Data {
         out.extend_from_slice(self.content.as_bytes());
         out.extend_from_slice(&self.index.to_be_bytes());
         out.push(self.chunk_log2);
-        out.push(match self.kind {
-            ContentKind::File => 0,
-            ContentKind::Folder => 1,
-        });
+        out.push(self.kind.code());
         out.extend_from_slice(&(self.proof.len() as u16).to_be_bytes());
         out.extend_from_slice(&self.content_len.to_be_bytes());
         put_short_text(out, &self.file_name);
@@ -330,11 +328,7 @@ impl Data {
         let content = reader.guid()?;
         let index = reader.u32()?;
         let chunk_log2 = checked_log2(reader.u8()?)?;
-        let kind = match reader.u8()? {
-            0 => ContentKind::File,
-            1 => ContentKind::Folder,
-            _ => return Err(WireError::Invalid("content kind")),
-        };
+        let kind = ContentKind::from_code(reader.u8()?)?;
         let proof_len = usize::from(reader.u16()?);
         let content_len = reader.u64()?;
         let file_name = reader.short_text()?;
@@ -352,6 +346,22 @@ impl Data {
             reliability,
             file_name,
             proof,
+            payload,
+        })
+    }
+}
+
+impl Message {
+    fn decode(fields: &[u8], payload: Bytes) -> Result<Message, WireError> {
+        let mut reader = Reader(fields);
+        let (id, channel) = (reader.u64()?, reader.u32()?);
+        reader.finish()?;
+        if payload.len() > MAX_MESSAGE {
+            return Err(WireError::Invalid("message length"));
+        }
+        Ok(Message {
+            id,
+            channel,
             payload,
         })
     }
@@ -469,6 +479,21 @@ mod tests {
             any_notice().prop_map(Transport::Store),
             (any_notice(), prop::sample::select(DropReason::ALL.to_vec()))
                 .prop_map(|(notice, reason)| Transport::Drop(notice, reason)),
+            any_notice().prop_map(Transport::Lost),
+            any_request().prop_map(Transport::Resend),
+            (
+                any::<u64>(),
+                any::<u32>(),
+                prop::collection::vec(any::<u8>(), 0..40)
+            )
+                .prop_map(|(id, channel, payload)| {
+                    let payload = payload.into();
+                    Transport::Message(Message {
+                        id,
+                        channel,
+                        payload,
+                    })
+                }),
         ]
     }
 
@@ -485,7 +510,7 @@ mod tests {
 
         #[test]
         fn any_bytes_decode_or_are_refused(
-            kind in 0u8..8, detail in 0u8..9, bytes in prop::collection::vec(any::<u8>(), 0..200),
+            kind in 0u8..11, detail in 0u8..9, bytes in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             let _ = Transport::decode(&bytes.clone().into());
             let mut framed = vec![kind, detail];
@@ -498,7 +523,12 @@ mod tests {
         fn any_prefix_of_a_message_is_refused_or_shorter_data(message in any_message(), cut in 0usize..1000) {
             let mut bytes = Vec::new();
             message.encode_head(&mut bytes);
-            let cut = cut % bytes.len();
+            // The length of a payload is its chunk's to say.
+            let payload = match &message {
+                Transport::Message(message) => message.payload.len(),
+                _ => 0,
+            };
+            let cut = cut % (bytes.len() - payload);
             prop_assert!(Transport::decode(&Bytes::copy_from_slice(&bytes[..cut])).is_err());
         }
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 use bytes::Bytes;
-use whimbrel_mobilityfirst::local::{Get, LocalChunk};
+use whimbrel_mobilityfirst::local::{Get, LocalChunk, greeting};
 
 use super::*;
 use crate::output::Stream;
@@ -21,13 +21,26 @@ enum Manners {
     LiesFirst,
 }
 
-fn read_request(stream: &mut UnixStream) -> Option<LocalRequest> {
+fn read_frame(stream: &mut UnixStream) -> Option<Vec<u8>> {
     use std::io::Read;
     let mut prefix = [0; 4];
     stream.read_exact(&mut prefix).ok()?;
     let mut body = vec![0; u32::from_be_bytes(prefix) as usize];
     stream.read_exact(&mut body).ok()?;
+    Some(body)
+}
+
+fn read_request(stream: &mut UnixStream) -> Option<LocalRequest> {
+    let body = read_frame(stream)?;
     Some(LocalRequest::decode(&Bytes::from(body)).unwrap())
+}
+
+/// Reads a program's greeting, and greets it.
+fn greet(stream: &mut UnixStream) -> Option<()> {
+    let frame = read_frame(stream)?;
+    assert_eq!(frame[..], greeting());
+    let prefix = (greeting().len() as u32).to_be_bytes();
+    stream.write_all(&[&prefix[..], &greeting()].concat()).ok()
 }
 
 fn write_event(stream: &mut UnixStream, event: &LocalEvent) -> Option<()> {
@@ -62,6 +75,9 @@ fn chunk_of(shelf: &Shelf, get: &Get, index: u32) -> LocalChunk {
 /// Serves gets from `shelf`; gives the chunks sent.
 fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
     let mut sent = 0;
+    if greet(&mut stream).is_none() {
+        return sent;
+    }
     while let Some(request) = read_request(&mut stream) {
         let LocalRequest::Get(get) = request else {
             continue;

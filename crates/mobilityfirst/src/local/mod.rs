@@ -3,15 +3,20 @@
 //! The same requests and events serve a program behind a Unix socket (as frames,
 //! `docs/protocols/local.md`) and one in the same process (as values: simulations and tests).
 
+mod version;
+
 use bytes::Bytes;
 use whimbrel_core::Guid;
 
-use crate::wire::{ContentKind, ControlCode, Reader, Reliability, WireError, put_short_text};
+use crate::wire::{
+    ContentKind, ControlCode, MAX_MESSAGE, Reader, Reliability, WireError, codes, put_short_text,
+};
+pub use version::{LOCAL_VERSION, VersionMismatch, check_greeting, greeting};
 
 /// From a program to its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalRequest {
-    /// Fetch a content: the seed's `get(content_name)`.
+    /// Fetch a content: `get(content_name)` of [MFTP §2].
     Get(Get),
     /// Stop fetching.
     Cancel {
@@ -47,6 +52,21 @@ pub enum LocalRequest {
         sequence: u32,
         /// Extra bytes to carry, at most 32 KiB.
         padding: u16,
+    },
+    /// Send a few bytes to a GUID, without a content name and without a promise: they arrive at most
+    /// once, and nothing tells whether they did.
+    Message {
+        /// Which of the receiver's programs it is for, as they have agreed.
+        channel: u32,
+        /// To whom.
+        destination: Guid,
+        /// At most [`MAX_MESSAGE`] bytes.
+        payload: Bytes,
+    },
+    /// Hand over the messages that come for a channel.
+    Listen {
+        /// The channel.
+        channel: u32,
     },
     /// Ask for the host's counters.
     Status {
@@ -154,6 +174,15 @@ pub enum LocalEvent {
         /// Who answered.
         from: Guid,
     },
+    /// A message has come.
+    Message {
+        /// The channel that it is for.
+        channel: u32,
+        /// Who has sent it, as it says: nothing proves it.
+        from: Guid,
+        /// Its bytes.
+        payload: Bytes,
+    },
     /// The host's counters.
     Status {
         /// The request's number.
@@ -216,46 +245,26 @@ pub enum FailReason {
     Invalid,
 }
 
-const STATES: [TransferState; 4] = [
-    TransferState::Requested,
-    TransferState::Flowing,
-    TransferState::Stalled,
-    TransferState::Disconnected,
-];
-const REASONS: [FailReason; 5] = [
-    FailReason::NoSuchName,
-    FailReason::NotServed,
-    FailReason::TooLarge,
-    FailReason::Busy,
-    FailReason::Invalid,
-];
-const RELIABILITIES: [Reliability; 3] =
-    [Reliability::DontCare, Reliability::Nack, Reliability::Ack];
-const KINDS: [ContentKind; 2] = [ContentKind::File, ContentKind::Folder];
-const CODES: [ControlCode; 6] = [
-    ControlCode::Registered,
-    ControlCode::Attached,
-    ControlCode::Invalid,
-    ControlCode::Stale,
-    ControlCode::Unreachable,
-    ControlCode::Full,
-];
-
-/// A value's code is its place in its list.
-fn code_of<T: PartialEq>(list: &[T], value: &T) -> u8 {
-    list.iter()
-        .position(|known| known == value)
-        .unwrap_or_default() as u8
-}
-
-fn from_code<T: Copy>(list: &[T], code: u8, what: &'static str) -> Result<T, WireError> {
-    list.get(usize::from(code))
-        .copied()
-        .ok_or(WireError::Invalid(what))
-}
+codes!(TransferState, "transfer state", {
+    Requested = 0,
+    Flowing = 1,
+    Stalled = 2,
+    Disconnected = 3,
+});
+codes!(FailReason, "reason", {
+    NoSuchName = 0,
+    NotServed = 1,
+    TooLarge = 2,
+    Busy = 3,
+    Invalid = 4,
+});
 
 fn flag(code: u8) -> Result<bool, WireError> {
-    from_code(&[false, true], code, "flag")
+    match code {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(WireError::Invalid("flag")),
+    }
 }
 
 impl LocalRequest {
@@ -267,7 +276,7 @@ impl LocalRequest {
                 out.extend_from_slice(&get.request.to_be_bytes());
                 out.extend_from_slice(get.content.as_bytes());
                 out.extend_from_slice(&[get.chunk_log2, u8::from(get.in_order)]);
-                out.push(code_of(&RELIABILITIES, &get.reliability));
+                out.push(get.reliability.code());
                 out.extend_from_slice(&get.nack_timeout_ms.to_be_bytes());
                 out.extend_from_slice(&get.credit.to_be_bytes());
                 return get.resume.clone();
@@ -278,7 +287,7 @@ impl LocalRequest {
                 out.push(3);
                 out.extend_from_slice(publish.content.as_bytes());
                 out.extend_from_slice(&publish.content_len.to_be_bytes());
-                out.push(code_of(&KINDS, &publish.kind));
+                out.push(publish.kind.code());
                 put_short_text(out, &publish.file_name);
             }
             LocalRequest::Withdraw { content } => {
@@ -307,6 +316,16 @@ impl LocalRequest {
                 out.extend_from_slice(&padding.to_be_bytes());
             }
             LocalRequest::Status { request } => put_number(out, 7, *request),
+            LocalRequest::Message {
+                channel,
+                destination,
+                payload,
+            } => {
+                put_number(out, 8, *channel);
+                out.extend_from_slice(destination.as_bytes());
+                return payload.clone();
+            }
+            LocalRequest::Listen { channel } => put_number(out, 9, *channel),
         }
         Bytes::new()
     }
@@ -321,7 +340,7 @@ impl LocalRequest {
                     content: reader.guid()?,
                     chunk_log2: reader.u8()?,
                     in_order: flag(reader.u8()?)?,
-                    reliability: from_code(&RELIABILITIES, reader.u8()?, "reliability")?,
+                    reliability: Reliability::from_code(reader.u8()?)?,
                     nack_timeout_ms: reader.u32()?,
                     credit: reader.u16()?,
                     resume: frame.slice_ref(reader.0),
@@ -336,7 +355,7 @@ impl LocalRequest {
             3 => LocalRequest::Publish(Publish {
                 content: reader.guid()?,
                 content_len: reader.u64()?,
-                kind: from_code(&KINDS, reader.u8()?, "content kind")?,
+                kind: ContentKind::from_code(reader.u8()?)?,
                 file_name: reader.short_text()?,
             }),
             4 => LocalRequest::Withdraw {
@@ -365,6 +384,16 @@ impl LocalRequest {
             7 => LocalRequest::Status {
                 request: reader.u32()?,
             },
+            8 => {
+                return Ok(LocalRequest::Message {
+                    channel: reader.u32()?,
+                    destination: reader.guid()?,
+                    payload: message_payload(frame, reader)?,
+                });
+            }
+            9 => LocalRequest::Listen {
+                channel: reader.u32()?,
+            },
             other => return Err(WireError::MessageType(other)),
         };
         reader.finish()?;
@@ -373,6 +402,17 @@ impl LocalRequest {
 }
 
 impl LocalEvent {
+    /// True for what a program can do without: it may be dropped for one that does not read.
+    pub fn is_report(&self) -> bool {
+        matches!(
+            self,
+            LocalEvent::State { .. }
+                | LocalEvent::Status { .. }
+                | LocalEvent::Pong { .. }
+                | LocalEvent::Message { .. }
+        )
+    }
+
     /// Appends it as one frame's content, but for a chunk's bytes, which follow uncopied.
     pub fn encode_head(&self, out: &mut Vec<u8>) -> Bytes {
         match self {
@@ -382,7 +422,7 @@ impl LocalEvent {
                 out.push(chunk.chunk_log2);
                 out.extend_from_slice(&chunk.content_len.to_be_bytes());
                 out.push(u8::from(chunk.len_proven));
-                out.push(code_of(&KINDS, &chunk.kind));
+                out.push(chunk.kind.code());
                 put_short_text(out, &chunk.file_name);
                 out.extend_from_slice(&(chunk.proof.len() as u16).to_be_bytes());
                 out.extend_from_slice(&chunk.proof);
@@ -390,7 +430,7 @@ impl LocalEvent {
             }
             LocalEvent::State { request, state } => {
                 put_number(out, 1, *request);
-                out.push(code_of(&STATES, state));
+                out.push(state.code());
             }
             LocalEvent::Complete {
                 request,
@@ -401,12 +441,12 @@ impl LocalEvent {
             }
             LocalEvent::Failed { request, reason } => {
                 put_number(out, 3, *request);
-                out.push(code_of(&REASONS, reason));
+                out.push(reason.code());
             }
             LocalEvent::Published { content, code } => {
                 out.push(4);
                 out.extend_from_slice(content.as_bytes());
-                out.push(code_of(&CODES, code));
+                out.push(code.code());
             }
             LocalEvent::Read {
                 read,
@@ -433,6 +473,15 @@ impl LocalEvent {
                 put_number(out, 7, *request);
                 out.extend_from_slice(json.as_bytes());
             }
+            LocalEvent::Message {
+                channel,
+                from,
+                payload,
+            } => {
+                put_number(out, 8, *channel);
+                out.extend_from_slice(from.as_bytes());
+                return payload.clone();
+            }
         }
         Bytes::new()
     }
@@ -448,7 +497,7 @@ impl LocalEvent {
                     chunk_log2: reader.u8()?,
                     content_len: reader.u64()?,
                     len_proven: flag(reader.u8()?)?,
-                    kind: from_code(&KINDS, reader.u8()?, "content kind")?,
+                    kind: ContentKind::from_code(reader.u8()?)?,
                     file_name: reader.short_text()?,
                     proof: {
                         let proof_len = usize::from(reader.u16()?);
@@ -459,7 +508,7 @@ impl LocalEvent {
             }
             1 => LocalEvent::State {
                 request: reader.u32()?,
-                state: from_code(&STATES, reader.u8()?, "transfer state")?,
+                state: TransferState::from_code(reader.u8()?)?,
             },
             2 => LocalEvent::Complete {
                 request: reader.u32()?,
@@ -467,11 +516,11 @@ impl LocalEvent {
             },
             3 => LocalEvent::Failed {
                 request: reader.u32()?,
-                reason: from_code(&REASONS, reader.u8()?, "reason")?,
+                reason: FailReason::from_code(reader.u8()?)?,
             },
             4 => LocalEvent::Published {
                 content: reader.guid()?,
-                code: from_code(&CODES, reader.u8()?, "outcome code")?,
+                code: ControlCode::from_code(reader.u8()?)?,
             },
             5 => LocalEvent::Read {
                 read: reader.u64()?,
@@ -493,11 +542,26 @@ impl LocalEvent {
                     json: text.to_owned(),
                 });
             }
+            8 => {
+                return Ok(LocalEvent::Message {
+                    channel: reader.u32()?,
+                    from: reader.guid()?,
+                    payload: message_payload(frame, reader)?,
+                });
+            }
             other => return Err(WireError::MessageType(other)),
         };
         reader.finish()?;
         Ok(event)
     }
+}
+
+/// The rest of a frame, if it is no longer than a message may be.
+fn message_payload(frame: &Bytes, reader: Reader<'_>) -> Result<Bytes, WireError> {
+    if reader.0.len() > MAX_MESSAGE {
+        return Err(WireError::Invalid("message length"));
+    }
+    Ok(frame.slice_ref(reader.0))
 }
 
 fn put_number(out: &mut Vec<u8>, kind: u8, number: u32) {
@@ -540,7 +604,7 @@ mod tests {
                             content: Guid(content),
                             chunk_log2,
                             in_order,
-                            reliability: RELIABILITIES[reliability],
+                            reliability: Reliability::ALL[reliability],
                             nack_timeout_ms,
                             credit: 8,
                             resume,
@@ -553,7 +617,7 @@ mod tests {
                 |(content, content_len, kind, file_name)| LocalRequest::Publish(Publish {
                     content: Guid(content),
                     content_len,
-                    kind: KINDS[kind],
+                    kind: ContentKind::ALL[kind],
                     file_name
                 })
             ),
@@ -573,6 +637,14 @@ mod tests {
                 }
             ),
             any::<u32>().prop_map(|request| LocalRequest::Status { request }),
+            any::<u32>().prop_map(|channel| LocalRequest::Listen { channel }),
+            (any::<u32>(), any::<[u8; 32]>(), bytes()).prop_map(
+                |(channel, destination, payload)| LocalRequest::Message {
+                    channel,
+                    destination: Guid(destination),
+                    payload
+                }
+            ),
         ]
     }
 
@@ -589,7 +661,7 @@ mod tests {
             )
                 .prop_map(
                     |(request, index, content_len, len_proven, kind, file_name, data)| {
-                        let kind = KINDS[kind];
+                        let kind = ContentKind::ALL[kind];
                         LocalEvent::Chunk(LocalChunk {
                             request,
                             index,
@@ -605,7 +677,7 @@ mod tests {
                 ),
             (any::<u32>(), 0usize..4).prop_map(|(request, at)| LocalEvent::State {
                 request,
-                state: STATES[at]
+                state: TransferState::ALL[at]
             }),
             (any::<u32>(), any::<u64>()).prop_map(|(request, content_len)| LocalEvent::Complete {
                 request,
@@ -613,11 +685,11 @@ mod tests {
             }),
             (any::<u32>(), 0usize..5).prop_map(|(request, at)| LocalEvent::Failed {
                 request,
-                reason: REASONS[at]
+                reason: FailReason::ALL[at]
             }),
             (any::<[u8; 32]>(), 0usize..6).prop_map(|(content, at)| LocalEvent::Published {
                 content: Guid(content),
-                code: CODES[at]
+                code: ControlCode::ALL[at]
             }),
             (any::<u64>(), any::<[u8; 32]>(), any::<u32>(), any::<u8>()).prop_map(
                 |(read, content, index, chunk_log2)| LocalEvent::Read {
@@ -638,6 +710,13 @@ mod tests {
             ),
             (any::<u32>(), "[a-z{}]{0,30}")
                 .prop_map(|(request, json)| LocalEvent::Status { request, json }),
+            (any::<u32>(), any::<[u8; 32]>(), bytes()).prop_map(|(channel, from, payload)| {
+                LocalEvent::Message {
+                    channel,
+                    from: Guid(from),
+                    payload,
+                }
+            }),
         ]
     }
 
@@ -662,7 +741,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_decode_or_are_refused(kind in 0u8..9, bytes in prop::collection::vec(any::<u8>(), 0..150)) {
+        fn any_bytes_decode_or_are_refused(kind in 0u8..11, bytes in prop::collection::vec(any::<u8>(), 0..150)) {
             let mut frame = vec![kind];
             frame.extend_from_slice(&bytes);
             let _ = LocalRequest::decode(&frame.clone().into());

@@ -1,0 +1,125 @@
+//! What the parts of a host want done: each part owns its state, and the host carries out what is
+//! beyond it.
+
+use std::collections::VecDeque;
+
+use whimbrel_core::{Guid, PortId, Time};
+
+use super::{App, HostCounters, Timer, Way};
+use crate::local::LocalEvent;
+use crate::wire::{Control, Echo, ServiceId, Transport};
+
+/// How a host is connected now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Uplink {
+    /// True if a router answers.
+    pub(super) is_up: bool,
+    /// The router that it sends by.
+    pub(super) router: Option<Guid>,
+}
+
+/// Something that a part of the host cannot do itself.
+#[derive(Debug)]
+pub(super) enum Action {
+    /// Send a transport message.
+    Send {
+        way: Way,
+        service: ServiceId,
+        to: Guid,
+        address: Guid,
+        message: Transport,
+    },
+    /// Send an echo.
+    Echo {
+        way: Way,
+        to: Guid,
+        address: Guid,
+        echo: Echo,
+    },
+    /// Send a control message to the router on a port.
+    Control(PortId, Control),
+    /// Announce a content.
+    Announce(Guid),
+    /// Take back the announcements of contents.
+    Withdraw(Vec<Guid>),
+    /// Tell a program.
+    Tell(App, LocalEvent),
+    /// Set a timer, in place of an earlier setting.
+    Set(Timer, Time),
+    /// Set a timer unless it fires earlier already.
+    SetEarlier(Timer, Time),
+    /// Cancel a timer.
+    Cancel(Timer),
+}
+
+/// Actions in the order in which they are to be carried out, and what was counted.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    actions: VecDeque<Action>,
+    pub(super) counters: HostCounters,
+}
+
+impl Effects {
+    pub(super) fn push(&mut self, action: Action) {
+        self.actions.push_back(action);
+    }
+
+    pub(super) fn next(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Counts something dropped.
+    pub(super) fn drop(&mut self, reason: &'static str) {
+        self.counters.drop(reason);
+    }
+
+    /// Sends a transport message by the uplink.
+    pub(super) fn send(&mut self, service: ServiceId, to: Guid, address: Guid, message: Transport) {
+        self.send_by(Way::Uplink, service, to, address, message);
+    }
+
+    pub(super) fn send_by(
+        &mut self,
+        way: Way,
+        service: ServiceId,
+        to: Guid,
+        address: Guid,
+        message: Transport,
+    ) {
+        self.push(Action::Send {
+            way,
+            service,
+            to,
+            address,
+            message,
+        });
+    }
+
+    pub(super) fn control(&mut self, port: PortId, control: Control) {
+        self.push(Action::Control(port, control));
+    }
+
+    pub(super) fn announce(&mut self, content: Guid) {
+        self.push(Action::Announce(content));
+    }
+
+    pub(super) fn withdraw(&mut self, contents: Vec<Guid>) {
+        self.push(Action::Withdraw(contents));
+    }
+
+    pub(super) fn tell(&mut self, app: App, event: LocalEvent) {
+        self.push(Action::Tell(app, event));
+    }
+
+    pub(super) fn set(&mut self, timer: Timer, at: Time) {
+        self.push(Action::Set(timer, at));
+    }
+
+    pub(super) fn set_earlier(&mut self, timer: Timer, at: Time) {
+        self.push(Action::SetEarlier(timer, at));
+    }
+
+    pub(super) fn cancel(&mut self, timer: Timer) {
+        self.push(Action::Cancel(timer));
+    }
+}

@@ -1,0 +1,128 @@
+//! Local programs, and the events that wait for them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use whimbrel_core::{PortId, Transmit};
+
+use super::{App, HostEvent};
+use crate::local::{LocalEvent, check_greeting, greeting};
+
+/// Events that wait for one program; beyond, those that it can do without are dropped.
+const MAX_QUEUED_EVENTS: usize = 256;
+
+#[derive(Default)]
+struct LocalPort {
+    queue: VecDeque<LocalEvent>,
+    blocked: bool,
+    greeting: Greeting,
+}
+
+/// How far a program and the host know which protocol the other speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Greeting {
+    is_sent: bool,
+    // What the program's first frame came to.
+    accepted: Option<bool>,
+}
+
+/// The programs of a host.
+#[derive(Default)]
+pub(super) struct Programs {
+    ports: BTreeMap<PortId, LocalPort>,
+    inner: VecDeque<HostEvent>,
+}
+
+impl Programs {
+    pub(super) fn attach(&mut self, port: PortId) {
+        self.ports.insert(port, LocalPort::default());
+    }
+
+    pub(super) fn has(&self, port: PortId) -> bool {
+        self.ports.contains_key(&port)
+    }
+
+    pub(super) fn detach(&mut self, port: PortId) {
+        self.ports.remove(&port);
+    }
+
+    pub(super) fn set_blocked(&mut self, port: PortId, blocked: bool) {
+        if let Some(local) = self.ports.get_mut(&port) {
+            local.blocked = blocked;
+        }
+    }
+
+    /// A frame of a program: true if it is a request, of a program that speaks this protocol.
+    pub(super) fn is_request(&mut self, port: PortId, frame: &[u8]) -> bool {
+        let Some(local) = self.ports.get_mut(&port) else {
+            return false;
+        };
+        if let Some(accepted) = local.greeting.accepted {
+            return accepted;
+        }
+        let greeted = check_greeting(frame);
+        local.greeting.accepted = Some(greeted.is_ok());
+        if let Err(mismatch) = greeted {
+            tracing::warn!(%port, "a local program is refused: {mismatch}");
+        }
+        false
+    }
+
+    /// True if a program's first frame was not what this host understands.
+    pub(super) fn is_refused(&self, port: PortId) -> bool {
+        let local = self.ports.get(&port);
+        local.is_some_and(|local| local.greeting.accepted == Some(false))
+    }
+
+    /// Queues an event for a program; false if it is dropped. What a program asked for is bounded by
+    /// what it may ask; only reports are dropped when it does not read.
+    pub(super) fn tell(&mut self, app: App, event: LocalEvent) -> bool {
+        let port = match app {
+            App::Inner(app) => {
+                self.inner.push_back(HostEvent { app, event });
+                return true;
+            }
+            App::Port(port) => port,
+        };
+        let Some(local) = self.ports.get_mut(&port) else {
+            return true;
+        };
+        if event.is_report() && local.queue.len() >= MAX_QUEUED_EVENTS {
+            return false;
+        }
+        local.queue.push_back(event);
+        true
+    }
+
+    /// The next event for a program in this process.
+    pub(super) fn poll_inner(&mut self) -> Option<HostEvent> {
+        self.inner.pop_front()
+    }
+
+    /// Appends the next event for a program behind a socket.
+    pub(super) fn poll_transmit(&mut self, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        for (port, local) in &mut self.ports {
+            if !local.greeting.is_sent && !local.blocked {
+                local.greeting.is_sent = true;
+                buffer.extend_from_slice(&greeting());
+                return Some(Transmit {
+                    port: *port,
+                    size: greeting().len(),
+                    segment_size: None,
+                });
+            }
+            if !local.blocked
+                && let Some(event) = local.queue.pop_front()
+            {
+                let start = buffer.len();
+                let tail = event.encode_head(buffer);
+                buffer.extend_from_slice(&tail);
+                return Some(Transmit {
+                    port: *port,
+                    size: buffer.len() - start,
+                    segment_size: None,
+                });
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,85 @@
+//! The links by which a host sends.
+
+use std::collections::BTreeSet;
+
+use whimbrel_core::{PortId, PortOrigin};
+
+use super::Way;
+use crate::links::Links;
+use crate::next_hops::{Branch, NextHops};
+
+/// Which links lead to routers, and in what order they are preferred.
+#[derive(Debug)]
+pub(super) struct Uplinks {
+    // Numbers of configured links, best first.
+    preference: Vec<u32>,
+    // Ports on which another host called that wants something of this one, whatever it says of
+    // itself: it neither binds this host nor carries what this host sends to others.
+    callers: BTreeSet<PortId>,
+}
+
+impl Uplinks {
+    pub(super) fn new(preference: Vec<u32>) -> Uplinks {
+        Uplinks {
+            preference,
+            callers: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn note_caller(&mut self, port: PortId) {
+        self.callers.insert(port);
+    }
+
+    /// Forgets a port that is down; true if it was a caller's.
+    pub(super) fn forget_caller(&mut self, port: PortId) -> bool {
+        self.callers.remove(&port)
+    }
+
+    /// True if this host opened the link of `port`.
+    pub(super) fn has(&self, port: PortId) -> bool {
+        !self.callers.contains(&port)
+    }
+
+    /// The way by which an answer to what came in on a port goes.
+    pub(super) fn way_back(&self, from: PortId) -> Way {
+        if self.has(from) {
+            Way::Uplink
+        } else {
+            Way::Caller(from)
+        }
+    }
+
+    /// The next hops of a way. Uplinks lead to routers, or to the host that this one was told to ask
+    /// directly; those without a configured preference come last.
+    pub(super) fn hops(&self, way: Way, links: &Links) -> NextHops {
+        if let Way::Caller(port) = way {
+            return NextHops::from_iter([Branch::over(port, links)]);
+        }
+        let uplinks = links.ports().filter(|port| self.has(*port));
+        uplinks
+            .map(|port| Branch {
+                preference: self.rank(port, links),
+                ..Branch::over(port, links)
+            })
+            .collect()
+    }
+
+    fn rank(&self, port: PortId, links: &Links) -> u32 {
+        let origin = links.info(port).map(|info| info.origin);
+        let mut preferred = self.preference.iter();
+        preferred
+            .position(|link| origin == Some(PortOrigin::Configured(*link)))
+            .map_or(u32::MAX, |rank| rank as u32)
+    }
+
+    /// The port of the best of these next hops, found without measuring them.
+    pub(super) fn port_by(&self, way: Way, links: &Links) -> Option<PortId> {
+        if let Way::Caller(port) = way {
+            return Some(port).filter(|port| links.is_up(*port));
+        }
+        links
+            .ports()
+            .filter(|port| self.has(*port) && links.is_up(*port))
+            .min_by_key(|port| self.rank(*port, links))
+    }
+}

@@ -1,0 +1,353 @@
+//! Sets of next hops, and the one place that decides which of them a chunk takes.
+//!
+//! Static routes, attachments and bindings each yield a set. [`NextHops::select`] picks from it by
+//! what the chunk's service asks for: one branch, all of them [MFTP §3.5], or a division of the flow
+//! among them [MF-5G §III].
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use whimbrel_core::{Guid, PortId};
+
+use crate::chunk::Flow;
+use crate::links::Links;
+use crate::wire::ServiceId;
+
+/// Flows whose division is remembered; beyond, the one used longest ago starts anew.
+const MAX_DIVIDED_FLOWS: usize = 1024;
+/// Units of a branch's clock for one byte at share 1.
+const SCALE: u128 = 1 << 32;
+
+/// What is measured of the link to one next hop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkState {
+    /// True while the neighbour answers.
+    pub up: bool,
+    /// At what rate the path delivers, bytes per second; 0 before the first estimate.
+    pub rate: u64,
+    /// Smoothed round trip to the neighbour.
+    pub rtt: Option<Duration>,
+    /// Bytes of chunks that wait for the neighbour or are on their way to it.
+    pub queued: u64,
+}
+
+/// One way to a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// Where a chunk leaves.
+    pub port: PortId,
+    /// The network address that a chunk gets when it leaves here; `None` leaves it as it is.
+    pub address: Option<Guid>,
+    /// Lower is better.
+    pub preference: u32,
+    /// Share among branches of the same preference; at least 1.
+    pub weight: u32,
+    /// What is measured of the link.
+    pub link: LinkState,
+}
+
+/// The ways to one destination, best first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NextHops {
+    branches: Vec<Branch>,
+}
+
+/// How many of the next hops a chunk takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Spread {
+    /// The best one that answers.
+    #[default]
+    Best,
+    /// Each one that answers gets a copy: multicast.
+    All,
+    /// One, so that the flow's bytes are divided by weight and measured rate among those of the
+    /// best preference that answers: multihoming.
+    Divide,
+}
+
+impl Spread {
+    /// What a chunk's service asks for.
+    pub fn of(service: ServiceId) -> Spread {
+        if service.has(ServiceId::MULTICAST) {
+            Spread::All
+        } else if service.has(ServiceId::MULTIHOMING) {
+            Spread::Divide
+        } else {
+            Spread::Best
+        }
+    }
+}
+
+impl Branch {
+    /// A branch of preference 0 and weight 1, with the state that its link has now.
+    pub fn over(port: PortId, links: &Links) -> Branch {
+        Branch {
+            port,
+            address: None,
+            preference: 0,
+            weight: 1,
+            link: links.state(port),
+        }
+    }
+}
+
+impl FromIterator<Branch> for NextHops {
+    fn from_iter<I: IntoIterator<Item = Branch>>(branches: I) -> NextHops {
+        let mut branches: Vec<Branch> = branches.into_iter().collect();
+        // Stable: among equals, the first one named is the best.
+        branches.sort_by_key(|branch| branch.preference);
+        NextHops { branches }
+    }
+}
+
+impl NextHops {
+    /// True if there is no way at all.
+    pub fn is_empty(&self) -> bool {
+        self.branches.is_empty()
+    }
+
+    /// All branches, best first.
+    pub fn iter(&self) -> impl Iterator<Item = &Branch> {
+        self.branches.iter()
+    }
+
+    /// The best branch that answers.
+    pub fn best(&self) -> Option<&Branch> {
+        self.branches.iter().find(|branch| branch.link.up)
+    }
+
+    /// Leaves out the branches that do not fit.
+    pub fn retain(&mut self, fits: impl FnMut(&Branch) -> bool) {
+        self.branches.retain(fits);
+    }
+
+    /// The same next hops; a chunk gets this network address whichever it takes.
+    pub fn at_address(mut self, address: Guid) -> NextHops {
+        for branch in &mut self.branches {
+            branch.address = Some(address);
+        }
+        self
+    }
+
+    /// Measures the links again.
+    pub fn refresh(&mut self, links: &Links) {
+        for branch in &mut self.branches {
+            branch.link = links.state(branch.port);
+        }
+    }
+
+    /// The branches that the next `bytes` bytes of `flow` take: empty if none answers.
+    pub fn select<'a>(
+        &'a self,
+        spread: Spread,
+        flow: Flow,
+        bytes: usize,
+        divisions: &mut Divisions,
+    ) -> impl Iterator<Item = &'a Branch> + use<'a> {
+        let chosen = match spread {
+            Spread::All => 0..self.branches.len(),
+            Spread::Best => self.one(|branch| branch.link.up),
+            Spread::Divide => {
+                let peers: Vec<&Branch> = match self.best() {
+                    Some(best) => self.iter().filter(|it| it.is_peer_of(best)).collect(),
+                    None => Vec::new(),
+                };
+                match divisions.next(flow, &peers, bytes) {
+                    Some(chosen) => self.one(|branch| branch.key() == chosen),
+                    None => 0..0,
+                }
+            }
+        };
+        self.branches[chosen].iter().filter(|branch| branch.link.up)
+    }
+
+    /// The place of the first branch that fits.
+    fn one(&self, fits: impl Fn(&Branch) -> bool) -> core::ops::Range<usize> {
+        match self.branches.iter().position(fits) {
+            Some(at) => at..at + 1,
+            None => 0..0,
+        }
+    }
+}
+
+/// Names a branch while its state changes.
+type BranchKey = (PortId, Option<Guid>);
+
+impl Branch {
+    fn key(&self) -> BranchKey {
+        (self.port, self.address)
+    }
+
+    fn is_peer_of(&self, best: &Branch) -> bool {
+        self.link.up && self.preference == best.preference
+    }
+}
+
+/// How far each divided flow has come on each of its branches.
+#[derive(Debug, Default)]
+pub struct Divisions {
+    by_flow: BTreeMap<Flow, Division>,
+    uses: u64,
+}
+
+/// Weighted fair queueing in reverse: the branch whose clock would show the least after the next
+/// bytes gets them, and a branch's clock runs slower the larger its share is.
+#[derive(Debug, Default)]
+struct Division {
+    // The clock at which a branch that is new joins.
+    now: u128,
+    clocks: BTreeMap<BranchKey, u128>,
+    last_use: u64,
+}
+
+impl Divisions {
+    fn next(&mut self, flow: Flow, peers: &[&Branch], bytes: usize) -> Option<BranchKey> {
+        self.uses += 1;
+        if self.by_flow.len() >= MAX_DIVIDED_FLOWS && !self.by_flow.contains_key(&flow) {
+            let oldest = self.by_flow.iter().min_by_key(|(_, it)| it.last_use);
+            if let Some(oldest) = oldest.map(|(flow, _)| *flow) {
+                self.by_flow.remove(&oldest);
+            }
+        }
+        let division = self.by_flow.entry(flow).or_default();
+        division.last_use = self.uses;
+        division.next(peers, bytes)
+    }
+}
+
+impl Division {
+    fn next(&mut self, peers: &[&Branch], bytes: usize) -> Option<BranchKey> {
+        self.clocks
+            .retain(|key, _| peers.iter().any(|it| it.key() == *key));
+        for branch in peers {
+            self.clocks.entry(branch.key()).or_insert(self.now);
+        }
+        let measured = peers.iter().all(|branch| branch.link.rate > 0);
+        let after = |branch: &Branch| {
+            let rate = if measured { branch.link.rate } else { 1 };
+            let share = u128::from(branch.weight.max(1)) * u128::from(rate);
+            let clock = self.clocks.get(&branch.key()).copied().unwrap_or(self.now);
+            // Above zero even for an empty chunk at the largest share, so that each counts.
+            clock + (bytes as u128 * SCALE / share).max(1)
+        };
+        let (clock, key) = peers
+            .iter()
+            .map(|branch| (after(branch), branch.key()))
+            .min_by_key(|(clock, _)| *clock)?;
+        self.clocks.insert(key, clock);
+        self.now = self.clocks.values().copied().min().unwrap_or(clock);
+        Some(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOW: Flow = Flow {
+        source: Guid([1; 32]),
+        destination: Guid([2; 32]),
+    };
+
+    fn branch(port: u32, preference: u32, weight: u32, rate: u64) -> Branch {
+        Branch {
+            port: PortId(port),
+            address: None,
+            preference,
+            weight,
+            link: LinkState {
+                up: true,
+                rate,
+                ..LinkState::default()
+            },
+        }
+    }
+
+    fn ports(hops: &NextHops, spread: Spread, divisions: &mut Divisions) -> Vec<u32> {
+        hops.select(spread, FLOW, 1000, divisions)
+            .map(|branch| branch.port.0)
+            .collect()
+    }
+
+    fn divide(hops: &NextHops, chunks: usize) -> BTreeMap<u32, usize> {
+        let mut divisions = Divisions::default();
+        let mut counts = BTreeMap::new();
+        for _ in 0..chunks {
+            for port in ports(hops, Spread::Divide, &mut divisions) {
+                *counts.entry(port).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    #[test]
+    fn one_takes_the_best_that_answers_and_all_takes_each() {
+        let mut best = branch(1, 0, 1, 0);
+        let hops = |best| NextHops::from_iter([branch(2, 1, 1, 0), best, branch(3, 1, 1, 0)]);
+        let mut divisions = Divisions::default();
+        assert_eq!(ports(&hops(best), Spread::Best, &mut divisions), [1]);
+        assert_eq!(ports(&hops(best), Spread::All, &mut divisions), [1, 2, 3]);
+        best.link.up = false;
+        assert_eq!(ports(&hops(best), Spread::Best, &mut divisions), [2]);
+        assert_eq!(ports(&hops(best), Spread::All, &mut divisions), [2, 3]);
+        let silent = NextHops::from_iter([best]);
+        for spread in [Spread::Best, Spread::All, Spread::Divide] {
+            assert!(ports(&silent, spread, &mut divisions).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_flow_is_divided_by_weight() {
+        let hops = NextHops::from_iter([branch(1, 0, 3, 0), branch(2, 0, 1, 0)]);
+        assert_eq!(divide(&hops, 400), BTreeMap::from([(1, 300), (2, 100)]));
+    }
+
+    #[test]
+    fn a_flow_is_divided_by_measured_rate_times_weight_once_all_rates_are_known() {
+        let known = NextHops::from_iter([branch(1, 0, 1, 9_000), branch(2, 0, 1, 1_000)]);
+        assert_eq!(divide(&known, 1000), BTreeMap::from([(1, 900), (2, 100)]));
+        let unknown = NextHops::from_iter([branch(1, 0, 1, 9_000), branch(2, 0, 1, 0)]);
+        assert_eq!(divide(&unknown, 1000), BTreeMap::from([(1, 500), (2, 500)]));
+    }
+
+    #[test]
+    fn a_worse_preference_takes_part_only_when_the_better_ones_are_silent() {
+        let mut better = branch(1, 0, 1, 0);
+        let hops = NextHops::from_iter([better, branch(2, 1, 1, 0)]);
+        assert_eq!(divide(&hops, 10), BTreeMap::from([(1, 10)]));
+        better.link.up = false;
+        let hops = NextHops::from_iter([better, branch(2, 1, 1, 0)]);
+        assert_eq!(divide(&hops, 10), BTreeMap::from([(2, 10)]));
+    }
+
+    #[test]
+    fn a_branch_that_joins_late_gets_its_share_and_no_more() {
+        let mut divisions = Divisions::default();
+        let alone = NextHops::from_iter([branch(1, 0, 1, 0)]);
+        for _ in 0..1000 {
+            ports(&alone, Spread::Divide, &mut divisions);
+        }
+        let both = NextHops::from_iter([branch(1, 0, 1, 0), branch(2, 0, 1, 0)]);
+        let late = (0..100)
+            .flat_map(|_| ports(&both, Spread::Divide, &mut divisions))
+            .filter(|port| *port == 2)
+            .count();
+        assert!((49..=51).contains(&late), "{late} of 100");
+    }
+
+    #[test]
+    fn the_number_of_flows_that_are_remembered_is_bounded() {
+        let hops = NextHops::from_iter([branch(1, 0, 1, 0), branch(2, 0, 1, 0)]);
+        let mut divisions = Divisions::default();
+        for number in 0..2 * MAX_DIVIDED_FLOWS as u32 {
+            let mut source = [0; 32];
+            source[..4].copy_from_slice(&number.to_be_bytes());
+            let flow = Flow {
+                source: Guid(source),
+                ..FLOW
+            };
+            let _ = hops.select(Spread::Divide, flow, 1, &mut divisions).count();
+        }
+        assert_eq!(divisions.by_flow.len(), MAX_DIVIDED_FLOWS);
+    }
+}

@@ -1,0 +1,165 @@
+//! Room in the back-pressure buffer, held for as long as the value lives.
+//!
+//! A chunk on its way through a node passes queues, hops, tables and programs. Room that gives
+//! itself back when its last holder lets go cannot be forgotten on any of those ways; the hops that
+//! wait for it are told by [`Buffer::take_back`], which the node's [`Links`](crate::links::Links)
+//! call at each of their entries.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use whimbrel_link::PacketBudget;
+
+/// The back-pressure buffer of a node [MFTP §3.4.1]: the packets that its hops reserve, and the
+/// ones that holders of [`Room`] have given back.
+#[derive(Debug)]
+pub struct Buffer {
+    budget: PacketBudget,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    // Packets whose room was dropped and that the budget does not know of yet.
+    returned: AtomicU64,
+    // Of the chunks that hold room, in bytes.
+    bytes: AtomicU64,
+}
+
+/// Packets of a [`Buffer`] until its last clone is dropped; the default holds none.
+///
+/// Copies of a chunk that leave on several ports share one payload, so they share its room.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    part: Option<Arc<Part>>,
+}
+
+#[derive(Debug)]
+struct Part {
+    shared: Arc<Shared>,
+    packets: u32,
+    bytes: u64,
+}
+
+impl Buffer {
+    /// A buffer of `packets` packets, all free.
+    pub fn new(packets: usize) -> Buffer {
+        Buffer {
+            budget: PacketBudget::new(packets),
+            shared: Arc::default(),
+        }
+    }
+
+    /// What hops reserve from.
+    pub fn budget(&mut self) -> &mut PacketBudget {
+        &mut self.budget
+    }
+
+    /// The room that a hop has reserved for a chunk of `bytes` bytes.
+    pub fn room(&self, packets: u32, bytes: u64) -> Room {
+        self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Room {
+            part: Some(Arc::new(Part {
+                shared: self.shared.clone(),
+                packets,
+                bytes,
+            })),
+        }
+    }
+
+    /// Frees the room that was dropped since the last call. True if there was any: hops that wait
+    /// for room are to be told.
+    pub fn take_back(&mut self) -> bool {
+        if self.shared.returned.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut packets = self.shared.returned.swap(0, Ordering::Relaxed);
+        while packets > 0 {
+            let step = packets.min(u32::MAX.into());
+            self.budget.release(step as u32);
+            packets -= step;
+        }
+        true
+    }
+
+    /// Packets in use.
+    pub fn used(&self) -> usize {
+        let returned = self.shared.returned.load(Ordering::Relaxed) as usize;
+        self.budget.used().saturating_sub(returned)
+    }
+
+    /// B, in packets.
+    pub fn capacity(&self) -> usize {
+        self.budget.capacity()
+    }
+
+    /// Memory of the chunks that hold room, in bytes; a payload counts once however many copies of
+    /// its chunk share it.
+    pub fn bytes(&self) -> u64 {
+        self.shared.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Room {
+    /// True if it holds room.
+    pub fn is_held(&self) -> bool {
+        self.part.is_some()
+    }
+
+    /// Takes the room out and leaves none.
+    pub fn take(&mut self) -> Room {
+        core::mem::take(self)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.shared
+            .returned
+            .fetch_add(self.packets.into(), Ordering::Relaxed);
+        self.shared.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_free_again_when_its_last_holder_lets_go() {
+        let mut buffer = Buffer::new(10);
+        assert!(buffer.budget().reserve(7));
+        let room = buffer.room(7, 9_000);
+        let copy = room.clone();
+        drop(room);
+        assert!(!buffer.take_back());
+        assert_eq!((buffer.used(), buffer.bytes()), (7, 9_000));
+        drop(copy);
+        // It counts as free at once, though the hops have not been told yet.
+        assert_eq!((buffer.used(), buffer.bytes()), (0, 0));
+        assert!(buffer.take_back());
+        assert!(!buffer.take_back());
+        assert!(buffer.budget().reserve(10));
+    }
+
+    #[test]
+    fn room_may_be_dropped_after_its_buffer_and_sent_to_another_thread() {
+        fn sent(room: impl Send) {
+            drop(room);
+        }
+        let mut buffer = Buffer::new(10);
+        assert!(buffer.budget().reserve(3));
+        let room = buffer.room(3, 100);
+        drop(buffer);
+        sent(room);
+    }
+
+    #[test]
+    fn taken_room_leaves_none_behind() {
+        let mut buffer = Buffer::new(10);
+        assert!(buffer.budget().reserve(1));
+        let mut room = buffer.room(1, 1);
+        let taken = room.take();
+        assert!(taken.is_held() && !room.is_held());
+    }
+}

@@ -1,0 +1,90 @@
+//! The ways to network addresses: neighbours, static routes, the default route.
+
+use whimbrel_core::Guid;
+use whimbrel_gnrs::Answer;
+
+use super::{NextHop, Route};
+use crate::links::Links;
+use crate::next_hops::{Branch, NextHops};
+
+/// The configured routes of a router.
+#[derive(Debug)]
+pub(super) struct Routes {
+    // This router's GUID.
+    own: Guid,
+    routes: Vec<Route>,
+    default: Option<NextHop>,
+}
+
+impl Routes {
+    pub(super) fn new(own: Guid, routes: Vec<Route>, default: Option<NextHop>) -> Routes {
+        Routes {
+            own,
+            routes,
+            default,
+        }
+    }
+
+    /// The next hops to a network address: the ports of the neighbour whose own it is, else those of
+    /// its routes, else the default route's.
+    pub(super) fn towards(&self, address: &Guid, links: &Links) -> NextHops {
+        let over = |port| Branch::over(port, links);
+        let neighbours: NextHops = links.ports_of(address).map(over).collect();
+        if !neighbours.is_empty() {
+            return neighbours;
+        }
+        let mut vias = self
+            .routes
+            .iter()
+            .filter(|route| route.to == *address)
+            .map(|route| &route.via)
+            .peekable();
+        let default = match vias.peek() {
+            Some(_) => None,
+            None => self.default.as_ref(),
+        };
+        // Ports that are named first are preferred.
+        let ports = vias.chain(default).enumerate();
+        ports
+            .filter_map(|(preference, via)| {
+                let port = match via {
+                    NextHop::Neighbour(guid) => links.port_of(guid),
+                    NextHop::Link(link) => links.port_of_link(*link),
+                };
+                let preference = preference as u32;
+                port.map(|port| Branch {
+                    preference,
+                    ..over(port)
+                })
+            })
+            .collect()
+    }
+
+    /// The next hops towards the addresses of a binding, with their preferences and weights; `None`
+    /// if it names no address. This router's own is none: the host would be attached.
+    pub(super) fn towards_binding(&self, answer: &Answer, links: &Links) -> Option<NextHops> {
+        let addresses = answer.binding.as_ref()?.addresses();
+        let mut elsewhere = addresses.filter(|at| at.na != self.own).peekable();
+        elsewhere.peek()?;
+        let mut branches = Vec::new();
+        for at in elsewhere {
+            let towards = self.towards(&at.na, links);
+            branches.extend(towards.iter().map(|branch| Branch {
+                address: Some(at.na),
+                // The address counts more than the way to it.
+                preference: u32::from(at.preference) << 16 | branch.preference,
+                weight: u32::from(at.weight) * branch.weight,
+                ..*branch
+            }));
+        }
+        Some(branches.into_iter().collect())
+    }
+
+    /// True if a name is that of a router in this one's configuration: such a name is its own
+    /// address. A caller may give itself any name, so callers do not count.
+    pub(super) fn is_router(&self, name: &Guid, links: &Links) -> bool {
+        let configured = |port| links.info(port).is_some_and(|info| info.origin.is_chosen());
+        self.routes.iter().any(|route| route.to == *name)
+            || links.port_of(name).is_some_and(configured)
+    }
+}

@@ -1,0 +1,240 @@
+//! Local programs of two hosts at one router: messages between them, and which programs are served.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_core::{
+    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
+};
+use whimbrel_gnrs::KeyPair;
+use whimbrel_link::HopConfig;
+use whimbrel_mobilityfirst::host::{Host, HostConfig};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, greeting};
+use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
+use whimbrel_mobilityfirst::wire::MAX_MESSAGE;
+
+const WALL: WallClock = WallClock::new(1_767_225_600_000);
+const ROUTER: Guid = Guid([1; 32]);
+const UPLINK: PortId = PortId(100);
+const APP: u32 = 1;
+const STEP: Duration = Duration::from_millis(1);
+
+fn info(origin: PortOrigin) -> PortInfo {
+    PortInfo {
+        label: String::new(),
+        origin,
+        mtu: 1472,
+        peer: String::new(),
+        medium: Medium::Unaddressed,
+    }
+}
+
+/// What a machine sends now, by port.
+fn drain(machine: &mut impl Machine, now: Time) -> Vec<(PortId, Vec<u8>)> {
+    let (mut frames, mut buffer) = (Vec::new(), Vec::new());
+    while let Some(transmit) = machine.poll_transmit(now, 16, &mut buffer) {
+        let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
+        frames.extend(
+            buffer
+                .chunks(segment)
+                .map(|it| (transmit.port, it.to_vec())),
+        );
+        buffer.clear();
+    }
+    frames
+}
+
+/// Two hosts, on the router's ports 0 and 1.
+struct World {
+    router: Router,
+    hosts: [Host; 2],
+    connected: [bool; 2],
+    now: Time,
+}
+
+impl World {
+    fn new() -> World {
+        let config = RouterConfig {
+            guid: ROUTER,
+            wall: WALL,
+            hop: HopConfig::new(ROUTER, 1472),
+            buffer_packets: 4096,
+            store: StoreLimits {
+                total: 64 << 20,
+                per_flow: 64 << 20,
+                lifetime: Duration::from_secs(600),
+            },
+            routes: Vec::new(),
+            default_route: None,
+            name_servers: Vec::new(),
+            proxy: ProxyPolicy::default(),
+        };
+        let host = |number: u8| {
+            let config = HostConfig::new(KeyPair::from_secret(&[number; 32]), WALL);
+            Host::new(config, SeededRng::new(number.into()))
+        };
+        let mut world = World {
+            router: Router::new(config, SeededRng::new(9)),
+            hosts: [host(1), host(2)],
+            connected: [true, true],
+            now: Time::ZERO,
+        };
+        let up = || PortEvent::Up(info(PortOrigin::Configured(0)));
+        for (number, host) in world.hosts.iter_mut().enumerate() {
+            host.handle_port(world.now, UPLINK, up());
+            world
+                .router
+                .handle_port(world.now, PortId(number as u32), up());
+        }
+        world.run(Duration::from_secs(1));
+        world
+    }
+
+    fn run(&mut self, span: Duration) {
+        let end = self.now + span;
+        while self.now < end {
+            self.now += STEP;
+            let now = self.now;
+            self.router.handle_timeout(now);
+            for (number, host) in self.hosts.iter_mut().enumerate() {
+                host.handle_timeout(now);
+                let frames = drain(host, now);
+                for (_, frame) in frames.into_iter().filter(|(port, _)| *port == UPLINK) {
+                    if self.connected[number] {
+                        let port = PortId(number as u32);
+                        self.router.handle_frames(now, port, &[&frame]);
+                    }
+                }
+            }
+            for (port, frame) in drain(&mut self.router, now) {
+                let number = port.0 as usize;
+                if self.connected[number] {
+                    self.hosts[number].handle_frames(now, UPLINK, &[&frame]);
+                }
+            }
+        }
+    }
+
+    fn listen(&mut self, host: usize, channel: u32) {
+        self.hosts[host].request(self.now, APP, LocalRequest::Listen { channel });
+    }
+
+    fn send(&mut self, from: usize, to: usize, channel: u32, payload: Bytes) {
+        let destination = self.hosts[to].guid();
+        let message = LocalRequest::Message {
+            channel,
+            destination,
+            payload,
+        };
+        self.hosts[from].request(self.now, APP, message);
+    }
+
+    /// The messages that a host's program has got.
+    fn messages(&mut self, host: usize) -> Vec<(u32, Guid, Bytes)> {
+        let mut messages = Vec::new();
+        while let Some(told) = self.hosts[host].poll_event() {
+            if let LocalEvent::Message {
+                channel,
+                from,
+                payload,
+            } = told.event
+            {
+                messages.push((channel, from, payload));
+            }
+        }
+        messages
+    }
+}
+
+#[test]
+fn a_message_goes_from_program_to_program_and_back() {
+    let mut world = World::new();
+    world.listen(1, 7);
+    world.listen(0, 7);
+    let (question, answer) = (Bytes::from_static(b"where?"), Bytes::from_static(b"here"));
+    world.send(0, 1, 7, question.clone());
+    world.send(0, 1, 8, Bytes::from_static(b"nobody listens"));
+    world.run(Duration::from_secs(1));
+    let asker = world.hosts[0].guid();
+    assert_eq!(world.messages(1), [(7, asker, question)]);
+    world.send(1, 0, 7, answer.clone());
+    world.run(Duration::from_secs(1));
+    let answerer = world.hosts[1].guid();
+    assert_eq!(world.messages(0), [(7, answerer, answer)]);
+    let unheard = world.hosts[1].status(world.now).counters.drops;
+    assert_eq!(unheard.get("message-nobody-listens-for"), Some(&1));
+}
+
+#[test]
+fn a_message_waits_in_the_network_while_its_destination_is_away_and_comes_once() {
+    let mut world = World::new();
+    world.listen(1, 7);
+    world.connected[1] = false;
+    for number in 0..3_u8 {
+        world.send(0, 1, 7, Bytes::from(vec![number; MAX_MESSAGE]));
+    }
+    world.run(Duration::from_secs(20));
+    assert!(world.router.status(world.now).stored_chunks > 0);
+    assert!(world.messages(1).is_empty());
+    world.connected[1] = true;
+    world.run(Duration::from_secs(30));
+    let mut first: Vec<u8> = world
+        .messages(1)
+        .iter()
+        .map(|(_, _, payload)| payload[0])
+        .collect();
+    first.sort_unstable();
+    assert_eq!(first, [0, 1, 2]);
+    assert_eq!(world.router.memory().total(), 0);
+}
+
+#[test]
+fn a_message_that_is_too_long_is_not_sent() {
+    let mut world = World::new();
+    world.listen(1, 7);
+    world.send(0, 1, 7, Bytes::from(vec![0; MAX_MESSAGE + 1]));
+    world.run(Duration::from_secs(1));
+    assert!(world.messages(1).is_empty());
+    let drops = world.hosts[0].status(world.now).counters.drops;
+    assert_eq!(drops.get("message-too-long"), Some(&1));
+}
+
+/// What a program hears that begins with `first` and then asks for the state.
+fn hears(machine: &mut impl Machine, first: &[u8]) -> Vec<Vec<u8>> {
+    let (now, port) = (Time::ZERO, PortId(500));
+    machine.handle_port(now, port, PortEvent::Up(info(PortOrigin::Local)));
+    let mut status = Vec::new();
+    LocalRequest::Status { request: 3 }.encode_head(&mut status);
+    machine.handle_frames(now, port, &[first, &status]);
+    let frames = drain(machine, now).into_iter();
+    let heard = frames.filter(|(to, _)| *to == port).map(|(_, frame)| frame);
+    let heard = heard.collect();
+    machine.handle_port(now, port, PortEvent::Down);
+    heard
+}
+
+#[test]
+fn a_program_of_another_version_is_greeted_and_not_served() {
+    let mut world = World::new();
+    let mut later = greeting();
+    later[5] += 1;
+    let mut get = Vec::new();
+    LocalRequest::Cancel { request: 3 }.encode_head(&mut get);
+    for refused in [&later[..], &get] {
+        assert_eq!(hears(&mut world.hosts[0], refused), [greeting()]);
+        assert_eq!(hears(&mut world.router, refused), [greeting()]);
+    }
+    let host = world.hosts[0].status(world.now).counters;
+    let router = world.router.status(world.now).counters;
+    for drops in [host.drops, router.drops] {
+        assert_eq!(drops.get("local-version"), Some(&4), "{drops:?}");
+    }
+    for heard in [
+        hears(&mut world.hosts[0], &greeting()),
+        hears(&mut world.router, &greeting()),
+    ] {
+        assert_eq!(heard[0], greeting());
+        let event = LocalEvent::decode(&Bytes::from(heard[1].clone()));
+        assert!(matches!(event, Ok(LocalEvent::Status { request: 3, .. })));
+    }
+}
