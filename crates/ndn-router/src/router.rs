@@ -16,8 +16,8 @@ use whimbrel_ndn_mgmt::{ROUTE_CHILD_INHERIT, RouteOrigin};
 
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 
-use super::endpoint::endpoint;
-use super::faces::{self, FaceSettings};
+use crate::endpoint::endpoint;
+use crate::faces::{self, FaceSettings};
 
 /// Packets that are put together on the stack before they go to the forwarder; drivers hand in
 /// about as many.
