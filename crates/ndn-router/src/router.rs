@@ -12,8 +12,7 @@ use whimbrel_forwarder::mgmt::{FaceFailure, FaceHost, FaceRequest, LinkCounters,
 use whimbrel_forwarder::rib::{Route, RouteKey};
 use whimbrel_forwarder::{FaceId, Forwarder, ForwarderConfig, LinkType, Persistency};
 use whimbrel_link::ndnlp::{FrameKind, LinkEvent, LinkService, LinkServiceConfig};
-use whimbrel_ndn_mgmt::{ROUTE_CHILD_INHERIT, RouteOrigin};
-
+use whimbrel_ndn_mgmt::{FaceUri, ROUTE_CHILD_INHERIT, RouteOrigin};
 use whimbrel_ndn_packet::{LpPacket, Name, types};
 
 use crate::endpoint::endpoint;
@@ -262,20 +261,33 @@ impl NdnRouter {
         let Some(face) = self.ports.remove(&port) else {
             return;
         };
-        let permanent = self
-            .forwarder
-            .face(face)
-            .is_some_and(|face| face.spec.persistency == Persistency::Permanent);
-        match self.faces.get_mut(&face) {
-            Some(attached) if permanent => {
+        match (self.way_back(face), self.faces.get_mut(&face)) {
+            (Some(endpoint), Some(attached)) => {
                 attached.port = None;
+                attached.endpoint = Some(endpoint);
                 attached.link.set_blocked(true);
                 self.forwarder.set_face_up(now, face, false);
                 self.reopen_later(now, face);
             }
-            Some(_) => self.forget(now, face),
-            None => {}
+            _ => self.forget(now, face),
         }
+    }
+
+    /// What a permanent face is opened to when its port is lost. A peer that called is called
+    /// back; a group, or what has no address, cannot be.
+    fn way_back(&self, face: FaceId) -> Option<Endpoint> {
+        let spec = &self.forwarder.face(face)?.spec;
+        if spec.persistency != Persistency::Permanent {
+            return None;
+        }
+        let opened = self.faces.get(&face)?.endpoint.clone();
+        opened.or_else(|| {
+            let remote: FaceUri = spec.remote_uri.parse().ok()?;
+            let local = spec.local_uri.parse().ok();
+            (!remote.is_multicast())
+                .then(|| endpoint(&remote, local.as_ref()).ok())
+                .flatten()
+        })
     }
 
     fn reopen_later(&mut self, now: Time, face: FaceId) {
@@ -403,7 +415,7 @@ impl NdnRouter {
                     Err(why) => self.forwarder.face_created(now, request, &Err(why)),
                 }
             }
-            FaceRequest::Update { face, .. } => self.face_changed(face),
+            FaceRequest::Update { face, .. } => self.face_changed(now, face),
             FaceRequest::Destroy(face) => {
                 if let Some(port) = self.faces.get(&face).and_then(|attached| attached.port) {
                     self.ports.remove(&port);
@@ -414,7 +426,7 @@ impl NdnRouter {
         }
     }
 
-    fn face_changed(&mut self, face: FaceId) {
+    fn face_changed(&mut self, now: Time, face: FaceId) {
         let (Some(attached), Some(found)) = (self.faces.get_mut(&face), self.forwarder.face(face))
         else {
             return;
@@ -426,11 +438,17 @@ impl NdnRouter {
         if let Some(mtu) = found.spec.mtu {
             attached.link.set_mtu(mtu);
         }
-        let stays = found.spec.persistency != Persistency::OnDemand;
-        if attached.on_demand && stays {
-            attached.on_demand = false;
-            self.port_requests
-                .extend(attached.port.map(PortRequest::Keep));
+        let persistency = found.spec.persistency;
+        let was_on_demand = attached.on_demand;
+        attached.on_demand = persistency == Persistency::OnDemand;
+        match attached.port {
+            // Only a permanent face outlives its port.
+            None if persistency != Persistency::Permanent => self.forget(now, face),
+            Some(port) if was_on_demand && !attached.on_demand => {
+                self.port_requests.push_back(PortRequest::Keep(port));
+            }
+            _ if attached.on_demand => self.timers.set_earlier(Timer::Idle, now + IDLE_CHECK),
+            _ => {}
         }
     }
 

@@ -49,6 +49,20 @@ fn a_caller_that_management_keeps_does_not_end_and_its_driver_is_told() {
 }
 
 #[test]
+fn a_kept_caller_that_is_let_go_ends_when_it_is_silent() {
+    let mut driver = Driver::new();
+    let program = driver.program();
+    let (port, face) = caller(&mut driver, 9);
+    for persistency in [Persistency::Permanent, Persistency::OnDemand] {
+        assert!(driver.update(program, face, persistency).is_success());
+        driver.pass(CHECK);
+    }
+    driver.pass(IDLE_TIMEOUT);
+    assert_eq!(driver.is_up(face), None);
+    assert!(driver.ports[&port].closing);
+}
+
+#[test]
 fn callers_beyond_the_most_faces_are_turned_away_until_another_ends() {
     let mut driver = Driver::new();
     let ports: Vec<PortId> = (0..MAX_FACES)

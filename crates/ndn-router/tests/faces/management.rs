@@ -70,3 +70,28 @@ fn a_destroyed_face_is_gone_at_once_and_its_port_is_closed() {
     driver.down(port);
     assert_eq!(driver.is_up(FaceId(face.0 + 1)), None);
 }
+
+#[test]
+fn a_lost_face_that_is_no_longer_permanent_ends() {
+    let mut driver = Driver::new();
+    let program = driver.program();
+    create(&mut driver, program);
+    let port = driver.opened();
+    let face = driver.face(port);
+    driver.answer(program).expect("an answer");
+    assert!(
+        driver
+            .update(program, face, Persistency::Permanent)
+            .is_success()
+    );
+    driver.down(port);
+    assert_eq!(driver.is_up(face), Some(false));
+    assert!(
+        driver
+            .update(program, face, Persistency::Persistent)
+            .is_success()
+    );
+    assert_eq!(driver.is_up(face), None);
+    driver.pass(Duration::from_secs(120));
+    assert!(driver.opens.is_empty());
+}

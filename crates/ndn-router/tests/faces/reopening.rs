@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
-use whimbrel_core::{PortEvent, PortId};
+use whimbrel_core::{PortEvent, PortId, PortOrigin};
 use whimbrel_forwarder::{FaceId, Persistency};
 
-use crate::driver::{Driver, configured, name_of, udp};
+use crate::driver::{Driver, configured, name_of, tcp_medium, udp};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_nanos(1);
@@ -142,4 +142,39 @@ fn a_configured_face_that_cannot_be_opened_is_asked_for_every_ten_seconds() {
     }
     let port = driver.opened();
     assert!(driver.exchange(program, port, "/far/0"));
+}
+
+#[test]
+fn a_permanent_face_that_nobody_can_call_back_ends_with_its_port() {
+    let mut driver = Driver::new();
+    let medium = whimbrel_core::Medium::UdpMulticast {
+        interface: String::from("eth0"),
+        local: crate::driver::address(254),
+        group: ([224, 0, 23, 170], 56363).into(),
+    };
+    let port = driver.up(PortOrigin::Configured(0), medium);
+    let face = driver.face(port);
+    driver.down(port);
+    assert_eq!(driver.is_up(face), None);
+    driver.pass(200 * SECOND);
+    assert!(driver.opens.is_empty());
+}
+
+#[test]
+fn a_caller_that_was_made_permanent_is_called_back_where_it_called_from() {
+    let mut driver = Driver::new();
+    let program = driver.program();
+    let port = driver.up(PortOrigin::Accepted(0), tcp_medium(9));
+    let face = driver.face(port);
+    assert!(
+        driver
+            .update(program, face, Persistency::Permanent)
+            .is_success()
+    );
+    driver.down(port);
+    assert_eq!(driver.is_up(face), Some(false));
+    driver.pass(SECOND);
+    assert_eq!(driver.opens[0].1.to_string(), "tcp://192.0.2.9:6363");
+    let again = driver.opened();
+    assert_eq!(driver.face(again), face);
 }
