@@ -71,6 +71,10 @@ struct Attached {
     /// Nothing is lost on it, and it ends when the program at its other end does.
     stream: bool,
     reopen_after: Duration,
+    /// Largest frame that the port takes, bytes.
+    port_mtu: usize,
+    /// Largest frame that somebody wants, bytes.
+    wanted_mtu: Option<usize>,
     /// What it was opened to, if this router did.
     endpoint: Option<Endpoint>,
     /// When the forwarder was last told of the link's state.
@@ -228,6 +232,8 @@ impl NdnRouter {
             deadline: None,
             stream,
             reopen_after: REOPEN,
+            port_mtu: info.mtu,
+            wanted_mtu: settings.mtu,
             endpoint,
             state_told: now,
         };
@@ -250,9 +256,10 @@ impl NdnRouter {
         attached.port = Some(port);
         attached.reopen_after = REOPEN;
         attached.last_heard = now;
-        attached.link.set_mtu(info.mtu);
+        attached.port_mtu = info.mtu;
         attached.link.set_blocked(false);
         self.ports.insert(port, face);
+        self.fit_mtu(face);
         self.forwarder.set_face_up(now, face, true);
         self.wake(face);
     }
@@ -415,7 +422,13 @@ impl NdnRouter {
                     Err(why) => self.forwarder.face_created(now, request, &Err(why)),
                 }
             }
-            FaceRequest::Update { face, .. } => self.face_changed(now, face),
+            FaceRequest::Update { face, settings } => {
+                if let (Some(mtu), Some(attached)) = (settings.mtu, self.faces.get_mut(&face)) {
+                    attached.wanted_mtu = usize::try_from(mtu).ok();
+                    self.fit_mtu(face);
+                }
+                self.face_changed(now, face);
+            }
             FaceRequest::Destroy(face) => {
                 if let Some(port) = self.faces.get(&face).and_then(|attached| attached.port) {
                     self.ports.remove(&port);
@@ -435,9 +448,6 @@ impl NdnRouter {
         attached
             .link
             .set_reliability(faces::reliability(configured, &found.spec));
-        if let Some(mtu) = found.spec.mtu {
-            attached.link.set_mtu(mtu);
-        }
         let persistency = found.spec.persistency;
         let was_on_demand = attached.on_demand;
         attached.on_demand = persistency == Persistency::OnDemand;
@@ -449,6 +459,18 @@ impl NdnRouter {
             }
             _ if attached.on_demand => self.timers.set_earlier(Timer::Idle, now + IDLE_CHECK),
             _ => {}
+        }
+    }
+
+    /// Frames of a face are as large as its port takes, or less if somebody wants them so.
+    fn fit_mtu(&mut self, face: FaceId) {
+        if let (Some(attached), Some(found)) =
+            (self.faces.get_mut(&face), self.forwarder.face_mut(face))
+            && let Some(told) = &mut found.spec.mtu
+        {
+            let wanted = attached.wanted_mtu.unwrap_or(usize::MAX);
+            *told = attached.port_mtu.min(wanted);
+            attached.link.set_mtu(*told);
         }
     }
 
@@ -587,7 +609,10 @@ impl Machine for NdnRouter {
                     return;
                 };
                 match event {
-                    PortEvent::Mtu(mtu) => attached.link.set_mtu(mtu),
+                    PortEvent::Mtu(mtu) => {
+                        attached.port_mtu = mtu;
+                        self.fit_mtu(face);
+                    }
                     PortEvent::Blocked => attached.link.set_blocked(true),
                     _ => attached.link.set_blocked(false),
                 }
