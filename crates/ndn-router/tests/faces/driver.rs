@@ -20,7 +20,7 @@ use whimbrel_ndn_router::{NdnRouter, NdnRouterConfig};
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Callers are turned away when there are so many faces.
 pub(crate) const MAX_FACES: usize = 8;
-const MTU: usize = 1400;
+pub(crate) const MTU: usize = 1400;
 /// Rounds at one moment after which a machine is taken not to come to an end.
 const MAX_ROUNDS: usize = 64;
 /// Transmissions in one drain after which the same holds.
@@ -150,19 +150,21 @@ impl Driver {
 
     /// Lets time pass; deadlines are kept to the nanosecond.
     pub(crate) fn pass(&mut self, duration: Duration) {
-        self.pass_until(self.now + duration, &mut |_| {});
+        self.pass_until(self.now + duration);
     }
 
-    /// The same until `end`; `watch` looks at each moment at which something was due.
-    pub(crate) fn pass_until(&mut self, end: Time, watch: &mut dyn FnMut(&mut Driver)) {
-        while let Some(deadline) = self.router.poll_timeout().filter(|it| it.at <= end) {
-            self.now = deadline.at;
-            self.router.handle_timeout(self.now);
+    pub(crate) fn pass_until(&mut self, end: Time) {
+        while let Some(at) = self.next_due().filter(|at| *at <= end) {
+            self.now = at;
+            self.router.handle_timeout(at);
             self.drain();
-            watch(self);
         }
         self.now = end;
         self.drain();
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.router.poll_timeout().map(|deadline| deadline.at)
     }
 
     /// Drains the router until nothing is due at this moment.

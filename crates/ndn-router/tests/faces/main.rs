@@ -4,4 +4,5 @@
 mod driver;
 mod expiry;
 mod management;
+mod model;
 mod reopening;
