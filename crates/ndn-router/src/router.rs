@@ -1,36 +1,28 @@
 //! The forwarder and the link services of its faces, as one machine.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
 
 use smallvec::SmallVec;
 use whimbrel_core::{
     Deadline, Endpoint, Machine, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin, PortRequest,
-    PortToken, SeededRng, Time, TimerQueue, Transmit, WallClock,
+    PortToken, SeededRng, Time, Transmit, WallClock,
 };
-use whimbrel_forwarder::mgmt::{FaceFailure, FaceHost, FaceRequest, LinkCounters, RequestId};
+use whimbrel_forwarder::mgmt::{FaceFailure, FaceRequest};
 use whimbrel_forwarder::rib::{Route, RouteKey};
 use whimbrel_forwarder::{FaceId, Forwarder, ForwarderConfig, LinkType, Persistency};
-use whimbrel_link::ndnlp::{FrameKind, LinkEvent, LinkService, LinkServiceConfig};
+use whimbrel_link::ndnlp::{FrameKind, LinkService, LinkServiceConfig};
 use whimbrel_ndn_mgmt::{FaceUri, ROUTE_CHILD_INHERIT, RouteOrigin};
-use whimbrel_ndn_packet::{LpPacket, Name, types};
+use whimbrel_ndn_packet::{LpPacket, Name};
 
+use crate::attached::{Attached, Links, Table};
 use crate::endpoint::endpoint;
 use crate::faces::{self, FaceSettings};
+use crate::idle::Idle;
+use crate::opening::{Asked, Opening};
 
 /// Packets that are put together on the stack before they go to the forwarder; drivers hand in
 /// about as many.
 const PACKETS_AT_ONCE: usize = 32;
-/// How often faces are looked at that nobody configured, for having been silent too long.
-const IDLE_CHECK: Duration = Duration::from_secs(5);
-/// Pause before a lost permanent face is opened again; doubles up to [`SLOWEST_REOPEN`].
-const REOPEN: Duration = Duration::from_secs(1);
-const SLOWEST_REOPEN: Duration = Duration::from_secs(60);
-/// The forwarder hears of a link's state at most this often: its queues change within some
-/// milliseconds, and a packet must not pay for it.
-const LINK_STATE_INTERVAL: Duration = Duration::from_millis(1);
-/// Pause before a configured face that never came up is asked for again.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// What an [`NdnRouter`] is made from.
 pub struct NdnRouterConfig {
@@ -46,96 +38,16 @@ pub struct NdnRouterConfig {
     pub wall: WallClock,
 }
 
-/// A face that is asked for, until its port is up.
-struct Asked {
-    settings: FaceSettings,
-    endpoint: Endpoint,
-    /// The request of management, if that asked.
-    request: Option<RequestId>,
-}
-
-/// One face and its link.
-struct Attached {
-    /// `None` while a permanent face waits for its socket to be opened again.
-    port: Option<PortId>,
-    link: LinkService,
-    /// In `ready`.
-    waiting: bool,
-    on_demand: bool,
-    /// A caller whose frames have not shown yet whether it takes part in link reliability. Until
-    /// they do it gets plain frames: many programs read nothing else.
-    answers_in_kind: bool,
-    last_heard: Time,
-    /// The link's deadline as it stands in the timers.
-    deadline: Option<Time>,
-    /// Nothing is lost on it, and it ends when the program at its other end does.
-    stream: bool,
-    reopen_after: Duration,
-    /// Largest frame that the port takes, bytes.
-    port_mtu: usize,
-    /// Largest frame that somebody wants, bytes.
-    wanted_mtu: Option<usize>,
-    /// What it was opened to, if this router did.
-    endpoint: Option<Endpoint>,
-    /// When the forwarder was last told of the link's state.
-    state_told: Time,
-}
-
-/// True for a frame with a number to be acknowledged, or with the announcement of the adaptive
-/// profile.
-fn speaks_of_reliability(frame: &[u8]) -> bool {
-    frame.first() == Some(&(types::LP_PACKET as u8))
-        && LpPacket::decode(frame, true).is_ok_and(|packet| {
-            packet.link.tx_sequence.is_some() || packet.link.adaptive_hello.is_some()
-        })
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Timer {
-    Link(FaceId),
-    Idle,
-    Reopen(FaceId),
-    /// Ports that the configuration wants and that could not be opened are asked for again.
-    AskAgain,
-}
-
 /// A whole NDN router but its sockets.
 pub struct NdnRouter {
     forwarder: Forwarder,
     config: NdnRouterConfig,
     rng: SeededRng,
-    faces: BTreeMap<FaceId, Attached>,
-    ports: BTreeMap<PortId, FaceId>,
-    /// Faces that management or the configuration asked for, until their port is up.
-    asked: BTreeMap<PortToken, Asked>,
-    next_token: u64,
-    /// Configured faces that could not be opened.
-    to_ask_again: Vec<Asked>,
-    /// Faces whose links may have something to send.
-    ready: VecDeque<FaceId>,
-    timers: TimerQueue<Timer>,
-    port_requests: VecDeque<PortRequest>,
+    table: Table,
+    opening: Opening,
+    idle: Idle,
     refused_callers: u64,
     routes: Vec<ConfiguredRoute>,
-}
-
-/// What management needs of the faces; it works on them once the forwarder has returned.
-struct Links<'a> {
-    faces: &'a BTreeMap<FaceId, Attached>,
-    requests: Vec<FaceRequest>,
-}
-
-impl FaceHost for Links<'_> {
-    fn link_counters(&self, face: FaceId) -> LinkCounters {
-        let attached = self.faces.get(&face);
-        attached.map_or_else(LinkCounters::default, |attached| {
-            faces::counters(&attached.link)
-        })
-    }
-
-    fn request(&mut self, request: FaceRequest) {
-        self.requests.push(request);
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -155,16 +67,11 @@ impl NdnRouter {
         );
         NdnRouter {
             forwarder,
-            config,
             rng,
-            faces: BTreeMap::new(),
-            ports: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            next_token: 0,
-            to_ask_again: Vec::new(),
-            ready: VecDeque::new(),
-            timers: TimerQueue::new(),
-            port_requests: VecDeque::new(),
+            table: Table::default(),
+            opening: Opening::default(),
+            idle: Idle::new(config.idle_timeout),
+            config,
             refused_callers: 0,
             routes: Vec::new(),
         }
@@ -187,25 +94,25 @@ impl NdnRouter {
 
     /// The link of a face, to look at.
     pub fn link(&self, face: FaceId) -> Option<&LinkService> {
-        self.faces.get(&face).map(|attached| &attached.link)
+        self.table.get(face).map(|attached| &attached.link)
     }
 
     /// The face on a port.
     pub fn face_of(&self, port: PortId) -> Option<FaceId> {
-        self.ports.get(&port).copied()
+        self.table.face_of(port)
     }
 
     fn port_up(&mut self, now: Time, port: PortId, info: &PortInfo) {
         let asked = match info.origin {
-            PortOrigin::Opened(token) => self.asked.remove(&token),
+            PortOrigin::Opened(token) => self.opening.answered(token),
             _ => None,
         };
         if let Some(face) = asked.as_ref().and_then(|asked| asked.settings.reopened) {
             return self.port_back(now, port, face, info);
         }
-        if info.origin.is_caller() && self.faces.len() >= self.config.max_faces {
+        if info.origin.is_caller() && self.table.len() >= self.config.max_faces {
             self.refused_callers += 1;
-            return self.port_requests.push_back(PortRequest::Close(port));
+            return self.opening.request(PortRequest::Close(port));
         }
         let (settings, endpoint, request) = match asked {
             Some(asked) => (asked.settings, Some(asked.endpoint), asked.request),
@@ -222,25 +129,17 @@ impl NdnRouter {
         let on_demand = spec.persistency == Persistency::OnDemand;
         let face = self.forwarder.add_face(now, spec);
         let link = LinkService::new(link, SeededRng::new(self.rng.next_word()));
-        let attached = Attached {
-            port: Some(port),
-            link,
-            waiting: false,
-            on_demand,
-            answers_in_kind: on_demand && point_to_point && !stream,
-            last_heard: now,
-            deadline: None,
-            stream,
-            reopen_after: REOPEN,
-            port_mtu: info.mtu,
-            wanted_mtu: settings.mtu,
-            endpoint,
-            state_told: now,
-        };
-        self.faces.insert(face, attached);
-        self.ports.insert(port, face);
+        let mut attached = Attached::new(now, port, info.mtu, link);
+        attached.stream = stream;
+        attached.on_demand = on_demand;
+        attached.wanted_mtu = settings.mtu;
+        attached.endpoint = endpoint;
+        if on_demand && point_to_point && !stream {
+            attached.answer_in_kind();
+        }
+        self.table.insert(face, attached);
         if on_demand {
-            self.timers.set_earlier(Timer::Idle, now + IDLE_CHECK);
+            self.idle.watch(now);
         }
         self.route_configured(face);
         if let Some(request) = request {
@@ -249,34 +148,30 @@ impl NdnRouter {
     }
 
     fn port_back(&mut self, now: Time, port: PortId, face: FaceId, info: &PortInfo) {
-        let Some(attached) = self.faces.get_mut(&face) else {
+        if self.table.get(face).is_none() {
             // The face was destroyed meanwhile.
-            return self.port_requests.push_back(PortRequest::Close(port));
-        };
-        attached.port = Some(port);
-        attached.reopen_after = REOPEN;
-        attached.last_heard = now;
-        attached.port_mtu = info.mtu;
-        attached.link.set_blocked(false);
-        self.ports.insert(port, face);
+            return self.opening.request(PortRequest::Close(port));
+        }
+        self.opening.forget(face);
+        self.table.connect(now, face, port, info.mtu);
         self.fit_mtu(face);
         self.forwarder.set_face_up(now, face, true);
-        self.wake(face);
+        self.table.wake(face);
     }
 
     fn port_down(&mut self, now: Time, port: PortId) {
-        let Some(face) = self.ports.remove(&port) else {
+        let Some(face) = self.table.face_of(port) else {
             return;
         };
-        match (self.way_back(face), self.faces.get_mut(&face)) {
-            (Some(endpoint), Some(attached)) => {
-                attached.port = None;
-                attached.endpoint = Some(endpoint);
-                attached.link.set_blocked(true);
+        match self.way_back(face) {
+            Some(endpoint) => {
+                self.table.disconnect(face, endpoint);
                 self.forwarder.set_face_up(now, face, false);
-                self.reopen_later(now, face);
+                self.opening.reopen_later(now, face);
             }
-            _ => self.forget(now, face),
+            None => {
+                self.forget(now, face);
+            }
         }
     }
 
@@ -287,7 +182,7 @@ impl NdnRouter {
         if spec.persistency != Persistency::Permanent {
             return None;
         }
-        let opened = self.faces.get(&face)?.endpoint.clone();
+        let opened = self.table.get(face)?.endpoint.clone();
         opened.or_else(|| {
             let remote: FaceUri = spec.remote_uri.parse().ok()?;
             let local = spec.local_uri.parse().ok();
@@ -297,25 +192,22 @@ impl NdnRouter {
         })
     }
 
-    fn reopen_later(&mut self, now: Time, face: FaceId) {
-        let Some(attached) = self.faces.get_mut(&face) else {
-            return;
-        };
-        self.timers
-            .set(Timer::Reopen(face), now + attached.reopen_after);
-        attached.reopen_after = (attached.reopen_after * 2).min(SLOWEST_REOPEN);
+    /// Ends a face; returns the port that it had.
+    fn forget(&mut self, now: Time, face: FaceId) -> Option<PortId> {
+        self.opening.forget(face);
+        self.forwarder.remove_face(now, face);
+        self.table.remove(face)
     }
 
-    /// Ends a face; its port, if it has one, is closed by the caller or has gone.
-    fn forget(&mut self, now: Time, face: FaceId) {
-        self.faces.remove(&face);
-        self.timers.cancel(&Timer::Link(face));
-        self.timers.cancel(&Timer::Reopen(face));
-        self.forwarder.remove_face(now, face);
+    /// Ends a face and closes its port.
+    fn close(&mut self, now: Time, face: FaceId) {
+        if let Some(port) = self.forget(now, face) {
+            self.opening.request(PortRequest::Close(port));
+        }
     }
 
     fn reopen(&mut self, face: FaceId) {
-        let endpoint = self.faces.get(&face).and_then(|it| it.endpoint.clone());
+        let endpoint = self.table.get(face).and_then(|it| it.endpoint.clone());
         let spec = self.forwarder.face(face).map(|face| &face.spec);
         if let (Some(endpoint), Some(spec)) = (endpoint, spec) {
             let settings = FaceSettings {
@@ -338,7 +230,7 @@ impl NdnRouter {
 
     /// Configured routes to a face that has come up.
     fn route_configured(&mut self, face: FaceId) {
-        let endpoint = self.faces.get(&face).and_then(|it| it.endpoint.as_ref());
+        let endpoint = self.table.get(face).and_then(|it| it.endpoint.as_ref());
         let Some(endpoint) = endpoint else {
             return;
         };
@@ -364,44 +256,21 @@ impl NdnRouter {
 
     /// Has a port opened for a face, for the configuration or for a face that was lost.
     pub fn ask(&mut self, endpoint: Endpoint, settings: FaceSettings) {
-        let token = self.expect(endpoint.clone(), settings, None);
-        self.request_port(token, endpoint);
+        self.opening.ask(Asked {
+            settings,
+            endpoint,
+            request: None,
+        });
     }
 
     /// A face with these settings is to be on the port that comes up with the token returned. The
     /// caller sees to it that one does: a scenario that connects nodes itself.
     pub fn ask_connected(&mut self, endpoint: Endpoint, settings: FaceSettings) -> PortToken {
-        self.expect(endpoint, settings, None)
-    }
-
-    fn expect(
-        &mut self,
-        endpoint: Endpoint,
-        settings: FaceSettings,
-        request: Option<RequestId>,
-    ) -> PortToken {
-        let token = PortToken(self.next_token);
-        self.next_token += 1;
-        let asked = Asked {
+        self.opening.expect(Asked {
             settings,
             endpoint,
-            request,
-        };
-        self.asked.insert(token, asked);
-        token
-    }
-
-    fn ask_later(&mut self, now: Time, asked: Asked) {
-        self.to_ask_again.push(asked);
-        self.timers.set_earlier(Timer::AskAgain, now + ASK_AGAIN);
-    }
-
-    fn request_port(&mut self, token: PortToken, endpoint: Endpoint) {
-        self.port_requests.push_back(PortRequest::Open {
-            token,
-            label: format!("face to {endpoint}"),
-            endpoint,
-        });
+            request: None,
+        })
     }
 
     fn face_request(&mut self, now: Time, request: FaceRequest) {
@@ -415,32 +284,27 @@ impl NdnRouter {
                 let configured = self.config.link.reliability;
                 let settings = FaceSettings::wished(&settings, configured);
                 match endpoint(&remote, local.as_ref()) {
-                    Ok(endpoint) => {
-                        let token = self.expect(endpoint.clone(), settings, Some(request));
-                        self.request_port(token, endpoint);
-                    }
+                    Ok(endpoint) => self.opening.ask(Asked {
+                        settings,
+                        endpoint,
+                        request: Some(request),
+                    }),
                     Err(why) => self.forwarder.face_created(now, request, &Err(why)),
                 }
             }
             FaceRequest::Update { face, settings } => {
-                if let (Some(mtu), Some(attached)) = (settings.mtu, self.faces.get_mut(&face)) {
+                if let (Some(mtu), Some(attached)) = (settings.mtu, self.table.get_mut(face)) {
                     attached.wanted_mtu = usize::try_from(mtu).ok();
                     self.fit_mtu(face);
                 }
                 self.face_changed(now, face);
             }
-            FaceRequest::Destroy(face) => {
-                if let Some(port) = self.faces.get(&face).and_then(|attached| attached.port) {
-                    self.ports.remove(&port);
-                    self.port_requests.push_back(PortRequest::Close(port));
-                }
-                self.forget(now, face);
-            }
+            FaceRequest::Destroy(face) => self.close(now, face),
         }
     }
 
     fn face_changed(&mut self, now: Time, face: FaceId) {
-        let (Some(attached), Some(found)) = (self.faces.get_mut(&face), self.forwarder.face(face))
+        let (Some(attached), Some(found)) = (self.table.get_mut(face), self.forwarder.face(face))
         else {
             return;
         };
@@ -453,11 +317,11 @@ impl NdnRouter {
         attached.on_demand = persistency == Persistency::OnDemand;
         match attached.port {
             // Only a permanent face outlives its port.
-            None if persistency != Persistency::Permanent => self.forget(now, face),
+            None if persistency != Persistency::Permanent => self.close(now, face),
             Some(port) if was_on_demand && !attached.on_demand => {
-                self.port_requests.push_back(PortRequest::Keep(port));
+                self.opening.request(PortRequest::Keep(port));
             }
-            _ if attached.on_demand => self.timers.set_earlier(Timer::Idle, now + IDLE_CHECK),
+            _ if attached.on_demand => self.idle.watch(now),
             _ => {}
         }
     }
@@ -465,7 +329,7 @@ impl NdnRouter {
     /// Frames of a face are as large as its port takes, or less if somebody wants them so.
     fn fit_mtu(&mut self, face: FaceId) {
         if let (Some(attached), Some(found)) =
-            (self.faces.get_mut(&face), self.forwarder.face_mut(face))
+            (self.table.get_mut(face), self.forwarder.face_mut(face))
             && let Some(told) = &mut found.spec.mtu
         {
             let wanted = attached.wanted_mtu.unwrap_or(usize::MAX);
@@ -474,49 +338,11 @@ impl NdnRouter {
         }
     }
 
-    fn wake(&mut self, face: FaceId) {
-        if let Some(attached) = self.faces.get_mut(&face)
-            && !attached.waiting
-        {
-            attached.waiting = true;
-            self.ready.push_back(face);
-        }
-    }
-
-    /// Tells the forwarder of a face's rate, queue and loss, now and then.
-    fn note_link_state(&mut self, now: Time, face: FaceId) {
-        if let Some(attached) = self.faces.get_mut(&face)
-            && now.since(attached.state_told) >= LINK_STATE_INTERVAL
-        {
-            attached.state_told = now;
-            let state = attached.link.state(now);
-            self.forwarder.set_link_state(now, face, state);
-        }
-    }
-
-    /// Keeps the timer of a face's link as the link states it.
-    fn note_deadline(&mut self, face: FaceId) {
-        let Some(attached) = self.faces.get_mut(&face) else {
-            return;
-        };
-        let deadline = attached.link.poll_timeout().map(|deadline| deadline.at);
-        if deadline == attached.deadline {
-            return;
-        }
-        attached.deadline = deadline;
-        match deadline {
-            Some(at) => self.timers.set(Timer::Link(face), at),
-            None => {
-                self.timers.cancel(&Timer::Link(face));
-            }
-        }
-    }
-
     /// Moves what the forwarder has to send to the links, and does what management wants.
     fn pump(&mut self, now: Time) {
         if self.forwarder.has_management_work() {
             let mut links = Links {
-                faces: &self.faces,
+                table: &self.table,
                 requests: Vec::new(),
             };
             self.forwarder.run_management(now, &mut links);
@@ -525,73 +351,7 @@ impl NdnRouter {
             }
         }
         while let Some((face, out)) = self.forwarder.poll_send() {
-            let Some(attached) = self.faces.get_mut(&face) else {
-                continue;
-            };
-            attached.link.send(now, out.packet, out.header);
-            if !attached.waiting {
-                attached.waiting = true;
-                self.ready.push_back(face);
-            }
-        }
-    }
-
-    fn drop_undelivered(&mut self, now: Time, face: FaceId) {
-        let Some(attached) = self.faces.get_mut(&face) else {
-            return;
-        };
-        while let Some(event) = attached.link.poll_event() {
-            match event {
-                LinkEvent::GaveUp(packet) => self.forwarder.handle_dropped(now, face, &packet),
-            }
-        }
-    }
-
-    fn expire_idle(&mut self, now: Time) {
-        let silent = self.config.idle_timeout;
-        let mut any_on_demand = false;
-        let mut ended = Vec::new();
-        for (face, attached) in self.faces.iter().filter(|(_, attached)| attached.on_demand) {
-            any_on_demand = true;
-            // A stream ends when its program does; datagrams only fall silent.
-            if attached.last_heard + silent <= now && !attached.stream {
-                ended.extend(attached.port.map(|port| (*face, port)));
-            }
-        }
-        for (face, port) in ended {
-            self.ports.remove(&port);
-            self.forget(now, face);
-            self.port_requests.push_back(PortRequest::Close(port));
-        }
-        if any_on_demand {
-            self.timers.set(Timer::Idle, now + IDLE_CHECK);
-        }
-    }
-
-    fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
-        let Some(face) = self.ports.get(&port).copied() else {
-            return;
-        };
-        let Some(attached) = self.faces.get_mut(&face) else {
-            return;
-        };
-        attached.last_heard = now;
-        if attached.answers_in_kind && speaks_of_reliability(frame) {
-            attached.answers_in_kind = false;
-            attached.link.set_reliability(self.config.link.reliability);
-        }
-        let forwarder = &mut self.forwarder;
-        attached.link.handle_frame(now, frame, &mut |packet| {
-            forwarder.handle_packet(now, face, packet)
-        });
-        // An acknowledgement may be due at once.
-        if !attached.stream {
-            if !attached.waiting {
-                attached.waiting = true;
-                self.ready.push_back(face);
-            }
-            // Its deadline is read once it has transmitted.
-            self.drop_undelivered(now, face);
+            self.table.send(now, face, out);
         }
     }
 }
@@ -600,12 +360,11 @@ impl Machine for NdnRouter {
     type Event = core::convert::Infallible;
 
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
-        let attached = self.ports.get(&port).copied();
-        match (event, attached) {
+        match (event, self.table.face_of(port)) {
             (PortEvent::Up(info), _) => self.port_up(now, port, &info),
             (PortEvent::Down, _) => self.port_down(now, port),
             (event, Some(face)) => {
-                let Some(attached) = self.faces.get_mut(&face) else {
+                let Some(attached) = self.table.get_mut(face) else {
                     return;
                 };
                 match event {
@@ -616,14 +375,14 @@ impl Machine for NdnRouter {
                     PortEvent::Blocked => attached.link.set_blocked(true),
                     _ => attached.link.set_blocked(false),
                 }
-                self.wake(face);
+                self.table.wake(face);
             }
             (_, None) => {}
         }
     }
 
     fn handle_refusal(&mut self, now: Time, token: PortToken, refusal: OpenRefusal) {
-        let Some(asked) = self.asked.remove(&token) else {
+        let Some(asked) = self.opening.answered(token) else {
             return;
         };
         tracing::warn!(endpoint = %asked.endpoint, %refusal, "a face cannot be opened");
@@ -632,36 +391,35 @@ impl Machine for NdnRouter {
             OpenRefusal::Failed(why) => FaceFailure::Failed(why),
         };
         match (asked.settings.reopened, asked.request) {
-            (Some(face), _) => self.reopen_later(now, face),
+            (Some(face), _) if self.table.get(face).is_some() => {
+                self.opening.reopen_later(now, face);
+            }
+            // The face was destroyed meanwhile.
+            (Some(_), _) => {}
             (None, Some(request)) => self.forwarder.face_created(now, request, &Err(why)),
             // A configured face is wanted for good: its peer, or the name service, may be away.
-            (None, None) => self.ask_later(now, asked),
+            (None, None) => self.opening.ask_later(now, asked),
         }
     }
 
     fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
-        let Some(face) = self.ports.get(&port).copied() else {
+        let Some(face) = self.table.face_of(port) else {
             return;
         };
+        let reliability = self.config.link.reliability;
         let mut batch: SmallVec<[(FaceId, LpPacket<'_>); PACKETS_AT_ONCE]> = SmallVec::new();
         for frame in frames {
-            let Some(attached) = self.faces.get_mut(&face) else {
+            let Some(attached) = self.table.get_mut(face) else {
                 break;
             };
-            let plain = if attached.answers_in_kind && speaks_of_reliability(frame) {
-                None
-            } else {
-                attached.link.handle_plain_frame(frame)
-            };
-            match plain {
-                Some(packet) => {
-                    attached.last_heard = now;
-                    batch.push((face, packet));
-                }
+            match attached.plain_packet(now, frame) {
+                Some(packet) => batch.push((face, packet)),
                 None => {
                     self.forwarder.handle_packets(now, &batch);
                     batch.clear();
-                    self.handle_frame(now, port, frame);
+                    let forwarder = &mut self.forwarder;
+                    self.table
+                        .handle_frame(now, face, frame, reliability, forwarder);
                 }
             }
         }
@@ -670,27 +428,12 @@ impl Machine for NdnRouter {
 
     fn handle_timeout(&mut self, now: Time) {
         self.forwarder.handle_timeout(now);
-        let mut pass = self.timers.pass(now);
-        while let Some((_, timer)) = pass.next(&mut self.timers) {
-            match timer {
-                Timer::Link(face) => {
-                    if let Some(attached) = self.faces.get_mut(&face) {
-                        attached.deadline = None;
-                        attached.link.handle_timeout(now);
-                    }
-                    self.drop_undelivered(now, face);
-                    // A link may want to transmit now: its deadline is read when it has, else it
-                    // would be due again at once.
-                    self.wake(face);
-                }
-                Timer::Idle => self.expire_idle(now),
-                Timer::Reopen(face) => self.reopen(face),
-                Timer::AskAgain => {
-                    for asked in core::mem::take(&mut self.to_ask_again) {
-                        self.ask(asked.endpoint, asked.settings);
-                    }
-                }
-            }
+        self.table.handle_timeout(now, &mut self.forwarder);
+        for face in self.idle.handle_timeout(now, &self.table) {
+            self.close(now, face);
+        }
+        for face in self.opening.handle_timeout(now) {
+            self.reopen(face);
         }
     }
 
@@ -701,33 +444,8 @@ impl Machine for NdnRouter {
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
         self.pump(now);
-        while let Some(face) = self.ready.front().copied() {
-            let sent = self.faces.get_mut(&face).and_then(|attached| {
-                let port = attached.port?;
-                let written = attached.link.poll_transmit(now, max_segments, buffer)?;
-                Some(Transmit {
-                    port,
-                    size: written.size,
-                    segment_size: written.segment_size,
-                })
-            });
-            self.note_deadline(face);
-            self.note_link_state(now, face);
-            match sent {
-                // The others take their turn first.
-                Some(transmit) => {
-                    self.ready.rotate_left(1);
-                    return Some(transmit);
-                }
-                None => {
-                    self.ready.pop_front();
-                    if let Some(attached) = self.faces.get_mut(&face) {
-                        attached.waiting = false;
-                    }
-                }
-            }
-        }
-        None
+        self.table
+            .poll_transmit(now, max_segments, buffer, &mut self.forwarder)
     }
 
     fn poll_event(&mut self) -> Option<Self::Event> {
@@ -735,19 +453,12 @@ impl Machine for NdnRouter {
     }
 
     fn poll_port_request(&mut self) -> Option<PortRequest> {
-        self.port_requests.pop_front()
+        self.opening.poll_request()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        let own = self.timers.next().map(|(at, timer)| {
-            let reason = match timer {
-                Timer::Link(_) => "link",
-                Timer::Idle => "idle faces",
-                Timer::Reopen(_) => "face to be opened again",
-                Timer::AskAgain => "configured face to be asked for again",
-            };
-            Deadline::new(at, reason)
-        });
+        let faces = Deadline::earlier(self.table.poll_timeout(), self.idle.poll_timeout());
+        let own = Deadline::earlier(faces, self.opening.poll_timeout());
         Deadline::earlier(self.forwarder.poll_timeout(), own)
     }
 }
