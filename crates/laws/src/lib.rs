@@ -1,2 +1,147 @@
-//! The rules that hold for this workspace as a whole. They are tests: see `tests/`.
+//! The rules that hold for this workspace as a whole. They are tests: see `tests/`. Here are the
+//! lists that more than one of them reads.
 #![forbid(unsafe_code)]
+
+/// One crate of the workspace and what it may use of the others.
+pub struct Layer {
+    /// The crate, without `whimbrel-`.
+    pub name: &'static str,
+    /// Crates of the workspace that its code may use.
+    pub may_use: &'static [&'static str],
+    /// Crates that its tests and benches may use besides. Protocols are tried in the simulator.
+    pub tests_may_use: &'static [&'static str],
+}
+
+const fn layer(
+    name: &'static str,
+    may_use: &'static [&'static str],
+    tests_may_use: &'static [&'static str],
+) -> Layer {
+    Layer {
+        name,
+        may_use,
+        tests_may_use,
+    }
+}
+
+const EVERYTHING: &[&str] = &[
+    "core",
+    "content",
+    "ndn-packet",
+    "ndn-mgmt",
+    "link",
+    "forwarder",
+    "ndn-router",
+    "transport",
+    "keychain",
+    "gnrs",
+    "sim",
+    "io",
+    "mobilityfirst",
+    "node",
+    "lab",
+    "bench",
+];
+
+/// The table of ARCHITECTURE.md. A row uses only rows above it.
+pub const LAYERS: &[Layer] = &[
+    layer("core", &[], &[]),
+    layer("content", &["core"], &[]),
+    layer("ndn-packet", &["core"], &[]),
+    layer("ndn-mgmt", &["core", "ndn-packet"], &[]),
+    layer("sim", &["core"], &[]),
+    layer("io", &["core"], &[]),
+    layer("link", &["core", "ndn-packet"], &["sim"]),
+    layer("forwarder", &["core", "ndn-packet", "ndn-mgmt"], &["sim"]),
+    layer(
+        "ndn-router",
+        &["core", "ndn-packet", "ndn-mgmt", "link", "forwarder"],
+        &["sim"],
+    ),
+    layer("transport", &["core", "ndn-packet"], &["sim"]),
+    layer("keychain", &["core", "ndn-packet"], &[]),
+    layer("gnrs", &["core"], &["sim"]),
+    layer(
+        "mobilityfirst",
+        &["core", "link", "gnrs", "content"],
+        &["sim"],
+    ),
+    layer(
+        "node",
+        &[
+            "core",
+            "ndn-packet",
+            "ndn-mgmt",
+            "link",
+            "forwarder",
+            "ndn-router",
+            "transport",
+            "keychain",
+            "gnrs",
+            "content",
+            "mobilityfirst",
+            "io",
+        ],
+        &["sim"],
+    ),
+    layer(
+        "lab",
+        &[
+            "core",
+            "ndn-packet",
+            "ndn-mgmt",
+            "content",
+            "link",
+            "forwarder",
+            "ndn-router",
+            "transport",
+            "keychain",
+            "gnrs",
+            "mobilityfirst",
+            "node",
+            "sim",
+            "io",
+        ],
+        &[],
+    ),
+    layer(
+        "bench",
+        &[
+            "core",
+            "ndn-packet",
+            "ndn-mgmt",
+            "content",
+            "link",
+            "forwarder",
+            "ndn-router",
+            "transport",
+            "keychain",
+            "gnrs",
+            "mobilityfirst",
+            "node",
+            "sim",
+            "io",
+            "lab",
+        ],
+        &[],
+    ),
+    // The command line: package `whimbrel`, folder `crates/cli`.
+    layer("cli", EVERYTHING, &[]),
+    // This crate: it looks at the others from outside.
+    layer("laws", &[], &[]),
+];
+
+/// State machines without socket, thread, clock or runtime: law 1 of ARCHITECTURE.md.
+pub const PROTOCOLS: &[&str] = &[
+    "core",
+    "content",
+    "ndn-packet",
+    "ndn-mgmt",
+    "link",
+    "forwarder",
+    "ndn-router",
+    "transport",
+    "gnrs",
+    "mobilityfirst",
+    "sim",
+];

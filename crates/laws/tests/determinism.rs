@@ -1,19 +1,10 @@
-//! Protocol crates read no clock and have no way around the lint that says so (ARCHITECTURE.md, laws 1 and
-//! 5).
+//! Protocol crates read no clock and have no way around the lint that says so (laws 1 and 5 of
+//! ARCHITECTURE.md).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The crates whose code runs in the simulator as it runs on sockets. The same as in `layers.rs`.
-const PROTOCOLS: &[&str] = &[
-    "core",
-    "content",
-    "ndn-mgmt",
-    "link",
-    "gnrs",
-    "mobilityfirst",
-    "sim",
-];
+use whimbrel_laws::PROTOCOLS;
 
 /// What clippy.toml must go on forbidding.
 const BANNED_METHODS: &[&str] = &[

@@ -1,142 +1,10 @@
-//! Crates depend downwards only (ARCHITECTURE.md, law 4), and no protocol crate comes near a socket or a
-//! runtime (law 1).
+//! Crates depend downwards only (law 4 of ARCHITECTURE.md), and no protocol crate comes near a
+//! socket or a runtime (law 1).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
-
-/// One crate of the workspace and what it may use of the others.
-struct Layer {
-    name: &'static str,
-    /// Crates of the workspace that its code may use.
-    may_use: &'static [&'static str],
-    /// Crates that its tests and benches may use besides. Protocols are tried in the simulator.
-    tests_may_use: &'static [&'static str],
-}
-
-const fn layer(
-    name: &'static str,
-    may_use: &'static [&'static str],
-    tests_may_use: &'static [&'static str],
-) -> Layer {
-    Layer {
-        name,
-        may_use,
-        tests_may_use,
-    }
-}
-
-const EVERYTHING: &[&str] = &[
-    "core",
-    "content",
-    "ndn-packet",
-    "ndn-mgmt",
-    "link",
-    "forwarder",
-    "transport",
-    "keychain",
-    "gnrs",
-    "sim",
-    "io",
-    "mobilityfirst",
-    "node",
-    "lab",
-    "bench",
-];
-
-/// The table of ARCHITECTURE.md. A row uses only rows above it.
-const LAYERS: &[Layer] = &[
-    layer("core", &[], &[]),
-    layer("content", &["core"], &[]),
-    layer("ndn-packet", &["core"], &[]),
-    layer("ndn-mgmt", &["core", "ndn-packet"], &[]),
-    layer("sim", &["core"], &[]),
-    layer("io", &["core"], &[]),
-    layer("link", &["core", "ndn-packet"], &["sim"]),
-    layer("forwarder", &["core", "ndn-packet", "ndn-mgmt"], &["sim"]),
-    layer("transport", &["core", "ndn-packet"], &["sim"]),
-    layer("keychain", &["core", "ndn-packet"], &[]),
-    layer("gnrs", &["core"], &["sim"]),
-    layer(
-        "mobilityfirst",
-        &["core", "link", "gnrs", "content"],
-        &["sim"],
-    ),
-    layer(
-        "node",
-        &[
-            "core",
-            "ndn-packet",
-            "ndn-mgmt",
-            "link",
-            "forwarder",
-            "transport",
-            "keychain",
-            "gnrs",
-            "content",
-            "mobilityfirst",
-            "io",
-        ],
-        &["sim"],
-    ),
-    layer(
-        "lab",
-        &[
-            "core",
-            "ndn-packet",
-            "ndn-mgmt",
-            "content",
-            "link",
-            "forwarder",
-            "transport",
-            "keychain",
-            "gnrs",
-            "mobilityfirst",
-            "node",
-            "sim",
-            "io",
-        ],
-        &[],
-    ),
-    layer(
-        "bench",
-        &[
-            "core",
-            "ndn-packet",
-            "ndn-mgmt",
-            "content",
-            "link",
-            "forwarder",
-            "transport",
-            "keychain",
-            "gnrs",
-            "mobilityfirst",
-            "node",
-            "sim",
-            "io",
-            "lab",
-        ],
-        &[],
-    ),
-    // The command line: package `whimbrel`, folder `crates/cli`.
-    layer("cli", EVERYTHING, &[]),
-    // This crate: it looks at the others from outside.
-    layer("laws", &[], &[]),
-];
-
-/// State machines without socket, thread, clock or runtime: ARCHITECTURE.md, law 1.
-const PROTOCOLS: &[&str] = &[
-    "core",
-    "content",
-    "ndn-packet",
-    "ndn-mgmt",
-    "link",
-    "forwarder",
-    "transport",
-    "gnrs",
-    "mobilityfirst",
-    "sim",
-];
+use whimbrel_laws::{LAYERS, PROTOCOLS};
 
 /// Doors to sockets, event loops and runtimes that no protocol crate may depend on directly.
 const DOORS: &[&str] = &[
@@ -203,7 +71,7 @@ fn every_crate_has_a_row_in_the_table_and_every_row_a_crate() {
     let unknown: Vec<_> = crates.difference(&rows).collect();
     assert!(
         unknown.is_empty(),
-        "{unknown:?} is in the workspace but in no row of LAYERS (crates/laws/tests/layers.rs): add it there, \
+        "{unknown:?} is in the workspace but in no row of LAYERS (crates/laws/src/lib.rs): add it there, \
          with the crates that it may use, and to the table of ARCHITECTURE.md"
     );
     let gone: Vec<_> = rows.difference(&crates).collect();
@@ -252,7 +120,7 @@ fn crates_use_only_what_their_row_allows() {
     }
     assert!(
         faults.is_empty(),
-        "{faults:#?}\nThe table is LAYERS in crates/laws/tests/layers.rs."
+        "{faults:#?}\nThe table is LAYERS in crates/laws/src/lib.rs."
     );
 }
 

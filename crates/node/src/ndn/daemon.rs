@@ -12,12 +12,12 @@ use whimbrel_forwarder::{
 use whimbrel_io::{Clock, EventLoop, LoopHandle};
 use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability as LinkReliability};
 use whimbrel_ndn_packet::{Certificate, Name};
+use whimbrel_ndn_router::endpoint::endpoint;
+use whimbrel_ndn_router::faces::FaceSettings;
+use whimbrel_ndn_router::{NdnRouter, NdnRouterConfig};
 
-use super::endpoint::endpoint;
-use super::faces::FaceSettings;
 use super::metrics;
 use super::open::{NdnLoop, NdnOpened, open_listeners};
-use super::{NdnRouter, NdnRouterConfig};
 use crate::config::{CommandRights, Config, ConfigError, NdnSection, Reliability};
 use crate::run::{StartError, random_number};
 

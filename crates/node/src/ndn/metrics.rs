@@ -16,9 +16,9 @@ use prometheus_client::registry::Registry;
 use whimbrel_forwarder::{FaceCounters, ForwarderCounters, Scope};
 use whimbrel_io::{LoopHandle, TransportCounters};
 use whimbrel_link::ndnlp::LinkStats;
+use whimbrel_ndn_router::{NdnRouter, faces};
 
 use super::open::NdnLoop;
-use super::{NdnRouter, faces};
 use crate::run::StartError;
 
 /// How long a busy router may take to count itself.

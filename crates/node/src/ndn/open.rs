@@ -10,9 +10,9 @@ use whimbrel_io::{
 };
 use whimbrel_ndn_mgmt::FaceUri;
 use whimbrel_ndn_packet::{MAX_PACKET, types};
+use whimbrel_ndn_router::NdnRouter;
+use whimbrel_ndn_router::endpoint::ETHER_TYPE;
 
-use super::NdnRouter;
-use super::endpoint::ETHER_TYPE;
 use crate::config::NdnSection;
 use crate::place::Places;
 use crate::run::StartError;

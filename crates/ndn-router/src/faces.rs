@@ -287,7 +287,7 @@ fn details(stats: &LinkStats) -> Vec<(&'static str, u64)> {
 }
 
 /// What a link dropped, by the reasons' names in metrics.
-pub(super) fn by_reason(drops: &LinkDrops) -> [(&'static str, u64); 10] {
+pub fn by_reason(drops: &LinkDrops) -> [(&'static str, u64); 10] {
     [
         ("malformed", drops.malformed),
         ("queue-full", drops.queue_full),

@@ -8,7 +8,7 @@ use whimbrel_ndn_mgmt::face_uri::{AddressFamily, HostTransport};
 use whimbrel_ndn_mgmt::{FaceUri, face_uri};
 
 /// NDN's EtherType.
-pub(super) const ETHER_TYPE: u16 = 0x8624;
+pub const ETHER_TYPE: u16 = 0x8624;
 
 /// What a face to `remote` is opened to. Ethernet faces need `local`, the interface.
 ///

@@ -1,0 +1,8 @@
+//! Faces of a whole router: how they come, go and come back.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+mod driver;
+mod expiry;
+mod management;
+mod model;
+mod reopening;
