@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const PRIVATE: &[&str] = &[
     "research note",
     "research file",
-    "ARCHITECTURE.md, law",
+    "DESIGN law",
     "DESIGN section",
 ];
 
