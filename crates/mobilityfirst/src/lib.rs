@@ -1,4 +1,4 @@
-//! MobilityFirst: hosts and routers that move named chunks [MFTP].
+//! MobilityFirst: hosts and routers that move named chunks [MFTP §1].
 //!
 //! The one invariant: **a chunk belongs to exactly one part of a node at a time**: a hop that
 //! carries it, the chunks that wait for the name service, the proxy's storage, or a local program's
