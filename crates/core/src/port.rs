@@ -232,7 +232,7 @@ pub enum Endpoint {
     },
     /// A network device of this machine, whose packets are the frames.
     Tun {
-        /// Name of the device; a `%d` in it is replaced by the first free number.
+        /// Name of the device, at most 15 characters.
         name: String,
         /// Its addresses and the lengths of their prefixes in bits.
         addresses: Vec<(IpAddr, u8)>,

@@ -1,7 +1,7 @@
 //! Host names: looked up on threads of their own, so that a name service that is slow or away
 //! holds up nothing else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -16,6 +16,12 @@ use crate::{EventLoop, IoError, Neighbour, TransportId};
 /// to [`SLOWEST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const SLOWEST_RETRY: Duration = Duration::from_secs(60);
+
+/// Threads that look up names at a time: a program may ask for face after face.
+const MAX_ASKING: usize = 16;
+/// Names that are looked up, or wait for their turn, on behalf of a machine; further ones are
+/// refused.
+const MAX_WISHES: usize = 1024;
 
 /// A peer by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +74,9 @@ pub(crate) struct Names {
     next: u64,
     waiting: BTreeMap<u64, (HostPort, Purpose)>,
     again: TimerQueue<u64>,
+    // Look-ups that have a thread, and those that wait for one.
+    asking: usize,
+    queued: VecDeque<u64>,
     by_port: BTreeMap<PortId, HostPort>,
     moving: BTreeSet<PortId>,
 }
@@ -87,6 +96,10 @@ impl Names {
 impl<M: Machine + 'static> EventLoop<M> {
     /// Looks up the name of a peer that the machine wants a port to.
     pub(crate) fn look_up_wish(&mut self, wish: Wish) {
+        if self.names.waiting.len() >= MAX_WISHES {
+            let why = String::from("too many host names are being looked up");
+            return self.refuse(wish.token, OpenRefusal::Failed(why));
+        }
         if let Some(name) = remote_of(&wish.endpoint).and_then(HostPort::of) {
             self.look_up(name, Purpose::Wish(wish));
         }
@@ -125,6 +138,10 @@ impl<M: Machine + 'static> EventLoop<M> {
         let Some((name, _)) = self.names.waiting.get(&ticket) else {
             return;
         };
+        if self.names.asking >= MAX_ASKING {
+            return self.names.queued.push_back(ticket);
+        }
+        self.names.asking += 1;
         let (name, handle) = (name.clone(), self.handle());
         let asking = std::thread::Builder::new().name("host-name".into());
         let spawned = asking.spawn(move || {
@@ -146,6 +163,10 @@ impl<M: Machine + 'static> EventLoop<M> {
     }
 
     fn name_answered(&mut self, ticket: u64, found: io::Result<SocketAddr>) {
+        self.names.asking = self.names.asking.saturating_sub(1);
+        if let Some(next) = self.names.queued.pop_front() {
+            self.start_look_up(next);
+        }
         let Some((name, purpose)) = self.names.waiting.remove(&ticket) else {
             return;
         };

@@ -164,3 +164,22 @@ fn a_shared_port_uses_the_socket_that_listens() {
     ask(&mut event_loop, 2, udp(peer.local_addr().unwrap(), true));
     until_refused(&mut event_loop, 2);
 }
+
+#[test]
+fn every_look_up_has_its_turn() {
+    let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let remote = Peer::Named {
+        host: "localhost".into(),
+        port: peer.local_addr().unwrap().port(),
+        family: Some(Family::V4),
+    };
+    let mut event_loop = script_loop();
+    let wishes = 60;
+    for token in 0..wishes {
+        ask(&mut event_loop, token, udp(remote.clone(), false));
+    }
+    until(&mut event_loop, "all ports", |it| {
+        it.machine().ports.len() as u64 == wishes
+    });
+    assert!(event_loop.machine().refusals.is_empty());
+}

@@ -207,7 +207,7 @@ fn door(sim: &mut Simulator<AnyMachine<()>>, endpoint: Endpoint, node: NodeId) {
 #[test]
 fn packets_of_a_tun_device_are_carried_over_a_face() {
     let device = Endpoint::Tun {
-        name: String::from("proxy%d"),
+        name: String::from("proxy0"),
         addresses: vec![(Ipv4Addr::new(10, 9, 0, 1).into(), 24)],
         mtu: 1400,
     };
