@@ -18,7 +18,7 @@ use super::{Loss, Reach, converse, note};
 use crate::exit::{Exit, Failure};
 
 /// Maximum number of certificates from the content's signer up to the anchor.
-const LONGEST_CHAIN: usize = 8;
+const MAX_CHAIN_LEN: usize = 8;
 
 /// What to verify, apart from anchors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl Chain<'_> {
         let Ok(data) = DataRef::decode(&sample) else {
             return Ok(());
         };
-        for _ in 0..LONGEST_CHAIN {
+        for _ in 0..MAX_CHAIN_LEN {
             match self
                 .validator
                 .validate_data(&data, Rule::Hierarchical, unix_seconds())
