@@ -15,7 +15,7 @@ use crate::logging::Logging;
 #[command(
     name = "whimbrel",
     version,
-    after_help = "A first try, in four terminals:\n  \
+    after_help = "A first transfer, in four terminals:\n  \
         whimbrel gnrs serve --listen 127.0.0.1:4720 --store memory\n  \
         whimbrel router run --listen 127.0.0.1:4711 --name-server 127.0.0.1:4720\n  \
         whimbrel serve --router 127.0.0.1:4711 FILE\n  \
@@ -34,16 +34,16 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Run a router, or ask one how it is
+    /// Run a router, or show its status
     #[command(subcommand)]
     Router(node::RouterCommand),
-    /// Run the host that local programs attach to, or ask it how it is
+    /// Run the host that local programs attach to, or show its status
     #[command(subcommand)]
     Host(node::HostCommand),
-    /// Run a name server, or ask one
+    /// Run a name server, or query one
     #[command(subcommand)]
     Gnrs(names::GnrsCommand),
-    /// Make or show keys: the identities of hosts and routers
+    /// Create or show keys: the identities of hosts and routers
     #[command(subcommand)]
     Id(identity::IdCommand),
     /// Publish files and folders, and serve them until Ctrl-C
@@ -51,9 +51,9 @@ pub(crate) enum Command {
     /// Fetch a file or a folder by its name
     #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
     Get(get::Get),
-    /// Ask a host or a router for an echo
+    /// Ping a host or a router
     Ping(ping::Ping),
-    /// NDN programs: fetch, serve, ask, answer, ping; with any NDN forwarder
+    /// NDN programs: fetch, serve, peek, poke, ping; with any NDN forwarder
     #[command(subcommand)]
     Ndn(ndn::NdnCommand),
     /// Faces of an NDN forwarder: list, create, change, destroy
@@ -65,10 +65,10 @@ pub(crate) enum Command {
     /// Forwarding strategies of an NDN forwarder: list, set, unset
     #[command(subcommand)]
     Strategy(ndn::strategy::StrategyCommand),
-    /// The content store of an NDN forwarder: look at it, change it, empty it
+    /// The content store of an NDN forwarder: show, configure, erase
     #[command(subcommand)]
     Cs(ndn::cs::CsCommand),
-    /// How an NDN forwarder is
+    /// Show the status of an NDN forwarder
     Status(ndn::status::Status),
     /// Keys and certificates of NDN identities
     #[command(subcommand)]
@@ -76,20 +76,20 @@ pub(crate) enum Command {
     /// Print a sample configuration, or check one
     #[command(subcommand)]
     Config(configure::ConfigCommand),
-    /// Say what this machine can and cannot do, and what mends it
+    /// List what works on this machine and what does not, with remedies
     Doctor(doctor::Doctor),
-    /// Fetch one file over one bad path by the kernel's TCP and by Whimbrel, side by side
+    /// Fetch one file over one bad path with the kernel's TCP and with Whimbrel, side by side
     #[command(
         after_help = "Example:\n  whimbrel demo --file film.mkv --rtt 100ms --loss 2% --outage 20s"
     )]
     Demo(demo::Demo),
-    /// Draw a paper's figures again, ours beside the paper's
+    /// Reproduce a paper's figures, ours beside the paper's
     #[command(subcommand)]
     Study(study::StudyCommand),
     /// Run networks, loads and events of your own, in virtual time or in namespaces
     #[command(subcommand)]
     Lab(lab::LabCommand),
-    /// Measure what the project asks of itself in speed, as ratios in one run
+    /// Measure performance against targets, as ratios within one run
     #[command(after_help = bench::HELP)]
     Bench(bench::Bench),
 }
@@ -105,10 +105,10 @@ pub(crate) struct HostAccess {
         conflicts_with = "router"
     )]
     pub(crate) socket: Option<PathBuf>,
-    /// Do without a daemon: be a host in this process, attached to the router at this address
+    /// Run without a daemon: be a host in this process, attached to the router at this address
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) router: Vec<whimbrel_node::config::Remote>,
-    /// The key that a host in this process is known by; without it, a new one for this run
+    /// The key of a host in this process; by default a new one for this run
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     pub(crate) key: Option<PathBuf>,
 }

@@ -12,65 +12,64 @@ use whimbrel_node::local_client::LocalError;
 use whimbrel_node::output::OutputError;
 use whimbrel_node::run::StartError;
 
-/// Shown below every `--help` that ends in one of them.
+/// Help text of every command that exits with one of them.
 pub(crate) const HELP: &str = "Exit codes:\n  \
     0    done\n  \
     1    any other failure\n  \
     2    wrong arguments or configuration\n  \
-    3    nobody has this name\n  \
-    4    those who announced it do not serve it\n  \
-    5    no host or router daemon answers on the socket\n  \
+    3    the name service has no record of the name\n  \
+    4    announced, but not served\n  \
+    5    no host or router daemon listens on the socket\n  \
     6    the disk is full, or the output cannot be written\n  \
-    7    nothing came for as long as --timeout says\n  \
+    7    no new data for as long as --timeout says\n  \
     8    an address or a socket is in use by another program\n  \
     130  interrupted";
 
-/// Shown below the help of `whimbrel ndn`'s commands. 0 to 4 are those of `ndnpeek`.
+/// Help text of `whimbrel ndn`'s commands. 0 to 4 are those of `ndnpeek`.
 pub(crate) const NDN_HELP: &str = "Exit codes:\n  \
     0    done\n  \
     1    any other failure\n  \
     2    wrong arguments\n  \
-    3    no answer in time, or from nobody\n  \
+    3    no answer, or none in time\n  \
     4    a Nack, or a refusal\n  \
-    5    no forwarder answers\n  \
+    5    no forwarder responds\n  \
     6    the output cannot be written\n  \
-    7    what came is not signed as it should be\n  \
+    7    the signature of the Data does not verify\n  \
     130  interrupted";
 
-/// Shown below the help of `face`, `route`, `strategy`, `cs` and `status`. 0 to 7 are those of
-/// `nfdc`.
+/// Help text of `face`, `route`, `strategy`, `cs` and `status`. 0 to 7 are those of `nfdc`.
 pub(crate) const MANAGEMENT_HELP: &str = "Exit codes:\n  \
     0    done\n  \
     1    any other failure\n  \
     2    wrong arguments\n  \
-    3    there is no such face\n  \
-    4    a host name in a FaceUri cannot be looked up\n  \
-    5    several faces fit\n  \
-    6    there is no such route\n  \
-    7    there is no such strategy\n  \
-    8    no forwarder answers";
+    3    the face does not exist\n  \
+    4    a host name in a FaceUri cannot be resolved\n  \
+    5    several faces match\n  \
+    6    the route does not exist\n  \
+    7    the strategy does not exist\n  \
+    8    no forwarder responds";
 
-/// Why the process ends. Several reasons share a number where commands have numbers of their own
-/// that users know.
+/// Why the process ends. Several reasons share a number because some commands have numbers of their
+/// own that users know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
-    /// As asked.
+    /// Success.
     Done,
-    /// Anything without a code of its own.
+    /// A failure without a code of its own.
     Other,
-    /// Arguments or configuration. clap uses the same.
+    /// Wrong arguments or configuration. clap uses the same.
     Usage,
-    /// The name service knows nobody.
+    /// The name service has no record of the name.
     NoSuchName,
-    /// Known, but not served.
+    /// Announced, but not served.
     NotServed,
-    /// No daemon.
+    /// No daemon responds.
     NoDaemon,
-    /// Disk or output.
+    /// The disk is full, or the output cannot be written.
     Write,
-    /// `--timeout`.
+    /// The `--timeout` has passed.
     TimedOut,
-    /// Address or socket.
+    /// The address or socket is in use.
     InUse,
     /// `bench`: something could not be measured.
     NotMeasured,
@@ -78,23 +77,23 @@ pub(crate) enum Exit {
     Missed,
     /// Ctrl-C, as a shell reports it.
     Interrupted,
-    /// `ndn`: nobody answered.
+    /// `ndn`: no answer.
     NoAnswer,
     /// `ndn`: a Nack.
     Nack,
     /// `ndn`: a signature is not accepted.
     NotVerified,
-    /// Management: there is no such face.
+    /// Management: the face does not exist.
     NoFace,
     /// Management: a FaceUri has no canonical form.
     NotCanonical,
-    /// Management: several faces fit.
+    /// Management: several faces match.
     Ambiguous,
-    /// Management: there is no such route.
+    /// Management: the route does not exist.
     NoRoute,
-    /// Management: there is no such strategy.
+    /// Management: the strategy does not exist.
     NoStrategy,
-    /// Management: nobody to be managed.
+    /// Management: no forwarder responds.
     NoForwarder,
 }
 
@@ -124,7 +123,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A message and the exit code that goes with it.
+/// A message and its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,

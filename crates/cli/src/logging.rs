@@ -7,23 +7,24 @@ use tracing_subscriber::EnvFilter;
 /// Set by `--quiet`.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// True if nothing but errors is wanted on standard error.
+/// True if standard error is for errors only.
 pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// How much to say.
+/// The verbosity of diagnostics.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Logging {
-    /// Say more on standard error; twice for more still
+    /// Print more diagnostics on standard error; twice for more still
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
-    /// Say nothing on standard error but errors
+    /// Print only errors on standard error
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     quiet: bool,
 }
 
-/// `WHIMBREL_LOG` chooses by module ("whimbrel_link=trace"); otherwise the flags do.
+/// Starts logging. `WHIMBREL_LOG` filters by module ("whimbrel_link=trace"); otherwise the flags
+/// do.
 pub(crate) fn start(logging: &Logging) {
     QUIET.store(logging.quiet, Ordering::Relaxed);
     let level = match (logging.quiet, logging.verbose) {

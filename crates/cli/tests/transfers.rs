@@ -191,7 +191,7 @@ fn interrupting_a_get_keeps_what_has_come_and_says_so() {
         line["error"]
             .as_str()
             .unwrap()
-            .contains("goes on from there"),
+            .contains("repeat the command to resume"),
         "{line}"
     );
     assert_eq!(get.exit_code(), 130);
@@ -426,7 +426,7 @@ fn a_full_disk_is_exit_code_6_and_with_more_room_it_goes_on() {
     }
     assert!(out.contains("first 6"), "{out}{err}");
     assert!(
-        err.contains("cannot write") && err.contains("goes on from there"),
+        err.contains("cannot write") && err.contains("repeat the command to resume"),
         "{err}"
     );
     assert!(

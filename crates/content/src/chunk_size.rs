@@ -4,8 +4,8 @@ use core::ops::Range;
 
 /// A power of two from 64 KiB to 4 MiB.
 ///
-/// Provider and receiver may choose another one for each request: the name of the content does not
-/// depend on it (it would in a plain list of chunk hashes).
+/// Provider and receiver may choose a different one for each request: the name of the content does
+/// not depend on it (it would in a plain list of chunk hashes).
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize,
 )]
@@ -14,7 +14,7 @@ pub struct ChunkSize {
     log2: u8,
 }
 
-/// A chunk size that is no power of two from 64 KiB to 4 MiB.
+/// A chunk size that is not a power of two from 64 KiB to 4 MiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a chunk has a power of two from 65536 to 4194304 bytes, not {0}")]
 pub struct InvalidChunkSize(pub u64);
@@ -61,8 +61,8 @@ impl ChunkSize {
         (Self::MIN.log2..=Self::MAX.log2).map(|log2| ChunkSize { log2 })
     }
 
-    /// How many chunks a content of `content_len` bytes has. At least 1: empty content is one empty
-    /// chunk.
+    /// The number of chunks in a content of `content_len` bytes. At least 1: empty content is one
+    /// empty chunk.
     pub const fn count(self, content_len: u64) -> u64 {
         if content_len == 0 {
             1

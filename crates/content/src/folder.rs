@@ -1,21 +1,21 @@
 //! A folder as one content object: the manifest that lists its files.
 //!
 //! The manifest is content like any other, so one name stands for a whole folder and each file in
-//! it is verified on its own. There is one encoding for each folder, and only that one decodes: the
-//! same files have the same name wherever they are published.
+//! it is verified on its own. Each folder has one encoding, and only that one decodes: the same
+//! files have the same name wherever they are published.
 
 use whimbrel_core::Guid;
 
 use crate::path::MAX_PATH_LEN;
 use crate::{MAX_CONTENT_LEN, PathError, RelativePath};
 
-/// What a manifest begins with. The first byte is no text, so that no text file begins like this.
+/// The first bytes of a manifest. The first one is not text, so that no text file begins like this.
 pub const MAGIC: [u8; 8] = *b"\x89WHBDIR\x0a";
 /// The version of the layout that this module writes and reads.
 pub const VERSION: u8 = 1;
-/// The most files in a folder.
+/// The maximum number of files in a folder.
 pub const MAX_ENTRIES: usize = 1 << 20;
-/// The longest manifest, in bytes. Refuse to fetch a longer one.
+/// The longest manifest, in bytes. Receivers refuse to fetch a longer one.
 pub const MAX_MANIFEST_LEN: usize = 256 << 20;
 
 const HEADER_LEN: usize = MAGIC.len() + 1 + 4;
@@ -26,13 +26,13 @@ const EXECUTABLE: u8 = 1;
 /// One file of a folder.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Entry {
-    /// Where it lies in the folder.
+    /// The path in the folder.
     pub path: RelativePath,
     /// Its length in bytes, at most [`MAX_CONTENT_LEN`].
     pub length: u64,
     /// The name of its content.
     pub content: Guid,
-    /// Whether it may be run as a program.
+    /// Whether the file is executable.
     pub executable: bool,
 }
 
@@ -42,41 +42,43 @@ pub struct Folder {
     entries: Vec<Entry>,
 }
 
-/// Why files make no folder, or bytes no manifest.
+/// Why files do not make a folder, or bytes are not a manifest.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FolderError {
-    /// Does not begin as a manifest does.
-    #[error("this content is no folder")]
+    /// The magic differs.
+    #[error("this content is not a folder")]
     NotAFolder,
-    /// Of a later version of this program.
-    #[error("a folder of version {0}, which this program does not read")]
+    /// Written by a later version of this program.
+    #[error("a folder of version {0}, which this program does not support")]
     UnknownVersion(u8),
     /// Ends in the middle of an entry.
-    #[error("the folder's list is cut short")]
+    #[error("the folder's list is truncated")]
     Truncated,
-    /// Goes on after the last entry.
+    /// Bytes follow the last entry.
     #[error("the folder's list has {0} bytes after its end")]
     TrailingBytes(usize),
     /// Above [`MAX_ENTRIES`] or [`MAX_MANIFEST_LEN`].
-    #[error("a folder takes at most {MAX_ENTRIES} files and a list of {MAX_MANIFEST_LEN} bytes")]
+    #[error(
+        "a folder has at most {MAX_ENTRIES} files and a list of at most {MAX_MANIFEST_LEN} bytes"
+    )]
     TooLarge,
     /// A path that could lead out of the folder, or that no file can have.
     #[error(transparent)]
     UnsafePath(#[from] PathError),
-    /// The same path twice.
-    #[error("the path {0:?} is there twice")]
+    /// A path occurs twice.
+    #[error("the path {0:?} occurs twice")]
     DuplicatePath(RelativePath),
-    /// A path that is a file and a folder.
-    #[error("the path {0:?} is a file, and a folder with {1:?} in it")]
+    /// A path names a file and a folder.
+    #[error("the path {0:?} is both a file and a folder that contains {1:?}")]
     FileAndFolder(RelativePath, RelativePath),
-    /// Not in the order of paths: another encoding of what has one encoding.
+    /// Entries out of order: a second encoding of the same folder.
     #[error("the path {0:?} is out of order")]
     OutOfOrder(RelativePath),
-    /// A bit that this version does not know.
-    #[error("flags {0:#04x}, of which this program knows bit 0")]
+    /// A flag unknown to this version.
+    #[error("flags {0:#04x}; this program knows only bit 0")]
     UnknownFlags(u8),
     /// The lengths together exceed [`MAX_CONTENT_LEN`].
-    #[error("the folder's files are longer than {MAX_CONTENT_LEN} bytes")]
+    #[error("the folder's files together exceed {MAX_CONTENT_LEN} bytes")]
     TooLong,
 }
 
@@ -101,8 +103,7 @@ impl Folder {
             if before > after {
                 return Err(FolderError::OutOfOrder(after.clone()));
             }
-            // What lies below a path follows it directly, so that neighbours are all that must be
-            // compared.
+            // A path's descendants follow it directly, so comparing adjacent paths suffices.
             if before.is_above(after) {
                 return Err(FolderError::FileAndFolder(before.clone(), after.clone()));
             }
@@ -132,15 +133,15 @@ impl Folder {
         self.entries.iter().map(|entry| entry.length).sum()
     }
 
-    /// Whether a content that begins with `beginning` is to be read as a manifest.
+    /// Whether a content that begins with `beginning` is read as a manifest.
     ///
-    /// An ordinary file can be made to begin so; decoding it then either fails or gives what it
-    /// lists.
+    /// An ordinary file can be crafted to begin so; decoding it then either fails or yields the
+    /// files that it lists.
     pub fn begins_like_manifest(beginning: &[u8]) -> bool {
         beginning.starts_with(&MAGIC)
     }
 
-    /// How many bytes [`Folder::encode`] gives.
+    /// The length of [`Folder::encode`]'s result in bytes.
     pub fn encoded_len(&self) -> usize {
         HEADER_LEN
             + self
@@ -167,8 +168,8 @@ impl Folder {
         manifest
     }
 
-    /// Reads a manifest, and only the one encoding that [`Folder::encode`] gives. Memory follows
-    /// `manifest`.
+    /// Decodes a manifest, and only the one encoding that [`Folder::encode`] produces. Memory is
+    /// proportional to `manifest`.
     pub fn decode(manifest: &[u8]) -> Result<Folder, FolderError> {
         if manifest.len() > MAX_MANIFEST_LEN {
             return Err(FolderError::TooLarge);
@@ -184,7 +185,7 @@ impl Folder {
         if count > MAX_ENTRIES {
             return Err(FolderError::TooLarge);
         }
-        // A count alone takes no memory: the entries it speaks of must be there.
+        // Reserves no memory for a mere count: the entries must be present.
         let mut entries = Vec::with_capacity(count.min(rest.len() / ENTRY_OVERHEAD));
         for _ in 0..count {
             entries.push(take_entry(&mut rest)?);

@@ -1,20 +1,21 @@
 //! Content objects named by their BLAKE3 root and verified chunk by chunk.
 //!
-//! The one invariant: **bytes are believed only with a proof that leads to the name.** A provider
+//! The one invariant: **bytes are accepted only with a proof that leads to the name.** A provider
 //! can refuse service, but cannot make a receiver accept a wrong byte, a byte at a wrong offset or
 //! a wrong length.
 //!
 //! | module | holds | text it follows |
 //! |---|---|---|
 //! | [`chunk_size`] | [`ChunkSize`], the negotiable unit of transfer | [MFTP §3.1], "chunks"; docs/protocols/content.md section 1 |
-//! | [`proof`] | [`Proof`], [`verify_chunk`], what a verified chunk says about the length | content.md section 2; BLAKE3 paper section 2.1 |
+//! | [`proof`] | [`Proof`], [`verify_chunk`], the bounds of the length that a verified chunk proves
+//! | content.md section 2; BLAKE3 paper section 2.1 |
 //! | [`tree`] | [`ChunkTree`], a provider's hashes of one content, and its cache record | content.md sections 2 and 5 |
-//! | [`progress`] | [`Assembly`], a receiver's account of what it has, resumable | content.md section 4 |
+//! | [`progress`] | [`Assembly`], a receiver's verified ranges, resumable | content.md section 4 |
 //! | [`range_set`] | [`RangeSet`], disjoint byte ranges | |
 //! | [`folder`] | [`Folder`], many files as one content object | content.md section 3 |
 //! | [`path`] | [`RelativePath`], a path that cannot leave its folder | content.md section 3 |
 //!
-//! No module touches a file; [`ChunkTree::from_reader`] reads what its caller opened.
+//! No module opens a file; [`ChunkTree::from_reader`] reads from its caller's reader.
 #![forbid(unsafe_code)]
 
 pub mod chunk_size;

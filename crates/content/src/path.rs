@@ -3,50 +3,51 @@
 use core::cmp::Ordering;
 use core::fmt;
 
-/// The longest path, in bytes: what Linux takes in one call, less the closing NUL.
+/// The longest path, in bytes: Linux's limit for one call, less the closing NUL.
 pub const MAX_PATH_LEN: usize = 4095;
-/// The longest component, in bytes: what the usual file systems take.
+/// The longest component, in bytes: the limit of the usual file systems.
 pub const MAX_COMPONENT_LEN: usize = 255;
 
 /// A path of `/`-separated components below some folder, in UTF-8.
 ///
 /// Joined to a folder it names something inside that folder: it is not absolute and has no empty,
 /// `.` or `..` component and no NUL. It may have control characters, as files may: quote it before
-/// showing it on a terminal. Symbolic links on the receiver's disk are the business of who opens
-/// the file.
+/// showing it on a terminal. The code that opens the file must guard against symbolic links on the
+/// receiver's disk.
 #[derive(Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RelativePath(String);
 
-/// Why a path is refused. The paths are quoted: their characters do nothing to a terminal.
+/// Why a path is refused. The messages quote paths, so that control characters cannot affect a
+/// terminal.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PathError {
-    /// No characters.
-    #[error("an empty path names no file")]
+    /// An empty text.
+    #[error("the path is empty")]
     Empty,
     /// Begins with `/`.
-    #[error("the path {0:?} is absolute, it could name any file of this machine")]
+    #[error("the path {0:?} is absolute: it could name any file of this machine")]
     Absolute(String),
     /// Has a component `..`.
-    #[error("the path {0:?} has a \"..\", it could name a file outside its folder")]
+    #[error("the path {0:?} contains \"..\": it could name a file outside its folder")]
     Parent(String),
     /// Has a component `.`.
-    #[error("the path {0:?} has a \".\", which is another way to write a shorter path")]
+    #[error("the path {0:?} contains \".\": write it without")]
     Current(String),
     /// Has two `/` in a row or one at its end.
     #[error("the path {0:?} has an empty component")]
     EmptyComponent(String),
     /// Has a NUL.
-    #[error("the path {0:?} has a NUL, which no file name can have")]
+    #[error("the path {0:?} contains a NUL, which a file name cannot have")]
     Nul(String),
     /// Longer than [`MAX_PATH_LEN`].
-    #[error("a path of {0} bytes, where {MAX_PATH_LEN} are the most")]
+    #[error("a path of {0} bytes; the maximum is {MAX_PATH_LEN}")]
     TooLong(usize),
     /// A component longer than [`MAX_COMPONENT_LEN`].
-    #[error("a path with a component of {0} bytes, where {MAX_COMPONENT_LEN} are the most")]
+    #[error("a path with a component of {0} bytes; the maximum is {MAX_COMPONENT_LEN}")]
     ComponentTooLong(usize),
     /// Not UTF-8.
-    #[error("a path that is no UTF-8")]
+    #[error("the path is not UTF-8")]
     NotUtf8,
 }
 
@@ -99,7 +100,7 @@ impl RelativePath {
     }
 }
 
-/// By components, each by its bytes: what lies below a path follows it directly.
+/// Ordered by components, each by its bytes: a path's descendants follow it directly.
 impl Ord for RelativePath {
     fn cmp(&self, other: &RelativePath) -> Ordering {
         self.components().cmp(other.components())

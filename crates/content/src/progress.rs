@@ -1,14 +1,14 @@
-//! A receiver's account of one content: what is verified, how long it is, what to ask for next.
+//! A receiver's state of one content: verified ranges, possible lengths, what to request next.
 //!
-//! Sans-IO, in two steps, so that what is recorded was stored before: [`Assembly::check`] verifies
-//! an offered chunk, the caller writes its bytes, [`Assembly::commit`] takes them into account. A
-//! record ([`Assembly::encode`]) kept now and then is all that a download needs to go on after
-//! `kill -9`: chunks committed after the last record are fetched again, none is believed that was
-//! not written.
+//! Sans-IO, in two steps, so that bytes are stored before they are recorded: [`Assembly::check`]
+//! verifies an offered chunk, the caller writes its bytes, [`Assembly::commit`] takes them into
+//! account. From a record ([`Assembly::encode`]) written now and then a download resumes after
+//! `kill -9`: chunks committed after the last record are fetched again, and the record never counts
+//! a chunk that was not written.
 //!
-//! Providers claim a length with each chunk. A claim is used to plan requests, never believed: the
-//! length is confirmed by the last chunk alone, and what was verified under another claim stays
-//! (see [`crate::proof`]).
+//! Providers claim a length with each chunk. Claims only guide the planning of requests: the last
+//! chunk alone confirms the length, and bytes verified under another claim are kept (see
+//! [`crate::proof`]).
 
 use core::ops::{Range, RangeInclusive};
 
@@ -18,30 +18,30 @@ use crate::{
     ChunkSize, MAX_CONTENT_LEN, Proof, RangeSet, VerifyError, proven_length, verify_chunk,
 };
 
-/// The most lengths remembered as claimed and not yet refuted.
+/// The maximum number of claimed and not yet refuted lengths.
 pub const MAX_CLAIMS: usize = 8;
 
-/// One chunk as a provider offers it.
+/// One chunk offered by a provider.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
     /// The unit of `index`.
     pub chunk_size: ChunkSize,
     /// Which chunk.
     pub index: u64,
-    /// The length of the whole content, as the provider says.
+    /// The provider's claim of the whole content's length.
     pub claimed_len: u64,
     /// The chunk's bytes.
     pub data: &'a [u8],
-    /// What leads from them to the content's name.
+    /// Leads from the bytes to the content's name.
     pub proof: &'a Proof,
 }
 
-/// Why an offered chunk is not taken. All but [`Refusal::Duplicate`] say that the provider is at
+/// Why an offered chunk is refused. All but [`Refusal::Duplicate`] mean that the provider is at
 /// fault.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It is longer than this receiver wants to take.
-    #[error("a content of {claimed} bytes is offered, the limit is {limit}")]
+    /// The content exceeds this receiver's limit.
+    #[error("the offered content has {claimed} bytes; the limit is {limit}")]
     AboveLimit {
         /// The claimed length.
         claimed: u64,
@@ -49,7 +49,7 @@ pub enum Refusal {
         limit: u64,
     },
     /// Chunks verified before prove that the claimed length is false.
-    #[error("a length of {claimed} bytes is claimed, proven are {} to {}", proven.start(), proven.end())]
+    #[error("the claimed length is {claimed} bytes; the proven length is {} to {}", proven.start(), proven.end())]
     FalseLength {
         /// The claimed length.
         claimed: u64,
@@ -57,14 +57,14 @@ pub enum Refusal {
         proven: RangeInclusive<u64>,
     },
     /// All of its bytes are verified already. Nothing was hashed.
-    #[error("the chunk is there already")]
+    #[error("the chunk is a duplicate")]
     Duplicate,
-    /// It does not belong to this content.
+    /// The chunk does not belong to this content.
     #[error(transparent)]
     Unproven(#[from] VerifyError),
 }
 
-/// A chunk that was found to belong to a content. Write its bytes, then [`Assembly::commit`] it.
+/// A chunk proven to belong to a content. Write its bytes, then [`Assembly::commit`] it.
 #[must_use = "a verified chunk counts once it is committed"]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verified {
@@ -75,7 +75,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Where the chunk's bytes belong in the content.
+    /// The chunk's byte range in the content.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()
     }
@@ -89,7 +89,7 @@ pub(crate) struct Claim {
     pub(crate) weight: u64,
 }
 
-/// What a receiver has of one content. See the module's text.
+/// A receiver's state of one content. See the module's text.
 ///
 /// Memory: one range for each run of verified bytes, hence at most one for each two chunks
 /// received, and [`MAX_CLAIMS`] claims.
@@ -104,8 +104,8 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Nothing yet of the content `root`, of which at most `limit` bytes are taken (and
-    /// [`MAX_CONTENT_LEN`]).
+    /// A download of the content `root` without any chunk yet, which accepts at most `limit` bytes
+    /// (and [`MAX_CONTENT_LEN`]).
     pub fn new(root: Guid, limit: u64) -> Assembly {
         let limit = limit.min(MAX_CONTENT_LEN);
         let is_empty = root.0 == *blake3::hash(&[]).as_bytes();
@@ -126,7 +126,7 @@ impl Assembly {
 
     /// Verifies an offered chunk. Changes nothing: the caller stores the bytes first.
     ///
-    /// What the sizes and earlier proofs rule out is refused before anything is hashed.
+    /// Sizes and earlier proofs rule out a bad offer before anything is hashed.
     pub fn check(&self, offer: &Offer<'_>) -> Result<Verified, Refusal> {
         let Offer {
             chunk_size,
@@ -167,9 +167,9 @@ impl Assembly {
         })
     }
 
-    /// Takes a verified chunk into account, now that its bytes are stored.
+    /// Takes a verified chunk into account after its bytes were stored.
     ///
-    /// False if it brought nothing: its bytes were there, or it belongs to another content.
+    /// Returns false if it added nothing: its bytes were known, or it belongs to another content.
     pub fn commit(&mut self, chunk: Verified) -> bool {
         if chunk.root != self.root || self.verified.contains(&chunk.range) {
             return false;
@@ -180,7 +180,7 @@ impl Assembly {
             *self.proven_len.start().max(chunk.proven_len.start()),
             *self.proven_len.end().min(chunk.proven_len.end()),
         );
-        // Two proofs that exclude each other would be a break of BLAKE3; the first one then stands.
+        // Two contradictory proofs would be a break of BLAKE3; the first one then stands.
         if start <= end {
             self.proven_len = start..=end;
         }
@@ -204,9 +204,9 @@ impl Assembly {
         }
     }
 
-    /// Forgets a claimed length, because those who claim it cannot show its last chunk.
+    /// Forgets a claimed length because its claimants cannot supply its last chunk.
     ///
-    /// Verified bytes stay. A confirmed length stays too: it is no claim any more.
+    /// Verified bytes stay. A confirmed length stays too: it is not a claim.
     pub fn withdraw_claim(&mut self, len: u64) {
         self.claims.retain(|claim| claim.len != len);
     }
@@ -216,13 +216,13 @@ impl Assembly {
         (self.proven_len.start() == self.proven_len.end()).then_some(*self.proven_len.start())
     }
 
-    /// The lengths that the chunks so far leave possible.
+    /// The lengths that the chunks so far permit.
     pub fn proven_len(&self) -> RangeInclusive<u64> {
         self.proven_len.clone()
     }
 
-    /// The length to plan and show progress with: the confirmed one, else the claim that brought
-    /// the most bytes.
+    /// The length for planning and progress: the confirmed one, else the claim that came with the
+    /// most bytes.
     pub fn expected_len(&self) -> Option<u64> {
         self.confirmed_len().or_else(|| {
             // Of equals the first one claimed: a liar gains nothing by claiming after another.
@@ -234,14 +234,14 @@ impl Assembly {
         })
     }
 
-    /// Every claimed length that is still possible. Asking for the last chunk of each confirms the
+    /// Every claimed length that is still possible. Requesting the last chunk of each confirms the
     /// true one.
     pub fn claimed_lens(&self) -> impl Iterator<Item = u64> {
         self.claims.iter().map(|claim| claim.len)
     }
 
-    /// Up to where it makes sense to ask: the expected length, or what is proven to exist if none
-    /// is claimed.
+    /// The end of useful requests: the expected length, or the proven minimum if no length is
+    /// claimed.
     fn horizon(&self) -> u64 {
         self.expected_len().unwrap_or(*self.proven_len.start())
     }
@@ -252,7 +252,7 @@ impl Assembly {
         self.verified.gaps(self.horizon())
     }
 
-    /// The chunks of `chunk_size` of which anything is missing, in order. Never empty before
+    /// The chunks of `chunk_size` with missing bytes, in order. Never empty before
     /// [`Assembly::is_complete`].
     pub fn missing_chunks(&self, chunk_size: ChunkSize) -> impl Iterator<Item = u64> {
         let mut next = 0;
@@ -268,29 +268,29 @@ impl Assembly {
         self.verified.total()
     }
 
-    /// What is verified and committed.
+    /// The verified and committed ranges.
     pub fn verified(&self) -> &RangeSet {
         &self.verified
     }
 
-    /// True once the length is confirmed and every byte below it is there.
+    /// True once the length is confirmed and every byte below it is verified.
     pub fn is_complete(&self) -> bool {
         self.confirmed_len()
             .is_some_and(|len| self.verified.contains(&(0..len)))
     }
 
-    /// The bytes that a reader in order can be given next; empty if the next byte is missing.
+    /// The bytes that can be delivered next in order; empty if the next byte is missing.
     pub fn deliverable(&self) -> Range<u64> {
         self.delivered..self.verified.end_of_run(self.delivered)
     }
 
-    /// The reader in order has been given everything below `offset`. Never goes back, nor past what
-    /// is there.
+    /// Records that everything below `offset` has been delivered in order. Never goes back, nor
+    /// past the verified bytes.
     pub fn note_delivered(&mut self, offset: u64) {
         self.delivered = offset.clamp(self.delivered, self.deliverable().end);
     }
 
-    /// Begins delivery from the start again: for a reader that did not survive.
+    /// Restarts delivery from the beginning: for a reader that did not survive.
     pub fn deliver_again(&mut self) {
         self.delivered = 0;
     }

@@ -1,4 +1,4 @@
-//! The proof that a chunk belongs to a name, and what it proves.
+//! The proof that a chunk belongs to a name, and its consequences.
 //!
 //! A content's name is the root of its BLAKE3 tree (BLAKE3 paper section 2.1): leaves of 1024
 //! bytes, each of them hashed **together with its position**, joined by parents. A chunk of a
@@ -9,15 +9,15 @@
 //! BLAKE3 is broken:
 //!
 //! * **The bytes, at their offset, whatever length was claimed.** Each leaf's hash covers its
-//!   position, and a path to the root exists only for the true leaves. So a chunk kept under a
-//!   wrong claim stays good.
+//!   position, and a path to the root exists only for the true leaves. So a chunk accepted under a
+//!   wrong claim stays valid.
 //! * **The length, if and only if it was the last chunk of the claimed length.** The last chunk
 //!   lies to the right at every step of its path, and only the true end of the content does.
 //! * **Bounds of the length, otherwise.** The highest step at which the path lies to the left has a
 //!   full subtree of known size there and at least one byte, at most as much again, beside it:
 //!   [`proven_length`].
 //!
-//! It does not prove who sent the chunk, nor that the rest of the content can be had from anyone.
+//! It does not prove the sender of the chunk, nor that the rest of the content is available.
 
 use core::ops::RangeInclusive;
 
@@ -29,8 +29,8 @@ use whimbrel_core::Guid;
 
 use crate::{ChunkSize, MAX_CONTENT_LEN};
 
-/// The most hashes in a proof: the height of the tree of [`MAX_CONTENT_LEN`] over the smallest
-/// chunks.
+/// The maximum number of hashes in a proof: the height of the tree of [`MAX_CONTENT_LEN`] over the
+/// smallest chunks.
 pub const MAX_SIBLINGS: usize = 44;
 
 /// The hashes of the subtrees beside a chunk's path, from the chunk up to the root.
@@ -39,27 +39,26 @@ pub struct Proof {
     siblings: Vec<ChainingValue>,
 }
 
-/// Why bytes are no [`Proof`].
+/// Why bytes are not a [`Proof`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeProofError {
-    /// Fewer bytes than the count at their beginning calls for.
-    #[error("a proof is cut short")]
+    /// Fewer hashes than the count says.
+    #[error("the proof is truncated")]
     Truncated,
     /// More hashes than any content has levels.
-    #[error("a proof of {0} hashes, where at most {MAX_SIBLINGS} are possible")]
+    #[error("the proof has {0} hashes; the maximum is {MAX_SIBLINGS}")]
     TooManySiblings(u8),
 }
 
 impl Proof {
-    /// The most bytes that [`Proof::encode`] appends.
+    /// The maximum of bytes that [`Proof::encode`] appends.
     pub const MAX_ENCODED_LEN: usize = 1 + MAX_SIBLINGS * 32;
 
     pub(crate) fn from_siblings(siblings: Vec<ChainingValue>) -> Proof {
         Proof { siblings }
     }
 
-    /// How many hashes it has: at most [`MAX_SIBLINGS`], and none where the content is a single
-    /// chunk.
+    /// The number of hashes: at most [`MAX_SIBLINGS`], zero if the content is a single chunk.
     pub fn len(&self) -> usize {
         self.siblings.len()
     }
@@ -69,7 +68,7 @@ impl Proof {
         self.siblings.is_empty()
     }
 
-    /// How many bytes [`Proof::encode`] appends.
+    /// The number of bytes that [`Proof::encode`] appends.
     pub fn encoded_len(&self) -> usize {
         1 + self.siblings.len() * 32
     }
@@ -82,7 +81,7 @@ impl Proof {
             .for_each(|sibling| buffer.extend_from_slice(sibling));
     }
 
-    /// Reads a proof from the beginning of `bytes` and answers with what follows it.
+    /// Decodes a proof from the beginning of `bytes`; returns it and the remaining bytes.
     pub fn decode(bytes: &[u8]) -> Result<(Proof, &[u8]), DecodeProofError> {
         let (&count, bytes) = bytes.split_first().ok_or(DecodeProofError::Truncated)?;
         if usize::from(count) > MAX_SIBLINGS {
@@ -100,46 +99,45 @@ impl Proof {
     }
 }
 
-/// Why a chunk is not believed.
+/// Why a chunk is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum VerifyError {
     /// The claimed length is above [`MAX_CONTENT_LEN`].
-    #[error("a claimed length of {0} bytes is above the limit of {MAX_CONTENT_LEN}")]
+    #[error("the claimed length of {0} bytes is above the limit of {MAX_CONTENT_LEN}")]
     ContentTooLong(u64),
-    /// There is no such chunk in a content of the claimed length.
-    #[error("chunk {index} of a content that has {count}")]
+    /// The index is beyond the claimed length.
+    #[error("chunk {index} does not exist: the content has {count} chunks")]
     NoSuchChunk {
-        /// The chunk asked about.
+        /// The chunk's index.
         index: u64,
         /// Chunks in a content of the claimed length.
         count: u64,
     },
-    /// The chunk has not the size that its index and the claimed length call for.
-    #[error("a chunk of {actual} bytes where {expected} are due")]
+    /// The chunk's size differs from the one that follows from its index and the claimed length.
+    #[error("the chunk has {actual} bytes; expected {expected}")]
     WrongSize {
-        /// Bytes due.
+        /// Bytes expected.
         expected: u64,
         /// Bytes given.
         actual: u64,
     },
-    /// The proof has not the height that the index and the claimed length call for.
-    #[error("a proof of {actual} hashes where {expected} are due")]
+    /// The proof's height differs from the one that follows from the index and the claimed length.
+    #[error("the proof has {actual} hashes; expected {expected}")]
     WrongProofLength {
-        /// Hashes due.
+        /// Hashes expected.
         expected: usize,
         /// Hashes given.
         actual: usize,
     },
     /// The hashes do not lead to the name: bytes, index, proof or claimed length are wrong.
-    #[error("the chunk does not belong to this name, or not at this place")]
+    #[error("the chunk does not belong to this name, or not at this index")]
     RootMismatch,
 }
 
-/// Checks one chunk against the name it is said to belong to.
+/// Verifies one chunk against a name.
 ///
-/// `content_len` is a claim; the module's text says what of it an `Ok` proves. Costs one pass over
-/// `data` and at most [`MAX_SIBLINGS`] compressions; nothing is hashed if the sizes already
-/// disagree.
+/// `content_len` is a claim; the module's text says what `Ok` proves about it. Costs one pass over
+/// `data` and at most [`MAX_SIBLINGS`] compressions; nothing is hashed if the sizes disagree.
 pub fn verify_chunk(
     root: Guid,
     content_len: u64,
@@ -170,11 +168,11 @@ pub fn verify_chunk(
     }
 }
 
-/// The true lengths that agree with a verified chunk `index`, given that it verified under
-/// `content_len`.
+/// The true lengths that are consistent with a chunk `index` verified under `content_len`.
 ///
 /// One value for the last chunk; for any other at most a doubling from its first value to its last.
-/// `None` if a content of `content_len` has no such chunk, or if that is above [`MAX_CONTENT_LEN`].
+/// `None` if a content of `content_len` has no such chunk, or if `content_len` is above
+/// [`MAX_CONTENT_LEN`].
 pub fn proven_length(
     content_len: u64,
     chunk_size: ChunkSize,
@@ -203,7 +201,7 @@ fn root_over(offset: u64, data: &[u8], mut path: Path, siblings: &[ChainingValue
         .set_input_offset(offset)
         .update(data)
         .finalize_non_root();
-    // The siblings come first in this zip: it then stops without having taken the topmost step.
+    // The siblings come first in this zip: it then stops without taking the topmost step.
     for (sibling, step) in lower.iter().zip(path.by_ref()) {
         let (left, right) = if step.node_is_left {
             (&node, sibling)
@@ -277,7 +275,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Sides of the path from the root down, straight from BLAKE3's rule that the left subtree is
+    /// Sides of the path from the root down, computed from BLAKE3's rule that the left subtree is
     /// the largest power of two below the whole.
     fn sides_from_the_rule(offset: u64, len: u64, chunk: u64) -> Vec<bool> {
         if len <= chunk {

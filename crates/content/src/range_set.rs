@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 /// Disjoint ranges with gaps between them, in order.
 ///
-/// Memory follows the number of ranges, not the offsets: a download in order is one range, however
-/// long.
+/// Memory follows the number of ranges, not the offsets: a download in order is a single range.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RangeSet {
     /// Start to end, exclusive.
@@ -56,7 +55,7 @@ impl RangeSet {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
-    /// What is missing below `limit`, in order.
+    /// The missing ranges below `limit`, in order.
     pub fn gaps(&self, limit: u64) -> impl Iterator<Item = Range<u64>> {
         let starts = core::iter::once(0).chain(self.ranges.values().copied());
         let ends = self.ranges.keys().copied().chain(core::iter::once(limit));
@@ -66,12 +65,12 @@ impl RangeSet {
             .filter(|gap| !gap.is_empty())
     }
 
-    /// How many ranges there are.
+    /// The number of ranges.
     pub fn range_count(&self) -> usize {
         self.ranges.len()
     }
 
-    /// How many offsets are in the set. O(number of ranges).
+    /// The number of offsets in the set. O(number of ranges).
     pub fn total(&self) -> u64 {
         self.ranges.iter().map(|(start, end)| end - start).sum()
     }

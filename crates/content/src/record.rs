@@ -1,21 +1,21 @@
 //! Records on the local disk: a kind, a version and a checksum around a body.
 //!
-//! The checksum finds torn writes and rot, not malice: who can write the file can write the
-//! checksum too.
+//! The checksum detects torn writes and corruption, not malice: an attacker who can write the file
+//! can write the checksum too.
 
-/// Why bytes are no record of the kind asked for.
+/// Why bytes are not a record of the expected kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordError {
     /// Another kind of file.
-    #[error("this is no {0}")]
+    #[error("this is not a {0}")]
     WrongKind(&'static str),
     /// Written by a version with another layout.
-    #[error("a record of version {0}, which this program does not read")]
+    #[error("a record of version {0}, which this program does not support")]
     UnknownVersion(u8),
-    /// Torn or rotten.
+    /// Torn or corrupt.
     #[error("the record is damaged")]
     Damaged,
-    /// The checksum is right and what it covers makes no sense.
+    /// The checksum is right, but the contents are inconsistent.
     #[error("the record contradicts itself: {0}")]
     Contradiction(&'static str),
 }
@@ -23,7 +23,7 @@ pub enum RecordError {
 /// Bytes of the checksum at a record's end: BLAKE3 over everything before it.
 const CHECKSUM_LEN: usize = 32;
 
-/// What a record's first eight bytes say, and what its reader calls it.
+/// The first eight bytes of a record, and its name in messages.
 pub(crate) struct Kind {
     pub(crate) magic: [u8; 7],
     pub(crate) version: u8,
@@ -31,7 +31,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// A record with the body that `write` appends.
+    /// Seals a record with the body that `write` appends.
     pub(crate) fn seal(&self, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut record = self.magic.to_vec();
         record.push(self.version);
@@ -41,7 +41,7 @@ impl Kind {
         record
     }
 
-    /// The body of `record`.
+    /// Checks `record` and returns its body.
     pub(crate) fn open<'a>(&self, record: &'a [u8]) -> Result<Body<'a>, RecordError> {
         let after_magic = record
             .strip_prefix(&self.magic)
@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// What is left to read of a record's body.
+/// The unread part of a record's body.
 pub(crate) struct Body<'a>(&'a [u8]);
 
 impl<'a> Body<'a> {
@@ -72,7 +72,7 @@ impl<'a> Body<'a> {
         let (array, rest) = self
             .0
             .split_first_chunk()
-            .ok_or(RecordError::Contradiction("it ends early"))?;
+            .ok_or(RecordError::Contradiction("it is too short"))?;
         self.0 = rest;
         Ok(*array)
     }
@@ -85,11 +85,11 @@ impl<'a> Body<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// The rest as arrays of `N` bytes, of which it must be a whole number.
+    /// The rest as whole arrays of `N` bytes.
     pub(crate) fn arrays<const N: usize>(self) -> Result<&'a [[u8; N]], RecordError> {
         match self.0.as_chunks() {
             (arrays, []) => Ok(arrays),
-            _ => Err(RecordError::Contradiction("its list is cut short")),
+            _ => Err(RecordError::Contradiction("its list is truncated")),
         }
     }
 }

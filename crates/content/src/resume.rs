@@ -1,4 +1,4 @@
-//! The record by which a download goes on after its program was killed.
+//! The record from which a download resumes after its program was killed.
 
 use whimbrel_core::Guid;
 
@@ -13,13 +13,13 @@ const RESUME: Kind = Kind {
 };
 
 impl Assembly {
-    /// The record of what has been committed so far (content.md section 4): 112 bytes and 16 for
-    /// each run of verified bytes. Keep it whole: write it beside the old one, then rename.
+    /// Encodes the committed state (content.md section 4): 112 bytes and 16 for each run of
+    /// verified bytes. Replace it as a whole: write it beside the old one, then rename.
     pub fn encode(&self) -> Vec<u8> {
         RESUME.seal(|body| {
             body.extend_from_slice(self.root.as_bytes());
             let (least, most) = (*self.proven_len.start(), *self.proven_len.end());
-            // Every possible length is at least `least`, so 0 is free to say "no claim" unless it
+            // Every possible length is at least `least`, so 0 is free to mean "no claim" unless it
             // is confirmed.
             let expected = self.expected_len().unwrap_or(0);
             for number in [self.limit, least, most, expected, self.delivered] {
@@ -32,10 +32,10 @@ impl Assembly {
         })
     }
 
-    /// Reads what [`Assembly::encode`] wrote. Takes memory in proportion to `record`, never more.
+    /// Decodes a record of [`Assembly::encode`]. Memory is at most proportional to `record`.
     ///
-    /// The record is believed: it vouches for bytes on the local disk, to which no proof is kept.
-    /// Whoever doubts the disk hashes the finished content again.
+    /// The record is trusted: it vouches for bytes on the local disk, whose proofs are not kept. To
+    /// rule out a disk error, hash the finished content again.
     pub fn decode(record: &[u8]) -> Result<Assembly, RecordError> {
         let mut body = RESUME.open(record)?;
         let root = Guid(body.array()?);
@@ -47,15 +47,13 @@ impl Assembly {
             body.u64()?,
         ];
         if limit > MAX_CONTENT_LEN || least > most {
-            return Err(RecordError::Contradiction(
-                "lengths that exclude each other",
-            ));
+            return Err(RecordError::Contradiction("contradictory lengths"));
         }
         let mut assembly = Assembly::new(root, limit);
         // A new assembly knows from the name alone whether the content is empty.
         if least < *assembly.proven_len.start() || most > *assembly.proven_len.end() {
             return Err(RecordError::Contradiction(
-                "a length that this name cannot have",
+                "a length impossible for this name",
             ));
         }
         assembly.proven_len = least..=most;
@@ -66,19 +64,20 @@ impl Assembly {
         });
         assembly.claims = claim.filter(|_| least < most).into_iter().collect();
         if assembly.claims.is_empty() && expected != assembly.confirmed_len().unwrap_or(0) {
-            return Err(RecordError::Contradiction(
-                "an expected length that is impossible",
-            ));
+            return Err(RecordError::Contradiction("an impossible expected length"));
         }
         assembly.note_delivered(delivered);
         if assembly.delivered != delivered {
-            return Err(RecordError::Contradiction("more delivered than was there"));
+            return Err(RecordError::Contradiction(
+                "more bytes delivered than verified",
+            ));
         }
         Ok(assembly)
     }
 }
 
-/// Runs in order, with gaps between them, on chunk boundaries but for the end of the content.
+/// Decodes runs in order, with gaps between them, on chunk boundaries except for the end of the
+/// content.
 fn read_runs(runs: &[[u8; 16]], least: u64, most: u64) -> Result<RangeSet, RecordError> {
     let mut verified = RangeSet::new();
     let mut earliest = 0;

@@ -27,7 +27,7 @@ pub struct ChunkTree {
     root: Guid,
     content_len: u64,
     group: ChunkSize,
-    /// From the groups up; the last level has two nodes. None at all if there is a single group.
+    /// From the groups up; the last level has two nodes. Empty if there is a single group.
     levels: Vec<Vec<ChainingValue>>,
 }
 
@@ -54,23 +54,23 @@ pub enum HashError {
     TooLong,
 }
 
-/// Why a proof cannot be given.
+/// Why a chunk cannot be proven.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProofError {
-    /// Chunks smaller than the groups that were kept.
+    /// The requested chunks are smaller than the groups.
     #[error(
-        "chunks of {asked} bytes were asked for; the hashes at hand prove chunks of {group} bytes or more"
+        "chunks of {asked} bytes were requested; the stored hashes prove chunks of {group} bytes or more"
     )]
     ChunkTooSmall {
-        /// Bytes of the chunk size asked for.
+        /// The requested chunk size in bytes.
         asked: u64,
-        /// Bytes of the smallest that can be proven.
+        /// The smallest chunk size that can be proven, in bytes.
         group: u64,
     },
-    /// Past the end of the content.
-    #[error("chunk {index} was asked for of a content that has {count}")]
+    /// The index is past the end of the content.
+    #[error("chunk {index} was requested; the content has {count} chunks")]
     NoSuchChunk {
-        /// The chunk asked for.
+        /// The requested index.
         index: u64,
         /// Chunks of that size in the content.
         count: u64,
@@ -80,8 +80,8 @@ pub enum ProofError {
 impl ChunkTree {
     /// Reads `reader` to its end and keeps the hash of each group of `group` bytes.
     ///
-    /// `progress` is told the number of bytes hashed so far, after each group. The memory taken is
-    /// one group's bytes and what [`ChunkTree`] says.
+    /// Calls `progress` with the number of bytes hashed so far, after each group. Memory: one
+    /// group's bytes and the tree itself.
     pub fn from_reader(
         mut reader: impl Read,
         group: ChunkSize,
@@ -90,7 +90,7 @@ impl ChunkTree {
         let mut buffer = vec![0; group.bytes() as usize];
         let mut groups = Vec::new();
         let mut content_len = 0;
-        // The root if one group turns out to be all there is.
+        // This is the root if there is only one group.
         let mut root = *blake3::hash(&[]).as_bytes();
         loop {
             let filled = fill(&mut reader, &mut buffer)?;
@@ -160,10 +160,10 @@ impl ChunkTree {
         Ok(Proof::from_siblings(siblings.collect()))
     }
 
-    /// The form for a cache on disk, 32 bytes for each group (content.md section 5).
+    /// Encodes the tree for a cache on disk, 32 bytes for each group (content.md section 5).
     ///
-    /// It says nothing about which file it belongs to: its keeper notes that (path, length, time of
-    /// change).
+    /// The record does not name its file: the caller must note that (path, length, modification
+    /// time).
     pub fn encode(&self) -> Vec<u8> {
         CACHE.seal(|body| {
             body.push(self.group.code());
@@ -175,17 +175,17 @@ impl ChunkTree {
         })
     }
 
-    /// Reads what [`ChunkTree::encode`] wrote. Takes memory in proportion to `record`, never more.
+    /// Decodes a record of [`ChunkTree::encode`]. Memory is at most proportional to `record`.
     ///
-    /// Hashes that do not lead to the root are refused: no proof of a tree that was read can be
-    /// false.
+    /// Rejects hashes that do not lead to the root, so that a decoded tree cannot give a false
+    /// proof.
     pub fn decode(record: &[u8]) -> Result<ChunkTree, RecordError> {
         let mut body = CACHE.open(record)?;
         let group = ChunkSize::from_code(body.u8()?)
-            .ok_or(RecordError::Contradiction("a chunk size out of bounds"))?;
+            .ok_or(RecordError::Contradiction("an invalid chunk size"))?;
         let content_len = body.u64()?;
         if content_len > MAX_CONTENT_LEN {
-            return Err(RecordError::Contradiction("a content too long"));
+            return Err(RecordError::Contradiction("the content is too long"));
         }
         let root = body.array()?;
         let groups: &[ChainingValue] = body.arrays()?;
@@ -196,13 +196,13 @@ impl ChunkTree {
         };
         if groups.len() as u64 != due {
             return Err(RecordError::Contradiction(
-                "hashes that do not fit the length",
+                "the number of hashes does not match the length",
             ));
         }
         let levels = levels_over(groups.to_vec());
         if root_of(&levels).is_some_and(|computed| computed != root) {
             return Err(RecordError::Contradiction(
-                "hashes that do not lead to the name",
+                "the hashes do not lead to the name",
             ));
         }
         Ok(ChunkTree {
@@ -214,7 +214,7 @@ impl ChunkTree {
     }
 }
 
-/// Reads until `buffer` is full or the content ends; answers with the number of bytes read.
+/// Reads until `buffer` is full or the content ends; returns the number of bytes read.
 fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -228,7 +228,7 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// All levels from `groups` up to the two nodes below the root; none for fewer than two groups.
+/// All levels from `groups` up to the two nodes below the root; empty for fewer than two groups.
 fn levels_over(groups: Vec<ChainingValue>) -> Vec<Vec<ChainingValue>> {
     let mut levels = Vec::new();
     let mut level = groups;

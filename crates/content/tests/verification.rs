@@ -402,7 +402,7 @@ fn a_cached_tree_whose_hashes_do_not_lead_to_its_name_is_refused_even_with_a_rig
     assert_eq!(
         ChunkTree::decode(&record),
         Err(RecordError::Contradiction(
-            "hashes that do not lead to the name"
+            "the hashes do not lead to the name"
         ))
     );
 }

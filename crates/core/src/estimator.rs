@@ -18,25 +18,25 @@ pub enum Gains {
     },
 }
 
-/// How an [`RttEstimator`] computes its time-out: smoothed + max(granularity, k x variation), at
+/// Constants of an [`RttEstimator`]. Its timeout is smoothed + max(granularity, k x variation), at
 /// least `min`, times the back-off, at most `max`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RttOptions {
-    /// Stands for the smoothed round-trip time, without variation, until the first sample.
+    /// The smoothed round-trip time, without variation, before the first sample.
     pub initial: Duration,
-    /// Smallest time-out, before any back-off.
+    /// Smallest timeout, before any back-off.
     pub min: Duration,
-    /// Largest time-out, back-off included; `min` if that is larger.
+    /// Largest timeout, back-off included; `min` if that is larger.
     pub max: Duration,
     /// Gains of a sample.
     pub gains: Gains,
-    /// How often the variation counts (K).
+    /// Multiplier of the variation (K).
     pub k: f64,
     /// Clock granularity (G): the variation counts at least this much.
     pub granularity: Duration,
-    /// What one [`RttEstimator::back_off`] multiplies the time-out by; at least 1.
+    /// Factor of one [`RttEstimator::back_off`]; at least 1.
     pub backoff: f64,
-    /// The largest product of back-offs.
+    /// Largest product of back-offs.
     pub max_backoff: f64,
 }
 
@@ -56,7 +56,7 @@ impl RttOptions {
     }
 }
 
-/// Smoothed round-trip time and retransmission time-out after RFC 6298, with the constants of its
+/// Smoothed round-trip time and retransmission timeout after RFC 6298, with the constants of its
 /// owner.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
@@ -72,12 +72,12 @@ pub struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// `initial_timeout` holds until the first sample; every time-out lies within `min..=max`.
+    /// `initial_timeout` applies until the first sample; every timeout lies within `min..=max`.
     pub fn new(initial_timeout: Duration, min: Duration, max: Duration) -> Self {
         RttEstimator::with_options(RttOptions::rfc6298(initial_timeout, min, max))
     }
 
-    /// Before any sample.
+    /// An estimator without samples.
     pub fn with_options(options: RttOptions) -> Self {
         RttEstimator {
             options: RttOptions {
@@ -98,8 +98,8 @@ impl RttEstimator {
         self.sample_of(rtt, 1);
     }
 
-    /// As [`RttEstimator::sample`], where one round trip gives `expected` samples: gains are
-    /// divided by that (RFC 7323 appendix G).
+    /// As [`RttEstimator::sample`], for an owner that takes `expected` samples in one round trip:
+    /// the gains are divided by that (RFC 7323 appendix G).
     pub fn sample_of(&mut self, rtt: Duration, expected: u64) {
         let nanos = as_nanos(rtt);
         let (alpha, beta) = match self.options.gains {
@@ -146,12 +146,12 @@ impl RttEstimator {
         self.least
     }
 
-    /// Multiplies the time-out, within its bounds, until the next sample (RFC 6298 section 5.5).
+    /// Multiplies the timeout, within its bounds, until the next sample (RFC 6298 section 5.5).
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff * self.options.backoff).min(self.options.max_backoff);
     }
 
-    /// The retransmission time-out.
+    /// The retransmission timeout.
     pub fn timeout(&self) -> Duration {
         let options = &self.options;
         let expected = match self.smoothed {
@@ -165,7 +165,7 @@ impl RttEstimator {
         from_nanos(nanos.min(as_nanos(options.max)))
     }
 
-    /// The time-out doubled `attempts` times, within the bounds.
+    /// The timeout doubled `attempts` times, within the bounds.
     pub fn timeout_after(&self, attempts: u32) -> Duration {
         self.timeout()
             .saturating_mul(1 << attempts.min(16))
@@ -207,7 +207,7 @@ macro_rules! windowed_extreme {
                 self.expire(now);
             }
 
-            /// Changes the window; what is outside it goes at the next sample.
+            /// Changes the window; the next sample drops the values outside it.
             pub fn set_window(&mut self, window: Duration) {
                 self.window = window;
             }
@@ -223,7 +223,7 @@ macro_rules! windowed_extreme {
                 self.candidates.front().map(|(at, _)| *at)
             }
 
-            /// Forgets everything.
+            /// Removes all samples.
             pub fn clear(&mut self) {
                 self.candidates.clear();
             }

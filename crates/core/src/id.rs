@@ -1,4 +1,4 @@
-//! Identifiers that more than one crate speaks of.
+//! Identifiers shared by several crates.
 
 use core::fmt;
 use core::str::FromStr;
@@ -14,8 +14,8 @@ pub struct Guid(pub [u8; 32]);
 impl Guid {
     /// Size on the wire, in bytes.
     pub const LEN: usize = 32;
-    /// All zero: in a header it means "none". No key and no content has it except by breaking the
-    /// hash.
+    /// All zero: in a header it means "none". No key and no content has it unless the hash is
+    /// broken.
     pub const NONE: Guid = Guid([0; 32]);
 
     /// The bytes as they go on the wire.
@@ -58,10 +58,10 @@ impl fmt::Debug for Guid {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseGuidError {
     /// Not 64 characters long.
-    #[error("a name has 64 hexadecimal digits, this text has {0} characters")]
+    #[error("a name has 64 hexadecimal digits; this text has {0} characters")]
     Length(usize),
-    /// A character that is no hexadecimal digit.
-    #[error("'{0}' is not a hexadecimal digit, and a name has nothing else")]
+    /// A character that is not a hexadecimal digit.
+    #[error("'{0}' is not a hexadecimal digit; a name has 64 of them")]
     Digit(char),
 }
 
@@ -97,8 +97,7 @@ impl<'de> serde::Deserialize<'de> for Guid {
     }
 }
 
-/// One adjacency of a machine: a configured neighbour, a peer that called on a listener, or a local
-/// program.
+/// One adjacency of a machine: a configured neighbour, an inbound peer, or a local program.
 ///
 /// The driver numbers ports and never gives a number to another port in the same run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,4 +1,4 @@
-//! A hash map for keys that somebody else may choose.
+//! A hash map for keys that an attacker may choose.
 
 use core::hash::{BuildHasher, Hasher};
 
@@ -6,9 +6,9 @@ use siphasher::sip::SipHasher13;
 
 use crate::SeededRng;
 
-/// A hash map keyed by a secret, so that nobody can choose keys that collide.
+/// A hash map keyed by a secret, so that an attacker cannot choose keys that collide.
 ///
-/// Never iterate over it where order could show: two runs with the same seed do agree, but another
+/// Never iterate over it where order could show: two runs with the same seed agree, but another
 /// seed gives another order.
 pub type KeyedMap<K, V> = hashbrown::HashMap<K, V, KeyedState>;
 

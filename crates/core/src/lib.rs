@@ -1,5 +1,5 @@
-//! What every Whimbrel protocol shares: time, the machine contract, identifiers, timers, estimators
-//! and seeded randomness.
+//! The foundation of every Whimbrel protocol: time, the machine contract, identifiers, timers,
+//! estimators and seeded randomness.
 //!
 //! The one invariant of this workspace: **a protocol is a [`Machine`]**. It holds no socket,
 //! thread, clock or global randomness; time comes in as an argument, randomness from a
@@ -10,9 +10,10 @@
 //! |---|---|
 //! | [`time`] | [`Time`], nanoseconds since the run's origin; [`WallClock`], its relation to Unix time |
 //! | [`machine`] | [`Machine`], the contract between a protocol and its driver |
-//! | [`port`] | what a machine is connected to: how ports come to be, and wishes about them |
+//! | [`port`] | the adjacencies of a machine: how ports are opened, and requests about them |
 //! | [`id`] | [`Guid`] and [`PortId`] |
-//! | [`link_state`] | [`LinkState`]: rate, queue, loss and round trip of a link, for those who choose among links |
+//! | [`link_state`] | [`LinkState`]: rate, queue, loss and round trip of a link, for decisions
+//! among links |
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
 //! | [`random`] | [`SeededRng`] and independent streams from one seed |

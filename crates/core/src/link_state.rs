@@ -1,22 +1,22 @@
-//! What is known of the link behind a face or port.
+//! The measured state of the link behind a face or port.
 
 use core::time::Duration;
 
 /// A snapshot of one outgoing link, as its link service measured it. Cheap to make and to copy.
 ///
-/// It is made for decisions about where to send: a value that nobody measures is `None` and says
-/// nothing, in particular not that the link is good.
+/// It serves decisions about where to send: a value that is not measured is `None`, which does not
+/// mean that the link is good.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkState {
-    /// The highest rate at which the neighbour acknowledged packets lately, in bytes of packets per
-    /// second; where the link models a device of a configured rate, that rate. A link that was
-    /// not kept busy can carry more than this.
+    /// The highest recent rate at which the neighbour acknowledged packets, in bytes of packets per
+    /// second; on a link that models a device of a configured rate, that rate. An underused link
+    /// can carry more than this.
     pub delivery_rate: Option<u64>,
     /// Bytes of packets that wait to be sent.
     pub queue_bytes: usize,
-    /// Packets, or parts of them to be sent again, that wait to be sent.
+    /// Packets, or parts of them to be retransmitted, that wait to be sent.
     pub queue_packets: usize,
-    /// How long the first of them has been waiting; zero if there is none.
+    /// How long the first of them has been waiting; zero if the queue is empty.
     pub queue_age: Duration,
     /// Share of frames that were lost, 0 to 1, smoothed over some hundreds of frames. Losses that
     /// were recovered count.

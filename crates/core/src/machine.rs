@@ -1,14 +1,14 @@
-//! The contract between a protocol and whatever drives it: the simulator or the real event loop.
+//! The contract between a protocol and its driver: the simulator or the real event loop.
 //!
 //! A driver works in rounds:
 //!
-//! 1. hand in one or more inputs: [`Machine::handle_port`], [`Machine::handle_refusal`],
+//! 1. pass in one or more inputs: [`Machine::handle_port`], [`Machine::handle_refusal`],
 //!    [`Machine::handle_frames`], [`Machine::handle_timeout`];
 //! 2. drain [`Machine::poll_transmit`], [`Machine::poll_event`] and [`Machine::poll_port_request`]
-//!    until each answers `None`;
+//!    until each returns `None`;
 //! 3. read [`Machine::poll_timeout`] and wait until then or until the next input.
 //!
-//! Several frames may be handed in before one drain: batches are where speed comes from.
+//! Several frames may be passed in before one drain: batches make it fast.
 //! `now` never goes back from one call to the next.
 
 use core::time::Duration;
@@ -19,31 +19,30 @@ use crate::{OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time};
 ///
 /// No method has a default: a machine that delegates to another cannot forget one.
 pub trait Machine {
-    /// What it tells the program around it (never the driver).
+    /// An event for the program around the machine (never for the driver).
     type Event;
 
     /// A port came up, went down or changed.
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent);
 
-    /// A port that [`PortRequest::Open`] asked for cannot be opened. If it can be, it comes up with
-    /// [`PortEvent::Up`] and its token.
+    /// The driver cannot open a port that [`PortRequest::Open`] requested. On success the port
+    /// comes up with [`PortEvent::Up`] and its token instead.
     fn handle_refusal(&mut self, now: Time, token: PortToken, refusal: OpenRefusal);
 
-    /// Frames that arrived together on `port`, in order, none empty. Bad frames are counted and
-    /// dropped inside; they are no error to the driver. This is the one way in, in simulations too:
-    /// machines gain by knowing all frames before they work on the first.
+    /// Frames that arrived together on `port`, in order, none of them empty. Bad frames are counted
+    /// and dropped inside; they are not errors to the driver. Frames have no other way in, not even
+    /// in simulations: a machine that sees the whole batch first can prefetch for it.
     fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]);
 
-    /// A deadline stated by [`Machine::poll_timeout`] has passed. Calling it early or twice does no
-    /// harm.
+    /// A deadline returned by [`Machine::poll_timeout`] has passed. Calling it early or twice is
+    /// harmless.
     fn handle_timeout(&mut self, now: Time);
 
-    /// Appends the next frames to send to `buffer` and says what they are, or `None` if there is
-    /// nothing to send now. At most `max_segments` frames, all to one port, all of `segment_size`
-    /// bytes but the last: what the kernel's segmentation offload takes in one call.
+    /// Appends the next frames to send to `buffer` and describes them; `None` if there is nothing
+    /// to send. Appends at most `max_segments` frames, all to one port, all of `segment_size` bytes
+    /// except the last: as many as the kernel's segmentation offload accepts in one call.
     ///
-    /// A port that has been reported [`PortEvent::Blocked`] gets nothing until
-    /// [`PortEvent::Writable`].
+    /// A port reported as [`PortEvent::Blocked`] gets no frames until [`PortEvent::Writable`].
     fn poll_transmit(
         &mut self,
         now: Time,
@@ -51,21 +50,21 @@ pub trait Machine {
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit>;
 
-    /// The next thing to tell the program around it.
+    /// The next event for the program around the machine.
     fn poll_event(&mut self) -> Option<Self::Event>;
 
-    /// The next wish about ports.
+    /// The next request about ports.
     fn poll_port_request(&mut self) -> Option<PortRequest>;
 
-    /// When [`Machine::handle_timeout`] wants to be called, and why; `None` if only input can
-    /// change anything.
+    /// When to call [`Machine::handle_timeout`], and why; `None` if only input can change the
+    /// state.
     fn poll_timeout(&self) -> Option<Deadline>;
 }
 
-/// What [`Machine::poll_transmit`] wrote to the driver's buffer.
+/// A description of the frames that [`Machine::poll_transmit`] wrote to the driver's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where all of it goes.
+    /// The destination of all of them.
     pub port: PortId,
     /// Bytes appended to the buffer.
     pub size: usize,
@@ -86,7 +85,7 @@ impl Transmit {
 pub struct Deadline {
     /// The time to wait for.
     pub at: Time,
-    /// What is due, in a few words.
+    /// A short description of what is due.
     pub reason: &'static str,
 }
 
@@ -96,7 +95,7 @@ impl Deadline {
         Deadline { at, reason }
     }
 
-    /// The earlier of two optional deadlines; the first one where they are equal.
+    /// The earlier of two optional deadlines; the first one if they are equal.
     pub fn earlier(a: Option<Deadline>, b: Option<Deadline>) -> Option<Deadline> {
         match (a, b) {
             (Some(a), Some(b)) => Some(if b.at < a.at { b } else { a }),

@@ -1,8 +1,8 @@
-//! Ports: the adjacencies of a machine, how they come to be and what a machine may wish of them.
+//! Ports: the adjacencies of a machine, how they are opened, and requests about them.
 //!
 //! A port comes up in one of four ways, and says which ([`PortOrigin`]): its driver was configured
-//! with it, the machine asked for it ([`PortRequest::Open`]), a peer called on a listener, or a
-//! program on this machine attached. Nothing about a port's identity is in its label.
+//! with it, the machine requested it ([`PortRequest::Open`]), an inbound peer connected to a
+//! listener, or a program on this machine attached. A port's label carries nothing of its identity.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -10,80 +10,79 @@ use std::path::PathBuf;
 
 use crate::PortId;
 
-/// What a driver reports of a port.
+/// A driver's report about a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortEvent {
-    /// It exists from now on.
+    /// The port exists from now on.
     Up(PortInfo),
-    /// It is gone: the local program left, the socket failed for good, or the peer was idle for too
-    /// long.
+    /// The port is closed: the local program left, the socket failed for good, or the inbound peer
+    /// was idle for too long.
     Down,
     /// Its largest frame is now this many bytes (path MTU found or changed).
     Mtu(usize),
-    /// Nothing more can be written to it for now.
+    /// Writing must wait for [`PortEvent::Writable`].
     Blocked,
     /// It can be written to again.
     Writable,
 }
 
-/// What is known of a port when it comes up.
+/// The properties of a port when it comes up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortInfo {
-    /// The name that the configuration gave to the link, the listener or the local socket: for
-    /// logs and tables only.
+    /// The name of the link, the listener or the local socket in the configuration: for logs and
+    /// tables only.
     pub label: String,
-    /// How it came to be.
+    /// How it was opened.
     pub origin: PortOrigin,
     /// Largest frame, in bytes.
     pub mtu: usize,
-    /// The other end as a person would write it (an address and port number), for logs and tables
-    /// only.
+    /// The other end in text (an address and port number), for logs and tables only.
     pub peer: String,
-    /// What carries the frames, and the addresses of the two ends for whoever must write them in a
-    /// form of its own.
+    /// The carrier of the frames, with the addresses of the two ends for code that formats them
+    /// itself.
     pub medium: Medium,
 }
 
-/// What carries the frames of a port, and the addresses of its two ends.
+/// The carrier of a port's frames, and the addresses of its two ends.
 ///
-/// A port that a listener accepted has the address that was listened on as its local one.
+/// A port that a listener accepted has the listener's address as its local one.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Medium {
-    /// Nothing that has addresses: a simulated link, a test.
+    /// A carrier without addresses: a simulated link, a test.
     #[default]
     Unaddressed,
-    /// Datagrams to and from one peer. Where the socket is bound to all addresses, `local` is the
-    /// one that the kernel's routes choose towards the peer, or that the peer called.
+    /// Datagrams to and from one peer. If the socket is bound to all addresses, `local` is the one
+    /// that the kernel's routes select towards the peer, or that the peer connected to.
     Udp {
-        /// This end.
+        /// The local end.
         local: SocketAddr,
         /// The peer.
         remote: SocketAddr,
     },
-    /// Datagrams to and from everybody in a multicast group on one interface.
+    /// Datagrams to and from all members of a multicast group on one interface.
     UdpMulticast {
         /// Name of the interface.
         interface: String,
-        /// This end.
+        /// The local end.
         local: SocketAddr,
         /// The group.
         group: SocketAddr,
     },
     /// A TCP connection.
     Tcp {
-        /// This end.
+        /// The local end.
         local: SocketAddr,
         /// The peer.
         remote: SocketAddr,
     },
     /// A WebSocket connection (not encrypted): one binary message is one frame.
     WebSocket {
-        /// This end.
+        /// The local end.
         local: SocketAddr,
         /// The peer.
         remote: SocketAddr,
         /// The origin of the web page at the other end, such as `https://app.example`; `None` for a
-        /// program that is no browser.
+        /// program that is not a browser.
         origin: Option<String>,
     },
     /// A Unix stream socket.
@@ -92,12 +91,12 @@ pub enum Medium {
         path: Option<PathBuf>,
         /// This process' file descriptor of the connection.
         descriptor: i32,
-        /// True if the other program called this one.
+        /// True if the other program connected to this one.
         accepted: bool,
     },
     /// Ethernet frames to and from one station, or a group of them: the group bit (lowest bit of
-    /// the first octet) of `remote` tells. A frame shorter than 46 octets arrives with padding
-    /// after it.
+    /// the first octet) of `remote` tells. A frame shorter than 46 octets arrives with padding at
+    /// its end.
     Ethernet {
         /// Name of the interface.
         interface: String,
@@ -106,7 +105,7 @@ pub enum Medium {
         /// The peer's address, or the group's.
         remote: [u8; 6],
     },
-    /// A network device of this machine, whose packets are the frames.
+    /// A network device of this machine; its packets are the frames.
     Tun {
         /// Name of the device.
         interface: String,
@@ -126,7 +125,7 @@ impl Medium {
         }
     }
 
-    /// True for a stream of bytes. Where its framing is self-delimiting (as configured at its
+    /// True for a stream of bytes. If its framing is self-delimiting (as configured at its
     /// opening), one [`Transmit`](crate::Transmit) may carry several whole packets of any size with
     /// `segment_size: None`.
     pub fn is_stream(&self) -> bool {
@@ -134,22 +133,22 @@ impl Medium {
     }
 }
 
-/// How a port came to be.
+/// How a port was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PortOrigin {
     /// A link of the configuration, by its number: a neighbour whose frames may be lost, reordered,
     /// duplicated and corrupted.
     Configured(u32),
-    /// The machine asked for it with this token; otherwise as a configured neighbour.
+    /// The machine requested it with this token; otherwise as a configured neighbour.
     Opened(PortToken),
-    /// A peer nobody configured called on the listener with this number.
+    /// An inbound peer, not configured, connected to the listener with this number.
     Accepted(u32),
     /// A program on this machine: frames arrive whole, once and in order.
     Local,
 }
 
 impl PortOrigin {
-    /// True for a peer that called of its own accord: who it says it is proves nothing.
+    /// True for an inbound peer: the name that it claims is not proven.
     pub fn is_caller(self) -> bool {
         matches!(self, PortOrigin::Accepted(_))
     }
@@ -159,49 +158,49 @@ impl PortOrigin {
         self == PortOrigin::Local
     }
 
-    /// True for a neighbour that this node chose: configured, or opened at the machine's wish.
+    /// True for a neighbour that this node chose: configured, or opened at the machine's request.
     pub fn is_chosen(self) -> bool {
         matches!(self, PortOrigin::Configured(_) | PortOrigin::Opened(_))
     }
 }
 
-/// Names one request of a machine to open a port. Chosen by the machine, which never gives a token
-/// again before the request with it has been answered.
+/// Identifies one request of a machine to open a port. The machine chooses it, and reuses a token
+/// only after its request has been answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortToken(pub u64);
 
-/// What a machine wishes of its driver.
+/// A machine's request to its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortRequest {
-    /// Open a port. It comes up with [`PortOrigin::Opened`] and this token, or the driver answers
-    /// with [`Machine::handle_refusal`](crate::Machine::handle_refusal): one of the two, once. Host
-    /// names are looked up without holding up anything else.
+    /// Open a port. It comes up with [`PortOrigin::Opened`] and this token, or the driver calls
+    /// [`Machine::handle_refusal`](crate::Machine::handle_refusal): one of the two, once. Resolving
+    /// a host name blocks nothing else.
     Open {
-        /// Names the request.
+        /// Identifies the request.
         token: PortToken,
         /// The port's label.
         label: String,
-        /// What is to be at the other end.
+        /// The other end.
         endpoint: Endpoint,
     },
     /// Close the port and forget it; the driver answers with [`PortEvent::Down`].
     Close(PortId),
-    /// The caller on this port is to stay, however long it is silent.
+    /// Keep the inbound peer on this port, however long it is silent.
     Keep(PortId),
-    /// The peer on this port does not answer: if it is known by a host name, look it up again, and
-    /// move the port to the new address if that has changed.
+    /// The peer on this port is unresponsive: if it is known by a host name, look that up again,
+    /// and move the port to the new address if it has changed.
     LookUpAgain(PortId),
 }
 
-/// What a port that is asked for leads to.
+/// The other end of a requested port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Endpoint {
     /// Datagrams to and from one peer.
     Udp {
         /// The peer.
         remote: Peer,
-        /// Use the socket of a listener of the same address family, if there is one: its port
-        /// number is then this end's too.
+        /// Use the socket of a listener of the same address family, if there is one: the local port
+        /// number is then the listener's.
         shared: bool,
     },
     /// A TCP connection.
@@ -218,7 +217,7 @@ pub enum Endpoint {
     WebSocket {
         /// The peer.
         remote: Peer,
-        /// The path of the URI, with the slash that it begins with.
+        /// The path of the URI, with its leading slash.
         path: String,
     },
     /// Ethernet frames to and from one station.
@@ -246,13 +245,13 @@ pub enum Endpoint {
 pub enum Peer {
     /// An address and port number.
     Address(SocketAddr),
-    /// A host by name, to be looked up.
+    /// A host name, to be looked up.
     Named {
         /// The host.
         host: String,
         /// The port number.
         port: u16,
-        /// Only addresses of this family will do.
+        /// Use only addresses of this family.
         family: Option<Family>,
     },
 }
@@ -312,10 +311,10 @@ impl fmt::Display for Endpoint {
 /// Why a port cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenRefusal {
-    /// The driver has no such ports, or nothing of this kind on this machine.
+    /// The driver has no ports of this kind, or this machine does not support them.
     #[error("{0}")]
     Unsupported(String),
-    /// The system, the network or the peer refused; it may go better later.
+    /// The system, the network or the peer refused; a later attempt may succeed.
     #[error("{0}")]
     Failed(String),
 }

@@ -5,8 +5,8 @@ use core::convert::Infallible;
 use rand::{SeedableRng, TryRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A deterministic generator. Fast and well distributed; **not** for keys: those are made by the
-/// program around the machines, from the operating system.
+/// A deterministic generator. Fast and well distributed; **not** for keys: the program around the
+/// machines draws those from the operating system.
 #[derive(Clone, Debug)]
 pub struct SeededRng(Xoshiro256PlusPlus);
 
@@ -17,7 +17,7 @@ impl SeededRng {
     }
 
     /// The generator for one purpose in a run: streams with different labels are independent, so
-    /// that drawing once more in one part of a scenario leaves every other part as it was.
+    /// that an additional draw in one part of a scenario leaves every other part unchanged.
     pub fn stream(seed: u64, label: &str) -> SeededRng {
         use core::hash::Hasher;
         let mut hasher = siphasher::sip::SipHasher13::new_with_keys(seed, 0x5748_494d_4252_454c);
@@ -25,7 +25,7 @@ impl SeededRng {
         SeededRng::new(hasher.finish())
     }
 
-    /// True with `probability` (0 to 1; anything below is never, above is always).
+    /// True with `probability` (0 to 1; never for anything below, always for anything above).
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
@@ -35,8 +35,8 @@ impl SeededRng {
         (self.next_word() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform in `0..bound`; 0 if `bound` is 0. The bias is below 2^-32 for the small bounds it is
-    /// used with.
+    /// Uniform in `0..bound`; 0 if `bound` is 0. The bias is below 2^-32 for the small bounds in
+    /// use.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_word()) * u128::from(bound)) >> 64) as u64
     }

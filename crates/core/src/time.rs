@@ -1,4 +1,4 @@
-//! Time as every machine sees it: a number that its driver hands in.
+//! Time as every machine sees it: a number that its driver passes in.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};

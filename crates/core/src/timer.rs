@@ -1,5 +1,4 @@
-//! Many deadlines of one machine, in one order that does not depend on anything but time and
-//! arrival.
+//! The deadlines of one machine, in an order that depends only on time and keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +45,7 @@ impl<K: Ord + Clone> TimerQueue<K> {
         }
     }
 
-    /// Removes the deadline of `key`; true if it had one.
+    /// Removes the deadline of `key`; returns true if it had one.
     pub fn cancel(&mut self, key: &K) -> bool {
         match self.by_key.remove(key) {
             Some(at) => self.due.remove(&(at, key.clone())),
@@ -59,12 +58,12 @@ impl<K: Ord + Clone> TimerQueue<K> {
         self.by_key.get(key).copied()
     }
 
-    /// The earliest deadline and whose it is.
+    /// The earliest deadline and its key.
     pub fn next(&self) -> Option<(Time, &K)> {
         self.due.first().map(|(at, key)| (*at, key))
     }
 
-    /// Takes one deadline that is not after `now`.
+    /// Removes and returns one deadline that is not after `now`.
     pub fn pop_due(&mut self, now: Time) -> Option<(Time, K)> {
         if self.due.first().is_none_or(|(at, _)| *at > now) {
             return None;
@@ -74,8 +73,8 @@ impl<K: Ord + Clone> TimerQueue<K> {
         Some((at, key))
     }
 
-    /// A pass over what is due at `now`. It ends, even if handling a deadline sets it again for the
-    /// same moment: it yields at most as many deadlines as are set when it begins.
+    /// A pass over the deadlines due at `now`. It ends even if handling a deadline sets it again
+    /// for the same moment: it yields at most as many deadlines as are set when it begins.
     pub fn pass(&self, now: Time) -> Pass {
         Pass {
             now,
@@ -83,12 +82,12 @@ impl<K: Ord + Clone> TimerQueue<K> {
         }
     }
 
-    /// How many deadlines are set.
+    /// The number of deadlines.
     pub fn len(&self) -> usize {
         self.due.len()
     }
 
-    /// True if none is set.
+    /// True if there are no deadlines.
     pub fn is_empty(&self) -> bool {
         self.due.is_empty()
     }
@@ -103,7 +102,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Takes the next due deadline of the pass.
+    /// Removes and returns the next due deadline of the pass.
     pub fn next<K: Ord + Clone>(&mut self, queue: &mut TimerQueue<K>) -> Option<(Time, K)> {
         self.left = self.left.checked_sub(1)?;
         queue.pop_due(self.now)
@@ -131,7 +130,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the obvious model: a list searched from end to end.
+        /// Compares with the obvious model: a list searched from end to end.
         #[test]
         fn behaves_like_a_searched_list(steps in prop::collection::vec((0u8..4, 0u8..6, 0u64..20), 0..200)) {
             let mut queue = TimerQueue::new();

@@ -1,5 +1,4 @@
-//! How many look-ups and updates a server does, without any network: `cargo bench -p
-//! whimbrel-gnrs`.
+//! Lookups and updates per second of a server, without any network: `cargo bench -p whimbrel-gnrs`.
 
 #![allow(
     missing_docs,
@@ -17,8 +16,8 @@ use whimbrel_gnrs::{
 };
 
 const EPOCH: u64 = 1_800_000_000_000;
-/// The first fit in a processor's cache, the second do not: there a look-up costs some ten reads of
-/// cold memory.
+/// The first number fits in a processor's cache, the second does not: there a lookup costs some ten
+/// reads of cold memory.
 const NAMES: [u64; 2] = [1_000, 100_000];
 const BATCH: usize = 64;
 const CLIENT: PortId = PortId(1);
@@ -113,7 +112,7 @@ fn lookups(criterion: &mut Criterion, count: u64) {
     let mut group = criterion.benchmark_group("server");
     group.throughput(Throughput::Elements(BATCH as u64));
     let mut at = 0;
-    group.bench_function(format!("look-ups among {count} names"), |bencher| {
+    group.bench_function(format!("lookups among {count} names"), |bencher| {
         bencher.iter(|| {
             for _ in 0..BATCH {
                 server.handle_frames(Time::ZERO, CLIENT, &[&requests[at]]);
@@ -125,7 +124,7 @@ fn lookups(criterion: &mut Criterion, count: u64) {
     group.finish();
 }
 
-/// One client moves again and again: each update is signed before, verified and stored here.
+/// One client moves repeatedly: each update is signed beforehand, verified and stored here.
 fn updates<S: Store>(criterion: &mut Criterion, name: &str, store: S) {
     let mut server = server(store);
     let mut buffer = Vec::new();

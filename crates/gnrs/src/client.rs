@@ -1,8 +1,8 @@
-//! The client: a component that hosts and routers embed, with the calls of a machine but not its
-//! trait, because it shares its owner's driver.
+//! The client: a component for hosts and routers, with the calls of a machine but not its trait,
+//! because it shares its owner's driver.
 //!
-//! It asks the most preferred server that answers, keeps answers for a short time, follows names
-//! that its owner watches, and believes nothing that the owner of a name has not signed.
+//! It queries the most preferred responsive server, caches answers for a short time, follows the
+//! names that its owner watches, and accepts only records signed by the owner of the name.
 
 mod answers;
 mod cache;
@@ -27,7 +27,7 @@ pub use config::{ResolverConfig, ResolverCounters};
 use exchanges::{Exchanges, Operation};
 use servers::Servers;
 
-/// What a look-up gives at once.
+/// The immediate result of a lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Lookup {
@@ -35,38 +35,38 @@ pub enum Lookup {
     Resolved(Answer),
     /// Known not to exist; no event follows.
     NotFound,
-    /// A server is asked: [`ResolverEvent::Resolved`] or [`ResolverEvent::Unresolvable`] follows,
-    /// one for all who have asked for this name meanwhile.
+    /// A server is queried: [`ResolverEvent::Resolved`] or [`ResolverEvent::Unresolvable`] follows,
+    /// one for all lookups of this name meanwhile.
     Pending,
-    /// Too many requests are under way; no event follows.
+    /// Too many requests are pending; no event follows.
     Busy,
 }
 
-/// What a resolver tells its owner.
+/// An event of a resolver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResolverEvent {
-    /// A look-up has its answer.
+    /// A lookup has succeeded.
     Resolved {
         /// The name.
         guid: Guid,
-        /// What is known of it; not empty.
+        /// Its known records; not empty.
         answer: Answer,
     },
-    /// A look-up has failed.
+    /// A lookup has failed.
     Unresolvable {
         /// The name.
         guid: Guid,
-        /// Why.
+        /// The reason.
         why: Failure,
     },
-    /// A watched name changed. Several changes may be told as one.
+    /// A watched name changed. One event may combine several changes.
     Changed {
         /// The name.
         guid: Guid,
-        /// What is known now; empty if nothing is.
+        /// Its known records; may be empty.
         answer: Answer,
     },
-    /// A server has stored the record; it stays so over a restart if its store is on disk.
+    /// A server has stored the record; it survives a restart if the server's store is on disk.
     Registered {
         /// The record's subject.
         guid: Guid,
@@ -77,17 +77,17 @@ pub enum ResolverEvent {
     Refused {
         /// The record's subject.
         guid: Guid,
-        /// What the server said.
+        /// The reason.
         code: Rejection,
     },
 }
 
-/// Why a look-up failed.
+/// Why a lookup failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// No server answers.
+    /// No server responds.
     Unreachable,
-    /// There is no such name.
+    /// The name has no record.
     NotFound,
 }
 
@@ -98,13 +98,13 @@ pub enum Rejection {
     Server {
         /// Its reason.
         code: Code,
-        /// The version that it has; 0 if none or not known. If stale, sign again with a greater
-        /// one.
+        /// The stored version; 0 if none or not known. If the record is stale, sign again with a
+        /// greater one.
         stored: u64,
     },
-    /// No server answers.
+    /// No server responds.
     Unreachable,
-    /// Too many requests are under way.
+    /// Too many requests are pending.
     Busy,
 }
 
@@ -126,16 +126,16 @@ pub struct Resolver {
     now: Time,
 }
 
-/// A name that the owner follows, for as long as it wants.
+/// A name that the owner follows until it unwatches it.
 #[derive(Debug, Default)]
 struct Watch {
-    /// Who pushes its changes.
+    /// The server that pushes its changes.
     server: Option<usize>,
-    /// Until when that server does.
+    /// The end of that server's lease.
     lease_until: Time,
 }
 
-/// A record on its way to every server.
+/// A record being registered with every server.
 #[derive(Debug)]
 struct Registration {
     record: Record,
@@ -147,19 +147,19 @@ struct Registration {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Timer {
-    /// An answer has not come.
+    /// An answer is overdue.
     Repeat(Operation),
     /// A lease is half over, or a watch must be set up.
     Renew(Guid),
-    /// A silent server may have come back.
+    /// A silent server may respond again.
     Probe(usize),
-    /// A server that holds watches may have forgotten us.
+    /// A server that holds watches may have dropped them.
     CheckWatches,
 }
 
 impl Resolver {
-    /// A resolver without servers. `clock` says what Unix time the driver's origin was; `rng` must
-    /// be seeded from the operating system where strangers can send to us.
+    /// A resolver without servers. `clock` is the Unix time of the driver's origin; `rng` must be
+    /// seeded from the operating system if strangers can send to this node.
     pub fn new(config: ResolverConfig, clock: WallClock, rng: SeededRng) -> Resolver {
         Resolver {
             clock,
@@ -185,17 +185,17 @@ impl Resolver {
         self.outbox.add(port);
     }
 
-    /// True if `port` leads to one of the servers: then its events and frames belong here.
+    /// True if `port` leads to one of the servers: its events and frames are for this resolver.
     pub fn owns(&self, port: PortId) -> bool {
         self.servers.index_of(port).is_some()
     }
 
-    /// What has happened so far.
+    /// The counters since the start.
     pub fn counters(&self) -> &ResolverCounters {
         &self.counters
     }
 
-    /// Asks for the records of `guid`.
+    /// Looks up the records of `guid`.
     pub fn lookup(&mut self, now: Time, guid: Guid) -> Lookup {
         self.now = now;
         self.counters.lookups += 1;
@@ -222,15 +222,15 @@ impl Resolver {
         Lookup::Pending
     }
 
-    /// Forgets what is known of `guid`, so that the next look-up asks a server: for an address that
+    /// Forgets the records of `guid`, so that the next lookup queries a server: for an address that
     /// turned out to be out of date ([MFTP §3.3], case ii).
     pub fn forget(&mut self, guid: &Guid) {
         self.cache.forget(guid);
     }
 
-    /// Registers a record with every server that answers: [`ResolverEvent::Registered`] as soon as
+    /// Registers a record with every responsive server: [`ResolverEvent::Registered`] as soon as
     /// one has stored it, [`ResolverEvent::Refused`] if none has. A newer record replaces one that
-    /// is still on its way.
+    /// is still pending.
     pub fn insert(&mut self, now: Time, record: Record) {
         self.now = now;
         let key = record.filed_under();
@@ -290,8 +290,8 @@ impl Resolver {
     }
 
     /// Follows `guid` until [`Resolver::unwatch`], over lost frames, ends of leases, and restarts
-    /// and changes of server. [`ResolverEvent::Changed`] tells whatever is new, at the start too.
-    /// False if there are too many watches.
+    /// and changes of server. [`ResolverEvent::Changed`] reports all news, including the initial
+    /// state. Returns false if there are too many watches.
     #[must_use]
     pub fn watch(&mut self, now: Time, guid: Guid) -> bool {
         self.now = now;
@@ -321,7 +321,7 @@ impl Resolver {
         if self.watches.is_empty() {
             self.timers.cancel(&Timer::CheckWatches);
         }
-        // If this is lost, or there is no room for it, the lease runs out.
+        // If this is lost, or there is no room for it, the lease expires.
         if let Some(server) = watch.server
             && self.exchanges.len() < self.config.max_pending
         {
@@ -368,7 +368,7 @@ impl Resolver {
         self.outbox.poll_transmit(1, buffer)
     }
 
-    /// The next thing to tell the owner.
+    /// The next event for the owner.
     pub fn poll_event(&mut self) -> Option<ResolverEvent> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
@@ -382,10 +382,10 @@ impl Resolver {
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let (at, timer) = self.timers.next()?;
         let reason = match timer {
-            Timer::Repeat(_) => "gnrs: an answer has not come",
-            Timer::Renew(_) => "gnrs: a watch is to be renewed",
-            Timer::Probe(_) => "gnrs: a silent server is tried again",
-            Timer::CheckWatches => "gnrs: does the server still know our watches",
+            Timer::Repeat(_) => "gnrs: an answer is overdue",
+            Timer::Renew(_) => "gnrs: a watch is due for renewal",
+            Timer::Probe(_) => "gnrs: a silent server is probed",
+            Timer::CheckWatches => "gnrs: the server's watches are checked",
         };
         Some(Deadline::new(at, reason))
     }

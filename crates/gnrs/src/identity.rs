@@ -1,7 +1,7 @@
 //! Keys and the names that they prove.
 //!
-//! A host, a router, a group or a service is named by the hash of its Ed25519 public key, so a
-//! name needs no authority: who can sign with the key is who the name means.
+//! A host, a router, a group or a service is named by the hash of its Ed25519 public key, so a name
+//! needs no authority: the holder of the key is the bearer of the name.
 
 use core::fmt;
 use core::str::FromStr;
@@ -13,7 +13,7 @@ use whimbrel_core::Guid;
 use zeroize::{Zeroize, Zeroizing};
 
 /// BLAKE3 key-derivation context of a key's name. Content is named by plain BLAKE3, which never
-/// gives the same 32 bytes for any input, so no content can pass for a key or a key for content.
+/// gives the same 32 bytes for any input, so content cannot pass for a key or a key for content.
 const GUID_CONTEXT: &str = "whimbrel 2026 guid of an ed25519 public key";
 
 /// A secret key with its public half. Its memory is wiped when it is dropped, and [`fmt::Debug`]
@@ -34,7 +34,7 @@ impl KeyPair {
         pair
     }
 
-    /// The half that everybody may see.
+    /// The public half.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
@@ -44,8 +44,8 @@ impl KeyPair {
         self.public().guid()
     }
 
-    /// Signs `message` for one purpose. `context` is a fixed text per purpose: a signature made for
-    /// one is worth nothing for another.
+    /// Signs `message` for one purpose. `context` is a fixed text per purpose: a signature for one
+    /// is invalid for every other.
     pub fn sign(&self, context: &str, message: &[u8]) -> Signature {
         Signature(
             self.0
@@ -66,10 +66,9 @@ impl KeyPair {
             .map_err(|_| KeyFileError::NotPkcs8)
     }
 
-    /// Reads what [`KeyPair::to_pem`] or `openssl genpkey -algorithm ed25519` wrote.
+    /// Parses a key file of [`KeyPair::to_pem`] or `openssl genpkey -algorithm ed25519`.
     pub fn from_pem(text: &str) -> Result<KeyPair, KeyFileError> {
-        // A longer text cannot be one Ed25519 key; the bound keeps a wrong file from being parsed
-        // at length.
+        // A longer text cannot be one Ed25519 key; the bound avoids parsing a wrong file at length.
         if text.len() > MAX_PEM_LEN {
             return Err(KeyFileError::TooLong(text.len()));
         }
@@ -79,7 +78,7 @@ impl KeyPair {
     }
 }
 
-/// Bytes. An Ed25519 key in PEM takes about 120; the rest is room for comments before it.
+/// Bytes. An Ed25519 key in PEM has about 120; the rest is room for comments before it.
 const MAX_PEM_LEN: usize = 4096;
 
 impl fmt::Debug for KeyPair {
@@ -92,15 +91,15 @@ impl fmt::Debug for KeyPair {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFileError {
     /// Longer than any key file.
-    #[error("a key file is at most {MAX_PEM_LEN} bytes long, this one has {0}")]
+    #[error("a key file is at most {MAX_PEM_LEN} bytes long; this one has {0}")]
     TooLong(usize),
-    /// Not PEM, not PKCS#8, or a key of another kind.
+    /// Not PEM, not PKCS#8, or a key of another type.
     #[error("not an Ed25519 private key in PKCS#8 PEM form (\"BEGIN PRIVATE KEY\")")]
     NotPkcs8,
 }
 
-/// An Ed25519 public key as it goes on the wire: 32 bytes, which need not be a valid point until
-/// [`PublicKey::verify`] has said so.
+/// An Ed25519 public key on the wire: 32 bytes, which need not be a valid point until
+/// [`PublicKey::verify`] has succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
@@ -118,8 +117,8 @@ impl PublicKey {
         Guid(blake3::derive_key(GUID_CONTEXT, &self.0))
     }
 
-    /// Whether the holder of this key signed `message` for the purpose `context`. Weak keys and
-    /// non-canonical signatures are refused, so that nobody can make a second signature from a
+    /// Verifies that the holder of this key signed `message` for the purpose `context`. Refuses
+    /// weak keys and non-canonical signatures, so that a second signature cannot be made from a
     /// first.
     pub fn verify(
         &self,
@@ -170,10 +169,10 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// Why a signature proves nothing.
+/// Why a signature is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// The 32 bytes are no Ed25519 public key.
+    /// The 32 bytes are not an Ed25519 public key.
     #[error("the public key is not a point of the curve")]
     BadKey,
     /// Another key, another purpose or another message.
@@ -237,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_key_file_of_openssl_is_read() {
-        // RFC 8410 section 10.3, the example that openssl writes too.
+        // RFC 8410 section 10.3, the example; openssl writes the same.
         let text = "-----BEGIN PRIVATE KEY-----\n\
                     MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
                     -----END PRIVATE KEY-----\n";

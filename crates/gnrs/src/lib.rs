@@ -1,9 +1,8 @@
-//! Global name resolution (GNRS): from a name that does not change to the network addresses that
-//! do.
+//! Global name resolution (GNRS): maps permanent names to changing network addresses.
 //!
-//! The one invariant: **a record is worth what its signature is worth**. Whoever carries, stores or
-//! caches a [`Record`] can check it; nobody but the owner of the key can change it, and an old one
-//! cannot come back. What a router does with the answers: [MFTP §3.3].
+//! The one invariant: **a record is as trustworthy as its signature**. Every node that carries,
+//! stores or caches a [`Record`] can verify it; only the owner of the key can change it, and an old
+//! one cannot be replayed. [MFTP §3.3] describes how a router uses the answers.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -1,4 +1,4 @@
-//! Frames that wait to be sent, per port and bounded.
+//! Send queues per port, bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,7 +7,7 @@ use whimbrel_core::{PortId, Transmit};
 /// Queues of frames, served in turn.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    /// Most frames that wait for one port.
+    /// Maximum of queued frames per port.
     capacity: usize,
     queues: BTreeMap<PortId, Queue>,
     /// Ports that have frames and are not blocked, next one first; each at most once.
@@ -47,8 +47,8 @@ impl Outbox {
         }
     }
 
-    /// Queues a frame; false if the port is unknown or has too many already: then the frame is
-    /// lost, as on any datagram path, and whoever asked asks again.
+    /// Queues a frame; returns false if the port is unknown or its queue is full: then the frame is
+    /// lost, as on any datagram path, and the requester retransmits.
     pub(crate) fn push(&mut self, port: PortId, frame: Vec<u8>) -> bool {
         match self.queues.get_mut(&port) {
             Some(queue) if queue.frames.len() < self.capacity => queue.frames.push_back(frame),
@@ -71,7 +71,8 @@ impl Outbox {
         queue.ready = ready;
     }
 
-    /// As [`whimbrel_core::Machine::poll_transmit`]: frames of equal size for one port go together.
+    /// As [`whimbrel_core::Machine::poll_transmit`]: frames of equal size for one port are sent
+    /// together.
     pub(crate) fn poll_transmit(
         &mut self,
         max_segments: usize,
@@ -118,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Every frame that was taken comes out once, in order per port, never to a blocked port.
+        /// Every accepted frame comes out once, in order per port, never to a blocked port.
         #[test]
         fn frames_come_out_once_and_in_order(steps in prop::collection::vec((0u8..6, 0u32..3, 1usize..4), 0..200)) {
             let mut outbox = Outbox::new(5);

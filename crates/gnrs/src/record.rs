@@ -1,9 +1,9 @@
-//! Signed records: what the owner of a key says about where a name is.
+//! Signed records: the owner of a key states where its name is.
 //!
 //! Two kinds share one layout (`docs/protocols/gnrs.md`): the **binding** of a name that is a key's
-//! hash, and a **provider announcement**, by which somebody says that content can be had from its
-//! addresses. The record is its canonical encoding: it is checked, stored and sent on as the very
-//! bytes that were signed.
+//! hash, and a **provider announcement**, which says that a content is available from the signer's
+//! addresses. The record is its canonical encoding: the signed bytes themselves are verified,
+//! stored and forwarded.
 
 use core::fmt;
 
@@ -12,12 +12,12 @@ use whimbrel_core::Guid;
 
 use crate::identity::{KeyPair, PublicKey, Signature, SignatureError};
 
-/// Most addresses in one record (the prototype [MF-PROTO, router] keeps 10 too).
+/// Maximum of addresses in one record (the prototype [MF-PROTO, router] keeps 10 too).
 pub const MAX_ADDRESSES: usize = 10;
 /// Longest time from issue to expiry, in milliseconds: 30 days. It bounds how long a removed record
 /// is remembered.
 pub const MAX_LIFETIME_MS: u64 = 30 * 24 * 3600 * 1000;
-/// How far ahead of ours the issuer's clock may be, in milliseconds.
+/// Maximum lead of the issuer's clock over ours, in milliseconds.
 pub const MAX_CLOCK_SKEW_MS: u64 = 5 * 60 * 1000;
 
 const CONTEXT: &str = "whimbrel 2026 gnrs record v1";
@@ -31,12 +31,12 @@ pub const RECORD_LEN: (usize, usize) = (
     FIXED_LEN + MAX_ADDRESSES * ADDRESS_LEN + Signature::LEN,
 );
 
-/// What a record speaks of.
+/// The kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 pub enum Kind {
     /// A host, router or service: the subject is the hash of the signing key.
     Binding,
-    /// Content: the subject is its hash, and the signer says that it has it.
+    /// Content: the subject is its hash, and the signer claims to have it.
     Provider,
 }
 
@@ -62,24 +62,23 @@ impl Address {
     }
 }
 
-/// What an owner wants to say, before it is signed.
+/// An owner's statement before it is signed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Statement {
     /// Must grow with every record about the same subject; by convention Unix time in microseconds.
     pub version: u64,
-    /// When it was made, Unix time in milliseconds.
+    /// The time of issue, Unix time in milliseconds.
     pub issued_ms: u64,
-    /// From when it no longer counts, Unix time in milliseconds; at most [`MAX_LIFETIME_MS`] after
-    /// the issue.
+    /// The expiry, Unix time in milliseconds; at most [`MAX_LIFETIME_MS`] after the issue.
     pub expires_ms: u64,
-    /// At most [`MAX_ADDRESSES`]; none means "disconnected".
+    /// At most [`MAX_ADDRESSES`]; an empty list means "disconnected".
     pub addresses: Vec<Address>,
-    /// Takes the subject out of the directory; then there are no addresses.
+    /// Removes the subject from the name service; such a statement has no addresses.
     pub removed: bool,
 }
 
 impl Statement {
-    /// A statement made at `now_ms` (Unix time in milliseconds) for `lifetime_ms`, with the
+    /// A statement issued at `now_ms` (Unix time in milliseconds) for `lifetime_ms`, with the
     /// conventional version.
     pub fn new(now_ms: u64, lifetime_ms: u64, addresses: Vec<Address>) -> Statement {
         Statement {
@@ -91,7 +90,7 @@ impl Statement {
         }
     }
 
-    /// A removal made at `now_ms`. It should live as long as any record that it takes back.
+    /// A removal issued at `now_ms`. It should live as long as every record that it revokes.
     pub fn removal(now_ms: u64, lifetime_ms: u64) -> Statement {
         Statement {
             removed: true,
@@ -100,17 +99,17 @@ impl Statement {
     }
 }
 
-/// Where a record is filed: one per owner for a binding, one per provider for content.
+/// The key of a store: one per owner for a binding, one per provider for content.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RecordKey {
-    /// The name that is looked up.
+    /// The name of a lookup.
     pub subject: Guid,
-    /// Who provides it; [`Guid::NONE`] for a binding, which therefore sorts before every provider.
+    /// The provider; [`Guid::NONE`] for a binding, which therefore sorts before every provider.
     pub provider: Guid,
 }
 
 impl RecordKey {
-    /// Where the binding of `guid` is filed.
+    /// The key of `guid`'s binding.
     pub const fn binding(guid: Guid) -> RecordKey {
         RecordKey {
             subject: guid,
@@ -119,7 +118,7 @@ impl RecordKey {
     }
 }
 
-/// A well-formed record in its canonical encoding. Whether it is *true* says [`Record::verify`].
+/// A well-formed record in its canonical encoding. [`Record::verify`] checks whether it is *true*.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Record<B = Bytes>(B);
 
@@ -132,7 +131,7 @@ impl Record {
         Record::signed(Kind::Binding, keys.guid(), keys, statement)
     }
 
-    /// Signs that the holder of `keys` provides `content`.
+    /// Signs the announcement that the holder of `keys` provides `content`.
     pub fn provider(
         keys: &KeyPair,
         content: Guid,
@@ -181,7 +180,7 @@ impl Record {
 }
 
 impl<'a> RecordView<'a> {
-    /// Takes one record off the front of `bytes`; also gives what follows it.
+    /// Splits one record off the front of `bytes`; returns it and the remaining bytes.
     pub fn split(bytes: &'a [u8]) -> Result<(RecordView<'a>, &'a [u8]), DecodeError> {
         let count = usize::from(
             *bytes
@@ -199,7 +198,7 @@ impl<'a> RecordView<'a> {
 }
 
 impl<B: AsRef<[u8]>> Record<B> {
-    /// The record in `bytes`, which must hold it exactly. Says nothing of the signature.
+    /// Parses the record in `bytes`, which must hold it exactly. Does not verify the signature.
     pub fn parse(bytes: B) -> Result<Record<B>, DecodeError> {
         let record = Record(bytes);
         let raw = record.as_bytes();
@@ -236,7 +235,7 @@ impl<B: AsRef<[u8]>> Record<B> {
         self.0.as_ref()
     }
 
-    /// What it speaks of.
+    /// Its kind.
     pub fn kind(&self) -> Kind {
         if self.array::<1>(0) == [1] {
             Kind::Binding
@@ -245,12 +244,12 @@ impl<B: AsRef<[u8]>> Record<B> {
         }
     }
 
-    /// True if it takes the subject out of the directory.
+    /// True if it removes the subject from the name service.
     pub fn is_removal(&self) -> bool {
         self.array::<1>(1)[0] & FLAG_REMOVED != 0
     }
 
-    /// The name that it is about: the signer's own for a binding, the content's for a provider.
+    /// The name that it describes: the signer's own for a binding, the content's for a provider.
     pub fn subject(&self) -> Guid {
         Guid(self.array(4))
     }
@@ -268,7 +267,7 @@ impl<B: AsRef<[u8]>> Record<B> {
         }
     }
 
-    /// Where it is filed.
+    /// Its key in a store.
     pub fn filed_under(&self) -> RecordKey {
         match self.kind() {
             Kind::Binding => RecordKey::binding(self.subject()),
@@ -279,17 +278,17 @@ impl<B: AsRef<[u8]>> Record<B> {
         }
     }
 
-    /// The greatest version is the one that counts; by convention Unix time in microseconds.
+    /// The greatest version wins; by convention Unix time in microseconds.
     pub fn version(&self) -> u64 {
         u64::from_be_bytes(self.array(68))
     }
 
-    /// When it was made, Unix time in milliseconds.
+    /// The time of issue, Unix time in milliseconds.
     pub fn issued_ms(&self) -> u64 {
         u64::from_be_bytes(self.array(76))
     }
 
-    /// From when it no longer counts, Unix time in milliseconds.
+    /// The expiry, Unix time in milliseconds.
     pub fn expires_ms(&self) -> u64 {
         u64::from_be_bytes(self.array(84))
     }
@@ -299,7 +298,7 @@ impl<B: AsRef<[u8]>> Record<B> {
         now_unix_ms >= self.expires_ms()
     }
 
-    /// The addresses in the signer's order; none means "disconnected" (or removed).
+    /// The addresses in the signer's order; an empty list means "disconnected" (or removed).
     pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         let end = self.as_bytes().len().saturating_sub(Signature::LEN);
         let list = self.as_bytes().get(FIXED_LEN..end).unwrap_or_default();
@@ -314,7 +313,7 @@ impl<B: AsRef<[u8]>> Record<B> {
         })
     }
 
-    /// Whether it may be believed at `now_unix_ms` (Unix time in milliseconds).
+    /// Verifies the record at `now_unix_ms` (Unix time in milliseconds).
     pub fn verify(&self, now_unix_ms: u64) -> Result<(), VerifyError> {
         if self.is_expired(now_unix_ms) {
             return Err(VerifyError::Expired);
@@ -368,11 +367,11 @@ impl<B: AsRef<[u8]>> fmt::Debug for Record<B> {
     }
 }
 
-/// Why bytes are no record.
+/// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Cut short, or something follows the record.
-    #[error("{len} bytes are not the length of this record")]
+    /// Truncated, or bytes follow the record.
+    #[error("{len} bytes do not match the length of this record")]
     Length {
         /// How many bytes there were.
         len: usize,
@@ -381,38 +380,38 @@ pub enum DecodeError {
     #[error("record kind {0} is unknown")]
     UnknownKind(u8),
     /// A reserved bit is set.
-    #[error("the record has flags that this version does not know")]
+    #[error("the record has unknown flags")]
     UnknownFlags,
     /// More than [`MAX_ADDRESSES`].
-    #[error("a record has at most {MAX_ADDRESSES} addresses, this one has {0}")]
+    #[error("a record has at most {MAX_ADDRESSES} addresses; this one has {0}")]
     TooManyAddresses(usize),
-    /// A removal says where the removed is.
-    #[error("a removal has no addresses")]
+    /// A removal with addresses.
+    #[error("a removal must not have addresses")]
     RemovedWithAddresses,
     /// The subject or an address is all zero.
-    #[error("the subject or an address is the empty name")]
+    #[error("the subject or an address is the all-zero name")]
     NoName,
     /// Expiry is not after the issue, or more than [`MAX_LIFETIME_MS`] after it.
-    #[error("a record lives from 1 ms to 30 days")]
+    #[error("the lifetime of a record must be 1 ms to 30 days")]
     Lifetime,
 }
 
 /// Why a statement cannot be signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StatementError {
-    /// The record would be refused by everybody.
-    #[error("nobody would take this record: {0}")]
+    /// Every server would refuse the record.
+    #[error("every server would refuse this record: {0}")]
     Invalid(DecodeError),
 }
 
-/// Why a well-formed record is not to be believed.
+/// Why a well-formed record is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// Its time is over.
+    /// It has expired.
     #[error("the record has expired")]
     Expired,
     /// Issued more than [`MAX_CLOCK_SKEW_MS`] from now.
-    #[error("the record was issued in the future: one of the two clocks is wrong")]
+    #[error("the record was issued in the future: check the clocks")]
     FromTheFuture,
     /// The subject of a binding is not the hash of the key.
     #[error("the name is not the hash of the key that signed")]

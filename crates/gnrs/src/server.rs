@@ -1,8 +1,8 @@
 //! The server: a [`Machine`] whose ports are its clients.
 //!
 //! Updates that arrive in one round of the driver are stored in one transaction, which is complete
-//! before the first of them is acknowledged or pushed. Nothing longer than its request goes to a
-//! source that has not shown, by the cookie of its port, that it receives at its address.
+//! before the first of them is acknowledged or pushed. A source that has not proven by its port's
+//! cookie that it receives at its address gets no frame longer than its request.
 
 mod config;
 mod pushes;
@@ -23,12 +23,12 @@ use crate::wire::{Code, Frame, Message, Page, RecordBuffer, WireError, refusable
 pub use config::{ServerConfig, ServerCounters};
 use watches::Watches;
 
-/// What a server tells the program around it.
+/// An event for the program around the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ServerEvent {
-    /// The store refuses to write; updates are refused until it can again, look-ups go on.
+    /// The store cannot write; updates are refused until it recovers, lookups continue.
     StoreFailed(StoreError),
-    /// The store writes again.
+    /// The store can write again.
     StoreRecovered,
 }
 
@@ -51,7 +51,7 @@ pub struct Server<S> {
     counters: ServerCounters,
 }
 
-/// Never shown, not even by `Debug`.
+/// Never printed, not even by `Debug`.
 struct Secret([u8; 32]);
 
 impl core::fmt::Debug for Secret {
@@ -75,17 +75,17 @@ struct Update {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Timer {
-    /// A watch runs out.
+    /// A lease expires.
     Lease(Guid, PortId),
     /// A push was not acknowledged.
     Push(Guid, PortId),
-    /// Expired records go.
+    /// Expired records are removed.
     Expiry,
 }
 
 impl<S: Store> Server<S> {
-    /// A server. `secret` are 32 fresh bytes from the operating system: cookies are made with it.
-    /// `clock` says what Unix time the driver's origin was.
+    /// A server. `secret` is 32 fresh bytes from the operating system, from which cookies are
+    /// derived. `clock` is the Unix time of the driver's origin.
     pub fn new(config: ServerConfig, clock: WallClock, secret: [u8; 32], store: S) -> Server<S> {
         let mut timers = TimerQueue::new();
         timers.set(Timer::Expiry, Time::ZERO + config.expiry_interval());
@@ -106,7 +106,7 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// What has happened so far.
+    /// The counters since the start.
     pub fn counters(&self) -> &ServerCounters {
         &self.counters
     }
@@ -116,7 +116,7 @@ impl<S: Store> Server<S> {
         &self.store
     }
 
-    /// How many watches there are.
+    /// The number of watches.
     pub fn watch_count(&self) -> usize {
         self.watches.len()
     }
@@ -125,8 +125,8 @@ impl<S: Store> Server<S> {
         self.clock.unix_millis(now)
     }
 
-    /// Made with a keyed hash, not drawn from a generator: who has seen some cookies cannot guess
-    /// another.
+    /// Derived with a keyed hash, not drawn from a generator: an attacker who has seen some cookies
+    /// cannot guess another.
     fn cookie_of(&self, port: PortId) -> u64 {
         let hash = blake3::keyed_hash(&self.secret.0, &port.0.to_be_bytes());
         let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
@@ -175,7 +175,7 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// Fills `self.page` from index `first` on; true if there are more.
+    /// Fills `self.page` from index `first` on; returns true if there are more.
     fn collect_page(&mut self, now: Time, guid: &Guid, first: u16) -> bool {
         self.page.clear();
         let (mut index, mut more) = (0, false);
@@ -254,8 +254,8 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// What needs no signature check: an old record is refused and a repeated one is welcome
-    /// whoever sent it.
+    /// The cases without a signature check: an old record is refused and a repeated one is accepted
+    /// from any sender.
     fn known_outcome(&self, now_ms: u64, record: &RecordView<'_>) -> Option<(Code, u64)> {
         if record.is_expired(now_ms) {
             return Some((Code::Expired, 0));
@@ -302,7 +302,7 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// True if the record is new.
+    /// Returns true if the record is new.
     fn answer_update(&mut self, update: &Update, result: Option<&PutResult>) -> bool {
         let (guid, version) = (update.record.subject(), update.record.version());
         let (code, version) = match result {
@@ -423,9 +423,9 @@ impl<S: Store> Machine for Server<S> {
     fn poll_timeout(&self) -> Option<Deadline> {
         let (at, timer) = self.timers.next()?;
         let reason = match timer {
-            Timer::Lease(..) => "gnrs: a watch runs out",
+            Timer::Lease(..) => "gnrs: a lease expires",
             Timer::Push(..) => "gnrs: a push was not acknowledged",
-            Timer::Expiry => "gnrs: expired records go",
+            Timer::Expiry => "gnrs: expired records are removed",
         };
         Some(Deadline::new(at, reason))
     }

@@ -1,8 +1,8 @@
-//! Where a server keeps records.
+//! Stores of a server's records.
 //!
-//! A store compares and sets by version: an older record never replaces a newer one. What it has
-//! seen of a subject it remembers until **every** record that it ever took for it has expired, even
-//! when a newer one with a shorter life has expired before: otherwise the older one could be
+//! A store compares and sets by version: an older record never replaces a newer one. It remembers a
+//! subject's version until **every** record that it ever accepted for the subject has expired, even
+//! if a newer one with a shorter lifetime has expired before: otherwise the older one could be
 //! replayed.
 
 mod disk;
@@ -19,12 +19,12 @@ pub use memory::MemoryStore;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreLimits {
-    /// Most records, counting those that are only remembered.
+    /// Maximum of records, counting those that are only remembered.
     pub max_records: usize,
-    /// Most bytes of memory, by the formula of [`MemoryStore::bytes_of`].
+    /// Maximum of bytes in memory, by the formula of [`MemoryStore::bytes_of`].
     pub max_bytes: usize,
-    /// Most providers of one content. Above it the one that expires first goes, if it expires
-    /// before the new one.
+    /// Maximum of providers per content. Beyond it the one that expires first is evicted, if it
+    /// expires before the new one.
     pub max_providers: usize,
 }
 
@@ -38,20 +38,20 @@ impl Default for StoreLimits {
     }
 }
 
-/// What a store did with a record that it took.
+/// The outcome for an accepted record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is the newest now.
+    /// It is the newest one.
     Stored,
-    /// The very same record was there.
+    /// The very same record was stored already.
     Unchanged,
 }
 
-/// Why a store did not take a record.
+/// Why a store refused a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// A newer version is stored.
-    #[error("version {stored} is stored, which is newer")]
+    #[error("the stored version {stored} is newer")]
     Stale {
         /// The version that is stored.
         stored: u64,
@@ -62,12 +62,12 @@ pub enum Refusal {
         /// The version that is stored.
         stored: u64,
     },
-    /// No room, and nothing to evict.
+    /// No room, and no record may be evicted.
     #[error("the store is full")]
     Full,
 }
 
-/// What a store says of one record of a batch.
+/// The result for one record of a batch.
 pub type PutResult = Result<Outcome, Refusal>;
 
 /// Why a store cannot be opened or written.
@@ -76,48 +76,47 @@ pub enum StoreError {
     /// Another process has it open.
     #[error("the name store is in use by another process")]
     InUse,
-    /// It is not a name store, or it was damaged.
+    /// It is not a name store, or it is damaged.
     #[error(
-        "the name store is damaged or no name store at all ({0}); move the file away to start an empty one"
+        "the name store is damaged, or the file is not a name store ({0}); move the file away to start an empty one"
     )]
     Corrupted(String),
-    /// It was written by a newer program.
-    #[error("the name store has format {0}, this program knows format 1")]
+    /// A newer program wrote it.
+    #[error("the name store has format {0}; this program supports format 1")]
     Format(u64),
     /// Reading or writing failed: disk full, no permission, a failing disk.
     #[error("the name store cannot be read or written: {0}")]
     Io(String),
 }
 
-/// A place for records. Whoever calls [`Store::apply`] has verified them.
+/// A store of records. The caller of [`Store::apply`] has verified them.
 pub trait Store {
-    /// The newest record filed under `key`, even if it has expired or is a removal.
+    /// The newest record under `key`, even if it has expired or is a removal.
     fn get(&self, key: &RecordKey) -> Option<Record>;
 
-    /// Shows the unexpired records of `subject`, removals too, the binding first, then by provider,
-    /// until `visit` answers false.
+    /// Passes the unexpired records of `subject` to `visit`, removals too, the binding first, then
+    /// by provider, until it returns false.
     fn visit(&self, subject: &Guid, now_ms: u64, visit: &mut dyn FnMut(&Record) -> bool);
 
-    /// Takes records in order, all in one transaction: when this returns `Ok`, what was stored
-    /// survives a crash; when it returns an error, nothing of the batch was stored. One result per
-    /// record.
+    /// Applies records in order, all in one transaction: on `Ok`, the stored ones survive a crash;
+    /// on an error, none of the batch is stored. Returns one result per record.
     fn apply(&mut self, now_ms: u64, batch: &[Record]) -> Result<Vec<PutResult>, StoreError>;
 
-    /// Forgets at most `budget` records whose time is over; answers how many.
+    /// Removes at most `budget` expired records; returns their number.
     fn remove_expired(&mut self, now_ms: u64, budget: usize) -> Result<usize, StoreError>;
 
-    /// How many records it holds, counting those that are only remembered.
+    /// The number of records, counting those that are only remembered.
     fn len(&self) -> usize;
 
-    /// Bytes that they take.
+    /// The bytes that they occupy.
     fn bytes(&self) -> usize;
 
-    /// True if it holds none.
+    /// True if the store is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes one record.
+    /// Applies one record.
     fn put(&mut self, now_ms: u64, record: Record) -> Result<PutResult, StoreError> {
         let results = self.apply(now_ms, &[record])?;
         results

@@ -1,4 +1,4 @@
-//! The look-up protocol: one message per datagram, at most [`MAX_FRAME`] bytes.
+//! The lookup protocol: one message per datagram, at most [`MAX_FRAME`] bytes.
 //!
 //! Layout and rules are in `docs/protocols/gnrs.md`, examples in `docs/protocols/vectors/gnrs.txt`,
 //! which a test parses. Every frame ends with a CRC-32C, because the checksum of the datagram below
@@ -10,31 +10,31 @@ use whimbrel_core::Guid;
 
 use crate::record::{DecodeError, Record, RecordView};
 
-/// Largest frame in bytes: passes every path that the Internet promises (IPv6's 1280 less headers).
+/// Largest frame in bytes: fits every Internet path (IPv6's 1280 less headers).
 pub const MAX_FRAME: usize = 1200;
 /// Shortest frame in bytes: header and checksum.
 pub const MIN_FRAME: usize = HEADER_LEN + CHECKSUM_LEN;
-/// The one version there is.
+/// The only version.
 pub const VERSION: u8 = 1;
-/// To this length a look-up without a cookie is padded, in bytes: what fits in it is answered
-/// without a challenge.
+/// Length in bytes to which a lookup without a cookie is padded: an answer that fits in it needs no
+/// challenge.
 pub const PADDED_LOOKUP: usize = 512;
 
 const HEADER_LEN: usize = 20;
 const CHECKSUM_LEN: usize = 4;
 const FLAG_MORE: u8 = 1;
-/// Room for records in the tightest answer, that to a watch: name, lease, index and count go before
-/// them.
+/// Room for records in the longest header of an answer, that to a watch: name, lease, index and
+/// count precede them.
 const MAX_RECORDS_LEN: usize = MAX_FRAME - MIN_FRAME - Guid::LEN - 4 - 2 - 1;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 pub enum Code {
     /// Done. Requests and pushes carry it too.
     Ok,
-    /// No record of that name.
+    /// The name has no record.
     NotFound,
-    /// Ask again with the cookie of this answer: the source of the request is not known to be real.
+    /// Repeat with the cookie of this answer: the source address of the request is not proven.
     NeedCookie,
     /// A newer version is stored.
     Stale,
@@ -56,7 +56,7 @@ pub enum Code {
     Full,
     /// The store cannot write now.
     StoreFailed,
-    /// No more watches for this client, or at all.
+    /// Too many watches, of this client or in total.
     TooManyWatches,
 }
 
@@ -86,47 +86,48 @@ impl Code {
 /// One frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// Chosen at random by who asks; an answer repeats it.
+    /// Chosen at random by the requester; an answer repeats it.
     pub id: u64,
-    /// What the server gave this client to prove that it receives at its address; 0 before that.
+    /// The cookie that the server assigned to this client to prove that it receives at its address;
+    /// 0 before that.
     pub cookie: u64,
-    /// [`Code::Ok`] but in answers.
+    /// [`Code::Ok`] except in answers.
     pub code: Code,
-    /// The rest.
+    /// The message.
     pub message: Message<'a>,
 }
 
-/// What a frame says.
+/// The message of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message<'a> {
     /// Client to server: the records of `guid`, from index `first` on.
     Lookup {
         /// The name.
         guid: Guid,
-        /// Index of the first record wanted: 0, or where a truncated answer ended.
+        /// Index of the first wanted record: 0, or the end of a truncated answer.
         first: u16,
-        /// Zero bytes that follow, so that the answer need not be longer than the request.
+        /// Number of padding bytes, so that the answer need not be longer than the request.
         padding: usize,
     },
-    /// Client to server: file this record. An update is a newer version, a removal a record that
-    /// says so.
+    /// Client to server: store this record. An update is a newer version, a removal a record with
+    /// the removal flag.
     Insert {
         /// The record.
         record: RecordView<'a>,
     },
-    /// Client to server: push every change of `guid` to me for a while.
+    /// Client to server: push every change of `guid` for a while.
     Watch {
         /// The name.
         guid: Guid,
         /// For how long, in seconds.
         lease_secs: u32,
     },
-    /// Client to server: no more pushes.
+    /// Client to server: stop pushing.
     Unwatch {
         /// The name.
         guid: Guid,
     },
-    /// Client to server: the push of this id has arrived.
+    /// Client to server: acknowledges the push of this id.
     PushAck {
         /// The name.
         guid: Guid,
@@ -142,31 +143,31 @@ pub enum Message<'a> {
     InsertAnswer {
         /// The record's subject.
         guid: Guid,
-        /// The version that is stored now; 0 if none.
+        /// The stored version; 0 if none.
         version: u64,
     },
-    /// Server to client: the watch holds, and this is the state it starts from.
+    /// Server to client: the watch is active, with the initial state.
     WatchAnswer {
         /// The name.
         guid: Guid,
-        /// For how long, in seconds; never longer than asked for.
+        /// For how long, in seconds; never longer than requested.
         lease_secs: u32,
         /// Its records.
         page: Page<'a>,
     },
-    /// Server to client: the watch is gone.
+    /// Server to client: the watch is removed.
     UnwatchAnswer {
         /// The name.
         guid: Guid,
     },
-    /// Server to client: these records are new.
+    /// Server to client: these records have changed.
     Push {
         /// The name.
         guid: Guid,
         /// The records that changed.
         records: RecordList<'a>,
     },
-    /// Server to client: the code says why there is no other answer.
+    /// Server to client: refused; the code gives the reason.
     Refused,
 }
 
@@ -189,12 +190,12 @@ pub struct RecordList<'a> {
 }
 
 impl<'a> RecordList<'a> {
-    /// How many there are.
+    /// The number of records.
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// True if there is none.
+    /// True if there are no records.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -224,7 +225,7 @@ pub struct RecordBuffer {
 }
 
 impl RecordBuffer {
-    /// Adds a record; false if the answer has no room for it.
+    /// Adds a record; returns false if it does not fit.
     pub fn push<B: AsRef<[u8]>>(&mut self, record: &Record<B>) -> bool {
         let fits =
             self.bytes.len() + record.as_bytes().len() <= MAX_RECORDS_LEN && self.count < u8::MAX;
@@ -235,7 +236,7 @@ impl RecordBuffer {
         fits
     }
 
-    /// What has been collected.
+    /// The collected records.
     pub fn list(&self) -> RecordList<'_> {
         RecordList {
             count: self.count,
@@ -243,20 +244,20 @@ impl RecordBuffer {
         }
     }
 
-    /// Starts anew.
+    /// Removes all records.
     pub fn clear(&mut self) {
         self.count = 0;
         self.bytes.clear();
     }
 }
 
-/// Why bytes are no frame.
+/// Why bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// Shorter than [`MIN_FRAME`] or longer than [`MAX_FRAME`].
-    #[error("{0} bytes are not the length of a frame")]
+    #[error("a frame cannot have {0} bytes")]
     Length(usize),
-    /// Damaged on the way.
+    /// The checksum is wrong.
     #[error("the checksum does not match")]
     Checksum,
     /// Of another version.
@@ -265,11 +266,11 @@ pub enum WireError {
     /// Type, code or flags unknown.
     #[error("message type, code or flags unknown")]
     Unknown,
-    /// The body is not what the type says.
-    #[error("the body is not what the message type says")]
+    /// The body does not match the type.
+    #[error("the body does not match the message type")]
     Body,
-    /// A record in it is not well-formed.
-    #[error("a record in it is not well-formed: {0}")]
+    /// A record in it is malformed.
+    #[error("a record in it is malformed: {0}")]
     Record(#[from] DecodeError),
 }
 
@@ -291,8 +292,8 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// The id of an undamaged frame that asks something but cannot be read otherwise, so that it can be
-/// refused. Answers have none: nobody answers an answer.
+/// The id of an undamaged request that cannot be decoded, so that it can be refused. Answers have
+/// none: an answer is never answered.
 pub fn refusable_id(bytes: &[u8]) -> Option<u64> {
     let (said, sum) = bytes.split_last_chunk::<CHECKSUM_LEN>()?;
     let asks =
@@ -312,7 +313,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Reads one frame.
+    /// Decodes one frame.
     pub fn decode(bytes: &'a [u8]) -> Result<Frame<'a>, WireError> {
         if !(MIN_FRAME..=MAX_FRAME).contains(&bytes.len()) {
             return Err(WireError::Length(bytes.len()));
@@ -390,7 +391,7 @@ impl Message<'_> {
         }
     }
 
-    /// At least as many bytes as the body takes, so that an answer is allocated once.
+    /// An upper bound of the body's length, so that an answer is allocated once.
     fn body_bound(&self) -> usize {
         let variable = match self {
             Message::Lookup { padding, .. } => *padding,
@@ -470,7 +471,7 @@ impl RecordList<'_> {
     }
 }
 
-/// What is left to read of a frame.
+/// The unread part of a frame.
 struct Body<'a>(&'a [u8]);
 
 impl<'a> Body<'a> {
@@ -630,7 +631,7 @@ mod tests {
             prop_assert_eq!(refusable_id(&bytes), None);
         }
 
-        /// With a right checksum, so that the fields behind it are reached.
+        /// With a correct checksum, so that the fields behind it are reached.
         #[test]
         fn any_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..1300), kind in 0u8..7, answer: bool) {
             if bytes.len() > 20 {

@@ -1,11 +1,11 @@
-//! What a user has chosen among several: the identity, each identity's key, each key's certificate.
+//! A user's defaults: the identity, each identity's key, each key's certificate.
 
 use std::collections::BTreeMap;
 
 use whimbrel_ndn_packet::Name;
 use whimbrel_ndn_packet::certificate::identity_of_key;
 
-/// The choices, as lines of a file: `identity NAME`, `key NAME`, `certificate NAME`.
+/// The defaults, as lines of a file: `identity NAME`, `key NAME`, `certificate NAME`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Defaults {
     pub(crate) identity: Option<Name>,
@@ -16,7 +16,7 @@ pub(crate) struct Defaults {
 }
 
 impl Defaults {
-    /// Lines that cannot be understood, as a later version may write them, are left out.
+    /// Skips unknown lines, which a later version may write.
     pub(crate) fn parse(text: &str) -> Defaults {
         let mut defaults = Defaults::default();
         for line in text.lines() {

@@ -1,4 +1,4 @@
-//! What single files of a keychain hold.
+//! The formats of a keychain's files.
 
 use std::io;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) fn disk(path: &Path, error: io::Error) -> KeychainError {
     }
 }
 
-/// Names hold any octets and may be long: a digest stands for one in the name of its file.
+/// Names may be long and have any octets: a digest serves as file name.
 pub(crate) fn file_name(name: &Name, extension: &str) -> String {
     let digest = sha256(&[name.as_ref().value()]);
     format!(
@@ -28,7 +28,7 @@ pub(crate) fn file_name(name: &Name, extension: &str) -> String {
     )
 }
 
-/// The name, for people and for us, then PEM, which OpenSSL reads: it skips what stands before.
+/// The name as a text line, then PEM; OpenSSL skips the lines before PEM.
 pub(crate) fn key_text(name: &Name, key: &PrivateKey) -> Result<Zeroizing<String>, KeychainError> {
     let body = Zeroizing::new(text::encode(&key.to_pkcs8()?));
     Ok(Zeroizing::new(format!(
@@ -45,7 +45,7 @@ pub(crate) fn read_key(path: &Path) -> Result<(Name, PrivateKey), KeychainError>
     let content = folder::read(path).map_err(|error| disk(path, error))?;
     let content =
         Zeroizing::new(content.ok_or_else(|| disk(path, io::ErrorKind::NotFound.into()))?);
-    let text = str::from_utf8(&content).map_err(|_| damaged("it is no text".to_owned()))?;
+    let text = str::from_utf8(&content).map_err(|_| damaged("it is not text".to_owned()))?;
     let uri = text.lines().find_map(|line| line.strip_prefix("Name: "));
     let uri = uri.ok_or_else(|| damaged("it has no line with the name of the key".to_owned()))?;
     let name: Name = uri
@@ -56,7 +56,7 @@ pub(crate) fn read_key(path: &Path) -> Result<(Name, PrivateKey), KeychainError>
         return Err(damaged(format!("{name} is not the name of a key")));
     }
     let body = text::pem_body(text).ok_or_else(|| damaged("it has no PEM block".to_owned()))?;
-    let der = text::base64(body).map_err(|_| damaged("its PEM block is no base64".to_owned()))?;
+    let der = text::base64(body).map_err(|_| damaged("its PEM block is not base64".to_owned()))?;
     let key = PrivateKey::from_pkcs8(&der).map_err(|error| damaged(error.to_string()))?;
     Ok((name, key))
 }

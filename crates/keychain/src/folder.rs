@@ -1,20 +1,19 @@
-//! The folder of a keychain: files that only their owner can read, each written as a whole or not
-//! at all.
+//! The folder of a keychain: files that only their owner can read, each written atomically.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Longest file that is read, in bytes. A certificate is a packet of at most 8800.
-const LONGEST_FILE: u64 = 1 << 20;
+/// Maximum length of a file, in bytes. A certificate is a packet of at most 8800.
+const MAX_FILE_LEN: u64 = 1 << 20;
 
-/// Makes the folder and those above it that are missing, for their owner alone.
+/// Creates the folder and its missing parents, readable only by their owner.
 pub(crate) fn create(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Keeps other processes from changing the folder until it is dropped.
+/// Keeps other processes from changing the folder until the lock is dropped.
 pub(crate) fn lock(folder: &Path) -> io::Result<File> {
     let path = folder.join("lock");
     let file = OpenOptions::new()
@@ -27,14 +26,14 @@ pub(crate) fn lock(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes a file, in the place of what was there. Whoever reads it, even after a crash, finds the
-/// old content or the new one. To be called with the folder locked.
+/// Replaces a file atomically: a reader, even after a crash, finds the old content or the new one.
+/// Call it with the folder locked.
 pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let new = PathBuf::from(new);
-    // What a crash may have left.
+    // A crash may have left one.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -50,7 +49,7 @@ pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Deletes a file; one that is not there is no error.
+/// Deletes a file; a missing one is not an error.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -58,15 +57,15 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Reads a file; `None` if it is not there.
+/// Reads a file; `None` if it does not exist.
 pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
     let mut content = Vec::new();
-    file.take(LONGEST_FILE + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > LONGEST_FILE {
+    file.take(MAX_FILE_LEN + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MAX_FILE_LEN {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
             "it is longer than 1 MiB",
@@ -88,7 +87,7 @@ pub(crate) fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> 
     Ok(paths)
 }
 
-/// True if others than its owner may read a file.
+/// True if users other than its owner may read the file.
 pub(crate) fn is_open_to_others(path: &Path) -> io::Result<bool> {
     Ok(fs::metadata(path)?.permissions().mode() & 0o077 != 0)
 }

@@ -1,14 +1,14 @@
 //! Identities, their keys, the keys' certificates.
 //!
-//! | in the folder | what it holds |
+//! | in the folder | content |
 //! |---|---|
 //! | `keys/*.pem` | a private key each: a line `Name: ...`, then PKCS#8 as PEM, not encrypted; mode 600 |
 //! | `certificates/*.cert` | a certificate each: base64, as `ndnsec cert-dump` prints it |
-//! | `defaults` | what was chosen among several: lines `identity ...`, `key ...`, `certificate ...` |
-//! | `lock` | held by who changes something |
+//! | `defaults` | the user's defaults: lines `identity ...`, `key ...`, `certificate ...` |
+//! | `lock` | held while a process changes the keychain |
 //!
-//! Several processes may use one keychain: each change is written as a whole or not at all, and
-//! seen by others when they open the keychain again.
+//! Several processes may use one keychain: each change is atomic, and other processes see it when
+//! they open the keychain again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,11 +26,11 @@ pub use crate::error::KeychainError;
 use crate::validator::Validator;
 use crate::{folder, text};
 
-/// For how long a new key's own certificate is valid: about 20 years, as with `ndnsec`. Who trusts
-/// a key decides so by its name; this certificate only carries it.
+/// Validity of a new key's self-signed certificate: about 20 years, as with `ndnsec`. Trust in a
+/// key rests on its name; this certificate only carries it.
 const OWN_VALIDITY: u64 = 20 * 365 * 86_400;
 
-/// Which key signs.
+/// A choice of signing key.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum SignBy {
     /// The default key of the default identity.
@@ -44,8 +44,8 @@ pub enum SignBy {
     Certificate(Name),
 }
 
-/// A keychain. What is in the folder is read once, when it is opened; private keys are read when
-/// they are used.
+/// A keychain. The folder is read once, when it is opened; private keys are read when they are
+/// used.
 #[derive(Debug)]
 pub struct Keychain {
     folder: PathBuf,
@@ -56,7 +56,7 @@ pub struct Keychain {
 }
 
 impl Keychain {
-    /// Where a user's keychain is: `~/.whimbrel/keychain`.
+    /// The default folder of a user's keychain: `~/.whimbrel/keychain`.
     pub fn default_folder() -> Result<PathBuf, KeychainError> {
         let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
         Ok(home
@@ -65,8 +65,8 @@ impl Keychain {
             .join("keychain"))
     }
 
-    /// Opens the keychain in a folder, which is made if it is missing. Files that cannot be read
-    /// are left out and named by [`Keychain::problems`].
+    /// Opens the keychain in a folder, and creates the folder if it is missing. Skips files that
+    /// cannot be read; [`Keychain::problems`] lists them.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Keychain, KeychainError> {
         let folder = folder.into();
         for part in [
@@ -125,18 +125,18 @@ impl Keychain {
         &self.folder
     }
 
-    /// Files that were left out, and private keys that others may read.
+    /// Skipped files, and private keys that other users may read.
     pub fn problems(&self) -> &[KeychainError] {
         &self.problems
     }
 
-    /// Whose keys it holds, in canonical order.
+    /// The identities of its keys, in canonical order.
     pub fn identities(&self) -> impl Iterator<Item = Name> {
         let identities: BTreeSet<Name> = self.keys.iter().map(identity_of).collect();
         identities.into_iter()
     }
 
-    /// The identity that signs unless told otherwise: the chosen one, else the first.
+    /// The default signing identity: the chosen one, else the first.
     pub fn default_identity(&self) -> Option<Name> {
         let chosen = self
             .defaults
@@ -158,7 +158,7 @@ impl Keychain {
             .filter(move |key| identity_of(key) == *identity)
     }
 
-    /// The key that signs for an identity: the chosen one, else the first.
+    /// The default signing key of an identity: the chosen one, else the first.
     pub fn default_key(&self, identity: &Name) -> Option<&Name> {
         let chosen = self
             .defaults
@@ -168,8 +168,8 @@ impl Keychain {
         chosen.or_else(|| self.keys_of(identity).next())
     }
 
-    /// All certificates, in canonical order of their names. They need not be of keys in the
-    /// keychain: trust anchors and issuers' certificates have their place here, too.
+    /// All certificates, in canonical order of their names. They need not belong to keys in the
+    /// keychain: it also keeps trust anchors and issuers' certificates.
     pub fn certificates(&self) -> impl Iterator<Item = &Certificate> {
         self.certificates.values()
     }
@@ -181,15 +181,15 @@ impl Keychain {
             .filter(move |certificate| certificate.key_name() == key)
     }
 
-    /// The certificate of this name.
+    /// The certificate with this name.
     pub fn certificate(&self, name: &Name) -> Result<&Certificate, KeychainError> {
         self.certificates
             .get(name)
             .ok_or_else(|| KeychainError::UnknownCertificate(name.clone()))
     }
 
-    /// The certificate by which a key is known: the chosen one, else the newest that somebody else
-    /// issued, else the newest.
+    /// The default certificate of a key: the chosen one, else the newest of another issuer, else
+    /// the newest.
     pub fn default_certificate(&self, key: &Name) -> Option<&Certificate> {
         let chosen = self
             .defaults
@@ -202,9 +202,9 @@ impl Keychain {
         })
     }
 
-    /// Makes a key and its own certificate, and returns the name of the key. `unix_micros` is the
-    /// present time: version of the certificate, which is valid from then on. The first key of an
-    /// identity and the first identity become the defaults.
+    /// Generates a key and its self-signed certificate, and returns the name of the key.
+    /// `unix_micros` is the present time: the version of the certificate, which is valid from then
+    /// on. The first key of an identity and the first identity become the defaults.
     pub fn generate(
         &mut self,
         identity: &Name,
@@ -227,7 +227,7 @@ impl Keychain {
         Ok(name)
     }
 
-    /// Puts a private key into the keychain. The same key again is no error.
+    /// Adds a private key. Adding the same key again is not an error.
     pub fn add_key(&mut self, name: &Name, key: &PrivateKey) -> Result<(), KeychainError> {
         let identity =
             identity_of_key(name.as_ref()).ok_or_else(|| KeychainError::NoKeyName(name.clone()))?;
@@ -247,7 +247,7 @@ impl Keychain {
         }
         folder::write(&path, key_text(name, key)?.as_bytes())
             .map_err(|error| disk(&path, error))?;
-        // Noted down, so that a later key whose name comes first does not take its place.
+        // Record it, so that a later key with a smaller name does not replace it.
         let mut defaults = self.read_defaults()?;
         let identity = identity.to_name();
         let first_of_all = defaults.identity.is_none() && self.keys.is_empty();
@@ -262,8 +262,8 @@ impl Keychain {
         self.write_defaults(defaults)
     }
 
-    /// Puts a certificate into the keychain: of a key in it, or of an issuer. The same again is no
-    /// error.
+    /// Adds a certificate: of a key in the keychain, or of an issuer. Adding the same one again is
+    /// not an error.
     pub fn add_certificate(&mut self, certificate: Certificate) -> Result<(), KeychainError> {
         let name = certificate.name().clone();
         if self.keys.contains(certificate.key_name())
@@ -289,7 +289,7 @@ impl Keychain {
         Ok(())
     }
 
-    /// Makes an identity the one that signs unless told otherwise.
+    /// Sets the default signing identity.
     pub fn set_default_identity(&mut self, identity: &Name) -> Result<(), KeychainError> {
         if self.keys_of(identity).next().is_none() {
             return Err(KeychainError::UnknownIdentity(identity.clone()));
@@ -297,7 +297,7 @@ impl Keychain {
         self.choose(|defaults| defaults.identity = Some(identity.clone()))
     }
 
-    /// Makes a key the one that signs for its identity.
+    /// Sets the default signing key of its identity.
     pub fn set_default_key(&mut self, key: &Name) -> Result<(), KeychainError> {
         self.must_have(key)?;
         self.choose(|defaults| {
@@ -305,7 +305,7 @@ impl Keychain {
         })
     }
 
-    /// Makes a certificate the one by which its key is known.
+    /// Sets the default certificate of its key.
     pub fn set_default_certificate(&mut self, name: &Name) -> Result<(), KeychainError> {
         let key = self.certificate(name)?.key_name().clone();
         self.choose(|defaults| {
@@ -322,7 +322,7 @@ impl Keychain {
         keys.iter().try_for_each(|key| self.delete_key(key))
     }
 
-    /// Deletes a key and its certificates. What it signed stays signed.
+    /// Deletes a key and its certificates. Its signatures remain valid.
     pub fn delete_key(&mut self, key: &Name) -> Result<(), KeychainError> {
         self.must_have(key)?;
         let certificates: Vec<Name> = self
@@ -364,8 +364,8 @@ impl Keychain {
         }
     }
 
-    /// Signs packets. Their key locator is the name of the key, or of the certificate if one was
-    /// asked for.
+    /// Returns a signer. Its key locator is the name of the key, or of the certificate if `by`
+    /// names one.
     pub fn signer(&self, by: &SignBy) -> Result<KeySigner, KeychainError> {
         let key = match by {
             SignBy::Default => {
@@ -385,7 +385,7 @@ impl Keychain {
         Ok(self.private_key(key)?.signer(key.clone()))
     }
 
-    /// A key and its certificate under a passphrase, to be carried elsewhere.
+    /// Exports a key and its certificate under a passphrase.
     pub fn export(
         &self,
         certificate: &Name,
@@ -397,7 +397,7 @@ impl Keychain {
         Ok(SafeBag::seal(certificate.clone(), &key, passphrase, rng)?)
     }
 
-    /// Takes a key and its certificate from a safe bag, and returns the name of the key.
+    /// Imports a key and its certificate from a safe bag, and returns the name of the key.
     pub fn import(&mut self, bag: &SafeBag, passphrase: &[u8]) -> Result<Name, KeychainError> {
         let key = bag.open(passphrase)?;
         let name = bag.certificate().key_name().clone();
@@ -406,11 +406,12 @@ impl Keychain {
         Ok(name)
     }
 
-    /// Trusts these certificates, and knows all others of the keychain that may lead to them.
+    /// Returns a validator that trusts these certificates, and knows all others of the keychain as
+    /// intermediates.
     pub fn validator(&self, anchors: impl IntoIterator<Item = Certificate>) -> Validator {
         let mut validator = Validator::new(anchors);
         for certificate in self.certificates.values() {
-            // It was a certificate when it was read, and still is.
+            // It was decoded as a certificate before.
             let _ = validator.add_certificate(certificate.wire().clone());
         }
         validator
@@ -435,7 +436,7 @@ impl Keychain {
         folder::lock(&self.folder).map_err(|error| disk(&self.folder, error))
     }
 
-    /// From the disk, where another process may have changed them.
+    /// Reads from the disk, where another process may have changed them.
     fn read_defaults(&self) -> Result<Defaults, KeychainError> {
         let path = self.folder.join("defaults");
         let content = folder::read(&path)

@@ -1,13 +1,14 @@
-//! Keys and certificates of an NDN user, in a folder on disk, and what is trusted because of them.
+//! Keys and certificates of an NDN user in a folder on disk, and the validation of packets with
+//! them.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`keychain`] | [`Keychain`]: identities, their keys, the keys' certificates; signers; safe bags in and out |
 //! | [`text`] | certificates and safe bags as files have them: base64 as `ndnsec` prints it, PEM, or plain octets |
-//! | [`validator`] | [`Validator`]: is a packet signed by a key that leads to a trust anchor? |
+//! | [`validator`] | [`Validator`]: is a packet signed by a key that chains to a trust anchor? |
 //!
-//! Nothing here draws randomness or reads a clock: who generates or exports a key passes a
-//! generator, who validates passes the time.
+//! This crate draws no randomness and reads no clock: the caller passes a generator to generate or
+//! export keys, and the time to validate.
 #![forbid(unsafe_code)]
 
 mod defaults;

@@ -1,4 +1,4 @@
-//! Certificates and safe bags as files have them.
+//! File formats of certificates and safe bags.
 
 use base64ct::{Base64, Encoding};
 use zeroize::Zeroizing;
@@ -6,12 +6,12 @@ use zeroize::Zeroizing;
 /// Characters of a line of base64, as `ndnsec` and PEM have them.
 const LINE: usize = 64;
 
-/// Why a file holds no NDN packet.
+/// Why a file is not an NDN packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the file holds neither base64 (as ndnsec prints it), nor PEM, nor an NDN packet")]
 pub struct NotEncoded;
 
-/// As `ndnsec` prints certificates and safe bags: base64 in lines of 64 characters.
+/// Encodes as `ndnsec` prints certificates and safe bags: base64 in lines of 64 characters.
 pub fn encode(octets: &[u8]) -> String {
     let text = Base64::encode_string(octets);
     let mut lines = String::with_capacity(text.len() + text.len() / LINE + 1);
@@ -25,8 +25,8 @@ pub fn encode(octets: &[u8]) -> String {
     lines
 }
 
-/// The octets in a file: base64 with white space anywhere, PEM with any label and headers, or the
-/// packet itself, which begins with the type of a Data or of a safe bag.
+/// Decodes a file: base64 with white space anywhere, PEM with any label and headers, or the packet
+/// itself, which begins with the type of a Data or of a safe bag.
 pub fn decode(file: &[u8]) -> Result<Vec<u8>, NotEncoded> {
     if let Some(0x06 | 0x80) = file.first() {
         return Ok(file.to_vec());
@@ -35,8 +35,8 @@ pub fn decode(file: &[u8]) -> Result<Vec<u8>, NotEncoded> {
     Ok(base64(pem_body(text).unwrap_or(text))?.to_vec())
 }
 
-/// What stands between the lines `-----BEGIN x-----` and `-----END x-----`, without headers; `None`
-/// if there is no such block.
+/// The text between the lines `-----BEGIN x-----` and `-----END x-----`, without headers; `None` if
+/// there is no such block.
 pub(crate) fn pem_body(text: &str) -> Option<&str> {
     let (_, after_begin) = text.split_once("-----BEGIN ")?;
     let (_, body) = after_begin.split_once("-----")?;

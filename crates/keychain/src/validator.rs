@@ -1,10 +1,10 @@
-//! Is a packet signed by a key that leads to a trust anchor?
+//! Is a packet signed by a key that chains to a trust anchor?
 //!
 //! The model is hierarchical: an identity speaks for the names below it, and signs the certificates
-//! of the identities below it. `/site` may vouch for `/site/alice`, who may sign
-//! `/site/alice/notes`, and nobody else may. A certificate that is not at hand is asked for
-//! ([`ValidationError::NeedsCertificate`]); who fetched it hands it in with
-//! [`Validator::add_certificate`] and tries again.
+//! of the identities below it. Only `/site` may vouch for `/site/alice`, and only these two may
+//! sign `/site/alice/notes`. If a certificate is missing, the caller must fetch it
+//! ([`ValidationError::NeedsCertificate`]), pass it in with [`Validator::add_certificate`] and try
+//! again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,36 +14,36 @@ use whimbrel_ndn_packet::{
     SignatureInfoRef, SignatureType, ValidityPeriod, Verifier, VerifyError,
 };
 
-/// Certificates between a packet and an anchor.
-const LONGEST_CHAIN: usize = 8;
-/// Certificates tried for one key locator: it may name a key that has several.
-const MOST_CANDIDATES: usize = 8;
-/// Fetched certificates that are kept; the oldest are forgotten first.
-const MOST_FETCHED: usize = 4096;
+/// Maximum number of certificates between a packet and an anchor.
+const MAX_CHAIN_LEN: usize = 8;
+/// Maximum number of certificates tried for one key locator: it may name a key that has several.
+const MAX_CANDIDATES: usize = 8;
+/// Maximum number of fetched certificates; the oldest are forgotten first.
+const MAX_FETCHED: usize = 4096;
 
-/// What the name of a packet has to do with the identity that signed it.
+/// The relation between a packet's name and the signing identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The identity begins the packet's name.
+    /// The identity is a prefix of the packet's name.
     Hierarchical,
-    /// Nothing: every identity that leads to an anchor may sign it. For commands, whose names are
-    /// all alike.
+    /// Unrelated: every identity that chains to an anchor may sign it. For commands, whose names
+    /// are all alike.
     AnyTrusted,
 }
 
-/// Why a packet is not accepted.
+/// Why a packet is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValidationError {
-    /// A certificate is missing. It is asked for with this name as a prefix and MustBeFresh, and
-    /// handed in.
-    #[error("the certificate {0} is not at hand: fetch it, or install it as a trust anchor")]
+    /// A certificate is missing. Fetch it with this name as a prefix and MustBeFresh, and pass it
+    /// in.
+    #[error("the certificate {0} is missing: fetch it, or install it as a trust anchor")]
     NeedsCertificate(Name),
-    /// A certificate is missing that only its digest is known of.
+    /// A certificate is missing of which only the digest is known.
     #[error(
-        "the packet names its key by a digest that belongs to no certificate at hand: install the certificate"
+        "no known certificate has the key digest that the packet names: install the certificate"
     )]
     UnknownDigest,
-    /// Nobody in particular signed it.
+    /// The signature identifies no signer.
     #[error("the packet is not signed by a key: its signature is {0:?}")]
     NoKey(SignatureType),
     /// The signature does not say which key made it.
@@ -57,7 +57,7 @@ pub enum ValidationError {
         /// What is wrong.
         error: VerifyError,
     },
-    /// The signer may not speak for this name.
+    /// The signer may not sign this name.
     #[error("{signer} may not sign {name}: its identity does not begin that name")]
     NotAllowed {
         /// The identity that signed.
@@ -68,35 +68,35 @@ pub enum ValidationError {
     /// A certificate is not valid now.
     #[error("the certificate {0} has expired or is not valid yet: renew it, or set the clock")]
     Expired(Name),
-    /// A self-signed certificate that is no anchor.
+    /// A self-signed certificate that is not an anchor.
     #[error("{0} vouches only for itself: install it as a trust anchor if you trust it")]
     NotAnchored(Name),
-    /// The chain is too long or a circle.
+    /// The chain is too long or circular.
     #[error("the chain of certificates from {0} does not end at a trust anchor within 8 steps")]
     TooLong(Name),
 }
 
-/// A certificate at hand.
+/// A known certificate.
 #[derive(Clone, Debug)]
 struct Known {
     certificate: Certificate,
     /// SHA-256 of its public key, by which key locators may name it.
     digest: Option<[u8; 32]>,
     is_anchor: bool,
-    /// When it leads to an anchor: no certificate on the way is expired then. Set once the chain
+    /// When it chains to an anchor: no certificate of the chain is expired then. Set once the chain
     /// has been verified.
     trusted: Option<ValidityPeriod>,
 }
 
-/// Trust anchors and the certificates that lead to them.
+/// Trust anchors and the certificates that chain to them.
 #[derive(Clone, Debug, Default)]
 pub struct Validator {
     known: BTreeMap<Name, Known>,
-    /// Names of those that are no anchors, oldest first.
+    /// Names of the certificates that are not anchors, oldest first.
     fetched: VecDeque<Name>,
 }
 
-/// The signature of a packet, and who may have made it.
+/// The signature of a packet, and its possible signers.
 struct Signed<'a> {
     name: NameRef<'a>,
     info: SignatureInfoRef<'a>,
@@ -104,7 +104,7 @@ struct Signed<'a> {
 }
 
 impl Validator {
-    /// Trusts these certificates without asking who signed them, within their validity.
+    /// Trusts these certificates within their validity, whoever signed them.
     pub fn new(anchors: impl IntoIterator<Item = Certificate>) -> Validator {
         let mut validator = Validator::default();
         for anchor in anchors {
@@ -121,12 +121,12 @@ impl Validator {
             .map(|(name, _)| name)
     }
 
-    /// Takes a certificate that may be on the way to an anchor: from a keychain, or fetched. It is
-    /// not trusted before its chain has been verified. Returns its name.
+    /// Adds a certificate that may be an intermediate: from a keychain, or fetched. It is trusted
+    /// only after its chain has been verified. Returns its name.
     pub fn add_certificate(&mut self, wire: Bytes) -> Result<Name, CertificateError> {
         let certificate = Certificate::decode(wire)?;
         let name = certificate.name().clone();
-        // A certificate that has been verified is not replaced by what somebody else sent.
+        // A fetched certificate never replaces a verified one.
         if !self
             .known
             .get(&name)
@@ -150,7 +150,7 @@ impl Validator {
         if self.known.insert(name.clone(), known).is_none() && !is_anchor {
             self.fetched.push_back(name);
         }
-        while self.fetched.len() > MOST_FETCHED {
+        while self.fetched.len() > MAX_FETCHED {
             self.forget_oldest();
         }
     }
@@ -163,7 +163,7 @@ impl Validator {
         }
     }
 
-    /// Accepts a Data if it is signed as `rule` has it, at this second of Unix time. Returns the
+    /// Accepts a Data if its signature satisfies `rule` at this second of Unix time. Returns the
     /// name of the key.
     pub fn validate_data(
         &mut self,
@@ -179,8 +179,8 @@ impl Validator {
         self.validate(&signed, unix_seconds, 0, &|key| data.verify(key))
     }
 
-    /// Accepts a signed Interest if it is signed as `rule` has it, at this second of Unix time.
-    /// Returns the name of the key, with which a `ReplayGuard` then keeps replays out.
+    /// Accepts a signed Interest if its signature satisfies `rule` at this second of Unix time.
+    /// Returns the name of the key, with which a `ReplayGuard` then rejects replays.
     pub fn validate_interest(
         &mut self,
         interest: &InterestRef<'_>,
@@ -215,7 +215,7 @@ impl Validator {
             .unwrap_or_default())
     }
 
-    /// The name of the certificate whose key signed, which is trusted now.
+    /// The name of the certificate whose key signed and which is trusted at `now`.
     fn issuer(
         &mut self,
         signed: &Signed<'_>,
@@ -247,15 +247,15 @@ impl Validator {
         Err(refusal)
     }
 
-    /// The certificates that a key locator may mean, anchors first.
+    /// The certificates that a key locator may refer to, anchors first.
     fn candidates(&self, locator: &KeyLocator) -> Vec<Name> {
         let mut found: Vec<(bool, &Name)> = match locator {
-            // In canonical order, what a name begins stands right behind it.
+            // In canonical order, the names under a prefix directly follow it.
             KeyLocator::Name(prefix) => self
                 .known
                 .range(prefix..)
                 .take_while(|(name, _)| prefix.as_ref().is_prefix_of(name.as_ref()))
-                .take(MOST_CANDIDATES * 8)
+                .take(MAX_CANDIDATES * 8)
                 .map(|(name, known)| (!known.is_anchor, name))
                 .collect(),
             KeyLocator::Digest(digest) => self
@@ -272,7 +272,7 @@ impl Validator {
         found.sort();
         found
             .into_iter()
-            .take(MOST_CANDIDATES)
+            .take(MAX_CANDIDATES)
             .map(|(_, name)| name.clone())
             .collect()
     }
@@ -295,8 +295,8 @@ impl Validator {
         if !known.certificate.is_valid_at(now) {
             return Err(ValidationError::Expired(candidate.clone()));
         }
-        // The signature before the chain: whoever sends rubbish is not worth fetching certificates
-        // for.
+        // Checks the signature before the chain: a forgery must not cause certificates to be
+        // fetched.
         let wrong = |error| ValidationError::Signature {
             name: signed.name.to_name(),
             error,
@@ -308,9 +308,9 @@ impl Validator {
         self.verify_chain(candidate, now, depth)
     }
 
-    /// Follows a certificate to an anchor, and notes down that it leads there.
+    /// Follows a certificate to an anchor, and records that it chains to it.
     fn verify_chain(&mut self, name: &Name, now: u64, depth: usize) -> Result<(), ValidationError> {
-        if depth >= LONGEST_CHAIN {
+        if depth >= MAX_CHAIN_LEN {
             return Err(ValidationError::TooLong(name.clone()));
         }
         let missing = || ValidationError::NeedsCertificate(name.clone());
@@ -339,7 +339,7 @@ impl Validator {
                 name: failed,
                 error,
             }) if failed == *certificate.identity() => {
-                // Forgotten, so that the true one can be fetched.
+                // Forget it, so that the true one can be fetched.
                 self.known.remove(name);
                 self.fetched.retain(|fetched| fetched != name);
                 return Err(wrong(error));

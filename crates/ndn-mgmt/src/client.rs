@@ -1,4 +1,4 @@
-//! The client's side of the protocol: commands, datasets and events, without sockets.
+//! The client side of the protocol: commands, datasets and events, without sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::{
     FibEntry, RibEntry, StrategyChoice, types,
 };
 
-/// Whom a command is for.
+/// The recipient of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Target {
     /// The router on this machine: `/localhost/nfd`.
@@ -24,7 +24,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// The name that all its management is under.
+    /// The prefix of all its management names.
     pub fn prefix(self) -> Name {
         let scope: &[u8] = match self {
             Target::Local => b"localhost",
@@ -41,17 +41,17 @@ impl Target {
     }
 }
 
-/// What makes one command different from all others.
+/// Makes a command unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Unix time in milliseconds; higher for each command by the same key, for NFD refuses any that
-    /// is not.
+    /// Unix time in milliseconds; must increase with each command of a key, else NFD refuses the
+    /// command.
     pub time: u64,
     /// Random.
     pub nonce: [u8; 8],
 }
 
-/// Gives stamps whose times only grow.
+/// Generates stamps with increasing times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stamps {
     last: u64,
@@ -68,7 +68,7 @@ impl Stamps {
     }
 }
 
-/// A command Interest, signed as packet format v0.3 has it.
+/// Builds a command Interest, signed as in packet format v0.3.
 pub fn command(
     target: Target,
     module: &str,
@@ -87,8 +87,8 @@ pub fn command(
     interest.encode_signed(signer, &stamped(signer.info(), stamp))
 }
 
-/// A command Interest in the older form: signature in the last name components. For routers that
-/// know no other.
+/// Builds a command Interest in the older form, with the signature in the last name components: for
+/// routers without support for v0.3.
 pub fn command_in_name(
     target: Target,
     module: &str,
@@ -117,8 +117,8 @@ pub fn command_in_name(
     interest.encode()
 }
 
-/// `rib/announce`: registers a prefix by an announcement that its owner has signed, at the face
-/// that it is sent by.
+/// Builds `rib/announce`: registers a prefix by an announcement signed by its owner, for the face
+/// that the command arrives on.
 pub fn announce(target: Target, announcement: &[u8], signer: &dyn Signer, stamp: Stamp) -> Vec<u8> {
     let mut interest = Interest::new(target.name("rib", "announce"));
     interest.must_be_fresh = true;
@@ -140,35 +140,34 @@ fn interest_nonce(stamp: Stamp) -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// Why an answer is none.
+/// Why a reply cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// Not what the protocol says.
+    /// The reply violates the protocol.
     #[error("the router's answer is malformed: {0}")]
     Malformed(#[from] DecodeError),
     /// The router refused.
     #[error("the router refused: {0}")]
     Refused(ControlResponse),
-    /// Data of another name than was asked for.
-    #[error("the router's answer has the name {0}, which was not asked for")]
+    /// The Data's name differs from the requested one.
+    #[error("the router's answer has an unexpected name, {0}")]
     Name(Name),
-    /// More content than any dataset has.
-    #[error("the dataset is larger than {MOST_OCTETS} bytes")]
+    /// The dataset exceeds the limit.
+    #[error("the dataset is larger than {MAX_OCTETS} bytes")]
     TooLarge,
 }
 
-/// What answers a command.
+/// Decodes the response to a command.
 pub fn response(data: &[u8]) -> Result<ControlResponse, ClientError> {
     Ok(ControlResponse::decode(DataRef::decode(data)?.content)?)
 }
 
-/// Most octets of a dataset that a client takes.
-const MOST_OCTETS: usize = 1 << 30;
-/// Most segments asked for at a time.
+/// Maximum of octets in a dataset.
+const MAX_OCTETS: usize = 1 << 30;
+/// Maximum of segments requested at a time.
 const WINDOW: usize = 16;
 
-/// A dataset that is being fetched: ask what [`DatasetFetch::poll_request`] says, hand in what
-/// comes back.
+/// Fetches a dataset: send what [`DatasetFetch::poll_request`] returns, pass in the replies.
 #[derive(Clone, Debug)]
 pub struct DatasetFetch {
     name: Name,
@@ -178,13 +177,13 @@ pub struct DatasetFetch {
     octets: usize,
     last: Option<u64>,
     asked: BTreeSet<u64>,
-    /// All segments before this one are there or asked for.
+    /// All segments before this one have arrived or been requested.
     next: u64,
     discovery_asked: bool,
 }
 
 impl DatasetFetch {
-    /// The dataset of this name, such as [`Target::name`] gives.
+    /// A fetch of the dataset with this name, such as [`Target::name`] returns.
     pub fn new(name: Name) -> DatasetFetch {
         DatasetFetch {
             name,
@@ -198,7 +197,7 @@ impl DatasetFetch {
         }
     }
 
-    /// `faces/query` with a filter.
+    /// A fetch of `faces/query` with a filter.
     pub fn face_query(target: Target, filter: &FaceQueryFilter) -> DatasetFetch {
         DatasetFetch::new(
             target
@@ -207,7 +206,7 @@ impl DatasetFetch {
         )
     }
 
-    /// The next Interest to send; `None` until something comes back.
+    /// The next Interest to send; `None` until a reply arrives.
     pub fn poll_request(&mut self, nonce: [u8; 4]) -> Option<Vec<u8>> {
         let Some(versioned) = &self.versioned else {
             if core::mem::replace(&mut self.discovery_asked, true) {
@@ -219,7 +218,7 @@ impl DatasetFetch {
             interest.nonce = Some(nonce);
             return Some(interest.encode());
         };
-        // A router that does not name the last segment at once is asked for one after the other.
+        // Without a final block id, segments are requested one after the other.
         let end = self.last.map_or(self.segments.len() as u64 + 1, |last| {
             last.saturating_add(1)
         });
@@ -236,14 +235,14 @@ impl DatasetFetch {
         Some(interest.encode())
     }
 
-    /// Nothing came back in time: what was asked for is asked for again.
+    /// Handles a missing reply: the outstanding segments are requested again.
     pub fn handle_timeout(&mut self) {
         self.asked.clear();
         self.next = 0;
         self.discovery_asked = false;
     }
 
-    /// A Data came back. The whole content when this was the last part of it.
+    /// Handles a Data. Returns the whole content if this was the last missing part.
     pub fn handle_data(&mut self, data: &[u8]) -> Result<Option<Vec<u8>>, ClientError> {
         let data = DataRef::decode(data)?;
         if data.content_type == ContentType::Nack {
@@ -259,7 +258,7 @@ impl DatasetFetch {
         let versioned = data.name.prefix(before);
         match &self.versioned {
             Some(known) if known.as_ref() == versioned && self.asked.contains(&number) => {}
-            // What was asked for again may come twice.
+            // A repeated request may be answered twice.
             Some(known) if known.as_ref() == versioned && self.segments.contains_key(&number) => {
                 return Ok(None);
             }
@@ -286,9 +285,9 @@ impl DatasetFetch {
         self.asked.remove(&number);
         self.segments
             .insert(number, Bytes::copy_from_slice(data.content));
-        // An empty segment counts too: somebody may send many.
+        // An empty segment counts too, to bound their number.
         self.octets += data.content.len() + 64;
-        if self.octets > MOST_OCTETS {
+        if self.octets > MAX_OCTETS {
             return Err(ClientError::TooLarge);
         }
         let Some(last) = self.last else {
@@ -301,12 +300,12 @@ impl DatasetFetch {
     }
 }
 
-/// One kind of item that a dataset is a list of.
+/// The kind of item in a dataset's list.
 pub trait DatasetItem: Sized {
     /// TLV-TYPE of an item.
     const TYPE: u64;
 
-    /// From a whole element.
+    /// Decodes a whole element.
     fn decode_item(element: &[u8]) -> Result<Self, DecodeError>;
 }
 
@@ -330,7 +329,7 @@ dataset_items! {
     CsInfo = types::CS_INFO;
 }
 
-/// The items of a dataset's content. Elements of other types are passed over.
+/// Decodes the items of a dataset's content. Skips elements of other types.
 pub fn decode_items<T: DatasetItem>(content: &[u8]) -> Result<Vec<T>, DecodeError> {
     let mut reader = tlv::Reader::new(content);
     let mut items = Vec::new();

@@ -1,4 +1,4 @@
-//! Numbers of the protocol that stand for one of a few things.
+//! The protocol's enumerated numbers.
 
 use core::fmt;
 use core::str::FromStr;
@@ -71,7 +71,7 @@ pub(crate) const fn link_type_from(code: u64) -> Option<LinkType> {
     }
 }
 
-/// What happened to a face.
+/// An event of a face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaceEventKind {
     /// It was created.
@@ -80,7 +80,7 @@ pub enum FaceEventKind {
     Destroyed,
     /// It works again.
     Up,
-    /// It stopped working, and its owner tries to bring it back.
+    /// It failed, and its owner tries to reopen it.
     Down,
 }
 
@@ -105,7 +105,7 @@ impl FaceEventKind {
     }
 }
 
-/// Who announced a route. Any number up to 65535 is allowed; some have names.
+/// The source of a route. Any number up to 65535 is allowed; some have names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RouteOrigin(pub u64);
 
@@ -148,7 +148,7 @@ impl fmt::Display for RouteOrigin {
 impl FromStr for RouteOrigin {
     type Err = core::num::ParseIntError;
 
-    /// A name or a number.
+    /// Parses a name or a number.
     fn from_str(text: &str) -> Result<RouteOrigin, Self::Err> {
         match RouteOrigin::NAMES.iter().find(|(_, name)| *name == text) {
             Some((origin, _)) => Ok(*origin),

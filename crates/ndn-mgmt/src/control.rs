@@ -1,4 +1,4 @@
-//! Commands' parameters and what answers them.
+//! Commands' parameters and responses.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,46 +11,45 @@ use super::fields::{Fields, whole_millis, whole_nanos, write_optional};
 use super::types;
 use crate::face::Persistency;
 
-/// The fields of a command or of its result. Which of them a command takes is up to the command.
+/// The fields of a command or of its result. Each command accepts some of them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ControlParameters {
     /// Name prefix.
     pub name: Option<Name>,
-    /// FaceId; 0 stands for the face that the command came from.
+    /// FaceId; 0 is the face that the command arrived on.
     pub face_id: Option<u64>,
     /// Remote FaceUri.
     pub uri: Option<String>,
     /// Local FaceUri.
     pub local_uri: Option<String>,
-    /// Who announces a route: see [`crate::RouteOrigin`].
+    /// The source of a route: see [`crate::RouteOrigin`].
     pub origin: Option<u64>,
     /// Cost of a route or next hop.
     pub cost: Option<u64>,
     /// Capacity of the content store.
     pub capacity: Option<u64>,
-    /// How many things.
+    /// Number of items.
     pub count: Option<u64>,
-    /// Flag bits, meant where `mask` has a one.
+    /// Flag bits, significant where `mask` has a one.
     pub flags: Option<u64>,
-    /// Which of the flag bits are meant.
+    /// Which flag bits are significant.
     pub mask: Option<u64>,
     /// Name of a strategy.
     pub strategy: Option<Name>,
-    /// How long a route lives; whole milliseconds on the wire.
+    /// Lifetime of a route; whole milliseconds on the wire.
     pub expiration_period: Option<Duration>,
     /// Persistency of a face.
     pub persistency: Option<Persistency>,
-    /// Shortest time between two congestion marks when the queue has just grown; nanoseconds on the
-    /// wire.
+    /// Base interval of congestion marks; nanoseconds on the wire.
     pub base_congestion_marking_interval: Option<Duration>,
-    /// Bytes in a face's queue from which on it is congested.
+    /// Bytes in a face's queue above which it is congested.
     pub default_congestion_threshold: Option<u64>,
     /// Largest frame of a face, in bytes.
     pub mtu: Option<u64>,
 }
 
 impl ControlParameters {
-    /// From a whole ControlParameters element.
+    /// Decodes a whole ControlParameters element.
     pub fn decode(bytes: &[u8]) -> Result<ControlParameters, DecodeError> {
         let fields = Fields::of(bytes, types::CONTROL_PARAMETERS)?;
         Ok(ControlParameters {
@@ -74,7 +73,7 @@ impl ControlParameters {
         })
     }
 
-    /// The whole element.
+    /// Encodes the whole element.
     pub fn encode(&self) -> Vec<u8> {
         let mut element = Vec::with_capacity(64);
         tlv::write_nested(&mut element, types::CONTROL_PARAMETERS, |out| {
@@ -122,7 +121,7 @@ impl ControlParameters {
         write_optional(out, types::MTU, self.mtu);
     }
 
-    /// What this says of one flag bit; `None` where the mask does not mean it.
+    /// The value of one flag bit; `None` if the mask excludes it.
     pub fn flag(&self, bit: u64) -> Option<bool> {
         if self.mask.unwrap_or(0) & bit == 0 {
             None
@@ -131,7 +130,7 @@ impl ControlParameters {
         }
     }
 
-    /// With one flag bit set or cleared, and meant.
+    /// Sets or clears one flag bit, and includes it in the mask.
     pub fn with_flag(mut self, bit: u64, on: bool) -> ControlParameters {
         self.mask = Some(self.mask.unwrap_or(0) | bit);
         let others = self.flags.unwrap_or(0) & !bit;
@@ -139,7 +138,7 @@ impl ControlParameters {
         self
     }
 
-    /// The names of the fields that are there, as the protocol writes them.
+    /// The names of the fields present, as the protocol spells them.
     pub fn present(&self) -> impl Iterator<Item = &'static str> {
         [
             (self.name.is_some(), "Name"),
@@ -170,19 +169,19 @@ impl ControlParameters {
     }
 }
 
-/// What answers a command.
+/// The response to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlResponse {
-    /// 200 where it was carried out; the others follow HTTP.
+    /// 200 for success; others as in HTTP.
     pub status_code: u64,
-    /// What happened and what to do, for a person.
+    /// The outcome and what to do, for a person.
     pub status_text: String,
-    /// An element that follows, as a rule ControlParameters; empty where there is none.
+    /// A following element, usually ControlParameters; may be empty.
     pub body: Bytes,
 }
 
 impl ControlResponse {
-    /// Without a body.
+    /// A response without a body.
     pub fn new(status_code: u64, status_text: impl Into<String>) -> ControlResponse {
         ControlResponse {
             status_code,
@@ -191,23 +190,23 @@ impl ControlResponse {
         }
     }
 
-    /// The command was carried out, with these parameters.
+    /// Success, with these parameters.
     pub fn success(parameters: &ControlParameters) -> ControlResponse {
         ControlResponse::new(200, "OK").with(parameters)
     }
 
-    /// With parameters as the body.
+    /// Adds parameters as the body.
     pub fn with(mut self, parameters: &ControlParameters) -> ControlResponse {
         self.body = parameters.encode().into();
         self
     }
 
-    /// True for 200.
+    /// True for code 200.
     pub const fn is_success(&self) -> bool {
         self.status_code == 200
     }
 
-    /// The body as parameters; `None` where there is no body.
+    /// The body as parameters; `None` without a body.
     pub fn parameters(&self) -> Result<Option<ControlParameters>, DecodeError> {
         if self.body.is_empty() {
             Ok(None)
@@ -216,7 +215,7 @@ impl ControlResponse {
         }
     }
 
-    /// From the content of the Data that answers a command.
+    /// Decodes the content of the Data that answers a command.
     pub fn decode(bytes: &[u8]) -> Result<ControlResponse, DecodeError> {
         let outer = tlv::outermost(bytes)?;
         if outer.typ != types::CONTROL_RESPONSE {
@@ -237,7 +236,7 @@ impl ControlResponse {
         })
     }
 
-    /// The whole element.
+    /// Encodes the whole element.
     pub fn encode(&self) -> Vec<u8> {
         let mut element = Vec::with_capacity(self.status_text.len() + self.body.len() + 16);
         tlv::write_nested(&mut element, types::CONTROL_RESPONSE, |out| {

@@ -1,32 +1,32 @@
-//! What a face is, as far as the protocol tells.
+//! The properties of a face in the protocol.
 
 /// Whether the other end is on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// It is: `/localhost` may pass.
+    /// On this machine: `/localhost` may pass.
     Local,
-    /// It is not, or nobody knows.
+    /// Remote or unknown.
     NonLocal,
 }
 
-/// How many peers are at the other end.
+/// The number of peers at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkType {
     /// One.
     PointToPoint,
-    /// Several who hear each other: what one sends reaches all others.
+    /// Several that hear each other: a packet from one reaches all others.
     MultiAccess,
-    /// Several who may not hear each other: a packet may have to go out where it came in.
+    /// Several that may not hear each other: a packet may have to leave on the face it arrived on.
     AdHoc,
 }
 
-/// What becomes of a face that is idle or fails.
+/// The lifetime of a face that is idle or fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistency {
-    /// It goes when it is idle or fails.
+    /// Closed when it is idle or fails.
     OnDemand,
-    /// It stays until it fails or is destroyed.
+    /// Closed when it fails or is destroyed.
     Persistent,
-    /// It stays until it is destroyed.
+    /// Closed only when it is destroyed.
     Permanent,
 }

@@ -1,5 +1,4 @@
-//! What the protocol tells of faces: their status, a filter that picks some, events, listening
-//! sockets.
+//! Faces in the protocol: their status, query filters, events, listening sockets.
 
 use core::time::Duration;
 
@@ -27,7 +26,7 @@ pub struct FaceTraffic {
     pub out_bytes: u64,
 }
 
-/// One face, as `faces/list` and `faces/query` tell of it.
+/// One face in `faces/list` and `faces/query`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaceStatus {
     /// FaceId.
@@ -36,28 +35,28 @@ pub struct FaceStatus {
     pub uri: String,
     /// Local FaceUri.
     pub local_uri: String,
-    /// How long an idle on-demand face still lives.
+    /// Remaining lifetime of an idle on-demand face.
     pub expiration_period: Option<Duration>,
     /// Local or not.
     pub scope: Scope,
-    /// What happens when it is idle or breaks.
+    /// Its lifetime when it is idle or fails.
     pub persistency: Persistency,
-    /// How many peers it may have.
+    /// The number of possible peers.
     pub link_type: LinkType,
-    /// Shortest time between two congestion marks when the queue has just grown.
+    /// Base interval of congestion marks.
     pub base_congestion_marking_interval: Option<Duration>,
-    /// Bytes in its queue from which on it is congested.
+    /// Bytes in its queue above which it is congested.
     pub default_congestion_threshold: Option<u64>,
     /// Largest frame, in bytes.
     pub mtu: Option<u64>,
-    /// What went through it.
+    /// Counters of its traffic.
     pub counters: FaceTraffic,
     /// See [`crate::FLAG_LOCAL_FIELDS`] and its like.
     pub flags: u64,
 }
 
 impl FaceStatus {
-    /// From a whole FaceStatus element.
+    /// Decodes a whole FaceStatus element.
     pub fn decode(bytes: &[u8]) -> Result<FaceStatus, DecodeError> {
         let fields = Fields::of(bytes, types::FACE_STATUS)?;
         Ok(FaceStatus {
@@ -129,7 +128,7 @@ impl FaceStatus {
     }
 }
 
-/// Which faces `faces/query` tells of: those for which everything that is set holds.
+/// The filter of `faces/query`: faces that match every field that is set.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct FaceQueryFilter {
     /// This face.
@@ -140,7 +139,7 @@ pub struct FaceQueryFilter {
     pub uri: Option<String>,
     /// Faces with this local FaceUri.
     pub local_uri: Option<String>,
-    /// Local faces, or those that are not.
+    /// Local faces, or non-local ones.
     pub scope: Option<Scope>,
     /// Faces of this persistency.
     pub persistency: Option<Persistency>,
@@ -149,7 +148,7 @@ pub struct FaceQueryFilter {
 }
 
 impl FaceQueryFilter {
-    /// From a whole FaceQueryFilter element.
+    /// Decodes a whole FaceQueryFilter element.
     pub fn decode(bytes: &[u8]) -> Result<FaceQueryFilter, DecodeError> {
         let fields = Fields::of(bytes, types::FACE_QUERY_FILTER)?;
         Ok(FaceQueryFilter {
@@ -163,7 +162,7 @@ impl FaceQueryFilter {
         })
     }
 
-    /// The whole element.
+    /// Encodes the whole element.
     pub fn encode(&self) -> Vec<u8> {
         let mut element = Vec::new();
         tlv::write_nested(&mut element, types::FACE_QUERY_FILTER, |out| {
@@ -188,7 +187,7 @@ impl FaceQueryFilter {
         element
     }
 
-    /// True if it picks this face.
+    /// True if it matches this face.
     pub fn matches(&self, face: &FaceStatus) -> bool {
         let scheme =
             |uri: &str, scheme: &str| uri.split_once("://").is_some_and(|(of, _)| of == scheme);
@@ -212,10 +211,10 @@ impl FaceQueryFilter {
     }
 }
 
-/// Something happened to a face.
+/// An event of a face.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaceEventNotification {
-    /// What happened.
+    /// The event.
     pub kind: FaceEventKind,
     /// FaceId.
     pub face_id: u64,
@@ -225,16 +224,16 @@ pub struct FaceEventNotification {
     pub local_uri: String,
     /// Local or not.
     pub scope: Scope,
-    /// What happens when it is idle or breaks.
+    /// Its lifetime when it is idle or fails.
     pub persistency: Persistency,
-    /// How many peers it may have.
+    /// The number of possible peers.
     pub link_type: LinkType,
     /// See [`crate::FLAG_LOCAL_FIELDS`] and its like.
     pub flags: u64,
 }
 
 impl FaceEventNotification {
-    /// From a whole FaceEventNotification element.
+    /// Decodes a whole FaceEventNotification element.
     pub fn decode(bytes: &[u8]) -> Result<FaceEventNotification, DecodeError> {
         let fields = Fields::of(bytes, types::FACE_EVENT_NOTIFICATION)?;
         Ok(FaceEventNotification {
@@ -249,7 +248,7 @@ impl FaceEventNotification {
         })
     }
 
-    /// The whole element.
+    /// Encodes the whole element.
     pub fn encode(&self) -> Vec<u8> {
         let mut element = Vec::with_capacity(self.uri.len() + self.local_uri.len() + 32);
         tlv::write_nested(&mut element, types::FACE_EVENT_NOTIFICATION, |out| {
@@ -270,7 +269,7 @@ impl FaceEventNotification {
     }
 }
 
-/// A socket on which peers may call.
+/// A listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelStatus {
     /// Its FaceUri.
@@ -278,7 +277,7 @@ pub struct ChannelStatus {
 }
 
 impl ChannelStatus {
-    /// From a whole ChannelStatus element.
+    /// Decodes a whole ChannelStatus element.
     pub fn decode(bytes: &[u8]) -> Result<ChannelStatus, DecodeError> {
         let fields = Fields::of(bytes, types::CHANNEL_STATUS)?;
         Ok(ChannelStatus {

@@ -1,4 +1,4 @@
-//! FaceUris: what is at one end of a face, written as NFD writes it.
+//! FaceUris: the two ends of a face, written as NFD writes them.
 //!
 //! | form | is |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `ws://...`, `wss://...`, `wsclient://...` | a WebSocket, and a connection accepted on one |
 //! | `internal://`, `contentstore://`, `null://` | the router itself |
 //!
-//! What people write for these (`udp://192.0.2.1`) is brought into that form. A host name stays one
-//! ([`FaceUri::Named`]): to look it up is up to the program around.
+//! The short forms that people write (`udp://192.0.2.1`) are converted to canonical form. A host
+//! name is kept ([`FaceUri::Named`]): the program around must resolve it.
 
 mod parse;
 #[cfg(test)]
@@ -22,38 +22,38 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::face::Scope;
 
-/// Port of UDP and TCP where a FaceUri does not say.
+/// Port of UDP and TCP if a FaceUri has none.
 pub const DEFAULT_PORT: u16 = 6363;
-/// Port of UDP multicast where a FaceUri does not say.
+/// Port of UDP multicast if a FaceUri has none.
 pub const DEFAULT_MULTICAST_PORT: u16 = 56363;
-/// Port of WebSockets where a FaceUri does not say.
+/// Port of WebSockets if a FaceUri has none.
 pub const DEFAULT_WEBSOCKET_PORT: u16 = 9696;
 
-/// Why a text is no FaceUri.
+/// Why a text is not a FaceUri.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaceUriError {
     /// Not of the form scheme://...
     #[error(
-        "'{0}' is no FaceUri: one looks like udp4://192.0.2.1:6363, tcp6://[2001:db8::1]:6363 or dev://eth0"
+        "'{0}' is not a FaceUri: write one like udp4://192.0.2.1:6363, tcp6://[2001:db8::1]:6363 or dev://eth0"
     )]
     Malformed(String),
-    /// A scheme that nobody knows.
+    /// An unknown scheme.
     #[error(
         "the scheme '{0}' is unknown: use udp, udp4, udp6, tcp, tcp4, tcp6, ether, dev, unix, fd, ws or wss"
     )]
     Scheme(String),
-    /// The port is no number from 0 to 65535.
-    #[error("'{0}' is no port number")]
+    /// The port is not a number from 0 to 65535.
+    #[error("'{0}' is not a port number")]
     Port(String),
     /// `udp4` with an IPv6 address, or the like.
-    #[error("the scheme '{scheme}' does not go with the address {address}")]
+    #[error("the scheme '{scheme}' does not match the address {address}")]
     Family {
         /// The scheme.
         scheme: String,
         /// The address.
         address: IpAddr,
     },
-    /// A link-local IPv6 address without the interface that it is local to.
+    /// A link-local IPv6 address without its interface.
     #[error("the link-local address {0} needs an interface: [{0}%eth0]")]
     Zone(Ipv6Addr),
     /// TCP has no multicast.
@@ -61,7 +61,7 @@ pub enum FaceUriError {
     Multicast(IpAddr),
     /// Not six pairs of hexadecimal digits.
     #[error(
-        "'{0}' is no Ethernet address: six pairs of hexadecimal digits such as [01:00:5e:00:17:aa]"
+        "'{0}' is not an Ethernet address: write six pairs of hexadecimal digits such as [01:00:5e:00:17:aa]"
     )]
     Ether(String),
 }
@@ -71,7 +71,7 @@ pub enum FaceUriError {
 pub struct Endpoint {
     /// The address; never an IPv4 address written as an IPv6 one.
     pub address: IpAddr,
-    /// The interface that a link-local IPv6 address is local to.
+    /// The interface of a link-local IPv6 address.
     pub zone: Option<String>,
     /// The port.
     pub port: u16,
@@ -103,7 +103,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Which transport a host name is used with.
+/// The transport of a host name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostTransport {
     /// UDP.
@@ -112,7 +112,7 @@ pub enum HostTransport {
     Tcp,
 }
 
-/// Which addresses of a host are wanted.
+/// The wanted addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AddressFamily {
     /// Any.
@@ -141,7 +141,7 @@ impl AddressFamily {
     }
 }
 
-/// What is at one end of a face, in canonical form (except [`FaceUri::Named`]).
+/// One end of a face, in canonical form (except [`FaceUri::Named`]).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaceUri {
     /// A UDP endpoint.
@@ -150,9 +150,9 @@ pub enum FaceUri {
     Tcp(Endpoint),
     /// A host name, to be looked up: not canonical.
     Named {
-        /// What it is used with.
+        /// Its transport.
         transport: HostTransport,
-        /// Which of its addresses are wanted.
+        /// The wanted addresses.
         family: AddressFamily,
         /// The name.
         host: String,
@@ -180,7 +180,7 @@ pub enum FaceUri {
     WebSocket {
         /// With TLS.
         secure: bool,
-        /// Host name or address, as it was written.
+        /// Host name or address, as written.
         host: String,
         /// The port.
         port: u16,
@@ -198,22 +198,22 @@ pub enum FaceUri {
 }
 
 impl FaceUri {
-    /// A UDP endpoint; IPv4 addresses that are written as IPv6 become IPv4.
+    /// A UDP endpoint; IPv4-mapped IPv6 addresses become IPv4.
     pub fn udp(endpoint: SocketAddr) -> FaceUri {
         FaceUri::Udp(endpoint.into())
     }
 
-    /// A TCP endpoint; IPv4 addresses that are written as IPv6 become IPv4.
+    /// A TCP endpoint; IPv4-mapped IPv6 addresses become IPv4.
     pub fn tcp(endpoint: SocketAddr) -> FaceUri {
         FaceUri::Tcp(endpoint.into())
     }
 
-    /// True unless a host name is still to be looked up.
+    /// True unless it has a host name to resolve.
     pub const fn is_canonical(&self) -> bool {
         !matches!(self, FaceUri::Named { .. })
     }
 
-    /// The FaceUri for an address that the host name has; itself if it is canonical.
+    /// The FaceUri with an address of the host name; itself if it is canonical.
     pub fn resolved(&self, address: IpAddr) -> Result<FaceUri, FaceUriError> {
         match self {
             FaceUri::Named {
@@ -226,7 +226,7 @@ impl FaceUri {
         }
     }
 
-    /// What stands before `://`.
+    /// The part before `://`.
     pub fn scheme(&self) -> &'static str {
         let digit =
             |endpoint: &Endpoint, four, six| if endpoint.digit() == '4' { four } else { six };
@@ -266,7 +266,7 @@ impl FaceUri {
         }
     }
 
-    /// True for an address that many listen to.
+    /// True for a multicast address.
     pub fn is_multicast(&self) -> bool {
         match self {
             FaceUri::Udp(endpoint) => {
@@ -277,9 +277,9 @@ impl FaceUri {
         }
     }
 
-    /// The scope of a face with this at its other end: local where only programs of this machine
-    /// can be there, as NFD has it: Unix sockets, and TCP (with or without WebSocket) on the
-    /// loopback address, but never UDP.
+    /// The scope of a face with this remote FaceUri: local if only programs of this machine can be
+    /// there, as in NFD: Unix sockets, and TCP (with or without WebSocket) on the loopback address,
+    /// but never UDP.
     pub fn scope(&self) -> Scope {
         let local = match self {
             FaceUri::Unix(_)

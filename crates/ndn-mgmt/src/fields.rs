@@ -1,4 +1,4 @@
-//! Reading containers of the management protocol.
+//! Decoding of the management protocol's containers.
 
 use core::time::Duration;
 
@@ -7,22 +7,22 @@ use whimbrel_ndn_packet::{DecodeError, Name, tlv, types as ndn};
 /// The elements of one container, found by type.
 ///
 /// Clients do not agree on an order (python-ndn writes `Flags` after `Mtu`, ndn-cxx before), and
-/// newer peers add elements: the first of a type counts, whatever its place, and unknown types are
-/// passed over, as ndn-cxx does.
+/// newer peers add elements: the first of each type is used, whatever its position, and unknown
+/// types are skipped, as in ndn-cxx.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields<'a> {
     value: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    /// The elements within `value`, which must all be whole.
+    /// Checks that the elements within `value` are whole.
     pub(crate) fn new(value: &'a [u8]) -> Result<Fields<'a>, DecodeError> {
         let mut reader = tlv::Reader::new(value);
         while reader.element()?.is_some() {}
         Ok(Fields { value })
     }
 
-    /// The elements of the one container of type `typ` that `bytes` are.
+    /// The elements of `bytes`, which must be one container of type `typ`.
     pub(crate) fn of(bytes: &'a [u8], typ: u64) -> Result<Fields<'a>, DecodeError> {
         let outer = tlv::outermost(bytes)?;
         if outer.typ == typ {
@@ -92,7 +92,7 @@ impl<'a> Fields<'a> {
         Ok(self.integer(typ)?.map(Duration::from_nanos))
     }
 
-    /// A number that stands for one of a few things.
+    /// An enumerated number.
     pub(crate) fn code<T>(
         &self,
         typ: u64,

@@ -1,8 +1,8 @@
 //! The NFD Management protocol: its formats, FaceUris, and a client without sockets.
 //!
-//! A program asks by an Interest under `/localhost/nfd/MODULE/VERB` and gets Data:
+//! A program sends an Interest under `/localhost/nfd/MODULE/VERB` and gets Data:
 //!
-//! | asks for | with | gets |
+//! | request | with | reply |
 //! |---|---|---|
 //! | a command | [`ControlParameters`] in the component after the verb, signed or not | [`ControlResponse`] |
 //! | a dataset | `CanBePrefix` | version and segments; refusals as Data of type Nack |
@@ -15,12 +15,12 @@
 //! | [`face`] | scope, link type and persistency of a face |
 //! | [`face_status`] | datasets and events about faces |
 //! | [`table_status`] | datasets about the forwarder and its tables |
-//! | [`face_uri`] | [`FaceUri`]: what is at one end of a face, as NFD writes it |
-//! | [`client`] | commands, dataset fetches and responses as a program makes them |
-//! | [`verb`] | [`Verb`]: the commands and which parameters each takes |
+//! | [`face_uri`] | [`FaceUri`]: one end of a face, as NFD writes it |
+//! | [`client`] | commands, dataset fetches and responses on the client side |
+//! | [`verb`] | [`Verb`]: the commands and their parameters |
 //! | [`types`] | TLV-TYPE numbers |
 //!
-//! The server's side is `whimbrel-forwarder`'s.
+//! The server side is `whimbrel-forwarder`'s.
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -1,4 +1,4 @@
-//! What the protocol tells of the forwarder as a whole and of its tables.
+//! The forwarder and its tables in the protocol.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct ForwarderStatus {
     pub nfd_version: String,
     /// When it started, in milliseconds since the Unix epoch.
     pub start_timestamp: u64,
-    /// When this was said, in milliseconds since the Unix epoch.
+    /// The time of this report, in milliseconds since the Unix epoch.
     pub current_timestamp: u64,
     pub name_tree_entries: u64,
     pub fib_entries: u64,
@@ -33,7 +33,7 @@ pub struct ForwarderStatus {
 }
 
 impl ForwarderStatus {
-    /// From the content of the dataset.
+    /// Decodes the content of the dataset.
     pub fn decode(content: &[u8]) -> Result<ForwarderStatus, DecodeError> {
         let fields = Fields::new(content)?;
         Ok(ForwarderStatus {
@@ -56,7 +56,7 @@ impl ForwarderStatus {
         })
     }
 
-    /// The content of the dataset.
+    /// Encodes the content of the dataset.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.nfd_version.len() + 16 * 8);
         tlv::write_element(&mut out, types::NFD_VERSION, self.nfd_version.as_bytes());
@@ -83,7 +83,7 @@ impl ForwarderStatus {
     }
 }
 
-/// One way on from a FIB entry.
+/// One next hop of a FIB entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHopRecord {
     /// FaceId.
@@ -97,12 +97,12 @@ pub struct NextHopRecord {
 pub struct FibEntry {
     /// Name prefix.
     pub name: Name,
-    /// Where Interests under it may go.
+    /// The next hops of Interests under it.
     pub next_hops: Vec<NextHopRecord>,
 }
 
 impl FibEntry {
-    /// From a whole FibEntry element.
+    /// Decodes a whole FibEntry element.
     pub fn decode(bytes: &[u8]) -> Result<FibEntry, DecodeError> {
         let fields = Fields::of(bytes, types::FIB_ENTRY)?;
         let next_hops = fields
@@ -136,7 +136,7 @@ impl FibEntry {
     }
 }
 
-/// One route, as `rib/list` tells of it.
+/// One route in `rib/list`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteStatus {
     /// FaceId.
@@ -147,7 +147,7 @@ pub struct RouteStatus {
     pub cost: u64,
     /// See [`crate::ROUTE_CHILD_INHERIT`] and [`super::ROUTE_CAPTURE`].
     pub flags: u64,
-    /// How long it still lives; `None` is as long as its face.
+    /// Remaining lifetime; `None`: as long as its face.
     pub expiration_period: Option<Duration>,
 }
 
@@ -161,7 +161,7 @@ pub struct RibEntry {
 }
 
 impl RibEntry {
-    /// From a whole RibEntry element.
+    /// Decodes a whole RibEntry element.
     pub fn decode(bytes: &[u8]) -> Result<RibEntry, DecodeError> {
         let fields = Fields::of(bytes, types::RIB_ENTRY)?;
         let routes = fields
@@ -204,7 +204,7 @@ impl RibEntry {
     }
 }
 
-/// The strategy that was chosen for a prefix.
+/// The strategy chosen for a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrategyChoice {
     /// Name prefix.
@@ -214,7 +214,7 @@ pub struct StrategyChoice {
 }
 
 impl StrategyChoice {
-    /// From a whole StrategyChoice element.
+    /// Decodes a whole StrategyChoice element.
     pub fn decode(bytes: &[u8]) -> Result<StrategyChoice, DecodeError> {
         let fields = Fields::of(bytes, types::STRATEGY_CHOICE)?;
         let strategy = fields
@@ -240,7 +240,7 @@ impl StrategyChoice {
 /// The content store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CsInfo {
-    /// How much it may hold, in the unit that the forwarder counts in.
+    /// Its limit, in the forwarder's unit.
     pub capacity: u64,
     /// See [`crate::FLAG_CS_ADMIT`] and [`super::FLAG_CS_SERVE`].
     pub flags: u64,
@@ -253,7 +253,7 @@ pub struct CsInfo {
 }
 
 impl CsInfo {
-    /// From a whole CsInfo element.
+    /// Decodes a whole CsInfo element.
     pub fn decode(bytes: &[u8]) -> Result<CsInfo, DecodeError> {
         let fields = Fields::of(bytes, types::CS_INFO)?;
         Ok(CsInfo {

@@ -1,7 +1,7 @@
 //! Assigned TLV-TYPE numbers of the NFD Management protocol.
 //!
-//! The same number means different things in different containers: each container is listed with
-//! its own.
+//! The same number has different meanings in different containers, so each container is listed
+//! separately.
 
 #![allow(missing_docs, reason = "each is named as in the protocol")]
 

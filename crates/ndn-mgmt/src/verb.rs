@@ -1,4 +1,4 @@
-//! The commands of the protocol, and which parameters each takes.
+//! The commands of the protocol, and their parameters.
 
 use super::ControlParameters;
 
@@ -19,10 +19,10 @@ pub enum Verb {
     CsErase,
 }
 
-/// Why a command cannot be carried out with the parameters that it has.
+/// Why a command cannot be carried out with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
-    /// One is missing.
+    /// A required parameter is missing.
     #[error("{}/{} needs {parameter}", verb.module(), verb.name())]
     Missing {
         /// The command.
@@ -30,8 +30,8 @@ pub enum ParameterError {
         /// The parameter, as the protocol writes it.
         parameter: &'static str,
     },
-    /// One is there that the command does not take.
-    #[error("{}/{} does not take {parameter}", verb.module(), verb.name())]
+    /// A parameter is not allowed.
+    #[error("{}/{} does not accept {parameter}", verb.module(), verb.name())]
     Extra {
         /// The command.
         verb: Verb,
@@ -39,7 +39,7 @@ pub enum ParameterError {
         parameter: &'static str,
     },
     /// Flags without Mask, or the other way round.
-    #[error("Flags and Mask go together: Mask says which bits of Flags are meant")]
+    #[error("Flags and Mask must come together: Mask selects the bits of Flags")]
     Mask,
 }
 
@@ -92,7 +92,7 @@ static ROWS: [Row; 11] = [
 ];
 
 impl Verb {
-    /// The command of this name, such as `faces`, `create`.
+    /// Finds a command by module and verb, such as `faces`, `create`.
     pub fn find(module: &str, name: &str) -> Option<Verb> {
         let is_it = |row: &&Row| row.module == module && row.name == name;
         ROWS.iter().find(is_it).map(|row| row.verb)
@@ -102,17 +102,17 @@ impl Verb {
         &ROWS[self as usize]
     }
 
-    /// The module that carries it out, as names have it.
+    /// The module in its name.
     pub fn module(self) -> &'static str {
         self.row().module
     }
 
-    /// What it is called within its module, as names have it.
+    /// The verb in its name.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// Checks that a command has the parameters that it needs and no other.
+    /// Checks that a command has all its required parameters and only allowed ones.
     pub fn check(self, parameters: &ControlParameters) -> Result<(), ParameterError> {
         let Row {
             required, optional, ..
@@ -176,7 +176,7 @@ mod tests {
             Verb::FacesUpdate.check(&unmasked),
             Err(ParameterError::Mask)
         );
-        // A route's flags are all meant.
+        // All flags of a route are significant.
         let route = ControlParameters {
             name: Some("/a".parse().unwrap()),
             ..unmasked

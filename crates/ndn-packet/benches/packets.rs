@@ -1,4 +1,4 @@
-//! What a router does to every packet: decoding and encoding. `cargo bench -p whimbrel-ndn-packet`.
+//! A router's work on every packet: decoding and encoding. `cargo bench -p whimbrel-ndn-packet`.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use whimbrel_ndn_packet::{
 };
 use whimbrel_ndn_packet::{SignatureType, Signer};
 
-/// Signs in no time, so that what is measured is the encoding.
+/// Signs in no time, so that only the encoding is measured.
 struct NoSigner;
 
 impl Signer for NoSigner {

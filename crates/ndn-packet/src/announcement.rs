@@ -1,5 +1,5 @@
-//! Prefix announcements: Data packets by which an application or a router says that a prefix can be
-//! reached through it.
+//! Prefix announcements: Data packets in which an application or a router announces that it can
+//! reach a prefix.
 
 use core::time::Duration;
 
@@ -11,24 +11,24 @@ use crate::tlv::{self, DecodeError, Reader};
 use crate::types;
 use crate::validity::ValidityPeriod;
 
-/// A prefix announcement where it lies, checked: name `/<prefix>/32=PA/<version>/<segment 0>`,
+/// A checked view of a prefix announcement: name `/<prefix>/32=PA/<version>/<segment 0>`,
 /// ContentType 5.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefixAnnouncementRef<'a> {
     /// The whole packet.
     pub data: DataRef<'a>,
-    /// The prefix that is announced.
+    /// The announced prefix.
     pub prefix: NameRef<'a>,
-    /// Its version: a newer one takes the place of an older one.
+    /// Its version: a newer one replaces an older one.
     pub version: u64,
-    /// For how long it is valid from when it was received.
+    /// How long it is valid after it was received.
     pub expiration: Duration,
-    /// From when to when it is valid at most.
+    /// The period that bounds its validity.
     pub validity: Option<ValidityPeriod>,
 }
 
 impl<'a> PrefixAnnouncementRef<'a> {
-    /// A whole Data packet, such as the value of the link header field has it.
+    /// Decodes a whole Data packet, such as the value of the link header field.
     pub fn decode(wire: &'a [u8]) -> Result<PrefixAnnouncementRef<'a>, DecodeError> {
         let data = DataRef::decode(wire)?;
         if data.content_type != ContentType::PrefixAnnouncement {
@@ -45,13 +45,13 @@ impl<'a> PrefixAnnouncementRef<'a> {
         })
     }
 
-    /// Checks its signature with a key that the caller trusts for the prefix.
+    /// Verifies its signature with a key that the caller trusts for the prefix.
     pub fn verify(&self, verifier: &dyn Verifier) -> Result<(), VerifyError> {
         self.data.verify(verifier)
     }
 
-    /// For how long it is valid if it was received now; `None` if it is not. Who has no clock that
-    /// knows the date passes no time.
+    /// How long it is valid if it was received at this moment; `None` if it is not valid. A caller
+    /// without a calendar clock passes `None`.
     pub fn lifetime(&self, unix_seconds: Option<u64>) -> Option<Duration> {
         let left = match (unix_seconds, self.validity) {
             (Some(now), Some(validity)) if !validity.contains(now) => return None,
@@ -96,21 +96,21 @@ fn content(value: &[u8]) -> Result<(Duration, Option<ValidityPeriod>), DecodeErr
     ))
 }
 
-/// A prefix announcement to be encoded.
+/// A prefix announcement to encode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixAnnouncement {
     /// The prefix.
     pub prefix: Name,
     /// Its version, by convention microseconds since the Unix epoch.
     pub version: u64,
-    /// For how long it is valid from when it is received; written in whole milliseconds.
+    /// How long it is valid after it was received; written in whole milliseconds.
     pub expiration: Duration,
-    /// From when to when it is valid at most.
+    /// The period that bounds its validity.
     pub validity: Option<ValidityPeriod>,
 }
 
 impl PrefixAnnouncement {
-    /// The Data packet, signed.
+    /// Encodes the Data packet, signed.
     pub fn encode(&self, signer: &dyn Signer) -> Vec<u8> {
         let mut content = Vec::new();
         let millis = u64::try_from(self.expiration.as_millis()).unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! Certificates: Data packets that say whose a public key is.
+//! Certificates: Data packets that bind a public key to an identity.
 //!
 //! The name of a certificate is `/<identity>/KEY/<key-id>/<issuer-id>/<version>`; its first part,
 //! up to the key's id, is the name of the key.
@@ -15,39 +15,38 @@ use crate::tlv::{self, DecodeError};
 use crate::types;
 use crate::validity::ValidityPeriod;
 
-/// How long a content store may give a certificate to who wants it fresh, as the specification
-/// recommends.
+/// How long content stores may serve a certificate as fresh, as the specification recommends.
 const FRESHNESS: Duration = Duration::from_secs(3600);
 /// Components of a certificate's name from `KEY` on.
 const FROM_KEY_ON: usize = 4;
 
-/// Why a packet is no certificate, or one cannot be made.
+/// Why a packet is not a certificate, or a certificate cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// It is no Data packet.
+    /// It is not a Data packet.
     #[error("not a Data packet: {0}")]
     Packet(#[from] DecodeError),
-    /// Its name has not the form of a certificate's.
+    /// Its name does not have the form of a certificate's.
     #[error("its name is not /<identity>/KEY/<key-id>/<issuer-id>/<version>")]
     Name,
     /// Its ContentType is not KEY.
-    #[error("its content is not said to be a key")]
+    #[error("its ContentType is not KEY")]
     ContentType,
     /// It has no FreshnessPeriod.
     #[error("it has no FreshnessPeriod")]
     Freshness,
     /// It has no ValidityPeriod.
-    #[error("it does not say from when to when it is valid")]
+    #[error("it has no ValidityPeriod")]
     Validity,
     /// Its public key cannot be used.
     #[error("its public key: {0}")]
     Key(#[from] KeyError),
-    /// It is not about the key at hand.
-    #[error("the certificate is about another key")]
+    /// It certifies a different key.
+    #[error("the certificate belongs to another key")]
     OtherKey,
 }
 
-/// A certificate, checked to have the form of one. Whether to trust it is another question.
+/// A certificate, checked for its format only: whether to trust it is a separate question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     wire: Bytes,
@@ -60,7 +59,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// From a whole Data packet, which it keeps.
+    /// Decodes a whole Data packet, and keeps it.
     pub fn decode(wire: Bytes) -> Result<Certificate, CertificateError> {
         let data = DataRef::decode(&wire)?;
         let identity_len = data
@@ -111,23 +110,23 @@ impl Certificate {
         &self.key_name
     }
 
-    /// Whose key it is.
+    /// The identity that owns the key.
     pub const fn identity(&self) -> &Name {
         &self.identity
     }
 
-    /// What the issuer calls itself.
+    /// The issuer component of its name.
     pub fn issuer_id(&self) -> Option<ComponentRef<'_>> {
         self.name.as_ref().get(self.name.len().checked_sub(2)?)
     }
 
-    /// Its version, of either form that the conventions ever had.
+    /// Its version, in either form that the conventions have had.
     pub fn version(&self) -> Option<u64> {
         let last = self.name.as_ref().last()?;
         last.as_version().or_else(|| last.marked_version())
     }
 
-    /// From when to when it is valid.
+    /// Its validity period.
     pub const fn validity(&self) -> &ValidityPeriod {
         &self.validity
     }
@@ -142,12 +141,12 @@ impl Certificate {
         &self.public_key
     }
 
-    /// Which key signed it.
+    /// The key that signed it.
     pub const fn locator(&self) -> Option<&KeyLocator> {
         self.locator.as_ref()
     }
 
-    /// True if it says that its own key signed it; [`Certificate::verify`] with
+    /// True if its key locator names its own key; [`Certificate::verify`] with
     /// [`Certificate::public_key`] proves it.
     pub fn is_self_signed(&self) -> bool {
         match &self.locator {
@@ -164,14 +163,14 @@ impl Certificate {
         }
     }
 
-    /// Checks its signature with the issuer's key.
+    /// Verifies its signature with the issuer's key.
     pub fn verify(&self, issuer: &dyn Verifier) -> Result<(), VerifyError> {
         DataRef::decode(&self.wire)
             .map_err(|_| VerifyError::Invalid)?
             .verify(issuer)
     }
 
-    /// What else the issuer says of it: keys and values. Entries that are not UTF-8 are left out.
+    /// The issuer's additional information: keys and values. Skips entries that are not UTF-8.
     pub fn description(&self) -> Vec<(String, String)> {
         let data = DataRef::decode(&self.wire).ok();
         let value = data
@@ -211,12 +210,12 @@ fn is_key_component(component: ComponentRef<'_>) -> bool {
     component == ComponentRef::generic(b"KEY")
 }
 
-/// The name of a new key: that of its identity, `KEY`, and a component made from the key.
+/// The name of a new key: that of its identity, `KEY`, and a component derived from the key.
 pub fn key_name(identity: &Name, key: &PublicKey) -> Result<Name, KeyError> {
     Ok(identity.child_generic(b"KEY").child(key.key_id()?.as_ref()))
 }
 
-/// Whose key has this name; `None` if it is not `/<identity>/KEY/<key-id>`.
+/// The identity in a key's name; `None` if it is not `/<identity>/KEY/<key-id>`.
 pub fn identity_of_key(key_name: NameRef<'_>) -> Option<NameRef<'_>> {
     let at = key_name.len().checked_sub(2)?;
     key_name
@@ -225,23 +224,23 @@ pub fn identity_of_key(key_name: NameRef<'_>) -> Option<NameRef<'_>> {
         .then(|| key_name.prefix(at))
 }
 
-/// A certificate to be made.
+/// A certificate to issue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateDraft {
     /// The name of the key, as [`key_name`] makes it.
     pub key_name: Name,
-    /// What the issuer calls itself.
+    /// The issuer component of its name.
     pub issuer_id: Component,
     /// Version, by convention microseconds since the Unix epoch.
     pub version: u64,
-    /// From when to when it is valid.
+    /// Its validity period.
     pub validity: ValidityPeriod,
-    /// Further keys and values.
+    /// Additional keys and values.
     pub description: Vec<(String, String)>,
 }
 
 impl CertificateDraft {
-    /// Without a description.
+    /// A request without a description.
     pub fn new(
         key_name: Name,
         issuer_id: Component,
@@ -257,7 +256,7 @@ impl CertificateDraft {
         }
     }
 
-    /// The certificate of `key`, signed by the issuer.
+    /// Issues the certificate of `key`, signed by the issuer.
     pub fn issue(
         &self,
         key: &PublicKey,
@@ -274,11 +273,11 @@ impl CertificateDraft {
             freshness: FRESHNESS,
             ..Data::new(name, key.to_spki()?)
         };
-        // Decoded again, so that a key name without KEY never becomes a certificate.
+        // Decodes the result, so that a key name without KEY is an error.
         Certificate::decode(data.encode_with_info(issuer, &info).into())
     }
 
-    /// The certificate of a key, signed by itself.
+    /// Issues the self-signed certificate of a key.
     pub fn self_sign(&self, key: &PrivateKey) -> Result<Certificate, CertificateError> {
         self.issue(&key.public_key(), &key.signer(self.key_name.clone()))
     }

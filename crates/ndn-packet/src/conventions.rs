@@ -1,18 +1,18 @@
-//! Naming conventions, revision 3: components whose type says what they mean, and well-known
+//! Naming conventions, revision 3: components whose type gives their meaning, and well-known
 //! keywords.
 
 use crate::name::{Component, ComponentRef, Name, NameRef};
 use crate::tlv;
 use crate::types;
 
-/// Keyword under which a producer says which version of an object is the newest (Realtime Data
+/// Keyword of the metadata in which a producer names the newest version of an object (Realtime Data
 /// Retrieval).
 pub const METADATA: &str = "metadata";
-/// Keyword under which a router announces a prefix.
+/// Keyword of prefix announcements.
 pub const PREFIX_ANNOUNCEMENT: &str = "PA";
 
 impl Component {
-    /// A component that holds a number, as the naming conventions have them.
+    /// A component that holds a number, encoded as in the naming conventions.
     pub fn number(typ: u64, number: u64) -> Component {
         let mut value = Vec::with_capacity(8);
         tlv::write_integer(&mut value, number);
@@ -61,8 +61,8 @@ impl Component {
 }
 
 impl ComponentRef<'_> {
-    /// The number that a component of this type holds; `None` for another type or a value that is
-    /// no number.
+    /// The number in a component of this type; `None` for another type or a value that is not a
+    /// number.
     pub fn number_of(&self, typ: u64) -> Option<u64> {
         if u64::from(self.typ()) == typ {
             tlv::read_integer(self.value())
@@ -71,39 +71,39 @@ impl ComponentRef<'_> {
         }
     }
 
-    /// The segment number that it holds.
+    /// Its segment number.
     pub fn as_segment(&self) -> Option<u64> {
         self.number_of(types::SEGMENT)
     }
 
-    /// The version that it holds.
+    /// Its version.
     pub fn as_version(&self) -> Option<u64> {
         self.number_of(types::VERSION)
     }
 
-    /// The timestamp that it holds, in microseconds since the Unix epoch.
+    /// Its timestamp, in microseconds since the Unix epoch.
     pub fn as_timestamp(&self) -> Option<u64> {
         self.number_of(types::TIMESTAMP)
     }
 
-    /// The sequence number that it holds.
+    /// Its sequence number.
     pub fn as_sequence_num(&self) -> Option<u64> {
         self.number_of(types::SEQUENCE_NUM)
     }
 
-    /// The byte offset that it holds.
+    /// Its byte offset.
     pub fn as_byte_offset(&self) -> Option<u64> {
         self.number_of(types::BYTE_OFFSET)
     }
 
-    /// The version that it holds in revision 1 of the conventions: a generic component that begins
-    /// with the octet 0xfd.
+    /// Its version in revision 1 of the conventions: a generic component that begins with the octet
+    /// 0xfd.
     pub fn marked_version(&self) -> Option<u64> {
         self.marked(0xfd)
     }
 
-    /// The segment number that it holds in revision 1 of the conventions: a generic component that
-    /// begins with the octet 0.
+    /// Its segment number in revision 1 of the conventions: a generic component that begins with
+    /// the octet 0.
     pub fn marked_segment(&self) -> Option<u64> {
         self.marked(0)
     }
@@ -170,8 +170,8 @@ impl<'a> NameRef<'a> {
         }
     }
 
-    /// The name of the object that metadata is asked for or given under this name: what stands
-    /// before `32=metadata`, after which a version and a segment number may follow.
+    /// The name of the object whose metadata this name denotes: the part before `32=metadata`,
+    /// after which a version and a segment number may follow.
     pub fn metadata_of(&self) -> Option<NameRef<'a>> {
         let mut object = self.without_segment();
         if object.last()?.is_version() {
@@ -215,7 +215,7 @@ impl Name {
         self.child(Component::keyword(word).as_ref())
     }
 
-    /// Where to ask for the newest version of this object: this name with `32=metadata`.
+    /// The name of this object's metadata: this name with `32=metadata`.
     pub fn with_metadata(&self) -> Name {
         self.with_keyword(METADATA)
     }

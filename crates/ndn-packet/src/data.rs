@@ -9,7 +9,7 @@ use crate::signature::{SignatureInfo, SignatureInfoRef, Signer, Verifier, Verify
 use crate::tlv::{self, DecodeError};
 use crate::types;
 
-/// What the content of a Data is.
+/// The type of a Data's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ContentType {
     /// Payload.
@@ -43,7 +43,7 @@ impl ContentType {
         }
     }
 
-    /// From the number on the wire.
+    /// Converts from the number on the wire.
     pub const fn from_code(code: u64) -> ContentType {
         match code {
             0 => ContentType::Blob,
@@ -57,26 +57,26 @@ impl ContentType {
     }
 }
 
-/// A Data where it lies, checked.
+/// A checked view of a Data.
 #[derive(Clone, Copy, Debug)]
 pub struct DataRef<'a> {
     /// The whole packet.
     pub wire: &'a [u8],
     /// Its name, without the implicit digest.
     pub name: NameRef<'a>,
-    /// What its content is.
+    /// The type of its content.
     pub content_type: ContentType,
-    /// How long a content store may give it to who wants it fresh; zero where it does not say.
+    /// How long content stores may serve it as fresh; zero if it has no FreshnessPeriod.
     pub freshness: Duration,
     /// The last component of the last segment's name.
     pub final_block_id: Option<ComponentRef<'a>>,
-    /// Its content; empty where it has none.
+    /// Its content; empty if it has none.
     pub content: &'a [u8],
-    /// What its signature says of itself.
+    /// The fields of its SignatureInfo.
     pub signature_info: SignatureInfoRef<'a>,
     /// Its signature.
     pub signature_value: &'a [u8],
-    /// What the signature covers.
+    /// The octets that the signature covers.
     pub signed_portion: &'a [u8],
 }
 
@@ -89,7 +89,7 @@ const AFTER_NAME: &[u64] = &[
 ];
 
 impl<'a> DataRef<'a> {
-    /// A whole packet.
+    /// Decodes a whole packet.
     pub fn decode(wire: &'a [u8]) -> Result<DataRef<'a>, DecodeError> {
         let outer = tlv::outermost(wire)?;
         if outer.typ != types::DATA {
@@ -124,7 +124,7 @@ impl<'a> DataRef<'a> {
         })
     }
 
-    /// Checks its signature with a key that the caller trusts for its name.
+    /// Verifies its signature with a key that the caller trusts for its name.
     pub fn verify(&self, verifier: &dyn Verifier) -> Result<(), VerifyError> {
         verifier.check_type(self.signature_info.typ)?;
         if verifier.verify(&[self.signed_portion], self.signature_value) {
@@ -184,12 +184,12 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// A Data to be encoded and signed.
+/// A Data to encode and sign.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
     /// Its name.
     pub name: Name,
-    /// What its content is.
+    /// The type of its content.
     pub content_type: ContentType,
     /// How long it is fresh; zero is not written.
     pub freshness: Duration,
@@ -200,7 +200,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// Payload under a name.
+    /// A payload under a name.
     pub fn new(name: Name, content: impl Into<Bytes>) -> Data {
         Data {
             name,
@@ -211,12 +211,12 @@ impl Data {
         }
     }
 
-    /// The packet, signed.
+    /// Encodes the packet, signed.
     pub fn encode(&self, signer: &dyn Signer) -> Vec<u8> {
         self.encode_with_info(signer, &signer.info())
     }
 
-    /// The packet, signed, with what the signature shall say of itself from the caller.
+    /// Encodes the packet, signed, with the caller's SignatureInfo.
     pub fn encode_with_info(&self, signer: &dyn Signer, info: &SignatureInfo) -> Vec<u8> {
         let mut inner =
             Vec::with_capacity(self.name.as_ref().encoded_len() + self.content.len() + 160);

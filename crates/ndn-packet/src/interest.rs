@@ -9,19 +9,19 @@ use crate::signature::{SignatureInfo, SignatureInfoRef, Signer, Verifier, Verify
 use crate::tlv::{self, DecodeError};
 use crate::types;
 
-/// InterestLifetime where an Interest does not say.
+/// InterestLifetime if an Interest has none.
 pub const DEFAULT_LIFETIME: Duration = Duration::from_secs(4);
 
-/// An Interest where it lies, checked.
+/// A checked view of an Interest.
 #[derive(Clone, Copy, Debug)]
 pub struct InterestRef<'a> {
     /// The whole packet.
     pub wire: &'a [u8],
     /// Its name.
     pub name: NameRef<'a>,
-    /// A Data whose name this one begins satisfies it.
+    /// Any Data under this prefix satisfies it.
     pub can_be_prefix: bool,
-    /// Only fresh Data from a content store satisfies it.
+    /// Content stores may satisfy it only with fresh Data.
     pub must_be_fresh: bool,
     /// TLV-VALUE of the ForwardingHint: names of delegations, one after the other.
     pub forwarding_hint: Option<&'a [u8]>,
@@ -33,15 +33,15 @@ pub struct InterestRef<'a> {
     pub hop_limit: Option<u8>,
     /// TLV-VALUE of the ApplicationParameters.
     pub parameters: Option<&'a [u8]>,
-    /// What its signature says of itself.
+    /// The fields of its InterestSignatureInfo.
     pub signature_info: Option<SignatureInfoRef<'a>>,
     /// Its signature.
     pub signature_value: Option<&'a [u8]>,
     nonce_at: Option<usize>,
     hop_limit_at: Option<usize>,
-    /// From the ApplicationParameters element to the end of the packet.
+    /// Offset of the ApplicationParameters element; signed up to the end of the packet.
     parameters_at: Option<usize>,
-    /// Where the signature's value element begins.
+    /// Offset of the signature's value element.
     signature_value_at: Option<usize>,
 }
 
@@ -58,11 +58,11 @@ const AFTER_NAME: &[u64] = &[
     types::INTEREST_SIGNATURE_VALUE,
 ];
 
-/// Where in [`AFTER_NAME`] the elements begin that follow the nonce.
+/// Index in [`AFTER_NAME`] of the first element that follows the nonce.
 const AFTER_NONCE: usize = 4;
 
 impl<'a> InterestRef<'a> {
-    /// A whole packet.
+    /// Decodes a whole packet.
     pub fn decode(wire: &'a [u8]) -> Result<InterestRef<'a>, DecodeError> {
         let outer = tlv::outermost(wire)?;
         if outer.typ != types::INTEREST {
@@ -143,8 +143,8 @@ impl<'a> InterestRef<'a> {
             .components()
             .filter(|component| component.is_parameters_digest())
             .count();
-        // A digest without parameters is let pass: so the further segments of a reply to parameters
-        // are asked for.
+        // A digest without parameters is accepted: Interests for the further segments of a reply to
+        // parameters have one.
         match (self.parameters.is_some(), digests) {
             (true, 1) | (false, 0 | 1) => {}
             _ => return Err(DecodeError::Value(types::PARAMETERS_SHA256_DIGEST)),
@@ -171,17 +171,17 @@ impl<'a> InterestRef<'a> {
         })
     }
 
-    /// Where the four octets of the nonce lie in [`InterestRef::wire`].
+    /// Offset of the nonce's four octets in [`InterestRef::wire`].
     pub const fn nonce_at(&self) -> Option<usize> {
         self.nonce_at
     }
 
-    /// Where the octet of the hop limit lies in [`InterestRef::wire`].
+    /// Offset of the hop limit's octet in [`InterestRef::wire`].
     pub const fn hop_limit_at(&self) -> Option<usize> {
         self.hop_limit_at
     }
 
-    /// True unless its parameters differ from what the digest in its name promises.
+    /// True if its parameters match the digest in its name, or it has none.
     pub fn parameters_digest_is_valid(&self) -> bool {
         let Some(at) = self.parameters_at else {
             return true;
@@ -193,8 +193,8 @@ impl<'a> InterestRef<'a> {
             .is_some_and(|component| component.value() == sha256(&[covered]))
     }
 
-    /// What its signature covers: all name components but the parameters digest, and from
-    /// ApplicationParameters up to before the signature's value. Empty if it has no signature.
+    /// The portions that its signature covers: all name components but the parameters digest, and
+    /// from ApplicationParameters up to before the signature's value. Empty if it has no signature.
     pub fn signed_portions(&self) -> Vec<&'a [u8]> {
         let (Some(from), Some(to)) = (self.parameters_at, self.signature_value_at) else {
             return Vec::new();
@@ -216,8 +216,8 @@ impl<'a> InterestRef<'a> {
         portions
     }
 
-    /// Checks its signature with a key that the caller trusts for its name; that it is no replay is
-    /// [`crate::ReplayGuard`]'s part. Allocates once.
+    /// Verifies its signature with a key that the caller trusts for its name;
+    /// [`crate::ReplayGuard`] detects replays. Allocates once.
     pub fn verify(&self, verifier: &dyn Verifier) -> Result<(), VerifyError> {
         let (Some(info), Some(signature)) = (&self.signature_info, self.signature_value) else {
             return Err(VerifyError::Unsigned);
@@ -240,7 +240,7 @@ impl<'a> InterestRef<'a> {
         }
     }
 
-    /// A copy with this nonce; adds one where there is none.
+    /// Returns a copy with this nonce; adds one if it has none.
     pub fn with_nonce(&self, nonce: [u8; 4]) -> Vec<u8> {
         if let Some(at) = self.nonce_at {
             let mut wire = self.wire.to_vec();
@@ -252,7 +252,7 @@ impl<'a> InterestRef<'a> {
         let Ok(outer) = tlv::outermost(self.wire) else {
             return self.wire.to_vec();
         };
-        // The nonce goes before the first element that the grammar has after it.
+        // The nonce goes before the first element that the grammar places after it.
         let mut reader = tlv::Reader::new(outer.value);
         let mut at = outer.value.len();
         loop {
@@ -277,7 +277,7 @@ impl<'a> InterestRef<'a> {
     }
 }
 
-/// "ForwardingHint = 1*Name"; elements that are no names are ignored if they are not critical.
+/// "ForwardingHint = 1*Name"; other elements are ignored if they are not critical.
 fn check_delegations(value: &[u8]) -> Result<(), DecodeError> {
     let mut reader = tlv::Reader::new(value);
     let mut names = 0;
@@ -296,20 +296,20 @@ fn check_delegations(value: &[u8]) -> Result<(), DecodeError> {
     }
 }
 
-/// An Interest to be encoded.
+/// An Interest to encode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interest {
-    /// Its name; with parameters, the digest component is added at the end unless it is there.
+    /// Its name; with parameters, the digest component is appended unless it is present.
     pub name: Name,
-    /// A Data whose name this one begins satisfies it.
+    /// Any Data under this prefix satisfies it.
     pub can_be_prefix: bool,
-    /// Only fresh Data from a content store satisfies it.
+    /// Content stores may satisfy it only with fresh Data.
     pub must_be_fresh: bool,
     /// Names of delegations.
     pub forwarding_hint: Vec<Name>,
     /// Nonce: random for each transmission.
     pub nonce: Option<[u8; 4]>,
-    /// InterestLifetime; `None` leaves it at 4 s.
+    /// InterestLifetime; `None` means 4 s.
     pub lifetime: Option<Duration>,
     /// HopLimit.
     pub hop_limit: Option<u8>,
@@ -318,7 +318,7 @@ pub struct Interest {
 }
 
 impl Interest {
-    /// For exactly this name.
+    /// An Interest for exactly this name.
     pub fn new(name: Name) -> Interest {
         Interest {
             name,
@@ -332,7 +332,7 @@ impl Interest {
         }
     }
 
-    /// The packet, unsigned.
+    /// Encodes the packet, unsigned.
     pub fn encode(&self) -> Vec<u8> {
         let mut tail = Vec::new();
         if let Some(parameters) = &self.parameters {
@@ -342,9 +342,9 @@ impl Interest {
         self.assemble(&self.name, &tail)
     }
 
-    /// The packet, signed by `signer`, with `info` (its nonce, time or sequence number) from the
-    /// caller: mostly [`Signer::info`] with [`SignatureInfo::stamped`]. The parameters' digest
-    /// becomes the last component of the name, as signed Interests have it.
+    /// Encodes the packet, signed by `signer`, with the caller's `info` (nonce, time or sequence
+    /// number): usually [`Signer::info`] with [`SignatureInfo::stamped`]. The parameters' digest
+    /// becomes the last component of the name, as signed Interests require.
     pub fn encode_signed(&self, signer: &dyn Signer, info: &SignatureInfo) -> Vec<u8> {
         let mut tail = Vec::new();
         tlv::write_element(
@@ -400,8 +400,8 @@ fn without_parameters_digest(name: &Name) -> Name {
     Name::of(kept.map(|component| component.to_owned()))
 }
 
-/// The name with the digest of `covered` in its digest component, which is added at the end if
-/// there is none.
+/// The name with the digest of `covered` in its digest component, which is appended if it is
+/// missing.
 fn name_with_digest(name: &Name, covered: &[u8]) -> Name {
     let digest = Component::parameters_digest(&sha256(&[covered]));
     if !name

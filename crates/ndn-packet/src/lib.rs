@@ -1,4 +1,4 @@
-//! The NDN packet format v0.3 and NDNLPv2, as views without copying and as owned forms.
+//! The NDN packet format v0.3 and NDNLPv2, as zero-copy views and as owned forms.
 //!
 //! | module | holds |
 //! |---|---|
@@ -7,18 +7,18 @@
 //! | [`name`] | [`Name`], [`NameRef`], [`Component`]: canonical order |
 //! | [`uri`] | names as text |
 //! | [`conventions`] | segment numbers, versions, keywords |
-//! | [`interest`] | [`InterestRef`], a checked view; [`Interest`], to be encoded |
-//! | [`data`] | [`DataRef`], a checked view; [`Data`], to be encoded and signed |
-//! | [`signature`] | what a signature says of itself, who makes one and who checks it |
+//! | [`interest`] | [`InterestRef`], a checked view; [`Interest`], to encode |
+//! | [`data`] | [`DataRef`], a checked view; [`Data`], to encode and sign |
+//! | [`signature`] | SignatureInfo, signers and verifiers |
 //! | [`key`] | private and public keys, HMAC |
-//! | [`certificate`], [`validity`] | whose key it is, and from when to when |
-//! | [`safe_bag`] | keys under a passphrase, to be carried elsewhere |
-//! | [`replay`] | signed Interests are accepted once |
+//! | [`certificate`], [`validity`] | public keys bound to identities, and their validity |
+//! | [`safe_bag`] | private keys under a passphrase, for export |
+//! | [`replay`] | protection of signed Interests from replay |
 //! | [`announcement`] | prefix announcements |
 //! | [`lp`] | [`LpPacket`] and [`LpHeader`]: the NDNLPv2 header of a packet or fragment, from one table of fields |
 //!
-//! A view is checked as far as the specification asks a receiver to check: order of elements,
-//! sizes, unknown critical types. What it borrows stays where the packet lies.
+//! A view is checked as far as the specification requires of a receiver: order of elements, sizes,
+//! unknown critical types. It borrows from the packet.
 #![forbid(unsafe_code)]
 
 pub mod announcement;
@@ -55,10 +55,10 @@ pub use signature::{
 pub use tlv::DecodeError;
 pub use validity::ValidityPeriod;
 
-/// Largest network-layer packet that NDN forwarders carry, in bytes (NFD's `MAX_NDN_PACKET_SIZE`).
+/// Largest network-layer packet that NDN forwarders accept, in bytes (NFD's `MAX_NDN_PACKET_SIZE`).
 pub const MAX_PACKET: usize = 8800;
 
-/// What the first octets of a packet say that it is.
+/// The kind of a packet, by its first octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketKind {
     /// A bare Interest.
@@ -70,7 +70,7 @@ pub enum PacketKind {
 }
 
 impl PacketKind {
-    /// From the outermost TLV-TYPE; `None` for anything else.
+    /// Reads the outermost TLV-TYPE; `None` for any other.
     pub fn of(packet: &[u8]) -> Option<PacketKind> {
         match packet.first() {
             Some(0x05) => Some(PacketKind::Interest),

@@ -8,7 +8,7 @@ use crate::tlv::{self, DecodeError, Reader};
 use crate::types;
 pub use crate::uri::ParseNameError;
 
-/// One component, where it lies in a name.
+/// One component, borrowed from a name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ComponentRef<'a> {
     typ: u16,
@@ -21,7 +21,7 @@ impl<'a> ComponentRef<'a> {
         ComponentRef { typ, value }
     }
 
-    /// A component of the usual type, which has no meaning by itself.
+    /// A generic component.
     pub const fn generic(value: &'a [u8]) -> ComponentRef<'a> {
         ComponentRef {
             typ: types::GENERIC_COMPONENT as u16,
@@ -82,12 +82,12 @@ impl Component {
         }
     }
 
-    /// A component of the usual type.
+    /// A generic component.
     pub fn generic(value: impl Into<Bytes>) -> Component {
         Component::new(types::GENERIC_COMPONENT as u16, value)
     }
 
-    /// Borrowed.
+    /// A borrowed view.
     pub fn as_ref(&self) -> ComponentRef<'_> {
         ComponentRef {
             typ: self.typ,
@@ -108,15 +108,15 @@ impl PartialOrd for Component {
     }
 }
 
-/// A name where it lies in a packet: components that have been checked to be whole.
+/// A name borrowed from a packet: its components are checked to be whole.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NameRef<'a> {
-    /// TLV-VALUE of the name: component after component.
+    /// TLV-VALUE of the name: its components, one after the other.
     value: &'a [u8],
 }
 
 impl<'a> NameRef<'a> {
-    /// From the TLV-VALUE of a Name element.
+    /// Decodes the TLV-VALUE of a Name element.
     pub fn from_value(value: &'a [u8]) -> Result<NameRef<'a>, DecodeError> {
         let mut reader = Reader::new(value);
         while let Some(component) = reader.element()? {
@@ -128,7 +128,7 @@ impl<'a> NameRef<'a> {
         Ok(NameRef { value })
     }
 
-    /// From a whole Name element.
+    /// Decodes a whole Name element.
     pub fn decode(element: &'a [u8]) -> Result<NameRef<'a>, DecodeError> {
         let element = tlv::outermost(element)?;
         if element.typ == types::NAME {
@@ -138,7 +138,7 @@ impl<'a> NameRef<'a> {
         }
     }
 
-    /// The components as they lie in the packet.
+    /// The encoded components.
     pub const fn value(&self) -> &'a [u8] {
         self.value
     }
@@ -150,7 +150,7 @@ impl<'a> NameRef<'a> {
         }
     }
 
-    /// How many components it has. Counts them.
+    /// The number of components. Counts them.
     pub fn len(&self) -> usize {
         self.components().count()
     }
@@ -184,7 +184,7 @@ impl<'a> NameRef<'a> {
         }
     }
 
-    /// What follows after the first `count` components.
+    /// The components after the first `count`.
     pub fn suffix(&self, count: usize) -> NameRef<'a> {
         let len = self.prefix(count).value.len();
         NameRef {
@@ -192,9 +192,9 @@ impl<'a> NameRef<'a> {
         }
     }
 
-    /// True if this name begins `other`, or is the same.
+    /// True if this name is a prefix of `other`, or equal to it.
     pub fn is_prefix_of(&self, other: NameRef<'_>) -> bool {
-        // Both consist of whole components, so that a match of octets ends where a component ends.
+        // Both consist of whole components, so a match of octets ends at the end of a component.
         other.value.starts_with(self.value)
     }
 
@@ -217,7 +217,7 @@ impl<'a> NameRef<'a> {
 }
 
 impl Ord for NameRef<'_> {
-    /// Canonical order: component by component; a prefix comes before what it begins.
+    /// Canonical order: component by component; a prefix comes before longer names.
     fn cmp(&self, other: &Self) -> Ordering {
         self.components().cmp(other.components())
     }
@@ -236,7 +236,7 @@ pub struct Components<'a> {
 }
 
 impl<'a> Components<'a> {
-    /// What follows the components taken so far.
+    /// The encoded components not yet returned.
     pub const fn rest(&self) -> &'a [u8] {
         self.reader.rest()
     }
@@ -255,7 +255,7 @@ impl<'a> Iterator for Components<'a> {
     }
 }
 
-/// A name that owns its octets; copying it is cheap.
+/// A name that owns its octets; cloning it is cheap.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Name {
     value: Bytes,
@@ -269,13 +269,13 @@ impl Name {
         }
     }
 
-    /// From the TLV-VALUE of a Name element, without copying it.
+    /// Decodes the TLV-VALUE of a Name element, without copying it.
     pub fn from_value(value: Bytes) -> Result<Name, DecodeError> {
         NameRef::from_value(&value)?;
         Ok(Name { value })
     }
 
-    /// From components.
+    /// A name of these components.
     pub fn of(components: impl IntoIterator<Item = Component>) -> Name {
         let mut value = Vec::new();
         for component in components {
@@ -286,7 +286,7 @@ impl Name {
         }
     }
 
-    /// Borrowed.
+    /// A borrowed view.
     pub fn as_ref(&self) -> NameRef<'_> {
         NameRef { value: &self.value }
     }
@@ -301,12 +301,12 @@ impl Name {
         }
     }
 
-    /// This name with one more component of the usual type.
+    /// This name with one more generic component.
     pub fn child_generic(&self, value: &[u8]) -> Name {
         self.child(ComponentRef::generic(value))
     }
 
-    /// This name, then all of `suffix`.
+    /// This name followed by `suffix`.
     pub fn join(&self, suffix: NameRef<'_>) -> Name {
         Name {
             value: [&*self.value, suffix.value()].concat().into(),
@@ -321,7 +321,7 @@ impl Name {
         }
     }
 
-    /// How many components it has.
+    /// The number of components.
     pub fn len(&self) -> usize {
         self.as_ref().len()
     }

@@ -1,11 +1,11 @@
-//! Signed Interests are accepted once.
+//! Protection of signed Interests from replay.
 //!
 //! The specification's rule for SignatureTime (later than the last one of the same key) refuses
-//! commands that were sent in the same millisecond or came out of order, as they do when a program
-//! registers many prefixes. Here a time may come again with another nonce, as long as what was
-//! accepted at that time is still remembered. Nothing is ever accepted twice: what has to be
-//! forgotten, because memory is bounded or time has passed, raises a floor below which times and
-//! sequence numbers are refused.
+//! commands that were sent in the same millisecond or arrived out of order, as happens when a
+//! program registers many prefixes. This module accepts a time again with another nonce, as long as
+//! it remembers the Interests accepted at that time. It never accepts an Interest twice: when it
+//! forgets Interests, because memory is bounded or time has passed, it raises a floor, and refuses
+//! times and sequence numbers below it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,22 +14,22 @@ use core::time::Duration;
 use crate::name::{Name, NameRef};
 use crate::signature::{SignatureInfoRef, sha256};
 
-/// How much is remembered.
+/// The bounds of memory and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayConfig {
-    /// How far a SignatureTime may be from this host's clock, either way. The specification
-    /// recommends 60 s.
+    /// Maximum difference between a SignatureTime and this host's clock, either way. The
+    /// specification recommends 60 s.
     pub grace: Duration,
-    /// Signed Interests remembered of one key. A burst of more within `grace` is accepted as long
+    /// Maximum of remembered Interests per key. A larger burst within `grace` is accepted as long
     /// as its times increase.
     pub most_per_key: usize,
-    /// Keys remembered.
+    /// Maximum of remembered keys.
     pub most_keys: usize,
 }
 
 impl Default for ReplayConfig {
-    /// 60 s, 4096 Interests of each of 256 keys: at most about 48 MiB, in use about 48 bytes for
-    /// each Interest.
+    /// 60 s, 4096 Interests for each of 256 keys: at most about 48 MiB, about 48 bytes for each
+    /// remembered Interest.
     fn default() -> ReplayConfig {
         ReplayConfig {
             grace: Duration::from_secs(60),
@@ -39,19 +39,19 @@ impl Default for ReplayConfig {
     }
 }
 
-/// Why a signed Interest is refused although its signature is right.
+/// Why a correctly signed Interest is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// It has neither time nor sequence number.
     #[error(
-        "the signed Interest has neither SignatureTime nor SignatureSeqNum: nothing keeps it from being replayed"
+        "the signed Interest has neither SignatureTime nor SignatureSeqNum: it could be replayed"
     )]
     Unprotected,
     /// Its time is too long ago.
-    #[error("the signed Interest is {0:?} old: is a clock wrong?")]
+    #[error("the signed Interest is {0:?} old: check the clocks")]
     TooOld(Duration),
     /// Its time is too far ahead.
-    #[error("the signed Interest comes from {0:?} in the future: is a clock wrong?")]
+    #[error("the signed Interest comes from {0:?} in the future: check the clocks")]
     TooNew(Duration),
     /// It has been accepted before.
     #[error("the signed Interest has been accepted before")]
@@ -59,22 +59,22 @@ pub enum ReplayError {
     /// Its sequence number is not greater than the last one.
     #[error("the signed Interest's sequence number is not greater than {0}")]
     Sequence(u64),
-    /// So much has come since that it cannot be told from a replay.
+    /// It is older than the memory reaches, so that a replay cannot be excluded.
     #[error(
-        "the signed Interest is older than what is remembered of its key: send it again with the present time"
+        "the signed Interest is older than the memory for its key: send it again with the present time"
     )]
     Forgotten,
 }
 
-/// Remembers the signed Interests that were accepted, in bounded memory.
+/// Remembers accepted signed Interests, in bounded memory.
 ///
-/// It forgets everything when the program ends: what was accepted less than [`ReplayConfig::grace`]
-/// before could then be replayed.
+/// It forgets everything when the program ends: Interests accepted less than
+/// [`ReplayConfig::grace`] before could then be replayed.
 #[derive(Clone, Debug)]
 pub struct ReplayGuard {
     config: ReplayConfig,
     keys: BTreeMap<Name, Account>,
-    /// Of the keys that were forgotten.
+    /// The floor of all forgotten keys.
     floor: Floor,
     accepted: u64,
 }
@@ -87,7 +87,7 @@ struct Floor {
     sequence: Option<u64>,
 }
 
-/// What is remembered of one key.
+/// The memory of one key.
 #[derive(Clone, Debug)]
 struct Account {
     /// Times in milliseconds since the Unix epoch, with a digest of the nonce.
@@ -98,7 +98,7 @@ struct Account {
 }
 
 impl ReplayGuard {
-    /// That has accepted nothing yet.
+    /// A guard without any accepted Interest.
     pub const fn new(config: ReplayConfig) -> ReplayGuard {
         ReplayGuard {
             config,
@@ -111,9 +111,9 @@ impl ReplayGuard {
         }
     }
 
-    /// Accepts an Interest signed by `key`, once. To be called after its signature was verified
-    /// with a trusted key: only then do strangers have no say in what is remembered. `unix_millis`
-    /// is this host's clock.
+    /// Accepts an Interest signed by `key`, once. Call it after its signature was verified with a
+    /// trusted key, so that only trusted signers can fill the memory. `unix_millis` is this host's
+    /// clock.
     pub fn accept(
         &mut self,
         unix_millis: u64,
@@ -149,7 +149,7 @@ impl ReplayGuard {
         Ok(())
     }
 
-    /// How many keys and Interests are remembered.
+    /// The number of remembered keys and Interests.
     pub fn remembered(&self) -> (usize, usize) {
         (
             self.keys.len(),
@@ -196,7 +196,7 @@ impl ReplayGuard {
         }
     }
 
-    /// Forgets the key that has been silent for longest.
+    /// Forgets the least recently used key.
     fn forget_a_key(&mut self) {
         let silent = self
             .keys
@@ -232,7 +232,7 @@ impl Account {
     }
 }
 
-/// A nonce may be of any length; this much of its digest stands for it.
+/// A nonce may be of any length; this part of its digest represents it.
 fn fingerprint(nonce: &[u8]) -> [u8; 16] {
     let mut short = [0; 16];
     short

@@ -1,4 +1,4 @@
-//! Safe bags: a certificate and its private key under a passphrase, as `ndnsec export` makes them.
+//! Safe bags: a certificate and its private key under a passphrase, as `ndnsec export` writes them.
 
 use bytes::Bytes;
 use rand_core::CryptoRng;
@@ -8,16 +8,16 @@ use crate::key::{KeyError, PrivateKey};
 use crate::tlv::{self, DecodeError, Reader};
 use crate::types;
 
-/// Why a safe bag cannot be read or made.
+/// Why a safe bag cannot be decoded or made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SafeBagError {
-    /// It is no safe bag.
+    /// It is not a safe bag.
     #[error("not a safe bag: {0}")]
     Packet(#[from] DecodeError),
-    /// Its certificate is none.
+    /// Its certificate is invalid.
     #[error("the certificate in the safe bag: {0}")]
     Certificate(#[from] CertificateError),
-    /// Its private key cannot be had.
+    /// Its private key cannot be decrypted or encrypted.
     #[error("the private key in the safe bag: {0}")]
     Key(#[from] KeyError),
     /// The private key is not that of the certificate.
@@ -34,7 +34,7 @@ pub struct SafeBag {
 }
 
 impl SafeBag {
-    /// Puts a key under a passphrase.
+    /// Encrypts a key with a passphrase.
     pub fn seal(
         certificate: Certificate,
         key: &PrivateKey,
@@ -51,7 +51,7 @@ impl SafeBag {
         })
     }
 
-    /// From the whole element. The private key is looked at only by [`SafeBag::open`].
+    /// Decodes a whole element. Only [`SafeBag::open`] checks the private key.
     pub fn decode(bytes: &[u8]) -> Result<SafeBag, SafeBagError> {
         let outer = tlv::outermost(bytes)?;
         if outer.typ != types::SAFE_BAG {
@@ -67,7 +67,7 @@ impl SafeBag {
         })
     }
 
-    /// The whole element.
+    /// Encodes the whole element.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         tlv::write_nested(&mut out, types::SAFE_BAG, |out| {
@@ -82,7 +82,8 @@ impl SafeBag {
         &self.certificate
     }
 
-    /// The private key. Takes the time that its encryption asks for, about 50 ms for a bag of ours.
+    /// Decrypts the private key. Takes as long as its encryption demands, about 50 ms for a bag of
+    /// Whimbrel.
     pub fn open(&self, passphrase: &[u8]) -> Result<PrivateKey, SafeBagError> {
         let key = PrivateKey::from_encrypted_pkcs8(&self.encrypted_key, passphrase)?;
         if key.public_key() == *self.certificate.public_key() {

@@ -1,4 +1,4 @@
-//! A whole packet that several may hold at once.
+//! A whole packet with shared ownership.
 
 use core::fmt;
 use core::ops::Deref;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// A whole packet: a content store, the queues of several faces and what waits to be sent again may
-/// hold it at once.
+/// A whole packet: a content store, the queues of several faces and the retransmission buffers may
+/// share it.
 ///
-/// The octets and the count of their holders are one allocation. A content store's packets have
-/// long left the nearest caches when they give way: the count of `Bytes`, an allocation of its own,
-/// is one more line of memory to wait for, a tenth of a router's time.
+/// The octets and the reference count are one allocation. Packets of a content store have long left
+/// the nearest caches when they are evicted: the count of `Bytes`, an allocation of its own, is one
+/// more cache line to wait for, a tenth of a router's time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SharedPacket(Arc<[u8]>);
 

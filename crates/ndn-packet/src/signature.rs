@@ -1,4 +1,4 @@
-//! What a signature says of itself, and who makes one.
+//! SignatureInfo, signers and verifiers.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -7,14 +7,14 @@ use crate::name::{Name, NameRef};
 use crate::tlv::{self, DecodeError};
 use crate::types;
 
-/// How a signature was made.
+/// The type of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SignatureType {
     /// A plain SHA-256 digest: integrity, no origin.
     DigestSha256,
     /// RSA PKCS#1 v1.5 with SHA-256.
     Sha256WithRsa,
-    /// ECDSA with SHA-256; Whimbrel makes and checks those of curve P-256.
+    /// ECDSA with SHA-256; Whimbrel makes and verifies only those of curve P-256.
     Sha256WithEcdsa,
     /// HMAC with SHA-256.
     HmacWithSha256,
@@ -22,7 +22,7 @@ pub enum SignatureType {
     Ed25519,
     /// No signature at all (NULL).
     Null,
-    /// A type that this software does not know.
+    /// An unknown type.
     Other(u64),
 }
 
@@ -40,7 +40,7 @@ impl SignatureType {
         }
     }
 
-    /// From the number on the wire.
+    /// Converts from the number on the wire.
     pub const fn from_code(code: u64) -> SignatureType {
         match code {
             0 => SignatureType::DigestSha256,
@@ -54,7 +54,7 @@ impl SignatureType {
     }
 }
 
-/// Which key made a signature, where it lies in a packet.
+/// The key of a signature, borrowed from a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyLocatorRef<'a> {
     /// The name of a key or certificate.
@@ -63,12 +63,12 @@ pub enum KeyLocatorRef<'a> {
     Digest(&'a [u8]),
 }
 
-/// The SignatureInfo or InterestSignatureInfo of a packet, checked.
+/// A checked view of the SignatureInfo or InterestSignatureInfo of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignatureInfoRef<'a> {
-    /// How it was made.
+    /// Its type.
     pub typ: SignatureType,
-    /// Which key made it.
+    /// The key that made it.
     pub key_locator: Option<KeyLocatorRef<'a>>,
     /// SignatureNonce, of Interests.
     pub nonce: Option<&'a [u8]>,
@@ -83,7 +83,7 @@ pub struct SignatureInfoRef<'a> {
 }
 
 impl<'a> SignatureInfoRef<'a> {
-    /// From the TLV-VALUE of a SignatureInfo or InterestSignatureInfo.
+    /// Decodes the TLV-VALUE of a SignatureInfo or InterestSignatureInfo.
     pub fn decode(value: &'a [u8]) -> Result<SignatureInfoRef<'a>, DecodeError> {
         const ORDER: [u64; 7] = [
             types::SIGNATURE_TYPE,
@@ -122,7 +122,7 @@ impl<'a> SignatureInfoRef<'a> {
 }
 
 fn key_locator(value: &[u8]) -> Result<Option<KeyLocatorRef<'_>>, DecodeError> {
-    // An empty KeyLocator is what some libraries write where they have none.
+    // Some libraries write an empty KeyLocator in place of none.
     let mut reader = tlv::Reader::new(value);
     while let Some(element) = reader.element()? {
         match element.typ {
@@ -139,7 +139,7 @@ fn key_locator(value: &[u8]) -> Result<Option<KeyLocatorRef<'_>>, DecodeError> {
     Ok(None)
 }
 
-/// Which key made a signature.
+/// The key of a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyLocator {
     /// The name of a key or certificate.
@@ -148,12 +148,12 @@ pub enum KeyLocator {
     Digest(Bytes),
 }
 
-/// A SignatureInfo to be encoded.
+/// A SignatureInfo to encode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureInfo {
-    /// How it is made.
+    /// Its type.
     pub typ: SignatureType,
-    /// Which key makes it.
+    /// The key that makes it.
     pub key_locator: Option<KeyLocator>,
     /// SignatureNonce, of Interests.
     pub nonce: Option<Bytes>,
@@ -161,12 +161,12 @@ pub struct SignatureInfo {
     pub time: Option<u64>,
     /// SignatureSeqNum, of Interests.
     pub sequence: Option<u64>,
-    /// Elements that follow, encoded: ValidityPeriod and AdditionalDescription of certificates.
+    /// Further encoded elements: ValidityPeriod and AdditionalDescription of certificates.
     pub extensions: Bytes,
 }
 
 impl SignatureInfo {
-    /// Without anything but its type.
+    /// A SignatureInfo with only a type.
     pub const fn new(typ: SignatureType) -> SignatureInfo {
         SignatureInfo {
             typ,
@@ -178,7 +178,7 @@ impl SignatureInfo {
         }
     }
 
-    /// By the key or certificate of this name.
+    /// Made by the key or certificate of this name.
     pub fn by(typ: SignatureType, key: Name) -> SignatureInfo {
         SignatureInfo {
             key_locator: Some(KeyLocator::Name(key)),
@@ -186,8 +186,8 @@ impl SignatureInfo {
         }
     }
 
-    /// With what makes a signed Interest the only one of its kind: a random nonce and the time in
-    /// milliseconds since the Unix epoch.
+    /// Adds a random nonce and the time in milliseconds since the Unix epoch, which make a signed
+    /// Interest unique.
     pub fn stamped(self, nonce: [u8; 8], time: u64) -> SignatureInfo {
         SignatureInfo {
             nonce: Some(Bytes::copy_from_slice(&nonce)),
@@ -227,45 +227,45 @@ impl SignatureInfo {
 
 /// Makes signatures.
 pub trait Signer {
-    /// What its signatures say of themselves.
+    /// The SignatureInfo of its signatures.
     fn info(&self) -> SignatureInfo;
 
-    /// The signature over `portions`, one after the other.
+    /// Signs `portions`, one after the other.
     fn sign(&self, portions: &[&[u8]]) -> Vec<u8>;
 }
 
-/// Why a packet's signature is not accepted.
+/// Why a packet's signature is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
-    /// It has none.
+    /// The packet is not signed.
     #[error("the packet is not signed")]
     Unsigned,
-    /// It was made in another way than this key makes signatures.
-    #[error("the packet is signed with {found:?}, but the key at hand is for {expected:?}")]
+    /// Its type is not that of the key.
+    #[error("the packet is signed with {found:?}; the key is for {expected:?}")]
     Type {
-        /// What the key is for.
+        /// The key's type.
         expected: SignatureType,
-        /// What the packet says.
+        /// The packet's type.
         found: SignatureType,
     },
-    /// It is not the signature of this packet by this key.
-    #[error("the signature does not fit the packet and the key")]
+    /// It was not made over this packet with this key.
+    #[error("the signature does not match the packet and the key")]
     Invalid,
     /// The digest of an Interest's parameters is wrong, missing or not at the end of the name.
     #[error("the name does not end with the digest of the parameters")]
     ParametersDigest,
 }
 
-/// Checks signatures.
+/// Verifies signatures.
 pub trait Verifier {
-    /// Which signatures it checks.
+    /// The type of signatures that it verifies.
     fn signature_type(&self) -> SignatureType;
 
-    /// True if `signature` is one over `portions`, one after the other. A signature of a wrong
-    /// length or encoding is none.
+    /// True if `signature` is valid over `portions`, one after the other. A signature of a wrong
+    /// length or encoding is invalid.
     fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> bool;
 
-    /// An error unless it checks signatures of this type.
+    /// Fails unless it verifies signatures of this type.
     fn check_type(&self, found: SignatureType) -> Result<(), VerifyError> {
         let expected = self.signature_type();
         if expected == found {

@@ -3,13 +3,13 @@
 use crate::name::NameRef;
 use crate::types;
 
-/// Why bytes are no packet.
+/// Why bytes are not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// It ends within an element.
     #[error("the packet ends within the element of type {0:#x}")]
     Truncated(u64),
-    /// Bytes follow where the packet should end.
+    /// Bytes follow after the end of the packet.
     #[error("bytes follow after the end of the packet")]
     Trailing,
     /// A TLV-TYPE or TLV-LENGTH that is not in its shortest form, or a type of 0 or beyond 2^32 -
@@ -19,27 +19,27 @@ pub enum DecodeError {
     /// Not the kind of packet that was expected.
     #[error("the outermost type is {0:#x}")]
     WrongType(u64),
-    /// An element that must be there is missing.
+    /// A required element is missing.
     #[error("the element of type {0:#x} is missing")]
     Missing(u64),
     /// A critical element that is unknown, repeated or out of order.
     #[error("the critical element of type {0:#x} is unknown, repeated or out of order")]
     Critical(u64),
-    /// A value of an impossible size or content.
-    #[error("the value of the element of type {0:#x} is not one that it can have")]
+    /// A value of an invalid size or content.
+    #[error("the value of the element of type {0:#x} is invalid")]
     Value(u64),
     /// An NDNLPv2 header field that is neither known nor ignorable, is repeated or out of order.
     #[error("the link header field of type {0:#x} is unknown, repeated or out of order")]
     HeaderField(u64),
 }
 
-/// True if a receiver that does not know this type must refuse the packet (packet format v0.3,
+/// True if a receiver without support for this type must refuse the packet (packet format v0.3,
 /// "evolvability").
 pub const fn is_critical(typ: u64) -> bool {
     typ < 32 || typ & 1 == 1
 }
 
-/// One element: its type, its value, and all of it as it lies in the packet.
+/// One element: its type, its value, and the whole of it within the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element<'a> {
     /// TLV-TYPE, 1 to 2^32 - 1.
@@ -57,12 +57,12 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads what lies in `bytes`.
+    /// A reader of `bytes`.
     pub const fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// What has not been read.
+    /// The unread octets.
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -128,8 +128,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next element if it is of this type. Elements before it that are unknown and may be
-    /// ignored are skipped only by [`Reader::skip_unknown`].
+    /// Reads the next element if it is of this type. Only [`Reader::skip_unknown`] skips unknown
+    /// ignorable elements before it.
     pub fn optional(&mut self, typ: u64) -> Result<Option<Element<'a>>, DecodeError> {
         match self.peek_type()? {
             Some(found) if found == typ => self.element(),
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips all that is left; a critical element among it is an error.
+    /// Skips the rest; a critical element in it is an error.
     pub fn skip_unknown(&mut self) -> Result<(), DecodeError> {
         while let Some(element) = self.element()? {
             if is_critical(element.typ) {
@@ -148,16 +148,17 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The name that an Interest or Data begins with, and what follows it. "Unrecognized non-critical
-/// TLV elements may appear in the packet. However, they must not appear before the Name element."
+/// Reads the name that an Interest or Data begins with; returns it and the rest. "Unrecognized
+/// non-critical TLV elements may appear in the packet. However, they must not appear before the
+/// Name element."
 pub fn name_first(value: &[u8]) -> Result<(NameRef<'_>, &[u8]), DecodeError> {
     let mut reader = Reader::new(value);
     let name = reader.expect(types::NAME)?;
     Ok((NameRef::from_value(name.value)?, reader.rest()))
 }
 
-/// The elements of a fixed grammar: each at most once, in the order of `order`; unknown and
-/// misplaced elements are ignored if they are not critical. `found` is called for each that is in
+/// Reads the elements of a fixed grammar: each at most once, in the order of `order`; unknown and
+/// misplaced elements are ignored if they are not critical. Calls `found` for each element in its
 /// place.
 pub fn read_ordered<'a>(
     value: &'a [u8],
@@ -200,7 +201,8 @@ fn read_type(bytes: &[u8]) -> Result<(u64, usize), DecodeError> {
     }
 }
 
-/// A variable-size number and how many octets it takes; `None` if the bytes end within it.
+/// Reads a variable-size number; returns it and its length in octets, `None` if the bytes end
+/// within it.
 pub fn read_var(bytes: &[u8]) -> Result<Option<(u64, usize)>, DecodeError> {
     let (number, len, least) = match bytes {
         [] => return Ok(None),
@@ -271,7 +273,7 @@ pub fn write_element(out: &mut Vec<u8>, typ: u64, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Appends an element whose value is written by `value`.
+/// Appends an element whose value `value` writes.
 pub fn write_nested(out: &mut Vec<u8>, typ: u64, value: impl FnOnce(&mut Vec<u8>)) {
     let mut inner = Vec::new();
     value(&mut inner);
@@ -288,7 +290,7 @@ pub const fn integer_len(number: u64) -> usize {
     }
 }
 
-/// Appends the octets of a non-negative integer, as few as it takes.
+/// Appends the octets of a non-negative integer, as few as possible.
 pub fn write_integer(out: &mut Vec<u8>, number: u64) {
     let octets = number.to_be_bytes();
     out.extend_from_slice(octets.get(8 - integer_len(number)..).unwrap_or_default());
@@ -300,8 +302,8 @@ pub fn write_integer_element(out: &mut Vec<u8>, typ: u64, number: u64) {
     write_integer(out, number);
 }
 
-/// A non-negative integer of 1, 2, 4 or 8 octets. A longer form than needed is accepted: the
-/// specification asks for the shortest one only of who sends it.
+/// Reads a non-negative integer of 1, 2, 4 or 8 octets. Accepts longer forms than necessary: the
+/// specification requires the shortest one only of the sender.
 pub fn read_integer(value: &[u8]) -> Option<u64> {
     Some(match value.len() {
         1 => u64::from(*value.first()?),
@@ -318,7 +320,7 @@ impl Element<'_> {
         read_integer(self.value).ok_or(DecodeError::Value(self.typ))
     }
 
-    /// An error unless the value is empty.
+    /// Fails unless the value is empty.
     pub fn flag(&self) -> Result<bool, DecodeError> {
         if self.value.is_empty() {
             Ok(true)

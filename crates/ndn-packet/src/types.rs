@@ -53,7 +53,7 @@ pub const DESCRIPTION_VALUE: u64 = 0x202;
 /// number.
 pub const EXPIRATION_PERIOD: u64 = 0x6d;
 
-/// What `ndnsec` keeps keys in.
+/// The container of keys exported by `ndnsec`.
 pub const SAFE_BAG: u64 = 0x80;
 pub const ENCRYPTED_KEY: u64 = 0x81;
 
@@ -75,6 +75,6 @@ pub const LP_TX_SEQUENCE: u64 = 0x0348;
 pub const LP_NON_DISCOVERY: u64 = 0x034c;
 pub const LP_PREFIX_ANNOUNCEMENT: u64 = 0x0350;
 
-/// The announcement of the adaptive profile of link reliability. Not assigned: in the range that a
+/// The announcement of the adaptive profile of link reliability. Unassigned: in the range that a
 /// receiver may ignore.
 pub const LP_ADAPTIVE_HELLO: u64 = 0x03bc;

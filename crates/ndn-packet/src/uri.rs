@@ -1,9 +1,9 @@
 //! Names as text: NDN URIs.
 //!
-//! Components of types that the conventions know are written with their label (`seg=3`), all others
-//! but generic ones with the number of their type (`32=metadata`). [`NameRef::numbered`] writes the
-//! number for the conventions' types, too (`50=%03`), which every NDN program reads. Both forms are
-//! read.
+//! Components of the conventions' types are written with their label (`seg=3`), all others but
+//! generic ones with the number of their type (`32=metadata`). [`NameRef::numbered`] writes the
+//! number for the conventions' types, too (`50=%03`), which every NDN program reads. Both forms can
+//! be parsed.
 
 use core::fmt;
 use core::str::FromStr;
@@ -12,7 +12,7 @@ use crate::name::{Component, ComponentRef, Name, NameRef};
 use crate::tlv;
 use crate::types;
 
-/// Types that have a name of their own in URIs, whose values are numbers.
+/// Types with a label in URIs, whose values are numbers.
 const NUMBERS: [(u64, &str); 5] = [
     (types::SEGMENT, "seg"),
     (types::BYTE_OFFSET, "off"),
@@ -20,7 +20,7 @@ const NUMBERS: [(u64, &str); 5] = [
     (types::TIMESTAMP, "t"),
     (types::SEQUENCE_NUM, "seq"),
 ];
-/// Types that have a name of their own in URIs, whose values are digests in hexadecimal.
+/// Types with a label in URIs, whose values are digests in hexadecimal.
 const DIGESTS: [(u64, &str); 2] = [
     (types::IMPLICIT_SHA256_DIGEST, "sha256digest"),
     (types::PARAMETERS_SHA256_DIGEST, "params-sha256"),
@@ -31,7 +31,7 @@ const DIGESTS: [(u64, &str); 2] = [
 pub struct Numbered<T>(T);
 
 impl<'a> ComponentRef<'a> {
-    /// To be written with the number of its type rather than with a label of the conventions.
+    /// Displays the number of its type rather than a label of the conventions.
     pub const fn numbered(self) -> Numbered<ComponentRef<'a>> {
         Numbered(self)
     }
@@ -56,7 +56,7 @@ impl<'a> ComponentRef<'a> {
             .iter()
             .find(|(number, _)| *number == u64::from(self.typ()))?;
         let number = self.number_of(*typ)?;
-        // Another form of the same number would not survive being read again.
+        // A longer form of the same number would not survive parsing.
         (tlv::integer_len(number) == self.value().len()).then(|| write!(f, "{label}={number}"))
     }
 
@@ -64,7 +64,7 @@ impl<'a> ComponentRef<'a> {
         if u64::from(self.typ()) != types::GENERIC_COMPONENT {
             write!(f, "{}=", self.typ())?;
         }
-        // Only dots, or nothing: three more dots keep it from being taken for a relative path.
+        // Empty or only dots: three more dots distinguish it from a relative path.
         if self.value().iter().all(|octet| *octet == b'.') {
             f.write_str("...")?;
         }
@@ -78,7 +78,7 @@ impl<'a> ComponentRef<'a> {
 }
 
 impl<'a> NameRef<'a> {
-    /// To be written with type numbers rather than with labels of the conventions.
+    /// Displays type numbers rather than labels of the conventions.
     pub const fn numbered(self) -> Numbered<NameRef<'a>> {
         Numbered(self)
     }
@@ -161,21 +161,21 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Why a text is no name.
+/// Why a text is not a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseNameError {
-    /// A component has nothing or only one or two dots in it.
+    /// A component is empty or consists of one or two dots.
     #[error("the component '{0}' is empty or has too few dots: three dots stand for an empty one")]
     Empty(String),
     /// `%` without two hexadecimal digits.
     #[error("'%' in '{0}' is not followed by two hexadecimal digits")]
     Escape(String),
-    /// What stands before `=` is no component type.
+    /// The part before `=` is not a component type.
     #[error(
-        "'{0}' is no component type: a number from 1 to 65535, or one of seg, off, v, t, seq, sha256digest, params-sha256"
+        "'{0}' is not a component type: use a number from 1 to 65535, or one of seg, off, v, t, seq, sha256digest, params-sha256"
     )]
     Type(String),
-    /// The number after `seg=` and its like.
+    /// The value after a numeric label such as `seg=` is not a number.
     #[error("'{0}' is not a number from 0 to 18446744073709551615")]
     Number(String),
     /// A digest is not 64 hexadecimal digits.
@@ -221,7 +221,7 @@ impl FromStr for Name {
             _ => text,
         };
         let path = text.strip_prefix('/').unwrap_or(text);
-        // "/a/" is "/a": a trailing slash is what people write of a prefix.
+        // "/a/" is "/a": people write a trailing slash on prefixes.
         let path = path.strip_suffix('/').unwrap_or(path);
         if path.is_empty() {
             return Ok(Name::root());
@@ -258,8 +258,8 @@ fn unescape(text: &str) -> Result<Vec<u8>, ParseNameError> {
         let (high, low) = digits.ok_or_else(|| ParseNameError::Escape(text.to_owned()))?;
         value.push(high << 4 | low);
     }
-    // After unescaping, because an escaped dot and a dot are the same to whatever handled the URI
-    // before.
+    // Checked after unescaping, because earlier handlers of the URI may have escaped or unescaped a
+    // dot.
     if value.iter().all(|octet| *octet == b'.') {
         let Some(dots) = value.len().checked_sub(3) else {
             return Err(ParseNameError::Empty(text.to_owned()));
@@ -269,7 +269,7 @@ fn unescape(text: &str) -> Result<Vec<u8>, ParseNameError> {
     Ok(value)
 }
 
-/// Digits only: the standard library would take a plus sign, too.
+/// Digits only: the standard library would accept a plus sign, too.
 fn decimal<T: FromStr>(digits: &str) -> Option<T> {
     if digits.bytes().all(|digit| digit.is_ascii_digit()) {
         digits.parse().ok()

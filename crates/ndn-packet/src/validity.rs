@@ -1,12 +1,12 @@
-//! From when to when a certificate or an announcement is valid.
+//! Validity periods of certificates and announcements.
 
 use crate::tlv::{self, DecodeError};
 use crate::types;
 
-/// A span of time in whole seconds since the Unix epoch; both ends belong to it.
+/// A period in whole seconds since the Unix epoch; both ends are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValidityPeriod {
-    /// NotBefore. What a packet dates before 1970 is 0 here.
+    /// NotBefore; 0 for dates before 1970.
     pub not_before: u64,
     /// NotAfter.
     pub not_after: u64,
@@ -18,7 +18,7 @@ impl ValidityPeriod {
     /// The last second that the format can write: the end of the year 9999.
     pub const LAST_SECOND: u64 = 253_402_300_799;
 
-    /// From a time for so many seconds.
+    /// A period from a time on, for a number of seconds.
     pub const fn starting(not_before: u64, seconds: u64) -> ValidityPeriod {
         ValidityPeriod {
             not_before,
@@ -26,12 +26,12 @@ impl ValidityPeriod {
         }
     }
 
-    /// True if this second of Unix time belongs to it.
+    /// True if this second of Unix time is within the period.
     pub const fn contains(&self, unix_seconds: u64) -> bool {
         self.not_before <= unix_seconds && unix_seconds <= self.not_after
     }
 
-    /// What belongs to both; contains nothing if they do not meet.
+    /// The intersection; contains nothing if they do not overlap.
     pub fn intersection(&self, other: &ValidityPeriod) -> ValidityPeriod {
         ValidityPeriod {
             not_before: self.not_before.max(other.not_before),
@@ -39,7 +39,7 @@ impl ValidityPeriod {
         }
     }
 
-    /// From the TLV-VALUE of a ValidityPeriod.
+    /// Decodes the TLV-VALUE of a ValidityPeriod.
     pub fn decode(value: &[u8]) -> Result<ValidityPeriod, DecodeError> {
         let (mut not_before, mut not_after) = (None, None);
         tlv::read_ordered(value, &[types::NOT_BEFORE, types::NOT_AFTER], |element| {
@@ -83,8 +83,8 @@ pub fn time_text(unix_seconds: u64) -> String {
     )
 }
 
-/// Seconds since the Unix epoch from `20201231T235959`; 0 for times before 1970; `None` if it is no
-/// time.
+/// Parses `20201231T235959` to seconds since the Unix epoch; 0 for times before 1970; `None` if it
+/// is not a time.
 pub fn read_time(text: &[u8]) -> Option<u64> {
     let text: &[u8; 15] = text.try_into().ok()?;
     let number = |from: usize, to: usize| {

@@ -9,14 +9,15 @@ use whimbrel_node::run::EmbeddedHost;
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 
-/// A way to a host, and the host itself if it lives here.
+/// A connection to a host, and the host itself if it runs in this process.
 pub(crate) struct Access {
     pub(crate) attachment: Attachment,
-    /// Lives as long as what is attached to it.
+    /// Dropping it stops the embedded host.
     pub(crate) embedded: Option<EmbeddedHost>,
 }
 
-/// `direct` are links beside those to routers: to hosts that are asked directly, or to be asked by.
+/// Connects to a host. `direct` are links in addition to those to routers: to hosts that are asked
+/// directly, or for inbound peers.
 pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Access, Failure> {
     if access.router.is_empty() && direct.is_empty() {
         let path = access
@@ -45,20 +46,20 @@ pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Acc
         ..Config::default()
     };
     let (host, stream) = EmbeddedHost::start(&config, keys)?;
-    tracing::info!(guid = %host.guid(), "this process is a host of its own");
+    tracing::info!(guid = %host.guid(), "running a host in this process");
     Ok(Access {
         attachment: Attachment::Stream(Some(stream)),
         embedded: Some(host),
     })
 }
 
-/// The message for a socket that nobody listens on says both ways to a host.
+/// Adds the two ways to reach a host to the error of a socket without a listener.
 pub(crate) fn no_host(error: LocalError) -> Failure {
     match error {
         LocalError::Nobody(path) => Failure::new(
             Exit::NoDaemon,
             format!(
-                "no host answers on {}; start one with `whimbrel host run`, or do without by naming a router: \
+                "no host daemon listens on {}; start one with `whimbrel host run`, or run without one by naming a router: \
                  `--router HOST:PORT`",
                 path.display()
             ),

@@ -18,49 +18,49 @@ use crate::exit::{Exit, Failure};
 /// Shown below `--help`.
 pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend sim\n\n\
     Parts:\n  \
-    loss       goodput with 1 % loss on the last hop, over the lossless one; RTT 10, 50, 100 ms (>= 0.95)\n  \
+    loss       goodput with 1 % loss on the last hop, over goodput without loss; RTT 10, 50, 100 ms (>= 0.95)\n  \
     lossless   Whimbrel's goodput over TCP Cubic's on the same lossless path (>= 1)\n  \
-    outage     from the link's return until the transfer moves, over RTT + 100 ms (<= 1)\n  \
+    outage     time from the link's return until the transfer resumes, over RTT + 100 ms (<= 1)\n  \
     peer       one file over a clean veth pair, Whimbrel's rate over quinn's (>= 1), CPU of both\n  \
     fairness   shares of one bottleneck beside TCP and beside itself (no target)\n  \
-    simulator  packet events a second on one core, over a million (>= 1)\n  \
-    memory     a router's memory under a flood, over what its configuration allows (<= 1)\n  \
+    simulator  packet events per second on one core, over a million (>= 1)\n  \
+    memory     a router's memory under a flood, over its configured bound (<= 1)\n  \
     ndn        a router between two programs over a bare relay (>= 0.5) and over 150,000 exchanges/s, its pipeline alone\n             \
     over 1,000,000, a file over two routers over 3 Gbit/s (>= 1)\n\n\
-    `whimbrel bench ndn-soak` keeps a router at half of its peak for minutes and looks at its memory.\n\n\
+    `whimbrel bench ndn-soak` keeps a router at half of its peak load for minutes and checks its memory.\n\n\
     Exit codes:\n  \
     0    measured, whether or not each target is met\n  \
     1    any other failure\n  \
     2    wrong arguments\n  \
     6    the output cannot be written\n  \
-    9    something could not be measured; what could be is printed\n  \
-    10   with --strict, or of ndn-soak: a target was missed";
+    9    a part could not be measured; the others are printed\n  \
+    10   a target was missed (with --strict, and always for ndn-soak)";
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct Bench {
     #[command(subcommand)]
     end: Option<End>,
-    /// What to measure; without it, everything
+    /// What to measure; by default everything
     #[arg(value_enum, value_name = "PART", hide_possible_values = true)]
     parts: Vec<PartName>,
-    /// What runs the parts that have a choice: virtual time with smoltcp, or real daemons beside
-    /// the kernel's TCP
+    /// What runs the parts with a choice: virtual time with smoltcp, or real daemons beside the
+    /// kernel's TCP
     #[arg(long, value_enum, default_value = "both")]
     backend: BackendName,
-    /// Measure less of everything: for a look, not for the record
+    /// Measure less of everything: for a quick look, not for the record
     #[arg(long)]
     quick: bool,
-    /// Of everything random
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// End with code 10 if a target is missed
+    /// Exit with code 10 if a target is missed
     #[arg(long)]
     strict: bool,
     /// Folder for bench.json
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Print JSON instead of a table; each key of a number says its unit
+    /// Print JSON instead of a table; the keys of numbers name their units
     #[arg(long)]
     json: bool,
 }
@@ -84,16 +84,16 @@ enum BackendName {
     Both,
 }
 
-/// What `peer` and `ndn` start as processes of their own, and the soak.
+/// Processes that `peer` and `ndn` start, and the soak test.
 #[derive(Subcommand, Debug)]
 enum End {
-    /// Send a file to the first who connects
+    /// Send a file to the first peer that connects
     #[command(hide = true)]
     PeerServer(EndArguments),
-    /// Fetch what a peer-server sends
+    /// Fetch the file of a peer-server
     #[command(hide = true)]
     PeerClient(EndArguments),
-    /// Copy bytes between the first two programs that call
+    /// Copy bytes between the first two programs that connect
     #[command(hide = true)]
     NdnRelay {
         #[arg(long)]
@@ -102,11 +102,10 @@ enum End {
     /// Answer Interests with the same Data
     #[command(hide = true)]
     NdnProducer(ProducerArguments),
-    /// Ask, and count what comes
+    /// Send Interests, and count the Data
     #[command(hide = true)]
     NdnConsumer(ConsumerArguments),
-    /// Keep an NDN router at half of its peak load; its memory must not grow, and nothing may be
-    /// lost
+    /// Keep an NDN router at half of its peak load; fails if its memory grows or a packet is lost
     NdnSoak(SoakArguments),
 }
 
@@ -136,10 +135,10 @@ struct ConsumerArguments {
 
 #[derive(Args, Debug)]
 struct SoakArguments {
-    /// Minutes of load; less than one for a look
+    /// Minutes of load; less than one for a quick look
     #[arg(long, value_name = "N", default_value_t = 15.0)]
     minutes: f64,
-    /// Print JSON; each key of a number says its unit
+    /// Print JSON; the keys of numbers name their units
     #[arg(long)]
     json: bool,
 }
@@ -285,8 +284,8 @@ fn measure(arguments: Bench) -> Outcome {
         BackendName::Both => vec![Backend::Sim, Backend::Netns],
     };
     if parts.iter().any(|part| part.needs_namespaces(&backends)) {
-        // Before any thread is started. What fails here fails again, with its reason, where it is
-        // needed.
+        // Before any thread starts. A failure here is reported with its reason by the part that
+        // needs the privileges.
         let _ = whimbrel_lab::ensure_privileges();
     }
     let cannot_write = |folder: &PathBuf, error| {

@@ -13,13 +13,13 @@ pub(crate) enum ConfigCommand {
     /// Print a commented sample
     #[command(after_help = "Example:\n  whimbrel config sample router > router.toml")]
     Sample {
-        /// What it is for
+        /// The kind of node
         node: NodeKind,
     },
-    /// Check a file; says line and column of the first fault
+    /// Check a file; reports line and column of the first error
     #[command(after_help = "Example:\n  whimbrel config check router.toml")]
     Check {
-        /// The file
+        /// The configuration file
         file: PathBuf,
     },
 }
@@ -40,7 +40,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Outcome {
         })),
         ConfigCommand::Check { file } => {
             Config::load(file)?;
-            out(&format!("{}: no fault found\n", file.display()));
+            out(&format!("{}: no errors\n", file.display()));
         }
     }
     Ok(Exit::Done)

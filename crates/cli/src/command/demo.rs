@@ -18,44 +18,44 @@ use crate::exit::{Exit, Failure};
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// The file that is fetched; by default one of 40 MB is made
+    /// The file to fetch; by default one of 40 MB is generated
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Round trip added between the two routers
     #[arg(long, value_name = "DURATION", default_value = "50 ms")]
     rtt: Span,
-    /// Packets lost on the last hop, each way
+    /// Packet loss on the last hop, each way
     #[arg(long, value_name = "PERCENT", default_value = "1 %", value_parser = units::parse_probability)]
     loss: f64,
-    /// How long the last hop is out, once; 0 s for never
+    /// Duration of the one outage of the last hop; 0 s for no outage
     #[arg(long, value_name = "DURATION", default_value = "10 s")]
     outage: Span,
-    /// When it goes out, counted from the request
+    /// Start of the outage, counted from the request
     #[arg(long, value_name = "DURATION", default_value = "5 s")]
     outage_after: Span,
     /// Rate of the last hop
     #[arg(long, value_name = "RATE", default_value = "25 Mbit/s", value_parser = units::parse_rate)]
     rate: u64,
-    /// Of everything random in the emulated links
+    /// Seed of all randomness in the emulated links
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Congestion control of the kernel's TCP
     #[arg(long, value_parser = ["cubic", "bbr", "reno"], default_value = "cubic")]
     tcp: String,
-    /// After this long a transfer is given up; TCP alone would often take minutes
+    /// Abort a transfer after this long; TCP alone would often take minutes
     #[arg(long, value_name = "DURATION", default_value = "60 s")]
     patience: Span,
-    /// Folder for the picture and the figures
+    /// Folder for the figure and the measurements
     #[arg(short, long, value_name = "DIR", default_value = "whimbrel-demo")]
     output: PathBuf,
-    /// Print the figures as JSON instead of a table
+    /// Print the measurements as JSON instead of a table
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: Demo) -> Outcome {
-    // Before any thread is started: without root the lab moves this process to a user namespace of
-    // its own.
+    // Before any thread starts: without root the lab moves this process to a user namespace of its
+    // own.
     whimbrel_lab::ensure_privileges().map_err(failure)?;
     let options = DemoOptions {
         file: arguments.file,
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: Demo) -> Outcome {
     let report = match ran {
         Ok(report) => report,
         Err(error) => {
-            // The daemons' logs say why.
+            // Keep the daemons' logs, which give the reason.
             let kept = folder.keep();
             return Err(Failure::new(
                 Exit::Other,
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: Demo) -> Outcome {
     } else {
         out(&table(&report, &stem));
     }
-    // TCP may be given up, but what arrived must be right, and Whimbrel must arrive.
+    // TCP may be aborted, but its bytes must be right; Whimbrel must finish.
     let right = report.whimbrel.intact && (report.tcp.intact || !report.tcp.record.completed);
     Ok(if right { Exit::Done } else { Exit::Other })
 }
@@ -116,7 +116,7 @@ fn failure(error: LabError) -> Failure {
     Failure::new(Exit::Other, error.to_string())
 }
 
-/// Two live progress bars on a terminal, nothing elsewhere.
+/// Two live progress bars on a terminal, none elsewhere.
 struct Bars {
     all: MultiProgress,
     preparing: ProgressBar,
@@ -158,7 +158,7 @@ impl Bars {
         for bar in [&self.preparing, &self.tcp, &self.whimbrel] {
             bar.finish_and_clear();
         }
-        // Whatever could not be drawn was for the eye only.
+        // A failure affects only the display.
         let _ = self.all.clear();
     }
 }
@@ -230,7 +230,7 @@ fn table(report: &DemoReport, stem: &Path) -> String {
     row("arrived intact", &|run| {
         let share = run.record.bytes as f64 * 100.0 / (report.file_len as f64).max(1.0);
         match (run.record.completed, run.intact) {
-            (false, _) => format!("given up at {share:.0} %"),
+            (false, _) => format!("aborted at {share:.0} %"),
             (true, intact) => if intact { "yes" } else { "NO" }.into(),
         }
     });

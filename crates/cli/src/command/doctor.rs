@@ -16,17 +16,17 @@ use whimbrel_node::place::Places;
 use super::{Outcome, json_line, out};
 use crate::exit::Exit;
 
-/// Bytes that UDP sockets ask for: at 1 Gbit/s, 64 ms of traffic.
+/// Buffer size that UDP sockets request, in bytes: at 1 Gbit/s, 64 ms of traffic.
 const WANTED_BUFFER: u64 = 8 << 20;
-/// Free bytes below which a download of any size is in danger.
+/// Free bytes below which a download may fill the disk.
 const LITTLE_SPACE: u64 = 1 << 30;
-/// A clock that shows less than this (2026-01-01) was never set.
+/// A clock that shows an earlier time (2026-01-01) was never set.
 const EARLIEST: Duration = Duration::from_secs(1_767_225_600);
 
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  whimbrel doctor --json | jq '.[] | select(.verdict != \"ok\")'\n\n\
-                        Exit code 1: something that whimbrel cannot do without is missing."
+                        Exit code 1: a requirement of whimbrel is missing."
 )]
 pub(crate) struct Doctor {
     /// Print JSON
@@ -38,7 +38,7 @@ pub(crate) struct Doctor {
 #[serde(rename_all = "lowercase")]
 enum Verdict {
     Ok,
-    /// It works, but less well, or a part of it does not.
+    /// It works, but less well or only in part.
     Warn,
     /// It does not work.
     Fail,
@@ -49,7 +49,7 @@ struct Finding {
     what: &'static str,
     verdict: Verdict,
     found: String,
-    /// What mends it.
+    /// How to fix it.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &Doctor) -> Outcome {
         writable("state folder", &places.state),
         writable("run-time folder", &places.run),
     ];
-    // The lab comes last: without root, this process enters a user namespace to try it.
+    // The lab comes last: without root, trying it moves this process to a user namespace.
     let findings: Vec<Finding> = [udp(), segmentation_offload()]
         .into_iter()
         .chain([buffer("rmem_max", "receive"), buffer("wmem_max", "send")])
@@ -159,10 +159,10 @@ fn segmentation_offload() -> Finding {
         }
         Ok(_) => Finding::warn(
             WHAT,
-            "not in this kernel: more CPU for each gigabyte",
-            "a kernel from 4.18 on",
+            "not supported by this kernel: more CPU time per gigabyte",
+            "use a kernel from 4.18 on",
         ),
-        Err(error) => Finding::warn(WHAT, error.to_string(), "a kernel from 4.18 on"),
+        Err(error) => Finding::warn(WHAT, error.to_string(), "use a kernel from 4.18 on"),
     }
 }
 
@@ -175,21 +175,20 @@ fn buffer(name: &'static str, direction: &str) -> Finding {
     let Some(granted) =
         setting(&format!("/proc/sys/net/core/{name}")).and_then(|text| text.parse::<u64>().ok())
     else {
-        return Finding::ok(what, "its limit cannot be read here");
+        return Finding::ok(what, "the limit cannot be read here");
     };
-    // Who has CAP_NET_ADMIN is not bound by the limit; the daemons say at start what they were
-    // granted.
+    // CAP_NET_ADMIN lifts the limit; the daemons log at start what they were granted.
     if granted >= WANTED_BUFFER {
         return Finding::ok(what, format!("up to {granted} bytes"));
     }
     Finding::warn(
         what,
-        format!("at most {granted} bytes; fast {direction} paths lose packets in this machine"),
+        format!("at most {granted} bytes; fast {direction} paths lose packets on this machine"),
         format!("sudo sysctl -w net.core.{name}={WANTED_BUFFER}"),
     )
 }
 
-/// Where NDN programs look for a forwarder, and whether one is there.
+/// Reports where NDN programs look for a forwarder, and whether one listens there.
 fn ndn_forwarder() -> Finding {
     const WHAT: &str = "NDN forwarder";
     let remedy = "whimbrel router run";
@@ -208,23 +207,23 @@ fn ndn_forwarder() -> Finding {
         Uplink::Tcp(address) => {
             TcpStream::connect_timeout(address, Duration::from_secs(2)).map(drop)
         }
-        // Datagrams tell nothing before they are answered.
-        Uplink::Udp(_) => return Finding::ok(WHAT, format!("programs will ask {uplink}")),
+        // A datagram socket gives no sign of a listener before an answer.
+        Uplink::Udp(_) => return Finding::ok(WHAT, format!("programs will use {uplink}")),
     };
     match connected {
         Ok(()) => Finding::ok(
             WHAT,
-            format!("one listens on {uplink}, where programs look"),
+            format!("one listens on {uplink}, where programs look for it"),
         ),
         Err(error) => Finding::warn(
             WHAT,
-            format!("none on {uplink}, where programs look: {error}"),
+            format!("no forwarder on {uplink}, where programs look for it: {error}"),
             remedy,
         ),
     }
 }
 
-/// Ports that an NDN router takes unless its configuration names others.
+/// Ports that an NDN router listens on unless its configuration names others.
 fn ndn_ports() -> Finding {
     const WHAT: &str = "NDN ports";
     let udp = UdpSocket::bind(("0.0.0.0", NDN_PORT))
@@ -248,12 +247,12 @@ fn ndn_ports() -> Finding {
     }
     Finding::warn(
         WHAT,
-        format!("{} (by a router that runs, perhaps)", taken.join(", ")),
-        "for a second router: whimbrel router run --ndn-listen 0.0.0.0:6364 --ndn-websocket 0.0.0.0:9697",
+        format!("{} (perhaps by a running router)", taken.join(", ")),
+        "give a second router other ports: whimbrel router run --ndn-listen 0.0.0.0:6364 --ndn-websocket 0.0.0.0:9697",
     )
 }
 
-/// The nearest folder above that exists.
+/// Returns the nearest existing folder above.
 fn existing(path: &Path) -> PathBuf {
     path.ancestors()
         .find(|folder| folder.exists())
@@ -341,7 +340,7 @@ fn ip_command() -> Finding {
         Some(file) => Finding::ok(WHAT, file.display().to_string()),
         None => Finding::warn(
             WHAT,
-            "not there; only people need it, to look at the lab",
+            "not installed; it is needed only to inspect the lab by hand",
             "apt install iproute2",
         ),
     }
@@ -361,7 +360,7 @@ fn lab() -> Finding {
         Err(error) => Finding::warn(
             WHAT,
             format!("demo and netns studies cannot run: {error}"),
-            "do what the message says, then run `whimbrel doctor` again",
+            "follow the message, then run `whimbrel doctor` again",
         ),
     }
 }

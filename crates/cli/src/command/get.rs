@@ -18,31 +18,30 @@ use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 
-/// How often progress is told to a program, at most.
+/// Shortest interval between two progress lines of JSON.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {
     /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them
     name: Guid,
-    /// Where it goes: a file, a folder, a device, or - for standard output; by default into the
-    /// current folder, under the name that its source suggests
+    /// Output: a file, a folder, a device, or - for standard output; by default the current folder,
+    /// under the name that the source suggests
     #[arg(short, long, value_name = "PATH", default_value = ".", hide_default_value = true,
         long_help = output_help(
-        "Where it goes: a file, a folder, a device, or - for standard output; by default into the current folder. \
-         The content's own name is the one that its source suggests. Where nothing is yet, a folder becomes that \
-         folder."))]
+        "Output: a file, a folder, a device, or - for standard output; by default the current folder. \
+         The content's own name is the one that the source suggests. If PATH does not exist, a folder is stored as \
+         PATH."))]
     output: PathBuf,
     /// Ask this host directly (`whimbrel serve --listen`): no router and no name service are needed
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["socket", "router"])]
     from: Option<Remote>,
     #[command(flatten)]
     access: HostAccess,
-    /// Give up when nothing has come for so long, as "30 s"; by default it waits for ever
+    /// Give up after this long without new data, as "30 s"; by default it waits for ever
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
-    /// How long chunks may be missing before they are asked for again; by default what the host
-    /// says
+    /// How long a chunk may be missing before it is requested again; by default the host decides
     #[arg(long, value_name = "DURATION")]
     nack_timeout: Option<Span>,
     /// Unit of transfer: a power of two from 64 KiB to 4 MiB
@@ -51,7 +50,7 @@ pub(crate) struct Get {
     /// Refuse a file that is longer
     #[arg(long, value_name = "SIZE")]
     max_size: Option<ByteSize>,
-    /// Tell progress and outcome as lines of JSON on standard output (on standard error with -o -)
+    /// Print progress and outcome as lines of JSON on standard output (on standard error with -o -)
     #[arg(long)]
     json: bool,
 }
@@ -93,16 +92,16 @@ pub(crate) fn run(arguments: Get) -> Outcome {
 struct Report {
     json: bool,
     to_stdout: bool,
-    /// What has come can be gone on from.
+    /// The fetch leaves a record to resume from.
     keeps: bool,
     bar: ProgressBar,
-    /// What was told to a program, and when.
+    /// The last progress that was printed, and when.
     told: Option<(Instant, Progress)>,
 }
 
 impl Report {
     fn new(json: bool, output: &Destination) -> Report {
-        // A bar's own rate counts from its first position on, so that resumed bytes are no speed.
+        // A bar's own rate counts from its first position on, so that resumed bytes do not count.
         let bar = if !json && std::io::stderr().is_terminal() {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
         } else {
@@ -146,9 +145,9 @@ impl Report {
             format!("file {done} of {all}, ")
         });
         let state = match progress.state {
-            State::Requested => "waiting: asked for it",
+            State::Requested => "waiting: requested",
             State::Flowing => "",
-            State::Stalled => "waiting: nothing comes",
+            State::Stalled => "waiting: no data",
             State::Disconnected => "waiting: no router",
             State::NoHost => "waiting: no host daemon",
         };
@@ -186,7 +185,7 @@ impl Report {
         };
         let resumed = match fetched.resumed {
             0 => String::new(),
-            resumed => format!(", {resumed} of them from before"),
+            resumed => format!(", {resumed} of them from an earlier run"),
         };
         out(&format!(
             "{}: {files}{} bytes{resumed}, {seconds:.2} s, {rate:.1} Mbit/s, verified\n",
@@ -200,7 +199,7 @@ impl Report {
         let hint = match &error {
             FetchError::Failed { .. } | FetchError::FolderToStream | FetchError::InUse(_) => "",
             _ if kept > 0 && self.keeps => {
-                "; what has come is kept, the same command goes on from there"
+                "; the verified part is kept, repeat the command to resume"
             }
             _ => "",
         };
@@ -220,7 +219,7 @@ impl Report {
     }
 }
 
-/// The long help of `-o`: what it is, and what is done with what is there already.
+/// The long help of `-o`: its meaning, and how an existing PATH is treated.
 pub(super) fn output_help(what: &str) -> String {
     format!("{what}\n\n{}", output::HELP)
 }

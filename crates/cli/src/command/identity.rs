@@ -10,10 +10,10 @@ use crate::exit::Exit;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum IdCommand {
-    /// Make a key and print its name
+    /// Create a key and print its name
     #[command(after_help = "Example:\n  whimbrel id new host.pem")]
     New {
-        /// The file to write (PKCS#8 PEM, for you only); it must not exist
+        /// The file to write (PKCS#8 PEM, mode 0600); it must not exist
         file: PathBuf,
         /// Print JSON
         #[arg(long)]

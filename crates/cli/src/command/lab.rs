@@ -22,17 +22,18 @@ pub(crate) enum LabCommand {
     /// Run a scenario of your own: a network, loads and events in a file
     #[command(
         after_help = "Example:\n  whimbrel lab sample > film.toml\n  whimbrel lab run film.toml --runs 5\n  \
-                      whimbrel lab run film.toml --backend netns\n\nThe folder of results has a page, pictures, CSV and JSON."
+                      whimbrel lab run film.toml --backend netns\n\nWrites a page, figures, CSV and JSON."
     )]
     Run(Run),
-    /// Check a scenario: says file, line and key of every fault
+    /// Check a scenario: reports file, line and key of every error
     #[command(after_help = "Example:\n  whimbrel lab check film.toml")]
     Check(Check),
-    /// Random faults upon simulated networks of hosts and routers, and whether every transfer survives
+    /// Inject random faults into simulated networks of hosts and routers, and check that every
+    /// transfer survives
     #[command(
         after_help = "Example:\n  whimbrel lab torture --schedules 1000 --seed 7\n\n\
                       Schedule N has the seed S + N; the same seed gives the same schedule, event by event. \
-                      A schedule that loses, duplicates, corrupts or forgets something is shrunk to the acts \
+                      A schedule that loses, duplicates, corrupts or forgets data is shrunk to the acts \
                       that matter and printed."
     )]
     Torture(Torture),
@@ -48,13 +49,13 @@ pub(crate) struct Run {
     /// What runs it: virtual time with the machines that ship, or real daemons and the kernel's TCP
     #[arg(long, value_enum, default_value = "sim")]
     backend: BackendName,
-    /// Runs of each setting instead of the scenario's; each has a seed of its own
+    /// Runs of each setting, overrides the scenario; each has a seed of its own
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
-    /// Of everything random, instead of the scenario's
+    /// Seed of all randomness, overrides the scenario
     #[arg(long)]
     seed: Option<u64>,
-    /// Most runs at a time; by default one on each processor, in namespaces one
+    /// Maximum of parallel runs; by default one on each processor, in namespaces one
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<NonZeroUsize>,
     /// Folder for the results; by default whimbrel-lab/NAME of the scenario
@@ -73,13 +74,13 @@ pub(crate) struct Check {
 
 #[derive(Args, Debug)]
 pub(crate) struct Torture {
-    /// How many schedules
+    /// Number of schedules
     #[arg(long, value_name = "NUMBER", default_value_t = 200)]
     schedules: u64,
-    /// Seed of the first schedule; the next ones count up from it
+    /// Seed of the first schedule; each following one is one higher
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Schedules at a time; by default one on each processor
+    /// Maximum of parallel schedules; by default one on each processor
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<NonZeroUsize>,
     /// Print the result as JSON
@@ -121,7 +122,7 @@ fn torture(arguments: &Torture) -> Outcome {
             ));
         }
         out(&format!(
-            "{} schedules from seed {}: {} requests, {} completed, {} asked again, {} given up; {} broken\n",
+            "{} schedules from seed {}: {} requests, {} completed, {} repeated, {} abandoned; {} broken\n",
             arguments.schedules,
             arguments.seed,
             report.requests,
@@ -146,7 +147,7 @@ pub(crate) fn run(command: LabCommand) -> Outcome {
             let scenario = load(&check.file, Overrides::default())?;
             let network = &scenario.settings[0].plan.network;
             out(&format!(
-                "{}: no fault found; {} nodes, {} links, {} settings\n",
+                "{}: no errors; {} nodes, {} links, {} settings\n",
                 check.file.display(),
                 network.nodes.len(),
                 network.links.len(),
@@ -173,7 +174,7 @@ fn run_scenario(arguments: &Run) -> Outcome {
     let scenario = load(&arguments.file, overrides)?;
     let backend = Backend::from(arguments.backend);
     if backend == Backend::Netns {
-        // Before any thread is started.
+        // Before any thread starts.
         whimbrel_lab::ensure_privileges().map_err(failure)?;
     }
     let options = BatchOptions {
@@ -201,7 +202,7 @@ fn run_scenario(arguments: &Run) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// A bar on a terminal, nothing elsewhere.
+/// A bar on a terminal, none elsewhere.
 fn progress_bar(title: &str, quiet: bool) -> ProgressBar {
     let target = if !quiet && std::io::stderr().is_terminal() {
         ProgressDrawTarget::stderr_with_hz(4)

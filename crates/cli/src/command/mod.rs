@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicBool;
 use crate::arguments::Command;
 use crate::exit::{Exit, Failure};
 
-/// What a command ends with.
+/// The result of a command.
 pub(crate) type Outcome = Result<Exit, Failure>;
 
 pub(crate) fn run(command: Command) -> Outcome {
@@ -65,15 +65,15 @@ pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// One line of JSON on standard output.
+/// Prints one line of JSON on standard output.
 pub(crate) fn json_line(value: &impl serde::Serialize) {
     if let Ok(text) = serde_json::to_string(value) {
         out(&format!("{text}\n"));
     }
 }
 
-/// Text on standard output, at once. If nobody reads it any more, the process ends as `head` wants
-/// it.
+/// Prints text on standard output, unbuffered. If the reader has closed it, the process exits as
+/// `head` expects.
 pub(crate) fn out(text: &str) {
     use std::io::Write;
     let mut stdout = std::io::stdout().lock();

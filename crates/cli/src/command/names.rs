@@ -16,7 +16,7 @@ use whimbrel_node::run;
 use super::{Outcome, json_line, out, stop_flag};
 use crate::exit::{Exit, Failure};
 
-/// How often the flag that asks to stop is looked at.
+/// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Subcommand, Debug)]
@@ -26,13 +26,13 @@ pub(crate) enum GnrsCommand {
         after_help = "Example:\n  whimbrel gnrs serve --listen 0.0.0.0:4720 --store names.redb"
     )]
     Serve(NameServer),
-    /// Show where a name is
+    /// Show the addresses of a name
     #[command(
         after_help = "Example:\n  whimbrel gnrs lookup --server 192.0.2.1:4720 6b1e...c2\n\n\
-                            Exit code 3: there is no such name."
+                            Exit code 3: the name has no record."
     )]
     Lookup(Lookup),
-    /// Show where a name is, again at each change, until Ctrl-C
+    /// Show the addresses of a name, again at each change, until Ctrl-C
     #[command(after_help = "Example:\n  whimbrel gnrs watch --server 192.0.2.1:4720 6b1e...c2")]
     Watch(Lookup),
 }
@@ -42,13 +42,13 @@ pub(crate) struct NameServer {
     /// Configuration file (`whimbrel config sample gnrs` prints one); flags override it
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where routers ask
+    /// Address to listen on for routers
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// The file that keeps the records, or "memory"
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
-    /// Say in JSON what was opened
+    /// Print the opened sockets as JSON
     #[arg(long)]
     json: bool,
 }
@@ -118,11 +118,11 @@ fn lookup(arguments: &Lookup) -> Outcome {
         }
         Resolution::NotFound => Err(Failure::new(
             Exit::NoSuchName,
-            format!("{}: there is no such name", arguments.name),
+            format!("{}: the name service has no record of it", arguments.name),
         )),
         Resolution::Unreachable | Resolution::Pending => Err(Failure::new(
             Exit::TimedOut,
-            "no name server answers; is --server right?",
+            "no name server responds; check --server",
         )),
     }
 }

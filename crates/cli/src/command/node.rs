@@ -17,14 +17,14 @@ use whimbrel_node::run::{self, Opened, Prepared};
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
 
-/// How long a daemon may take to say how it is.
+/// How long to wait for a daemon's status.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum RouterCommand {
     /// Run a router until Ctrl-C
     #[command(after_help = "Examples:\n  \
-                            whimbrel router run                          (an NDN router where NFD's programs look for one)\n  \
+                            whimbrel router run                          (an NDN router on NFD's socket and ports)\n  \
                             whimbrel router run --ndn-route /=udp://192.0.2.7\n  \
                             whimbrel router run --listen 0.0.0.0:4711 --name-server 192.0.2.1:4720 \
                             --neighbour 192.0.2.7:4711")]
@@ -49,13 +49,13 @@ pub(crate) struct RouterRun {
     /// Configuration file (`whimbrel config sample router` prints one); flags override it
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Key file; made at the first start
+    /// Key file; created at the first start
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Socket for `whimbrel router status`
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Add a link that hosts and routers may call on
+    /// Listen for hosts and routers on this address
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
     /// Add a link to a neighbour
@@ -64,31 +64,31 @@ pub(crate) struct RouterRun {
     /// Name servers, the preferred one first; replaces those of the file
     #[arg(long, value_name = "HOST:PORT")]
     name_server: Vec<Remote>,
-    /// Where chunks go without a route: a neighbour's name or a link's label
+    /// Next hop for chunks without a route: a neighbour's name or a link's label
     #[arg(long, value_name = "NAME")]
     default_route: Option<String>,
-    /// Forward NDN, too, where --listen or --neighbour makes this a MobilityFirst router
+    /// Forward NDN even if --listen or --neighbour makes this a MobilityFirst router
     #[arg(long)]
     ndn: bool,
     /// The Unix socket for NDN programs
     #[arg(long, value_name = "PATH")]
     ndn_socket: Option<PathBuf>,
-    /// Where NDN packets are taken by UDP and TCP; replaces the addresses of the file
+    /// Listen for NDN packets over UDP and TCP; replaces the addresses of the file
     #[arg(long, value_name = "ADDRESS:PORT")]
     ndn_listen: Vec<SocketAddr>,
-    /// Where browsers are taken; replaces the addresses of the file
+    /// Listen for WebSocket; replaces the addresses of the file
     #[arg(long, value_name = "ADDRESS:PORT")]
     ndn_websocket: Vec<SocketAddr>,
-    /// A web page that may connect there, by its origin; beside those of the file
+    /// Allow web pages of this origin; adds to those of the file
     #[arg(long, value_name = "SCHEME://HOST:PORT")]
     ndn_allow_origin: Vec<String>,
-    /// A route for names that begin with PREFIX; its face is made
+    /// A route for names that begin with PREFIX; its face is created
     #[arg(long, value_name = "PREFIX=FACE-URI", value_parser = ndn_route)]
     ndn_route: Vec<NdnRouteSection>,
-    /// Where Prometheus may ask
+    /// Listen for Prometheus on this address
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Say in JSON what was opened
+    /// Print the opened sockets as JSON
     #[arg(long)]
     json: bool,
 }
@@ -98,7 +98,7 @@ pub(crate) struct HostRun {
     /// Configuration file (`whimbrel config sample host` prints one); flags override it
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Key file; made at the first start
+    /// Key file; created at the first start
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
     /// Socket for local programs
@@ -107,7 +107,7 @@ pub(crate) struct HostRun {
     /// Add a link to an access router; the first one is preferred
     #[arg(long, value_name = "HOST:PORT")]
     router: Vec<Remote>,
-    /// Say in JSON what was opened
+    /// Print the opened sockets as JSON
     #[arg(long)]
     json: bool,
 }
@@ -189,8 +189,8 @@ fn run_router(arguments: RouterRun) -> Outcome {
     run_planes(&config, arguments.json)
 }
 
-/// Runs what the configuration asks for: MobilityFirst where there are links for it, NDN unless
-/// only those were asked for.
+/// Runs the configured planes: MobilityFirst if it has links, NDN unless only links were
+/// configured.
 fn run_planes(config: &Config, json: bool) -> Outcome {
     let mobility_first = !config.link.is_empty();
     let ndn = config.ndn.enabled.unwrap_or(!mobility_first);
@@ -219,16 +219,16 @@ fn run_planes(config: &Config, json: bool) -> Outcome {
         }
         (None, None) => Err(Failure::new(
             Exit::Usage,
-            "nothing to do: [ndn] enabled = false, and no links: --listen ADDRESS:PORT, --neighbour HOST:PORT, or \
+            "the router has no NDN plane ([ndn] enabled = false) and no links: use --listen ADDRESS:PORT, --neighbour HOST:PORT, or \
              [[link]] in a configuration file",
         )),
     }
 }
 
 fn ndn_route(text: &str) -> Result<NdnRouteSection, String> {
-    let (prefix, face) = text
-        .rsplit_once('=')
-        .ok_or_else(|| format!("'{text}' is no route: PREFIX=FACE-URI, as /=udp://192.0.2.7"))?;
+    let (prefix, face) = text.rsplit_once('=').ok_or_else(|| {
+        format!("'{text}' is not a route: write PREFIX=FACE-URI, as /=udp://192.0.2.7")
+    })?;
     Ok(NdnRouteSection {
         prefix: prefix.to_owned(),
         face: face.to_owned(),
@@ -259,7 +259,7 @@ fn add_remotes(config: &mut Config, label: &str, remotes: Vec<Remote>) {
     }
 }
 
-/// Says what was opened, and runs until it is told to stop.
+/// Prints the opened sockets, and runs until it is stopped.
 pub(super) fn start(what: &str, prepared: Prepared, json: bool) -> Outcome {
     tell_opened(what, &prepared.opened, json);
     prepared.run()?;
@@ -300,7 +300,7 @@ fn describe_ndn(text: &mut String, ndn: &NdnOpened) {
         *text += &format!("  programs: {}\n", socket.display());
         if socket.as_path() != Path::new(NFD_SOCKET) {
             *text += &format!(
-                "    (for programs made for NFD: export NDN_CLIENT_TRANSPORT=unix://{})\n",
+                "    (for programs written for NFD: export NDN_CLIENT_TRANSPORT=unix://{})\n",
                 socket.display()
             );
         }
@@ -333,7 +333,7 @@ fn show_status(status: &Status, path: PathBuf, what: &str) -> Outcome {
         LocalError::Nobody(path) => Failure::new(
             Exit::NoDaemon,
             format!(
-                "no {what} answers on {}; start one with `whimbrel {what} run`",
+                "no {what} listens on {}; start one with `whimbrel {what} run`",
                 path.display()
             ),
         ),
@@ -356,11 +356,11 @@ fn show_status(status: &Status, path: PathBuf, what: &str) -> Outcome {
     }
     Err(Failure::new(
         Exit::NoDaemon,
-        format!("the {what} on {} does not answer", path.display()),
+        format!("the {what} on {} does not respond", path.display()),
     ))
 }
 
-/// JSON as indented lines: "key: value". Zeros in lists of counters are left out.
+/// Formats JSON as indented lines: "key: value". Omits zeros in lists of counters.
 fn describe(text: &mut String, value: &Value, depth: usize) {
     let indent = "  ".repeat(depth);
     let Value::Object(fields) = value else { return };

@@ -15,11 +15,11 @@ use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::Exit;
 
-/// How often the flag that asks to stop is looked at.
+/// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  whimbrel ping -c 3 6b1e...c2\n\nExit code 1: nobody answered.")]
+#[command(after_help = "Example:\n  whimbrel ping -c 3 6b1e...c2\n\nExit code 1: no answer.")]
 pub(crate) struct Ping {
     /// The name of a host or a router
     name: Guid,
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: Ping) -> Outcome {
 
 struct Session {
     arguments: Ping,
-    /// When each request went out, by its number; `None` once it is answered.
+    /// The time of each request, by its number; `None` once it is answered.
     sent: Vec<Option<Instant>>,
     times: Vec<Duration>,
 }

@@ -20,28 +20,28 @@ use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 
-/// The link on which hosts ask directly.
+/// The label of the link for inbound peers.
 const DIRECT: &str = "direct";
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  whimbrel serve film.mkv photos/\n  whimbrel serve --listen 0.0.0.0:4711 film.mkv\n\nEach line it prints is a name and what \
+    after_help = "Example:\n  whimbrel serve film.mkv photos/\n  whimbrel serve --listen 0.0.0.0:4711 film.mkv\n\nEach line that it prints is a name and what \
                         it stands for; `whimbrel get NAME` fetches it."
 )]
 pub(crate) struct Serve {
     /// Files and folders
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-    /// Print the names and end, without serving
+    /// Print the names and exit, without serving
     #[arg(long)]
     print_names: bool,
-    /// Also answer hosts that ask here directly (`whimbrel get --from`), without router and name
-    /// service
+    /// Also answer hosts that connect here directly (`whimbrel get --from`), without router and
+    /// name service
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["socket", "print_names"])]
     listen: Option<SocketAddr>,
     #[command(flatten)]
     access: HostAccess,
-    /// Hash files anew, and keep no hashes for the next start
+    /// Hash files again, and store no hashes for the next start
     #[arg(long)]
     no_cache: bool,
     /// Print lines of JSON
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
     let stop = stop_flag()?;
     let cache = (!arguments.no_cache).then(|| Places::of_this_user().cache.join("trees"));
     let mut shelf = Shelf::new(cache);
-    // A daemon that is not there is noticed before an hour of hashing.
+    // Detects a missing daemon before hashing for an hour.
     let mut access = if arguments.print_names {
         None
     } else {
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         let mut before = 0;
         let shelved = shelf.add(path, &mut |file, done| {
             bar.set_message(file.display().to_string());
-            // Each file counts from nothing.
+            // `done` counts from zero for each file.
             bar.inc(done.saturating_sub(if done < before { 0 } else { before }));
             before = done;
         });
@@ -83,7 +83,10 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         let shelved = shelved?;
         wanted.insert(shelved.name);
         for skipped in &shelved.skipped {
-            eprintln!("whimbrel: {} is left out: it is no file", skipped.display());
+            eprintln!(
+                "whimbrel: skipped {}: not a regular file",
+                skipped.display()
+            );
         }
         if arguments.json {
             json_line(&json!({ "event": "name", "shelved": shelved }));
@@ -102,7 +105,9 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         if arguments.json {
             json_line(&json!({ "event": "listening", "address": address, "names": wanted }));
         } else {
-            eprintln!("whimbrel: asked directly at {address}: whimbrel get --from {address} NAME");
+            eprintln!(
+                "whimbrel: listening on {address}; fetch with: whimbrel get --from {address} NAME"
+            );
         }
     }
     let mut failed = BTreeSet::new();
@@ -110,7 +115,7 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         ServeEvent::Announced { content, code } => {
             let first = match code {
                 ControlCode::Registered => wanted.remove(&content),
-                // Told once, for the host goes on trying.
+                // Printed once, because the host retries.
                 _ => failed.insert((content, code as u8)),
             };
             if !first || code == ControlCode::Attached {
@@ -138,9 +143,11 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
                 eprintln!("whimbrel: {why}");
             }
         }
-        ServeEvent::DaemonGone => eprintln!("whimbrel: the host daemon has gone; waiting for it"),
+        ServeEvent::DaemonGone => {
+            eprintln!("whimbrel: the host daemon closed the connection; waiting for it")
+        }
         ServeEvent::DaemonBack => {
-            eprintln!("whimbrel: the host daemon is back; everything is published again")
+            eprintln!("whimbrel: the host daemon is back; all contents are published again")
         }
         ServeEvent::Sent { .. } => {}
     };
@@ -160,10 +167,10 @@ fn listening(address: Option<SocketAddr>) -> Vec<LinkSection> {
 fn explain(code: ControlCode) -> &'static str {
     match code {
         ControlCode::Registered => "the name service has it",
-        ControlCode::Attached => "the name service has not answered yet",
-        ControlCode::Invalid => "it was refused as invalid; are the clocks right?",
-        ControlCode::Stale => "a newer announcement is known; trying again",
-        ControlCode::Unreachable => "no name service answers; trying again",
+        ControlCode::Attached => "waiting for the name service",
+        ControlCode::Invalid => "refused as invalid; check the clocks",
+        ControlCode::Stale => "a newer announcement exists; trying again",
+        ControlCode::Unreachable => "no name service responds; trying again",
         ControlCode::Full => "the name service is full; trying again",
     }
 }

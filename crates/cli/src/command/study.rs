@@ -24,21 +24,21 @@ pub(crate) enum StudyCommand {
     /// Run a study and write its tables, pictures and page
     #[command(after_help = "Example:\n  whimbrel study run mftp-fig8 --backend netns")]
     Run(Run),
-    /// Make the pages anew from the results of earlier runs: one of each study, and an index
+    /// Rebuild the pages from the results of earlier runs: one of each study, and an index
     #[command(after_help = "Example:\n  whimbrel study report -o whimbrel-studies")]
     Report(Report),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// Its name
+    /// The study's name
     name: String,
     /// What runs it: virtual time with smoltcp, or real daemons beside the kernel's TCP
     #[arg(long, value_enum, default_value = "sim")]
@@ -46,13 +46,13 @@ pub(crate) struct Run {
     /// A scenario file instead of the study's own (studies/NAME/scenario.toml)
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// Number of runs instead of the scenario's
+    /// Number of runs, overrides the scenario
     #[arg(long)]
     runs: Option<u32>,
-    /// Of everything random
+    /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Most transfers at a time; by default what the machine's processors carry
+    /// Maximum of parallel transfers; by default what the processors support
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<NonZeroUsize>,
     /// Folder for the results: tables, pictures, transfers in flent's format, and pages
@@ -115,7 +115,7 @@ fn report_studies(arguments: &Report) -> Outcome {
     let known = STUDIES.iter().any(|study| folder.join(study.name).is_dir());
     if !known {
         let message = format!(
-            "{} holds no results of a study; `whimbrel study run` makes some, -o names another folder",
+            "{} has no study results; `whimbrel study run` creates them, -o names another folder",
             folder.display()
         );
         return Err(Failure::new(Exit::Usage, message));
@@ -149,16 +149,12 @@ fn run_study(arguments: Run) -> Outcome {
     let study = Study::find(&arguments.name).ok_or_else(|| {
         Failure::new(
             Exit::Usage,
-            format!(
-                "there is no study '{}'; there are {}",
-                arguments.name,
-                known()
-            ),
+            format!("unknown study '{}'; known are {}", arguments.name, known()),
         )
     })?;
     let backend = Backend::from(arguments.backend);
     if backend == Backend::Netns {
-        // Before any thread is started.
+        // Before any thread starts.
         whimbrel_lab::ensure_privileges().map_err(failure)?;
     }
     let options = StudyOptions {

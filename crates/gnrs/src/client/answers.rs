@@ -1,4 +1,4 @@
-//! What becomes of the frames of servers.
+//! Processing of servers' frames.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Failure, Rejection, Resolver, ResolverEvent, Timer};
 use crate::record::{Record, RecordKey, VerifyError};
 use crate::wire::{Code, Frame, Message, Page, RecordList};
 
-/// More challenges than this to one request are a server's fault.
+/// Maximum of challenges to one request: a server that sends more is faulty.
 const MAX_CHALLENGES: u32 = 3;
 
 impl Resolver {
@@ -46,7 +46,8 @@ impl Resolver {
         let Some(exchange) = self.exchanges.get_mut(operation) else {
             return;
         };
-        // An answer to a repeated request may belong to any of them (RFC 6298, Karn's rule).
+        // An answer to a repeated request may belong to any of its transmissions (RFC 6298, Karn's
+        // rule).
         if exchange.tries == 1
             && let Some(server) = self.servers.get_mut(index)
         {
@@ -105,7 +106,7 @@ impl Resolver {
                 self.counters.watches_refused += 1;
                 self.retry_watch_later(now, guid);
             }
-            // A server that cannot read a look-up is as good as none.
+            // A server that cannot decode a lookup is useless.
             Operation::Lookup(_) => self.distrust(now, index, operation),
             Operation::Unwatch(..) | Operation::Probe(_) => self.cancel(operation),
         }
@@ -140,7 +141,7 @@ impl Resolver {
     fn resolved(&mut self, now: Time, guid: Guid, records: &[Record]) {
         let now_ms = self.clock.unix_millis(now);
         if self.is_watched(&guid) {
-            // A push may have overtaken the answer, so that what it does not name need not be gone.
+            // A push may have overtaken the answer, so a record missing from it need not be gone.
             if self.cache.merge(now_ms, guid, records) {
                 self.changed.insert(guid);
             }
@@ -197,7 +198,7 @@ impl Resolver {
             self.cache.set_valid_until(guid, now + lease);
             return;
         }
-        // The rest of a long list comes by a look-up, for which the watch already holds.
+        // A lookup fetches the rest of a long list; the watch is already active.
         self.cache.set_valid_until(guid, now);
         let lookup = Operation::Lookup(guid);
         if !self.exchanges.contains(lookup) && self.exchanges.len() < self.config.max_pending {
@@ -225,7 +226,7 @@ impl Resolver {
                 });
             }
             None | Some(Rejection::Unreachable) => {}
-            // What a server says tells more than the silence of another.
+            // A server's answer is more informative than another server's silence.
             Some(said) => registration.rejection = said,
         }
         if registration.waiting.is_empty() {
@@ -274,8 +275,8 @@ impl Resolver {
         }
     }
 
-    /// The records of a list that may be believed; `None` if one of them is forged: then the frame
-    /// is not the answer that we wait for.
+    /// Returns the valid records of a list; `None` if one of them is forged: then the frame is not
+    /// the expected answer.
     fn believed(&mut self, now: Time, guid: Guid, list: RecordList<'_>) -> Option<Vec<Record>> {
         let now_ms = self.clock.unix_millis(now);
         let mut records = Vec::with_capacity(list.len());

@@ -4,17 +4,17 @@ use whimbrel_core::{Guid, Time, TimerQueue};
 
 use crate::record::{Address, Record};
 
-/// What is known of a name: verified records, neither expired nor removed.
+/// The known records of a name: verified, neither expired nor removed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
-    /// The binding of a host, router or service. Without addresses: it is disconnected.
+    /// The binding of a host, router or service. Without addresses, it is disconnected.
     pub binding: Option<Record>,
-    /// Who provides it, if it is content; in the order of the providers' names.
+    /// The providers of a content, in the order of their names.
     pub providers: Vec<Record>,
 }
 
 impl Answer {
-    /// True if nothing is known: no such name.
+    /// True if the name has no records.
     pub fn is_empty(&self) -> bool {
         self.binding.is_none() && self.providers.is_empty()
     }
@@ -29,8 +29,8 @@ impl Answer {
     }
 }
 
-/// Verified records by name, for as long as they may be used without asking again. Bounded: the
-/// name whose time is over first makes room.
+/// Verified records by name, for as long as they may be used without a query. Bounded: the name
+/// that expires first is evicted.
 #[derive(Debug)]
 pub(super) struct Cache {
     max_names: usize,
@@ -50,13 +50,13 @@ impl Cache {
         }
     }
 
-    /// What is known and may be used at `now`; an empty answer is "no such name", which is
-    /// knowledge too.
+    /// The records that may be used at `now`; an empty answer means "no such name" and is valid,
+    /// too.
     pub(super) fn usable(&self, now: Time, now_ms: u64, guid: &Guid) -> Option<Answer> {
         if self.valid_until.get(guid).is_none_or(|until| until <= now) {
             return None;
         }
-        // What has expired may have a successor that we have not heard of.
+        // An expired record may have a successor that is not known here.
         let records = self.names.get(guid)?;
         let current = records
             .values()
@@ -64,7 +64,7 @@ impl Cache {
         current.then(|| self.answer(now_ms, guid))
     }
 
-    /// What is known, however old.
+    /// The known records, however old.
     pub(super) fn answer(&self, now_ms: u64, guid: &Guid) -> Answer {
         let mut answer = Answer::default();
         for (provider, record) in self.names.get(guid).into_iter().flatten() {
@@ -80,7 +80,7 @@ impl Cache {
         answer
     }
 
-    /// True if this very record is known, so that its signature need not be checked again.
+    /// True if this very record is cached, so that its signature need not be verified again.
     pub(super) fn holds<B: AsRef<[u8]>>(&self, record: &Record<B>) -> bool {
         let key = record.filed_under();
         let known = self
@@ -90,8 +90,8 @@ impl Cache {
         known.is_some_and(|known| known.as_bytes() == record.as_bytes())
     }
 
-    /// Takes in records of `guid`. The newest version of each provider stays, in whatever order
-    /// they come. True if anything changed.
+    /// Merges records of `guid`. The newest version of each provider is kept, in whatever order
+    /// they arrive. Returns true if anything changed.
     pub(super) fn merge(&mut self, now_ms: u64, guid: Guid, records: &[Record]) -> bool {
         self.make_room(&guid);
         let known = self.names.entry(guid).or_default();
@@ -117,8 +117,7 @@ impl Cache {
         changed
     }
 
-    /// As [`Cache::merge`] for an answer that is complete: what it does not name is no longer
-    /// known.
+    /// As [`Cache::merge`] for a complete answer: removes the records that it lacks.
     pub(super) fn replace(&mut self, now_ms: u64, guid: Guid, records: &[Record]) {
         if let Some(known) = self.names.get_mut(&guid) {
             known.retain(|provider, _| {
@@ -130,7 +129,7 @@ impl Cache {
         self.merge(now_ms, guid, records);
     }
 
-    /// Drops what has expired, so that it no longer asks for a look-up.
+    /// Removes expired records, so that they no longer cause lookups.
     pub(super) fn purge(&mut self, now_ms: u64, guid: &Guid) {
         if let Some(known) = self.names.get_mut(guid) {
             known.retain(|_, record| !record.is_expired(now_ms));
@@ -148,7 +147,7 @@ impl Cache {
         self.valid_until.cancel(guid);
     }
 
-    /// Every name in `names` has a deadline, but for one that is being taken in.
+    /// Every name in `names` has a deadline, except one that is being added.
     fn make_room(&mut self, guid: &Guid) {
         while self.names.len() >= self.max_names && !self.names.contains_key(guid) {
             let Some((_, oldest)) = self.valid_until.pop_due(Time::MAX) else {

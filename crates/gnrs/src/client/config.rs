@@ -2,35 +2,35 @@ use core::time::Duration;
 
 use whimbrel_core::RttEstimator;
 
-/// The times and bounds of a [`super::Resolver`]. With them it takes at most, in bytes of memory:
-/// `max_names` x (1 + `max_providers`) x 700 + `max_pending` x 1,500 + `max_watches` x 300 +
-/// servers x `max_pending` x 600.
+/// The times and bounds of a [`super::Resolver`], which bound its memory to (in bytes) `max_names`
+/// x (1 + `max_providers`) x 700 + `max_pending` x 1,500 + `max_watches` x 300 + servers x
+/// `max_pending` x 600.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ResolverConfig {
-    /// How long an answer is used without asking again, in milliseconds. The prototype
-    /// [MF-PROTO, router] uses 3 s; a push replaces it at once.
+    /// How long an answer is used without a new query, in milliseconds. The prototype [MF-PROTO,
+    /// router] uses 3 s; a push replaces it at once.
     pub ttl_ms: u64,
-    /// How long "no such name" is believed, in milliseconds.
+    /// How long "no such name" is cached, in milliseconds.
     pub negative_ttl_ms: u64,
-    /// Most names in the cache.
+    /// Maximum of names in the cache.
     pub max_names: usize,
-    /// Most providers kept of one content.
+    /// Maximum of providers kept per content.
     pub max_providers: usize,
-    /// Most requests under way at a time.
+    /// Maximum of pending requests.
     pub max_pending: usize,
-    /// Most names watched.
+    /// Maximum of watched names.
     pub max_watches: usize,
-    /// Lease that is asked for, in seconds; renewed when half of it is over.
+    /// Requested lease, in seconds; renewed when half of it is over.
     pub lease_secs: u32,
-    /// After this long without an answer a look-up or a registration fails, in milliseconds.
+    /// A lookup or a registration fails after this long without an answer, in milliseconds.
     pub give_up_ms: u64,
-    /// How often a request goes to one server before another one is tried.
+    /// Transmissions of a request to one server before another one is tried.
     pub tries_per_server: u32,
-    /// Time-out before a round trip was measured, in milliseconds.
+    /// Timeout before the first measured round trip, in milliseconds.
     pub initial_timeout_ms: u64,
-    /// How often a server that does not answer is tried again, and how long a server that holds
-    /// watches may be silent before it is asked whether it still knows of them, in milliseconds.
+    /// Interval of probes to a silent server, and maximum silence of a server that holds watches
+    /// before it is asked whether it still has them, in milliseconds.
     pub probe_interval_ms: u64,
 }
 
@@ -75,36 +75,36 @@ impl ResolverConfig {
     }
 }
 
-/// What has happened at a resolver since it started.
+/// Counters of a resolver since its start.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct ResolverCounters {
-    /// Look-ups asked of it.
+    /// Lookups.
     pub lookups: u64,
     /// Of them: answered from the cache.
     pub cache_hits: u64,
-    /// Of them: joined one that was under way.
+    /// Of them: joined a pending one.
     pub coalesced: u64,
-    /// Of them: refused, too many under way.
+    /// Of them: refused, too many pending.
     pub busy: u64,
     /// Frames sent.
     pub frames_sent: u64,
-    /// Of them: repetitions.
+    /// Of them: retransmissions.
     pub frames_repeated: u64,
     /// Frames received.
     pub frames_received: u64,
     /// Of them: damaged, not well-formed, or not for a client.
     pub bad_frames: u64,
-    /// Of them: nobody waits for them, or a push without our cookie.
+    /// Of them: unsolicited, or a push without the right cookie.
     pub unexpected_frames: u64,
     /// Of them: with a record that its subject did not sign; ignored altogether.
     pub forged_answers: u64,
-    /// Records left out because they had expired or come from the future.
+    /// Records ignored because they had expired or came from the future.
     pub untimely_records: u64,
-    /// Pushes received, repetitions too.
+    /// Pushes received, retransmissions included.
     pub pushes: u64,
-    /// How often a server was given up for another, or for the time being.
+    /// How often a silent or faulty server was abandoned for another.
     pub failovers: u64,
-    /// How often a server had forgotten us.
+    /// How often a server had dropped this client.
     pub server_restarts: u64,
     /// Watches that a server refused.
     pub watches_refused: u64,

@@ -4,21 +4,21 @@ use whimbrel_core::{Guid, SeededRng, Time};
 
 use crate::record::{Record, RecordKey};
 
-/// What is asked of a server. At most one exchange per operation, which is how look-ups are
-/// coalesced.
+/// The purpose of an exchange. There is at most one exchange per operation, which coalesces
+/// lookups.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Operation {
     Lookup(Guid),
-    /// Registration with one server: every server is told.
+    /// Registration with one server: every server gets the record.
     Insert(RecordKey, usize),
     Watch(Guid),
     Unwatch(Guid, usize),
-    /// Is it there, and does it still know us?
+    /// Does the server respond, and does it still know this client?
     Probe(usize),
 }
 
 impl Operation {
-    /// The server that it is for, if no other one will do.
+    /// The server of an operation that only this one can serve.
     pub(super) fn pinned_to(self) -> Option<usize> {
         match self {
             Operation::Lookup(_) | Operation::Watch(_) => None,
@@ -29,26 +29,26 @@ impl Operation {
     }
 }
 
-/// A request under way.
+/// A pending request.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) id: u64,
-    /// Who was asked; `None` while no server is up.
+    /// The queried server; `None` while no server is up.
     pub(super) server: Option<usize>,
-    /// When that server was asked first and last, and how often.
+    /// When that server was queried first and last, and how often.
     pub(super) asked_at: Time,
     pub(super) sent_at: Time,
     pub(super) tries: u32,
     pub(super) give_up_at: Time,
-    /// How often a server wanted a cookie; more than a few times is a fault of the server.
+    /// How often a server demanded a cookie; more than a few times is a fault of the server.
     pub(super) challenges: u32,
-    /// The pages of a look-up so far.
+    /// The pages of a lookup so far.
     pub(super) collected: Vec<Record>,
-    /// Index of the next record of a look-up.
+    /// Index of the next record of a lookup.
     pub(super) first: u16,
 }
 
-/// The requests under way, by what they are for and by id.
+/// The pending requests, by operation and by id.
 #[derive(Debug)]
 pub(super) struct Exchanges {
     by_operation: BTreeMap<Operation, Exchange>,
@@ -81,7 +81,7 @@ impl Exchanges {
         self.by_id.get(&id).copied()
     }
 
-    /// Those that a test picks.
+    /// The operations that a predicate selects.
     pub(super) fn select(
         &self,
         mut pick: impl FnMut(Operation, &Exchange) -> bool,
@@ -112,7 +112,7 @@ impl Exchanges {
         }
     }
 
-    /// Gives an exchange a new id, so that answers to what it asked before no longer count.
+    /// Gives an exchange a new id, so that answers to its earlier requests are ignored.
     pub(super) fn renew_id(&mut self, operation: Operation) {
         let id = self.fresh_id();
         if let Some(exchange) = self.by_operation.get_mut(&operation) {
@@ -128,7 +128,7 @@ impl Exchanges {
         Some(exchange)
     }
 
-    /// Random, so that who does not see our frames cannot answer them.
+    /// Random, so that off-path attackers cannot answer.
     fn fresh_id(&mut self) -> u64 {
         loop {
             let id = self.rng.next_word();

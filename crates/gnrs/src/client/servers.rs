@@ -1,6 +1,6 @@
 use whimbrel_core::{PortId, RttEstimator, Time};
 
-/// The servers in order of preference, and what is known of each.
+/// The servers in order of preference, with their state.
 #[derive(Debug, Default)]
 pub(super) struct Servers(Vec<Server>);
 
@@ -8,12 +8,12 @@ pub(super) struct Servers(Vec<Server>);
 pub(super) struct Server {
     pub(super) port: PortId,
     pub(super) up: bool,
-    /// 0 until it has answered for the first time.
+    /// 0 before its first answer.
     pub(super) cookie: u64,
     pub(super) rtt: RttEstimator,
-    /// When the last frame of it came that somebody waited for.
+    /// When it last sent an expected frame.
     pub(super) heard_at: Option<Time>,
-    /// Since when it does not answer.
+    /// Since when it has not responded.
     pub(super) silent_since: Option<Time>,
 }
 
@@ -47,8 +47,8 @@ impl Servers {
         self.0.get_mut(index)
     }
 
-    /// The one to ask: the most preferred that answers; if none does, the one that has been silent
-    /// for longest (it may have come back); `None` if all are down.
+    /// The server to query: the most preferred responsive one; if there is none, the one that has
+    /// been silent for longest (it may have recovered); `None` if all are down.
     pub(super) fn choose(&self) -> Option<usize> {
         let up = || self.0.iter().enumerate().filter(|(_, server)| server.up);
         let answering = up().find(|(_, server)| server.silent_since.is_none());

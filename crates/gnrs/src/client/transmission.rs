@@ -1,4 +1,4 @@
-//! Which server is asked what, when again, and when another one.
+//! Transmission of requests: choice of server, retransmission, failover.
 
 use core::time::Duration;
 
@@ -9,9 +9,9 @@ use super::{Failure, Rejection, Resolver, ResolverEvent, Timer};
 use crate::record::Record;
 use crate::wire::{Frame, MIN_FRAME, Message, PADDED_LOOKUP};
 
-/// After a watch could not be set up, how long until the next attempt.
+/// Delay before a failed watch is set up again.
 const WATCH_RETRY: Duration = Duration::from_secs(1);
-/// When a server changes, watches move to the new one this much apart, so that they do not overrun
+/// When the server changes, watches move to the new one this far apart, so that they do not overrun
 /// its queue.
 const WATCH_SPACING: Duration = Duration::from_micros(50);
 
@@ -27,7 +27,7 @@ impl Resolver {
         self.timers.cancel(&Timer::Repeat(operation));
     }
 
-    /// Turns to the best server for an exchange and sends the request.
+    /// Directs an exchange to the best server and sends its request.
     fn ask(&mut self, now: Time, operation: Operation) {
         let server = match operation.pinned_to() {
             Some(server) => {
@@ -42,7 +42,7 @@ impl Resolver {
             exchange.server = server;
             exchange.tries = 0;
             exchange.asked_at = now;
-            // Indices and pages of another server mean nothing here.
+            // Indices and pages of another server do not apply to this one.
             exchange.first = 0;
             exchange.collected.clear();
             self.exchanges.renew_id(operation);
@@ -56,7 +56,7 @@ impl Resolver {
             return;
         };
         let Some(server) = exchange.server.and_then(|index| self.servers.get(index)) else {
-            // No server is up: when one comes, `server_up` asks it.
+            // No server is up: `server_up` sends the request when one comes up.
             let give_up_at = exchange.give_up_at;
             self.timers.set(Timer::Repeat(operation), give_up_at);
             return;
@@ -130,7 +130,7 @@ impl Resolver {
         }
     }
 
-    /// Sets up a watch or renews its lease, with the server of the moment.
+    /// Sets up a watch or renews its lease, with the current server.
     pub(super) fn renew(&mut self, now: Time, guid: Guid) {
         if !self.watches.contains_key(&guid) || self.exchanges.contains(Operation::Watch(guid)) {
             return;
@@ -146,7 +146,7 @@ impl Resolver {
         self.timers.set(Timer::Renew(guid), now + WATCH_RETRY * 5);
     }
 
-    /// Watches that `picked` says are lost are set up again soon.
+    /// Schedules the renewal of the watches whose server `picked` selects.
     fn renew_watches(&mut self, now: Time, picked: impl Fn(Option<usize>) -> bool) {
         let lost = self
             .watches
@@ -193,7 +193,8 @@ impl Resolver {
         self.move_to_best(now);
     }
 
-    /// The server does not answer: others are asked, and this one now and then whether it is back.
+    /// Marks the server as silent: its exchanges move to others, and probes test whether it is
+    /// back.
     fn server_silent(&mut self, now: Time, index: usize) {
         let Some(server) = self.servers.get_mut(index) else {
             return;
@@ -207,8 +208,8 @@ impl Resolver {
         self.move_to_best(now);
     }
 
-    /// The server answers, but not as a server should: its answer does not count, and another one
-    /// is asked at once if there is one.
+    /// The server responds, but incorrectly: ignores its answer, and queries another one at once if
+    /// there is one.
     pub(super) fn distrust(&mut self, now: Time, index: usize, operation: Operation) {
         self.server_silent(now, index);
         if self.servers.choose() != Some(index) {
@@ -216,7 +217,7 @@ impl Resolver {
         }
     }
 
-    /// A frame that somebody waited for came from the server.
+    /// Handles an expected frame of the server.
     pub(super) fn server_heard(&mut self, now: Time, index: usize, cookie: u64) {
         let Some(server) = self.servers.get_mut(index) else {
             return;
@@ -226,8 +227,8 @@ impl Resolver {
         let back = server.silent_since.take().is_some();
         server.cookie = cookie;
         if forgotten {
-            // It gives a port another cookie only after a restart, or after it has dropped the port
-            // and its watches.
+            // A server changes the cookie of a port only after a restart, or after it has dropped
+            // the port and its watches.
             self.counters.server_restarts += 1;
             self.renew_watches(now, |server| server == Some(index));
         }
@@ -237,7 +238,7 @@ impl Resolver {
         }
     }
 
-    /// Watches follow the server that look-ups go to.
+    /// Moves watches to the server that lookups use.
     fn move_to_best(&mut self, now: Time) {
         let best = self.servers.choose();
         if best.is_some() {
@@ -259,7 +260,7 @@ impl Resolver {
         }
     }
 
-    /// A server that restarted does not say so; its cookie does, in the next answer.
+    /// A restarted server does not announce its restart; the cookie of its next answer shows it.
     pub(super) fn check_watches(&mut self, now: Time) {
         let interval = self.config.probe_interval();
         if self.watches.is_empty() {
@@ -281,7 +282,7 @@ impl Resolver {
     }
 }
 
-/// Padded as long as the server does not know us, so that it may answer without a challenge.
+/// Padded until the server has assigned a cookie, so that it may answer without a challenge.
 fn lookup(guid: Guid, first: u16, cookie: u64) -> Message<'static> {
     let padding = if cookie == 0 {
         PADDED_LOOKUP - MIN_FRAME - Guid::LEN - 2

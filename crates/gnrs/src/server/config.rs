@@ -5,31 +5,31 @@ use whimbrel_core::RttEstimator;
 
 use crate::wire::Code;
 
-/// The bounds of a server. With them it takes at most, in bytes of memory: the store's bound
+/// The bounds of a server, which bound its memory to (in bytes) the store's bound
 /// + `max_watches` x (400 + 120 x the store's `max_providers`)
 /// + ports x (200 + `max_queued_per_port` x 1,200)
 /// + `max_batch` x 1,100.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
-    /// Most watches of all clients together.
+    /// Maximum of watches of all clients together.
     pub max_watches: usize,
-    /// Most watches of one client.
+    /// Maximum of watches per client.
     pub max_watches_per_port: usize,
     /// Longest lease of a watch, in seconds.
     pub max_lease_secs: u32,
-    /// Most frames that wait for one client.
+    /// Maximum of queued frames per client.
     pub max_queued_per_port: usize,
-    /// Most updates in one transaction.
+    /// Maximum of updates in one transaction.
     pub max_batch: usize,
-    /// First time-out of a push, before a round trip was measured, in milliseconds.
+    /// First timeout of a push, before a round trip was measured, in milliseconds.
     pub push_timeout_ms: u64,
-    /// How often one push is sent, unless its lease ends before. The renewal of the lease repairs
+    /// Transmissions of one push, unless its lease ends before. The renewal of the lease recovers
     /// the rest.
     pub push_tries: u32,
     /// How often expired records are removed, in milliseconds.
     pub expiry_interval_ms: u64,
-    /// Most records removed at a time.
+    /// Maximum of records removed at a time.
     pub expiry_budget: usize,
 }
 
@@ -60,18 +60,18 @@ impl ServerConfig {
     }
 }
 
-/// What has happened at a server since it started.
+/// Counters of a server since its start.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct ServerCounters {
     /// Frames received.
     pub frames: u64,
     /// Of them: from a port that is not up.
     pub frames_from_unknown_ports: u64,
-    /// Of them: damaged on the way.
+    /// Of them: with a wrong checksum.
     pub damaged_frames: u64,
-    /// Of them: not well-formed, of another version, or not for a server.
+    /// Of them: malformed, of another version, or not for a server.
     pub malformed_frames: u64,
-    /// Look-ups.
+    /// Lookups.
     pub lookups: u64,
     /// Of them: answered with "no such name".
     pub not_found: u64,
@@ -83,17 +83,17 @@ pub struct ServerCounters {
     pub refused: BTreeMap<Code, u64>,
     /// Transactions.
     pub commits: u64,
-    /// Records removed after everything about their subject had expired.
+    /// Records removed after every record of their subject had expired.
     pub records_forgotten: u64,
-    /// Pushes sent, repetitions too.
+    /// Pushes sent, retransmissions included.
     pub pushes: u64,
-    /// Of them: repetitions.
+    /// Of them: retransmissions.
     pub pushes_repeated: u64,
-    /// Pushes that no repetition brought across.
+    /// Pushes abandoned after the last retransmission.
     pub pushes_given_up: u64,
-    /// Watches whose lease ran out.
+    /// Watches whose lease expired.
     pub leases_ended: u64,
-    /// Answers lost because too many waited for the same client.
+    /// Answers dropped because the client's queue was full.
     pub answers_dropped: u64,
 }
 
@@ -102,7 +102,7 @@ impl ServerCounters {
         *self.refused.entry(code).or_default() += 1;
     }
 
-    /// How many requests were refused with `code`.
+    /// The number of requests refused with `code`.
     pub fn refused_with(&self, code: Code) -> u64 {
         self.refused.get(&code).copied().unwrap_or(0)
     }

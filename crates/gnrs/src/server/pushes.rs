@@ -59,7 +59,7 @@ impl<S: Store> Server<S> {
         self.timers.cancel(&Timer::Push(guid, port));
     }
 
-    /// The watchers of a subject learn of a changed record.
+    /// Pushes a changed record to the watchers of its subject.
     pub(super) fn push_change(&mut self, now: Time, key: RecordKey) {
         for port in self.watches.of(&key.subject) {
             if let Some(watch) = self.watches.get_mut(&key.subject, port) {
@@ -100,8 +100,7 @@ impl<S: Store> Server<S> {
             self.timers.cancel(&Timer::Push(guid, port));
             return;
         }
-        // The cookie in the frame shows the client that it comes from its server; the id need only
-        // be new.
+        // The cookie in the frame authenticates the server to the client; the id need only be new.
         self.counters.pushes += 1;
         let id = self.counters.pushes;
         watch.outstanding = Some(Push {
@@ -147,7 +146,7 @@ impl<S: Store> Server<S> {
         }
         self.timers.cancel(&Timer::Push(guid, port));
         if let Some(state) = self.ports.get_mut(&port) {
-            // Every repetition has an id of its own, so that the round trip is never ambiguous.
+            // Every retransmission has an id of its own, so that round trips are never ambiguous.
             state.rtt.sample(now.since(push.sent_at));
         }
         self.push(now, guid, port, 0);

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, PortId, Time};
 
-/// Who wants to know of which name; bounded per client and in total.
+/// The watchers of each name; bounded per client and in total.
 #[derive(Debug)]
 pub(super) struct Watches {
     max: usize,
@@ -11,24 +11,24 @@ pub(super) struct Watches {
     by_port: BTreeMap<PortId, BTreeSet<Guid>>,
 }
 
-/// One client's interest in one name.
+/// One client's watch of one name.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     /// Providers ([`Guid::NONE`]: the binding) whose newest record the client has not acknowledged.
-    /// At most as many as the store keeps per name: what the store no longer has is taken out at
-    /// the next push.
+    /// At most as many as the store keeps per name: the next push removes those that the store has
+    /// dropped.
     pub(super) unacknowledged: BTreeSet<Guid>,
     pub(super) outstanding: Option<Push>,
 }
 
-/// A push on its way.
+/// An unacknowledged push.
 #[derive(Debug)]
 pub(super) struct Push {
     pub(super) id: u64,
     pub(super) sent_at: Time,
-    /// How often it was sent before.
+    /// The number of its retransmissions.
     pub(super) repeated: u32,
-    /// Which versions it carries, by provider.
+    /// The versions that it carries, by provider.
     pub(super) versions: Vec<(Guid, u64)>,
 }
 
@@ -46,7 +46,7 @@ impl Watches {
         self.by_name.len()
     }
 
-    /// Adds a watch or leaves the one that there is; false if there are too many.
+    /// Adds a watch or keeps the existing one; returns false if there are too many.
     pub(super) fn add(&mut self, guid: Guid, port: PortId) -> bool {
         if self.by_name.contains_key(&(guid, port)) {
             return true;
@@ -70,7 +70,7 @@ impl Watches {
         }
     }
 
-    /// Removes the watches of a client; answers their names.
+    /// Removes the watches of a client; returns their names.
     pub(super) fn remove_port(&mut self, port: PortId) -> BTreeSet<Guid> {
         let names = self.by_port.remove(&port).unwrap_or_default();
         for guid in &names {

@@ -10,16 +10,16 @@ use crate::record::{Record, RecordKey};
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const FORMAT: u64 = 1;
-/// After a failed write, how long until the file is opened again, in milliseconds.
+/// Delay before the file is opened again after a failed write, in milliseconds.
 const RETRY_MS: u64 = 1000;
 
-/// Opens the database anew; called at the start and after every failure to write.
+/// Opens the database; called at the start and after every failure to write.
 pub type DatabaseOpener = Box<dyn FnMut() -> Result<Database, DatabaseError> + Send>;
 
-/// Records on disk (redb: copy-on-write trees with checksums, so that a crash at any point leaves a
-/// whole file), with all of them in memory too: a look-up never waits for the disk.
+/// Records on disk (redb: copy-on-write trees with checksums, so that a crash at any point leaves
+/// an intact file), with all of them in memory too: a lookup never waits for the disk.
 ///
-/// When writing fails, the batch is refused and look-ups go on; the file is opened again for a
+/// When writing fails, the batch is refused and lookups continue; the file is opened again for a
 /// later batch.
 pub struct DiskStore {
     limits: StoreLimits,
@@ -39,11 +39,10 @@ impl core::fmt::Debug for DiskStore {
 }
 
 impl DiskStore {
-    /// Memory that redb may take for its own cache, in bytes. Reads come from our memory, so little
-    /// is enough.
+    /// Memory of redb's own cache, in bytes. Lookups read from our memory, so little is enough.
     const CACHE: usize = 16 << 20;
 
-    /// Opens the store in the file `path`, or makes an empty one. Checks every page.
+    /// Opens the store in the file `path`, or creates an empty one. Checks every page.
     pub fn open(path: impl Into<PathBuf>, limits: StoreLimits) -> Result<DiskStore, StoreError> {
         let path = path.into();
         let opener = move || {
@@ -55,7 +54,7 @@ impl DiskStore {
         DiskStore::open_with(Box::new(opener), limits)
     }
 
-    /// Opens the store in whatever `opener` opens.
+    /// Opens the store in the database that `opener` opens.
     pub fn open_with(
         mut opener: DatabaseOpener,
         limits: StoreLimits,
@@ -70,7 +69,7 @@ impl DiskStore {
         })
     }
 
-    /// The database, opened again if the last write failed long enough ago.
+    /// Returns the database, opened again if the last write failed long enough ago.
     fn writable(&mut self, now_ms: u64) -> Result<(), StoreError> {
         if self.database.is_some() {
             return Ok(());
@@ -81,7 +80,7 @@ impl DiskStore {
             ));
         }
         self.failed_at_ms = now_ms;
-        // The failed batch may have reached the disk or not: the disk decides.
+        // Whether the failed batch has reached the disk is unknown: load what is there.
         let (database, memory) = load(&mut self.opener, self.limits)?;
         self.memory = memory;
         self.database = Some(database);
@@ -105,7 +104,7 @@ impl DiskStore {
             for (key, old) in undo.into_iter().rev() {
                 self.memory.restore(key, old);
             }
-            // After an I/O error redb takes no more writes until it is opened again.
+            // After an I/O error redb accepts no more writes until it is opened again.
             self.database = None;
             self.failed_at_ms = now_ms;
         }
@@ -243,8 +242,8 @@ impl Store for DiskStore {
         self.writable(now_ms)?;
         let mut undo = UndoLog::new();
         let count = self.memory.forget_expired(now_ms, budget, None, &mut undo);
-        // Losing this in a crash loses nothing: they expire again. The next durable commit carries
-        // it along.
+        // Losing this in a crash is harmless: they expire again. The next durable commit includes
+        // it.
         self.write(now_ms, undo, Durability::None)?;
         Ok(count)
     }

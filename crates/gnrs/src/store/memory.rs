@@ -14,21 +14,20 @@ pub struct MemoryStore {
     bytes: usize,
 }
 
-/// A record and until when its version must be remembered, Unix time in milliseconds.
+/// A record with the Unix time, in milliseconds, until which its version must be remembered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) record: Record,
     pub(super) keep_until_ms: u64,
 }
 
-/// What to put back where, newest last, if a batch does not reach the disk.
+/// The entries to restore, newest last, if a batch does not reach the disk.
 pub(super) type UndoLog = Vec<(RecordKey, Option<Entry>)>;
 
 impl MemoryStore {
-    /// What an entry takes beside its record, in bytes: its key twice, its times, and the slack of
-    /// two trees.
+    /// Bytes of an entry beside its record: its key twice, its times, and the slack of two trees.
     pub const ENTRY_OVERHEAD: usize = 320;
-    /// How many expired records a full store forgets to make room for a new one.
+    /// Maximum of expired records that a full store removes to make room for a new one.
     const EVICTION_BUDGET: usize = 64;
 
     /// An empty store.
@@ -41,8 +40,8 @@ impl MemoryStore {
         }
     }
 
-    /// Memory that a record takes, in bytes: its encoding and [`MemoryStore::ENTRY_OVERHEAD`]. A
-    /// store therefore never takes more than its `max_bytes`.
+    /// Memory of a record, in bytes: its encoding and [`MemoryStore::ENTRY_OVERHEAD`]. With it a
+    /// store never exceeds its `max_bytes`.
     pub fn bytes_of(record: &Record) -> usize {
         record.as_bytes().len() + Self::ENTRY_OVERHEAD
     }
@@ -51,7 +50,7 @@ impl MemoryStore {
         self.entries.get(key)
     }
 
-    /// Puts an entry in place whatever the limits say: it was acknowledged before.
+    /// Restores an entry regardless of the limits: it was acknowledged before.
     pub(super) fn restore(&mut self, key: RecordKey, entry: Option<Entry>) -> Option<Entry> {
         let old = match entry {
             Some(entry) => {
@@ -107,7 +106,7 @@ impl MemoryStore {
             replaced = self.provider_to_evict(record)?;
         }
         if !self.has_room(record, replaced) {
-            // Never the entry that is to be replaced: its version still counts.
+            // Never the entry to be replaced: its version is still needed.
             self.forget_expired(now_ms, Self::EVICTION_BUDGET, replaced, undo);
             if !self.has_room(record, replaced) {
                 return Err(Refusal::Full);
@@ -127,8 +126,8 @@ impl MemoryStore {
         Ok(Outcome::Stored)
     }
 
-    /// What takes no more room than before is always taken, so that a full store can still be
-    /// emptied.
+    /// A record that takes no more room than the one it replaces is always accepted, so that a full
+    /// store can still be emptied.
     fn has_room(&self, record: &Record, replaced: Option<RecordKey>) -> bool {
         let freed = replaced.and_then(|key| self.entries.get(&key));
         let (grown, freed) = (
@@ -140,7 +139,7 @@ impl MemoryStore {
         enough_bytes && (freed.is_some() || self.entries.len() < self.limits.max_records)
     }
 
-    /// Which provider a new one pushes out, if there is no room for both.
+    /// The provider that a new one replaces, if there is no room for both.
     fn provider_to_evict(&self, record: &Record) -> Result<Option<RecordKey>, Refusal> {
         let subject = record.subject();
         let providers = || {

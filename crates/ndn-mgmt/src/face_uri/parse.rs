@@ -1,4 +1,4 @@
-//! From what people write to FaceUris.
+//! Parsing of FaceUris.
 
 use core::net::IpAddr;
 use core::str::FromStr;
@@ -11,7 +11,7 @@ use super::{
 impl FromStr for FaceUri {
     type Err = FaceUriError;
 
-    /// The canonical form of what is written.
+    /// Parses a FaceUri into canonical form.
     fn from_str(text: &str) -> Result<FaceUri, FaceUriError> {
         let malformed = || FaceUriError::Malformed(text.to_owned());
         let (scheme, rest) = text.split_once("://").ok_or_else(malformed)?;
@@ -50,7 +50,7 @@ impl FromStr for FaceUri {
     }
 }
 
-/// A text on its way to a FaceUri.
+/// A partially parsed FaceUri.
 struct Parts<'a> {
     text: &'a str,
     scheme: &'a str,
@@ -63,7 +63,7 @@ impl Parts<'_> {
         FaceUriError::Malformed(self.text.to_owned())
     }
 
-    /// A single `/` at the end is what people write.
+    /// A single trailing `/` is accepted.
     fn no_path(&self) -> Result<(), FaceUriError> {
         if self.path.is_empty() || self.path == "/" {
             Ok(())
@@ -115,8 +115,8 @@ impl Parts<'_> {
         }
     }
 
-    /// The address that `host` is, with its zone; `None` if it is a name. What is in brackets must
-    /// be an address.
+    /// The address in `host`, with its zone; `None` if it is a name. Brackets must enclose an
+    /// address.
     fn address(&self, host: &str) -> Result<Option<(IpAddr, Option<String>)>, FaceUriError> {
         let (address, zone) = match host.split_once('%') {
             // RFC 6874 writes the '%' itself as "%25".

@@ -1,4 +1,4 @@
-//! What is a FaceUri, and what is none.
+//! Valid and invalid FaceUris.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,5 +1,4 @@
-//! RSA signatures with blinding, which hides from who measures the time how the private key is
-//! used.
+//! RSA signatures with blinding, which keeps timing measurements from revealing the private key.
 
 use core::convert::Infallible;
 
@@ -13,11 +12,11 @@ use zeroize::Zeroizing;
 
 use crate::signature::sha256;
 
-/// A private RSA key that needs no source of randomness to sign.
+/// A private RSA key that signs without a source of randomness.
 #[derive(Clone)]
 pub(super) struct RsaSigner {
     signer: pkcs1v15::SigningKey<Sha256>,
-    /// Derived from the private key; what blinding is drawn from.
+    /// Derived from the private key; seeds the blinding.
     blinding_key: Zeroizing<[u8; 32]>,
 }
 
@@ -43,7 +42,7 @@ impl RsaSigner {
     }
 
     /// Empty only for a key that is damaged in memory: the crate checks each signature before it
-    /// gives it away.
+    /// returns it.
     pub(super) fn sign(&self, portions: &[&[u8]]) -> Vec<u8> {
         let mut rng = KeyedStream::new(&self.blinding_key, &sha256(portions));
         self.signer
@@ -53,9 +52,8 @@ impl RsaSigner {
     }
 }
 
-/// Octets that nobody can tell from random ones who does not have the key: HMAC-SHA-256 of the
-/// message's digest and a counter. Each message has its own stream, and the same message always the
-/// same, in the way of RFC 6979.
+/// Octets that look random to everyone without the key: HMAC-SHA-256 of the message's digest and a
+/// counter. Each message has a stream of its own, always the same one, as in RFC 6979.
 struct KeyedStream {
     mac: Hmac<Sha256>,
     counter: u64,

@@ -11,14 +11,14 @@ use zeroize::Zeroizing;
 
 use super::KeyError;
 
-/// What a guess at the passphrase costs: about 50 ms on a core of 2020.
+/// Iterations of PBKDF2, which cost about 50 ms for each guess on a core of 2020.
 const ITERATIONS: u32 = 200_000;
-/// Keys that ask for more iterations are not decrypted: about 5 s.
-const MOST_ITERATIONS: u32 = 20_000_000;
-/// Keys for which scrypt would need more memory than this, in bytes, are not decrypted.
-const MOST_SCRYPT_MEMORY: u64 = 256 << 20;
-/// Keys for which scrypt would repeat itself more often are not decrypted.
-const MOST_SCRYPT_LANES: u16 = 16;
+/// Maximum of iterations in a key to decrypt: about 5 s.
+const MAX_ITERATIONS: u32 = 20_000_000;
+/// Maximum memory of scrypt for a key to decrypt, in bytes.
+const MAX_SCRYPT_MEMORY: u64 = 256 << 20;
+/// Maximum parallelism of scrypt for a key to decrypt.
+const MAX_SCRYPT_LANES: u16 = 16;
 
 pub(super) fn encrypt(
     private_key_info: &[u8],
@@ -43,7 +43,7 @@ pub(super) fn encrypt(
     .map_err(|_| KeyError::UnsupportedEncryption)
 }
 
-/// The PrivateKeyInfo within.
+/// Decrypts the PrivateKeyInfo.
 pub(super) fn decrypt(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let info = EncryptedPrivateKeyInfoRef::from_der(der).map_err(|_| why_not(der))?;
     let EncryptionScheme::Pbes2(scheme) = &info.encryption_algorithm else {
@@ -60,8 +60,8 @@ pub(super) fn decrypt(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>
     }
 }
 
-/// Why this is no EncryptedPrivateKeyInfo of a known scheme: it is one of another scheme, or none
-/// at all.
+/// Why this is not an EncryptedPrivateKeyInfo of a known scheme: the scheme is unknown, or the
+/// structure is a different one.
 fn why_not(der: &[u8]) -> KeyError {
     let parts = |der| {
         let mut reader = SliceReader::new(AnyRef::from_der(der)?.value())?;
@@ -77,12 +77,12 @@ fn why_not(der: &[u8]) -> KeyError {
 
 fn check_cost(kdf: &Kdf) -> Result<(), KeyError> {
     let bearable = match kdf {
-        Kdf::Pbkdf2(parameters) => parameters.iteration_count <= MOST_ITERATIONS,
+        Kdf::Pbkdf2(parameters) => parameters.iteration_count <= MAX_ITERATIONS,
         Kdf::Scrypt(parameters) => {
             let memory = parameters
                 .cost_parameter
                 .saturating_mul(128 * u64::from(parameters.block_size));
-            memory <= MOST_SCRYPT_MEMORY && parameters.parallelization <= MOST_SCRYPT_LANES
+            memory <= MAX_SCRYPT_MEMORY && parameters.parallelization <= MAX_SCRYPT_LANES
         }
         _ => return Err(KeyError::UnsupportedEncryption),
     };

@@ -1,5 +1,5 @@
-//! Elliptic-curve keys whose curve is written out rather than named. The trust anchor of the NDN
-//! testbed and other certificates made by old versions of OpenSSL are such.
+//! Elliptic-curve keys with explicit curve parameters in place of a named curve. The trust anchor
+//! of the NDN testbed and other certificates made by old versions of OpenSSL have them.
 
 use der::asn1::{AnyRef, BitStringRef, ObjectIdentifier, OctetStringRef, UintRef};
 use der::{Decode, Reader, SliceReader, Tag, Tagged};
@@ -18,7 +18,7 @@ const BASE_X: &str = "6b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d8
 const BASE_Y: &str = "4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5";
 const ORDER: &str = "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551";
 
-/// An error unless the parameters of an algorithm identifier stand for P-256.
+/// Fails unless the parameters of an algorithm identifier are those of P-256.
 pub(super) fn check_p256(parameters: Option<AnyRef<'_>>) -> Result<(), KeyError> {
     let parameters = parameters.ok_or(KeyError::Unsupported)?;
     if parameters.tag() == Tag::Sequence {
@@ -42,7 +42,7 @@ fn explicit_is_p256(value: &[u8]) -> der::Result<bool> {
     let curve = AnyRef::decode(&mut reader)?;
     let base = <&OctetStringRef>::decode(&mut reader)?;
     let order = UintRef::decode(&mut reader)?;
-    // A cofactor may follow; P-256 has no other than 1.
+    // A cofactor may follow; P-256 has only 1.
 
     let mut inner = SliceReader::new(field.value())?;
     let field_is = inner.decode::<ObjectIdentifier>()? == PRIME_FIELD
@@ -50,7 +50,7 @@ fn explicit_is_p256(value: &[u8]) -> der::Result<bool> {
     let mut inner = SliceReader::new(curve.value())?;
     let curve_is = same(<&OctetStringRef>::decode(&mut inner)?.as_bytes(), A)
         && same(<&OctetStringRef>::decode(&mut inner)?.as_bytes(), B);
-    // The seed, which may follow, only says how the curve was found.
+    // The seed, which may follow, only records the choice of the curve.
     let _seed: Option<BitStringRef<'_>> = inner.decode()?;
 
     let base_is = match base.as_bytes() {
@@ -80,7 +80,7 @@ fn same(octets: &[u8], digits: &str) -> bool {
 }
 
 /// The private number of an ECPrivateKey (RFC 5915), whose own parameters, named or explicit,
-/// repeat what the algorithm identifier says.
+/// repeat those of the algorithm identifier.
 pub(super) fn private_scalar(der: &[u8]) -> Result<Zeroizing<[u8; 32]>, KeyError> {
     let key = AnyRef::from_der(der).map_err(|_| KeyError::Malformed)?;
     let octets = private_octets(key).map_err(|_| KeyError::Malformed)?;

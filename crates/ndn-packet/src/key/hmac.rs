@@ -1,4 +1,4 @@
-//! Keys that both sides share.
+//! Shared keys.
 
 use core::fmt;
 
@@ -8,19 +8,19 @@ use sha2::Sha256;
 use crate::name::Name;
 use crate::signature::{SignatureInfo, SignatureType, Signer, Verifier};
 
-/// A key shared by who signs and who checks: HMAC with SHA-256. Keys shorter than 32 octets are
+/// A secret shared by signer and verifier: HMAC with SHA-256. Keys shorter than 32 octets are
 /// strongly discouraged (RFC 2104 section 3).
 #[derive(Clone)]
 pub struct HmacKey {
-    /// The state after the key has been taken in.
+    /// The state after the key was absorbed.
     mac: Hmac<Sha256>,
     name: Name,
 }
 
 impl HmacKey {
-    /// From the secret and the name by which the other side finds it.
+    /// A key from the secret and the name by which the other side finds it.
     pub fn new(secret: &[u8], name: Name) -> HmacKey {
-        // Longer secrets than a block are hashed first, so that no length is refused.
+        // Longer secrets than a block are hashed first, so that every length is accepted.
         let mac = <Hmac<Sha256> as KeyInit>::new_from_slice(secret)
             .unwrap_or_else(|_| <Hmac<Sha256> as KeyInit>::new(&Default::default()));
         HmacKey { mac, name }
@@ -55,7 +55,7 @@ impl Verifier for HmacKey {
 }
 
 impl fmt::Debug for HmacKey {
-    /// Tells nothing of the secret.
+    /// Hides the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HmacKey({})", self.name)
     }

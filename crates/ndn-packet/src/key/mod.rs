@@ -1,8 +1,8 @@
-//! Keys: what signs packets and what checks their signatures.
+//! Keys: they sign packets and verify signatures.
 //!
 //! Private keys are read and written as PKCS#8, plain or encrypted; public keys as
-//! SubjectPublicKeyInfo, the content of a certificate. Nothing here draws randomness by itself: who
-//! generates or encrypts a key passes a generator.
+//! SubjectPublicKeyInfo, the content of a certificate. This module draws no randomness by itself:
+//! the caller passes a generator to generate or encrypt a key.
 
 mod blinding;
 mod encrypted;
@@ -31,18 +31,18 @@ const ID_RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.
 const ID_ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
 
 /// RSA keys of fewer bits are refused: they can be factored.
-pub const LEAST_RSA_BITS: usize = 1024;
-/// RSA keys of more bits are refused: they would take too long to check.
-pub const MOST_RSA_BITS: usize = 4096;
+pub const MIN_RSA_BITS: usize = 1024;
+/// RSA keys of more bits are refused: verifying with them would take too long.
+pub const MAX_RSA_BITS: usize = 4096;
 
-/// What kind of key.
+/// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyType {
-    /// ECDSA on the curve P-256: what NDN programs use unless told otherwise.
+    /// ECDSA on the curve P-256: the default of NDN programs.
     EcdsaP256,
     /// RSA with this many bits, 1024 to 4096.
     Rsa(usize),
-    /// Ed25519: fast and small, but unknown to older NDN programs.
+    /// Ed25519: fast and small, but not supported by older NDN programs.
     Ed25519,
 }
 
@@ -59,20 +59,20 @@ impl fmt::Display for KeyType {
 /// Why a key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The octets are no DER structure of the right kind.
+    /// The octets are not a DER structure of the expected type.
     #[error(
         "the key is damaged, or not in the format PKCS#8 (private) or SubjectPublicKeyInfo (public)"
     )]
     Malformed,
-    /// Not a kind of key that is used here.
+    /// The type of key is not supported.
     #[error("the key is neither ECDSA P-256 nor RSA (1024 to 4096 bits) nor Ed25519")]
     Unsupported,
-    /// The passphrase is wrong, or what it protects is damaged.
+    /// The passphrase is wrong, or the encrypted key is damaged.
     #[error("the passphrase is wrong, or the encrypted key is damaged")]
     Passphrase,
-    /// Encrypted in a way that is not known here.
+    /// The encryption scheme is not supported.
     #[error(
-        "the key is encrypted in a way that is not supported: PBES2 with PBKDF2 or scrypt and AES or 3DES is"
+        "the encryption of the key is not supported: use PBES2 with PBKDF2 or scrypt, and AES or 3DES"
     )]
     UnsupportedEncryption,
     /// Decrypting it would take too much time or memory.
@@ -89,13 +89,13 @@ enum Public {
     Ed25519(ed25519_dalek::VerifyingKey),
 }
 
-/// A public key: checks signatures.
+/// A public key: verifies signatures.
 #[derive(Clone)]
 pub struct PublicKey(Public);
 
 impl PublicKey {
-    /// From a DER SubjectPublicKeyInfo. Curves given by their parameters, as old NDN certificates
-    /// have them, are accepted if they are P-256.
+    /// Decodes a DER SubjectPublicKeyInfo. Curves given by their parameters, as in old NDN
+    /// certificates, are accepted if they are P-256.
     pub fn from_spki(der: &[u8]) -> Result<PublicKey, KeyError> {
         let spki =
             pkcs8::SubjectPublicKeyInfoRef::from_der(der).map_err(|_| KeyError::Malformed)?;
@@ -138,7 +138,7 @@ impl PublicKey {
 
     fn of_rsa(key: rsa::RsaPublicKey) -> Result<PublicKey, KeyError> {
         let bits = rsa_bits(&key);
-        if (LEAST_RSA_BITS..=MOST_RSA_BITS).contains(&bits) {
+        if (MIN_RSA_BITS..=MAX_RSA_BITS).contains(&bits) {
             Ok(PublicKey(Public::Rsa(Box::new(
                 pkcs1v15::VerifyingKey::new(key),
             ))))
@@ -147,7 +147,7 @@ impl PublicKey {
         }
     }
 
-    /// As a DER SubjectPublicKeyInfo.
+    /// Encodes as a DER SubjectPublicKeyInfo.
     pub fn to_spki(&self) -> Result<Vec<u8>, KeyError> {
         let document = match &self.0 {
             Public::Ecdsa(key) => key.to_public_key_der(),
@@ -157,7 +157,7 @@ impl PublicKey {
         Ok(document.map_err(|_| KeyError::Malformed)?.into_vec())
     }
 
-    /// What kind of key it is.
+    /// Its type.
     pub fn key_type(&self) -> KeyType {
         match &self.0 {
             Public::Ecdsa(_) => KeyType::EcdsaP256,
@@ -166,13 +166,13 @@ impl PublicKey {
         }
     }
 
-    /// The SHA-256 of its SubjectPublicKeyInfo: what a KeyDigest holds.
+    /// The SHA-256 of its SubjectPublicKeyInfo: the value of a KeyDigest.
     pub fn digest(&self) -> Result<[u8; 32], KeyError> {
         Ok(sha256(&[&self.to_spki()?]))
     }
 
-    /// A name component that tells it from other keys of its identity: the first 8 octets of its
-    /// digest.
+    /// A name component that distinguishes it from other keys of its identity: the first 8 octets
+    /// of its digest.
     pub fn key_id(&self) -> Result<Component, KeyError> {
         let digest = self.digest()?;
         Ok(Component::generic(
@@ -218,9 +218,9 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// Before anything is calculated with it: what that costs grows with the cube of its length.
+/// Checked before any calculation: the cost grows with the cube of the length.
 fn check_modulus(octets: &[u8]) -> Result<(), KeyError> {
-    if (LEAST_RSA_BITS / 8..=MOST_RSA_BITS / 8).contains(&octets.len()) {
+    if (MIN_RSA_BITS / 8..=MAX_RSA_BITS / 8).contains(&octets.len()) {
         Ok(())
     } else {
         Err(KeyError::Unsupported)
@@ -238,12 +238,12 @@ enum Private {
     Ed25519(ed25519_dalek::SigningKey),
 }
 
-/// A private key: makes signatures. Its memory is overwritten when it is dropped.
+/// A private key: signs. Its memory is overwritten when it is dropped.
 #[derive(Clone)]
 pub struct PrivateKey(Private);
 
 impl PrivateKey {
-    /// A new one. RSA takes seconds.
+    /// Generates a key. RSA takes seconds.
     pub fn generate(typ: KeyType, rng: &mut impl CryptoRng) -> Result<PrivateKey, KeyError> {
         match typ {
             KeyType::EcdsaP256 => Ok(PrivateKey(Private::Ecdsa(
@@ -256,7 +256,7 @@ impl PrivateKey {
                     ed25519_dalek::SigningKey::from_bytes(&seed),
                 )))
             }
-            KeyType::Rsa(bits) if !(LEAST_RSA_BITS..=MOST_RSA_BITS).contains(&bits) => {
+            KeyType::Rsa(bits) if !(MIN_RSA_BITS..=MAX_RSA_BITS).contains(&bits) => {
                 Err(KeyError::Unsupported)
             }
             KeyType::Rsa(bits) => {
@@ -268,7 +268,7 @@ impl PrivateKey {
 
     fn of_rsa(key: rsa::RsaPrivateKey) -> Result<PrivateKey, KeyError> {
         let bits = rsa_bits(&key);
-        if (LEAST_RSA_BITS..=MOST_RSA_BITS).contains(&bits) {
+        if (MIN_RSA_BITS..=MAX_RSA_BITS).contains(&bits) {
             Ok(PrivateKey(Private::Rsa(Box::new(
                 blinding::RsaSigner::new(key),
             ))))
@@ -277,7 +277,7 @@ impl PrivateKey {
         }
     }
 
-    /// From a DER PrivateKeyInfo (PKCS#8).
+    /// Decodes a DER PrivateKeyInfo (PKCS#8).
     pub fn from_pkcs8(der: &[u8]) -> Result<PrivateKey, KeyError> {
         let info = pkcs8::PrivateKeyInfoRef::from_der(der).map_err(|_| KeyError::Malformed)?;
         match info.algorithm.oid {
@@ -305,12 +305,12 @@ impl PrivateKey {
         }
     }
 
-    /// As a DER PrivateKeyInfo (PKCS#8).
+    /// Encodes as a DER PrivateKeyInfo (PKCS#8).
     pub fn to_pkcs8(&self) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let document = match &self.0 {
             Private::Ecdsa(key) => key.to_pkcs8_der(),
             Private::Rsa(key) => key.key().to_pkcs8_der(),
-            // Without the public key beside it: OpenSSL before 3 refuses the form that has it.
+            // Omits the public key: OpenSSL before 3 rejects the form that has it.
             Private::Ed25519(key) => ed25519::KeypairBytes {
                 secret_key: key.to_bytes(),
                 public_key: None,
@@ -320,13 +320,13 @@ impl PrivateKey {
         Ok(document.map_err(|_| KeyError::Malformed)?.to_bytes())
     }
 
-    /// From a DER EncryptedPrivateKeyInfo (PKCS#8), as safe bags hold it.
+    /// Decrypts a DER EncryptedPrivateKeyInfo (PKCS#8), as in safe bags.
     pub fn from_encrypted_pkcs8(der: &[u8], passphrase: &[u8]) -> Result<PrivateKey, KeyError> {
         PrivateKey::from_pkcs8(&encrypted::decrypt(der, passphrase)?)
     }
 
-    /// As a DER EncryptedPrivateKeyInfo (PKCS#8): PBES2 with PBKDF2-HMAC-SHA-256 and AES-256-CBC,
-    /// which all NDN tools and OpenSSL read.
+    /// Encrypts as a DER EncryptedPrivateKeyInfo (PKCS#8): PBES2 with PBKDF2-HMAC-SHA-256 and
+    /// AES-256-CBC, which all NDN tools and OpenSSL read.
     pub fn to_encrypted_pkcs8(
         &self,
         passphrase: &[u8],
@@ -335,7 +335,7 @@ impl PrivateKey {
         encrypted::encrypt(&self.to_pkcs8()?, passphrase, rng)
     }
 
-    /// What kind of key it is.
+    /// Its type.
     pub fn key_type(&self) -> KeyType {
         match &self.0 {
             Private::Ecdsa(_) => KeyType::EcdsaP256,
@@ -353,8 +353,8 @@ impl PrivateKey {
         })
     }
 
-    /// The signature over `portions`, one after the other. The same portions give the same
-    /// signature (ECDSA: RFC 6979).
+    /// Signs `portions`, one after the other. The same portions give the same signature (ECDSA: RFC
+    /// 6979).
     pub fn sign(&self, portions: &[&[u8]]) -> Vec<u8> {
         match &self.0 {
             Private::Ecdsa(key) => {
@@ -369,7 +369,7 @@ impl PrivateKey {
         }
     }
 
-    /// Signs with this key, under the name of the key or of its certificate.
+    /// A signer with this key, under the name of the key or of its certificate.
     pub fn signer(&self, locator: Name) -> KeySigner {
         let typ = self.public_key().signature_type();
         KeySigner {
@@ -380,13 +380,13 @@ impl PrivateKey {
 }
 
 impl fmt::Debug for PrivateKey {
-    /// Tells nothing of the key.
+    /// Hides the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PrivateKey({})", self.key_type())
     }
 }
 
-/// A private key together with what its signatures say of themselves.
+/// A private key with the SignatureInfo of its signatures.
 #[derive(Clone, Debug)]
 pub struct KeySigner {
     key: PrivateKey,

@@ -1,7 +1,7 @@
-//! The kinds of values that header fields have: how each is read, measured, written and shown.
+//! The kinds of header field values: how each is decoded, measured, encoded and shown.
 //!
-//! A kind works on the member that holds the field in [`LinkFields`](super::LinkFields) or
-//! [`HeaderFields`](super::HeaderFields); a member can be absent.
+//! A kind works on the member of [`LinkFields`](super::LinkFields) or
+//! [`HeaderFields`](super::HeaderFields) that holds the field; a member can be absent.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -20,37 +20,37 @@ pub enum ValueKind {
     Number64,
     /// A number of exactly 8 octets; the field may occur several times.
     Numbers64,
-    /// Octets without further structure, at least and at most so many.
+    /// A bounded number of opaque octets.
     Octets {
-        /// Fewest octets.
+        /// Minimum of octets.
         least: usize,
-        /// Most octets.
+        /// Maximum of octets.
         most: usize,
     },
-    /// One TLV element, which the link does not look into.
+    /// One TLV element, opaque to the link.
     Packet,
-    /// No value: the field says all by being there.
+    /// No value: the field's presence is its meaning.
     Flag,
     /// One element with a non-negative integer.
     Nested {
         /// The element's TLV-TYPE and name.
         inner: (u64, &'static str),
-        /// The element has to be there.
+        /// The element must be present.
         required: bool,
     },
 }
 
-/// What all kinds state about themselves.
+/// The description of a kind.
 pub(super) trait Kind {
     const VALUE: ValueKind;
 }
 
-/// Reads a field into its member. `from` is the packet from this field on.
+/// Decodes a field into its member. `from` is the packet from this field on.
 pub(super) trait Read<'a, M>: Kind {
     fn read(member: &mut M, element: &Element<'a>, from: &'a [u8]) -> Result<(), DecodeError>;
 }
 
-/// Writes a member as a field of the type `typ`; an absent one takes no octets.
+/// Encodes a member as a field of the type `typ`; an absent one takes no octets.
 pub(super) trait Write<M>: Kind {
     fn is_absent(member: &M) -> bool;
 
@@ -59,7 +59,7 @@ pub(super) trait Write<M>: Kind {
 
     fn write(typ: u64, member: &M, out: &mut Vec<u8>);
 
-    /// ` name=value` for people.
+    /// Writes ` name=value` for people.
     fn show(name: &str, member: &M, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
@@ -149,14 +149,14 @@ impl Write<Option<u64>> for Number64 {
 /// The numbers of a field that may occur several times.
 #[derive(Clone, Copy, Debug)]
 pub enum Numbers<'a> {
-    /// In memory, to be sent.
+    /// In memory, to send.
     Listed(&'a [u64]),
-    /// Elements where they lie in a frame. Other elements may follow them.
+    /// Elements within a frame. Other elements may follow them.
     Encoded(&'a [u8]),
 }
 
 impl<'a> Numbers<'a> {
-    /// The numbers in their order. Elements that are not 8 octets are left out.
+    /// The numbers in their order. Skips elements that are not 8 octets.
     pub fn iter(self) -> impl Iterator<Item = u64> + use<'a> {
         let (listed, encoded): (&[u64], &[u8]) = match self {
             Numbers::Listed(listed) => (listed, &[]),
@@ -172,7 +172,7 @@ impl<'a> Numbers<'a> {
         listed.iter().copied().chain(of_frame)
     }
 
-    /// True without any number.
+    /// True if there are no numbers.
     pub fn is_empty(self) -> bool {
         match self {
             Numbers::Listed(listed) => listed.is_empty(),
@@ -214,7 +214,7 @@ impl<'a> Read<'a, Numbers<'a>> for Numbers64 {
         element: &Element<'a>,
         from: &'a [u8],
     ) -> Result<(), DecodeError> {
-        // Fields of one type lie side by side, so that the first one leads to all others.
+        // Fields of one type are adjacent, so the first one leads to all others.
         if let Numbers::Listed(_) = member {
             *member = Numbers::Encoded(from);
         }
@@ -419,7 +419,7 @@ impl<T: Code> Write<Option<T>> for Nested<T> {
     }
 }
 
-/// Members of a header that borrows from a frame become those of one that does not, and back.
+/// Converts members of a header that borrows from a frame to those of an owned one, and back.
 pub(super) trait MapFrom<T> {
     fn map_from(member: T) -> Self;
 }

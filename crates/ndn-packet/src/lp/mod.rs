@@ -1,9 +1,9 @@
-//! NDNLPv2: the header that a packet or a fragment of one has on a link.
+//! NDNLPv2: the header of a packet or a fragment on a link.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`table`] | the header fields, one row each, and what follows from them |
-//! | [`kind`] | the kinds of values that fields have |
+//! | [`table`] | the header fields, one row each, and the code generated from them |
+//! | [`kind`] | the kinds of field values |
 //! | `value` | [`NackReason`] and [`CachePolicy`] |
 
 pub mod kind;
@@ -25,21 +25,21 @@ pub use value::{CachePolicy, NackReason};
 
 use table::{Both, repeats};
 
-/// An NDNLPv2 packet where it lies, checked. A bare Interest or Data is one without header fields.
+/// A checked view of an NDNLPv2 packet. A bare Interest or Data is one without header fields.
 ///
-/// The fields of [`LpPacket::header`] can be named without it: `packet.nack`.
+/// The fields of [`LpPacket::header`] are accessible without it: `packet.nack`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LpPacket<'a> {
-    /// What concerns the link.
+    /// The fields of the link.
     pub link: LinkFields<'a>,
-    /// What concerns the packet.
+    /// The fields of the packet.
     pub header: LpHeaderRef<'a>,
     /// The packet or fragment; `None` if the frame is only a header (IDLE).
     pub fragment: Option<&'a [u8]>,
-    /// Link fields that were left out because their values cannot be read. A link that uses such
-    /// a field should drop the frame.
+    /// Skipped link fields, whose values are invalid. A link that uses such a field should drop the
+    /// frame.
     pub skipped: FieldSet,
-    /// The header fields as they lie in the packet, for [`LpPacket::fields`].
+    /// The encoded header fields, for [`LpPacket::fields`].
     octets: &'a [u8],
 }
 
@@ -67,8 +67,8 @@ impl<'a> LpPacket<'a> {
         }
     }
 
-    /// A frame as it came: an LpPacket, or a bare Interest or Data. Octets after the packet are an
-    /// error, except zeros (`padding_allowed`): Ethernet pads short frames.
+    /// Decodes a received frame: an LpPacket, or a bare Interest or Data. Octets after the packet
+    /// are an error, except zeros if `padding_allowed`: Ethernet pads short frames.
     pub fn decode(frame: &'a [u8], padding_allowed: bool) -> Result<LpPacket<'a>, DecodeError> {
         let mut reader = Reader::new(frame);
         let outer = reader.element()?.ok_or(DecodeError::Truncated(0))?;
@@ -101,7 +101,7 @@ impl<'a> LpPacket<'a> {
                     return Err(DecodeError::HeaderField(types::LP_FRAGMENT));
                 }
                 self.octets = value.get(..value.len() - from.len()).unwrap_or_default();
-                // An empty fragment is no fragment (NFD sends none).
+                // An empty fragment counts as none (NFD sends none).
                 self.fragment = Some(element.value).filter(|fragment| !fragment.is_empty());
                 break;
             }
@@ -118,7 +118,7 @@ impl<'a> LpPacket<'a> {
         }
     }
 
-    /// Which fragment of its packet this is, and of how many: `(0, 1)` is a whole packet.
+    /// The index and count of fragments: `(0, 1)` is a whole packet.
     pub fn place(&self) -> (u64, u64) {
         let LinkFields {
             frag_index,

@@ -1,26 +1,27 @@
-//! The header fields of NDNLPv2, one row each. Decoding, encoding, lengths, the text for people, the
-//! property tests and the dissector in `interop/capture` follow from the rows.
+//! The header fields of NDNLPv2, one row each. Decoding, encoding, lengths, the text for people,
+//! the property tests and the dissector in `interop/capture` are generated from the rows.
 //!
 //! A new field is one row, at its place in the order of types:
 //!
 //! ```text
-//! /// What the field says; the documentation of the member.
+//! /// The meaning of the field; the documentation of the member.
 //! PathTag = types::LP_PATH_TAG, header path_tag: Option<B> as Octets<1, 64>, on Data;
 //! ```
 //!
-//! | column | says |
+//! | column | meaning |
 //! |---|---|
-//! | name | what NDNLPv2 calls it; the variant of [`Field`] |
+//! | name | its name in NDNLPv2; the variant of [`Field`] |
 //! | type | its TLV-TYPE, a constant of [`crate::types`] |
-//! | `link` or `header` | the struct with the member: [`LinkFields`] concern one link, [`HeaderFields`] travel with the packet |
+//! | `link` or `header` | the struct with the member: [`LinkFields`] belong to one link,
+//! [`HeaderFields`] travel with the packet |
 //! | member | its name and type; `B` are octets, borrowed or owned |
 //! | `as` | the [`kind`](super::kind) of its value |
 //! | `on` | the [`Carrier`] |
 //!
-//! What a receiver does that does not know the field follows from its type ([`is_ignorable`]). A
-//! value that cannot be read makes the frame useless, unless the field is a `link` field that may be
-//! ignored: then it is left out and named in [`LpPacket::skipped`], for
-//! NDNLPv2 treats the fields of a feature that is disabled as unknown ones.
+//! The type says how a receiver treats an unknown field ([`is_ignorable`]). An invalid value makes
+//! the frame useless, unless the field is a `link` field that may be ignored: then it is skipped
+//! and named in [`LpPacket::skipped`], because NDNLPv2 treats the fields of a disabled feature as
+//! unknown ones.
 
 use core::fmt;
 
@@ -49,7 +50,7 @@ pub enum Carrier {
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldInfo {
-    /// Which field.
+    /// The field.
     pub field: Field,
     /// Its TLV-TYPE.
     pub typ: u64,
@@ -57,19 +58,19 @@ pub struct FieldInfo {
     pub name: &'static str,
     /// The shape of its value.
     pub value: ValueKind,
-    /// What it belongs to.
+    /// The packets that may carry it.
     pub carrier: Carrier,
     /// The member is one of [`LinkFields`].
     pub of_link: bool,
 }
 
 impl FieldInfo {
-    /// True if receivers that do not know the field leave it alone.
+    /// True if receivers without support for the field ignore it.
     pub const fn is_ignorable(&self) -> bool {
         is_ignorable(self.typ)
     }
 
-    /// True if a value that cannot be read is left out, and does not make the frame useless.
+    /// True if an invalid value is skipped, and does not make the frame useless.
     pub const fn is_skippable(&self) -> bool {
         self.of_link && self.is_ignorable()
     }
@@ -80,8 +81,8 @@ impl FieldInfo {
     }
 }
 
-/// True for header fields that a receiver that does not know them leaves alone (NDNLPv2: 800 to 959,
-/// two lowest bits 0).
+/// True for header fields that receivers without support ignore (NDNLPv2: 800 to 959, two lowest
+/// bits 0).
 pub const fn is_ignorable(typ: u64) -> bool {
     typ >= 800 && typ <= 959 && typ & 3 == 0
 }
@@ -91,12 +92,12 @@ pub const fn is_ignorable(typ: u64) -> bool {
 pub struct FieldSet(u64);
 
 impl FieldSet {
-    /// True without any field.
+    /// True if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True if `field` is in it.
+    /// True if the set has `field`.
     pub const fn contains(self, field: Field) -> bool {
         self.0 >> field as u32 & 1 == 1
     }
@@ -107,7 +108,7 @@ impl FieldSet {
     }
 }
 
-/// Makes the structs, [`Field`], [`FIELDS`] and all that works on them from the rows.
+/// Generates the structs, [`Field`], [`FIELDS`] and their code from the rows.
 macro_rules! header_fields {
     // Sorts the rows into those of the link and those of the packet.
     (@sort { $($link:tt)* } { $($header:tt)* }
@@ -126,14 +127,14 @@ macro_rules! header_fields {
         { $({ $(#[$link_doc:meta])* $link:ident: $link_ty:ty as $link_kind:ty })* }
         { $({ $(#[$doc:meta])* $member:ident: $ty:ty as $kind:ty })* }
     ) => {
-        /// The header fields that concern one link: read from a frame, or to be written into one.
+        /// The header fields that belong to one link: decoded from a frame, or to encode into one.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct LinkFields<'a> {
             $($(#[$link_doc])* pub $link: $link_ty,)*
         }
 
-        /// The header fields that concern the packet rather than the link, and travel with it
-        /// through a forwarder. `B` is what octets are: see [`LpHeader`] and [`LpHeaderRef`].
+        /// The header fields that belong to the packet rather than the link, and travel with it
+        /// through a forwarder. `B` is the type of octets: see [`LpHeader`] and [`LpHeaderRef`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct HeaderFields<B> {
             $($(#[$doc])* pub $member: $ty,)*
@@ -153,21 +154,21 @@ macro_rules! header_fields {
         }
 
         impl<B: AsRef<[u8]>> HeaderFields<B> {
-            /// True if a packet with it may go without an NDNLPv2 header.
+            /// True if the packet needs no NDNLPv2 header.
             pub fn is_empty(&self) -> bool {
                 $(<$kind>::is_absent(&self.$member))&&*
             }
         }
 
         impl LpHeaderRef<'_> {
-            /// The same with octets of its own.
+            /// An owned copy.
             pub fn to_header(&self) -> LpHeader {
                 LpHeader { $($member: MapFrom::map_from(&self.$member),)* }
             }
         }
 
         impl LpHeader {
-            /// The same as a view.
+            /// A view.
             pub fn as_ref(&self) -> LpHeaderRef<'_> {
                 LpHeaderRef { $($member: MapFrom::map_from(&self.$member),)* }
             }
@@ -180,13 +181,13 @@ macro_rules! header_fields {
     )*) => {
         header_fields! { @sort {} {} $({ $(#[$doc])* $scope $member: $ty as $kind })* }
 
-        /// The header fields that are known.
+        /// The known header fields.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Field {
             $($(#[$doc])* $name,)*
         }
 
-        /// All header fields that are known, in the order in which they lie in a frame.
+        /// All known header fields, in their order within a frame.
         pub const FIELDS: &[FieldInfo] = &[$(FieldInfo {
             field: Field::$name,
             typ: $typ,
@@ -205,7 +206,7 @@ macro_rules! header_fields {
         }
 
         impl<'a> LpPacket<'a> {
-            /// Reads the field `element` into its member; `from` is the packet from it on.
+            /// Decodes the field `element` into its member; `from` is the packet from it on.
             #[inline]
             pub(super) fn read(
                 &mut self,
@@ -220,7 +221,7 @@ macro_rules! header_fields {
                 }
             }
 
-            /// Leaves a field out whose value cannot be read, where that is allowed.
+            /// Skips a field with an invalid value, if that is allowed.
             #[cold]
             fn skip(&mut self, field: Field, error: DecodeError) -> Result<(), DecodeError> {
                 if !field.info().is_skippable() {
@@ -242,7 +243,7 @@ macro_rules! header_fields {
                 $(<$kind>::write($typ, &self.$scope.$member, out);)*
             }
 
-            /// Shows all fields that are there, each after a space.
+            /// Shows all present fields, each after a space.
             pub(super) fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 $(<$kind>::show(stringify!($name), &self.$scope.$member, f)?;)*
                 Ok(())
@@ -258,13 +259,13 @@ impl Field {
     }
 }
 
-/// A packet's header to be kept or sent.
+/// An owned header.
 pub type LpHeader = HeaderFields<Bytes>;
 
-/// A packet's header where it lies in a frame. Copying it allocates nothing.
+/// A borrowed header. Copying it allocates nothing.
 pub type LpHeaderRef<'a> = HeaderFields<&'a [u8]>;
 
-/// What is written into a frame's header.
+/// The complete header of a frame to encode.
 pub(super) struct Both<'a, B> {
     pub(super) link: &'a LinkFields<'a>,
     pub(super) header: &'a HeaderFields<B>,
@@ -280,25 +281,25 @@ impl Of {
 }
 
 header_fields! {
-    /// Numbers frames; a packet in fragments has consecutive ones.
+    /// Frame number; the fragments of a packet have consecutive ones.
     Sequence = types::LP_SEQUENCE, link sequence: Option<u64> as Number64, on Any;
-    /// Which fragment of its packet the frame carries, from 0, which it may leave out.
+    /// Index of the fragment, from 0, which may be omitted.
     FragIndex = types::LP_FRAG_INDEX, link frag_index: Option<u64> as Integer, on Any;
-    /// How many fragments the packet has; 1 may be left out.
+    /// Number of the packet's fragments; 1 may be omitted.
     FragCount = types::LP_FRAG_COUNT, link frag_count: Option<u64> as Integer, on Any;
-    /// PitToken: opaque octets of an Interest that come back with what answers it.
+    /// PitToken: opaque octets of an Interest, returned with its Data or Nack.
     PitToken = types::LP_PIT_TOKEN, header pit_token: Option<B> as Octets<1, 32>, on Any;
-    /// The packet is an Interest that cannot be answered, and why.
+    /// The packet is an Interest that cannot be answered, with the reason.
     Nack = types::LP_NACK, header nack: Option<NackReason> as Nested<NackReason>, on Interest;
     /// IncomingFaceId: towards a local program only.
     IncomingFaceId = types::LP_INCOMING_FACE_ID, header incoming_face_id: Option<u64> as Integer, on Any;
     /// NextHopFaceId: from a local program only.
     NextHopFaceId = types::LP_NEXT_HOP_FACE_ID, header next_hop_face_id: Option<u64> as Integer, on Interest;
-    /// CachePolicy: what a content store may do with the Data.
+    /// CachePolicy: whether a content store may keep the Data.
     CachePolicy = types::LP_CACHE_POLICY, header cache_policy: Option<CachePolicy> as Nested<CachePolicy>, on Data;
-    /// CongestionMark; 1 from here.
+    /// CongestionMark; Whimbrel sends 1.
     CongestionMark = types::LP_CONGESTION_MARK, header congestion_mark: Option<u64> as Integer, on Any;
-    /// Ack: the TxSequence of each frame that is acknowledged.
+    /// Ack: the TxSequence of each acknowledged frame.
     Ack = types::LP_ACK, link acks: Numbers<'a> as Numbers64, on Any;
     /// TxSequence: numbers transmissions, for the peer to acknowledge.
     TxSequence = types::LP_TX_SEQUENCE, link tx_sequence: Option<u64> as Number64, on Any;
@@ -306,7 +307,7 @@ header_fields! {
     NonDiscovery = types::LP_NON_DISCOVERY, header non_discovery: bool as Flag, on Interest;
     /// PrefixAnnouncement: a whole Data packet.
     PrefixAnnouncement = types::LP_PREFIX_ANNOUNCEMENT, header prefix_announcement: Option<B> as Packet, on Data;
-    /// The announcement of the adaptive profile of link reliability, which only Whimbrel knows.
+    /// The announcement of the adaptive profile of link reliability, specific to Whimbrel.
     AdaptiveHello = types::LP_ADAPTIVE_HELLO, link adaptive_hello: Option<&'a [u8]> as Octets<0, 255>, on Any;
 }
 

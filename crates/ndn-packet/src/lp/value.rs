@@ -1,4 +1,4 @@
-//! Values of header fields that are more than a number or octets.
+//! Structured values of header fields.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ pub enum NackReason {
     None,
     /// The link is congested.
     Congestion,
-    /// The same Interest came already, by another way.
+    /// The same Interest arrived before, on another path.
     Duplicate,
     /// There is no next hop.
     NoRoute,
@@ -31,7 +31,7 @@ impl NackReason {
         }
     }
 
-    /// From the number on the wire.
+    /// Converts from the number on the wire.
     pub const fn from_code(code: u64) -> NackReason {
         match code {
             0 => NackReason::None,
@@ -52,12 +52,12 @@ impl fmt::Display for NackReason {
     }
 }
 
-/// What a content store may do with a Data.
+/// Whether a content store may keep a Data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachePolicy {
-    /// It does not keep the Data.
+    /// It must not.
     NoCache,
-    /// Any other number, without meaning here.
+    /// Any other number, without a meaning.
     Other(u64),
 }
 
@@ -70,7 +70,7 @@ impl CachePolicy {
         }
     }
 
-    /// From the number on the wire.
+    /// Converts from the number on the wire.
     pub const fn from_code(code: u64) -> CachePolicy {
         match code {
             1 => CachePolicy::NoCache,
@@ -88,11 +88,11 @@ impl fmt::Display for CachePolicy {
     }
 }
 
-/// A value that lies as one integer element within its field.
+/// A value encoded as one integer element within its field.
 pub(super) trait Code: Copy + PartialEq + fmt::Display {
     /// TLV-TYPE of the integer element, and its name in NDNLPv2.
     const INNER: (u64, &'static str);
-    /// What a field without that element means; `None` if the element has to be there.
+    /// The meaning of a field without that element; `None` if the element is required.
     const WITHOUT: Option<Self>;
 
     fn number(self) -> u64;

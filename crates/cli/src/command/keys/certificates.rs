@@ -19,13 +19,13 @@ use crate::exit::{Exit, Failure};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum CertificateCommand {
-    /// Print a certificate as ndnsec does (base64), or in words
+    /// Print a certificate as ndnsec does (base64), or as text
     #[command(
         after_help = "Examples:\n  whimbrel key cert show /example/alice > alice.cert\n  \
                             whimbrel key cert show --text --file alice.cert"
     )]
     Show(Show),
-    /// Issue a certificate for a key that somebody else has, from a request or another certificate
+    /// Issue a certificate for another owner's key, from a request or another certificate
     #[command(
         after_help = "Example:\n  whimbrel key cert issue alice.req --by /example --valid-for \"365 d\" -o alice.cert"
     )]
@@ -45,13 +45,13 @@ pub(crate) enum CertificateCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct Show {
-    /// A certificate, or the key or identity that it is of; by default the default identity
+    /// A certificate, or its key or identity; by default the default identity
     #[arg(value_parser = name)]
     name: Option<Name>,
-    /// A certificate in a file instead; - for standard input
+    /// Read the certificate from a file; - for standard input
     #[arg(short, long, value_name = "FILE", conflicts_with = "name")]
     file: Option<PathBuf>,
-    /// In words
+    /// Print as text
     #[arg(short, long)]
     text: bool,
     #[command(flatten)]
@@ -65,16 +65,16 @@ pub(crate) struct Show {
 pub(crate) struct Issue {
     /// The request (`whimbrel key sign-req`); - for standard input
     request: PathBuf,
-    /// Who issues: an identity, a key, or a certificate; by default the default identity
+    /// The issuer: an identity, a key, or a certificate; by default the default identity
     #[arg(long, value_name = "NAME", value_parser = name)]
     by: Option<Name>,
-    /// What the issuer calls itself in the certificate's name
+    /// The issuer component of the certificate's name
     #[arg(short, long, value_name = "WORD", default_value = "NA")]
     issuer_id: Component,
-    /// How long it is valid
+    /// Validity period
     #[arg(long, value_name = "TIME", default_value = "365 d")]
     valid_for: Span,
-    /// Something to know about the owner, as fullname=Alice; may be given several times
+    /// Additional information about the owner, as fullname=Alice; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]
     info: Vec<String>,
     /// The file to write; by default standard output
@@ -88,7 +88,7 @@ pub(crate) struct Issue {
 pub(crate) struct Install {
     /// The certificate; - for standard input
     file: PathBuf,
-    /// Make it the one by which its key is known
+    /// Make it its key's default certificate
     #[arg(long)]
     default: bool,
     #[command(flatten)]
@@ -97,7 +97,7 @@ pub(crate) struct Install {
 
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// Of an identity or a key only
+    /// Only those of this identity or key
     #[arg(value_parser = name)]
     name: Option<Name>,
     #[command(flatten)]
@@ -156,7 +156,7 @@ fn issue(arguments: &Issue) -> Outcome {
     let request = read_certificate(&arguments.request)?;
     if let Err(error) = request.verify(request.public_key()) {
         let text = format!(
-            "{}: {error}: its maker does not have the key",
+            "{}: {error}: the requester does not have the private key",
             arguments.request.display()
         );
         return Err(Failure::new(Exit::Usage, text));

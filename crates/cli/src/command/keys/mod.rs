@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum KeyCommand {
-    /// Make a key and its own certificate; the first one is the default
+    /// Create a key and its self-signed certificate; the first one is the default
     #[command(
         after_help = "Examples:\n  whimbrel key gen /example/alice\n  whimbrel key gen /example/camera --type ed25519"
     )]
@@ -25,22 +25,22 @@ pub(crate) enum KeyCommand {
     /// List identities and their keys; * marks the defaults
     #[command(after_help = "Example:\n  whimbrel key list --certificates")]
     List(private::List),
-    /// Show a key: an identity's default one, or the one named
+    /// Show a key: an identity's default key, or the named key
     #[command(after_help = "Example:\n  whimbrel key show /example/alice")]
     Show(private::Show),
-    /// Choose the identity, key or certificate that is used unless told otherwise
+    /// Set the default identity, key or certificate
     #[command(after_help = "Example:\n  whimbrel key default /example/alice")]
     Default(private::Choose),
     /// Delete a key with its certificates, or an identity with all its keys
     #[command(after_help = "Example:\n  whimbrel key delete /example/alice/KEY/%8F%01")]
     Delete(private::Delete),
-    /// Write a key and its certificate under a passphrase, as `ndnsec export` does
+    /// Export a key and its certificate under a passphrase, as `ndnsec export` does
     #[command(after_help = "Example:\n  whimbrel key export /example/alice -o alice.safebag")]
     Export(private::Export),
-    /// Take a key and its certificate from such a file, as `ndnsec import` does
+    /// Import a key and its certificate from such a file, as `ndnsec import` does
     #[command(after_help = "Example:\n  whimbrel key import alice.safebag")]
     Import(private::Import),
-    /// Print a certificate to be issued by somebody else, as `ndnsec sign-req` does
+    /// Print a certificate request, as `ndnsec sign-req` does
     #[command(after_help = "Example:\n  whimbrel key sign-req /example/alice > alice.req")]
     SignReq(private::Request),
     /// Certificates
@@ -48,7 +48,7 @@ pub(crate) enum KeyCommand {
     Cert(certificates::CertificateCommand),
 }
 
-/// Where the keychain is.
+/// The keychain's folder.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct KeychainPlace {
     /// The folder of the keychain; by default ~/.whimbrel/keychain
@@ -64,12 +64,12 @@ impl KeychainPlace {
             .map_or_else(Keychain::default_folder, Ok)?)
     }
 
-    /// The keychain; an empty one is made where there is none.
+    /// Opens the keychain; creates an empty one if it does not exist.
     pub(crate) fn open(&self) -> Result<Keychain, Failure> {
         opened(self.folder()?)
     }
 
-    /// The keychain if there is one.
+    /// Opens the keychain if it exists.
     pub(crate) fn open_if_there(&self) -> Result<Option<Keychain>, Failure> {
         // Without a home there is no keychain either.
         let Ok(folder) = self.folder() else {
@@ -105,7 +105,7 @@ impl From<KeychainError> for Failure {
             _ => Exit::Other,
         };
         let hint = match &error {
-            KeychainError::Empty => "; `whimbrel key gen NAME` makes one",
+            KeychainError::Empty => "; `whimbrel key gen NAME` creates one",
             KeychainError::UnknownIdentity(_) | KeychainError::UnknownKey(_) => {
                 "; see `whimbrel key list`"
             }
@@ -130,12 +130,12 @@ pub(crate) fn run(command: KeyCommand) -> Outcome {
     }
 }
 
-/// A name of the command line.
+/// Parses a name of the command line.
 fn name(text: &str) -> Result<Name, String> {
     super::ndn::name(text)
 }
 
-/// The key that `name` stands for: itself, or the default key of an identity.
+/// The key that `name` denotes: itself, or the default key of an identity.
 fn key_of(keychain: &Keychain, name: Option<&Name>) -> Result<Name, KeychainError> {
     let identity = match name {
         Some(name) if identity_of_key(name.as_ref()).is_some() => {
@@ -155,7 +155,7 @@ fn key_of(keychain: &Keychain, name: Option<&Name>) -> Result<Name, KeychainErro
         .ok_or(KeychainError::UnknownIdentity(identity))
 }
 
-/// Microseconds since 1970: what versions of certificates are.
+/// Microseconds since 1970, the versions of certificates.
 fn unix_micros() -> u64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -163,7 +163,7 @@ fn unix_micros() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// To a file, or to standard output.
+/// Writes to a file, or to standard output.
 fn write_text(path: Option<&Path>, text: &str, secret: bool) -> Result<(), Failure> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
@@ -189,7 +189,7 @@ fn write_text(path: Option<&Path>, text: &str, secret: bool) -> Result<(), Failu
     })
 }
 
-/// A file, or standard input.
+/// Reads a file, or standard input.
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     use std::io::Read;
     let read = || -> std::io::Result<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! Passphrases: from a file, or asked for on the terminal.
+//! Passphrases: from a file, or prompted for on the terminal.
 
 use std::path::PathBuf;
 
@@ -9,24 +9,24 @@ use crate::exit::{Exit, Failure};
 
 #[derive(Args, Debug)]
 pub(super) struct PassphraseArguments {
-    /// The passphrase is the first line of this file; without it, it is asked for
+    /// Read the passphrase from the first line of this file; by default prompt for it
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
 }
 
 impl PassphraseArguments {
-    /// The passphrase that protects something.
+    /// Reads the passphrase of an encrypted key.
     pub(super) fn read(&self) -> Result<Zeroizing<String>, Failure> {
         self.in_file().unwrap_or_else(|| ask("Passphrase: "))
     }
 
-    /// A passphrase that is to protect something: typed twice, not empty.
+    /// Chooses a new passphrase: typed twice, not empty.
     pub(super) fn choose(&self) -> Result<Zeroizing<String>, Failure> {
         let chosen = match self.in_file() {
             Some(read) => read?,
             None => {
                 let chosen = ask("Passphrase: ")?;
-                if *ask("The same again: ")? != *chosen {
+                if *ask("Repeat the passphrase: ")? != *chosen {
                     return Err(Failure::new(Exit::Usage, "the two passphrases differ"));
                 }
                 chosen
@@ -35,7 +35,7 @@ impl PassphraseArguments {
         if chosen.is_empty() {
             return Err(Failure::new(
                 Exit::Usage,
-                "the passphrase is empty: it would protect nothing",
+                "the passphrase is empty: choose one",
             ));
         }
         Ok(chosen)

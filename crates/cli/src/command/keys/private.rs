@@ -1,4 +1,4 @@
-//! Keys: made, shown, chosen, deleted, carried.
+//! Private keys: created, shown, made default, deleted, exported and imported.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ use super::{KeychainPlace, key_of, name, read_file, unix_micros, write_text};
 use crate::command::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
 
-/// How long a request's own certificate is valid: it is to be replaced within days (`ndnsec
+/// Validity of a request's own certificate: it is meant to be replaced within days (`ndnsec
 /// sign-req`: 10 days).
 const REQUEST_VALIDITY: u64 = 10 * 86_400;
 
@@ -47,10 +47,10 @@ impl FromStr for Kind {
 
 #[derive(Args, Debug)]
 pub(crate) struct Generate {
-    /// Whose key: a name, as /example/alice
+    /// The identity that owns the key, as /example/alice
     #[arg(value_parser = name)]
     identity: Name,
-    /// ecdsa (P-256, what all NDN programs know), rsa, rsa:BITS or ed25519
+    /// ecdsa (P-256, supported by all NDN programs), rsa, rsa:BITS or ed25519
     #[arg(short, long = "type", value_name = "TYPE", default_value = "ecdsa")]
     kind: Kind,
     /// Make it the identity's default key, and the identity the default
@@ -65,7 +65,7 @@ pub(crate) struct Generate {
 
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// Their certificates, too
+    /// Also list their certificates
     #[arg(short, long)]
     certificates: bool,
     #[command(flatten)]
@@ -144,12 +144,15 @@ pub(crate) struct Request {
     place: KeychainPlace,
 }
 
-/// The system's randomness; asked once before, so that a system without any is an error and no
-/// panic.
+/// Returns the system's randomness; draws from it once here, so that a system without any is an
+/// error, not a panic.
 fn randomness() -> Result<impl rand::CryptoRng, Failure> {
-    SysRng
-        .try_next_u64()
-        .map_err(|error| Failure::new(Exit::Other, format!("no random bytes: {error}")))?;
+    SysRng.try_next_u64().map_err(|error| {
+        Failure::new(
+            Exit::Other,
+            format!("the system has no random bytes: {error}"),
+        )
+    })?;
     Ok(rand::rand_core::UnwrapErr(SysRng))
 }
 
@@ -284,7 +287,7 @@ pub(super) fn delete(arguments: &Delete) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// The certificate that `name` stands for: itself, or that of a key or identity.
+/// The certificate that `name` denotes: itself, or that of a key or identity.
 pub(super) fn certificate_of(keychain: &Keychain, name: Option<&Name>) -> Result<Name, Failure> {
     if let Some(certificate) = name.and_then(|name| keychain.certificate(name).ok()) {
         return Ok(certificate.name().clone());

@@ -12,13 +12,13 @@ use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum CsCommand {
-    /// Show how full it is and what it did
+    /// Show its size, limits and hits
     #[command(after_help = format!("Example:\n  whimbrel cs info\n\n{MANAGEMENT_HELP}"))]
     Info(Info),
-    /// Change how much it holds, and whether it takes and gives Data
+    /// Set its capacity, and whether it admits and serves Data
     #[command(after_help = format!("Example:\n  whimbrel cs config capacity 100000 admit on serve on\n\n{MANAGEMENT_HELP}"))]
     Config(Configure),
-    /// Forget Data under a prefix
+    /// Erase Data under a prefix
     #[command(after_help = format!("Example:\n  whimbrel cs erase /example\n\n{MANAGEMENT_HELP}"))]
     Erase(Erase),
 }
@@ -33,13 +33,13 @@ pub(crate) struct Info {
 pub(crate) struct Configure {
     /// [capacity N] [admit ON|OFF] [serve ON|OFF]
     words: Vec<String>,
-    /// Most Data that it holds
+    /// Maximum number of Data packets
     #[arg(long, value_name = "N")]
     capacity: Option<String>,
-    /// Whether new Data goes in
+    /// Admit new Data
     #[arg(long, value_name = "ON|OFF")]
     admit: Option<String>,
-    /// Whether Interests are answered from it
+    /// Answer Interests from it
     #[arg(long, value_name = "ON|OFF")]
     serve: Option<String>,
     #[command(flatten)]
@@ -79,7 +79,7 @@ fn info(arguments: &Info) -> Outcome {
         }));
         return Ok(Exit::Done);
     }
-    // A store that is bounded in bytes only says so by a number that no store reaches.
+    // A store bounded only in bytes reports a number beyond its reach.
     let capacity = if info.capacity > i64::MAX as u64 {
         "unlimited".into()
     } else {
@@ -151,7 +151,7 @@ fn erase(arguments: &Erase) -> Outcome {
     let wanted = values.value::<u64>("count")?;
     let mut control = arguments.change.control()?;
     let mut erased = 0;
-    // A forwarder erases some hundred at a time, and says by the capacity that it could go on.
+    // A forwarder erases some hundred at a time, and reports a capacity if more are left.
     loop {
         let left = wanted.map(|wanted| wanted.saturating_sub(erased));
         if left == Some(0) {

@@ -1,4 +1,4 @@
-//! A Data in words and in JSON.
+//! A Data as text and JSON.
 
 use base64ct::{Base64, Encoding};
 use serde_json::{Value, json};
@@ -6,10 +6,10 @@ use whimbrel_ndn_packet::{DataRef, KeyLocatorRef, SignatureType};
 
 use super::in_millis;
 
-/// Bytes of content that are shown where it is no text.
+/// Bytes shown of content that is not text.
 const SHOWN: usize = 32;
 
-/// For scripts: content as text where it is UTF-8, else as base64.
+/// For scripts: content as text if it is UTF-8, else as base64.
 pub(super) fn data_json(data: &DataRef<'_>) -> Value {
     let text = std::str::from_utf8(data.content).ok();
     json!({
@@ -25,7 +25,7 @@ pub(super) fn data_json(data: &DataRef<'_>) -> Value {
     })
 }
 
-/// For people: all of the packet but the content.
+/// For people: all of the packet except the content.
 pub(super) fn data_text(data: &DataRef<'_>) -> String {
     let mut text = format!("{}\n", data.name);
     text += &format!(
@@ -47,7 +47,7 @@ pub(super) fn data_text(data: &DataRef<'_>) -> String {
     text
 }
 
-/// Content for a terminal: as it is where it is text.
+/// Content for a terminal: verbatim if it is text.
 pub(super) fn content_text(content: &[u8]) -> String {
     let printable = |character: char| !character.is_control() || matches!(character, '\n' | '\t');
     match std::str::from_utf8(content) {
@@ -78,7 +78,7 @@ fn key_locator(data: &DataRef<'_>) -> Option<String> {
         })
 }
 
-/// A kind of signature in words.
+/// The name of a signature type.
 pub(crate) fn signature_type(typ: SignatureType) -> String {
     match typ {
         SignatureType::DigestSha256 => String::from("SHA-256 digest"),

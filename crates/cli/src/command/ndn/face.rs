@@ -17,13 +17,13 @@ use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum FaceCommand {
-    /// List faces, all of them or those with a remote or local FaceUri or a scheme
+    /// List faces: all, or those with a remote or local FaceUri or a scheme
     #[command(after_help = format!("Examples:\n  whimbrel face list\n  whimbrel face list scheme udp4\n\n{MANAGEMENT_HELP}"))]
     List(List),
     /// Show one face
     #[command(after_help = format!("Example:\n  whimbrel face show 260\n\n{MANAGEMENT_HELP}"))]
     Show(Show),
-    /// Make a face; one that is there already is changed as asked
+    /// Create a face; an existing one is updated
     #[command(after_help = format!(
         "Examples:\n  whimbrel face create udp://router.example.net\n  \
          whimbrel face create remote udp://192.0.2.7 persistency permanent reliability on\n  \
@@ -42,13 +42,13 @@ pub(crate) enum FaceCommand {
 pub(crate) struct List {
     /// [remote FACE-URI] [local FACE-URI] [scheme SCHEME]
     words: Vec<String>,
-    /// What is at the other end
+    /// The remote FaceUri
     #[arg(long, value_name = "FACE-URI")]
     remote: Option<String>,
-    /// What is at this end
+    /// The local FaceUri
     #[arg(long, value_name = "FACE-URI")]
     local: Option<String>,
-    /// How its FaceUris begin
+    /// The scheme of the FaceUris
     #[arg(long, value_name = "SCHEME")]
     scheme: Option<String>,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub(crate) struct Show {
     manage: Manage,
 }
 
-/// What a face may be told.
+/// The properties of a face that a command can set.
 #[derive(Args, Debug)]
 struct Settings {
     /// persistent (closed at an error) or permanent (opened again)
@@ -76,10 +76,10 @@ struct Settings {
     /// Congestion marking: on or off
     #[arg(long, value_name = "ON|OFF")]
     congestion_marking: Option<String>,
-    /// How long its queue must be long before the first mark
+    /// Time that the queue must exceed the threshold before the first mark
     #[arg(long, value_name = "TIME")]
     congestion_marking_interval: Option<String>,
-    /// Bytes in its queue that are long
+    /// Queue threshold for congestion marks
     #[arg(long, value_name = "BYTES")]
     default_congestion_threshold: Option<String>,
     /// Largest frame, or auto
@@ -119,10 +119,10 @@ const SETTINGS: &[&str] = &[
 pub(crate) struct Create {
     /// [remote] FACE-URI [[persistency] HOW] [local FACE-URI] and further options as key and value
     words: Vec<String>,
-    /// What is to be at the other end
+    /// The remote FaceUri
     #[arg(long, value_name = "FACE-URI")]
     remote: Option<String>,
-    /// This end, where it matters: dev://INTERFACE for Ethernet
+    /// The local FaceUri, if it matters: dev://INTERFACE for Ethernet
     #[arg(long, value_name = "FACE-URI")]
     local: Option<String>,
     #[command(flatten)]
@@ -195,7 +195,7 @@ fn list(arguments: &List) -> Outcome {
             .collect::<String>());
     }
     if faces.is_empty() && filter != FaceQueryFilter::default() {
-        return Err(Failure::new(Exit::NoFace, "there is no such face"));
+        return Err(Failure::new(Exit::NoFace, "no face matches"));
     }
     Ok(Exit::Done)
 }
@@ -223,7 +223,7 @@ fn show(arguments: &Show) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// What a Whimbrel router says of a face's link; others have no such dataset.
+/// A Whimbrel router's status of a face's link; other forwarders lack this dataset.
 fn link_of(control: &mut Control, face: u64) -> Option<Value> {
     let links = links(control)?;
     links
@@ -234,7 +234,7 @@ fn link_of(control: &mut Control, face: u64) -> Option<Value> {
         .cloned()
 }
 
-/// What a Whimbrel router says of all links.
+/// A Whimbrel router's status of all links.
 pub(super) fn links(control: &mut Control) -> Option<Value> {
     let content = control.content("whimbrel", "links").ok()?;
     serde_json::from_slice(&content).ok()
@@ -265,17 +265,17 @@ fn persistency(text: &str) -> Result<Persistency, String> {
         "persistent" => Ok(Persistency::Persistent),
         "permanent" => Ok(Persistency::Permanent),
         "on-demand" => Ok(Persistency::OnDemand),
-        _ => Err(String::from("it is persistent or permanent")),
+        _ => Err(String::from("must be persistent or permanent")),
     }
 }
 
-/// `auto` is the largest, which the forwarder cuts to what fits.
+/// Parses an MTU. `auto` is the largest, which the forwarder reduces to the link's.
 fn mtu(text: &str) -> Result<u64, String> {
     if text == "auto" {
         Ok(u64::MAX)
     } else {
         text.parse()
-            .map_err(|_| String::from("a number of bytes, or auto"))
+            .map_err(|_| String::from("must be a number of bytes, or auto"))
     }
 }
 
@@ -338,7 +338,7 @@ fn update(arguments: &Update) -> Outcome {
     if asked == ControlParameters::default() {
         return Err(Failure::new(
             Exit::Usage,
-            "nothing to change: give at least one option, as mtu 1400",
+            "no change given: add at least one option, as mtu 1400",
         ));
     }
     let mut control = arguments.change.control()?;
@@ -393,7 +393,7 @@ fn no_face(error: whimbrel_node::ndn::control::ControlError) -> Failure {
     }
 }
 
-/// What became of a face, in the words of `nfdc`.
+/// Prints the outcome for a face, in the words of `nfdc`.
 fn told(json: bool, what: &str, face: &ControlParameters) {
     if json {
         return json_line(&json!({

@@ -1,4 +1,4 @@
-//! A face in words and in JSON.
+//! A face as text and JSON.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How content is fetched, in the options that `ndnget`'s users know.
+//! Fetch options, named as in `ndnget`.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ enum Pipeline {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Find {
-    /// Ask for the newest version (RDR metadata)
+    /// Request the newest version (RDR metadata)
     Metadata,
     /// Take the first answer to the name as a prefix
     Prefix,
@@ -34,13 +34,13 @@ enum Find {
 /// The arguments.
 #[derive(Args, Debug, Clone)]
 pub(super) struct FetchArguments {
-    /// Ask routers for fresh segments only
+    /// Request only fresh segments
     #[arg(short, long)]
     fresh: bool,
     /// Lifetime of Interests, in milliseconds or with a unit
     #[arg(short, long, value_name = "TIME", default_value = "4000", value_parser = millis)]
     lifetime: Duration,
-    /// How often a segment is asked for again; -1 without limit
+    /// How often a segment is requested again; -1 without limit
     #[arg(short, long, value_name = "N", default_value_t = 15, allow_negative_numbers = true,
         value_parser = clap::value_parser!(i32).range(-1..=1_000_000))]
     retries: i32,
@@ -57,19 +57,19 @@ pub(super) struct FetchArguments {
     /// The window of `-p fixed`
     #[arg(short = 's', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pipeline_size: u32,
-    /// How the version is found, where the name has none
+    /// How to find the version if the name has none
     #[arg(long, value_enum, default_value = "metadata", value_name = "HOW")]
     discovery: Find,
     /// The same as --discovery none
     #[arg(short = 'D', long, conflicts_with = "discovery")]
     no_version_discovery: bool,
-    /// Congestion marks do not shrink the window
+    /// Do not shrink the window at congestion marks
     #[arg(long)]
     ignore_marks: bool,
-    /// The window shrinks at each loss, not only once in a round trip
+    /// Shrink the window at each loss, not only once in a round trip
     #[arg(long)]
     disable_cwa: bool,
-    /// Slow start ends at losses and marks only, not when the delay rises
+    /// End slow start only at losses and marks, not when the delay rises
     #[arg(long)]
     disable_delay_exit: bool,
     /// Initial window, in segments
@@ -84,32 +84,32 @@ pub(super) struct FetchArguments {
     /// Gain of its variation
     #[arg(long, value_name = "X", default_value_t = 0.25)]
     rto_beta: f64,
-    /// How often the variation counts in the time-out
+    /// Multiplier of the variation in the timeout
     #[arg(long, value_name = "X", default_value_t = 8.0)]
     rto_k: f64,
-    /// Shortest time-out
+    /// Minimum timeout
     #[arg(long, value_name = "TIME", default_value = "200", value_parser = millis)]
     min_rto: Duration,
-    /// Longest time-out
+    /// Maximum timeout
     #[arg(long, value_name = "TIME", default_value = "60000", value_parser = millis)]
     max_rto: Duration,
-    /// AIMD: segments that a window grows by
+    /// AIMD: increase of the window in a round trip, in segments
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     aimd_step: f64,
-    /// AIMD: what a window is multiplied by
+    /// AIMD: factor at a decrease
     #[arg(long, value_name = "X", default_value_t = 0.5)]
     aimd_beta: f64,
-    /// AIMD: from the initial window again after a loss
+    /// AIMD: restart from the initial window after a loss
     #[arg(long)]
     reset_cwnd_to_init: bool,
-    /// CUBIC: what a window is multiplied by
+    /// CUBIC: factor at a decrease
     #[arg(long, value_name = "X", default_value_t = 0.7)]
     cubic_beta: f64,
     /// CUBIC: fast convergence
     #[arg(long)]
     fast_conv: bool,
-    /// Where routers may find the content, if they have no route for its name; may be given several
-    /// times
+    /// A forwarding hint: where routers may find the content if they have no route for its name;
+    /// may be given several times
     #[arg(long, value_name = "NAME", value_parser = name)]
     hint: Vec<Name>,
 }
@@ -128,7 +128,7 @@ impl FetchArguments {
         self.lifetime
     }
 
-    /// The options, checked.
+    /// Returns the checked options.
     pub(super) fn options(&self, verify: Verify) -> Result<FetchOptions, Failure> {
         let at_least = |option: &str, value: f64, least: f64| {
             if value.is_finite() && value >= least {
@@ -136,7 +136,7 @@ impl FetchArguments {
             } else {
                 Err(Failure::new(
                     Exit::Usage,
-                    format!("--{option} is {value}, but must be at least {least}"),
+                    format!("--{option} is {value}; it must be at least {least}"),
                 ))
             }
         };
@@ -146,7 +146,7 @@ impl FetchArguments {
             } else {
                 Err(Failure::new(
                     Exit::Usage,
-                    format!("--{option} is {value}, but must be between 0 and 1"),
+                    format!("--{option} is {value}; it must be between 0 and 1"),
                 ))
             }
         };

@@ -31,13 +31,13 @@ use crate::logging::is_quiet;
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {
-    /// The name of the content, as /example/film; with a version, this version
+    /// The name of the content, as /example/film; with a version, that version
     #[arg(value_parser = name)]
     name: Name,
-    /// Where it goes: a file, a folder, a device, or - for standard output
+    /// Output: a file, a folder, a device, or - for standard output
     #[arg(short, long, value_name = "PATH", default_value = "-", long_help = output_help(
-        "Where it goes: a file, a folder, a device, or - for standard output. The content's own name is the last \
-         word of its NDN name."))]
+        "Output: a file, a folder, a device, or - for standard output. The content's own name is the last \
+         component of its NDN name."))]
     output: PathBuf,
     #[command(flatten)]
     reach: Reach,
@@ -45,17 +45,17 @@ pub(crate) struct Get {
     verify: VerifyArguments,
     #[command(flatten)]
     fetch: FetchArguments,
-    /// Give up when nothing has come for so long; by default --retries decides
+    /// Give up after this long without new data; by default --retries decides
     #[arg(long, value_name = "TIME", value_parser = millis)]
     timeout: Option<Duration>,
     /// Write each change of the window to a file: seconds and segments
     #[arg(long, value_name = "FILE")]
     log_cwnd: Option<PathBuf>,
-    /// Write each round trip to a file: segment, round trip, variation, smoothed, time-out, in
+    /// Write each round trip to a file: segment, round trip, variation, smoothed, timeout, in
     /// milliseconds
     #[arg(long, value_name = "FILE")]
     log_rtt: Option<PathBuf>,
-    /// Tell progress and outcome as lines of JSON on standard output (on standard error where the
+    /// Print progress and outcome as lines of JSON on standard output (on standard error if the
     /// content goes there)
     #[arg(long)]
     json: bool,
@@ -99,7 +99,7 @@ fn fetch(
     let mut client = arguments
         .reach
         .client(clock, Patient::new(fetcher, arguments.timeout, now))?;
-    // From here on the client sees to signals; one may have come before.
+    // From here on the client handles signals; one may have arrived before.
     if stop.load(Ordering::Relaxed) {
         return Err(Failure::new(Exit::Interrupted, "interrupted"));
     }
@@ -122,7 +122,7 @@ fn fetch(
             FetchEvent::Window { at, size, .. } => logs.window(at, size),
             FetchEvent::Rtt { .. } => logs.rtt(&event),
             FetchEvent::Progress(stats) => {
-                // What has come is to be seen by who reads along.
+                // Let a reader of the output see the bytes so far.
                 output.flush();
                 report.progress(&stats);
             }
@@ -140,13 +140,13 @@ fn fetch(
             report.done(&arguments.name, path.as_deref(), &stats);
             Ok(Exit::Done)
         }
-        // Its end says why.
+        // `finish` returns the reason.
         Some(End::OutputFailed) => output.finish().map(|_| Exit::Write),
         Some(End::Failed(error)) => Err(failure(&error)),
         Some(End::Silence) => Err(Failure::new(
             Exit::NoAnswer,
             format!(
-                "nothing came for as long as --timeout says; {} bytes had come before",
+                "no new data for as long as --timeout says; {} bytes had arrived before",
                 stats.bytes
             ),
         )),
@@ -196,7 +196,7 @@ fn failure(error: &FetchError) -> Failure {
 struct Logs {
     window: Option<BufWriter<File>>,
     rtt: Option<BufWriter<File>>,
-    /// When the first change of the window was.
+    /// The time of the first change of the window.
     began: Option<Time>,
     failed: Option<std::io::Error>,
 }
@@ -308,7 +308,7 @@ impl Report {
             self.line(&json!({ "event": "progress", "stats": in_json(stats) }));
             return;
         }
-        // The last segment may be shorter; the bar ends where the others say.
+        // The last segment may be shorter; assume the size of the others until it arrives.
         if let Some(total) = stats.total_segments
             && let Some(size) = stats.bytes.checked_div(stats.segments)
         {
@@ -361,10 +361,10 @@ fn summary(name: &Name, path: Option<&std::path::Path>, stats: &FetchStats) -> S
     );
     let lossless = stats.retransmissions == 0 && stats.nacks == 0 && stats.rejected == 0;
     text += &if lossless {
-        String::from("  nothing asked for twice")
+        String::from("  no retransmissions")
     } else {
         format!(
-            "  {} asked for again, {} timeouts, {} Nacks, {} refused",
+            "  {} retransmissions, {} timeouts, {} Nacks, {} refused",
             stats.retransmissions, stats.timeouts, stats.nacks, stats.rejected
         )
     };

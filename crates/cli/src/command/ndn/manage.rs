@@ -1,4 +1,4 @@
-//! What commands that manage a forwarder have in common.
+//! Common parts of the commands that manage a forwarder.
 
 use clap::Args;
 use whimbrel_ndn_mgmt::FaceUri;
@@ -10,7 +10,7 @@ use super::Reach;
 use super::signing::SigningArguments;
 use crate::exit::{Exit, Failure};
 
-/// The arguments of all of them.
+/// Arguments of all management commands.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Manage {
     #[command(flatten)]
@@ -20,7 +20,7 @@ pub(crate) struct Manage {
     pub(super) json: bool,
 }
 
-/// The arguments of those that change something.
+/// Arguments of the commands that change something.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Change {
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub(crate) struct Change {
 }
 
 impl Manage {
-    /// To look only.
+    /// Connects without signing: for datasets only.
     pub(super) fn look(&self) -> Result<Control, Failure> {
         Ok(Control::new(
             self.uplink()?,
@@ -44,7 +44,7 @@ impl Manage {
 }
 
 impl Change {
-    /// To give commands.
+    /// Connects with signing: for commands.
     pub(super) fn control(&self) -> Result<Control, Failure> {
         let signer = self.signing.choose()?.signer;
         Ok(Control::new(self.manage.uplink()?, signer)?)
@@ -66,7 +66,7 @@ impl From<ControlError> for Failure {
     }
 }
 
-/// The code that a forwarder refused with; `None` for any other error.
+/// The code with which a forwarder refused; `None` for any other error.
 pub(super) const fn refusal(error: &ControlError) -> Option<u64> {
     match error {
         ControlError::Refused { response, .. } => Some(response.status_code),
@@ -74,7 +74,7 @@ pub(super) const fn refusal(error: &ControlError) -> Option<u64> {
     }
 }
 
-/// A FaceUri in canonical form: host names are looked up.
+/// A FaceUri in canonical form: resolves host names.
 pub(super) fn face_uri(text: &str) -> Result<FaceUri, Failure> {
     let uri: FaceUri = text
         .parse()
@@ -82,7 +82,7 @@ pub(super) fn face_uri(text: &str) -> Result<FaceUri, Failure> {
     canonical(&uri).map_err(|error| Failure::new(Exit::NotCanonical, format!("'{text}': {error}")))
 }
 
-/// A face as users name it: by its number or by what is at its other end.
+/// A face as users name it: by its number or its remote FaceUri.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FaceTerm {
     Id(u64),
@@ -96,14 +96,14 @@ impl FaceTerm {
             Err(_) if text.contains("://") => Ok(FaceTerm::Remote(face_uri(text)?)),
             Err(_) => {
                 let text = format!(
-                    "'{text}' is neither the number of a face nor a FaceUri as udp://192.0.2.7"
+                    "'{text}' is neither a face number nor a FaceUri such as udp://192.0.2.7"
                 );
                 Err(Failure::new(Exit::Usage, text))
             }
         }
     }
 
-    /// The faces that it names.
+    /// The matching faces.
     pub(super) fn find(&self, control: &mut Control) -> Result<Vec<FaceStatus>, Failure> {
         let filter = match self {
             FaceTerm::Id(id) => FaceQueryFilter {
@@ -118,19 +118,19 @@ impl FaceTerm {
         Ok(control.faces(&filter)?)
     }
 
-    /// The one face that it names.
+    /// The one matching face.
     pub(super) fn find_one(&self, control: &mut Control) -> Result<FaceStatus, Failure> {
         let mut faces = self.find(control)?;
         match (faces.len(), faces.pop()) {
             (1, Some(face)) => Ok(face),
             (0, _) | (_, None) => Err(Failure::new(
                 Exit::NoFace,
-                format!("there is no face {self}"),
+                format!("face {self} does not exist"),
             )),
             (count, _) => Err(Failure::new(
                 Exit::Ambiguous,
                 format!(
-                    "{count} faces are {self}: name one by its number, see `whimbrel face list`"
+                    "{count} faces match {self}: name one by its number, see `whimbrel face list`"
                 ),
             )),
         }
@@ -146,14 +146,14 @@ impl std::fmt::Display for FaceTerm {
     }
 }
 
-/// What became of a wish for a face.
+/// The outcome of a request to create a face.
 pub(super) enum Created {
     New(ControlParameters),
-    /// It was there already.
+    /// It existed already.
     Existed(ControlParameters),
 }
 
-/// Has a face made; one that is there already is as good.
+/// Creates a face; an existing one counts as success.
 pub(super) fn create(control: &mut Control, wish: &ControlParameters) -> Result<Created, Failure> {
     match control.command("faces", "create", wish) {
         Ok(made) => Ok(Created::New(made)),

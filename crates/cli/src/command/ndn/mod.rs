@@ -58,14 +58,14 @@ pub(crate) enum NdnCommand {
     Poke(poke::Poke),
     /// Measure round trips to a ping server
     #[command(after_help = format!(
-        "Example:\n  whimbrel ndn ping -c 4 /example\n\nAsks for /example/ping/NUMBER. \
+        "Example:\n  whimbrel ndn ping -c 4 /example\n\nSends Interests for /example/ping/NUMBER. \
          3: a ping was not answered; 4: a ping got a Nack.\n\n{NDN_HELP}"
     ))]
     Ping(ping::Ping),
     /// Answer pings until Ctrl-C
     #[command(after_help = format!("Example:\n  whimbrel ndn pingserver /example\n\n{NDN_HELP}"))]
     Pingserver(pingserver::Pingserver),
-    /// Generate or answer traffic of many names, by a configuration file
+    /// Generate or answer traffic of many names, as a configuration file says
     #[command(subcommand)]
     Traffic(traffic::TrafficCommand),
 }
@@ -85,7 +85,7 @@ impl Reach {
         Ok(Uplink::find(self.transport.as_deref())?)
     }
 
-    /// `application` with a face to the forwarder.
+    /// Connects `application` to the forwarder.
     fn client<A: Application + 'static>(
         &self,
         clock: Clock,
@@ -123,12 +123,12 @@ pub(crate) fn run(command: NdnCommand) -> Outcome {
     }
 }
 
-/// What a program does when its forwarder goes away.
+/// What a program does when its forwarder closes the connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loss {
-    /// It ends.
+    /// Exit.
     Ends,
-    /// It waits for it.
+    /// Wait for the forwarder to come back.
     Waits,
 }
 
@@ -151,7 +151,7 @@ fn converse<A: Application + 'static, T>(
         Told::Gone if loss == Loss::Waits => {
             gone = true;
             note(&format!(
-                "the forwarder on {uplink} has gone; waiting for it"
+                "the forwarder on {uplink} closed the connection; waiting for it"
             ));
             ControlFlow::Continue(())
         }
@@ -159,7 +159,7 @@ fn converse<A: Application + 'static, T>(
             let text = format!("the forwarder on {uplink} closed the connection");
             ControlFlow::Break(Err(Failure::new(Exit::NoDaemon, text)))
         }
-        // The first call must succeed; a forwarder that was there may be on its way back.
+        // The first connection must succeed; later ones may wait for a forwarder that restarts.
         Told::Unreachable(_) if gone => ControlFlow::Continue(()),
         Told::Unreachable(error) => ControlFlow::Break(Err(failed(&uplink, error).into())),
     })?;
@@ -169,14 +169,14 @@ fn converse<A: Application + 'static, T>(
     }
 }
 
-/// A remark on standard error, unless `--quiet`.
+/// Prints a remark on standard error, unless `--quiet`.
 fn note(text: &str) {
     if !crate::logging::is_quiet() {
         eprintln!("whimbrel: {text}");
     }
 }
 
-/// Tells of a registration. A failure that no repetition mends is an error.
+/// Reports a registration. A failure that is permanent is an error.
 fn registration(event: &RegistrationEvent) -> Result<(), Failure> {
     match event {
         RegistrationEvent::Registered(prefix) => tracing::info!(%prefix, "registered"),
@@ -204,7 +204,7 @@ fn registration(event: &RegistrationEvent) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A name as NDN programs take it.
+/// Parses a name in URI syntax.
 pub(crate) fn name(text: &str) -> Result<Name, String> {
     let path = text.strip_prefix("ndn:").unwrap_or(text);
     if !path.starts_with('/') {
@@ -214,19 +214,19 @@ pub(crate) fn name(text: &str) -> Result<Name, String> {
         .map_err(|error: whimbrel_ndn_packet::ParseNameError| error.to_string())
 }
 
-/// A length of time: a plain number is milliseconds, as in other NDN programs.
+/// Parses a duration: a plain number is milliseconds, as in other NDN programs.
 fn millis(text: &str) -> Result<Duration, String> {
     if let Ok(millis) = text.parse::<u64>() {
         return Ok(Duration::from_millis(millis));
     }
     text.parse::<Span>().map(|span| span.0).map_err(|_| {
         format!(
-            "'{text}' is no duration; write milliseconds, or a number and a unit: 4000, \"4 s\", \"1 min\""
+            "'{text}' is not a duration; write milliseconds, or a number and a unit: 4000, \"4 s\", \"1 min\""
         )
     })
 }
 
-/// The time of day, as seconds since 1970 with six digits behind the point: what ndn-tools print
+/// The time of day, as seconds since 1970 with six digits after the point, as ndn-tools print it
 /// with -t.
 fn timestamp() -> String {
     let since = std::time::SystemTime::now()

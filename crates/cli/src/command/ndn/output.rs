@@ -1,5 +1,5 @@
-//! Writes what is fetched to where the user wants it. A thread of its own writes, so that a slow
-//! disk or a slow reader does not hold up the network; the fetch pauses while too much waits.
+//! Writes fetched content to its destination. A thread of its own writes, so that a slow disk or a
+//! slow reader does not hold up the network; the fetch pauses while too many bytes wait.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,22 +15,22 @@ use whimbrel_node::output::{Destination, MadeFolder, Place, safe_name};
 
 use crate::exit::{Exit, Failure};
 
-/// Bytes that are handed to the thread at a time.
+/// Bytes handed to the thread at a time.
 const BATCH: usize = 256 * 1024;
-/// From so many bytes on that are not written, nothing more is asked for.
-const MOST_WAITING: usize = 32 * 1024 * 1024;
-/// Below so many it goes on.
-const GO_ON: usize = 8 * 1024 * 1024;
+/// With this many unwritten bytes the fetch pauses.
+const MAX_WAITING: usize = 32 * 1024 * 1024;
+/// Below this many unwritten bytes the fetch resumes.
+const RESUME_BELOW: usize = 8 * 1024 * 1024;
 
 enum Target {
-    /// Standard output, a device or a pipe, which is written to as it is.
+    /// Standard output, a device or a pipe, written in place.
     Stream {
-        /// Until the thread has it.
+        /// Moves to the thread when it starts.
         writer: Option<Box<dyn Write + Send>>,
         /// `None` for standard output.
         path: Option<PathBuf>,
     },
-    /// A file that gets its name when it is whole.
+    /// A file that gets its name when it is complete.
     File {
         temporary: NamedTempFile,
         place: Place,
@@ -42,13 +42,13 @@ enum Target {
 struct Shared {
     /// Bytes handed over and not written.
     waiting: AtomicUsize,
-    /// The thread is to wake the fetch when it has caught up.
+    /// The fetch waits: the thread wakes it when it has caught up.
     paused: AtomicBool,
-    /// Writing failed: the thread's result says why.
+    /// Writing failed: the thread returns the error.
     failed: AtomicBool,
 }
 
-/// Takes content in order.
+/// Accepts content in order.
 pub(super) struct Output {
     target: Target,
     batch: Vec<u8>,
@@ -58,7 +58,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// To `destination`; in a folder, under the last word of the content's name.
+    /// Opens `destination`; in a folder, a file named after the last component of the content's
+    /// name.
     pub(super) fn open(destination: Destination, content: &Name) -> Result<Output, Failure> {
         let target = match destination {
             Destination::Stream(stream) => Target::Stream {
@@ -81,7 +82,7 @@ impl Output {
         })
     }
 
-    /// Starts to write. `wake` is called on the thread when a paused fetch may go on, or when
+    /// Starts the writing thread, which calls `wake` when a paused fetch may resume, or when
     /// writing has failed.
     pub(super) fn start(&mut self, wake: impl Fn() + Send + 'static) -> Result<(), Failure> {
         let writer: Box<dyn Write + Send> = match &mut self.target {
@@ -100,43 +101,43 @@ impl Output {
         Ok(())
     }
 
-    /// Appends content. True if the fetch is to pause until `wake` is called.
+    /// Appends content. Returns true if the fetch must pause until `wake` is called.
     pub(super) fn take(&mut self, content: &[u8]) -> bool {
         self.batch.extend_from_slice(content);
         if self.batch.len() < BATCH {
             return false;
         }
         self.flush();
-        if self.shared.waiting.load(Ordering::Acquire) < MOST_WAITING {
+        if self.shared.waiting.load(Ordering::Acquire) < MAX_WAITING {
             return false;
         }
         self.shared.paused.store(true, Ordering::Release);
-        // It may have caught up between the two lines above.
-        if self.shared.waiting.load(Ordering::Acquire) < GO_ON {
+        // The thread may have caught up between the two lines above.
+        if self.shared.waiting.load(Ordering::Acquire) < RESUME_BELOW {
             return !self.shared.paused.swap(false, Ordering::AcqRel);
         }
         true
     }
 
-    /// Hands over what there is.
+    /// Hands the buffered bytes to the thread.
     pub(super) fn flush(&mut self) {
         if self.batch.is_empty() {
             return;
         }
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         self.shared.waiting.fetch_add(batch.len(), Ordering::AcqRel);
-        // A thread that has ended has failed, which is noticed.
+        // A send fails only after a write error, which `finish` reports.
         if let Some(sender) = &self.to_thread {
             let _ = sender.send(batch);
         }
     }
 
-    /// True if writing has failed: [`Output::finish`] says why.
+    /// True if writing has failed: [`Output::finish`] returns the error.
     pub(super) fn has_failed(&self) -> bool {
         self.shared.failed.load(Ordering::Acquire)
     }
 
-    /// All of it is there: writes the rest, and gives the file its name. Returns the path, unless
+    /// Completes the output: writes the rest, and gives the file its name. Returns the path, unless
     /// it is standard output.
     pub(super) fn finish(mut self) -> Result<Option<PathBuf>, Failure> {
         self.flush();
@@ -154,7 +155,7 @@ impl Output {
             Target::File { place, .. } => place.wanted().display().to_string(),
         };
         let cannot = |error: io::Error| match (error.kind(), &self.target) {
-            // Who reads along has had enough, as `head` has: that needs no words.
+            // The reader has closed the pipe, as `head` does: no message.
             (io::ErrorKind::BrokenPipe, Target::Stream { path: None, .. }) => {
                 Failure::new(Exit::Write, "")
             }
@@ -180,7 +181,7 @@ impl Target {
     }
 }
 
-/// The last word of a name, without a version and the like.
+/// The last component of a name, without a version and the like.
 fn file_name(content: &Name) -> String {
     let components = content.as_ref().components();
     let words =
@@ -204,14 +205,14 @@ fn write_all(
             return Err(error);
         }
         let waiting = shared.waiting.fetch_sub(batch.len(), Ordering::AcqRel) - batch.len();
-        if waiting < GO_ON && shared.paused.swap(false, Ordering::AcqRel) {
+        if waiting < RESUME_BELOW && shared.paused.swap(false, Ordering::AcqRel) {
             wake();
         }
     }
     Ok(())
 }
 
-/// A text file for `--log-cwnd` and `--log-rtt`.
+/// Creates a text file for `--log-cwnd` and `--log-rtt`.
 pub(super) fn log_file(path: &Path, heading: &str) -> Result<io::BufWriter<File>, Failure> {
     let open = || -> io::Result<io::BufWriter<File>> {
         let mut file = io::BufWriter::new(File::create(path)?);

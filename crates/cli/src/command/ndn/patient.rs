@@ -1,4 +1,4 @@
-//! A fetch that gives up when nothing comes.
+//! A fetch that gives up after a time without new data.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use whimbrel_ndn_packet::LpPacket;
 use whimbrel_transport::application::Outgoing;
 use whimbrel_transport::{Application, FaceNumber, FetchEvent, Fetcher};
 
-/// A fetcher, and when its user has had enough.
+/// A fetcher with the user's `--timeout`.
 pub(super) struct Patient {
     pub(super) fetcher: Fetcher,
     patience: Option<Duration>,
     heard: Time,
-    /// It has been told, or is to be told now.
+    /// The timeout has passed: `Some(true)` once it has been reported.
     exhausted: Option<bool>,
 }
 
 impl Patient {
-    /// Without `patience` it is the fetcher alone.
+    /// Without `patience` it only delegates to the fetcher.
     pub(super) const fn new(fetcher: Fetcher, patience: Option<Duration>, now: Time) -> Patient {
         Patient {
             fetcher,
@@ -35,7 +35,7 @@ impl Patient {
 }
 
 impl Application for Patient {
-    /// `None`: nothing has come for as long as the user's patience.
+    /// `None`: no new data for as long as the user's patience.
     type Event = Option<FetchEvent>;
 
     fn handle_face(&mut self, now: Time, face: FaceNumber, up: bool) {

@@ -21,30 +21,31 @@ use crate::exit::{Exit, Failure};
 
 #[derive(Args, Debug)]
 pub(crate) struct Peek {
-    /// The name that is asked for
+    /// The name of the Interest
     #[arg(value_parser = name)]
     name: Name,
     #[command(flatten)]
     reach: Reach,
-    /// Any Data whose name begins so will do (CanBePrefix)
+    /// Accept any Data under this prefix (CanBePrefix)
     #[arg(short = 'P', long)]
     prefix: bool,
-    /// Only what is fresh will do (MustBeFresh)
+    /// Accept only fresh Data (MustBeFresh)
     #[arg(short, long)]
     fresh: bool,
     /// Lifetime of the Interest, in milliseconds or with a unit
     #[arg(short, long, value_name = "TIME", default_value = "4000", value_parser = millis)]
     lifetime: Duration,
-    /// Give up after this time, if that is earlier
+    /// Give up after this time, if it is shorter than the lifetime
     #[arg(short = 'w', long, value_name = "TIME", value_parser = millis)]
     timeout: Option<Duration>,
-    /// How many forwarders it may pass
+    /// Hop limit
     #[arg(short = 'L', long, value_name = "N")]
     hop_limit: Option<u8>,
-    /// Where routers may find it, if they have no route for its name; may be given several times
+    /// A forwarding hint: where routers may find it if they have no route for its name; may be
+    /// given several times
     #[arg(long, value_name = "NAME", value_parser = name)]
     hint: Vec<Name>,
-    /// Parameters that go with the Interest
+    /// Application parameters of the Interest
     #[arg(
         short = 'A',
         long,
@@ -52,7 +53,7 @@ pub(crate) struct Peek {
         conflicts_with = "app_params_file"
     )]
     app_params: Option<String>,
-    /// Parameters from a file
+    /// Application parameters from a file
     #[arg(long, value_name = "FILE")]
     app_params_file: Option<PathBuf>,
     /// Print the content only, not the whole packet
@@ -104,7 +105,7 @@ pub(crate) fn run(arguments: Peek) -> Outcome {
         )),
         Some(PeekEvent::Timeout) => Err(Failure::new(
             Exit::NoAnswer,
-            format!("{}: no answer in time", arguments.name),
+            format!("{}: timed out without an answer", arguments.name),
         )),
     }
 }
@@ -123,7 +124,7 @@ fn show(arguments: &Peek, packet: &Bytes, rtt: Duration) -> Outcome {
     } else if arguments.payload {
         stdout.write_all(data.content)
     } else if stdout.is_terminal() {
-        // A packet on a terminal helps nobody.
+        // A packet on a terminal would be unreadable.
         stdout.write_all(format!("{}\n{}", data_text(&data), content_text(data.content)).as_bytes())
     } else {
         stdout.write_all(packet)

@@ -22,22 +22,22 @@ pub(crate) struct Ping {
     prefix: Name,
     #[command(flatten)]
     reach: Reach,
-    /// Stop after so many
+    /// Stop after this many pings
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Time between two, in milliseconds or with a unit; at least 1 ms
+    /// Interval between pings, in milliseconds or with a unit; at least 1 ms
     #[arg(short, long, value_name = "TIME", default_value = "1000", value_parser = millis)]
     interval: Duration,
-    /// How long an answer is waited for
+    /// How long to wait for an answer
     #[arg(short = 'o', long, value_name = "TIME", default_value = "4000", value_parser = millis)]
     timeout: Duration,
     /// The first number; by default a random one
     #[arg(short = 'n', long, value_name = "N")]
     start: Option<u64>,
-    /// A component before the number, to keep apart from others: letters and digits
+    /// A component before the number, to distinguish this client: letters and digits
     #[arg(short = 'p', long, value_name = "WORD", value_parser = word)]
     identifier: Option<String>,
-    /// Routers may answer from their content store
+    /// Allow routers to answer from their content store
     #[arg(short = 'a', long)]
     cache: bool,
     /// Print the time with each line

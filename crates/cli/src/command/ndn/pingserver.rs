@@ -19,7 +19,7 @@ use crate::exit::Exit;
 
 #[derive(Args, Debug)]
 pub(crate) struct Pingserver {
-    /// The prefix; everything below PREFIX/ping is answered
+    /// The prefix; Interests below PREFIX/ping are answered
     #[arg(value_parser = name)]
     prefix: Name,
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub(crate) struct Pingserver {
     /// How long an answer is fresh, in milliseconds or with a unit
     #[arg(short, long, value_name = "TIME", default_value = "1000", value_parser = millis)]
     freshness: Duration,
-    /// Stop after so many answers; 0 without end
+    /// Stop after this many answers; 0 for no limit
     #[arg(
         short = 'p',
         long,
@@ -44,7 +44,7 @@ pub(crate) struct Pingserver {
     /// Print the time with each line
     #[arg(short, long)]
     timestamp: bool,
-    /// Print nothing for each ping
+    /// Do not print each ping
     #[arg(long)]
     no_log: bool,
     /// Print lines of JSON

@@ -32,16 +32,16 @@ pub(crate) struct Poke {
     /// How long the Data is fresh, in milliseconds or with a unit
     #[arg(short = 'x', long, value_name = "TIME", default_value = "0", value_parser = millis)]
     freshness: Duration,
-    /// The last component of the name is the FinalBlockId
+    /// Make the last component of the name the FinalBlockId
     #[arg(short = 'F', long)]
     final_block: bool,
-    /// Send the Data without being asked; forwarders keep it only where they are configured to
+    /// Send the Data unsolicited; forwarders keep it only if they are configured to
     #[arg(short = 'f', long, alias = "force")]
     unsolicited: bool,
-    /// Give up when nobody has asked after this time
+    /// Give up after this time without an Interest
     #[arg(short = 'w', long, value_name = "TIME", value_parser = millis)]
     timeout: Option<Duration>,
-    /// Tell what happens as lines of JSON
+    /// Print events as lines of JSON
     #[arg(long)]
     json: bool,
 }
@@ -93,20 +93,21 @@ pub(crate) fn run(arguments: Poke) -> Outcome {
         }
         Some(false) => Err(Failure::new(
             Exit::NoAnswer,
-            format!("{}: nobody asked in time", arguments.name),
+            format!("{}: timed out without an Interest", arguments.name),
         )),
         None => Ok(Exit::Interrupted),
     }
 }
 
-/// As much as a packet holds.
+/// Reads at most one packet.
 fn from_stdin() -> Result<Bytes, Failure> {
     let mut content = Vec::new();
     std::io::stdin()
         .take(MAX_PACKET as u64 + 1)
         .read_to_end(&mut content)?;
     if content.len() >= MAX_PACKET {
-        let text = "standard input is larger than a packet; `whimbrel ndn serve` serves content of any size";
+        let text =
+            "standard input exceeds one packet; `whimbrel ndn serve` serves content of any size";
         return Err(Failure::new(Exit::Usage, text));
     }
     Ok(content.into())

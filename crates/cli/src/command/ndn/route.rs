@@ -18,13 +18,13 @@ use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum RouteCommand {
-    /// List routes, all of them or those of a face or an origin
+    /// List routes: all, or those of a face or an origin
     #[command(after_help = format!("Examples:\n  whimbrel route list\n  whimbrel route list origin static\n\n{MANAGEMENT_HELP}"))]
     List(List),
     /// Show the routes of one prefix
     #[command(after_help = format!("Example:\n  whimbrel route show /example\n\n{MANAGEMENT_HELP}"))]
     Show(Show),
-    /// Add a route, or change it; a FaceUri that no face has yet gets one
+    /// Add a route, or change it; a FaceUri without a face gets one
     #[command(after_help = format!(
         "Examples:\n  whimbrel route add / udp://router.example.net\n  \
          whimbrel route add prefix /example nexthop 260 cost 10\n\n{MANAGEMENT_HELP}"
@@ -39,10 +39,10 @@ pub(crate) enum RouteCommand {
 pub(crate) struct List {
     /// [nexthop FACE-ID|FACE-URI] [origin ORIGIN]
     words: Vec<String>,
-    /// Where they lead
+    /// The next hop of the routes
     #[arg(long, value_name = "FACE")]
     nexthop: Option<String>,
-    /// Who made them: app, static, nlsr ... or a number
+    /// The origin of the routes: app, static, nlsr ... or a number
     #[arg(long, value_name = "ORIGIN")]
     origin: Option<String>,
     #[command(flatten)]
@@ -62,25 +62,25 @@ pub(crate) struct Show {
 pub(crate) struct Add {
     /// [prefix] PREFIX [nexthop] FACE-ID|FACE-URI and options as key and value
     words: Vec<String>,
-    /// Names that begin so
+    /// The prefix of the route
     #[arg(long, value_name = "NAME")]
     prefix: Option<String>,
-    /// Where they go: the number of a face, or a FaceUri
+    /// The next hop: the number of a face, or a FaceUri
     #[arg(long, value_name = "FACE")]
     nexthop: Option<String>,
-    /// Who makes it: app, static, nlsr ... or a number; static unless told otherwise
+    /// The origin: app, static, nlsr ... or a number; by default static
     #[arg(long, value_name = "ORIGIN")]
     origin: Option<String>,
-    /// Lower is preferred; 0 unless told otherwise
+    /// The cost, lower is preferred; by default 0
     #[arg(long, value_name = "N")]
     cost: Option<String>,
-    /// Ends after this time, in milliseconds or with a unit
+    /// Expires after this time, in milliseconds or with a unit
     #[arg(long, value_name = "TIME")]
     expires: Option<String>,
-    /// Not for longer prefixes that have routes of their own
+    /// Do not apply it to longer prefixes that have routes of their own
     #[arg(long)]
     no_inherit: bool,
-    /// Shorter prefixes' routes are not used here
+    /// Do not apply the routes of shorter prefixes here
     #[arg(long)]
     capture: bool,
     #[command(flatten)]
@@ -91,13 +91,13 @@ pub(crate) struct Add {
 pub(crate) struct Remove {
     /// [prefix] PREFIX [nexthop] FACE-ID|FACE-URI [origin ORIGIN]
     words: Vec<String>,
-    /// Names that begin so
+    /// The prefix of the route
     #[arg(long, value_name = "NAME")]
     prefix: Option<String>,
-    /// Where they go: the number of a face, or a FaceUri
+    /// The next hop: the number of a face, or a FaceUri
     #[arg(long, value_name = "FACE")]
     nexthop: Option<String>,
-    /// Who made it; static unless told otherwise
+    /// The origin; by default static
     #[arg(long, value_name = "ORIGIN")]
     origin: Option<String>,
     #[command(flatten)]
@@ -136,9 +136,9 @@ fn list(arguments: &List) -> Outcome {
     };
     let found = routes(&mut control, |_, route| wanted(route))?;
     print(arguments.manage.json, &found);
-    // An empty table is no failure; a filter that nothing passes is.
+    // An empty table is not a failure; a filter without a match is.
     if found.is_empty() && (origin.is_some() || faces.is_some()) {
-        return Err(Failure::new(Exit::NoRoute, "there is no such route"));
+        return Err(Failure::new(Exit::NoRoute, "no route matches"));
     }
     Ok(Exit::Done)
 }
@@ -157,7 +157,7 @@ fn show(arguments: &Show) -> Outcome {
     if found.is_empty() {
         return Err(Failure::new(
             Exit::NoRoute,
-            format!("there is no route for {prefix}"),
+            format!("no route for {prefix}"),
         ));
     }
     Ok(Exit::Done)
@@ -175,13 +175,13 @@ fn routes(
     Ok(all.filter(|(name, route)| wanted(name, route)).collect())
 }
 
-/// The numbers of the faces that `term` names: at least one.
+/// The numbers of the faces that match `term`: at least one.
 fn faces(control: &mut Control, term: &FaceTerm) -> Result<Vec<u64>, Failure> {
     let faces = term.find(control)?;
     if faces.is_empty() {
         return Err(Failure::new(
             Exit::NoFace,
-            format!("there is no face {term}"),
+            format!("face {term} does not exist"),
         ));
     }
     Ok(faces.iter().map(|face| face.face_id).collect())
@@ -240,7 +240,7 @@ fn add(arguments: &Add) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// The one face that `term` names; a FaceUri that none has gets one.
+/// The one face that matches `term`; creates one for a FaceUri without a face.
 fn next_hop(control: &mut Control, term: &FaceTerm, json: bool) -> Result<u64, Failure> {
     let found = match term {
         FaceTerm::Remote(uri) if term.find(control)?.is_empty() => {
@@ -252,7 +252,7 @@ fn next_hop(control: &mut Control, term: &FaceTerm, json: bool) -> Result<u64, F
                 Created::New(made) | Created::Existed(made) => made.face_id,
             };
             if !json && let Some(id) = made {
-                super::note(&format!("made face {id} to {uri}"));
+                super::note(&format!("created face {id} to {uri}"));
             }
             made
         }
@@ -261,7 +261,7 @@ fn next_hop(control: &mut Control, term: &FaceTerm, json: bool) -> Result<u64, F
     found.ok_or_else(|| {
         Failure::new(
             Exit::Other,
-            "the forwarder does not say which face it has made",
+            "the forwarder's answer lacks the number of the created face",
         )
     })
 }

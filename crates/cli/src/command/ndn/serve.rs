@@ -25,15 +25,15 @@ use super::{Loss, Reach, converse, millis, name, note, registration};
 use crate::command::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
 
-/// What a packet needs beside content, name and signature.
+/// Bytes of a packet beside content, name and signature.
 const PACKET_OVERHEAD: usize = 64;
-/// Of a signature and the name of its key.
+/// Bytes of a signature and its key's name.
 const SIGNATURE_ROOM: usize = 256;
 
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
-    /// The name, as /example/film; where it does not end in a version (v=NUMBER), the time is its
-    /// version
+    /// The name, as /example/film; without a version at its end (v=NUMBER), the time is appended as
+    /// its version
     #[arg(value_parser = name)]
     name: Name,
     /// The file; by default standard input
@@ -48,19 +48,19 @@ pub(crate) struct Serve {
     /// How long a segment is fresh, in milliseconds or with a unit
     #[arg(short, long, value_name = "TIME", default_value = "10000", value_parser = millis)]
     freshness: Duration,
-    /// Memory for signed segments, for who asks again or a little later
+    /// Memory for signed segments, to answer retransmissions and other consumers
     #[arg(long, value_name = "SIZE", default_value = "32 MiB")]
     cache: ByteSize,
-    /// Sign as many segments as the memory holds before the first is asked for
+    /// Sign as many segments as the memory holds before the first Interest
     #[arg(long)]
     sign_ahead: bool,
-    /// Do not serve the certificates of the key that signs
+    /// Do not serve the certificates of the signing key
     #[arg(long)]
     no_certificates: bool,
     /// Print the name with its version on standard output
     #[arg(short, long)]
     print_data_version: bool,
-    /// Tell what happens as lines of JSON on standard output
+    /// Print events as lines of JSON on standard output
     #[arg(long, conflicts_with = "print_data_version")]
     json: bool,
 }
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
     } else {
         let by = &chosen.description;
         note(&format!(
-            "serving {versioned}: {length} bytes, {count} segments, {by}; Ctrl-C ends it"
+            "serving {versioned}: {length} bytes, {count} segments, {by}; Ctrl-C stops it"
         ));
         if arguments.print_data_version {
             out(&format!("{versioned}\n"));
@@ -146,7 +146,7 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
     Ok(served.map_or(Exit::Done, |()| Exit::Done))
 }
 
-/// A packet must not be larger than forwarders carry.
+/// Refuses a packet larger than forwarders accept.
 fn check_size(name: &Name, segment_size: usize, chosen: &Chosen) -> Result<(), Failure> {
     let key = chosen
         .key
@@ -158,13 +158,13 @@ fn check_size(name: &Name, segment_size: usize, chosen: &Chosen) -> Result<(), F
         return Ok(());
     }
     let text = format!(
-        "--size {segment_size} is too large: a packet has at most {} bytes, which leaves {room} for content here",
+        "--size {segment_size} is too large: a packet has at most {} bytes, which leaves {room} for content",
         whimbrel_ndn_packet::MAX_PACKET
     );
     Err(Failure::new(Exit::Usage, text))
 }
 
-/// Those that a consumer needs to believe what this key signs.
+/// The certificates that a consumer needs to verify this key's signatures.
 fn certificates(chosen: &Chosen) -> Vec<Certificate> {
     let Some(keychain) = &chosen.keychain else {
         return Vec::new();
@@ -182,7 +182,7 @@ fn certificates(chosen: &Chosen) -> Vec<Certificate> {
             if found.iter().any(|known| known.name() == certificate.name()) {
                 continue;
             }
-            // Those of the issuers, as far as they are at hand.
+            // Those of the issuers, if the keychain has them.
             if let Some(whimbrel_ndn_packet::KeyLocator::Name(issuer)) = certificate.locator() {
                 let issuer = keychain
                     .certificate(issuer)
@@ -195,7 +195,7 @@ fn certificates(chosen: &Chosen) -> Vec<Certificate> {
     found
 }
 
-/// The content's name first, then those of keys.
+/// The content's prefix first, then those of keys.
 fn routes(content: &Name, certificates: &[Certificate]) -> Vec<RouteParameters> {
     let mut names = vec![content.clone()];
     for certificate in certificates {
@@ -234,7 +234,7 @@ fn tell(arguments: &Serve, event: &ProducerEvent) {
         ProducerEvent::Unreadable(error) => error.to_string(),
         ProducerEvent::TooLarge { segment, size } => {
             format!(
-                "the packet of segment {segment} has {size} bytes, too many: serve it with a smaller --size"
+                "the packet of segment {segment} is too large ({size} bytes): use a smaller --size"
             )
         }
     };
@@ -245,7 +245,7 @@ fn tell(arguments: &Serve, event: &ProducerEvent) {
     }
 }
 
-/// The content, and the certificates of who signed it.
+/// The content, and its signer's certificates.
 struct Shelf {
     segments: SegmentResponder<FileSource>,
     certificates: Vec<Certificate>,
@@ -276,7 +276,7 @@ impl Shelf {
     fn certificate(&self, interest: &InterestRef<'_>) -> Option<Bytes> {
         let fits = |certificate: &&Certificate| {
             let name = certificate.name().as_ref();
-            // A key's name asks for one of its certificates; what is shorter asks for content.
+            // A key's name requests one of its certificates; a shorter name requests content.
             interest.name == name
                 || (interest.can_be_prefix
                     && certificate.key_name().as_ref().is_prefix_of(interest.name)

@@ -1,4 +1,4 @@
-//! `--signing`: who signs what a program serves.
+//! `--signing`: the signer of served Data.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use whimbrel_transport::{RegisterOptions, SharedSigner};
 use crate::command::keys::KeychainPlace;
 use crate::exit::Failure;
 
-/// The name under which a key given on the command line is known.
+/// The name of a key given on the command line.
 pub(super) const HMAC_NAME: &str = "/localhost/hmac";
 
-/// Who signs.
+/// A choice of signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Signing {
     /// The keychain's default key, or a digest if there is none.
     Auto,
     /// A SHA-256 digest.
     Digest,
-    /// Nobody.
+    /// No signature.
     Null,
     /// A shared secret.
     Hmac(Vec<u8>),
@@ -63,15 +63,15 @@ pub(super) fn hmac_secret(text: &str) -> Result<Vec<u8>, String> {
     match hex::decode(text) {
         Ok(secret) if !secret.is_empty() => Ok(secret),
         _ => Err(String::from(
-            "hmac:HEX takes the secret in hexadecimal digits, best 64 of them or more",
+            "hmac:HEX takes the secret in hexadecimal digits, preferably 64 or more",
         )),
     }
 }
 
-/// The arguments of programs that sign.
+/// Arguments of programs that sign.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct SigningArguments {
-    /// Who signs: auto (the keychain's default key, or a digest if there is none), digest, key,
+    /// The signer: auto (the keychain's default key, or a digest if there is none), digest, key,
     /// key:NAME, id:IDENTITY, cert:NAME, hmac:HEX or none
     #[arg(short = 'S', long, value_name = "WHO", default_value = "auto")]
     pub(crate) signing: Signing,
@@ -79,12 +79,12 @@ pub(crate) struct SigningArguments {
     pub(crate) keychain: KeychainPlace,
 }
 
-/// A signer, and what is said of it.
+/// A signer and its description.
 pub(crate) struct Chosen {
     pub(crate) signer: SharedSigner,
     /// For people.
     pub(crate) description: String,
-    /// The name of the key, where there is one in the keychain.
+    /// The name of its key, if it is one of the keychain.
     pub(crate) key: Option<Name>,
     pub(crate) keychain: Option<Keychain>,
 }
@@ -99,8 +99,8 @@ impl Chosen {
         }
     }
 
-    /// Registers prefixes with commands that the keychain's key signs, for routers that ask for it;
-    /// without such a key by a digest, which routers take from programs on their machine.
+    /// Registers prefixes with commands signed by the keychain's key, as some routers require;
+    /// without such a key signed by a digest, which routers accept from programs on their machine.
     pub(crate) fn registration(&self, clock: WallClock) -> RegisterOptions {
         let options = RegisterOptions::new(clock);
         if self.key.is_some() {
@@ -115,7 +115,7 @@ impl Chosen {
 }
 
 impl SigningArguments {
-    /// The keychain's default key, or a digest if there is none: for programs that leave no choice.
+    /// The keychain's default key, or a digest if there is none: for programs without the option.
     pub(crate) fn auto(keychain: &KeychainPlace) -> SigningArguments {
         SigningArguments {
             signing: Signing::Auto,
@@ -123,7 +123,7 @@ impl SigningArguments {
         }
     }
 
-    /// The signer that is asked for.
+    /// Resolves the option to a signer.
     pub(crate) fn choose(&self) -> Result<Chosen, Failure> {
         match &self.signing {
             Signing::Digest => Ok(digest()),
@@ -166,7 +166,7 @@ fn digest() -> Chosen {
     Chosen::without_key(Arc::new(DigestSigner), "signed with a digest")
 }
 
-/// Says that nobody signed.
+/// Produces Data without a signature.
 struct NullSigner;
 
 impl Signer for NullSigner {

@@ -1,4 +1,4 @@
-//! Content to be served: read from a file when it is asked for, so that its size does not matter.
+//! Content to serve: read from a file on demand, so that its size does not matter.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -19,16 +19,16 @@ pub(super) struct FileSource {
     file: File,
     name: PathBuf,
     length: u64,
-    /// Modification time, to notice that the file is not what it was.
+    /// Modification time, to detect a change of the file.
     modified: (i64, i64),
     segment_size: u64,
     chunk: Vec<u8>,
-    /// Where in the file `chunk` begins.
+    /// The offset of `chunk` in the file.
     chunk_at: u64,
 }
 
 impl FileSource {
-    /// The file at `path`.
+    /// Opens the file at `path`.
     pub(super) fn open(path: &Path, segment_size: usize) -> Result<FileSource, Failure> {
         let cannot = |error: io::Error| {
             Failure::new(
@@ -39,7 +39,7 @@ impl FileSource {
         let file = File::open(path).map_err(cannot)?;
         if file.metadata().map_err(cannot)?.is_dir() {
             let text = format!(
-                "{} is a folder: serve one file, or an archive of it",
+                "{} is a folder: serve a file, or an archive of the folder",
                 path.display()
             );
             return Err(Failure::new(Exit::Usage, text));
@@ -47,7 +47,7 @@ impl FileSource {
         FileSource::whole(file, path.to_owned(), segment_size).map_err(cannot)
     }
 
-    /// Standard input: as it is where it is a file, else all of it by way of the disk.
+    /// Reads standard input: in place if it is a file, else through a temporary file.
     pub(super) fn stdin(segment_size: usize) -> Result<FileSource, Failure> {
         let cannot = |error: io::Error| {
             Failure::new(Exit::Other, format!("cannot read standard input: {error}"))
@@ -57,7 +57,7 @@ impl FileSource {
         FileSource::whole(file, PathBuf::from("standard input"), segment_size).map_err(cannot)
     }
 
-    /// A file as it is; what is none, as a pipe, by way of the disk.
+    /// Uses a regular file in place; copies a pipe or the like to a temporary file.
     fn whole(mut file: File, name: PathBuf, segment_size: usize) -> io::Result<FileSource> {
         if !file.metadata()?.is_file() {
             let mut copy = tempfile::tempfile()?;
@@ -80,17 +80,17 @@ impl FileSource {
         })
     }
 
-    /// Bytes.
+    /// The length in bytes.
     pub(super) const fn length(&self) -> u64 {
         self.length
     }
 
-    /// Makes `chunk` hold what is at `at`.
+    /// Fills `chunk` from offset `at`.
     fn load(&mut self, at: u64) -> io::Result<()> {
         let metadata = self.file.metadata()?;
         if metadata.len() != self.length || modified(&metadata) != self.modified {
             return Err(io::Error::other(
-                "it has changed since it was offered: serve it anew",
+                "the file has changed since it was published: restart `whimbrel ndn serve`",
             ));
         }
         let start = at - at % CHUNK;

@@ -11,13 +11,13 @@ use super::manage::Manage;
 use crate::command::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
 
-/// Of a face's link, in this order, what is shown where there is something.
-const SHOWN: usize = 12;
+/// Maximum of link properties shown per face, in the router's order.
+const MAX_SHOWN: usize = 12;
 
 #[derive(Args, Debug)]
 #[command(after_help = format!("Examples:\n  whimbrel status\n  whimbrel status --faces --json | jq\n\n{MANAGEMENT_HELP}"))]
 pub(crate) struct Status {
-    /// Also what each face has carried, and how its link recovers losses (the latter of Whimbrel
+    /// Also show each face's counters, and how its link recovers losses (the latter of Whimbrel
     /// routers)
     #[arg(long)]
     faces: bool,
@@ -34,8 +34,7 @@ pub(crate) fn run(arguments: &Status) -> Outcome {
             format!("the forwarder's answer to status/general: {error}"),
         )
     })?;
-    // Forwarders other than Whimbrel have no such dataset, and some answer late to what they do not
-    // know.
+    // Other forwarders lack this dataset, and some answer late to unknown datasets.
     let is_ours = general
         .nfd_version
         .to_ascii_lowercase()
@@ -157,7 +156,7 @@ fn link_text(links: Option<&Value>, face: u64) -> String {
     let shown: Vec<String> = details
         .iter()
         .filter(|(_, count)| count.as_u64() != Some(0))
-        .take(SHOWN)
+        .take(MAX_SHOWN)
         .map(|(name, count)| format!("{} {count}", name.replace('_', " ")))
         .collect();
     if shown.is_empty() {

@@ -11,31 +11,31 @@ use super::words::Keys;
 use crate::command::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
 
-/// Where strategies' names begin, so that the last part of one will do.
+/// The common prefix of strategies' names, which users may omit.
 const PLACE: &str = "/localhost/nfd/strategy/";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum StrategyCommand {
-    /// List which prefix has which strategy
+    /// List the strategies by prefix
     #[command(after_help = format!("Example:\n  whimbrel strategy list\n\n{MANAGEMENT_HELP}"))]
     List(List),
-    /// Show the strategy that a name gets
+    /// Show the strategy of a name
     #[command(after_help = format!("Example:\n  whimbrel strategy show /example/film\n\n{MANAGEMENT_HELP}"))]
     Show(Show),
-    /// Give a prefix a strategy
+    /// Set the strategy of a prefix
     #[command(after_help = format!(
         "Examples:\n  whimbrel strategy set /example multicast\n  \
          whimbrel strategy set prefix / strategy /localhost/nfd/strategy/asf\n\n{MANAGEMENT_HELP}"
     ))]
     Set(Set),
-    /// Take a prefix's strategy away, so that a shorter prefix's one counts
+    /// Remove a prefix's strategy, so that the one of a shorter prefix applies
     #[command(after_help = format!("Example:\n  whimbrel strategy unset /example\n\n{MANAGEMENT_HELP}"))]
     Unset(Unset),
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// Also list the strategies that may be set (Whimbrel routers only)
+    /// Also list the available strategies (Whimbrel routers only)
     #[arg(long)]
     available: bool,
     #[command(flatten)]
@@ -189,7 +189,7 @@ fn unset(arguments: &Unset) -> Outcome {
     values.required("prefix")?;
     let prefix = values.with("prefix", name)?.unwrap_or_default();
     if prefix.is_empty() {
-        let text = "the strategy of / cannot be taken away: every name must have one; `whimbrel strategy set /` changes it";
+        let text = "the strategy of / cannot be removed: every name must have one; `whimbrel strategy set /` changes it";
         return Err(Failure::new(Exit::Usage, text));
     }
     let wish = ControlParameters {

@@ -24,16 +24,16 @@ use crate::exit::{Exit, Failure, NDN_HELP};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum TrafficCommand {
-    /// Send Interests of many names in proportions, at a rate
+    /// Send Interests of several patterns in proportions, at a rate
     #[command(after_help = format!(
         "Example:\n  printf 'TrafficPercentage=100\\nName=/example\\nNameAppendSequenceNumber=0\\n' > client.conf\n  \
          whimbrel ndn traffic client client.conf -c 100 -i 10\n\n\
          Keys: Name, TrafficPercentage, NameAppendBytes, NameAppendSequenceNumber, CanBePrefix, MustBeFresh,\n\
-         NonceDuplicationPercentage, InterestLifetime, NextHopFaceId, ExpectedContent; a line that begins with no letter\n\
+         NonceDuplicationPercentage, InterestLifetime, NextHopFaceId, ExpectedContent; a line that does not begin with a letter\n\
          ends a block.\n\n{NDN_HELP}"
     ))]
     Client(ClientArguments),
-    /// Answer them
+    /// Answer such Interests
     #[command(after_help = format!(
         "Example:\n  printf 'Name=/example\\nContentBytes=1000\\n' > server.conf\n  \
          whimbrel ndn traffic server server.conf\n\n\
@@ -46,9 +46,9 @@ pub(crate) enum TrafficCommand {
 enum Spacing {
     /// Always the same
     Constant,
-    /// Between nothing and twice as much
+    /// Uniform, up to twice the mean
     Uniform,
-    /// As of many independent senders (Poisson)
+    /// Exponential, as of many independent senders (Poisson)
     Exponential,
 }
 
@@ -58,19 +58,19 @@ pub(crate) struct ClientArguments {
     config: PathBuf,
     #[command(flatten)]
     reach: Reach,
-    /// Stop after so many Interests
+    /// Stop after this many Interests
     #[arg(short, long, value_name = "N")]
     count: Option<u64>,
-    /// Mean time between two, in milliseconds or with a unit
+    /// Mean interval, in milliseconds or with a unit
     #[arg(short, long, value_name = "TIME", default_value = "1000", value_parser = millis)]
     interval: Duration,
-    /// How the time between two varies
+    /// Distribution of the intervals
     #[arg(long, value_enum, default_value = "constant")]
     gaps: Spacing,
     /// Print the time with each line
     #[arg(short, long)]
     timestamp: bool,
-    /// Print nothing for each Interest
+    /// Do not print each Interest
     #[arg(long)]
     no_log: bool,
     /// Print lines of JSON
@@ -86,7 +86,7 @@ pub(crate) struct ServerArguments {
     reach: Reach,
     #[command(flatten)]
     signing: SigningArguments,
-    /// Stop answering after so many Interests
+    /// Stop answering after this many Interests
     #[arg(short, long, value_name = "N")]
     count: Option<u64>,
     /// Print lines of JSON

@@ -1,4 +1,4 @@
-//! Configuration files of generated traffic.
+//! Configuration files of the traffic generator.
 //!
 //! Facts: ndn-traffic-generator's sample configurations: blocks of `Key=Value` lines; a line that
 //! does not begin with a letter ends a block, so comments (`#`) and empty lines separate them. Keys
@@ -14,7 +14,7 @@ use whimbrel_transport::traffic::{Append, TrafficPattern};
 
 use crate::exit::{Exit, Failure};
 
-/// What a server answers under one prefix.
+/// A server's answer under one prefix.
 pub(super) struct ServerPattern {
     pub(super) name: Name,
     pub(super) delay: Duration,
@@ -35,7 +35,7 @@ impl Field<'_> {
     fn number<T: std::str::FromStr>(&self) -> Result<T, String> {
         self.value.parse().map_err(|_| {
             format!(
-                "line {}: {} is no number: '{}'",
+                "line {}: {} is not a number: '{}'",
                 self.line, self.key, self.value
             )
         })
@@ -54,7 +54,7 @@ impl Field<'_> {
     }
 
     fn unknown(&self) -> String {
-        format!("line {}: there is no '{}' here", self.line, self.key)
+        format!("line {}: unknown key '{}'", self.line, self.key)
     }
 }
 
@@ -93,7 +93,7 @@ fn name_of(block: &[Field<'_>]) -> Result<Name, String> {
         .name()
 }
 
-/// The kinds of Interests that a client sends.
+/// Parses a client's patterns.
 pub(super) fn client(text: &str) -> Result<Vec<TrafficPattern>, String> {
     let mut patterns = Vec::new();
     for block in blocks(text)? {
@@ -128,7 +128,7 @@ pub(super) fn client(text: &str) -> Result<Vec<TrafficPattern>, String> {
     }
 }
 
-/// What a server answers.
+/// Parses a server's patterns.
 pub(super) fn server(text: &str) -> Result<Vec<ServerPattern>, String> {
     let mut patterns = Vec::new();
     for block in blocks(text)? {
@@ -163,7 +163,7 @@ pub(super) fn server(text: &str) -> Result<Vec<ServerPattern>, String> {
     }
 }
 
-/// The text of a configuration file, read by `read`.
+/// Reads a configuration file and parses it with `read`.
 pub(super) fn load<T>(
     path: &Path,
     read: impl FnOnce(&str) -> Result<T, String>,
@@ -174,7 +174,7 @@ pub(super) fn load<T>(
 }
 
 impl ServerPattern {
-    /// As the application takes it.
+    /// Converts to the application's form.
     pub(super) fn rule(self, signer: SharedSigner) -> whimbrel_transport::traffic::TrafficRule {
         whimbrel_transport::traffic::TrafficRule {
             name: self.name,

@@ -1,4 +1,4 @@
-//! `--verify`: whether what came is to be believed.
+//! `--verify`: verification of fetched Data.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use super::signing::{HMAC_NAME, hmac_secret};
 use super::{Loss, Reach, converse, note};
 use crate::exit::{Exit, Failure};
 
-/// Certificates that are fetched before content: from its signer up to the anchor.
-const LONGEST_CHAIN: usize = 8;
+/// Maximum number of certificates from the content's signer up to the anchor.
+const MAX_CHAIN_LEN: usize = 8;
 
-/// What is checked, but for anchors.
+/// What to verify, apart from anchors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Check {
     None,
@@ -43,10 +43,10 @@ impl std::str::FromStr for Check {
     }
 }
 
-/// The arguments of programs that check signatures.
+/// Arguments of programs that verify signatures.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct VerifyArguments {
-    /// What each Data is checked for: none, digest (of integrity, not of origin) or hmac:HEX
+    /// How to verify each Data: none, digest (integrity, not origin) or hmac:HEX
     #[arg(
         long,
         value_name = "HOW",
@@ -54,15 +54,16 @@ pub(crate) struct VerifyArguments {
         conflicts_with = "anchor"
     )]
     verify: Check,
-    /// Accept only what is signed by a key that leads to this certificate (a file as `whimbrel key
-    /// cert show` or ndnsec prints it), of an identity that begins the name; may be given several
-    /// times
+    /// Accept only Data whose signing key chains to this certificate (a file as `whimbrel key cert
+    /// show` or ndnsec prints it) and whose name begins with the signer's identity; may be given
+    /// several times
     #[arg(long, value_name = "FILE")]
     anchor: Vec<PathBuf>,
 }
 
 impl VerifyArguments {
-    /// What a fetcher is to check. For anchors, certificates on the way are fetched first.
+    /// Returns the fetcher's verification. For anchors, fetches the intermediate certificates
+    /// first.
     pub(crate) fn prepare(
         &self,
         reach: &Reach,
@@ -95,7 +96,7 @@ impl VerifyArguments {
     }
 }
 
-/// The certificate in a file.
+/// Reads the certificate in a file.
 pub(crate) fn read_certificate(path: &std::path::Path) -> Result<Certificate, Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
@@ -146,7 +147,7 @@ struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// Asks for one packet of the content, and for the certificates that are missing to believe it.
+    /// Fetches one packet of the content, and the missing certificates of its chain.
     fn complete(&mut self, name: &Name, discovery: Discovery) -> Result<(), Failure> {
         let metadata = name.child(Component::keyword("metadata").as_ref());
         let is_versioned = name.as_ref().last().is_some_and(|last| last.is_version());
@@ -156,12 +157,12 @@ impl Chain<'_> {
             Discovery::Metadata | Discovery::None => self.ask(&first, false)?,
             Discovery::Prefix => self.ask(name, true)?,
         };
-        // Without an answer the fetch itself will say what is wrong.
+        // Without an answer the fetch itself reports the error.
         let Some(sample) = sample else { return Ok(()) };
         let Ok(data) = DataRef::decode(&sample) else {
             return Ok(());
         };
-        for _ in 0..LONGEST_CHAIN {
+        for _ in 0..MAX_CHAIN_LEN {
             match self
                 .validator
                 .validate_data(&data, Rule::Hierarchical, unix_seconds())
@@ -169,7 +170,7 @@ impl Chain<'_> {
                 Err(ValidationError::NeedsCertificate(missing)) => {
                     let Some(found) = self.ask(&missing, true)? else {
                         let text = format!(
-                            "nobody has the certificate {missing}, which is needed to verify {name}"
+                            "the certificate {missing}, needed to verify {name}, cannot be fetched"
                         );
                         return Err(Failure::new(Exit::NotVerified, text));
                     };

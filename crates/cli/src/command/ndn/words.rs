@@ -1,16 +1,16 @@
-//! Arguments as `nfdc` has them: keys followed by values, some keys to be left out. The same keys
-//! are options, too.
+//! Arguments in the style of `nfdc`: keys followed by values, where some keys may be omitted. The
+//! same keys are options, too.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use crate::exit::{Exit, Failure};
 
-/// What one command takes.
+/// The arguments of one command.
 pub(super) struct Keys {
-    /// Keys that may be left out where their values come in this order.
+    /// Keys that may be omitted if their values come in this order.
     pub(super) ordered: &'static [&'static str],
-    /// Keys that must be written.
+    /// Keys that may not be omitted.
     pub(super) named: &'static [&'static str],
     /// Words without a value.
     pub(super) flags: &'static [&'static str],
@@ -45,13 +45,16 @@ impl Keys {
             } else if let Some(key) = known(self.ordered).or_else(|| known(self.named)) {
                 let value = words
                     .next()
-                    .ok_or_else(|| usage(format!("'{key}' needs a value after it")))?;
+                    .ok_or_else(|| usage(format!("'{key}' needs a value")))?;
                 values.put(key, value.clone())?;
             } else if let Some(key) = self.ordered.iter().find(|key| !values.0.contains_key(*key)) {
                 values.put(key, word.clone())?;
             } else {
                 let keys: Vec<&str> = [self.ordered, self.named, self.flags].concat();
-                return Err(usage(format!("'{word}' is none of: {}", keys.join(", "))));
+                return Err(usage(format!(
+                    "unknown word '{word}': expected one of {}",
+                    keys.join(", ")
+                )));
             }
         }
         Ok(values)
@@ -71,12 +74,12 @@ impl Values {
         self.0.get(key).map(String::as_str)
     }
 
-    /// True if a flag was given.
+    /// True if the flag was given.
     pub(super) fn flag(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }
 
-    /// The text of a key that must be there.
+    /// The text of a required key.
     pub(super) fn required(&self, key: &str) -> Result<&str, Failure> {
         self.text(key)
             .ok_or_else(|| usage(format!("{key} is missing")))
@@ -92,7 +95,7 @@ impl Values {
         })
     }
 
-    /// The value of a key, as `parse` reads it.
+    /// The value of a key, parsed by `parse`.
     pub(super) fn with<T>(
         &self,
         key: &str,
@@ -105,12 +108,12 @@ impl Values {
     }
 }
 
-/// `on` or `off`.
+/// Parses `on` or `off`.
 pub(super) fn on_off(text: &str) -> Result<bool, String> {
     match text {
         "on" | "yes" | "true" => Ok(true),
         "off" | "no" | "false" => Ok(false),
-        _ => Err(String::from("it is on or off")),
+        _ => Err(String::from("must be on or off")),
     }
 }
 
