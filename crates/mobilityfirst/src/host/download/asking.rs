@@ -26,14 +26,15 @@ impl Downloads {
     /// Sends a request (nobody has answered yet, or the source has gone silent) or a NACK to the
     /// source.
     pub(super) fn ask(&mut self, now: Time, id: u64, uplink: &Uplink, effects: &mut Effects) {
-        let Some(download) = self.by_id.get(&id) else {
+        let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
+        let chunks = download.wanted();
         let request = Request {
             content: download.content,
             chunk_log2: download.chunk_size.code(),
             reliability: download.reliability,
-            chunks: download.missing(),
+            chunks,
         };
         let (content, patience) = (download.content, download.patience());
         // A source that has not answered two NACKs may be gone; another holder may not be.
@@ -51,7 +52,11 @@ impl Downloads {
             None => {
                 effects.counters.requests_sent += 1;
                 let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
-                effects.send(service, content, Guid::NONE, Transport::Request(request))
+                let message = match download.again {
+                    true => Transport::Resend(request),
+                    false => Transport::Request(request),
+                };
+                effects.send(service, content, Guid::NONE, message)
             }
         };
         if !uplink.is_up {
@@ -115,8 +120,7 @@ impl Downloads {
         let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
-        let program_is_slow = download.unconsumed >= download.credit;
-        if !connected || program_is_slow {
+        if !connected || download.program_is_slow() {
             let patience = download.patience();
             effects.set(Timer::Download(id), now + patience);
             if !connected {
@@ -234,6 +238,7 @@ impl Downloads {
             DropReason::TooLarge => match ChunkSize::from_code(download.chunk_size.code() - 1) {
                 Some(smaller) => {
                     download.chunk_size = smaller;
+                    download.under_way = ChunkRanges::default();
                     self.ask(now, id, uplink, effects);
                 }
                 None => self.fail(id, FailReason::TooLarge, effects),

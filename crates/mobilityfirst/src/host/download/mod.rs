@@ -5,9 +5,11 @@
 //! | [`one`] | one download: what has come and what is missing |
 //! | [`arrival`] | chunks that come, until a program has them |
 //! | [`asking`] | what is asked for, when, and of whom |
+//! | [`metering`] | programs that take their chunks more slowly than they come |
 
 mod arrival;
 mod asking;
+mod metering;
 mod one;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +19,16 @@ use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::{Guid, Time};
 
 use super::effects::{Effects, Uplink};
+use super::shares::Shares;
 use super::{App, Timer};
 use crate::local::{FailReason, Get, LocalEvent, TransferState};
 use one::Download;
+
+/// A content that was fetched no longer ago is sent again although it was sent a moment ago: for so
+/// long its source takes what it sent for under way.
+const AGAIN: Duration = Duration::from_secs(3);
+/// Contents remembered as fetched a moment ago.
+const MAX_ENDED: usize = 1024;
 
 /// What bounds the downloads of a host.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +39,8 @@ pub(in crate::host) struct DownloadLimits {
     pub(in crate::host) transfers: usize,
     /// How long chunks may be missing before their source is told, unless a request says otherwise.
     pub(in crate::host) nack_timeout: Duration,
+    /// The back-pressure buffer, in packets.
+    pub(in crate::host) buffer_packets: usize,
 }
 
 /// All downloads of a host.
@@ -38,6 +49,11 @@ pub(in crate::host) struct Downloads {
     by_id: BTreeMap<u64, Download>,
     by_content: BTreeMap<Guid, BTreeSet<u64>>,
     stopped: BTreeMap<(Guid, Guid), Time>,
+    shares: Shares,
+    // Downloads that have a window.
+    metered: BTreeSet<(App, u64)>,
+    // Contents that were fetched a moment ago, and when their last chunks came.
+    ended: BTreeMap<Guid, Time>,
     next_id: u64,
 }
 
@@ -48,6 +64,9 @@ impl Downloads {
             by_id: BTreeMap::new(),
             by_content: BTreeMap::new(),
             stopped: BTreeMap::new(),
+            shares: Shares::new(limits.buffer_packets),
+            metered: BTreeSet::new(),
+            ended: BTreeMap::new(),
             next_id: 0,
         }
     }
@@ -78,7 +97,28 @@ impl Downloads {
                 self.by_content.remove(&download.content);
             }
         }
+        self.shares.close(download.app);
+        self.metered.remove(&(download.app, id));
+        if let Some(last) = download.last_arrival {
+            self.note_end(download.content, last);
+        }
         Some(download)
+    }
+
+    fn note_end(&mut self, content: Guid, at: Time) {
+        if self.ended.len() >= MAX_ENDED {
+            self.ended.retain(|_, ended| at.since(*ended) < AGAIN);
+        }
+        if self.ended.len() < MAX_ENDED {
+            self.ended.insert(content, at);
+        }
+    }
+
+    /// True if a source may take what this host wants for under way, when it was for an earlier
+    /// request.
+    fn was_here(&self, now: Time, content: &Guid) -> bool {
+        let ended = self.ended.get(content);
+        self.by_content.contains_key(content) || ended.is_some_and(|at| now.since(*at) < AGAIN)
     }
 }
 
@@ -133,11 +173,11 @@ impl Downloads {
         };
         let id = self.next_id;
         self.next_id += 1;
+        let share = self.shares.open(app);
+        let mut download = Download::new(app, &get, assembly, chunk_size, nack_timeout, share);
+        download.again = self.was_here(now, &get.content);
         self.by_content.entry(get.content).or_default().insert(id);
-        self.by_id.insert(
-            id,
-            Download::new(app, &get, assembly, chunk_size, nack_timeout),
-        );
+        self.by_id.insert(id, download);
         if !self.finish_if_done(id, effects) {
             self.ask(now, id, uplink, effects);
         }

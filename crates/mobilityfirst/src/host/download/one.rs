@@ -7,8 +7,8 @@ use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::{Guid, Time};
 
 use super::super::App;
+use super::super::shares::{Load, Share};
 use crate::local::{Get, LocalChunk, TransferState};
-use crate::room::Room;
 use crate::wire::{ChunkRanges, MAX_RANGES, Reliability};
 
 /// Longest pause between two NACKs or requests.
@@ -16,8 +16,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 pub(super) struct Held {
     pub(super) chunk: LocalChunk,
-    // Held until a program has the chunk.
-    pub(super) _room: Room,
+    pub(super) load: Load,
 }
 
 pub(super) struct Download {
@@ -34,6 +33,16 @@ pub(super) struct Download {
     // By offset in the content, in bytes.
     pub(super) held: BTreeMap<u64, Held>,
     pub(super) next_offset: u64,
+    // What its chunks hold of the buffer until its program has them, and what one of them takes, in
+    // packets.
+    pub(super) share: Share,
+    pub(super) chunk_packets: u64,
+    // Chunks that may be here or under way at one time; `None` until its program has proven slow.
+    pub(super) window: Option<u64>,
+    // Of those: asked for, and not here.
+    pub(super) under_way: ChunkRanges,
+    // What its source sent lately was for another request, so none of it is under way.
+    pub(super) again: bool,
     pub(super) source: Option<(Guid, Guid)>,
     pub(super) state: TransferState,
     pub(super) attempts: u32,
@@ -51,6 +60,7 @@ impl Download {
         assembly: Assembly,
         chunk_size: ChunkSize,
         nack_timeout: Duration,
+        share: Share,
     ) -> Download {
         let next_offset = if get.in_order {
             assembly.deliverable().end
@@ -70,6 +80,11 @@ impl Download {
             assembly,
             held: BTreeMap::new(),
             next_offset,
+            share,
+            chunk_packets: 1,
+            window: None,
+            under_way: ChunkRanges::default(),
+            again: false,
             source: None,
             state: TransferState::Requested,
             attempts: 0,
@@ -103,6 +118,44 @@ impl Download {
             last = Some(index);
         }
         missing
+    }
+
+    /// The first missing chunks, `count` at most, that are not under way.
+    pub(super) fn first_missing(&self, count: u64) -> ChunkRanges {
+        let mut missing = ChunkRanges::default();
+        let indices = self.assembly.missing_chunks(self.chunk_size);
+        let indices = indices.map(|index| index as u32);
+        let idle = indices.filter(|index| !self.under_way.contains(*index));
+        idle.take(count as usize)
+            .for_each(|index| missing.insert(index));
+        missing
+    }
+
+    /// What to ask for when nothing comes: all that is missing, or as much of it as there is room
+    /// for, which then is under way.
+    pub(super) fn wanted(&mut self) -> ChunkRanges {
+        let Some(window) = self.window else {
+            return self.missing();
+        };
+        self.under_way = ChunkRanges::default();
+        self.under_way = self.first_missing(window.saturating_sub(self.waiting()).max(1));
+        self.under_way.clone()
+    }
+
+    /// Chunks that are here and that the program has not used.
+    pub(super) fn waiting(&self) -> u64 {
+        self.held.len() as u64 + u64::from(self.unconsumed)
+    }
+
+    /// True if its program holds it up, not the network.
+    pub(super) fn program_is_slow(&self) -> bool {
+        let no_room = self.window.is_some_and(|window| self.waiting() >= window);
+        self.unconsumed >= self.credit || no_room && self.unconsumed > 0
+    }
+
+    /// True if a chunk at `offset` may be handed over as soon as it comes.
+    pub(super) fn takes(&self, offset: u64) -> bool {
+        self.unconsumed < self.credit && (!self.in_order || offset <= self.next_offset)
     }
 
     /// How long nothing may come before it is asked for again.
@@ -139,5 +192,6 @@ impl Download {
         }
         self.last_arrival = Some(now);
         self.attempts = 0;
+        self.again = false;
     }
 }
