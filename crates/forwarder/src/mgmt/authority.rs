@@ -24,8 +24,8 @@ pub struct CommandPolicy {
 /// Which commands of programs on this machine are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LocalCommands {
-    /// All: whoever may open the router's socket may command it (as NFD with `certfile any`). A
-    /// digest must be right; signatures by keys are not looked at.
+    /// All: whoever may open the router's socket may command it (as NFD with `certfile any`).
+    /// Signatures prove nothing then and are not looked at; a digest that does not fit is counted.
     #[default]
     AcceptAny,
     /// Those signed by a key that the [`CommandVerifier`] knows.
@@ -50,8 +50,8 @@ pub enum CommandRefusal {
     /// It has no signature, or one that names no key.
     #[error("this command must be signed with a key that the router's configuration names")]
     KeyNeeded,
-    /// The digest does not fit what it covers.
-    #[error("the digest of this command does not fit its content")]
+    /// The digest in the name does not fit the parameters.
+    #[error("the digest of this command's parameters does not fit them")]
     Digest,
     /// No configured anchor has signed with this key.
     #[error("the key {0} is not among those whose commands this router takes")]
@@ -202,6 +202,18 @@ pub trait CommandVerifier: Send {
     ) -> Result<Name, CommandRefusal>;
 }
 
+/// What a command that is allowed has proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// That it comes from a key that may command.
+    Key,
+    /// Nothing, and nothing was needed.
+    Unneeded,
+    /// Nothing was needed, and its digest does not fit what it covers. NFD, NDNd and ndn-rs accept
+    /// such commands too.
+    WrongDigest,
+}
+
 /// Decides about commands.
 pub(crate) struct Authority {
     policy: CommandPolicy,
@@ -239,7 +251,7 @@ impl Authority {
         remote: bool,
         module: &str,
         interest: &InterestRef<'_>,
-    ) -> Result<(), CommandRefusal> {
+    ) -> Result<Proof, CommandRefusal> {
         if !interest.parameters_digest_is_valid() {
             return Err(CommandRefusal::Digest);
         }
@@ -251,18 +263,19 @@ impl Authority {
             let key = self.verifier.verify_command(now, module, &signed)?;
             self.keyed
                 .accept(now, key.as_ref(), &signed.stamped_info())?;
-            return Ok(());
+            return Ok(Proof::Key);
         }
-        let Some(signed) = signed else { return Ok(()) };
-        if signed.is_digest() && !signed.has_right_digest() {
-            return Err(CommandRefusal::Digest);
-        }
+        let Some(signed) = signed else {
+            return Ok(Proof::Unneeded);
+        };
         // Without time and nonce, the same command again is the same Interest again, and meant.
-        if signed.time.is_none() && signed.nonce.is_none() {
-            Ok(())
-        } else {
-            self.unkeyed.admit(&signed)
+        if signed.time.is_some() || signed.nonce.is_some() {
+            self.unkeyed.admit(&signed)?;
         }
+        if signed.is_digest() && !signed.has_right_digest() {
+            return Ok(Proof::WrongDigest);
+        }
+        Ok(Proof::Unneeded)
     }
 
     /// Allows a prefix announcement.
