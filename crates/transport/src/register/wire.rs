@@ -1,9 +1,9 @@
-//! The two commands of NFD's management protocol that a producer needs, on the wire.
+//! The wire format of the two management commands that a producer needs.
 //!
 //! Facts: NFD Management protocol ("ControlCommand", "RibMgmt"):
 //! `/localhost/nfd/rib/register/PARAMETERS` as a signed Interest, answered by a Data whose content
-//! is a ControlResponse. TLV-TYPEs as in ndn-cxx `encoding/tlv-nfd`. Others stumbled over signed
-//! Interests of packet format v0.3 and over integers that are not minimal.
+//! is a ControlResponse. TLV-TYPEs as in ndn-cxx `encoding/tlv-nfd`. Pitfalls of other
+//! implementations: signed Interests of packet format v0.3 and integers that are not minimal.
 
 use core::time::Duration;
 
@@ -24,25 +24,25 @@ pub const CHILD_INHERIT: u64 = 1;
 /// Route flag: shorter prefixes' routes do not apply below this one (`CAPTURE`).
 pub const CAPTURE: u64 = 2;
 
-/// What a register or unregister command says; what is `None` is left to the forwarder.
+/// The parameters of a register or unregister command; the forwarder chooses those that are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteParameters {
     /// The prefix.
     pub name: Name,
-    /// The next hop; `None` is the face that the command comes from.
+    /// The next hop; `None` is the face that the command arrives on.
     pub face_id: Option<u64>,
-    /// Who made the route; `None` is an application.
+    /// The source of the route; `None` is an application.
     pub origin: Option<u64>,
     /// Cost; `None` is 0.
     pub cost: Option<u64>,
     /// [`CHILD_INHERIT`], [`CAPTURE`].
     pub flags: Option<u64>,
-    /// When the route goes; `None` is with the face.
+    /// The route's lifetime; `None` is that of the face.
     pub expiration: Option<Duration>,
 }
 
 impl RouteParameters {
-    /// For `name`, all else left to the forwarder.
+    /// For `name`, with the forwarder's defaults.
     pub fn new(name: Name) -> RouteParameters {
         RouteParameters {
             name,
@@ -50,7 +50,7 @@ impl RouteParameters {
         }
     }
 
-    /// The ControlParameters element.
+    /// Encodes the ControlParameters element.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         tlv::write_nested(&mut out, CONTROL_PARAMETERS, |out| {
@@ -74,7 +74,7 @@ impl RouteParameters {
         out
     }
 
-    /// The command's name, without what a signature adds: `verb` is `register` or `unregister`.
+    /// The command's name, before signing: `verb` is `register` or `unregister`.
     pub fn command(&self, verb: &str) -> Name {
         Name::of([
             Component::generic("localhost"),
@@ -86,17 +86,17 @@ impl RouteParameters {
     }
 }
 
-/// What the forwarder answered.
+/// The forwarder's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlResponse {
-    /// 200 is success; otherwise much like HTTP's.
+    /// 200 is success; otherwise similar to HTTP's.
     pub code: u64,
     /// In words, at most 200 characters of it.
     pub text: String,
 }
 
 impl ControlResponse {
-    /// From a Data's content; `None` if it is no ControlResponse.
+    /// Decodes a Data's content; `None` if it is not a ControlResponse.
     pub fn decode(content: &[u8]) -> Option<ControlResponse> {
         let outer = tlv::Reader::new(content).expect(CONTROL_RESPONSE).ok()?;
         let mut reader = tlv::Reader::new(outer.value);
@@ -109,7 +109,7 @@ impl ControlResponse {
         Some(ControlResponse { code, text })
     }
 
-    /// The element, for forwarders in tests.
+    /// Encodes the element, for forwarders in tests.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         tlv::write_nested(&mut out, CONTROL_RESPONSE, |out| {
@@ -120,8 +120,7 @@ impl ControlResponse {
     }
 }
 
-/// Reads the parameters back from a command's name, for forwarders in tests: the verb and the
-/// prefix.
+/// Decodes a command's name, for forwarders in tests: returns the verb and the prefix.
 pub fn read_command(name: whimbrel_ndn_packet::NameRef<'_>) -> Option<(String, Name)> {
     let verb = String::from_utf8(name.get(3)?.value().to_vec()).ok()?;
     let parameters = name.get(4)?;
