@@ -1,26 +1,26 @@
-//! Processor time of programs, user and system, as the kernel accounts it.
+//! Processor time of programs, user and system, from the kernel's accounts.
 
 use std::time::Duration;
 
 use crate::BenchError;
 
-/// Where utime, stime, cutime and cstime stand behind the command's name in /proc/PID/stat
+/// Fields utime, stime, cutime and cstime after the command's name in /proc/PID/stat
 /// (proc_pid_stat(5)).
 const OWN: [usize; 2] = [11, 12];
 const CHILDREN: [usize; 2] = [13, 14];
 
-/// Processor time that the process `pid` has used so far, all its threads together.
+/// Processor time of the process `pid` so far, all its threads together.
 pub(crate) fn of_process(pid: u32) -> Result<Duration, BenchError> {
     sum(&pid.to_string(), OWN)
 }
 
-/// Processor time of all children of this process that have ended and were waited for.
+/// Processor time of all children of this process that were waited for.
 pub(crate) fn of_ended_children() -> Result<Duration, BenchError> {
     sum("self", CHILDREN)
 }
 
-/// Processor time that the whole machine has spent on anything so far, all its cores together; what
-/// a hypervisor gave to others is counted too.
+/// Processor time of the whole machine so far, all its cores together; includes the time that a
+/// hypervisor gave to others.
 pub(crate) fn of_machine() -> Result<Duration, BenchError> {
     let path = "/proc/stat";
     let text = std::fs::read_to_string(path).map_err(BenchError::system(format!("read {path}")))?;
@@ -57,7 +57,7 @@ fn sum(process: &str, fields: [usize; 2]) -> Result<Duration, BenchError> {
 }
 
 fn ticks(stat: &str, fields: [usize; 2]) -> Option<u64> {
-    // The command's name is in parentheses and may hold anything, parentheses too.
+    // The command's name is in parentheses and may contain any characters, parentheses too.
     let numbers: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     fields
         .iter()

@@ -1,9 +1,9 @@
-//! A router's resident memory while its neighbours send more than it can pass on.
+//! A router's resident memory while its neighbours send more than it can forward.
 //!
-//! A real daemon on this machine's loopback, and neighbours of our own that mean it ill: some send
-//! whole chunks to where no route leads, some never send the end of a chunk. What the protocol's
-//! state machine counts of itself is held to the same formula by
-//! `crates/mobilityfirst/tests/memory.rs`.
+//! A real daemon on this machine's loopback, and hostile neighbours in this process: some send
+//! whole chunks to an address without a route, some never send the end of a chunk.
+//! `crates/mobilityfirst/tests/memory.rs` compares the state machine's own count with the same
+//! formula.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
@@ -21,7 +21,7 @@ use whimbrel_mobilityfirst::wire::{NetworkHeader, ServiceId, UpperProtocol};
 
 use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
-/// What the router may hold; written to its configuration file and put into the formula.
+/// The router's limits, for its configuration file and for the formula.
 const BUFFER_PACKETS: usize = 4096;
 const CHUNK_LIMIT: usize = 1 << 20;
 const CHUNKS_IN_FLIGHT: u16 = 8;
@@ -35,7 +35,7 @@ const MTU: usize = 1472;
 const CHUNK_BYTES: usize = 1_000_000;
 const DURATION: Duration = Duration::from_secs(10);
 const QUICK_DURATION: Duration = Duration::from_secs(2);
-/// Frames that a neighbour sends before the next one has its turn.
+/// Frames that a neighbour sends before the next one's turn.
 const TURN: usize = 64;
 /// A DATA frame's first byte, and the flag of a chunk's last packet (docs/protocols/hop.md).
 const DATA: u8 = 0x11;
@@ -105,7 +105,7 @@ fn bound() -> u64 {
     config.memory_bound(MTU)
 }
 
-/// A daemon that ends with this.
+/// A daemon that ends when it is dropped.
 struct RunningRouter {
     child: Child,
     address: SocketAddr,
@@ -146,7 +146,7 @@ impl RunningRouter {
             .map_err(BenchError::system("start a router"))?;
         let mut line = String::new();
         if let Some(output) = child.stdout.take() {
-            // Empty if it ends at once; the message then says so.
+            // Empty if the daemon ends at once; the message then says so.
             let _ = BufReader::new(output).read_line(&mut line);
         }
         let opened: Value = serde_json::from_str(&line).unwrap_or_default();
@@ -166,14 +166,14 @@ impl RunningRouter {
         }
     }
 
-    /// The most memory that it had resident so far.
+    /// The peak of its resident memory so far.
     fn peak_bytes(&self) -> Result<u64, BenchError> {
         let path = format!("/proc/{}/status", self.child.id());
         let text =
             std::fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-        let missing = || std::io::Error::other("it says nothing of VmHWM: the router has ended");
+        let missing = || std::io::Error::other("VmHWM is missing: the router has ended");
         kibibytes
             .map(|kibibytes| kibibytes << 10)
             .ok_or_else(|| BenchError::system(format!("understand {path}"))(missing()))
@@ -187,7 +187,7 @@ impl Drop for RunningRouter {
     }
 }
 
-/// One that sends what nobody can deliver.
+/// A neighbour that sends undeliverable chunks.
 struct Neighbour {
     socket: UdpSocket,
     hop: Hop,
@@ -199,7 +199,7 @@ struct Neighbour {
     payload: Bytes,
 }
 
-/// Answers with the bytes that the neighbours sent.
+/// Returns the number of bytes that the neighbours sent.
 fn flood(router: SocketAddr, duration: Duration, seed: u64) -> Result<u64, BenchError> {
     let payload = Bytes::from(vec![7; CHUNK_BYTES]);
     let neighbours =
@@ -247,7 +247,7 @@ impl Neighbour {
         })
     }
 
-    /// Takes in what came and sends what may go; false if there was neither.
+    /// Receives and sends frames; returns false if there were none.
     fn turn(&mut self, now: Time) -> bool {
         let mut busy = false;
         let mut frame = [0; MTU];
@@ -280,14 +280,14 @@ impl Neighbour {
             busy = true;
             let ends_chunk = buffer[0] == DATA && buffer[1] & LAST != 0;
             if !(self.half && ends_chunk) {
-                // What a full socket does not take is lost, as on any link.
+                // Frames that a full socket refuses are lost, as on any link.
                 let _ = self.socket.send(&buffer);
             }
         }
         busy
     }
 
-    /// To an address that no route leads to: it is stored until others push it out.
+    /// A chunk to an address without a route: it is stored until others evict it.
     fn chunk(&mut self) -> Chunk {
         self.sent += 1;
         let mut destination = [3; 32];

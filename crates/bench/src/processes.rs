@@ -1,4 +1,4 @@
-//! Whimbrel's programs in namespaces. Everything that starts one for a transfer of a bench is here.
+//! Whimbrel's programs in namespaces, for the transfers of all parts.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,7 @@ use crate::BenchError;
 
 const ROUTER_PORT: u16 = 4711;
 const NAME_SERVER_PORT: u16 = 4720;
-/// How long a program may take until it serves. A file of gigabytes is hashed in that time.
+/// Time limit for a program's start. It hashes a file of gigabytes in that time.
 const SETTLING: Duration = Duration::from_secs(60);
 
 /// A program, and a folder for its keys, sockets and logs.
@@ -25,13 +25,13 @@ pub(crate) struct Programs<'a> {
 
 /// Servers that are ready, and the command that fetches.
 pub(crate) struct Ready {
-    /// Each with what it does.
+    /// Each with its role.
     pub(crate) servers: Vec<(&'static str, Process)>,
     pub(crate) fetch: Command,
 }
 
 impl Programs<'_> {
-    /// Two processes: one that serves a file at `address`, and one that asks it directly.
+    /// Two processes: one that serves a file at `address`, and one that fetches from it directly.
     pub(crate) fn whimbrel_directly(
         &self,
         serving: &Namespace,
@@ -54,9 +54,9 @@ impl Programs<'_> {
         })
     }
 
-    /// The fewest processes that move a file over a router: a name server and a router on the
-    /// fetching side, which is reached at `address`, the serving program on the other one, and the
-    /// fetching program.
+    /// The minimal set of processes that move a file over a router: a name server and a router on
+    /// the client's side, which is reached at `address`, the serving program on the other one, and
+    /// the fetching program.
     pub(crate) fn whimbrel(
         &self,
         serving: &Namespace,
@@ -108,8 +108,8 @@ impl Programs<'_> {
         Ok(Ready { servers, fetch })
     }
 
-    /// Starts this program on a host and waits for a line that holds `word`. What it says on
-    /// standard error is kept in a file that is named after it.
+    /// Starts this program on a host and waits for a line that contains `word`. Its standard error
+    /// goes to a file named after it.
     pub(crate) fn await_line(
         &self,
         host: &Namespace,
@@ -150,11 +150,11 @@ impl Programs<'_> {
     }
 }
 
-/// The first line that holds `word`, if it comes in time. The rest is read by nobody, and little.
+/// The first line that contains `word`, if it comes in time.
 fn line_with(output: ChildStdout, word: &str) -> Option<String> {
     let (sender, lines) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        // Reads on until the program ends, so that it never waits for its reader.
+        // Reads on until the program ends, so that its output never blocks it.
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             let _ = sender.send(line);
         }

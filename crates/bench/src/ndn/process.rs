@@ -1,4 +1,4 @@
-//! Programs of this bench, each a process of its own, that end with their handles.
+//! Programs of this bench, each a process of its own, that end when their handles are dropped.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::{BenchError, cpu};
 
-/// How long a program may take until it is ready.
+/// Time limit for a program's start.
 const SETTLING: Duration = Duration::from_secs(60);
 
-/// A program, and what it says on standard output.
+/// A program, and the lines of its standard output.
 pub(super) struct Running {
     what: &'static str,
     child: Child,
@@ -23,7 +23,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts this program; `what` says what it is to do, and names its log in `folder`.
+    /// Starts this program; `what` describes it, and names its log in `folder`.
     pub(super) fn start(
         what: &'static str,
         folder: &Path,
@@ -66,7 +66,7 @@ impl Running {
         }
     }
 
-    /// The next line that holds `word`, within `patience`.
+    /// The next line that contains `word`, within `patience`.
     pub(super) fn await_word(&self, word: &str, patience: Duration) -> Result<String, BenchError> {
         let deadline = Instant::now() + patience;
         while let Some(line) = self.line(deadline.saturating_duration_since(Instant::now()))? {
@@ -80,7 +80,7 @@ impl Running {
         )))
     }
 
-    /// The next line that holds `word` and comes within the time that programs take to start.
+    /// The next line that contains `word`, within the time limit for starts.
     pub(super) fn ready(&self, word: &str) -> Result<String, BenchError> {
         self.await_word(word, SETTLING)
     }
@@ -117,8 +117,8 @@ impl Drop for Running {
     }
 }
 
-/// A router as a user has it, but without multicast and browsers, on a socket and a UDP port of its
-/// own.
+/// A router with a user's configuration, but without multicast and browsers, on a socket and a UDP
+/// port of its own.
 pub(super) struct RunningRouter {
     pub(super) process: Running,
     pub(super) socket: PathBuf,
@@ -126,7 +126,8 @@ pub(super) struct RunningRouter {
 }
 
 impl RunningRouter {
-    /// `name` is one word for its files; `route` is where its default route leads.
+    /// Starts a router. `name` is one word for its files; `route` is the next hop of its default
+    /// route.
     pub(super) fn start(
         program: &Path,
         folder: &Path,
