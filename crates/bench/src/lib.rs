@@ -18,7 +18,6 @@
     reason = "a bench measures real processes, so it owns clocks; it holds no protocol"
 )]
 
-mod cpu;
 mod error;
 mod fairness;
 mod goodput;
@@ -30,6 +29,7 @@ pub mod peer;
 mod processes;
 mod report;
 mod simulator;
+mod usage;
 
 use std::path::PathBuf;
 

@@ -5,20 +5,22 @@
 //! `crates/mobilityfirst/tests/memory.rs` compares the state machine's own count with the same
 //! formula.
 
-use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use whimbrel_core::{Guid, SeededRng, Time, WallClock};
+use whimbrel_lab::supervisor::START_PATIENCE;
+use whimbrel_lab::{Program, Supervisor};
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::router::{ProxyPolicy, RouterConfig, store::StoreLimits};
 use whimbrel_mobilityfirst::wire::{NetworkHeader, ServiceId, UpperProtocol};
 
+use crate::usage::peak_resident_bytes;
 use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
 /// The router's limits, for its configuration file and for the formula.
@@ -45,14 +47,14 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
     bench.measure("a flood", |options, _| {
         let folder = tempfile::tempdir().map_err(BenchError::system("make a temporary folder"))?;
         let router = RunningRouter::start(options, folder.path())?;
-        let idle = router.peak_bytes()?;
+        let idle = peak_resident_bytes(router.process.id())?;
         let duration = if options.quick {
             QUICK_DURATION
         } else {
             DURATION
         };
         let offered = flood(router.address, duration, options.seed)?;
-        let peak = router.peak_bytes()?;
+        let peak = peak_resident_bytes(router.process.id())?;
         let bound = bound();
         Ok(vec![Row {
             part: Part::Memory,
@@ -107,7 +109,7 @@ fn bound() -> u64 {
 
 /// A daemon that ends when it is dropped.
 struct RunningRouter {
-    child: Child,
+    process: Program,
     address: SocketAddr,
 }
 
@@ -137,53 +139,12 @@ impl RunningRouter {
             .arg(folder.join("key"))
             .arg("--socket")
             .arg(folder.join("socket"));
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut child = command
-            .spawn()
-            .map_err(BenchError::system("start a router"))?;
-        let mut line = String::new();
-        if let Some(output) = child.stdout.take() {
-            // Empty if the daemon ends at once; the message then says so.
-            let _ = BufReader::new(output).read_line(&mut line);
-        }
-        let opened: Value = serde_json::from_str(&line).unwrap_or_default();
-        match opened["links"]["listen-0"]
-            .as_str()
-            .and_then(|address| address.parse().ok())
-        {
-            Some(address) => Ok(RunningRouter { child, address }),
-            None => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(BenchError::Side {
-                    what: String::from("the router did not start"),
-                    said: line,
-                })
-            }
-        }
-    }
-
-    /// The peak of its resident memory so far.
-    fn peak_bytes(&self) -> Result<u64, BenchError> {
-        let path = format!("/proc/{}/status", self.child.id());
-        let text =
-            std::fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-        let missing = || std::io::Error::other("VmHWM is missing: the router has ended");
-        kibibytes
-            .map(|kibibytes| kibibytes << 10)
-            .ok_or_else(|| BenchError::system(format!("understand {path}"))(missing()))
-    }
-}
-
-impl Drop for RunningRouter {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let process = Supervisor::new(folder).speaker("router", command)?;
+        let address = process.find_line(START_PATIENCE, "where it listens", |line| {
+            let opened: Value = serde_json::from_str(line).ok()?;
+            opened["links"]["listen-0"].as_str()?.parse().ok()
+        })?;
+        Ok(RunningRouter { process, address })
     }
 }
 

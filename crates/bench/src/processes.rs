@@ -1,20 +1,15 @@
 //! Whimbrel's programs in namespaces, for the transfers of all parts.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::{ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use whimbrel_lab::{Namespace, Process};
+use whimbrel_lab::{Namespace, Program, Supervisor};
 
 use crate::BenchError;
 
 const ROUTER_PORT: u16 = 4711;
 const NAME_SERVER_PORT: u16 = 4720;
-/// Time limit for a program's start. It hashes a file of gigabytes in that time.
-const SETTLING: Duration = Duration::from_secs(60);
 
 /// A program, and a folder for its keys, sockets and logs.
 #[derive(Clone, Copy)]
@@ -25,8 +20,8 @@ pub(crate) struct Programs<'a> {
 
 /// Servers that are ready, and the command that fetches.
 pub(crate) struct Ready {
-    /// Each with its role.
-    pub(crate) servers: Vec<(&'static str, Process)>,
+    /// Each with what it does.
+    pub(crate) servers: Vec<(&'static str, Program)>,
     pub(crate) fetch: Command,
 }
 
@@ -108,70 +103,26 @@ impl Programs<'_> {
         Ok(Ready { servers, fetch })
     }
 
-    /// Starts this program on a host and waits for a line that contains `word`. Its standard error
-    /// goes to a file named after it.
+    /// Starts this program on a host and waits for a line that holds `word`.
     pub(crate) fn await_line(
         &self,
         host: &Namespace,
         arguments: &[&str],
         paths: &[&Path],
         word: &str,
-    ) -> Result<(Process, String), BenchError> {
+    ) -> Result<(Program, String), BenchError> {
         let name = arguments
             .iter()
             .take(2)
             .copied()
             .collect::<Vec<_>>()
             .join("-");
-        let said = self.folder.join(format!("{name}.log"));
-        let log =
-            File::create(&said).map_err(BenchError::system(format!("write {}", said.display())))?;
         let mut command = Command::new(self.program);
-        command
-            .args(arguments)
-            .args(paths)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log);
-        let mut process = host.spawn(command)?;
-        match process
-            .take_stdout()
-            .and_then(|output| line_with(output, word))
-        {
-            Some(line) => Ok((process, line)),
-            None => Err(BenchError::Side {
-                what: format!(
-                    "'whimbrel {name}' was not ready within {} s",
-                    SETTLING.as_secs()
-                ),
-                said: last_words(&said),
-            }),
-        }
+        command.args(arguments).args(paths);
+        let process = Supervisor::new(self.folder)
+            .on(host)
+            .speaker(&name, command)?;
+        let line = process.ready(word)?;
+        Ok((process, line))
     }
-}
-
-/// The first line that contains `word`, if it comes in time.
-fn line_with(output: ChildStdout, word: &str) -> Option<String> {
-    let (sender, lines) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        // Reads on until the program ends, so that its output never blocks it.
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            let _ = sender.send(line);
-        }
-    });
-    let deadline = Instant::now() + SETTLING;
-    while let Ok(line) = lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-        if line.contains(word) {
-            return Some(line);
-        }
-    }
-    None
-}
-
-/// The end of a log.
-pub(crate) fn last_words(log: &Path) -> String {
-    const MOST: usize = 600;
-    let text = std::fs::read(log).unwrap_or_default();
-    let start = text.len().saturating_sub(MOST);
-    String::from_utf8_lossy(&text[start..]).trim().to_owned()
 }

@@ -33,7 +33,7 @@ impl Interop {
         let installed = named.clone().unwrap_or_else(|| root.join("target/interop"));
         if named.is_none() && !installed.join("ndnts/version").exists() {
             eprintln!(
-                "skipped: there is no {}; scripts/setup --check installs it",
+                "SKIPPED: there is no {}; scripts/setup --check installs it",
                 installed.display()
             );
             return None;

@@ -176,6 +176,8 @@ pub struct TransportCounters {
     pub overflow_closed: u64,
     /// Connections that ended in the middle of a frame.
     pub truncated: u64,
+    /// Times that a connection which was idle for a second gave back the memory of large frames.
+    pub memory_returns: u64,
 }
 
 impl TransportCounters {
@@ -198,6 +200,7 @@ impl TransportCounters {
         self.ignored += other.ignored;
         self.overflow_closed += other.overflow_closed;
         self.truncated += other.truncated;
+        self.memory_returns += other.memory_returns;
     }
 }
 

@@ -17,7 +17,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::rc::Rc;
 use std::time::Duration;
 
-use namespaces::{Wire, in_new_namespace, ip};
+use namespaces::{Wire, in_new_namespace, ip, skipped};
 use support::{PATIENCE, Script, pattern, script_loop, settle, until};
 use whimbrel_core::{Endpoint, Medium, PortEvent, PortOrigin, PortRequest, PortToken};
 use whimbrel_io::{
@@ -181,8 +181,7 @@ fn a_full_send_queue_blocks_the_ports_and_all_that_waited_goes_out_afterwards() 
             "link set v1 up",
         ]);
         if !made {
-            eprintln!("skipped: this system makes no veth pairs");
-            return;
+            return skipped("this system makes no veth pairs");
         }
         let mut a = script_loop();
         let config = UdpConfig::new("wire", "10.77.0.1:0".parse().unwrap())
@@ -231,8 +230,7 @@ fn a_deleted_tun_device_takes_its_port_down() {
             .add_tun("lab", PortOrigin::Configured(0), tun("whim3", 1400))
             .unwrap();
         if !ip(&["link delete whim3"]) {
-            eprintln!("skipped: this system has no `ip` command");
-            return;
+            return skipped("this system has no `ip` command");
         }
         until(&mut a, "the port to go down", |a| a.machine().down(port));
         assert!(a.snapshot().transports.is_empty());

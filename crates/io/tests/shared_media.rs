@@ -151,7 +151,7 @@ fn multicast_works_over_ipv6_link_local_addresses() {
             )])
         };
         if !replace("e0", "fe80::1") {
-            eprintln!("skipped: this system has no IPv6");
+            eprintln!("SKIPPED: this system has no IPv6");
             return;
         }
         let group = "[ff02::1234]:56363";

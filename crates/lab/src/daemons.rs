@@ -1,16 +1,17 @@
 //! Whimbrel's own programs on the hosts of a topology: the same binary and commands that a user
 //! runs.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{Fig7, LabError, Process, Topology, TransferMeter, TransferObserver, TransferRecord};
+use crate::supervisor::START_PATIENCE;
+use crate::{
+    Fig7, LabError, Program, Supervisor, Topology, TransferMeter, TransferObserver, TransferRecord,
+};
 
 const ROUTER_PORT: u16 = 4711;
 const NAME_SERVER_PORT: u16 = 4720;
@@ -26,7 +27,7 @@ pub struct Fig7Daemons<'a> {
     topology: &'a Topology,
     settings: Fig7Settings,
     // Held for their lives: a process that is dropped is killed.
-    running: Vec<(String, Process)>,
+    running: Vec<Program>,
 }
 
 /// What the daemons and the client of a [`Fig7Daemons`] are told beyond their defaults.
@@ -140,14 +141,14 @@ impl<'a> Fig7Daemons<'a> {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(arguments).stdin(Stdio::null());
+        command.args(arguments);
         command
     }
 
     /// Starts a daemon (again).
     pub fn run(&mut self, daemon: Daemon) -> Result<(), LabError> {
         let name = daemon.name();
-        let mut command = match daemon {
+        let command = match daemon {
             Daemon::NameServer => {
                 let listen = format!("0.0.0.0:{NAME_SERVER_PORT}");
                 let mut command = self.command(&["gnrs", "serve", "--listen", &listen, "--store"]);
@@ -157,18 +158,13 @@ impl<'a> Fig7Daemons<'a> {
             Daemon::Router(node) => self.router_command(node)?,
             Daemon::Host(node) => self.host_command(node)?,
         };
-        let log = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.path(&format!("{name}.log")));
-        let log = log.map_err(LabError::system(format!("open the log of {name}")))?;
-        let again = log
-            .try_clone()
-            .map_err(LabError::system(format!("open the log of {name}")))?;
-        command.stdout(log).stderr(again);
-        let process = self.topology.host(&daemon.host())?.spawn(command)?;
-        self.running.push((name, process));
+        let program = self.on(&daemon.host())?.daemon(&name, command)?;
+        self.running.push(program);
         Ok(())
+    }
+
+    fn on(&self, host: &str) -> Result<Supervisor<'_>, LabError> {
+        Ok(Supervisor::new(&self.folder).on(self.topology.host(host)?))
     }
 
     fn router_command(&self, node: u8) -> Result<Command, LabError> {
@@ -219,15 +215,12 @@ impl<'a> Fig7Daemons<'a> {
     /// Kills a daemon as `kill -9` does.
     pub fn kill(&mut self, daemon: Daemon) -> Result<(), LabError> {
         let name = daemon.name();
-        let mut kept = Vec::new();
-        for (known, mut process) in self.running.drain(..) {
-            if known == name {
-                process.kill()?;
-            } else {
-                kept.push((known, process));
+        for program in &mut self.running {
+            if program.name() == name {
+                program.process().kill()?;
             }
         }
-        self.running = kept;
+        self.running.retain(|program| program.name() != name);
         Ok(())
     }
 
@@ -265,29 +258,15 @@ impl<'a> Fig7Daemons<'a> {
     /// Serves `file` from N1 and waits until the name service knows of it. Answers with its name.
     pub fn serve(&mut self, file: &Path) -> Result<String, LabError> {
         let mut command = self.command(&["serve", "--socket"]);
-        command
-            .arg(self.socket(1))
-            .arg(file)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut process = self.topology.host("N1")?.spawn(command)?;
-        let output = process.take_stdout();
-        self.running.push((String::from("serve"), process));
-        let lines = output
-            .map(BufReader::new)
-            .into_iter()
-            .flat_map(BufRead::lines);
-        for line in lines.map_while(Result::ok) {
+        command.arg(self.socket(1)).arg(file);
+        let program = self.on("N1")?.speaker("serve", command)?;
+        let name = program.find_line(START_PATIENCE, "\"announced\"", |line| {
             let mut words = line.split_whitespace();
-            if let (Some(name), Some("announced")) = (words.next(), words.next()) {
-                return Ok(name.to_owned());
-            }
-        }
-        Err(LabError::daemon(
-            "serve",
-            "ended before its file was announced",
-            &self.folder,
-        ))
+            let (name, state) = (words.next()?, words.next()?);
+            (state == "announced").then(|| name.to_owned())
+        })?;
+        self.running.push(program);
+        Ok(name)
     }
 
     /// Fetches a content to `output` with `whimbrel get` on N4.
@@ -299,20 +278,15 @@ impl<'a> Fig7Daemons<'a> {
         observer: &mut dyn TransferObserver,
     ) -> Result<TransferRecord, LabError> {
         let mut command = self.command(&["get", "--json", name, "--socket"]);
-        command
-            .arg(self.socket(4))
-            .arg("-o")
-            .arg(output)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+        command.arg(self.socket(4)).arg("-o").arg(output);
         if let Some(timeout) = self.settings.nack_timeout {
             command.args(["--nack-timeout", &format!("{} ms", timeout.as_millis())]);
         }
         let resent_before = self.resent();
         let started = Instant::now();
         observer.started(started);
-        let mut process = self.topology.host("N4")?.spawn(command)?;
-        let mut record = watch_get(&mut process, started, patience, observer)?
+        let mut program = self.on("N4")?.speaker("get", command)?;
+        let mut record = watch_get(&mut program, started, patience, observer)?
             .map_err(|failure| LabError::daemon("get", &failure, &self.folder))?;
         record.retransmitted_segments = self
             .resent()
@@ -329,29 +303,20 @@ impl<'a> Fig7Daemons<'a> {
     }
 }
 
-/// Follows a `get --json` or `ndn get --json` that was `started` with its output in a pipe, until
-/// it ends or `patience` does, which kills it. The inner error is what it said of itself.
+/// Follows a `get --json` or `ndn get --json` that was `started` until it ends or `patience` does,
+/// which kills it. The inner error is what it said of itself.
 pub(crate) fn watch_get(
-    process: &mut Process,
+    program: &mut Program,
     started: Instant,
     patience: Duration,
     observer: &mut dyn TransferObserver,
 ) -> Result<Result<TransferRecord, String>, LabError> {
     let mut meter = TransferMeter::new(started);
-    let (sender, lines) = mpsc::channel();
-    if let Some(stdout) = process.take_stdout() {
-        std::thread::spawn(move || {
-            let lines = BufReader::new(stdout).lines().map_while(Result::ok);
-            lines
-                .map(|line| (Instant::now(), line))
-                .try_for_each(|line| sender.send(line))
-        });
-    }
     let mut failure = None;
     let mut completed = false;
-    // The channel closes when the program ends.
-    while let Ok((at, line)) = lines.recv_timeout(patience.saturating_sub(started.elapsed())) {
-        let Ok(line) = serde_json::from_str::<GetLine>(&line) else {
+    for line in program.lines_until(started + patience) {
+        let at = line.at;
+        let Ok(line) = serde_json::from_str::<GetLine>(&line.text) else {
             continue;
         };
         let progress = line
@@ -374,7 +339,7 @@ pub(crate) fn watch_get(
         return Ok(Err(failure));
     }
     if !completed {
-        process.kill()?;
+        program.process().kill()?;
     }
     Ok(Ok(meter.finish(Instant::now(), completed)))
 }

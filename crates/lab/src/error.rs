@@ -82,6 +82,16 @@ pub enum LabError {
         /// The folder of its log.
         logs: String,
     },
+    /// A program did not do what it was started for.
+    #[error("the program '{name}' {what}; it said: {said}")]
+    Program {
+        /// Its name, which is also its log's.
+        name: String,
+        /// What it did or did not do.
+        what: String,
+        /// The end of its log.
+        said: String,
+    },
     /// The network of a simulation said that a transfer cannot be.
     #[error("the simulated transfer failed: {0}")]
     Simulated(String),

@@ -9,7 +9,8 @@
 //! |---|---|
 //! | [`privileges`] | what this process may do, and how it gets there without root |
 //! | [`namespace`] | [`Namespace`], one host: interfaces, sysctls, programs |
-//! | [`process`] | [`Process`], a program in a host |
+//! | [`process`] | [`Process`], a program in a host or on this machine |
+//! | [`supervisor`] | [`Supervisor`] and [`Program`]: programs with a log, whose lines are read |
 //! | [`tun`] | [`Tun`], the end of an emulated link |
 //! | [`emulator`] | [`Emulator`], which moves packets through `whimbrel_sim::link` in real time |
 //! | [`topology`] | [`TopologyBuilder`] and [`Topology`]; [`Fig7`], the testbed of [MFTP §5] |
@@ -42,6 +43,7 @@ pub mod process;
 pub mod scenario;
 pub mod simulated;
 pub mod study;
+pub mod supervisor;
 pub mod topology;
 pub mod torture;
 pub mod transfer;
@@ -56,6 +58,7 @@ pub use privileges::{Privileges, check_lab, ensure_privileges, lab_available};
 pub use probe::PingReport;
 pub use process::Process;
 pub use simulated::{RepeatingContent, SimulatedFig7, SimulatedFig7Options};
+pub use supervisor::{Program, Supervisor};
 pub use topology::{Fig7, Topology, TopologyBuilder};
 pub use transfer::{TransferMeter, TransferObserver, TransferRecord};
 pub use tun::Tun;

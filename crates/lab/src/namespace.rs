@@ -131,7 +131,7 @@ impl Namespace {
             .recv()
             .map_err(|_| gone())?
             .map_err(|error| spawn_error(&program, error))?;
-        Ok(Process::new(program, child, self.clone()))
+        Ok(Process::new(program, child, Some(self.clone())))
     }
 
     /// Runs a program to its end and returns its standard output; anything but success is an error

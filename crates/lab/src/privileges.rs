@@ -52,10 +52,17 @@ pub fn check_lab() -> Result<(), LabError> {
     crate::Namespace::new("check")?.enter(|| tun::open_device().map(drop))?
 }
 
-/// For tests: false, with the reason on standard error, where this machine allows no lab.
+/// Set where tests that need the lab must not be skipped.
+const REQUIRED: &str = "WHIMBREL_LAB";
+
+/// For tests: false, with the reason on standard error, where this machine allows no lab. Panics
+/// instead where the environment variable `WHIMBREL_LAB` says that the machine has one.
 pub fn lab_available() -> bool {
     match check_lab() {
         Ok(()) => true,
+        Err(reason) if std::env::var_os(REQUIRED).is_some() => {
+            panic!("{REQUIRED} is set, but this machine has no lab: {reason}")
+        }
         Err(reason) => {
             eprintln!("SKIPPED: this test needs the netns lab, and {reason}");
             false

@@ -1,27 +1,30 @@
-//! A program running in a host of the lab.
+//! A program running in a host of the lab, or on this machine itself.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, ExitStatus};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+use crate::error::spawn_error;
 use crate::{LabError, Namespace};
 
-/// A program in a host. Dropping it kills its process group and waits for it; its host lives until
-/// then.
+/// A program. Dropping it kills its process group and waits for it; the host that it runs in lives
+/// until then.
 #[derive(Debug)]
 pub struct Process {
     program: String,
     child: Child,
     status: Option<ExitStatus>,
-    namespace: Namespace,
+    /// `None` on this machine itself.
+    namespace: Option<Namespace>,
 }
 
 impl Process {
-    pub(crate) fn new(program: String, child: Child, namespace: Namespace) -> Process {
+    pub(crate) fn new(program: String, child: Child, namespace: Option<Namespace>) -> Process {
         Process {
             program,
             child,
@@ -30,14 +33,18 @@ impl Process {
         }
     }
 
-    /// The process number as the lab sees it; the program itself sees another one.
-    pub fn id(&self) -> u32 {
-        self.child.id()
+    /// Starts a program on this machine itself, in a process group of its own, as
+    /// [`Namespace::spawn`] does in a host.
+    pub fn start(mut command: Command) -> Result<Process, LabError> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command.process_group(0).spawn();
+        let child = child.map_err(|error| spawn_error(&program, error))?;
+        Ok(Process::new(program, child, None))
     }
 
-    /// The host that it runs in.
-    pub fn host(&self) -> &Namespace {
-        &self.namespace
+    /// The process number as this process sees it; in a host the program itself sees another one.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// The program's standard input, if it was started with a pipe there; once.
@@ -142,11 +149,10 @@ impl Process {
     }
 
     fn failed(&self, action: &str) -> impl FnOnce(io::Error) -> LabError + use<> {
-        LabError::system(format!(
-            "{action} '{}' in host '{}'",
-            self.program,
-            self.namespace.name()
-        ))
+        LabError::system(match &self.namespace {
+            Some(host) => format!("{action} '{}' in host '{}'", self.program, host.name()),
+            None => format!("{action} '{}'", self.program),
+        })
     }
 }
 

@@ -25,7 +25,7 @@ fn flent() -> Option<PathBuf> {
 #[test]
 fn flent_reads_and_draws_a_study() {
     let Some(flent) = flent() else {
-        eprintln!("skipped: there is no flent; scripts/setup --check installs it");
+        eprintln!("SKIPPED: there is no flent; scripts/setup --check installs it");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

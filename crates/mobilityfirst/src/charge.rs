@@ -1,14 +1,21 @@
-//! Bytes that are counted for as long as somebody holds the chunk that they belong to.
+//! Amounts that are counted for as long as somebody holds the chunk that they belong to.
 //!
-//! Chunks that hold no room in the back-pressure buffer wander through queues, hops and tables; a
-//! count that ends when the last holder lets go cannot be forgotten on any of those ways.
+//! Chunks wander through queues, hops and tables; a count that ends when the last holder lets go
+//! cannot be forgotten on any of those ways.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// A sum of charges, in bytes.
+/// A sum of charges, in the unit of its owner: bytes or packets.
 #[derive(Clone, Debug, Default)]
-pub struct Pool(Arc<AtomicU64>);
+pub struct Pool(Arc<Sum>);
+
+#[derive(Debug, Default)]
+struct Sum {
+    amount: AtomicU64,
+    // What is charged to this pool counts to that one too.
+    whole: Option<Pool>,
+}
 
 /// A part of a [`Pool`]'s sum until its last clone is dropped; the default is a part of none.
 #[derive(Clone, Debug, Default)]
@@ -19,24 +26,38 @@ pub struct Charge {
 #[derive(Debug)]
 struct Part {
     pool: Pool,
-    bytes: u64,
+    amount: u64,
 }
 
 impl Pool {
-    /// Adds `bytes` for as long as the charge lives.
-    pub fn charge(&self, bytes: u64) -> Charge {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
+    /// A pool whose charges count to this one too.
+    pub fn part(&self) -> Pool {
+        Pool(Arc::new(Sum {
+            amount: AtomicU64::new(0),
+            whole: Some(self.clone()),
+        }))
+    }
+
+    /// Adds `amount` for as long as the charge lives.
+    pub fn charge(&self, amount: u64) -> Charge {
+        for pool in self.and_wholes() {
+            pool.0.amount.fetch_add(amount, Ordering::Relaxed);
+        }
         Charge {
             part: Some(Arc::new(Part {
                 pool: self.clone(),
-                bytes,
+                amount,
             })),
         }
     }
 
-    /// The sum, in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// The sum.
+    pub fn amount(&self) -> u64 {
+        self.0.amount.load(Ordering::Relaxed)
+    }
+
+    fn and_wholes(&self) -> impl Iterator<Item = &Pool> {
+        core::iter::successors(Some(self), |pool| pool.0.whole.as_ref())
     }
 }
 
@@ -49,7 +70,9 @@ impl Charge {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        self.pool.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        for pool in self.pool.and_wholes() {
+            pool.0.amount.fetch_sub(self.amount, Ordering::Relaxed);
+        }
     }
 }
 
@@ -62,10 +85,20 @@ mod tests {
         let pool = Pool::default();
         let (first, second) = (pool.charge(5), pool.charge(7));
         let copy = first.clone();
-        assert_eq!(pool.bytes(), 12);
+        assert_eq!(pool.amount(), 12);
         drop(first);
-        assert_eq!(pool.bytes(), 12);
+        assert_eq!(pool.amount(), 12);
         drop((copy, second, Charge::default()));
-        assert_eq!(pool.bytes(), 0);
+        assert_eq!(pool.amount(), 0);
+    }
+
+    #[test]
+    fn what_is_charged_to_a_part_counts_to_the_whole() {
+        let whole = Pool::default();
+        let (one, other) = (whole.part(), whole.part());
+        let charges = (one.charge(2), other.charge(3), other.part().charge(4));
+        assert_eq!((one.amount(), other.amount(), whole.amount()), (2, 7, 9));
+        drop(charges);
+        assert_eq!((one.amount(), other.amount(), whole.amount()), (0, 0, 0));
     }
 }

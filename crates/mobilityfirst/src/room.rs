@@ -106,6 +106,11 @@ impl Room {
         self.part.is_some()
     }
 
+    /// How much it is, in packets.
+    pub fn packets(&self) -> u32 {
+        self.part.as_ref().map_or(0, |part| part.packets)
+    }
+
     /// Takes the room out and leaves none.
     pub fn take(&mut self) -> Room {
         core::mem::take(self)

@@ -1,120 +1,19 @@
 //! Local programs of two hosts at one router: messages between them, and which programs are served.
 
+mod world;
+
 use core::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_core::{
-    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
-};
-use whimbrel_gnrs::KeyPair;
-use whimbrel_link::HopConfig;
-use whimbrel_mobilityfirst::host::{Host, HostConfig};
+use whimbrel_core::{Guid, Machine, PortEvent, PortId, PortOrigin, Time};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, greeting};
-use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
 use whimbrel_mobilityfirst::wire::MAX_MESSAGE;
 
-const WALL: WallClock = WallClock::new(1_767_225_600_000);
-const ROUTER: Guid = Guid([1; 32]);
-const UPLINK: PortId = PortId(100);
+use world::{World, drain, info};
+
 const APP: u32 = 1;
-const STEP: Duration = Duration::from_millis(1);
-
-fn info(origin: PortOrigin) -> PortInfo {
-    PortInfo {
-        label: String::new(),
-        origin,
-        mtu: 1472,
-        peer: String::new(),
-        medium: Medium::Unaddressed,
-    }
-}
-
-/// What a machine sends now, by port.
-fn drain(machine: &mut impl Machine, now: Time) -> Vec<(PortId, Vec<u8>)> {
-    let (mut frames, mut buffer) = (Vec::new(), Vec::new());
-    while let Some(transmit) = machine.poll_transmit(now, 16, &mut buffer) {
-        let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
-        frames.extend(
-            buffer
-                .chunks(segment)
-                .map(|it| (transmit.port, it.to_vec())),
-        );
-        buffer.clear();
-    }
-    frames
-}
-
-/// Two hosts, on the router's ports 0 and 1.
-struct World {
-    router: Router,
-    hosts: [Host; 2],
-    connected: [bool; 2],
-    now: Time,
-}
 
 impl World {
-    fn new() -> World {
-        let config = RouterConfig {
-            guid: ROUTER,
-            wall: WALL,
-            hop: HopConfig::new(ROUTER, 1472),
-            buffer_packets: 4096,
-            store: StoreLimits {
-                total: 64 << 20,
-                per_flow: 64 << 20,
-                lifetime: Duration::from_secs(600),
-            },
-            routes: Vec::new(),
-            default_route: None,
-            name_servers: Vec::new(),
-            proxy: ProxyPolicy::default(),
-        };
-        let host = |number: u8| {
-            let config = HostConfig::new(KeyPair::from_secret(&[number; 32]), WALL);
-            Host::new(config, SeededRng::new(number.into()))
-        };
-        let mut world = World {
-            router: Router::new(config, SeededRng::new(9)),
-            hosts: [host(1), host(2)],
-            connected: [true, true],
-            now: Time::ZERO,
-        };
-        let up = || PortEvent::Up(info(PortOrigin::Configured(0)));
-        for (number, host) in world.hosts.iter_mut().enumerate() {
-            host.handle_port(world.now, UPLINK, up());
-            world
-                .router
-                .handle_port(world.now, PortId(number as u32), up());
-        }
-        world.run(Duration::from_secs(1));
-        world
-    }
-
-    fn run(&mut self, span: Duration) {
-        let end = self.now + span;
-        while self.now < end {
-            self.now += STEP;
-            let now = self.now;
-            self.router.handle_timeout(now);
-            for (number, host) in self.hosts.iter_mut().enumerate() {
-                host.handle_timeout(now);
-                let frames = drain(host, now);
-                for (_, frame) in frames.into_iter().filter(|(port, _)| *port == UPLINK) {
-                    if self.connected[number] {
-                        let port = PortId(number as u32);
-                        self.router.handle_frames(now, port, &[&frame]);
-                    }
-                }
-            }
-            for (port, frame) in drain(&mut self.router, now) {
-                let number = port.0 as usize;
-                if self.connected[number] {
-                    self.hosts[number].handle_frames(now, UPLINK, &[&frame]);
-                }
-            }
-        }
-    }
-
     fn listen(&mut self, host: usize, channel: u32) {
         self.hosts[host].request(self.now, APP, LocalRequest::Listen { channel });
     }

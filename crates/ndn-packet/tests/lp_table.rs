@@ -290,7 +290,7 @@ fn tshark_names_every_field() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let required = std::env::var_os("WHIMBREL_INTEROP").is_some();
             assert!(!required, "there is no tshark");
-            eprintln!("skipped: there is no tshark; scripts/setup --check installs it");
+            eprintln!("SKIPPED: there is no tshark; scripts/setup --check installs it");
             return;
         }
         output => output.unwrap(),

@@ -6,9 +6,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use whimbrel_lab::{Program, Supervisor};
 
 use super::consumer::Consumed;
-use super::process::{Running, RunningRouter};
+use super::process::RunningRouter;
+use crate::usage::cpu_of_process;
 use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
 /// Octets of a whole Data packet.
@@ -204,24 +206,30 @@ fn one_run(
     let producer = start_producer(program, folder, &socket, size, middle == Middle::Router)?;
     let consumer = start_consumer(program, folder, &socket, window, None, timing)?;
     consumer.ready("counting")?;
-    let before = (running.cpu_seconds()?, producer.cpu_seconds()?);
+    let before = (
+        cpu_of_process(running.id())?,
+        cpu_of_process(producer.id())?,
+    );
     consumer.await_word("counted", timing.duration + LATE)?;
-    let after = (running.cpu_seconds()?, producer.cpu_seconds()?);
+    let after = (
+        cpu_of_process(running.id())?,
+        cpu_of_process(producer.id())?,
+    );
     let consumed = finished(&consumer)?;
     let exchanges = consumed.exchanges.max(1) as f64;
     Ok(Run {
         middle,
         window,
         consumed,
-        middle_us: (after.0 - before.0) * 1e6 / exchanges,
-        producer_us: (after.1 - before.1) * 1e6 / exchanges,
+        middle_us: (after.0 - before.0).as_secs_f64() * 1e6 / exchanges,
+        producer_us: (after.1 - before.1).as_secs_f64() * 1e6 / exchanges,
     })
 }
 
 /// Margin for a busy machine.
 const LATE: Duration = Duration::from_secs(30);
 
-fn start(program: &Path, folder: &Path, middle: Middle) -> Result<(Running, PathBuf), BenchError> {
+fn start(program: &Path, folder: &Path, middle: Middle) -> Result<(Program, PathBuf), BenchError> {
     match middle {
         Middle::Router => {
             let router = RunningRouter::start(program, folder, "router", None)?;
@@ -233,7 +241,7 @@ fn start(program: &Path, folder: &Path, middle: Middle) -> Result<(Running, Path
             command
                 .args(["bench", "ndn-relay", "--socket"])
                 .arg(&socket);
-            let relay = Running::start("relay", folder, command)?;
+            let relay = Supervisor::new(folder).speaker("relay", command)?;
             relay.ready("ready")?;
             Ok((relay, socket))
         }
@@ -247,7 +255,7 @@ pub(super) fn start_producer(
     socket: &Path,
     size: usize,
     register: bool,
-) -> Result<Running, BenchError> {
+) -> Result<Program, BenchError> {
     let mut command = Command::new(program);
     command
         .args([
@@ -261,7 +269,7 @@ pub(super) fn start_producer(
     if register {
         command.arg("--register");
     }
-    let producer = Running::start("producer", folder, command)?;
+    let producer = Supervisor::new(folder).speaker("producer", command)?;
     producer.ready("ready")?;
     Ok(producer)
 }
@@ -274,7 +282,7 @@ pub(super) fn start_consumer(
     window: usize,
     rate: Option<u32>,
     timing: Timing,
-) -> Result<Running, BenchError> {
+) -> Result<Program, BenchError> {
     let mut command = Command::new(program);
     command.args(["bench", "ndn-consumer", "--window", &window.to_string()]);
     command.args(["--warm-up-ms", &timing.warm_up.as_millis().to_string()]);
@@ -283,11 +291,11 @@ pub(super) fn start_consumer(
         command.args(["--rate", &rate.to_string()]);
     }
     command.arg("--socket").arg(socket);
-    Running::start("consumer", folder, command)
+    Ok(Supervisor::new(folder).speaker("consumer", command)?)
 }
 
-/// The final report of a consumer.
-pub(super) fn finished(consumer: &Running) -> Result<Consumed, BenchError> {
+/// What a consumer says at its end.
+pub(super) fn finished(consumer: &Program) -> Result<Consumed, BenchError> {
     let line = consumer.await_word("exchanges", LATE)?;
     serde_json::from_str(&line).map_err(|error| BenchError::Side {
         what: format!("the consumer's report cannot be read: {error}"),

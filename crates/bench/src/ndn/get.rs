@@ -6,8 +6,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use whimbrel_lab::{Program, Supervisor};
 
-use super::process::{Running, RunningRouter};
+use super::process::RunningRouter;
+use crate::usage::cpu_of_process;
 use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
 const BYTES: u64 = 100_000_000;
@@ -116,7 +118,7 @@ fn fetch(options: &BenchOptions, bytes: u64, ahead: bool) -> Result<Fetch, Bench
     if ahead {
         serve.arg("--sign-ahead");
     }
-    let serve = Running::start("server", folder, serve)?;
+    let serve = Supervisor::new(folder).speaker("server", serve)?;
     serve.ready("\"registered\"")?;
     let mut get = Command::new(&options.program);
     get.args(["ndn", "get", "--json", "/bench/file", "-o"])
@@ -127,13 +129,15 @@ fn fetch(options: &BenchOptions, bytes: u64, ahead: bool) -> Result<Fetch, Bench
         ("near_router", &near.process),
         ("serve", &serve),
     ];
-    let before = of.map(|(_, process)| process.cpu_seconds());
-    let get = Running::start("fetch", folder, get)?;
+    let cpu_seconds =
+        |process: &Program| cpu_of_process(process.id()).map(|time| time.as_secs_f64());
+    let before = of.map(|(_, process)| cpu_seconds(process));
+    let get = Supervisor::new(folder).speaker("fetch", get)?;
     let line = get.await_word("\"done\"", PATIENCE)?;
-    let get_cpu = get.cpu_seconds().unwrap_or(0.0);
+    let get_cpu = cpu_seconds(&get).unwrap_or(0.0);
     let mut cpu = serde_json::Map::from_iter([(String::from("get"), json!(get_cpu))]);
     for ((name, process), before) in of.iter().zip(before) {
-        cpu.insert((*name).to_owned(), json!(process.cpu_seconds()? - before?));
+        cpu.insert((*name).to_owned(), json!(cpu_seconds(process)? - before?));
     }
     let done: Value = serde_json::from_str(&line).unwrap_or_default();
     let stats = &done["stats"];

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::exchange::{FULL, Timing, finished, start_consumer, start_producer};
 use super::process::RunningRouter;
 use crate::BenchError;
+use crate::usage::resident_bytes;
 
 /// Octets of a whole Data packet.
 const DATA_SIZE: usize = 1_000;
@@ -120,10 +121,10 @@ pub fn soak(
     consumer.ready("counting")?;
     let (start, mut samples) = (Instant::now(), Vec::new());
     loop {
-        samples.push(router.process.resident_bytes()?);
+        samples.push(resident_bytes(router.process.id())?);
         let next = start + SAMPLE_EVERY * samples.len() as u32;
         let line = consumer.line(next.saturating_duration_since(Instant::now()))?;
-        if line.is_some_and(|line| line.contains("counted")) {
+        if line.is_some_and(|line| line.text.contains("counted")) {
             break;
         }
         let at = start.elapsed();

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::json;
-use whimbrel_lab::Process;
+use whimbrel_lab::{Program, Supervisor};
 
 use super::places::{Places, Side};
-use crate::processes::{Programs, Ready, last_words};
-use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target, cpu};
+use crate::processes::{Programs, Ready};
+use crate::usage::{cpu_of_ended_children, cpu_of_machine, cpu_of_process};
+use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
 /// Bytes of the file: long enough that the start of a process is negligible.
 const FILE_BYTES: u64 = 2_000_000_000;
@@ -187,16 +188,16 @@ fn in_memory() -> Result<tempfile::TempDir, BenchError> {
 }
 
 fn transfer(places: &Places<'_>, side: Side, bytes: u64) -> Result<Run, BenchError> {
-    let ended_before = cpu::of_ended_children()?;
+    let ended_before = cpu_of_ended_children()?;
     let Ready { mut servers, fetch } = places.start(side)?;
     let prepared = server_times(&servers)?;
-    let machine_before = cpu::of_machine()?;
+    let machine_before = cpu_of_machine()?;
     let took = run_to_end(places, side, fetch)?;
-    let machine = cpu::of_machine()?.saturating_sub(machine_before);
+    let machine = cpu_of_machine()?.saturating_sub(machine_before);
     let served = server_times(&servers)?;
     // Each is waited for as it is dropped, and only then accounted as ended.
     servers.clear();
-    let ended = cpu::of_ended_children()?.saturating_sub(ended_before);
+    let ended = cpu_of_ended_children()?.saturating_sub(ended_before);
     compare(&places.file, &places.output(), side)?;
     // The next round writes a new one.
     let _ = std::fs::remove_file(places.output());
@@ -223,41 +224,28 @@ fn transfer(places: &Places<'_>, side: Side, bytes: u64) -> Result<Run, BenchErr
     })
 }
 
-/// Runs the fetching process; returns its duration.
-fn run_to_end(places: &Places<'_>, side: Side, mut fetch: Command) -> Result<Duration, BenchError> {
-    let said = places.programs.folder.join("fetch.log");
-    let log =
-        File::create(&said).map_err(BenchError::system(format!("write {}", said.display())))?;
-    fetch.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+/// Runs the fetching process; how long it took.
+fn run_to_end(places: &Places<'_>, side: Side, fetch: Command) -> Result<Duration, BenchError> {
+    let supervisor = Supervisor::new(places.programs.folder).on(places.fetching_host()?);
     let started = Instant::now();
-    let mut client = places.fetching_host()?.spawn(fetch)?;
-    let status = client.wait_for(PATIENCE)?;
+    let mut client = supervisor.daemon(&format!("fetch of {}", side.name()), fetch)?;
+    let status = client.process().wait_for(PATIENCE)?;
     let took = started.elapsed();
     let what = match status {
         Some(status) if status.success() => return Ok(took),
-        Some(status) => format!(
-            "the fetching process of {} ended with {status}",
-            side.name()
-        ),
-        None => format!(
-            "{} did not finish within {} s",
-            side.name(),
-            PATIENCE.as_secs()
-        ),
+        Some(status) => format!("ended with {status}"),
+        None => format!("did not finish within {} s", PATIENCE.as_secs()),
     };
-    Err(BenchError::Side {
-        what,
-        said: last_words(&said),
-    })
+    Err(client.fault(&what).into())
 }
 
 /// Processor time of each server so far.
 fn server_times(
-    servers: &[(&'static str, Process)],
+    servers: &[(&'static str, Program)],
 ) -> Result<BTreeMap<&'static str, Duration>, BenchError> {
     servers
         .iter()
-        .map(|(name, process)| Ok((*name, cpu::of_process(process.id())?)))
+        .map(|(name, process)| Ok((*name, cpu_of_process(process.id())?)))
         .collect()
 }
 

@@ -291,6 +291,8 @@ impl StreamConnection {
 
     pub(crate) fn expire(&mut self, now: Time) -> Progress {
         if now >= self.last_active + DEFLATE_AFTER {
+            let inflated = self.reader.is_inflated() || self.outbox.is_inflated();
+            self.counters.memory_returns += u64::from(inflated);
             self.reader.deflate();
             self.outbox.deflate();
         }

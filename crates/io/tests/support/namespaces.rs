@@ -14,12 +14,21 @@ use whimbrel_io::Interface;
 pub(crate) fn in_new_namespace(test: impl FnOnce() + Send + 'static) {
     let outcome = thread::spawn(move || match unshare_network() {
         Ok(()) => test(),
-        Err(Errno::PERM) => eprintln!("skipped: no privilege to make a network namespace"),
+        Err(Errno::PERM) => skipped("no privilege to make a network namespace"),
         Err(error) => panic!("cannot make a network namespace: {error}"),
     });
     if let Err(panic) = outcome.join() {
         std::panic::resume_unwind(panic);
     }
+}
+
+/// Ends a test that this machine does not allow. Panics where `WHIMBREL_LAB` says that it does.
+pub(crate) fn skipped(why: &str) {
+    assert!(
+        std::env::var_os("WHIMBREL_LAB").is_none(),
+        "WHIMBREL_LAB is set, but {why}"
+    );
+    eprintln!("SKIPPED: {why}");
 }
 
 fn unshare_network() -> Result<(), Errno> {
@@ -63,7 +72,7 @@ impl Wire {
             namespaces: [first, second],
         };
         if !made {
-            eprintln!("skipped: this system makes no veth pairs");
+            skipped("this system makes no veth pairs");
             return None;
         }
         wire.enter(0);

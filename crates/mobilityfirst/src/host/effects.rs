@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 
 use whimbrel_core::{Guid, PortId, Time};
 
+use super::shares::Load;
 use super::{App, HostCounters, Timer, Way};
-use crate::local::LocalEvent;
+use crate::local::{LocalChunk, LocalEvent};
 use crate::wire::{Control, Echo, ServiceId, Transport};
 
 /// How a host is connected now.
@@ -44,6 +45,8 @@ pub(super) enum Action {
     Withdraw(Vec<Guid>),
     /// Tell a program.
     Tell(App, LocalEvent),
+    /// Give a program a chunk, and hold its load until the program has it.
+    HandOver(App, LocalChunk, Load),
     /// Set a timer, in place of an earlier setting.
     Set(Timer, Time),
     /// Set a timer unless it fires earlier already.
@@ -109,6 +112,10 @@ impl Effects {
 
     pub(super) fn tell(&mut self, app: App, event: LocalEvent) {
         self.push(Action::Tell(app, event));
+    }
+
+    pub(super) fn hand_over(&mut self, app: App, chunk: LocalChunk, load: Load) {
+        self.push(Action::HandOver(app, chunk, load));
     }
 
     pub(super) fn set(&mut self, timer: Timer, at: Time) {

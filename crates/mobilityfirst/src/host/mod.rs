@@ -14,6 +14,7 @@ mod effects;
 mod messages;
 mod ping;
 mod programs;
+mod shares;
 mod status;
 mod uplinks;
 mod upload;
@@ -39,6 +40,7 @@ use effects::{Action, Effects, Uplink};
 use messages::Messages;
 use ping::Pings;
 use programs::Programs;
+use shares::Load;
 pub use status::{HostCounters, HostStatus};
 use uplinks::Uplinks;
 use upload::{Presence, Uploads};
@@ -116,6 +118,7 @@ impl Host {
             content: config.content_limit,
             transfers: config.max_transfers,
             nack_timeout: config.nack_timeout,
+            buffer_packets: config.buffer_packets,
         };
         Host {
             guid,
@@ -238,9 +241,13 @@ impl Host {
                 Action::Announce(content) => self.registration.announce(content),
                 Action::Withdraw(contents) => self.registration.withdraw_announcements(contents),
                 Action::Tell(app, event) => {
-                    if !self.programs.tell(app, event) {
+                    if !self.programs.tell(app, event, Load::default()) {
                         self.effects.drop("local-report");
                     }
+                }
+                // A chunk is no report, so it is not dropped.
+                Action::HandOver(app, chunk, load) => {
+                    self.programs.tell(app, LocalEvent::Chunk(chunk), load);
                 }
                 Action::Set(timer, at) => self.timers.set(timer, at),
                 Action::SetEarlier(timer, at) => self.timers.set_earlier(timer, at),
@@ -448,7 +455,11 @@ impl Host {
                 effects.drop("not-for-a-caller-to-say")
             }
             // The chunk's room in the buffer goes with it until a program has taken it.
-            Transport::Data(data) => self.downloads.handle_data(now, header, data, room, effects),
+            Transport::Data(data) => {
+                let is_ready = |app| self.programs.is_ready(app);
+                self.downloads
+                    .handle_data(now, header, data, room, is_ready, effects)
+            }
             Transport::Request(request) | Transport::Nack(request) => {
                 let presence = Presence::MayBeUnderWay;
                 self.uploads
@@ -575,6 +586,11 @@ impl Machine for Host {
             PortEvent::Blocked | PortEvent::Writable if self.programs.has(port) => {
                 let blocked = matches!(event, PortEvent::Blocked);
                 self.programs.set_blocked(port, blocked);
+                let app = App::Port(port);
+                if self.programs.is_ready(app) {
+                    self.downloads.refill(app, &mut self.effects);
+                    self.carry_out();
+                }
             }
             _ if self.programs.has(port) => {}
             _ => {

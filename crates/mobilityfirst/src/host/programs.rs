@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_core::{PortId, Transmit};
 
+use super::shares::Load;
 use super::{App, HostEvent};
 use crate::local::{LocalEvent, check_greeting, greeting};
 
@@ -12,7 +13,8 @@ const MAX_QUEUED_EVENTS: usize = 256;
 
 #[derive(Default)]
 struct LocalPort {
-    queue: VecDeque<LocalEvent>,
+    // Events, and what each holds of the buffer until it has left.
+    queue: VecDeque<(LocalEvent, Load)>,
     blocked: bool,
     greeting: Greeting,
 }
@@ -29,7 +31,7 @@ struct Greeting {
 #[derive(Default)]
 pub(super) struct Programs {
     ports: BTreeMap<PortId, LocalPort>,
-    inner: VecDeque<HostEvent>,
+    inner: VecDeque<(HostEvent, Load)>,
 }
 
 impl Programs {
@@ -73,12 +75,26 @@ impl Programs {
         local.is_some_and(|local| local.greeting.accepted == Some(false))
     }
 
+    /// True if a program takes at once what it is told: its socket has room, and nothing waits that
+    /// would fill it.
+    pub(super) fn is_ready(&self, app: App) -> bool {
+        match app {
+            App::Inner(app) => {
+                let mut waiting = self.inner.iter();
+                !waiting.any(|(waiting, _)| waiting.app == app)
+            }
+            App::Port(port) => self.ports.get(&port).is_some_and(|local| {
+                !local.blocked && local.greeting.is_sent && local.queue.is_empty()
+            }),
+        }
+    }
+
     /// Queues an event for a program; false if it is dropped. What a program asked for is bounded by
     /// what it may ask; only reports are dropped when it does not read.
-    pub(super) fn tell(&mut self, app: App, event: LocalEvent) -> bool {
+    pub(super) fn tell(&mut self, app: App, event: LocalEvent, load: Load) -> bool {
         let port = match app {
             App::Inner(app) => {
-                self.inner.push_back(HostEvent { app, event });
+                self.inner.push_back((HostEvent { app, event }, load));
                 return true;
             }
             App::Port(port) => port,
@@ -89,13 +105,13 @@ impl Programs {
         if event.is_report() && local.queue.len() >= MAX_QUEUED_EVENTS {
             return false;
         }
-        local.queue.push_back(event);
+        local.queue.push_back((event, load));
         true
     }
 
     /// The next event for a program in this process.
     pub(super) fn poll_inner(&mut self) -> Option<HostEvent> {
-        self.inner.pop_front()
+        self.inner.pop_front().map(|(event, _)| event)
     }
 
     /// Appends the next event for a program behind a socket.
@@ -111,7 +127,7 @@ impl Programs {
                 });
             }
             if !local.blocked
-                && let Some(event) = local.queue.pop_front()
+                && let Some((event, _)) = local.queue.pop_front()
             {
                 let start = buffer.len();
                 let tail = event.encode_head(buffer);

@@ -61,6 +61,11 @@ pub struct HostStatus {
 }
 
 impl Host {
+    /// Packets of the back-pressure buffer in use, and all of them.
+    pub fn buffer(&self) -> (usize, usize) {
+        self.links.buffer()
+    }
+
     /// The host's state now.
     pub fn status(&self, now: Time) -> HostStatus {
         HostStatus {

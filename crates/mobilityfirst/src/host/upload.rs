@@ -1,6 +1,6 @@
 //! Sending published content: the source's side of a flow [MFTP §3.1 to 3.3].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use core::time::Duration;
 use whimbrel_content::ChunkSize;
@@ -16,8 +16,11 @@ use crate::wire::{
     Transport,
 };
 
-/// Chunks that programs are asked to read ahead of the link.
+/// Chunks that one program is asked to read ahead of the link.
 const MAX_READS: usize = 4;
+/// A program that has not read a chunk for so long is asked for no further one until it has; another
+/// one that offers the same content is asked instead.
+const READ_PATIENCE: Duration = Duration::from_secs(10);
 /// An upload of which nothing was heard for so long is forgotten; a NACK brings it back.
 const IDLE: Duration = Duration::from_secs(300);
 /// A chunk sent within this time (and up to twice it) is not sent again for a repeated request.
@@ -76,6 +79,16 @@ struct Read {
     app: App,
     key: Key,
     index: u32,
+    asked_at: Time,
+}
+
+/// How far a program is behind with reading.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reader {
+    // Chunks that it was asked for.
+    asked: usize,
+    // It has let one of them wait for too long.
+    is_silent: bool,
 }
 
 /// What is on offer and what is being sent.
@@ -88,7 +101,10 @@ pub(super) struct Uploads {
     by_key: BTreeMap<Key, Upload>,
     // Uploads with something pending take turns.
     turns: VecDeque<Key>,
+    // By number, so in the order in which they were asked for.
     reads: BTreeMap<u64, Read>,
+    // Programs that were asked for something.
+    readers: BTreeMap<App, Reader>,
     next_read: u64,
 }
 
@@ -101,6 +117,7 @@ impl Uploads {
             by_key: BTreeMap::new(),
             turns: VecDeque::new(),
             reads: BTreeMap::new(),
+            readers: BTreeMap::new(),
             next_read: 0,
         }
     }
@@ -183,6 +200,10 @@ impl Upload {
         self.pauses = 0;
     }
 
+    fn is_busy(&self) -> bool {
+        !self.pending.is_empty() || !self.unconfirmed.is_empty()
+    }
+
     fn next(&mut self) -> Option<u32> {
         match self.first.take() {
             Some(first) => {
@@ -224,6 +245,7 @@ impl Uploads {
             .extract_if(.., |_, read| read.app == app)
             .map(|(_, read)| read)
             .collect();
+        self.readers.remove(&app);
         unread
             .into_iter()
             .for_each(|read| self.read_again(read.key, read.index));
@@ -331,13 +353,22 @@ impl Uploads {
             return true;
         }
         self.forget_idle(now);
+        // What is sent and was not asked for again may be forgotten at any time: a NACK brings it
+        // back.
+        let sent = self.by_key.iter().filter(|(_, upload)| !upload.is_busy());
+        let oldest = sent.min_by_key(|(_, upload)| upload.last_use);
+        if let Some(key) = oldest
+            .map(|(key, _)| *key)
+            .filter(|_| self.len() >= self.max_transfers)
+        {
+            self.by_key.remove(&key);
+        }
         self.len() < self.max_transfers
     }
 
     fn forget_idle(&mut self, now: Time) {
         self.by_key.retain(|_, upload| {
-            let busy = !upload.pending.is_empty() || !upload.unconfirmed.is_empty();
-            now.since(upload.last_use) < if busy { IDLE * 12 } else { IDLE }
+            now.since(upload.last_use) < if upload.is_busy() { IDLE * 12 } else { IDLE }
         });
     }
 
@@ -378,7 +409,7 @@ impl Uploads {
     ) -> bool {
         let mut asked = false;
         let mut turns = self.turns.len();
-        while turns > 0 && self.reads.len() < MAX_READS {
+        while turns > 0 {
             let Some(key) = self.turns.pop_front() else {
                 break;
             };
@@ -387,7 +418,11 @@ impl Uploads {
                 self.turns.push_back(key);
                 continue;
             }
-            let Some(app) = self.catalogue.get(&key.content).map(|offer| offer.app) else {
+            if !self.catalogue.contains(&key.content) {
+                continue;
+            }
+            let Some(app) = self.reader_of(&key.content) else {
+                self.turns.push_back(key);
                 continue;
             };
             let Some(upload) = self.by_key.get_mut(&key) else {
@@ -401,7 +436,17 @@ impl Uploads {
             let (content, chunk_log2) = (key.content, upload.chunk_size.code());
             let read = self.next_read;
             self.next_read += 1;
-            self.reads.insert(read, Read { app, key, index });
+            let asked_at = now;
+            self.reads.insert(
+                read,
+                Read {
+                    app,
+                    key,
+                    index,
+                    asked_at,
+                },
+            );
+            self.readers.entry(app).or_default().asked += 1;
             self.turns.push_back(key);
             effects.tell(
                 app,
@@ -417,6 +462,40 @@ impl Uploads {
         asked
     }
 
+    /// Who is to read of a content now: of the programs that offer it and are not silent the one
+    /// that offered it last. `None` while that one has enough to do, or all are silent.
+    fn reader_of(&self, content: &Guid) -> Option<App> {
+        let reader = |app: &App| self.readers.get(app).copied().unwrap_or_default();
+        let mut publishers = self.catalogue.publishers(content).into_iter().rev();
+        let awake = publishers.find(|app| !reader(app).is_silent);
+        awake.filter(|app| reader(app).asked < MAX_READS)
+    }
+
+    /// What programs were asked for and have not read for too long is for others to read.
+    fn check_reads(&mut self, now: Time, effects: &mut Effects) {
+        let late = |read: &Read| now.since(read.asked_at) >= READ_PATIENCE;
+        let oldest = self.reads.values().take_while(|read| late(read));
+        let apps: BTreeSet<App> = oldest.map(|read| read.app).collect();
+        for app in apps {
+            tracing::warn!(
+                ?app,
+                "a local program does not read what it serves, for {} s: it is passed over until it does",
+                READ_PATIENCE.as_secs()
+            );
+            let unread = self.reads.extract_if(.., |_, read| read.app == app);
+            let unread: Vec<Read> = unread.map(|(_, read)| read).collect();
+            let silent = Reader {
+                asked: 0,
+                is_silent: true,
+            };
+            self.readers.insert(app, silent);
+            for read in unread {
+                effects.counters.drop("unanswered-read");
+                self.read_again(read.key, read.index);
+            }
+        }
+    }
+
     /// A program has read a chunk, or cannot. The chunk is to be sent now.
     pub(super) fn finish_read(
         &mut self,
@@ -426,8 +505,14 @@ impl Uploads {
         chunk: Option<ReadChunk>,
         effects: &mut Effects,
     ) -> Option<Ready> {
+        if let Some(reader) = self.readers.get_mut(&app) {
+            reader.is_silent = false;
+        }
         self.reads.get(&read).filter(|read| read.app == app)?;
         let Read { key, index, .. } = self.reads.remove(&read)?;
+        if let Some(reader) = self.readers.get_mut(&app) {
+            reader.asked -= 1;
+        }
         let Some(chunk) = chunk else {
             effects.drop("unreadable-chunk");
             self.end_unreadable(app, key, index, effects);
@@ -587,6 +672,7 @@ impl Uploads {
     /// Ends pauses, repeats what is unconfirmed in ACK mode, forgets idle uploads.
     pub(super) fn check_uploads(&mut self, now: Time, effects: &mut Effects) {
         self.forget_idle(now);
+        self.check_reads(now, effects);
         let mut next = None;
         for (key, upload) in &mut self.by_key {
             let late: Vec<u32> = upload

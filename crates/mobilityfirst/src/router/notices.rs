@@ -56,7 +56,10 @@ impl Notices {
 
     /// Requests and the like have no number; who sent a request for content hears of its fate.
     fn note_lost_request(&mut self, chunk: &Chunk, reason: DropReason) {
-        if let Ok(Transport::Request(request) | Transport::Nack(request)) = chunk.transport() {
+        if let Ok(
+            Transport::Request(request) | Transport::Nack(request) | Transport::Resend(request),
+        ) = chunk.transport()
+        {
             let key = NoticeKey {
                 flow: chunk.flow(),
                 source_address: chunk.header.source_address,

@@ -53,7 +53,7 @@ impl Proxy {
 
     /// Bytes of chunks that were stored and are on their way again.
     pub(super) fn released_bytes(&self) -> u64 {
-        self.released.bytes()
+        self.released.amount()
     }
 
     /// Destinations that chunks are stored for.
@@ -105,7 +105,7 @@ impl Proxy {
         chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
         let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
-        match self.store.store(now, chunk, self.released.bytes()) {
+        match self.store.store(now, chunk, self.released.amount()) {
             Stored::Held(id, evicted) => {
                 effects.counters.chunks_stored += 1;
                 for (id, chunk) in evicted {

@@ -18,7 +18,7 @@ pub(super) struct Said(Pool);
 impl Said {
     /// Their bytes.
     pub(super) fn bytes(&self) -> u64 {
-        self.0.bytes()
+        self.0.amount()
     }
 
     /// Counts a message until it has left; `None` if too many are on their way: those who would get
@@ -30,7 +30,7 @@ impl Said {
             UpperProtocol::Transport => MAX_SAID / 4 * 3,
             UpperProtocol::Control => MAX_SAID,
         };
-        if self.0.bytes() >= limit {
+        if self.0.amount() >= limit {
             effects.drop("own-message");
             return None;
         }

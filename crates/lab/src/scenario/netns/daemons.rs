@@ -1,10 +1,9 @@
 //! The program's own daemons on the nodes of a plan.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -14,7 +13,8 @@ use whimbrel_node::config::{Config, GNRS_PORT};
 use crate::scenario::Plan;
 use crate::scenario::load::Plane;
 use crate::scenario::node::Role;
-use crate::{LabError, Process, Topology};
+use crate::supervisor::START_PATIENCE;
+use crate::{LabError, Program, Supervisor, Topology};
 
 /// How long daemons may take to find each other and attach.
 const SETTLING: Duration = Duration::from_secs(30);
@@ -37,8 +37,8 @@ pub(super) struct Daemons<'a> {
     /// Of routers, for routes between them.
     pub(super) guids: BTreeMap<usize, Guid>,
     // Held for their lives: a process that is dropped is killed.
-    running: Vec<(usize, Process)>,
-    serving: Vec<Process>,
+    running: Vec<(usize, Program)>,
+    serving: Vec<Program>,
 }
 
 impl<'a> Daemons<'a> {
@@ -92,7 +92,7 @@ impl<'a> Daemons<'a> {
 
     pub(super) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.program);
-        command.args(arguments).stdin(Stdio::null());
+        command.args(arguments);
         command
     }
 
@@ -113,23 +113,15 @@ impl<'a> Daemons<'a> {
         } else {
             return Ok(());
         };
-        let process = self.spawn(node, name, command)?;
-        self.running.push((node, process));
+        let program = self.on(node)?.daemon(name, command)?;
+        self.running.push((node, program));
         Ok(())
     }
 
-    fn spawn(&self, node: usize, log: &str, mut command: Command) -> Result<Process, LabError> {
-        let path = self.folder.join(format!("{log}.log"));
-        let open = || LabError::system(format!("open the log {}", path.display()));
-        let file = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path);
-        let file = file.map_err(open())?;
-        command
-            .stderr(file.try_clone().map_err(open())?)
-            .stdout(file);
-        self.topology.host(self.name(node))?.spawn(command)
+    /// Starts programs on a node; their logs are in the run's folder.
+    pub(super) fn on(&self, node: usize) -> Result<Supervisor<'_>, LabError> {
+        let host = self.topology.host(self.name(node))?;
+        Ok(Supervisor::new(self.folder).on(host))
     }
 
     fn configured(&self, kind: &str, node: usize, config: &Config) -> Result<Command, LabError> {
@@ -153,9 +145,9 @@ impl<'a> Daemons<'a> {
 
     /// Kills a node's daemon as `kill -9` does.
     pub(super) fn kill(&mut self, node: usize) -> Result<(), LabError> {
-        for (known, process) in &mut self.running {
+        for (known, program) in &mut self.running {
             if *known == node {
-                process.kill()?;
+                program.process().kill()?;
             }
         }
         self.running.retain(|(known, _)| *known != node);
@@ -232,20 +224,17 @@ impl<'a> Daemons<'a> {
     pub(super) fn serving(
         &mut self,
         node: usize,
-        mut command: Command,
+        command: Command,
         serves: impl Fn(&str) -> Option<String>,
     ) -> Result<String, LabError> {
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut process = self.topology.host(self.name(node))?.spawn(command)?;
-        let output = process.take_stdout();
-        self.serving.push(process);
-        let lines = output
-            .map(BufReader::new)
-            .into_iter()
-            .flat_map(BufRead::lines);
-        let mut lines = lines.map_while(Result::ok);
-        lines
-            .find_map(|line| serves(&line))
-            .ok_or_else(|| LabError::daemon("serve", "ended before it served", &self.keep()))
+        let name = format!("serve on {} {}", self.name(node), self.serving.len());
+        let program = self.on(node)?.speaker(&name, command)?;
+        let served = program
+            .find_line(START_PATIENCE, "that it serves", serves)
+            .inspect_err(|_| {
+                self.keep();
+            });
+        self.serving.push(program);
+        served
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::daemons::{Daemons, socket_of};
 use crate::scenario::Plan;
 use crate::scenario::load::{Load, Plane};
 use crate::scenario::run::Schedule;
-use crate::{LabError, TcpBaseline, Topology, TransferRecord};
+use crate::{LabError, Supervisor, TcpBaseline, Topology, TransferRecord};
 
 /// Seconds from a load's start to a request, and what came of it.
 pub(super) type Files = Vec<(f64, TransferRecord)>;
@@ -118,8 +118,10 @@ impl Receiver<'_> {
             name,
             &output,
         );
-        let mut process = self.topology.host(node)?.spawn(command)?;
-        let record = crate::daemons::watch_get(&mut process, started, patience, &mut ())?
+        let supervisor = Supervisor::new(self.folder).on(self.topology.host(node)?);
+        let log = format!("get of {}-{number} on {node}", self.load.name);
+        let mut program = supervisor.speaker(&log, command)?;
+        let record = crate::daemons::watch_get(&mut program, started, patience, &mut ())?
             .map_err(|failure| LabError::daemon("get", &failure, self.folder))?;
         if record.completed {
             compare(&file_of(self.folder, &self.load.name, number), &output)?;
@@ -211,12 +213,7 @@ fn get(
             .args(["get", "--json", name, "--socket"])
             .arg(socket),
     };
-    command
-        .arg("-o")
-        .arg(output)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+    command.arg("-o").arg(output);
     command
 }
 

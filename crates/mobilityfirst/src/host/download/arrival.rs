@@ -1,0 +1,175 @@
+//! Chunks that come, until a program has them.
+
+use whimbrel_content::{ChunkSize, Offer, Proof, Refusal};
+use whimbrel_core::Time;
+
+use super::super::effects::Effects;
+use super::super::{App, Timer};
+use super::Downloads;
+use super::one::Held;
+use crate::local::{LocalChunk, TransferState};
+use crate::room::Room;
+use crate::wire::{ChunkRanges, Data, NetworkHeader, Reliability, Request, ServiceId, Transport};
+
+/// A chunk that has come.
+struct Arrived<'a> {
+    header: &'a NetworkHeader,
+    data: &'a Data,
+    room: Room,
+}
+
+impl Downloads {
+    /// A chunk has come. Its room in the buffer is free again when its programs have it; `is_ready`
+    /// tells whether a program takes at once what it is handed.
+    pub(in crate::host) fn handle_data(
+        &mut self,
+        now: Time,
+        header: &NetworkHeader,
+        data: Data,
+        room: Room,
+        is_ready: impl Fn(App) -> bool,
+        effects: &mut Effects,
+    ) {
+        let ids = self.ids_of(&data.content);
+        if ids.is_empty() {
+            return self.stop_source(now, header, &data, effects);
+        }
+        if data.reliability == Reliability::Ack {
+            self.acknowledge(header, &data, effects);
+        }
+        let arrived = Arrived {
+            header,
+            data: &data,
+            room,
+        };
+        for id in ids {
+            let taken = self.take_chunk(now, id, &arrived, &is_ready, effects);
+            self.hand_over(id, effects);
+            // After the chunk: a program that was found ready takes one thing at once.
+            if taken {
+                self.set_state(id, TransferState::Flowing, effects);
+            }
+        }
+    }
+
+    /// A download that takes the chunk takes its room with it; false if it does not.
+    fn take_chunk(
+        &mut self,
+        now: Time,
+        id: u64,
+        arrived: &Arrived<'_>,
+        is_ready: impl Fn(App) -> bool,
+        effects: &mut Effects,
+    ) -> bool {
+        let Arrived { header, data, room } = arrived;
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return false;
+        };
+        download.source = Some((header.source, header.source_address));
+        download.note_arrival(now);
+        let patience = download.patience();
+        let (Some(chunk_size), Ok((proof, []))) = (
+            ChunkSize::from_code(data.chunk_log2),
+            Proof::decode(&data.proof),
+        ) else {
+            effects.counters.unproven += 1;
+            return false;
+        };
+        let offer = Offer {
+            chunk_size,
+            index: data.index.into(),
+            claimed_len: data.content_len,
+            data: &data.payload,
+            proof: &proof,
+        };
+        effects.set(Timer::Download(id), now + patience);
+        let asked = download.under_way.contains(data.index);
+        download
+            .under_way
+            .remove_range(data.index..data.index.saturating_add(1));
+        download.chunk_packets = download.chunk_packets.max(room.packets().into());
+        let app = download.app;
+        // What its program takes at once is never refused: it may be what all else waits for.
+        let passes = download.takes(u64::from(data.index) << data.chunk_log2) && is_ready(app);
+        if !passes && !self.shares.admits(app, &download.share, room.packets()) {
+            effects.counters.drop("program-too-slow");
+            self.note_overflow(id, asked, effects);
+            return false;
+        }
+        let verified = match download.assembly.check(&offer) {
+            Ok(verified) => verified,
+            Err(Refusal::Duplicate) => {
+                effects.counters.duplicates += 1;
+                return false;
+            }
+            Err(fault) => {
+                tracing::debug!(content = %data.content, index = data.index, %fault, "chunk refused");
+                effects.counters.unproven += 1;
+                return false;
+            }
+        };
+        let offset = verified.range().start;
+        download.assembly.commit(verified);
+        let chunk = LocalChunk {
+            request: download.request,
+            index: data.index,
+            chunk_log2: data.chunk_log2,
+            content_len: download.assembly.expected_len().unwrap_or(data.content_len),
+            len_proven: download.assembly.confirmed_len().is_some(),
+            kind: data.kind,
+            file_name: data.file_name.clone(),
+            proof: data.proof.clone(),
+            data: data.payload.clone(),
+        };
+        let load = download.share.load(room.clone());
+        let held = download.share.held();
+        download.held.insert(offset, Held { chunk, load });
+        // While what is under way still finds room.
+        if held > self.shares.limit(app) / 4 * 3 {
+            self.note_overflow(id, false, effects);
+        }
+        true
+    }
+
+    /// Hands over what may be handed over, and ends the download when that was all.
+    pub(super) fn hand_over(&mut self, id: u64, effects: &mut Effects) {
+        while let Some(download) = self.by_id.get_mut(&id) {
+            let Some(Held { chunk, load }) = download.next_deliverable() else {
+                break;
+            };
+            download.unconsumed += 1;
+            let app = download.app;
+            effects.counters.chunks_handed_over += 1;
+            effects.hand_over(app, chunk, load);
+        }
+        self.finish_if_done(id, effects);
+    }
+
+    pub(in crate::host) fn note_consumed(&mut self, app: App, request: u32, effects: &mut Effects) {
+        let Some(id) = self.find(app, request) else {
+            return;
+        };
+        if let Some(download) = self.by_id.get_mut(&id) {
+            download.unconsumed = download.unconsumed.saturating_sub(1);
+        }
+        self.hand_over(id, effects);
+        self.refill(app, effects);
+    }
+
+    fn acknowledge(&mut self, header: &NetworkHeader, data: &Data, effects: &mut Effects) {
+        let chunks = ChunkRanges::from(data.index..data.index.saturating_add(1));
+        let (content, chunk_log2) = (data.content, data.chunk_log2);
+        let ack = Request {
+            content,
+            chunk_log2,
+            reliability: Reliability::Ack,
+            chunks,
+        };
+        effects.send(
+            ServiceId::DELAY_TOLERANT,
+            header.source,
+            header.source_address,
+            Transport::Ack(ack),
+        );
+    }
+}

@@ -1,0 +1,285 @@
+//! What is asked for, when, and of whom.
+
+use core::time::Duration;
+use whimbrel_content::ChunkSize;
+use whimbrel_core::{Guid, Time};
+
+use super::super::Timer;
+use super::super::effects::{Effects, Uplink};
+use super::Downloads;
+use crate::local::{FailReason, TransferState};
+use crate::wire::{
+    ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
+    Transport,
+};
+
+/// Requests without any answer before a name is given up that is known but not served.
+const MAX_UNSERVED: u32 = 3;
+/// After the first chunk that nobody here wants, its source is told; then not again for this long.
+const STOP_INTERVAL: Duration = Duration::from_secs(1);
+/// A router's restart is acted upon once in this time: anybody can say that one has restarted.
+const RESEND_INTERVAL: Duration = Duration::from_secs(1);
+/// Sources remembered as told to stop.
+const MAX_STOPPED: usize = 1024;
+
+impl Downloads {
+    /// Sends a request (nobody has answered yet, or the source has gone silent) or a NACK to the
+    /// source.
+    pub(super) fn ask(&mut self, now: Time, id: u64, uplink: &Uplink, effects: &mut Effects) {
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        let chunks = download.wanted();
+        let request = Request {
+            content: download.content,
+            chunk_log2: download.chunk_size.code(),
+            reliability: download.reliability,
+            chunks,
+        };
+        let (content, patience) = (download.content, download.patience());
+        // A source that has not answered two NACKs may be gone; another holder may not be.
+        let source = download.source.filter(|_| download.attempts <= 2);
+        match source {
+            Some((source, address)) => {
+                effects.counters.nacks_sent += 1;
+                effects.send(
+                    ServiceId::DELAY_TOLERANT,
+                    source,
+                    address,
+                    Transport::Nack(request),
+                )
+            }
+            None => {
+                effects.counters.requests_sent += 1;
+                let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
+                let message = match download.again {
+                    true => Transport::Resend(request),
+                    false => Transport::Request(request),
+                };
+                effects.send(service, content, Guid::NONE, message)
+            }
+        };
+        if !uplink.is_up {
+            self.set_state(id, TransferState::Disconnected, effects);
+        }
+        effects.set(Timer::Download(id), now + patience);
+    }
+
+    /// A router that had taken chunks over has restarted. This message came behind all that it had
+    /// passed on, so what is still missing of them is lost.
+    pub(in crate::host) fn handle_lost(
+        &mut self,
+        now: Time,
+        notice: &Notice,
+        effects: &mut Effects,
+    ) {
+        for id in self.ids_of(&notice.content) {
+            let Some(download) = self.by_id.get_mut(&id) else {
+                continue;
+            };
+            let chunks = download.missing().intersection(&notice.chunks);
+            let recent = download
+                .last_resend
+                .is_some_and(|last| now.since(last) < RESEND_INTERVAL);
+            let Some((source, address)) = download
+                .source
+                .filter(|(source, _)| *source == notice.source)
+            else {
+                continue;
+            };
+            if chunks.is_empty() || recent {
+                continue;
+            }
+            download.last_resend = Some(now);
+            let request = Request {
+                content: download.content,
+                chunk_log2: download.chunk_size.code(),
+                reliability: download.reliability,
+                chunks,
+            };
+            effects.counters.nacks_sent += 1;
+            effects.send(
+                ServiceId::DELAY_TOLERANT,
+                source,
+                address,
+                Transport::Resend(request),
+            );
+        }
+    }
+
+    /// "The receiver provides notification only when a chunk is not delivered over a conservatively
+    /// long period of time."
+    pub(in crate::host) fn check_download(
+        &mut self,
+        now: Time,
+        id: u64,
+        uplink: &Uplink,
+        effects: &mut Effects,
+    ) {
+        let connected = uplink.is_up;
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        if !connected || download.program_is_slow() {
+            let patience = download.patience();
+            effects.set(Timer::Download(id), now + patience);
+            if !connected {
+                self.set_state(id, TransferState::Disconnected, effects);
+            }
+            return;
+        }
+        download.attempts += 1;
+        self.set_state(id, TransferState::Stalled, effects);
+        self.ask(now, id, uplink, effects);
+    }
+
+    /// Chunks come that nobody here wants: a program has gone, or this host has restarted.
+    pub(super) fn stop_source(
+        &mut self,
+        now: Time,
+        header: &NetworkHeader,
+        data: &Data,
+        effects: &mut Effects,
+    ) {
+        effects.counters.drop("unwanted-chunk");
+        let key = (header.source, data.content);
+        if self
+            .stopped
+            .get(&key)
+            .is_some_and(|last| now.since(*last) < STOP_INTERVAL)
+        {
+            return;
+        }
+        if self.stopped.len() >= MAX_STOPPED {
+            self.stopped
+                .retain(|_, last| now.since(*last) < STOP_INTERVAL);
+        }
+        if self.stopped.len() < MAX_STOPPED {
+            self.stopped.insert(key, now);
+            self.send_stop(
+                data.content,
+                data.chunk_log2,
+                header.source,
+                header.source_address,
+                effects,
+            );
+        }
+    }
+
+    /// A request for no chunk at all takes back an earlier one.
+    pub(super) fn send_stop(
+        &mut self,
+        content: Guid,
+        chunk_log2: u8,
+        source: Guid,
+        address: Guid,
+        effects: &mut Effects,
+    ) {
+        let chunks = ChunkRanges::default();
+        let stop = Request {
+            content,
+            chunk_log2,
+            reliability: Reliability::DontCare,
+            chunks,
+        };
+        effects.send(
+            ServiceId::DELAY_TOLERANT,
+            source,
+            address,
+            Transport::Request(stop),
+        );
+    }
+
+    /// True if what was dropped is a request for content, not content that this host sent.
+    pub(in crate::host) fn sent(&self, dropped: &Notice) -> bool {
+        let of_request = dropped.destination == dropped.content || dropped.chunks.is_empty();
+        of_request && self.by_content.contains_key(&dropped.content)
+    }
+
+    /// The network has dropped a request.
+    pub(in crate::host) fn handle_drop(
+        &mut self,
+        now: Time,
+        from: Guid,
+        content: &Guid,
+        reason: DropReason,
+        uplink: &Uplink,
+        effects: &mut Effects,
+    ) {
+        for id in self.ids_of(content) {
+            self.request_dropped(now, from, id, reason, uplink, effects);
+        }
+    }
+
+    fn request_dropped(
+        &mut self,
+        now: Time,
+        from: Guid,
+        id: u64,
+        reason: DropReason,
+        uplink: &Uplink,
+        effects: &mut Effects,
+    ) {
+        let asked_directly = uplink.router == Some(from);
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        let begun = download.last_arrival.is_some() || download.assembly.verified_bytes() > 0;
+        match reason {
+            DropReason::NoSuchName if !begun => self.fail(id, FailReason::NoSuchName, effects),
+            DropReason::NotServed => {
+                download.source = None;
+                download.unserved += 1;
+                // A host that was asked directly is the only one to ask.
+                if download.unserved >= MAX_UNSERVED || asked_directly {
+                    self.fail(id, FailReason::NotServed, effects);
+                }
+            }
+            DropReason::TooLarge => match ChunkSize::from_code(download.chunk_size.code() - 1) {
+                Some(smaller) => {
+                    download.chunk_size = smaller;
+                    download.under_way = ChunkRanges::default();
+                    self.ask(now, id, uplink, effects);
+                }
+                None => self.fail(id, FailReason::TooLarge, effects),
+            },
+            // The timer asks again.
+            _ => {}
+        }
+    }
+
+    /// A router answers again. What was asked for is on its way or stored in the network, and "the
+    /// client relies on the network to re-deliver" [MFTP §5.2.1]; only what never left this
+    /// host is asked for at once.
+    pub(in crate::host) fn resume_transfers(
+        &mut self,
+        now: Time,
+        uplink: &Uplink,
+        effects: &mut Effects,
+    ) {
+        let ids: Vec<u64> = self.by_id.keys().copied().collect();
+        for id in ids {
+            let Some(download) = self.by_id.get_mut(&id) else {
+                continue;
+            };
+            download.attempts = 0;
+            let patience = download.patience();
+            if download.last_arrival.is_none() {
+                self.set_state(id, TransferState::Requested, effects);
+                self.ask(now, id, uplink, effects);
+            } else {
+                effects.set(Timer::Download(id), now + patience);
+            }
+        }
+    }
+
+    pub(in crate::host) fn note_connectivity(&mut self, uplink: &Uplink, effects: &mut Effects) {
+        if uplink.is_up {
+            return;
+        }
+        let ids: Vec<u64> = self.by_id.keys().copied().collect();
+        for id in ids {
+            self.set_state(id, TransferState::Disconnected, effects);
+        }
+    }
+}

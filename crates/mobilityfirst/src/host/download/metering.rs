@@ -1,0 +1,97 @@
+//! Programs that take their chunks more slowly than they come: end-to-end flow control [MFTP
+//! §3.4.2].
+//!
+//! Back-pressure holds up everything that comes by the same hop, so it is no means against one slow
+//! program. Its source is told to stop instead, and then asked for as many chunks as there is room
+//! for. "The NACK and flow control are fulfilled by a single message": that message names the
+//! chunks, so a source needs to know nothing of windows.
+
+use super::super::App;
+use super::super::effects::Effects;
+use super::Downloads;
+use crate::wire::{ChunkRanges, Request, ServiceId, Transport};
+
+impl Downloads {
+    /// More has come for a program than it may hold, or soon will have. `asked` says that it was
+    /// asked for as something that there would be room for.
+    pub(super) fn note_overflow(&mut self, id: u64, asked: bool, effects: &mut Effects) {
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        let half = self.shares.limit(download.app) / 2 / download.chunk_packets;
+        let outgrown = download.under_way.count() > half.max(1);
+        match download.window {
+            Some(window) if !outgrown => {
+                if asked {
+                    download.window = Some((window / 2).max(1));
+                }
+            }
+            _ => {
+                download.window = Some(half.max(1));
+                download.under_way = ChunkRanges::default();
+                self.metered.insert((download.app, id));
+                self.stop_sending(id, effects);
+            }
+        }
+    }
+
+    /// Nothing more is wanted for now of the source of a download, unless another one of the same
+    /// content takes all that comes.
+    fn stop_sending(&mut self, id: u64, effects: &mut Effects) {
+        let Some(download) = self.by_id.get(&id) else {
+            return;
+        };
+        let (content, log2) = (download.content, download.chunk_size.code());
+        let same = self.by_content.get(&content).into_iter().flatten();
+        let is_wanted = same
+            .filter_map(|id| self.by_id.get(id))
+            .any(|other| other.window.is_none());
+        if let Some((source, address)) = download.source.filter(|_| !is_wanted) {
+            self.send_stop(content, log2, source, address, effects);
+        }
+    }
+
+    /// A program has used a chunk, or reads again: those of its downloads that are asked for bit by
+    /// bit go on.
+    pub(in crate::host) fn refill(&mut self, app: App, effects: &mut Effects) {
+        let of_app = (app, u64::MIN)..=(app, u64::MAX);
+        let ids: Vec<u64> = self.metered.range(of_app).map(|(_, id)| *id).collect();
+        ids.into_iter().for_each(|id| self.refill_one(id, effects));
+    }
+
+    fn refill_one(&mut self, id: u64, effects: &mut Effects) {
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        let (Some(window), Some((source, address))) = (download.window, download.source) else {
+            return;
+        };
+        let taken = download.waiting() + download.under_way.count();
+        // Its program has nothing left to do: it is not the slow one any more, or waits for a chunk
+        // that comes before those that are here.
+        let starved = download.unconsumed == 0;
+        // A few chunks with each message.
+        if taken * 4 > window * 3 && !(starved && download.under_way.is_empty()) {
+            return;
+        }
+        let growth = if starved { (window / 8).max(1) } else { 0 };
+        let window = window.saturating_add(growth);
+        download.window = Some(window);
+        let chunks = download.first_missing(window.saturating_sub(taken).max(1));
+        if chunks.is_empty() {
+            return;
+        }
+        download.under_way.union(&chunks);
+        let request = Request {
+            content: download.content,
+            chunk_log2: download.chunk_size.code(),
+            reliability: download.reliability,
+            chunks,
+        };
+        effects.counters.nacks_sent += 1;
+        // What is not under way is known here: what was sent lately and came too soon is to be sent
+        // again.
+        let message = Transport::Resend(request);
+        effects.send(ServiceId::DELAY_TOLERANT, source, address, message);
+    }
+}

@@ -1,0 +1,264 @@
+//! Fetching content for local programs: `get(content_name)` [MFTP §2, 3.1 and 3.2.2].
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`one`] | one download: what has come and what is missing |
+//! | [`arrival`] | chunks that come, until a program has them |
+//! | [`asking`] | what is asked for, when, and of whom |
+//! | [`metering`] | programs that take their chunks more slowly than they come |
+
+mod arrival;
+mod asking;
+mod metering;
+mod one;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use core::time::Duration;
+use whimbrel_content::{Assembly, ChunkSize};
+use whimbrel_core::{Guid, Time};
+
+use super::effects::{Effects, Uplink};
+use super::shares::Shares;
+use super::{App, Timer};
+use crate::local::{FailReason, Get, LocalEvent, TransferState};
+use one::Download;
+
+/// A content that was fetched no longer ago is sent again although it was sent a moment ago: for so
+/// long its source takes what it sent for under way.
+const AGAIN: Duration = Duration::from_secs(3);
+/// Contents remembered as fetched a moment ago.
+const MAX_ENDED: usize = 1024;
+
+/// What bounds the downloads of a host.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::host) struct DownloadLimits {
+    /// Longest content, in bytes.
+    pub(in crate::host) content: u64,
+    /// Downloads at one time.
+    pub(in crate::host) transfers: usize,
+    /// How long chunks may be missing before their source is told, unless a request says otherwise.
+    pub(in crate::host) nack_timeout: Duration,
+    /// The back-pressure buffer, in packets.
+    pub(in crate::host) buffer_packets: usize,
+}
+
+/// All downloads of a host.
+pub(in crate::host) struct Downloads {
+    limits: DownloadLimits,
+    by_id: BTreeMap<u64, Download>,
+    by_content: BTreeMap<Guid, BTreeSet<u64>>,
+    stopped: BTreeMap<(Guid, Guid), Time>,
+    shares: Shares,
+    // Downloads that have a window.
+    metered: BTreeSet<(App, u64)>,
+    // Contents that were fetched a moment ago, and when their last chunks came.
+    ended: BTreeMap<Guid, Time>,
+    next_id: u64,
+}
+
+impl Downloads {
+    pub(in crate::host) fn new(limits: DownloadLimits) -> Downloads {
+        Downloads {
+            limits,
+            by_id: BTreeMap::new(),
+            by_content: BTreeMap::new(),
+            stopped: BTreeMap::new(),
+            shares: Shares::new(limits.buffer_packets),
+            metered: BTreeSet::new(),
+            ended: BTreeMap::new(),
+            next_id: 0,
+        }
+    }
+
+    pub(in crate::host) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    fn find(&self, app: App, request: u32) -> Option<u64> {
+        let wanted = |download: &Download| download.app == app && download.request == request;
+        self.by_id
+            .iter()
+            .find(|(_, download)| wanted(download))
+            .map(|(id, _)| *id)
+    }
+
+    fn ids_of(&self, content: &Guid) -> Vec<u64> {
+        self.by_content
+            .get(content)
+            .map_or(Vec::new(), |ids| ids.iter().copied().collect())
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Download> {
+        let download = self.by_id.remove(&id)?;
+        if let Some(ids) = self.by_content.get_mut(&download.content) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_content.remove(&download.content);
+            }
+        }
+        self.shares.close(download.app);
+        self.metered.remove(&(download.app, id));
+        if let Some(last) = download.last_arrival {
+            self.note_end(download.content, last);
+        }
+        Some(download)
+    }
+
+    fn note_end(&mut self, content: Guid, at: Time) {
+        if self.ended.len() >= MAX_ENDED {
+            self.ended.retain(|_, ended| at.since(*ended) < AGAIN);
+        }
+        if self.ended.len() < MAX_ENDED {
+            self.ended.insert(content, at);
+        }
+    }
+
+    /// True if a source may take what this host wants for under way, when it was for an earlier
+    /// request.
+    fn was_here(&self, now: Time, content: &Guid) -> bool {
+        let ended = self.ended.get(content);
+        self.by_content.contains_key(content) || ended.is_some_and(|at| now.since(*at) < AGAIN)
+    }
+}
+
+impl Downloads {
+    pub(in crate::host) fn start_download(
+        &mut self,
+        now: Time,
+        app: App,
+        get: Get,
+        uplink: &Uplink,
+        effects: &mut Effects,
+    ) {
+        let request = get.request;
+        let assembly = if get.resume.is_empty() {
+            Some(Assembly::new(get.content, self.limits.content))
+        } else {
+            Assembly::decode(&get.resume)
+                .ok()
+                .filter(|assembly| assembly.root() == get.content)
+        };
+        let (Some(assembly), Some(chunk_size)) = (assembly, ChunkSize::from_code(get.chunk_log2))
+        else {
+            return effects.tell(
+                app,
+                LocalEvent::Failed {
+                    request,
+                    reason: FailReason::Invalid,
+                },
+            );
+        };
+        if self.find(app, request).is_some() {
+            return effects.tell(
+                app,
+                LocalEvent::Failed {
+                    request,
+                    reason: FailReason::Invalid,
+                },
+            );
+        }
+        if self.len() >= self.limits.transfers {
+            return effects.tell(
+                app,
+                LocalEvent::Failed {
+                    request,
+                    reason: FailReason::Busy,
+                },
+            );
+        }
+        let nack_timeout = match get.nack_timeout_ms {
+            0 => self.limits.nack_timeout,
+            ms => Duration::from_millis(ms.into()),
+        };
+        let id = self.next_id;
+        self.next_id += 1;
+        let share = self.shares.open(app);
+        let mut download = Download::new(app, &get, assembly, chunk_size, nack_timeout, share);
+        download.again = self.was_here(now, &get.content);
+        self.by_content.entry(get.content).or_default().insert(id);
+        self.by_id.insert(id, download);
+        if !self.finish_if_done(id, effects) {
+            self.ask(now, id, uplink, effects);
+        }
+    }
+
+    fn set_state(&mut self, id: u64, state: TransferState, effects: &mut Effects) {
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        if download.state != state {
+            download.state = state;
+            let (app, request) = (download.app, download.request);
+            effects.tell(app, LocalEvent::State { request, state });
+        }
+    }
+
+    fn finish_if_done(&mut self, id: u64, effects: &mut Effects) -> bool {
+        if !self.by_id.get(&id).is_some_and(Download::is_finished) {
+            return false;
+        }
+        if let Some(download) = self.remove(id) {
+            effects.cancel(Timer::Download(id));
+            let content_len = download.assembly.confirmed_len().unwrap_or_default();
+            effects.tell(
+                download.app,
+                LocalEvent::Complete {
+                    request: download.request,
+                    content_len,
+                },
+            );
+        }
+        true
+    }
+
+    fn fail(&mut self, id: u64, reason: FailReason, effects: &mut Effects) {
+        if let Some(download) = self.end_download(id, effects) {
+            effects.tell(
+                download.app,
+                LocalEvent::Failed {
+                    request: download.request,
+                    reason,
+                },
+            );
+        }
+    }
+
+    fn end_download(&mut self, id: u64, effects: &mut Effects) -> Option<Download> {
+        let download = self.remove(id)?;
+        effects.cancel(Timer::Download(id));
+        Some(download)
+    }
+
+    pub(in crate::host) fn cancel_download(
+        &mut self,
+        app: App,
+        request: u32,
+        effects: &mut Effects,
+    ) {
+        let Some(id) = self.find(app, request) else {
+            return;
+        };
+        let Some(download) = self.end_download(id, effects) else {
+            return;
+        };
+        let wanted_by_others = self.by_content.contains_key(&download.content);
+        if let Some((source, address)) = download.source.filter(|_| !wanted_by_others) {
+            self.send_stop(
+                download.content,
+                download.chunk_size.code(),
+                source,
+                address,
+                effects,
+            );
+        }
+    }
+
+    pub(in crate::host) fn forget_downloads_of(&mut self, app: App, effects: &mut Effects) {
+        let requests = self.by_id.values().filter(|download| download.app == app);
+        let requests: Vec<u32> = requests.map(|download| download.request).collect();
+        for request in requests {
+            self.cancel_download(app, request, effects);
+        }
+    }
+}

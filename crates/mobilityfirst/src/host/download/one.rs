@@ -1,0 +1,197 @@
+//! One download: what has come, what is missing, and what may be handed over.
+
+use std::collections::BTreeMap;
+
+use core::time::Duration;
+use whimbrel_content::{Assembly, ChunkSize};
+use whimbrel_core::{Guid, Time};
+
+use super::super::App;
+use super::super::shares::{Load, Share};
+use crate::local::{Get, LocalChunk, TransferState};
+use crate::wire::{ChunkRanges, MAX_RANGES, Reliability};
+
+/// Longest pause between two NACKs or requests.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+pub(super) struct Held {
+    pub(super) chunk: LocalChunk,
+    pub(super) load: Load,
+}
+
+pub(super) struct Download {
+    pub(super) app: App,
+    pub(super) request: u32,
+    pub(super) content: Guid,
+    pub(super) chunk_size: ChunkSize,
+    pub(super) in_order: bool,
+    pub(super) reliability: Reliability,
+    pub(super) nack_timeout: Duration,
+    pub(super) credit: u16,
+    pub(super) unconsumed: u16,
+    pub(super) assembly: Assembly,
+    // By offset in the content, in bytes.
+    pub(super) held: BTreeMap<u64, Held>,
+    pub(super) next_offset: u64,
+    // What its chunks hold of the buffer until its program has them, and what one of them takes, in
+    // packets.
+    pub(super) share: Share,
+    pub(super) chunk_packets: u64,
+    // Chunks that may be here or under way at one time; `None` until its program has proven slow.
+    pub(super) window: Option<u64>,
+    // Of those: asked for, and not here.
+    pub(super) under_way: ChunkRanges,
+    // What its source sent lately was for another request, so none of it is under way.
+    pub(super) again: bool,
+    pub(super) source: Option<(Guid, Guid)>,
+    pub(super) state: TransferState,
+    pub(super) attempts: u32,
+    pub(super) unserved: u32,
+    pub(super) last_arrival: Option<Time>,
+    pub(super) last_resend: Option<Time>,
+    // Smoothed time between two chunks: a slow link is no reason to complain.
+    pub(super) interval: Duration,
+}
+
+impl Download {
+    pub(super) fn new(
+        app: App,
+        get: &Get,
+        assembly: Assembly,
+        chunk_size: ChunkSize,
+        nack_timeout: Duration,
+        share: Share,
+    ) -> Download {
+        let next_offset = if get.in_order {
+            assembly.deliverable().end
+        } else {
+            0
+        };
+        Download {
+            app,
+            request: get.request,
+            content: get.content,
+            chunk_size,
+            in_order: get.in_order,
+            reliability: get.reliability,
+            nack_timeout,
+            credit: get.credit.max(1),
+            unconsumed: 0,
+            assembly,
+            held: BTreeMap::new(),
+            next_offset,
+            share,
+            chunk_packets: 1,
+            window: None,
+            under_way: ChunkRanges::default(),
+            again: false,
+            source: None,
+            state: TransferState::Requested,
+            attempts: 0,
+            unserved: 0,
+            last_arrival: None,
+            last_resend: None,
+            interval: Duration::ZERO,
+        }
+    }
+
+    /// What to ask for: all that is missing, as far as one message can say it.
+    pub(super) fn missing(&self) -> ChunkRanges {
+        let mut missing = ChunkRanges::default();
+        if self.assembly.expected_len().is_none() {
+            missing = ChunkRanges::all();
+            for range in self.assembly.verified().iter() {
+                let whole = range.start.div_ceil(self.chunk_size.bytes())
+                    ..self.chunk_size.index_of(range.end);
+                missing.remove_range(whole.start as u32..whole.end as u32);
+            }
+            return missing;
+        }
+        let mut ranges = 0;
+        let mut last = None;
+        for index in self.assembly.missing_chunks(self.chunk_size) {
+            ranges += usize::from(last.is_none_or(|last| index > last + 1));
+            if ranges > MAX_RANGES {
+                break;
+            }
+            missing.insert(index as u32);
+            last = Some(index);
+        }
+        missing
+    }
+
+    /// The first missing chunks, `count` at most, that are not under way.
+    pub(super) fn first_missing(&self, count: u64) -> ChunkRanges {
+        let mut missing = ChunkRanges::default();
+        let indices = self.assembly.missing_chunks(self.chunk_size);
+        let indices = indices.map(|index| index as u32);
+        let idle = indices.filter(|index| !self.under_way.contains(*index));
+        idle.take(count as usize)
+            .for_each(|index| missing.insert(index));
+        missing
+    }
+
+    /// What to ask for when nothing comes: all that is missing, or as much of it as there is room
+    /// for, which then is under way.
+    pub(super) fn wanted(&mut self) -> ChunkRanges {
+        let Some(window) = self.window else {
+            return self.missing();
+        };
+        self.under_way = ChunkRanges::default();
+        self.under_way = self.first_missing(window.saturating_sub(self.waiting()).max(1));
+        self.under_way.clone()
+    }
+
+    /// Chunks that are here and that the program has not used.
+    pub(super) fn waiting(&self) -> u64 {
+        self.held.len() as u64 + u64::from(self.unconsumed)
+    }
+
+    /// True if its program holds it up, not the network.
+    pub(super) fn program_is_slow(&self) -> bool {
+        let no_room = self.window.is_some_and(|window| self.waiting() >= window);
+        self.unconsumed >= self.credit || no_room && self.unconsumed > 0
+    }
+
+    /// True if a chunk at `offset` may be handed over as soon as it comes.
+    pub(super) fn takes(&self, offset: u64) -> bool {
+        self.unconsumed < self.credit && (!self.in_order || offset <= self.next_offset)
+    }
+
+    /// How long nothing may come before it is asked for again.
+    pub(super) fn patience(&self) -> Duration {
+        let slow = self.nack_timeout.max(self.interval * 4);
+        slow.saturating_mul(1 << self.attempts.min(5))
+            .min(MAX_PAUSE.max(self.nack_timeout))
+    }
+
+    /// The next held chunk that may be handed over.
+    pub(super) fn next_deliverable(&mut self) -> Option<Held> {
+        if self.unconsumed >= self.credit {
+            return None;
+        }
+        if !self.in_order {
+            return self.held.pop_first().map(|(_, held)| held);
+        }
+        let first = *self.held.keys().next()?;
+        if first > self.next_offset {
+            return None;
+        }
+        let held = self.held.remove(&first)?;
+        self.next_offset = self.next_offset.max(first + held.chunk.data.len() as u64);
+        Some(held)
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.assembly.is_complete() && self.held.is_empty()
+    }
+
+    pub(super) fn note_arrival(&mut self, now: Time) {
+        if let Some(last) = self.last_arrival {
+            self.interval = (self.interval * 3 + now.since(last)) / 4;
+        }
+        self.last_arrival = Some(now);
+        self.attempts = 0;
+        self.again = false;
+    }
+}

@@ -1,0 +1,155 @@
+//! Which part of the back-pressure buffer each program and each of its downloads may hold.
+//!
+//! A chunk holds room until its program has it. Programs that do not read would fill the buffer, and
+//! a host whose buffer is full is deaf to everybody. So programs have shares that shrink as more of
+//! them hold something, and a quarter of the buffer is nobody's: it is for what only passes through.
+
+use std::collections::BTreeMap;
+
+use super::App;
+use crate::charge::{Charge, Pool};
+use crate::room::Room;
+
+/// A program may hold a third of what others leave: alone a quarter of the buffer.
+const PARTS: u64 = 3;
+
+/// What a chunk on its way to a program takes, until it is dropped.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Load {
+    _room: Room,
+    _charge: Charge,
+}
+
+/// What the downloads of one program hold.
+#[derive(Debug)]
+struct Holder {
+    held: Pool,
+    downloads: u64,
+}
+
+/// Who holds how much of the buffer, in packets.
+#[derive(Debug)]
+pub(super) struct Shares {
+    // Of the whole buffer.
+    capacity: u64,
+    held: Pool,
+    holders: BTreeMap<App, Holder>,
+}
+
+/// What one download holds.
+#[derive(Debug)]
+pub(super) struct Share(Pool);
+
+impl Shares {
+    pub(super) fn new(buffer_packets: usize) -> Shares {
+        Shares {
+            capacity: buffer_packets as u64,
+            held: Pool::default(),
+            holders: BTreeMap::new(),
+        }
+    }
+
+    /// A program has one more download.
+    pub(super) fn open(&mut self, app: App) -> Share {
+        let holder = self.holders.entry(app).or_insert_with(|| Holder {
+            held: self.held.part(),
+            downloads: 0,
+        });
+        holder.downloads += 1;
+        Share(holder.held.part())
+    }
+
+    /// One of its downloads has ended.
+    pub(super) fn close(&mut self, app: App) {
+        if let Some(holder) = self.holders.get_mut(&app) {
+            holder.downloads -= 1;
+            if holder.downloads == 0 {
+                self.holders.remove(&app);
+            }
+        }
+    }
+
+    /// Packets that one of the downloads of `app` may hold.
+    pub(super) fn limit(&self, app: App) -> u64 {
+        let downloads = self.holders.get(&app).map_or(1, |holder| holder.downloads);
+        self.limit_of_program() / downloads.max(1)
+    }
+
+    fn limit_of_program(&self) -> u64 {
+        self.capacity.saturating_sub(self.held.amount()) / PARTS
+    }
+
+    /// True if a download of `app` may hold `packets` more.
+    pub(super) fn admits(&self, app: App, share: &Share, packets: u32) -> bool {
+        let packets = u64::from(packets);
+        let by_program = self.holders.get(&app).map_or(0, |it| it.held.amount());
+        share.held() + packets <= self.limit(app)
+            && by_program + packets <= self.limit_of_program()
+            && self.held.amount() + packets <= self.capacity / 4 * 3
+    }
+}
+
+impl Share {
+    /// Packets held.
+    pub(super) fn held(&self) -> u64 {
+        self.0.amount()
+    }
+
+    /// Counts the room of a chunk to this share for as long as the load lives.
+    pub(super) fn load(&self, room: Room) -> Load {
+        Load {
+            _charge: self.0.charge(room.packets().into()),
+            _room: room,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::room::Buffer;
+
+    /// Fills a share with chunks of `packets` packets.
+    fn fill(shares: &Shares, app: App, share: &Share, packets: u32) -> Vec<Load> {
+        let buffer = Buffer::new(1);
+        let mut loads = Vec::new();
+        while shares.admits(app, share, packets) {
+            loads.push(share.load(buffer.room(packets, 0)));
+        }
+        loads
+    }
+
+    #[test]
+    fn one_program_may_hold_a_quarter_and_all_together_three() {
+        let mut shares = Shares::new(1_000);
+        let mut loads = Vec::new();
+        for number in 0..100 {
+            let app = App::Inner(number);
+            let share = shares.open(app);
+            loads.extend(fill(&shares, app, &share, 1));
+            match number {
+                0 => assert_eq!(share.held(), 250),
+                1 => assert_eq!(share.held(), 187),
+                _ => assert!(shares.held.amount() <= 750),
+            }
+        }
+        assert!(shares.held.amount() > 700);
+        drop(loads);
+        assert_eq!(shares.held.amount(), 0);
+    }
+
+    #[test]
+    fn the_downloads_of_a_program_divide_its_share() {
+        let mut shares = Shares::new(1_000);
+        let app = App::Inner(1);
+        let opened = [shares.open(app), shares.open(app)];
+        let loads = fill(&shares, app, &opened[0], 1);
+        assert!(loads.len() <= 143, "{}", loads.len());
+        assert!(shares.admits(app, &opened[1], 50));
+        shares.close(app);
+        shares.close(app);
+        assert!(shares.holders.is_empty());
+        // What is still on its way to the program counts all the same.
+        assert_eq!(shares.held.amount(), loads.len() as u64);
+    }
+}

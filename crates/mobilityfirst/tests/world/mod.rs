@@ -1,0 +1,393 @@
+//! Two hosts at one router in virtual time, and programs on their ports.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use whimbrel_content::{ChunkSize, ChunkTree};
+use whimbrel_core::{
+    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
+};
+use whimbrel_gnrs::KeyPair;
+use whimbrel_link::HopConfig;
+use whimbrel_mobilityfirst::host::{Host, HostConfig};
+use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, ReadChunk, greeting};
+use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
+use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+
+const WALL: WallClock = WallClock::new(1_767_225_600_000);
+const ROUTER: Guid = Guid([1; 32]);
+const UPLINK: PortId = PortId(100);
+/// The port of the first program; the others follow.
+const PROGRAMS: u32 = 500;
+const STEP: Duration = Duration::from_millis(1);
+/// The smallest chunk.
+pub(crate) const CHUNK_LOG2: u8 = 16;
+
+pub(crate) fn info(origin: PortOrigin) -> PortInfo {
+    PortInfo {
+        label: String::new(),
+        origin,
+        mtu: 1472,
+        peer: String::new(),
+        medium: Medium::Unaddressed,
+    }
+}
+
+/// What a machine sends now, by port.
+pub(crate) fn drain(machine: &mut impl Machine, now: Time) -> Vec<(PortId, Vec<u8>)> {
+    let (mut frames, mut buffer) = (Vec::new(), Vec::new());
+    while let Some(transmit) = machine.poll_transmit(now, 16, &mut buffer) {
+        let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
+        frames.extend(
+            buffer
+                .chunks(segment)
+                .map(|it| (transmit.port, it.to_vec())),
+        );
+        buffer.clear();
+    }
+    frames
+}
+
+/// Bytes with a name.
+pub(crate) struct Content {
+    bytes: Bytes,
+    tree: ChunkTree,
+}
+
+impl Content {
+    /// `len` bytes of noise, others for another seed.
+    pub(crate) fn new(len: usize, seed: u64) -> Rc<Content> {
+        let mut rng = SeededRng::new(seed);
+        let words = (0..len.div_ceil(8)).flat_map(|_| rng.next_word().to_le_bytes());
+        let bytes: Vec<u8> = words.take(len).collect();
+        let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::MIN, &mut |_| {}).unwrap();
+        let bytes = bytes.into();
+        Rc::new(Content { bytes, tree })
+    }
+
+    pub(crate) fn name(&self) -> Guid {
+        self.tree.root()
+    }
+
+    fn read(&self, index: u32, chunk_log2: u8) -> Option<ReadChunk> {
+        let chunk_size = ChunkSize::from_code(chunk_log2)?;
+        let range = chunk_size.range(index.into(), self.bytes.len() as u64)?;
+        let mut proof = Vec::new();
+        let proven = self.tree.proof(index.into(), chunk_size);
+        proven.ok()?.encode(&mut proof);
+        Some(ReadChunk {
+            proof: proof.into(),
+            data: self.bytes.slice(range.start as usize..range.end as usize),
+        })
+    }
+}
+
+/// A program behind a socket that holds one frame.
+pub(crate) struct Program {
+    host: usize,
+    port: PortId,
+    // It neither reads nor answers.
+    stopped: bool,
+    unread: VecDeque<Vec<u8>>,
+    serves: Vec<Rc<Content>>,
+    fetches: BTreeMap<u32, Rc<Content>>,
+    /// Bytes that came, by request.
+    pub(crate) got: BTreeMap<u32, usize>,
+    /// Requests that are complete, and when they became it.
+    pub(crate) complete: BTreeMap<u32, Time>,
+    /// Requests that failed.
+    pub(crate) failed: BTreeSet<u32>,
+    /// Echoes that came back.
+    pub(crate) pongs: usize,
+}
+
+impl Program {
+    /// What it says to an event.
+    fn answer(&mut self, now: Time, event: LocalEvent) -> Option<LocalRequest> {
+        match event {
+            LocalEvent::Chunk(chunk) => {
+                let request = chunk.request;
+                let content = self.fetches.get(&request)?;
+                let start = (chunk.index as usize) << chunk.chunk_log2;
+                assert_eq!(
+                    content.bytes.slice(start..start + chunk.data.len()),
+                    chunk.data
+                );
+                *self.got.entry(request).or_default() += chunk.data.len();
+                Some(LocalRequest::Consumed { request })
+            }
+            LocalEvent::Read {
+                read,
+                content,
+                index,
+                chunk_log2,
+            } => {
+                let known = self.serves.iter().find(|known| known.name() == content);
+                let chunk = known.and_then(|content| content.read(index, chunk_log2));
+                Some(LocalRequest::ReadDone { read, chunk })
+            }
+            LocalEvent::Complete { request, .. } => {
+                assert_eq!(self.got[&request], self.fetches[&request].bytes.len());
+                self.complete.insert(request, now);
+                None
+            }
+            LocalEvent::Failed { request, .. } => {
+                self.failed.insert(request);
+                None
+            }
+            LocalEvent::Pong { .. } => {
+                self.pongs += 1;
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Two hosts, on the router's ports 0 and 1.
+pub(crate) struct World {
+    pub(crate) router: Router,
+    pub(crate) hosts: [Host; 2],
+    pub(crate) connected: [bool; 2],
+    pub(crate) programs: Vec<Program>,
+    pub(crate) now: Time,
+    runs: u64,
+}
+
+fn new_router(run: u64) -> Router {
+    let config = RouterConfig {
+        guid: ROUTER,
+        wall: WALL,
+        hop: HopConfig {
+            incarnation: run,
+            ..HopConfig::new(ROUTER, 1472)
+        },
+        buffer_packets: 4096,
+        store: StoreLimits {
+            total: 64 << 20,
+            per_flow: 64 << 20,
+            lifetime: Duration::from_secs(600),
+        },
+        routes: Vec::new(),
+        default_route: None,
+        name_servers: Vec::new(),
+        proxy: ProxyPolicy::default(),
+    };
+    Router::new(config, SeededRng::new(9 + run))
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World::with_buffers(32_768)
+    }
+
+    /// Each host has a back-pressure buffer of so many packets.
+    pub(crate) fn with_buffers(buffer_packets: usize) -> World {
+        let host = |number: u8| {
+            let config = HostConfig {
+                buffer_packets,
+                ..HostConfig::new(KeyPair::from_secret(&[number; 32]), WALL)
+            };
+            Host::new(config, SeededRng::new(number.into()))
+        };
+        let mut world = World {
+            router: new_router(1),
+            hosts: [host(1), host(2)],
+            connected: [true, true],
+            programs: Vec::new(),
+            now: Time::ZERO,
+            runs: 1,
+        };
+        for host in &mut world.hosts {
+            let up = PortEvent::Up(info(PortOrigin::Configured(0)));
+            host.handle_port(world.now, UPLINK, up);
+        }
+        world.connect_router();
+        world.run(Duration::from_secs(1));
+        world
+    }
+
+    fn connect_router(&mut self) {
+        for port in [PortId(0), PortId(1)] {
+            let up = PortEvent::Up(info(PortOrigin::Configured(0)));
+            self.router.handle_port(self.now, port, up);
+        }
+    }
+
+    /// The router ends and starts again: all that it held is lost.
+    pub(crate) fn restart_router(&mut self) {
+        self.runs += 1;
+        self.router = new_router(self.runs);
+        self.connect_router();
+    }
+
+    /// Lets time go on.
+    pub(crate) fn run(&mut self, span: Duration) {
+        let end = self.now + span;
+        while self.now < end {
+            self.now += STEP;
+            self.step();
+        }
+    }
+
+    /// Lets time go on until something is so, for at most `span`; true if it became so.
+    pub(crate) fn run_until(&mut self, span: Duration, is_so: impl Fn(&World) -> bool) -> bool {
+        let end = self.now + span;
+        while self.now < end && !is_so(self) {
+            self.now += STEP;
+            self.step();
+        }
+        is_so(self)
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        self.router.handle_timeout(now);
+        for number in 0..self.hosts.len() {
+            self.hosts[number].handle_timeout(now);
+            loop {
+                self.drain_host(number);
+                if !self.let_programs_answer(number) {
+                    break;
+                }
+            }
+        }
+        for (port, frame) in drain(&mut self.router, now) {
+            let number = port.0 as usize;
+            if self.connected[number] {
+                self.hosts[number].handle_frames(now, UPLINK, &[&frame]);
+            }
+        }
+    }
+
+    /// Takes what a host sends to the router and to its programs.
+    fn drain_host(&mut self, number: usize) {
+        let (now, mut buffer) = (self.now, Vec::new());
+        let host = &mut self.hosts[number];
+        while let Some(transmit) = host.poll_transmit(now, 16, &mut buffer) {
+            let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
+            let program = self.programs.iter_mut().find(|it| it.port == transmit.port);
+            if let Some(program) = program {
+                program.unread.push_back(buffer.clone());
+                host.handle_port(now, program.port, PortEvent::Blocked);
+            } else if self.connected[number] {
+                let port = PortId(number as u32);
+                for frame in buffer.chunks(segment) {
+                    self.router.handle_frames(now, port, &[frame]);
+                }
+            }
+            buffer.clear();
+        }
+    }
+
+    /// Has programs read what is there; true if there was anything.
+    fn let_programs_answer(&mut self, number: usize) -> bool {
+        let (now, mut read) = (self.now, false);
+        let host = &mut self.hosts[number];
+        let programs = self.programs.iter_mut();
+        for program in programs.filter(|it| it.host == number && !it.stopped) {
+            while let Some(frame) = program.unread.pop_front() {
+                read = true;
+                host.handle_port(now, program.port, PortEvent::Writable);
+                let answer = match LocalEvent::decode(&frame.into()) {
+                    Ok(event) => program.answer(now, event),
+                    Err(_) => None, // The greeting.
+                };
+                if let Some(request) = answer {
+                    host.handle_frames(now, program.port, &[&encoded(&request)]);
+                }
+            }
+        }
+        read
+    }
+
+    /// Attaches a program to a host.
+    pub(crate) fn attach(&mut self, host: usize) -> usize {
+        let port = PortId(PROGRAMS + self.programs.len() as u32);
+        let up = PortEvent::Up(info(PortOrigin::Local));
+        self.hosts[host].handle_port(self.now, port, up);
+        self.hosts[host].handle_frames(self.now, port, &[&greeting()]);
+        self.programs.push(Program {
+            host,
+            port,
+            stopped: false,
+            unread: VecDeque::new(),
+            serves: Vec::new(),
+            fetches: BTreeMap::new(),
+            got: BTreeMap::new(),
+            complete: BTreeMap::new(),
+            failed: BTreeSet::new(),
+            pongs: 0,
+        });
+        self.programs.len() - 1
+    }
+
+    /// A program says something to its host.
+    pub(crate) fn say(&mut self, program: usize, request: &LocalRequest) {
+        let Program { host, port, .. } = self.programs[program];
+        self.hosts[host].handle_frames(self.now, port, &[&encoded(request)]);
+    }
+
+    /// A program neither reads nor answers any more, or does again.
+    pub(crate) fn stop(&mut self, program: usize, stopped: bool) {
+        self.programs[program].stopped = stopped;
+    }
+
+    /// A program offers a content.
+    pub(crate) fn serve(&mut self, program: usize, content: &Rc<Content>) {
+        self.serve_now(program, content);
+        self.run(Duration::from_millis(50));
+    }
+
+    /// The same, without waiting for the announcement.
+    pub(crate) fn serve_now(&mut self, program: usize, content: &Rc<Content>) {
+        self.programs[program].serves.push(content.clone());
+        let publish = LocalRequest::Publish(Publish {
+            content: content.name(),
+            content_len: content.bytes.len() as u64,
+            kind: ContentKind::File,
+            file_name: String::from("content"),
+        });
+        self.say(program, &publish);
+    }
+
+    /// A program asks for a content.
+    pub(crate) fn get(
+        &mut self,
+        program: usize,
+        request: u32,
+        content: &Rc<Content>,
+        in_order: bool,
+    ) {
+        let fetches = &mut self.programs[program].fetches;
+        fetches.insert(request, content.clone());
+        let get = LocalRequest::Get(Get {
+            request,
+            content: content.name(),
+            chunk_log2: CHUNK_LOG2,
+            in_order,
+            reliability: Reliability::Nack,
+            nack_timeout_ms: 0,
+            credit: 16,
+            resume: Bytes::new(),
+        });
+        self.say(program, &get);
+    }
+
+    /// True if a program's request is complete.
+    pub(crate) fn has(&self, program: usize, request: u32) -> bool {
+        self.programs[program].complete.contains_key(&request)
+    }
+}
+
+fn encoded(request: &LocalRequest) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let tail = request.encode_head(&mut frame);
+    frame.extend_from_slice(&tail);
+    frame
+}
