@@ -20,7 +20,7 @@ pub(crate) struct Programs<'a> {
 
 /// Servers that are ready, and the command that fetches.
 pub(crate) struct Ready {
-    /// Each with what it does.
+    /// Each with its role.
     pub(crate) servers: Vec<(&'static str, Program)>,
     pub(crate) fetch: Command,
 }
@@ -103,7 +103,7 @@ impl Programs<'_> {
         Ok(Ready { servers, fetch })
     }
 
-    /// Starts this program on a host and waits for a line that holds `word`.
+    /// Starts this program on a host and waits for a line that contains `word`.
     pub(crate) fn await_line(
         &self,
         host: &Namespace,

@@ -294,7 +294,7 @@ pub(super) fn start_consumer(
     Ok(Supervisor::new(folder).speaker("consumer", command)?)
 }
 
-/// What a consumer says at its end.
+/// The final report of a consumer.
 pub(super) fn finished(consumer: &Program) -> Result<Consumed, BenchError> {
     let line = consumer.await_word("exchanges", LATE)?;
     serde_json::from_str(&line).map_err(|error| BenchError::Side {

@@ -224,7 +224,7 @@ fn transfer(places: &Places<'_>, side: Side, bytes: u64) -> Result<Run, BenchErr
     })
 }
 
-/// Runs the fetching process; how long it took.
+/// Runs the fetching process; returns its duration.
 fn run_to_end(places: &Places<'_>, side: Side, fetch: Command) -> Result<Duration, BenchError> {
     let supervisor = Supervisor::new(places.programs.folder).on(places.fetching_host()?);
     let started = Instant::now();
