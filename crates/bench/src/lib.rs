@@ -9,8 +9,7 @@
 //! | `fairness` | `fairness` | shares of one bottleneck, beside TCP and beside itself |
 //! | `simulator` | `simulator` | packet events per second on one core with a million |
 //! | `memory` | `memory` | a router's resident memory under a flood with its formula's bound |
-//! | [`ndn`] | `ndn` | an NDN router between two programs with a bare relay; its pipeline, and a
-//! file over two routers, with their targets |
+//! | [`ndn`] | `ndn` | an NDN router between two programs with a bare relay; its pipeline, and a file over two routers, with their targets |
 //!
 //! Protocols are measured with a user's parameters.
 #![allow(

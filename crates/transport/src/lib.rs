@@ -9,14 +9,11 @@
 //! |---|---|
 //! | [`application`] | [`Application`], the contract, and [`AppFace`], which puts one behind its ports |
 //! | [`ledger`] | [`Ledger`]: pending Interests, by key, path and deadline |
-//! | [`path`] | [`Path`]: window, timeout, Interests in flight and recovery point of one path to
-//! the content; [`Paths`], those of a connection |
-//! | [`congestion`] | [`CongestionControl`], the contract of a congestion law; fixed, AIMD and
-//! CUBIC windows, and the end of slow start |
+//! | [`path`] | [`Path`]: window, timeout, Interests in flight and recovery point of one path to the content; [`Paths`], those of a connection |
+//! | [`congestion`] | [`CongestionControl`], the contract of a congestion law; fixed, AIMD and CUBIC windows, and the end of slow start |
 //! | [`rtt`] | `ndnget`'s timeout; summaries of round trips |
 //! | [`fetch`] | [`Fetcher`]: version discovery, segments in order over one path or several, retransmission |
-//! | [`serve`] | [`Service`], the common part of all producers; [`Producer`] of versioned,
-//! segmented content |
+//! | [`serve`] | [`Service`], the common part of all producers; [`Producer`] of versioned, segmented content |
 //! | [`register`] | prefix registration with NFD's management protocol |
 //! | [`peek`](mod@peek) | [`Peek`] and [`Poke`]: one Interest, one Data |
 //! | [`ping`] | [`Ping`] and [`PingServer`] |

@@ -4,8 +4,7 @@
 //! |---|---|
 //! | `weights` | `inverse-cost` (default): 1 / (1 + cost); `cost`: the cost of a route is its weight; `equal` |
 //! | `face-ID` | the weight of that face, regardless of its route's cost |
-//! | `by` | `packet` (default): each Interest is drawn separately; `name`: a name always takes the
-//! same path; `object`: names that differ in their last component only take the same path |
+//! | `by` | `packet` (default): each Interest is drawn separately; `name`: a name always takes the same path; `object`: names that differ in their last component only take the same path |
 
 use super::best_route::retransmission_face;
 use super::parameters::Parameters;

@@ -17,8 +17,7 @@
 //! | `adaptive` | the profile between two Whimbrel routers |
 //! | `framing` | sizes of NDNLPv2 frames |
 //! | `compact` | frames without the outermost type and length of their packet |
-//! | `queue`, `piece`, `outstanding` | packets to send, the payload of one frame, unacknowledged
-//! frames |
+//! | `queue`, `piece`, `outstanding` | packets to send, the payload of one frame, unacknowledged frames |
 //! | `number_set`, `recent` | numbers that have arrived |
 //! | `marking` | marking of packets for congestion |
 //! | `delivery` | the rate at which the peer acknowledges |
