@@ -1,11 +1,11 @@
-//! Why a measurement could not be made.
+//! Errors of measurements.
 
 use std::io;
 
 use whimbrel_lab::LabError;
 use whimbrel_node::ndn::client::ClientError;
 
-/// Why a part of the bench has no number. A target that is missed is none of these.
+/// Why a part of the bench has no number. A missed target is not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The lab could not be built, or a program in it failed.
@@ -14,34 +14,34 @@ pub enum BenchError {
     /// A program of the NDN part cannot run.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// A program of one side did not do its part.
+    /// A program of one side failed.
     #[error("{what}; it said: {said}")]
     Side {
-        /// Which program, and what it did or did not do.
+        /// The program, and its failure.
         what: String,
-        /// The end of what it wrote to its standard error.
+        /// The end of its standard error.
         said: String,
     },
-    /// What arrived is not what was sent.
-    #[error("what {side} fetched differs from the file that was served; the numbers mean nothing")]
+    /// The received file differs from the served one.
+    #[error("the file that {side} fetched differs from the served one; its numbers are invalid")]
     Corrupted {
-        /// Who moved it.
+        /// The side that moved it.
         side: String,
     },
     /// A transfer ended early or was not finished in time.
-    #[error("{side} moved {bytes} bytes and then nothing more within {patience_s} s")]
+    #[error("{side} moved {bytes} bytes and then stalled for {patience_s} s")]
     Unfinished {
-        /// Who was to move it.
+        /// The side that should move it.
         side: String,
         /// Bytes that arrived.
         bytes: u64,
-        /// How long it was waited for, in seconds.
+        /// The time limit in seconds.
         patience_s: u64,
     },
-    /// A transfer in the simulator failed, or gave no figure where one is needed.
+    /// A transfer in the simulator failed, or lacks a required number.
     #[error("in the simulator, {0}")]
     Simulated(String),
-    /// The program was built without what the part needs.
+    /// The program was built without a requirement of the part.
     #[error(
         "this program was built without quinn; build it with `--features peers` to compare with it"
     )]
@@ -49,9 +49,9 @@ pub enum BenchError {
     /// A system call failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was being done.
+        /// The failed action.
         action: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
 }

@@ -22,13 +22,13 @@ const MEASURED: Duration = Duration::from_secs(30);
 const QUICK_MEASURED: Duration = Duration::from_secs(5);
 /// The shared link and the hosts at its ends.
 const BOTTLENECK: &str = "bottleneck";
-/// The hosts of the two pairs: who serves, who fetches, and their links to the bottleneck's ends.
+/// The hosts of the two pairs: server and client, and their links to the bottleneck's ends.
 const PAIRS: [[&str; 4]; 2] = [
     ["S0", "C0", "S0-near", "far-C0"],
     ["S1", "C1", "S1-near", "far-C1"],
 ];
 
-/// Whom one Whimbrel transfer competes with.
+/// The competitor of a Whimbrel transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rival {
     Itself,
@@ -81,7 +81,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
     }
 }
 
-/// `bytes` of both, in IP packets.
+/// `bytes` of both contenders, in IP packets.
 fn row(
     backend: Backend,
     what: String,
@@ -114,7 +114,7 @@ fn bottleneck(buffer_bdp: f64) -> LinkSpec {
     LinkSpec::new(RATE, RTT / 2).with_queue(QueueLimit::Bytes((product * buffer_bdp) as u64))
 }
 
-/// Bytes that the link cannot carry until all is measured.
+/// More bytes than the link can carry during the measurement.
 fn enough(measured: Duration) -> u64 {
     RATE / 8 * (WARM_UP + measured).as_secs() * 2
 }
@@ -183,7 +183,7 @@ fn share(
     if rival == Rival::Itself {
         pairs.push(whimbrel(1)?);
     }
-    // All ask at once; dropping a process ends it.
+    // All start at once; dropping a process ends it.
     let mut running = Vec::new();
     for (pair, [_, client, ..]) in pairs.into_iter().zip(PAIRS) {
         running.push((topology.host(client)?.spawn(pair.fetch)?, pair.servers));
@@ -194,7 +194,7 @@ fn share(
     }
 }
 
-/// Counts while a TCP transfer runs too.
+/// Counts while a TCP transfer is running, too.
 fn beside_tcp(
     topology: &Topology,
     congestion: CongestionControl,
@@ -204,7 +204,7 @@ fn beside_tcp(
     let [server, client, up, _] = PAIRS[1];
     let address = topology.address_of(server, up)?;
     let (server, client) = (topology.host(server)?, topology.host(client)?);
-    // A little longer than what is measured, so that it runs to the end of it.
+    // A little longer than the measurement, so that the transfer lasts to its end.
     let patience = WARM_UP + measured + Duration::from_secs(2);
     let baseline = TcpBaseline {
         congestion,

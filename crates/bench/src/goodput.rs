@@ -12,17 +12,18 @@ use whimbrel_sim::link::presets::preset;
 
 use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
-/// Round trips between the routers that the requirement names, in milliseconds.
+/// Round trips between the routers that the target names, in milliseconds.
 const RTTS_MS: [u64; 3] = [10, 50, 100];
 /// Loss on the last hop, each way.
 const LOSS: f64 = 0.01;
-/// Bytes of the file: long enough that the start does not show. A transfer in namespaces takes as
+/// Bytes of the file: long enough that the start is negligible. A transfer in namespaces takes real
+/// time.
 /// long as it takes.
 const SIMULATED_BYTES: u64 = 400_000_000;
 const NAMESPACE_BYTES: u64 = 40_000_000;
 const QUICK_BYTES: u64 = 8_000_000;
 
-/// Who moves the file.
+/// The program that moves the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mover {
     Whimbrel,
@@ -42,8 +43,8 @@ impl Mover {
     }
 }
 
-/// Goodputs of transfers that were made, by back end, mover, round trip and whether the last hop
-/// loses: both parts ask for Whimbrel's lossless one.
+/// Goodputs of finished transfers, by back end, mover, round trip and loss: both parts use
+/// Whimbrel's lossless one.
 #[derive(Default)]
 pub(crate) struct Goodputs {
     known: BTreeMap<(&'static str, Mover, u64, bool), f64>,
@@ -81,7 +82,7 @@ fn testbed(rtt_ms: u64, lossy: bool) -> Fig7 {
     let wifi = preset("wifi-80211g-54")
         .map(|preset| preset.downlink)
         .unwrap_or_default();
-    // smoltcp needs a queue of at least its receive buffer of 2 MB (`whimbrel_sim::tcp`); as the
+    // smoltcp needs a queue of at least its receive buffer of 2 MB (`whimbrel_sim::tcp`); as in the
     // study mftp-fig8.
     let wifi = wifi.with_queue(whimbrel_sim::link::QueueLimit::Packets(2_000));
     let loss = if lossy {
@@ -121,7 +122,7 @@ fn transfer(
     })
 }
 
-/// What loss costs.
+/// The cost of loss.
 pub(crate) fn loss(bench: &mut Bench<'_>, goodputs: &mut Goodputs) {
     for backend in bench.options.backends.clone() {
         for rtt_ms in RTTS_MS {
@@ -144,7 +145,7 @@ pub(crate) fn loss(bench: &mut Bench<'_>, goodputs: &mut Goodputs) {
     }
 }
 
-/// Beside TCP.
+/// Comparison with TCP.
 pub(crate) fn lossless(bench: &mut Bench<'_>, goodputs: &mut Goodputs) {
     for backend in bench.options.backends.clone() {
         let rivals: &[(Mover, Option<Target>)] = match backend {

@@ -1,18 +1,17 @@
-//! What Whimbrel asks of itself in speed, measured as ratios in one run: the machine is noisy, and
-//! only what was measured beside each other can be compared.
+//! Performance targets, measured as ratios in one run: the machine is noisy, and only concurrent or
+//! alternating measurements are comparable.
 //!
 //! | module | part | compares |
 //! |---|---|---|
 //! | `goodput` | `loss`, `lossless` | Whimbrel over a lossy last hop with itself over a lossless one, and with TCP |
-//! | `outage` | `outage` | the time until a transfer moves again with a round trip and 100 ms |
+//! | `outage` | `outage` | the time until a transfer resumes with a round trip and 100 ms |
 //! | [`peer`] | `peer` | two nodes over a clean veth pair with quinn moving the same file |
 //! | `fairness` | `fairness` | shares of one bottleneck, beside TCP and beside itself |
-//! | `simulator` | `simulator` | packet events a second on one core with a million |
+//! | `simulator` | `simulator` | packet events per second on one core with a million |
 //! | `memory` | `memory` | a router's resident memory under a flood with its formula's bound |
-//! | [`ndn`] | `ndn` | an NDN router between two programs with a bare relay; its pipeline, and a file over two routers, with what is wanted |
+//! | [`ndn`] | `ndn` | an NDN router between two programs with a bare relay; its pipeline, and a file over two routers, with their targets |
 //!
-//! Protocols are measured as they are: nothing here sets a parameter of theirs that a user would
-//! not have.
+//! Protocols are measured with a user's parameters.
 #![allow(
     clippy::disallowed_methods,
     reason = "a bench measures real processes, so it owns clocks; it holds no protocol"
@@ -40,15 +39,15 @@ pub use error::BenchError;
 pub use machine::Machine;
 pub use report::{BenchReport, Fault, Quantity, Row, Target};
 
-/// A requirement that is measured.
+/// A measured target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// What 1 % of loss on the last hop costs.
+    /// The cost of 1 % loss on the last hop.
     Loss,
     /// Beside TCP Cubic on the same lossless link.
     Lossless,
-    /// How soon a transfer moves again after an outage.
+    /// How soon a transfer resumes after an outage.
     Outage,
     /// Beside quinn on a clean veth pair.
     Peer,
@@ -63,7 +62,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All, in the order of the table.
+    /// All parts, in the order of the table.
     pub const ALL: [Part; 8] = [
         Part::Loss,
         Part::Lossless,
@@ -92,22 +91,24 @@ impl Part {
     /// One line.
     pub const fn title(self) -> &'static str {
         match self {
-            Part::Loss => "goodput with 1 % loss on the last hop, over the lossless one",
+            Part::Loss => "goodput with 1 % loss on the last hop, over goodput without loss",
             Part::Lossless => "Whimbrel's goodput over TCP's on the same lossless path",
-            Part::Outage => "from the link's return until the transfer moves, over RTT + 100 ms",
+            Part::Outage => {
+                "time from the link's return until the transfer resumes, over RTT + 100 ms"
+            }
             Part::Peer => {
                 "a file from one node to another over a clean veth pair, over quinn's rate"
             }
             Part::Fairness => "shares of one bottleneck of 20 Mbit/s and RTT 50 ms",
-            Part::Simulator => "packet events a second on one core, over a million",
-            Part::Memory => "a router's memory under a flood, over what its configuration allows",
+            Part::Simulator => "packet events per second on one core, over a million",
+            Part::Memory => "a router's memory under a flood, over its configured bound",
             Part::Ndn => {
                 "named data: a router between two programs, its pipeline alone, a file over two routers"
             }
         }
     }
 
-    /// Whether it takes hosts as network namespaces, and so what they take, with these back ends.
+    /// Whether it needs hosts as network namespaces with these back ends.
     pub fn needs_namespaces(self, backends: &[Backend]) -> bool {
         match self {
             Part::Loss | Part::Lossless | Part::Outage | Part::Fairness => {
@@ -119,20 +120,20 @@ impl Part {
     }
 }
 
-/// How to measure.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// What runs the parts that have a choice.
+    /// The back ends of the parts with a choice.
     pub backends: Vec<Backend>,
-    /// Shorter: for a look, and for tests.
+    /// Shorter: for a quick look, and for tests.
     pub quick: bool,
-    /// Of everything random.
+    /// Seed of all randomness.
     pub seed: u64,
     /// The whimbrel binary, for daemons in namespaces.
     pub program: PathBuf,
 }
 
-/// What a part works with: how to measure, whom to tell, where to put what it found.
+/// The context of a part: options, progress, results.
 pub(crate) struct Bench<'a> {
     pub(crate) options: &'a BenchOptions,
     part: Part,
@@ -142,8 +143,8 @@ pub(crate) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures one thing; if that fails the others are measured all the same. `measure` may tell
-    /// more of what it does.
+    /// Makes one measurement; a failure does not stop the others. `measure` may report further
+    /// progress.
     pub(crate) fn measure(
         &mut self,
         what: &str,
@@ -156,7 +157,7 @@ impl Bench<'_> {
         }
     }
 
-    /// One thing could not be measured.
+    /// Records a failed measurement.
     pub(crate) fn fault(&mut self, what: &str, error: &BenchError) {
         let (what, error) = (what.to_owned(), error.to_string());
         self.faults.push(Fault {
@@ -167,7 +168,7 @@ impl Bench<'_> {
     }
 }
 
-/// Measures `parts`, telling `progress` what is being measured.
+/// Measures `parts`, reporting each measurement to `progress`.
 pub fn run(
     parts: &[Part],
     options: &BenchOptions,

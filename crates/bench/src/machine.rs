@@ -1,4 +1,4 @@
-//! What the numbers were measured on.
+//! The machine of a measurement.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct Machine {
     /// Processors that this process may use.
     pub cores: usize,
-    /// As the processor calls itself.
+    /// The processor's own name.
     pub processor: String,
     /// Memory in bytes.
     pub memory_bytes: u64,
@@ -15,12 +15,12 @@ pub struct Machine {
     pub kernel: String,
     /// Version of this program.
     pub version: &'static str,
-    /// False in a debug build, whose speed says nothing.
+    /// False in a debug build, whose speed is irrelevant.
     pub optimised: bool,
 }
 
 impl Machine {
-    /// Asks the system.
+    /// Queries the system.
     pub fn here() -> Machine {
         let system = rustix::system::uname();
         let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
@@ -49,7 +49,7 @@ impl Machine {
         let speed = if self.optimised {
             ""
         } else {
-            "; A DEBUG BUILD: its speed says nothing"
+            "; A DEBUG BUILD: its speed is irrelevant"
         };
         format!(
             "{} cores ({}), {} GiB, {}, whimbrel {}{speed}",

@@ -1,9 +1,9 @@
-//! A router's resident memory while its neighbours send more than it can pass on.
+//! A router's resident memory while its neighbours send more than it can forward.
 //!
-//! A real daemon on this machine's loopback, and neighbours of our own that mean it ill: some send
-//! whole chunks to where no route leads, some never send the end of a chunk. What the protocol's
-//! state machine counts of itself is held to the same formula by
-//! `crates/mobilityfirst/tests/memory.rs`.
+//! A real daemon on this machine's loopback, and hostile neighbours in this process: some send
+//! whole chunks to an address without a route, some never send the end of a chunk.
+//! `crates/mobilityfirst/tests/memory.rs` compares the state machine's own count with the same
+//! formula.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -23,7 +23,7 @@ use whimbrel_mobilityfirst::wire::{NetworkHeader, ServiceId, UpperProtocol};
 use crate::usage::peak_resident_bytes;
 use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
-/// What the router may hold; written to its configuration file and put into the formula.
+/// The router's limits, for its configuration file and for the formula.
 const BUFFER_PACKETS: usize = 4096;
 const CHUNK_LIMIT: usize = 1 << 20;
 const CHUNKS_IN_FLIGHT: u16 = 8;
@@ -37,7 +37,7 @@ const MTU: usize = 1472;
 const CHUNK_BYTES: usize = 1_000_000;
 const DURATION: Duration = Duration::from_secs(10);
 const QUICK_DURATION: Duration = Duration::from_secs(2);
-/// Frames that a neighbour sends before the next one has its turn.
+/// Frames that a neighbour sends before the next one's turn.
 const TURN: usize = 64;
 /// A DATA frame's first byte, and the flag of a chunk's last packet (docs/protocols/hop.md).
 const DATA: u8 = 0x11;
@@ -107,7 +107,7 @@ fn bound() -> u64 {
     config.memory_bound(MTU)
 }
 
-/// A daemon that ends with this.
+/// A daemon that ends when it is dropped.
 struct RunningRouter {
     process: Program,
     address: SocketAddr,
@@ -148,7 +148,7 @@ impl RunningRouter {
     }
 }
 
-/// One that sends what nobody can deliver.
+/// A neighbour that sends undeliverable chunks.
 struct Neighbour {
     socket: UdpSocket,
     hop: Hop,
@@ -160,7 +160,7 @@ struct Neighbour {
     payload: Bytes,
 }
 
-/// Answers with the bytes that the neighbours sent.
+/// Returns the number of bytes that the neighbours sent.
 fn flood(router: SocketAddr, duration: Duration, seed: u64) -> Result<u64, BenchError> {
     let payload = Bytes::from(vec![7; CHUNK_BYTES]);
     let neighbours =
@@ -208,7 +208,7 @@ impl Neighbour {
         })
     }
 
-    /// Takes in what came and sends what may go; false if there was neither.
+    /// Receives and sends frames; returns false if there were none.
     fn turn(&mut self, now: Time) -> bool {
         let mut busy = false;
         let mut frame = [0; MTU];
@@ -241,14 +241,14 @@ impl Neighbour {
             busy = true;
             let ends_chunk = buffer[0] == DATA && buffer[1] & LAST != 0;
             if !(self.half && ends_chunk) {
-                // What a full socket does not take is lost, as on any link.
+                // Frames that a full socket refuses are lost, as on any link.
                 let _ = self.socket.send(&buffer);
             }
         }
         busy
     }
 
-    /// To an address that no route leads to: it is stored until others push it out.
+    /// A chunk to an address without a route: it is stored until others evict it.
     fn chunk(&mut self) -> Chunk {
         self.sent += 1;
         let mut destination = [3; 32];

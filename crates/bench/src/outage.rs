@@ -1,10 +1,10 @@
-//! How soon a transfer moves again after its last hop was out.
+//! How soon a transfer resumes after its last hop was out.
 //!
-//! Two moments count, both from the link's return: when the first payload crosses the last hop, and
-//! when the client's host has a whole chunk more. The second one holds also what the link needs to
-//! carry the rest of the chunk that was broken off: up to 0.3 s for a chunk of a mebibyte over this
-//! WiFi. So the target is that of the first one, "the transfer moves again", and the second one is
-//! there for who waits for whole chunks.
+//! Two moments are measured, both from the link's return: when the first payload crosses the last
+//! hop, and when the client's host has another whole chunk. The second one includes the time that
+//! the link needs to carry the rest of the interrupted chunk: up to 0.3 s for a chunk of a mebibyte
+//! over this WiFi. So the target applies to the first one, "the transfer resumes", and the second
+//! one is information for users of whole chunks.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,22 +27,21 @@ use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
 const RTTS_MS: [u64; 2] = [50, 100];
 const OUTAGES_S: [u64; 2] = [1, 10];
-/// What the requirement allows beyond a round trip.
+/// The target's allowance beyond a round trip.
 const ALLOWANCE: Duration = Duration::from_millis(100);
 /// From the request to the outage: the transfer has found its rate by then.
 const BEFORE: Duration = Duration::from_secs(3);
-/// Each run's outage begins so much later than that of the run before, so that it hits chunks,
-/// probes and rounds at different places: a prime number of milliseconds.
+/// Each run's outage begins this much later than that of the run before, so that it hits chunks,
+/// probes and rounds at different points: a prime number of milliseconds.
 const SHIFT: Duration = Duration::from_millis(37);
 /// Bytes of the file: more than the WiFi carries before the outage and for some seconds after it.
 const FILE_BYTES: u64 = 24_000_000;
-/// After this long without anything the transfer does not move again.
+/// After this long without payload the transfer counts as stopped.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Frames of Hop that are larger than this hold payload: the others are at most a few hundred
+/// Frames of Hop that are larger than this carry payload: the others are at most a few hundred
 /// bytes.
 const PAYLOAD_FRAME: u64 = 1_000;
-/// How often the client's host is asked how it is: the resolution of what is measured in
-/// namespaces.
+/// Interval of status requests to the client's host: the resolution of measurements in namespaces.
 const LOOK_INTERVAL: Duration = Duration::from_millis(3);
 
 /// Times from the link's return.
@@ -96,7 +95,7 @@ fn runs(options: &BenchOptions, backend: Backend, outage_s: u64) -> u32 {
     }
 }
 
-/// The worst run counts: the requirement holds after each outage.
+/// The worst run is used: the target applies after each outage.
 fn rows(backend: Backend, what: &str, rtt_ms: u64, moves: &[Moves]) -> Vec<Row> {
     let allowed = Duration::from_millis(rtt_ms) + ALLOWANCE;
     let row = |what: String, target: Option<Target>, times: Vec<Duration>| {
@@ -135,7 +134,7 @@ fn details(sorted_ns: &[f64]) -> Value {
 /// One outage.
 struct Scenario {
     rtt: Duration,
-    /// From the request.
+    /// Counted from the request.
     begins: Duration,
     lasts: Duration,
 }
@@ -168,7 +167,7 @@ impl Scenario {
     }
 
     fn simulate(&self, seed: u64) -> Result<Moves, BenchError> {
-        // The hosts attach and the content is announced before.
+        // The hosts attach and the content is announced before this.
         let request_at = Duration::from_secs(2);
         let mut world = SimulatedFig7::new(
             &self.testbed(request_at),
@@ -185,7 +184,7 @@ impl Scenario {
         let before = world.received(transfer);
         if before == 0 || before >= FILE_BYTES {
             return Err(BenchError::Simulated(format!(
-                "the outage met no transfer: {before} bytes had come"
+                "the outage met no transfer: {before} bytes had arrived"
             )));
         }
         let last_hop = world.links[2];
@@ -221,7 +220,7 @@ impl Scenario {
         let mut daemons = Fig7Daemons::start(&options.program, &topology, folder.path())?;
         let name = daemons.serve(&file)?;
         let host = LocalClient::connect(&daemons.socket(4)).map_err(|error| BenchError::Side {
-            what: String::from("the client's host could not be asked how it is"),
+            what: String::from("the client's host did not report its status"),
             said: error.to_string(),
         })?;
         let (started, ended) = (OnceLock::new(), AtomicBool::new(false));
@@ -264,26 +263,26 @@ struct Schedule<'a> {
 impl TransferObserver for Schedule<'_> {
     fn started(&mut self, at: Instant) {
         if let Err(fault) = self.topology.arm(at) {
-            tracing::warn!(%fault, "the outage will not come");
+            tracing::warn!(%fault, "the outage cannot be started");
         }
         let _ = self.started.set(at);
     }
 }
 
-/// How long an answer of the client's host is waited for before it is asked anew.
+/// Time limit of a status answer before it is requested again.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(200);
 
-/// What the client's host had at a moment.
+/// The progress of the client's host at a moment.
 #[derive(Clone, Copy)]
 struct Look {
     at: Instant,
     /// DATA frames that it accepted from its router.
     frames: u64,
-    /// Bytes of whole chunks that it took.
+    /// Bytes of whole chunks that it received.
     bytes: u64,
 }
 
-/// Asks the host again and again until the transfer has ended.
+/// Polls the host until the transfer has ended.
 fn watch(mut host: LocalClient, ended: &AtomicBool) -> Vec<Look> {
     let mut looks = Vec::new();
     let mut request = 0;
@@ -294,9 +293,9 @@ fn watch(mut host: LocalClient, ended: &AtomicBool) -> Vec<Look> {
         }
         match answer(&mut host, request) {
             Ok(Some(status)) => looks.extend(look(&status)),
-            Ok(None) => tracing::warn!(request, "the client's host has not said how it is"),
+            Ok(None) => tracing::warn!(request, "the client's host has not reported its status"),
             Err(error) => {
-                tracing::warn!(%error, "the client's host cannot be asked any more");
+                tracing::warn!(%error, "the client's host is gone");
                 break;
             }
         }
@@ -305,7 +304,7 @@ fn watch(mut host: LocalClient, ended: &AtomicBool) -> Vec<Look> {
     looks
 }
 
-/// The answer to one question; `None` if it does not come in time.
+/// The answer to one request; `None` if it does not come in time.
 fn answer(host: &mut LocalClient, asked: u32) -> Result<Option<String>, LocalError> {
     let until = Instant::now() + ANSWER_PATIENCE;
     while let Some(left) = until.checked_duration_since(Instant::now()) {

@@ -1,4 +1,4 @@
-//! Whimbrel's programs in namespaces. Everything that starts one for a transfer of a bench is here.
+//! Whimbrel's programs in namespaces, for the transfers of all parts.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -20,13 +20,13 @@ pub(crate) struct Programs<'a> {
 
 /// Servers that are ready, and the command that fetches.
 pub(crate) struct Ready {
-    /// Each with what it does.
+    /// Each with its role.
     pub(crate) servers: Vec<(&'static str, Program)>,
     pub(crate) fetch: Command,
 }
 
 impl Programs<'_> {
-    /// Two processes: one that serves a file at `address`, and one that asks it directly.
+    /// Two processes: one that serves a file at `address`, and one that fetches from it directly.
     pub(crate) fn whimbrel_directly(
         &self,
         serving: &Namespace,
@@ -49,9 +49,9 @@ impl Programs<'_> {
         })
     }
 
-    /// The fewest processes that move a file over a router: a name server and a router on the
-    /// fetching side, which is reached at `address`, the serving program on the other one, and the
-    /// fetching program.
+    /// The minimal set of processes that move a file over a router: a name server and a router on
+    /// the client's side, which is reached at `address`, the serving program on the other one, and
+    /// the fetching program.
     pub(crate) fn whimbrel(
         &self,
         serving: &Namespace,
@@ -103,7 +103,7 @@ impl Programs<'_> {
         Ok(Ready { servers, fetch })
     }
 
-    /// Starts this program on a host and waits for a line that holds `word`.
+    /// Starts this program on a host and waits for a line that contains `word`.
     pub(crate) fn await_line(
         &self,
         host: &Namespace,

@@ -1,4 +1,4 @@
-//! What was measured, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -66,7 +66,7 @@ impl Quantity {
     }
 }
 
-/// What a ratio has to reach.
+/// The target of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// This or more.
@@ -95,21 +95,21 @@ impl Target {
 /// One line of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What it belongs to.
+    /// Its part.
     pub part: Part,
-    /// What ran it; `None` where there is no choice.
+    /// The back end; `None` if there is no choice.
     pub backend: Option<Backend>,
-    /// What was measured, under which conditions.
+    /// The measurement and its conditions.
     pub what: String,
     /// Whimbrel's number.
     pub ours: Quantity,
-    /// What it is compared with, and that one's number.
+    /// The reference and its number.
     pub peer: Option<(String, Quantity)>,
-    /// What the ratio has to reach; `None` for a line that is for information.
+    /// The target of the ratio; `None` for a row that is for information.
     pub target: Option<Target>,
-    /// What a reader must know to judge it.
+    /// A note for the reader.
     pub note: Option<String>,
-    /// Everything else that was measured, for JSON.
+    /// Further measurements, for JSON.
     pub details: Value,
 }
 
@@ -120,7 +120,7 @@ impl Row {
         Some(self.ours.value() / peer.value()).filter(|ratio| ratio.is_finite())
     }
 
-    /// Whether the target is met; `None` without one. A ratio that is no number meets nothing.
+    /// Whether the target is met; `None` without one. A ratio that is not a number never meets it.
     pub fn met(&self) -> Option<bool> {
         let target = self.target?;
         Some(self.ratio().is_some_and(|ratio| target.met_by(ratio)))
@@ -152,29 +152,29 @@ impl Row {
     }
 }
 
-/// A measurement that could not be made.
+/// A failed measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fault {
-    /// Of which part.
+    /// Its part.
     pub part: Part,
-    /// Of what in it.
+    /// The measurement.
     pub what: String,
-    /// Why, and what to do.
+    /// The error, and what to do.
     pub error: String,
 }
 
-/// Everything of one run.
+/// The results of one run.
 #[derive(Clone, Debug)]
 pub struct BenchReport {
-    /// What it was measured on.
+    /// The machine.
     pub machine: Machine,
-    /// True if it was measured with less than the full length: good for a look, not for the record.
+    /// True if it was shorter than the full length: good for a quick look, not for the record.
     pub quick: bool,
-    /// Of everything random.
+    /// Seed of all randomness.
     pub seed: u64,
     /// The measurements.
     pub rows: Vec<Row>,
-    /// Those that could not be made.
+    /// Failed measurements.
     pub faults: Vec<Fault>,
 }
 
@@ -187,7 +187,7 @@ impl BenchReport {
             .count()
     }
 
-    /// As JSON; each key of a number says its unit.
+    /// As JSON; the keys of numbers name their units.
     pub fn json(&self) -> Value {
         json!({
             "machine": self.machine,
@@ -203,7 +203,7 @@ impl BenchReport {
     pub fn table(&self) -> String {
         let mut text = format!("{}\n", self.machine.line());
         if self.quick {
-            text += "measured with --quick: shorter than the figures on record\n";
+            text += "measured with --quick: shorter than for the record\n";
         }
         let cells: Vec<[String; 7]> = self.rows.iter().map(cells).collect();
         let heads = ["", "on", "ours", "peer", "ratio", "target", "met"].map(String::from);
@@ -262,7 +262,7 @@ fn cells(row: &Row) -> [String; 7] {
     ]
 }
 
-/// Words to the left, numbers to the right.
+/// Text to the left, numbers to the right.
 fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
     let mut text = String::new();
     for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {

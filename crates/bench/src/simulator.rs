@@ -1,4 +1,4 @@
-//! Packet events a second of the simulator, on one core.
+//! Packet events per second of the simulator, on one core.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use whimbrel_sim::bounce::bounce;
 
 use crate::{Bench, Part, Quantity, Row, Target};
 
-/// Frames of a round, and rounds of which the middle one counts.
+/// Frames per round, and rounds, of which the median is used.
 const FRAMES: u64 = 2_000_000;
 const QUICK_FRAMES: u64 = 50_000;
 const ROUNDS: usize = 5;
-/// What the project asks for, in frames delivered a second.
+/// Target, in frames delivered per second.
 const WANTED: f64 = 1e6;
 
 pub(crate) fn run(bench: &mut Bench<'_>) {
@@ -42,8 +42,8 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
     }
 }
 
-/// Frames for each second of one core's time, and for each second that passed: on a busy machine a
-/// core does other things too.
+/// Frames per second of one core's time, and per second of real time: a busy machine shares its
+/// cores.
 fn round(frames: u64, hash: bool) -> (f64, f64) {
     let (cpu, wall) = (thread_time(), Instant::now());
     let delivered = bounce(frames, hash) as f64;

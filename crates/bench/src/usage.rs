@@ -1,26 +1,27 @@
-//! What programs use, as the kernel accounts it: processor time, user and system, and memory.
+//! Resource use of programs from the kernel's accounts: processor time, user and system, and
+//! memory.
 
 use std::time::Duration;
 
 use crate::BenchError;
 
-/// Where utime, stime, cutime and cstime stand behind the command's name in /proc/PID/stat
+/// Fields utime, stime, cutime and cstime after the command's name in /proc/PID/stat
 /// (proc_pid_stat(5)).
 const OWN: [usize; 2] = [11, 12];
 const CHILDREN: [usize; 2] = [13, 14];
 
-/// Processor time that the process `pid` has used so far, all its threads together.
+/// Processor time of the process `pid` so far, all its threads together.
 pub(crate) fn cpu_of_process(pid: u32) -> Result<Duration, BenchError> {
     sum(&pid.to_string(), OWN)
 }
 
-/// Processor time of all children of this process that have ended and were waited for.
+/// Processor time of all children of this process that were waited for.
 pub(crate) fn cpu_of_ended_children() -> Result<Duration, BenchError> {
     sum("self", CHILDREN)
 }
 
-/// Processor time that the whole machine has spent on anything so far, all its cores together; what
-/// a hypervisor gave to others is counted too.
+/// Processor time of the whole machine so far, all its cores together; includes the time that a
+/// hypervisor gave to others.
 pub(crate) fn cpu_of_machine() -> Result<Duration, BenchError> {
     let path = "/proc/stat";
     let text = std::fs::read_to_string(path).map_err(BenchError::system(format!("read {path}")))?;
@@ -47,7 +48,7 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64, BenchError> {
     memory(pid, "VmRSS:")
 }
 
-/// The most memory that the process `pid` had resident so far, in bytes.
+/// The peak of the resident memory of the process `pid`, in bytes.
 pub(crate) fn peak_resident_bytes(pid: u32) -> Result<u64, BenchError> {
     memory(pid, "VmHWM:")
 }
@@ -58,7 +59,7 @@ fn memory(pid: u32, field: &str) -> Result<u64, BenchError> {
         std::fs::read_to_string(&path).map_err(BenchError::system(format!("read {path}")))?;
     let line = text.lines().find_map(|line| line.strip_prefix(field));
     let kibibytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    // A process that has ended and is not waited for yet has no memory.
+    // A zombie has no memory.
     let ended = || {
         BenchError::system(format!("find {field} in {path}"))(
             std::io::ErrorKind::InvalidData.into(),
@@ -82,7 +83,7 @@ fn sum(process: &str, fields: [usize; 2]) -> Result<Duration, BenchError> {
 }
 
 fn ticks(stat: &str, fields: [usize; 2]) -> Option<u64> {
-    // The command's name is in parentheses and may hold anything, parentheses too.
+    // The command's name is in parentheses and may contain any characters, parentheses too.
     let numbers: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     fields
         .iter()

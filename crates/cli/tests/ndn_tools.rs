@@ -305,7 +305,7 @@ fn a_get_that_fails_says_why_and_leaves_the_old_file_alone() {
     let path = target.to_str().unwrap();
     let (code, errors) = router.fails(&["ndn", "get", "/nobody", "-o", path]);
     assert!(
-        code == 4 && errors.contains("is it served"),
+        code == 4 && errors.contains("check that it is served"),
         "{code} {errors}"
     );
     let _serve = router.serve("/digest", b"content", &["--signing", "hmac:00112233"]);

@@ -12,8 +12,7 @@
 //! | [`machine`] | [`Machine`], the contract between a protocol and its driver |
 //! | [`port`] | the adjacencies of a machine: how ports are opened, and requests about them |
 //! | [`id`] | [`Guid`] and [`PortId`] |
-//! | [`link_state`] | [`LinkState`]: rate, queue, loss and round trip of a link, for decisions
-//! among links |
+//! | [`link_state`] | [`LinkState`]: rate, queue, loss and round trip of a link, for decisions among links |
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
 //! | [`random`] | [`SeededRng`] and independent streams from one seed |

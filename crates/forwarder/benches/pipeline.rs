@@ -1,13 +1,13 @@
-//! Interest-Data exchanges a second of the forwarder alone, on one core, without sockets.
+//! Interest-Data exchanges per second of the forwarder alone, on one core, without sockets.
 //!
-//! An exchange is: an Interest comes in from a consumer's face, goes out to a producer's, a Data of
-//! 1,000 octets comes back and goes out to the consumer. A million FIB entries, names of 4 to 6
-//! components, and 100,000 Interests pending all the time: each Data answers the Interest that came
-//! 100,000 Interests earlier. With a hit rate, that part of the Interests names Data that is in the
-//! content store, and ends there.
+//! In an exchange, an Interest arrives from a consumer's face and leaves on a producer's, and a
+//! Data of 1,000 octets returns and leaves to the consumer. The FIB has a million entries, names
+//! have 4 to 6 components, and 100,000 Interests are always pending: each Data answers the Interest
+//! that arrived 100,000 Interests earlier. With a hit rate, that share of the Interests names Data
+//! in the content store, and ends there.
 //!
 //! Time is the thread's processor time. `cargo bench -p whimbrel-forwarder` prints one line for
-//! each case; arguments choose cases by a part of their names.
+//! each case; arguments select cases by a part of their names.
 
 use std::hint::black_box;
 
@@ -16,12 +16,12 @@ use whimbrel_forwarder::{CsConfig, CsPolicy, FaceId, FaceSpec, Forwarder, Forwar
 use whimbrel_ndn_packet::{Data, DigestSigner, Interest, LpPacket, Name};
 
 const EXCHANGES: u64 = 3_000_000;
-/// Exchanges before time is taken: they fill a content store of 128 MiB.
+/// Exchanges before the measurement: they fill a content store of 128 MiB.
 const WARM_UP: u64 = 300_000;
-/// Packets that come together, as from one receive call of a busy socket.
+/// Packets that arrive together, as from one receive call of a busy socket.
 const BATCH: usize = 64;
 
-/// How large the tables are.
+/// The sizes of the tables.
 #[derive(Clone, Copy)]
 struct Scale {
     prefixes: u64,
@@ -32,15 +32,15 @@ const FULL: Scale = Scale {
     prefixes: 1_000_000,
     pending: 100_000,
 };
-/// All tables fit in the processor's caches: what is left is what the instructions take.
+/// All tables fit in the processor's caches, so that only instructions take time.
 const SMALL: Scale = Scale {
     prefixes: 1_000,
     pending: 100,
 };
 const DATA_SIZE: usize = 1000;
 
-/// A packet with a place for a number in its name, and for an Interest in its nonce: writing one
-/// costs a few nanoseconds, as it does whoever receives it from a socket.
+/// A packet with room for a number in its name, and for an Interest in its nonce: writing one costs
+/// a few nanoseconds, as receiving it from a socket does.
 #[derive(Clone)]
 struct Template {
     wire: Vec<u8>,
@@ -49,7 +49,7 @@ struct Template {
     nonce_at: Option<usize>,
 }
 
-/// Names by how many components they have: `/site/PREFIX[/x[/y]]/OBJECT/seg`. The prefix has two
+/// Names by their number of components: `/site/PREFIX[/x[/y]]/OBJECT/seg`. The prefix has two
 /// components.
 fn name(components: usize) -> Name {
     let mut name = Name::root()
@@ -109,7 +109,7 @@ impl Template {
     }
 }
 
-/// Neighbours in time are strangers in name.
+/// Consecutive names have unrelated prefixes.
 fn prefix_of(number: u64, scale: Scale) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % scale.prefixes
 }
@@ -121,12 +121,12 @@ fn prefix_component(number: u64) -> [u8; 8] {
 struct Bench {
     scale: Scale,
     forwarder: Forwarder,
-    /// How many packets come together.
+    /// Packets per batch.
     batch: usize,
-    /// One template for each place in a batch and each length of names.
+    /// One template for each position in a batch and each length of names.
     interests: Vec<Vec<Template>>,
     data: Vec<Vec<Template>>,
-    /// Face, whether it is an Interest, and which length, of each packet in the batch.
+    /// Face, whether it is an Interest, and the length of the name, of each packet in the batch.
     waiting: Vec<(FaceId, bool, usize)>,
     consumer: FaceId,
     producers: Vec<FaceId>,
@@ -189,7 +189,7 @@ impl Bench {
         self.waiting.push((producer, false, number as usize % 3));
     }
 
-    /// Hands the batch in if it is full, or in any case.
+    /// Processes the batch if it is full, or in any case.
     fn flush(&mut self, now: Time, in_any_case: bool) {
         if !in_any_case && self.waiting.len() + 2 <= self.batch {
             return;
@@ -223,11 +223,11 @@ impl Bench {
     }
 
     /// Fills the PIT, then runs exchanges of which `hit_percent` end in the content store, and
-    /// answers how many there were in a second.
+    /// returns the rate per second.
     fn run(&mut self, exchanges: u64, hit_percent: u64) -> f64 {
         let mut rng = SeededRng::new(2);
         let mut fresh = 0;
-        // Names are asked for in order; those of hits are among the last that were answered.
+        // Interests follow the order of names; those of hits are among the last that were answered.
         for number in 0..self.scale.pending {
             self.interest(number);
             self.flush(Time::ZERO, true);
@@ -239,14 +239,14 @@ impl Bench {
                 counted = self.forwarder.counters().cs_hits;
                 start = processor_time();
             }
-            // A microsecond each: the pace that is to be reached.
+            // A microsecond each: the target rate.
             let now = Time::from_nanos(step * 1000);
             let answered = fresh - self.scale.pending;
             if step % 64 == 0 {
                 self.forwarder.handle_timeout(now);
             }
             if rng.below(100) < hit_percent && answered > BATCH as u64 + 5_000 {
-                // Not of this batch: the Data is in the store for certain.
+                // Not of this batch: the Data is certainly in the store.
                 let back = BATCH as u64 + rng.below(answered.min(5_000));
                 self.interest(answered - back);
             } else {
@@ -263,7 +263,7 @@ impl Bench {
     }
 }
 
-/// Seconds that this thread has had a processor: other programs on the machine do not count.
+/// Seconds of processor time of this thread: other programs on the machine do not count.
 fn processor_time() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

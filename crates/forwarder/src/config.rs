@@ -6,41 +6,39 @@ use whimbrel_ndn_packet::Name;
 
 use crate::mgmt::ManagementConfig;
 
-/// What a forwarder is told at its start. Every size is a bound that traffic cannot move.
+/// The configuration of a forwarder. Every size is a bound that traffic cannot change.
 #[derive(Clone, Debug)]
 pub struct ForwarderConfig {
-    /// Most pending Interests; when there are more, the least useful one gives way.
+    /// Maximum of pending Interests; beyond it, the least useful one is evicted.
     pub pit_capacity: usize,
     /// The content store.
     pub content_store: CsConfig,
-    /// What becomes of Data that nobody asked for.
+    /// The treatment of unsolicited Data.
     pub unsolicited: UnsolicitedPolicy,
     /// How long a nonce is remembered after its Interest has left the PIT (NFD: 6 s).
     pub dead_nonce_lifetime: Duration,
-    /// Most nonces remembered so (the power of two below it); the oldest give way.
+    /// Maximum of remembered dead nonces (the power of two below it); the oldest are evicted.
     pub dead_nonce_capacity: usize,
-    /// Names of the producer regions that this node is in: an Interest whose forwarding hint names
-    /// one of them has arrived, and is forwarded by its own name.
+    /// Names of the producer regions of this node: an Interest whose forwarding hint names one of
+    /// them has arrived, and is forwarded by its own name.
     pub producer_regions: Vec<Name>,
     /// HopLimit given to Interests that have none; `None` leaves them without.
     pub default_hop_limit: Option<u8>,
-    /// How long a satisfied or rejected PIT entry stays, so that what comes late is still known
-    /// (NFD today: zero).
+    /// How long a satisfied or rejected PIT entry is kept, to recognise late packets (NFD: zero).
     pub straggler: Duration,
-    /// Longest InterestLifetime that is honoured.
+    /// Maximum of the InterestLifetime; longer ones are cut to it.
     pub max_interest_lifetime: Duration,
-    /// Which prefix has which strategy at the start. `/` must be among them, else it has
-    /// best-route.
+    /// Initial strategies by prefix. `/` must be among them, else it has best-route.
     pub strategies: Vec<(Name, Name)>,
-    /// Most packets that wait for [`crate::Forwarder::poll_send`]; further ones are dropped and
-    /// counted.
+    /// Maximum of packets that wait for [`crate::Forwarder::poll_send`]; further ones are dropped
+    /// and counted.
     pub queue_capacity: usize,
-    /// Delay in the queue of a face's link that is no congestion yet (CoDel's target). Its interval
-    /// is the face's own: [`crate::FaceSpec::base_congestion_interval`].
+    /// Acceptable delay in the queue of a face's link (CoDel's target). Its interval is the face's
+    /// own: [`crate::FaceSpec::base_congestion_interval`].
     pub congestion_target: Duration,
-    /// Most measurements (one per FIB prefix and strategy) that adaptive strategies keep.
+    /// Maximum of measurements (one per FIB prefix and strategy) of adaptive strategies.
     pub measurements_capacity: usize,
-    /// Whose commands are carried out, and how much they may ask for.
+    /// The authorisation and limits of management commands.
     pub management: ManagementConfig,
 }
 
@@ -68,11 +66,11 @@ impl Default for ForwarderConfig {
 /// Size and policy of a content store.
 #[derive(Clone, Copy, Debug)]
 pub struct CsConfig {
-    /// Most octets, of packets and of what the store itself needs for them. Zero keeps nothing.
+    /// Maximum of octets, of packets and of the store's own overhead. Zero disables the store.
     pub capacity: usize,
-    /// Most packets, besides.
+    /// Maximum of packets, in addition.
     pub max_packets: usize,
-    /// Which Data gives way.
+    /// The eviction policy.
     pub policy: CsPolicy,
 }
 
@@ -86,28 +84,28 @@ impl Default for CsConfig {
     }
 }
 
-/// Which Data gives way when a content store is full.
+/// The eviction policy of a full content store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum CsPolicy {
-    /// The one that was not asked for the longest time.
+    /// Evicts the least recently used Data.
     Lru,
-    /// Data that is never asked for again passes through a small queue and leaves soon; what is
-    /// asked for again stays in a large one. A scan (one file fetched once) does not empty the
-    /// store, and a hit moves nothing.
+    /// Data requested only once passes through a small queue and leaves soon; Data requested again
+    /// stays in a large one. A scan (one file fetched once) does not empty the store, and a hit
+    /// moves nothing.
     #[default]
     S3Fifo,
 }
 
-/// What becomes of Data that no pending Interest asked for.
+/// The treatment of Data without a pending Interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum UnsolicitedPolicy {
     /// Dropped and counted.
     #[default]
     Drop,
-    /// Kept in the content store if it came by a local face.
+    /// Admitted to the content store if it arrived on a local face.
     AdmitLocal,
-    /// Kept if it came by a face that is not local.
+    /// Admitted if it arrived on a face that is not local.
     AdmitNetwork,
-    /// Kept.
+    /// Admitted.
     AdmitAll,
 }

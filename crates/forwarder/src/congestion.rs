@@ -1,14 +1,14 @@
-//! When the forwarder marks Data: the queue of a face's link has been slow for a while.
+//! Marking of Data for congestion: the queue of a face's link has been slow for a while.
 //!
-//! Links mark by the length of their queues in bytes, which says little where rates differ. The
-//! forwarder knows how long packets wait for each link; CoDel's control law decides which Data for
-//! that face carries a mark to its consumer.
+//! Links mark by the length of their queues in bytes, which says little if rates differ. The
+//! forwarder knows how long packets wait for each link; CoDel's control law selects the Data for
+//! that face that carry a mark to their consumers.
 
 use core::time::Duration;
 
 use whimbrel_core::Time;
 
-/// CoDel (RFC 8289) over delays that are told, marking instead of dropping.
+/// CoDel (RFC 8289) over reported delays, marking instead of dropping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CongestionMarker {
     /// When marking begins if the delay stays above the target.
@@ -20,8 +20,8 @@ pub(crate) struct CongestionMarker {
 }
 
 impl CongestionMarker {
-    /// Takes note of the queue as it is now; true from when on packets are to be marked. A delay that
-    /// stays above the target for `interval` is congestion; what is below it for a moment is not.
+    /// Updates the state of the queue; returns true while packets are to be marked. A delay that
+    /// stays above the target for `interval` is congestion; a dip below it resets that.
     pub(crate) fn told(&mut self, now: Time, is_above: bool, interval: Duration) -> bool {
         if !is_above {
             (self.above_until, self.next_mark) = (None, None);
@@ -29,14 +29,14 @@ impl CongestionMarker {
         }
         let begins = *self.above_until.get_or_insert(now + interval);
         if now >= begins && self.next_mark.is_none() {
-            // Marking that begins again soon goes on at about the rate that it had.
+            // If marking resumes soon, it continues at about its former rate.
             self.count = self.count.saturating_sub(2);
             self.next_mark = Some(now);
         }
         self.next_mark.is_some()
     }
 
-    /// True if the packet that is about to be sent has to be marked.
+    /// True if the next packet must be marked.
     #[inline]
     pub(crate) fn marks(&mut self, now: Time, interval: Duration) -> bool {
         let Some(at) = self.next_mark.filter(|at| *at <= now) else {

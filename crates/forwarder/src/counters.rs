@@ -1,42 +1,42 @@
-//! What a forwarder counts.
+//! Counters of a forwarder.
 
-/// Why a packet was dropped, or an entry of a table given up.
+/// Why a packet was dropped, or an entry of a table abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
-    /// Neither a whole Interest nor a whole Data, or larger than NDN packets may be.
+    /// Neither a whole Interest nor a whole Data, or larger than NDN's limit.
     Malformed,
-    /// It came by a face that does not exist.
+    /// It arrived on a face that does not exist.
     UnknownFace,
-    /// A link header field that this packet or this face may not have.
+    /// A link header field that this packet or face may not have.
     HeaderField,
-    /// An Interest that came with a hop limit of zero.
+    /// An Interest that arrived with a hop limit of zero.
     HopLimit,
     /// An Interest with no hop left, for a face that is not local.
     OutHopLimit,
     /// `/localhost` crossing a face that is not local.
     Scope,
-    /// An Interest that was here before.
+    /// A looping Interest.
     Loop,
-    /// A retransmission too soon after the last one was forwarded.
+    /// A retransmission too soon after the last forwarded one.
     Suppressed,
-    /// An Interest with no next hop, answered by a Nack or left without.
+    /// An Interest with no next hop, whether or not it was answered by a Nack.
     NoRoute,
-    /// A name that already waits with too many different selectors and forwarding hints.
+    /// A pending name with too many different selectors and forwarding hints.
     Variants,
-    /// A pending Interest that gave way because the PIT was full.
+    /// A pending Interest that was evicted because the PIT was full.
     PitEvicted,
-    /// Data that nobody asked for.
+    /// Unsolicited Data.
     Unsolicited,
     /// A Nack on a face with several peers, or for an Interest that was not sent there.
     Nack,
     /// The queue of packets to send is full.
     QueueFull,
-    /// Too many management commands wait.
+    /// Too many management commands are queued.
     ManagementBusy,
 }
 
 impl DropReason {
-    /// All of them, in order.
+    /// All reasons, in order.
     pub const ALL: [DropReason; 15] = [
         DropReason::Malformed,
         DropReason::UnknownFace,
@@ -55,7 +55,7 @@ impl DropReason {
         DropReason::ManagementBusy,
     ];
 
-    /// As metrics name it.
+    /// The name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             DropReason::Malformed => "malformed",
@@ -77,30 +77,30 @@ impl DropReason {
     }
 }
 
-/// What a forwarder has counted since its start.
+/// Counters of a forwarder since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForwarderCounters {
-    /// Interests that came in.
+    /// Interests received.
     pub in_interests: u64,
-    /// Interests that went out.
+    /// Interests sent.
     pub out_interests: u64,
-    /// Data that came in.
+    /// Data received.
     pub in_data: u64,
-    /// Data that went out.
+    /// Data sent.
     pub out_data: u64,
-    /// Nacks that came in.
+    /// Nacks received.
     pub in_nacks: u64,
-    /// Nacks that went out.
+    /// Nacks sent.
     pub out_nacks: u64,
     /// PIT entries that ended with a Data.
     pub satisfied: u64,
-    /// PIT entries that ended without.
+    /// PIT entries that ended without a Data.
     pub unsatisfied: u64,
     /// Interests answered by the content store.
     pub cs_hits: u64,
-    /// Interests that the content store was asked for in vain.
+    /// Interests that the content store could not answer.
     pub cs_misses: u64,
-    /// Packets that this forwarder itself marked as having met congestion.
+    /// Packets that this forwarder itself marked for congestion.
     pub marked: u64,
     drops: [u64; DropReason::ALL.len()],
 }
@@ -112,12 +112,12 @@ impl ForwarderCounters {
         }
     }
 
-    /// How many were dropped for this reason.
+    /// The number of drops for this reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.drops.get(reason as usize).copied().unwrap_or_default()
     }
 
-    /// Every reason by name, with how many.
+    /// Every reason by name, with its number of drops.
     pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> {
         DropReason::ALL
             .iter()

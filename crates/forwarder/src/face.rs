@@ -1,4 +1,4 @@
-//! Faces: where packets come from and go to.
+//! Faces: the ports of a forwarder.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,7 +9,7 @@ use whimbrel_ndn_mgmt::{LinkType, Persistency, Scope};
 use crate::congestion::CongestionMarker;
 use crate::tables::index::{Index, Slab};
 
-/// A face's number. Not given again in one run.
+/// A face's number. Not reused in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct FaceId(pub u64);
 
@@ -18,7 +18,7 @@ impl FaceId {
     pub const INVALID: FaceId = FaceId(0);
     /// The forwarder's own management.
     pub const INTERNAL: FaceId = FaceId(1);
-    /// What IncomingFaceId says of Data from the content store.
+    /// The IncomingFaceId of Data from the content store.
     pub const CONTENT_STORE: FaceId = FaceId(254);
     /// The first number that is not reserved.
     pub const FIRST: FaceId = FaceId(256);
@@ -30,10 +30,10 @@ impl fmt::Display for FaceId {
     }
 }
 
-/// What may be switched on and off on a face.
+/// The features that can be enabled on a face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FaceFlags {
-    /// NextHopFaceId is obeyed and IncomingFaceId is told (NFD: LocalFieldsEnabled).
+    /// NextHopFaceId is obeyed and IncomingFaceId is sent (NFD: LocalFieldsEnabled).
     pub local_fields: bool,
     /// The link recovers lost frames (NFD: LpReliabilityEnabled).
     pub reliability: bool,
@@ -41,31 +41,31 @@ pub struct FaceFlags {
     pub congestion_marking: bool,
 }
 
-/// What a face is.
+/// The properties of a face.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaceSpec {
-    /// The other end, such as `udp4://192.0.2.1:6363`.
+    /// The remote end, such as `udp4://192.0.2.1:6363`.
     pub remote_uri: String,
-    /// This end.
+    /// The local end.
     pub local_uri: String,
     /// Whether the other end is on this machine.
     pub scope: Scope,
-    /// What becomes of it when it is idle or fails.
+    /// Its lifetime when it is idle or fails.
     pub persistency: Persistency,
-    /// How many peers it has.
+    /// The number of possible peers.
     pub link_type: LinkType,
     /// Largest frame in bytes; `None` on streams, which have no such limit.
     pub mtu: Option<usize>,
-    /// What is switched on.
+    /// The enabled features.
     pub flags: FaceFlags,
-    /// How long it may be idle, of a face on demand.
+    /// Maximum idle time of an on-demand face.
     pub expires: Option<Duration>,
     /// CoDel's interval of the link's congestion marking.
     pub base_congestion_interval: Duration,
-    /// Octets in the link's queue from which it marks.
+    /// Octets in the link's queue above which it marks.
     pub default_congestion_threshold: u64,
-    /// The origin of the web page at the other end; `None` if there is none. What a page may
-    /// register is limited ([`crate::rib`]).
+    /// The origin of the web page at the other end, if there is one. The routes of pages are
+    /// limited ([`crate::rib`]).
     pub web_origin: Option<String>,
 }
 
@@ -87,7 +87,7 @@ impl FaceSpec {
         }
     }
 
-    /// The same, to a program on this machine.
+    /// A local face with the same defaults, to a program on this machine.
     pub fn local(remote_uri: impl Into<String>, local_uri: impl Into<String>) -> FaceSpec {
         FaceSpec {
             scope: Scope::Local,
@@ -96,36 +96,36 @@ impl FaceSpec {
     }
 }
 
-/// What a face has counted: network-layer packets, after and before the link.
+/// A face's counters of network-layer packets, above the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaceCounters {
-    /// Interests that came in.
+    /// Interests received.
     pub in_interests: u64,
-    /// Data that came in.
+    /// Data received.
     pub in_data: u64,
-    /// Nacks that came in.
+    /// Nacks received.
     pub in_nacks: u64,
-    /// Interests that went out.
+    /// Interests sent.
     pub out_interests: u64,
-    /// Data that went out.
+    /// Data sent.
     pub out_data: u64,
-    /// Nacks that went out.
+    /// Nacks sent.
     pub out_nacks: u64,
-    /// Interests that went out here and were answered by Data that came in here.
+    /// Interests sent here that Data received here answered.
     pub satisfied_interests: u64,
-    /// Interests that went out here and were not.
+    /// Interests sent here that were not answered here.
     pub unsatisfied_interests: u64,
-    /// Interests that came with a hop limit of zero.
+    /// Interests received with a hop limit of zero.
     pub in_hop_limit_zero: u64,
-    /// Interests that had no hop left to go out here.
+    /// Interests with no hop left to be sent here.
     pub out_hop_limit_zero: u64,
 }
 
-/// What is known of the link of a face.
+/// The known state of a face's link.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct LinkWatch {
     state: LinkState,
-    /// When Data for the face is marked, by the delay in its link's queue.
+    /// Selects the Data for the face to mark, by the delay in its link's queue.
     marker: CongestionMarker,
 }
 
@@ -133,18 +133,18 @@ struct LinkWatch {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Face {
     id: FaceId,
-    /// What it is; management may change flags, persistency and MTU.
+    /// Its properties; management may change flags, persistency and MTU.
     pub spec: FaceSpec,
-    /// Nothing is forwarded to a face that is not up.
+    /// Packets are forwarded only to faces that are up.
     pub up: bool,
     /// What it has counted.
     pub counters: FaceCounters,
-    /// In-records of the PIT that name it: the face that has most of them gives way first when the
-    /// PIT is full.
+    /// In-records of the PIT that name it: when the PIT is full, the face with most of them loses
+    /// an entry first.
     pub(crate) pit_in_records: u32,
-    /// Data for it is marked now and then: `watch` says which.
+    /// Some Data for it is to be marked: `watch` selects them.
     is_congested: bool,
-    /// Aside, for it is rarely looked at: faces are read for every packet.
+    /// Boxed, because it is rarely used: faces are read for every packet.
     watch: Box<LinkWatch>,
 }
 
@@ -154,32 +154,32 @@ impl Face {
         self.id
     }
 
-    /// What its link has told of itself last.
+    /// The latest state of its link.
     pub const fn link_state(&self) -> &LinkState {
         &self.watch.state
     }
 
-    /// How many pending Interests wait for Data on its behalf.
+    /// The number of its pending Interests.
     pub const fn pending_interests(&self) -> u32 {
         self.pit_in_records
     }
 
-    /// Takes note of its link's state; a delay of `target` in the link's queue is too long.
+    /// Stores its link's state; a delay of `target` in the link's queue is too long.
     pub(crate) fn set_link_state(&mut self, now: Time, state: LinkState, target: Duration) {
         let interval = self.spec.base_congestion_interval;
-        // A packet that waits alone for a slow link waits for no other (RFC 8289 §4.4).
+        // A packet that waits alone waits for no other, only for a slow link (RFC 8289 §4.4).
         let is_above = state.queue_age.is_some_and(|age| age >= target) && state.queue_packets > 1;
         let counts = is_above && self.spec.flags.congestion_marking;
         self.watch.state = state;
         self.is_congested = self.watch.marker.told(now, counts, interval);
     }
 
-    /// Forgets what its link has told of itself.
+    /// Resets the state of its link.
     pub(crate) fn forget_link_state(&mut self) {
         (self.is_congested, *self.watch) = Default::default();
     }
 
-    /// True if the Data that is about to be sent to it has to be marked.
+    /// True if the next Data for it must be marked.
     #[inline]
     pub(crate) fn marks(&mut self, now: Time) -> bool {
         let interval = self.spec.base_congestion_interval;
@@ -196,7 +196,7 @@ impl Face {
     }
 }
 
-/// All faces, found by number.
+/// All faces, indexed by number.
 #[derive(Debug)]
 pub(crate) struct FaceTable {
     faces: Slab<Face>,
@@ -215,7 +215,7 @@ impl FaceTable {
         }
     }
 
-    /// Adds a face under the next number that was never given.
+    /// Adds a face under the next unused number.
     pub(crate) fn add(&mut self, spec: FaceSpec) -> FaceId {
         let id = FaceId(self.next);
         self.next += 1;
@@ -245,7 +245,7 @@ impl FaceTable {
         self.faces.remove(slot)
     }
 
-    /// Counts the faces that went: whoever has named faces looks again when it has moved on.
+    /// The number of removed faces: a change tells holders of face numbers to check them again.
     #[inline]
     pub(crate) const fn removals(&self) -> u32 {
         self.removals
@@ -276,8 +276,8 @@ impl FaceTable {
     }
 }
 
-/// Face numbers are given by this forwarder one after the other: nobody can choose ones that
-/// collide, so that one multiplication is enough.
+/// This forwarder assigns face numbers consecutively: an attacker cannot choose colliding ones, so
+/// one multiplication is enough.
 const fn spread(id: FaceId) -> u64 {
     id.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -16,15 +16,15 @@ use crate::strategy::StrategyChoice;
 use crate::tables::name_key::NameKey;
 use crate::tables::{Cs, Fib, Pit};
 
-/// Face events that management has not taken; of more the oldest are forgotten.
+/// Maximum of face events that wait for management; beyond it the oldest are forgotten.
 const MAX_EVENTS: usize = 1024;
 
-/// A packet for a face.
+/// A packet to send on a face.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outgoing {
+pub struct OutPacket {
     /// A bare Interest or Data, or the Interest of a Nack; its hop limit is already decremented.
     pub packet: SharedPacket,
-    /// What goes with it; `None` if it may go bare.
+    /// Its link header; `None` if it may go bare.
     pub header: Option<Box<LpHeader>>,
 }
 
@@ -32,11 +32,11 @@ pub struct Outgoing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ManagementInterest {
     pub(crate) packet: SharedPacket,
-    /// The face that it came by.
+    /// The face that it arrived on.
     pub(crate) from: FaceId,
 }
 
-/// What happened to a face: what the face notifications of management tell.
+/// A face event, which management reports as a notification.
 #[derive(Clone, Debug)]
 pub(crate) enum FaceEvent {
     /// It was added.
@@ -45,7 +45,7 @@ pub(crate) enum FaceEvent {
     Up(FaceId),
     /// It went down.
     Down(FaceId),
-    /// It was removed; this is what it was.
+    /// It was removed; these were its properties.
     Destroyed(Box<Face>),
 }
 
@@ -54,18 +54,17 @@ pub struct Forwarder {
     wall: WallClock,
     pub(crate) engine: Engine,
     pub(crate) strategies: StrategyChoice,
-    /// The hashes of the names of packets that are at hand.
+    /// Scratch memory for the hashes of names in a batch.
     pub(crate) keys: Vec<NameKey>,
     events: VecDeque<FaceEvent>,
     pub(crate) rib: Rib,
-    /// `None` only while it works.
+    /// `None` only while it runs.
     pub(crate) mgmt: Option<Box<Management>>,
 }
 
 impl Forwarder {
-    /// A forwarder with its internal face, whose prefix `/localhost/nfd` leads there, and nothing
-    /// else. Strategies of the configuration that there are none of are left out: check them with
-    /// [`Forwarder::strategies_mut`].
+    /// A forwarder with only its internal face, to which the prefix `/localhost/nfd` leads. Skips
+    /// unknown strategies of the configuration: check them with [`Forwarder::strategies_mut`].
     pub fn new(config: ForwarderConfig, wall: WallClock, rng: SeededRng) -> Forwarder {
         let management = config.management.clone();
         let mut engine = Engine::new(config, rng);
@@ -92,7 +91,7 @@ impl Forwarder {
         forwarder
     }
 
-    /// Adds a face, which is up. How many there may be is bounded by who opens sockets.
+    /// Adds a face, initially up. The caller, which opens sockets, bounds their number.
     pub fn add_face(&mut self, _now: Time, spec: FaceSpec) -> FaceId {
         let is_page = spec.web_origin.is_some();
         let id = self.engine.faces.add(spec);
@@ -103,7 +102,7 @@ impl Forwarder {
         id
     }
 
-    /// Removes a face. Its records in the PIT go when their entries are looked at next.
+    /// Removes a face. Its records in the PIT go when their entries are next used.
     pub fn remove_face(&mut self, _now: Time, face: FaceId) {
         self.forget_routes(face);
         self.engine.fib.remove_face(face);
@@ -113,14 +112,14 @@ impl Forwarder {
         }
     }
 
-    /// A face came up or went down without going away.
+    /// Sets whether a face is up.
     pub fn set_face_up(&mut self, _now: Time, face: FaceId, up: bool) {
         let Some(found) = self.engine.faces.get_mut(face) else {
             return;
         };
         if found.up != up {
             found.up = up;
-            // What was measured before says nothing of the link that comes back.
+            // Measurements of the old link do not apply to the new one.
             found.forget_link_state();
             self.happened(if up {
                 FaceEvent::Up(face)
@@ -142,7 +141,7 @@ impl Forwarder {
         self.engine.faces.get(face)
     }
 
-    /// One face, to be changed.
+    /// One face, mutable.
     pub fn face_mut(&mut self, face: FaceId) -> Option<&mut Face> {
         self.engine.faces.get_mut(face)
     }
@@ -152,21 +151,21 @@ impl Forwarder {
         self.engine.faces.sorted().into_iter()
     }
 
-    /// A whole network-layer packet (`lp.fragment` is all of it) that the link delivered.
+    /// Handles a whole network-layer packet (`lp.fragment` is all of it) that the link delivered.
     pub fn handle_packet(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>) {
         self.incoming_packet(now, from, lp);
     }
 
-    /// Packets that came together, in order: the same as one after the other, and faster where
-    /// tables are large.
+    /// Handles packets that arrived together, in order: equivalent to one after the other, and
+    /// faster if tables are large.
     pub fn handle_packets(&mut self, now: Time, packets: &[(FaceId, LpPacket<'_>)]) {
         self.incoming_packets(now, packets);
     }
 
-    /// Takes note of what a face's link tells of itself: for strategies, and to mark Data for the
-    /// face while packets wait long in its queue ([`ForwarderConfig::congestion_target`]) and its
-    /// congestion marking is on. To be called when the link has measured something new, at least
-    /// some times in each interval of the marking while packets wait.
+    /// Stores a link's state: for strategies, and to mark Data for the face while packets wait long
+    /// in its queue ([`ForwarderConfig::congestion_target`]) and its congestion marking is on. Call
+    /// it when the link has new measurements, at least several times per marking interval while
+    /// packets wait.
     pub fn set_link_state(&mut self, now: Time, face: FaceId, state: LinkState) {
         let target = self.engine.config.congestion_target;
         let Some(face) = self.engine.faces.get_mut(face) else {
@@ -175,23 +174,23 @@ impl Forwarder {
         face.set_link_state(now, state, target);
     }
 
-    /// The link gave up on an Interest after its retransmissions.
+    /// Handles an Interest that the link abandoned after its retransmissions.
     pub fn handle_dropped(&mut self, now: Time, face: FaceId, packet: &[u8]) {
         self.dropped_interest(now, face, packet);
     }
 
-    /// The next packet to send, and the face that it goes to.
-    pub fn poll_send(&mut self) -> Option<(FaceId, Outgoing)> {
+    /// The next packet to send, and its face.
+    pub fn poll_send(&mut self) -> Option<(FaceId, OutPacket)> {
         self.engine.out.pop_front()
     }
 
-    /// What is due.
+    /// Handles due deadlines.
     pub fn handle_timeout(&mut self, now: Time) {
         self.entries_due(now);
         self.management_timeout(now);
     }
 
-    /// When [`Forwarder::handle_timeout`] wants to be called.
+    /// When to call [`Forwarder::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let pending = self
             .engine
@@ -201,7 +200,7 @@ impl Forwarder {
         Deadline::earlier(pending, self.management_deadline())
     }
 
-    /// What it has counted.
+    /// The counters.
     pub fn counters(&self) -> &ForwarderCounters {
         &self.engine.counters
     }
@@ -211,12 +210,12 @@ impl Forwarder {
         &self.engine.fib
     }
 
-    /// The FIB, to be changed. Management changes it through the RIB.
+    /// The FIB, mutable. Management changes it through the RIB.
     pub fn fib_mut(&mut self) -> &mut Fib {
         &mut self.engine.fib
     }
 
-    /// The routes that the FIB follows.
+    /// The RIB, from which the FIB is derived.
     pub fn rib(&self) -> &Rib {
         &self.rib
     }
@@ -226,7 +225,7 @@ impl Forwarder {
         &self.engine.cs
     }
 
-    /// The content store, to be changed.
+    /// The content store, mutable.
     pub fn cs_mut(&mut self) -> &mut Cs {
         &mut self.engine.cs
     }
@@ -236,12 +235,12 @@ impl Forwarder {
         &self.engine.pit
     }
 
-    /// Which prefix has which strategy.
+    /// The strategies by prefix.
     pub fn strategies(&self) -> &StrategyChoice {
         &self.strategies
     }
 
-    /// Which prefix has which strategy, to be changed.
+    /// The strategies by prefix, mutable.
     pub fn strategies_mut(&mut self) -> &mut StrategyChoice {
         &mut self.strategies
     }
@@ -251,28 +250,27 @@ impl Forwarder {
         self.wall
     }
 
-    /// True if Interests for management wait, or news of faces.
+    /// True if Interests or face events wait for management.
     pub fn has_management_work(&self) -> bool {
         !self.engine.management.is_empty() || !self.events.is_empty()
     }
 
-    /// The next Interest for management: for any prefix whose next hop is [`FaceId::INTERNAL`].
+    /// The next Interest for management: of any prefix whose next hop is [`FaceId::INTERNAL`].
     pub(crate) fn take_management_interest(&mut self) -> Option<ManagementInterest> {
         self.engine.management.pop_front()
     }
 
-    /// How many measurements strategies keep.
+    /// The number of measurements of all strategies.
     pub fn measurements_len(&self) -> usize {
         self.strategies.measurements()
     }
 
-    /// How many nonces of Interests that no longer wait are remembered.
+    /// The number of remembered dead nonces.
     pub fn dead_nonces_len(&self) -> usize {
         self.engine.dead_nonces.len()
     }
 
-    /// The next thing that happened to a face. Bounded: of more than 1,024 that nobody took, the
-    /// oldest are forgotten.
+    /// The next face event. Bounded: the queue keeps the newest 1,024.
     pub(crate) fn poll_face_event(&mut self) -> Option<FaceEvent> {
         self.events.pop_front()
     }

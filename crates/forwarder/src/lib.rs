@@ -1,23 +1,22 @@
 //! The NDN forwarding plane: tables, pipelines, strategies and NFD management.
 //!
-//! One [`Forwarder`] is one forwarder: packets that links delivered go in with the face they came
-//! by, packets to send come out with the face they go to. It holds no socket, thread or clock.
+//! One [`Forwarder`] is one forwarder: packets that links delivered go in with their incoming face,
+//! packets to send come out with their outgoing face. It holds no socket, thread or clock.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`forwarder`] | [`Forwarder`]: faces, packets in and out, time |
 //! | [`config`] | [`ForwarderConfig`]: sizes and policies |
-//! | [`face`] | [`Face`], [`FaceSpec`]: what a face is and what it has counted |
-//! | [`counters`] | what the whole forwarder has counted, drops by reason |
-//! | `congestion` | when the forwarder itself marks packets |
+//! | [`face`] | [`Face`], [`FaceSpec`]: a face's properties and counters |
+//! | [`counters`] | the forwarder's counters, drops by reason |
+//! | `congestion` | marking of packets by the forwarder itself |
 //! | [`tables`] | FIB, PIT, content store, dead nonces, measurements |
-//! | [`strategy`] | the forwarding strategies and which prefix has which |
-//! | `pipeline` | what becomes of an Interest, a Data, a Nack |
+//! | [`strategy`] | the forwarding strategies and their choice by prefix |
+//! | `pipeline` | processing of Interests, Data and Nacks |
 //! | [`mgmt`] | the router's side of NFD Management; formats and client are `whimbrel-ndn-mgmt` |
-//! | [`rib`] | [`rib::Rib`]: who announced which prefix where, and what the FIB makes of it |
+//! | [`rib`] | [`rib::Rib`]: registered routes, and the FIB entries derived from them |
 //!
-//! What a pipeline does follows NFD's developer guide; where this forwarder differs, the place says
-//! so.
+//! The pipelines follow NFD's developer guide; comments mark the differences.
 #![forbid(unsafe_code)]
 
 pub mod config;
@@ -34,7 +33,7 @@ pub mod tables;
 pub use config::{CsConfig, CsPolicy, ForwarderConfig, UnsolicitedPolicy};
 pub use counters::{DropReason, ForwarderCounters};
 pub use face::{Face, FaceCounters, FaceFlags, FaceId, FaceSpec};
-pub use forwarder::{Forwarder, Outgoing};
-// In the signatures of this crate.
+pub use forwarder::{Forwarder, OutPacket};
+// Part of this crate's interface.
 pub use whimbrel_core::LinkState;
 pub use whimbrel_ndn_mgmt::{FaceUri, LinkType, Persistency, Scope};

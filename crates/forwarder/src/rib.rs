@@ -1,20 +1,19 @@
-//! The routing information base: who announced which prefix at which face, and what the FIB makes
-//! of it.
+//! The routing information base: the registered routes, and the FIB entries derived from them.
 //!
 //! Every prefix with routes has an entry, and every entry a FIB entry. Its next hops are those of
-//! its own routes, and those that it inherits: a route flagged `CHILD_INHERIT` holds for longer
-//! prefixes too, unless a prefix between has a route flagged `CAPTURE`, or the same face comes with
-//! a nearer prefix (NFD Management, RIB: "Route inheritance").
+//! its own routes and the inherited ones: a route flagged `CHILD_INHERIT` applies to longer
+//! prefixes too, unless a prefix in between has a route flagged `CAPTURE`, or a nearer prefix has
+//! the same face (NFD Management, RIB: "Route inheritance").
 //!
-//! With `own(P)` the lowest cost by face of all routes of P, and `passing(P)` of those that are
-//! inherited:
+//! With `own(P)` the lowest cost by face of all routes of P, and `passing(P)` of its inheritable
+//! routes:
 //!
 //! ```text
 //! hops(P)  = own(P)     over (if P captures: nothing, else heritage(parent of P))
 //! heritage(P) = passing(P) over (if P captures: nothing, else heritage(parent of P))
 //! ```
 //!
-//! A change of one route is worked out for its face alone, along the prefixes under it.
+//! A change of one route is computed for its face alone, along the prefixes below it.
 
 mod pages;
 
@@ -30,12 +29,12 @@ use crate::tables::MAX_DEPTH;
 use pages::Pages;
 pub use pages::{PAGE_ROUTE_COST, PageRefusal, ROUTES_OF_PAGES, ROUTES_PER_PAGE};
 
-/// What tells routes of one prefix apart.
+/// Identifies a route of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RouteKey {
-    /// Where it leads.
+    /// The next hop.
     pub face: FaceId,
-    /// Who announced it.
+    /// The source of the route.
     pub origin: RouteOrigin,
 }
 
@@ -46,7 +45,7 @@ pub struct Route {
     pub cost: u64,
     /// [`ROUTE_CHILD_INHERIT`] and [`ROUTE_CAPTURE`].
     pub flags: u64,
-    /// When it ends by itself.
+    /// When it expires.
     pub expires: Option<Time>,
 }
 
@@ -60,7 +59,7 @@ impl Route {
     }
 }
 
-/// What is to change in the FIB: the next hop that RIB routes give a prefix at a face.
+/// A change of the FIB: the next hop at a face derived from the RIB's routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FibUpdate {
     /// Name prefix.
@@ -71,31 +70,29 @@ pub struct FibUpdate {
     pub cost: Option<u64>,
 }
 
-/// Why a route is not taken.
+/// Why a route is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RibError {
     /// The prefix has too many components.
-    #[error("the prefix has {0} components, a route has at most {MAX_DEPTH}")]
+    #[error("the prefix has {0} components; a route has at most {MAX_DEPTH}")]
     TooDeep(usize),
-    /// The face has as many routes as one may have.
-    #[error(
-        "face {0} already has {1} routes, the most that one face may have: unregister some first"
-    )]
+    /// The face has reached its limit of routes.
+    #[error("face {0} already has {1} routes, the maximum per face: unregister some first")]
     Face(FaceId, usize),
-    /// There are as many routes as there may be.
-    #[error("the router already has {0} routes, the most that it is configured for")]
+    /// The router has reached its limit of routes.
+    #[error("the router already has {0} routes, its configured maximum")]
     Routes(usize),
     /// The face leads to a web page, which may not have this route.
     #[error(transparent)]
     Page(#[from] PageRefusal),
 }
 
-/// How many routes there may be.
+/// The limits of the RIB.
 #[derive(Clone, Copy, Debug)]
 pub struct RibLimits {
-    /// In all.
+    /// Maximum of routes in total.
     pub routes: usize,
-    /// Of one face.
+    /// Maximum of routes per face.
     pub routes_per_face: usize,
 }
 
@@ -108,7 +105,7 @@ impl Default for RibLimits {
     }
 }
 
-/// The routes of one prefix, and the next hops that they and the inherited ones give.
+/// The routes of one prefix, and the next hops derived from them and the inherited ones.
 #[derive(Clone, Debug, Default)]
 struct Entry {
     routes: BTreeMap<RouteKey, Route>,
@@ -148,7 +145,7 @@ impl Entry {
 #[derive(Debug)]
 pub struct Rib {
     limits: RibLimits,
-    /// In canonical order, so that the prefixes under one follow it without a gap.
+    /// In canonical order, so that the prefixes below one directly follow it.
     entries: BTreeMap<Name, Entry>,
     /// The routes of each face.
     by_face: BTreeMap<FaceId, BTreeSet<(Name, RouteOrigin)>>,
@@ -159,7 +156,7 @@ pub struct Rib {
 }
 
 impl Rib {
-    /// Without routes.
+    /// A RIB without routes.
     pub fn new(limits: RibLimits) -> Rib {
         Rib {
             limits,
@@ -172,7 +169,7 @@ impl Rib {
         }
     }
 
-    /// How many routes there are.
+    /// The number of routes.
     pub const fn len(&self) -> usize {
         self.routes
     }
@@ -196,14 +193,13 @@ impl Rib {
         self.entries.get(prefix)?.routes.get(&key).copied()
     }
 
-    /// What the routes of a prefix, its own and inherited ones, make of a face: the cost of the next
-    /// hop.
+    /// The cost of the next hop at a face, derived from a prefix's own and inherited routes.
     pub fn hop(&self, prefix: &Name, face: FaceId) -> Option<u64> {
         self.entries.get(prefix)?.hops.get(&face).copied()
     }
 
-    /// Adds a route, or changes the one with the same prefix, face and origin. Routes to web pages
-    /// give way to one that leads elsewhere.
+    /// Adds a route, or changes the one with the same prefix, face and origin. A route that is not
+    /// to a web page displaces those that are.
     pub fn register(&mut self, prefix: Name, key: RouteKey, route: Route) -> Result<(), RibError> {
         let depth = prefix.len();
         if depth > MAX_DEPTH {
@@ -267,7 +263,7 @@ impl Rib {
         self.by_face.get(&face).map_or(0, BTreeSet::len)
     }
 
-    /// Removes a route; false if it is not there.
+    /// Removes a route; returns false if it does not exist.
     pub fn unregister(&mut self, prefix: &Name, key: RouteKey) -> bool {
         let above = self.heritage_above(prefix, key.face);
         let Some(entry) = self.entries.get_mut(prefix) else {
@@ -301,7 +297,7 @@ impl Rib {
         true
     }
 
-    /// Removes all routes of a face that is gone.
+    /// Removes all routes of a removed face.
     pub fn remove_face(&mut self, face: FaceId) {
         let of_face = self.by_face.get(&face).cloned().unwrap_or_default();
         for (prefix, origin) in of_face {
@@ -310,26 +306,26 @@ impl Rib {
         self.pages.forget(face);
     }
 
-    /// Removes the routes whose time is over.
+    /// Removes expired routes.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((_, (prefix, key))) = self.timers.pop_due(now) {
             self.unregister(&prefix, key);
         }
     }
 
-    /// When the next route ends.
+    /// When the next route expires.
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.timers
             .next()
             .map(|(at, _)| Deadline::new(at, "route expires"))
     }
 
-    /// What is to change in the FIB since the last call, in the order in which it is to be done.
+    /// The changes for the FIB since the last call, in the order in which to apply them.
     pub fn take_updates(&mut self) -> Vec<FibUpdate> {
         core::mem::take(&mut self.updates)
     }
 
-    /// The entries whose prefixes begin `prefix`, shortest first, without its own.
+    /// The entries at prefixes of `prefix`, shortest first, without its own.
     fn ancestors<'a>(&'a self, prefix: &'a Name) -> impl Iterator<Item = &'a Entry> {
         (0..prefix.len()).filter_map(|count| self.entries.get(&prefix.prefix(count)))
     }
@@ -339,17 +335,17 @@ impl Rib {
             .fold(None, |above, entry| entry.heritage(face, above))
     }
 
-    /// Gives an entry that has just come about what it inherits at all faces.
+    /// Computes the inherited next hops of a new entry at all faces.
     fn inherit_all(&mut self, prefix: &Name) {
         let faces: BTreeSet<FaceId> = self.ancestors(prefix).flat_map(Entry::faces).collect();
         for face in faces {
             let above = self.heritage_above(prefix, face);
-            self.settle(prefix, face, above);
+            self.update_hop(prefix, face, above);
         }
     }
 
-    /// Works out what a change of a route means for its prefix and those under it, from what the
-    /// prefix passed on at the route's face and whether it captured, `before` and `after`.
+    /// Propagates a change of a route to its prefix and those below it, from what the prefix passed
+    /// on at the route's face and whether it captured, `before` and `after`.
     fn follow_change(
         &mut self,
         prefix: &Name,
@@ -359,7 +355,7 @@ impl Rib {
     ) {
         if before == after {
             let above = self.heritage_above(prefix, face);
-            return self.settle(prefix, face, above);
+            return self.update_hop(prefix, face, above);
         }
         let mut faces = BTreeSet::from([face]);
         if before.1 != after.1 {
@@ -373,7 +369,7 @@ impl Rib {
 
     fn follow_face(&mut self, prefix: &Name, face: FaceId) {
         let above = self.heritage_above(prefix, face);
-        // Prefixes that begin the one at hand, with what each passes on.
+        // Prefixes above the current one, with the cost that each passes on.
         let mut line: Vec<(Name, Option<u64>)> = Vec::new();
         let mut changes = Vec::new();
         for (name, entry) in self.entries.range(prefix.clone()..) {
@@ -393,12 +389,12 @@ impl Rib {
             line.push((name.clone(), entry.heritage(face, above)));
         }
         for (name, above) in changes {
-            self.settle(&name, face, above);
+            self.update_hop(&name, face, above);
         }
     }
 
-    /// Brings an entry's next hop at one face up to date.
-    fn settle(&mut self, prefix: &Name, face: FaceId, above: Option<u64>) {
+    /// Updates an entry's next hop at one face.
+    fn update_hop(&mut self, prefix: &Name, face: FaceId, above: Option<u64>) {
         let Some(entry) = self.entries.get_mut(prefix) else {
             return;
         };

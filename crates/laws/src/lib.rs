@@ -1,14 +1,14 @@
-//! The rules that hold for this workspace as a whole. They are tests: see `tests/`. Here are the
-//! lists that more than one of them reads.
+//! The rules for this workspace as a whole. They are tests: see `tests/`. Lists that several tests
+//! use are here.
 #![forbid(unsafe_code)]
 
-/// One crate of the workspace and what it may use of the others.
+/// One crate of the workspace and its permitted dependencies.
 pub struct Layer {
     /// The crate, without `whimbrel-`.
     pub name: &'static str,
     /// Crates of the workspace that its code may use.
     pub may_use: &'static [&'static str],
-    /// Crates that its tests and benches may use besides. Protocols are tried in the simulator.
+    /// Additional crates that its tests and benches may use. Protocols are tested in the simulator.
     pub tests_may_use: &'static [&'static str],
 }
 
@@ -127,7 +127,7 @@ pub const LAYERS: &[Layer] = &[
     ),
     // The command line: package `whimbrel`, folder `crates/cli`.
     layer("cli", EVERYTHING, &[]),
-    // This crate: it looks at the others from outside.
+    // This crate only inspects the others.
     layer("laws", &[], &[]),
 ];
 

@@ -1,4 +1,4 @@
-//! Protocol crates read no clock and have no way around the lint that says so (laws 1 and 5 of
+//! Protocol crates read no clock and cannot bypass the lint that bans it (laws 1 and 5 of
 //! ARCHITECTURE.md).
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use whimbrel_laws::PROTOCOLS;
 
-/// What clippy.toml must go on forbidding.
+/// Methods that clippy.toml must ban.
 const BANNED_METHODS: &[&str] = &[
     "std::time::Instant::now",
     "std::time::SystemTime::now",
@@ -17,8 +17,8 @@ const BANNED_METHODS: &[&str] = &[
 ];
 const BANNED_TYPES: &[&str] = &["std::collections::HashMap", "std::collections::HashSet"];
 
-/// Words that no protocol's source has: lints switched off, and doors to the world that need no
-/// dependency.
+/// Words banned from the sources of protocols: disabled lints, and access to the outside that needs
+/// no dependency.
 const BANNED_WORDS: &[&str] = &[
     "clippy::disallowed",
     "clippy::all",
@@ -101,7 +101,7 @@ fn no_protocol_crate_has_a_way_around_the_ban() {
     let mut files = Vec::new();
     for protocol in PROTOCOLS {
         let folder = workspace().join("crates").join(protocol);
-        // Clippy takes the nearest of these files in place of the workspace's.
+        // Clippy uses the nearest of these files instead of the workspace's.
         for name in ["clippy.toml", ".clippy.toml"] {
             if folder.join(name).exists() {
                 faults.push(format!("{protocol} has a {name} of its own"));

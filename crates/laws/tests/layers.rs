@@ -1,4 +1,4 @@
-//! Crates depend downwards only (law 4 of ARCHITECTURE.md), and no protocol crate comes near a
+//! Crates depend downwards only (law 4 of ARCHITECTURE.md), and no protocol crate depends on a
 //! socket or a runtime (law 1).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
 use whimbrel_laws::{LAYERS, PROTOCOLS};
 
-/// Doors to sockets, event loops and runtimes that no protocol crate may depend on directly.
+/// Crates with sockets, event loops and runtimes, on which no protocol crate may depend directly.
 const DOORS: &[&str] = &[
     "async-executor",
     "async-io",

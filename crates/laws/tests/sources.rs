@@ -1,11 +1,11 @@
-//! What code and documents cite can be opened by their reader: keys are in `docs/sources.md`, and
-//! nothing outside of the repository is named.
+//! Readers can look up every citation in code and documents: keys are in `docs/sources.md`, and
+//! private material is not named.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Words that stand for what only the authors have.
+/// Words for material that only the authors have.
 const PRIVATE: &[&str] = &[
     "research note",
     "research file",
@@ -49,8 +49,8 @@ fn keys_cited(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// True for the file name of a text that is no part of this repository: three digits, an
-/// underscore, sixteen hexadecimal digits.
+/// True for the file name of a text outside of this repository: three digits, an underscore,
+/// sixteen hexadecimal digits.
 fn names_a_private_text(text: &str) -> bool {
     text.as_bytes().windows(20).any(|window| {
         let (number, rest) = window.split_at(3);

@@ -1,5 +1,5 @@
-//! How much of one core the NDN link service needs for a frame: Data one way and Interests the
-//! other between two services in one thread, without a link and without loss.
+//! Processor time per frame of the NDN link service: Data one way and Interests the other between
+//! two services in one thread, without a link and without loss.
 
 #![allow(clippy::disallowed_methods, reason = "a bench looks at the clock")]
 
@@ -16,7 +16,7 @@ fn packet(typ: u8, len: usize) -> Bytes {
     packet.into()
 }
 
-/// Moves all frames that `from` has to `to`; how many packets arrived.
+/// Moves all frames of `from` to `to`; returns the number of packets delivered.
 fn carry(now: Time, from: &mut LinkService, to: &mut LinkService, buffer: &mut Vec<u8>) -> u64 {
     let mut packets = 0;
     loop {

@@ -1,5 +1,4 @@
-//! How much of one core two hops need for their data path: chunks between two hops in one thread,
-//! without a link.
+//! Processor time of two hops' data path: chunks between two hops in one thread, without a link.
 
 #![allow(clippy::disallowed_methods, reason = "a bench looks at the clock")]
 
@@ -29,7 +28,7 @@ fn side(name: u8, mtu: usize) -> Side {
     }
 }
 
-/// Moves all frames that `from` has to `to`; true if there were any.
+/// Moves all frames of `from` to `to`; returns true if there were any.
 fn carry(now: Time, from: &mut Side, to: &mut Side, buffer: &mut Vec<u8>) -> bool {
     let mut any = false;
     loop {

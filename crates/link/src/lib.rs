@@ -1,4 +1,4 @@
-//! One hop: what two neighbours do so that nothing above them meets a lost packet.
+//! One hop: two neighbours hide lost packets from the layers above.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,7 +1,7 @@
-//! Amounts that are counted for as long as somebody holds the chunk that they belong to.
+//! Amounts that count as long as the chunk that they belong to is held.
 //!
-//! Chunks wander through queues, hops and tables; a count that ends when the last holder lets go
-//! cannot be forgotten on any of those ways.
+//! Chunks pass through queues, hops and tables; a count that ends when the last holder drops its
+//! value cannot be forgotten on any of these paths.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -13,11 +13,11 @@ pub struct Pool(Arc<Sum>);
 #[derive(Debug, Default)]
 struct Sum {
     amount: AtomicU64,
-    // What is charged to this pool counts to that one too.
+    // Charges to this pool also count in that one.
     whole: Option<Pool>,
 }
 
-/// A part of a [`Pool`]'s sum until its last clone is dropped; the default is a part of none.
+/// A part of a [`Pool`]'s sum until its last clone is dropped; the default belongs to no pool.
 #[derive(Clone, Debug, Default)]
 pub struct Charge {
     part: Option<Arc<Part>>,
@@ -30,7 +30,7 @@ struct Part {
 }
 
 impl Pool {
-    /// A pool whose charges count to this one too.
+    /// A pool whose charges also count in this one.
     pub fn part(&self) -> Pool {
         Pool(Arc::new(Sum {
             amount: AtomicU64::new(0),
@@ -62,7 +62,7 @@ impl Pool {
 }
 
 impl Charge {
-    /// True if it is a part of a pool.
+    /// True if it belongs to a pool.
     pub fn is_counted(&self) -> bool {
         self.part.is_some()
     }

@@ -1,4 +1,4 @@
-//! A chunk as a node handles it: its header apart, the rest as it came.
+//! A chunk within a node: its header decoded, the rest as it arrived.
 
 use bytes::Bytes;
 use whimbrel_core::Guid;
@@ -10,7 +10,7 @@ use crate::wire::{Data, NetworkHeader, Transport, TransportKind, UpperProtocol, 
 pub struct Chunk {
     /// The header, which routers change.
     pub header: NetworkHeader,
-    /// Everything after the header and its extensions, which routers leave alone.
+    /// Everything after the header and its extensions, which routers do not change.
     pub message: Message,
 }
 
@@ -18,9 +18,9 @@ pub struct Chunk {
 /// content.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Message {
-    /// Fields, or all of it.
+    /// The fields, or the whole payload.
     pub head: Bytes,
-    /// A data chunk's bytes where they are apart from the fields.
+    /// A data chunk's bytes, if they are separate from the fields.
     pub body: Bytes,
 }
 
@@ -30,7 +30,7 @@ impl Message {
         self.head.len() + self.body.len()
     }
 
-    /// True if there is nothing in it.
+    /// True if both pieces are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -39,14 +39,14 @@ impl Message {
 /// A flow: "identified by a (source GUID, destination GUID) pair" ([MFTP §3.1], footnote 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flow {
-    /// Who sends.
+    /// The sender.
     pub source: Guid,
-    /// Who receives.
+    /// The receiver.
     pub destination: Guid,
 }
 
 impl Chunk {
-    /// Reads a chunk that a hop has delivered.
+    /// Decodes a chunk that a hop has delivered.
     pub fn decode(bytes: &Bytes) -> Result<Chunk, WireError> {
         let (header, payload_offset) = NetworkHeader::decode(bytes)?;
         let message = Message {
@@ -73,7 +73,7 @@ impl Chunk {
         }
     }
 
-    /// The two pieces that Hop takes: header and fields, then the bytes that follow them uncopied.
+    /// The two pieces for Hop: header and fields, then the uncopied bytes that follow them.
     pub fn into_pieces(self) -> (Bytes, Bytes) {
         let Message { head, body } = self.message;
         let mut front = Vec::with_capacity(256 + if body.is_empty() { 0 } else { head.len() });
@@ -85,7 +85,7 @@ impl Chunk {
         (front.into(), body)
     }
 
-    /// The flow that it belongs to.
+    /// Its flow.
     pub fn flow(&self) -> Flow {
         Flow {
             source: self.header.source,
@@ -93,13 +93,13 @@ impl Chunk {
         }
     }
 
-    /// Size in bytes without the network header: what storage and quotas count.
+    /// Size in bytes without the network header: the size for storage and quotas.
     pub fn size(&self) -> usize {
         self.message.len()
     }
 
-    /// Its transport message, if it carries one. Of a chunk built here in two pieces, the payload
-    /// is left out.
+    /// Its transport message, if it carries one. For a chunk built here in two pieces, the payload
+    /// is omitted.
     pub fn transport(&self) -> Result<Transport, WireError> {
         match self.header.upper {
             UpperProtocol::Transport => Transport::decode(&self.message.head),
@@ -107,7 +107,7 @@ impl Chunk {
         }
     }
 
-    /// If it is a part of a content: the part's fields.
+    /// The fields of its data message, if it carries one.
     pub fn data(&self) -> Option<Data> {
         if self.header.upper != UpperProtocol::Transport
             || self.message.head.first() != Some(&(TransportKind::Data as u8))
@@ -150,7 +150,7 @@ mod tests {
         let received = Chunk::decode(&[head, body].concat().into()).expect("a chunk");
         assert_eq!(received.header, header);
         assert_eq!(received.data(), Some(data));
-        // Forwarded: the payload goes on in the memory that it arrived in.
+        // A forwarded payload stays in the memory that it arrived in.
         let (_, forwarded) = received.clone().into_pieces();
         assert_eq!(forwarded.as_ptr(), received.message.head.as_ptr());
     }

@@ -1,9 +1,9 @@
-//! What a neighbour took over: if it restarts, what it had not passed on is lost, and only the node
-//! before it knows.
+//! The chunks that a neighbour accepted: if it restarts, those that it had not forwarded are lost,
+//! and only the node before it knows.
 //!
-//! Hops are reliable between two runs of both neighbours [MFTP §3.2.1], so the loss of a router's
-//! memory is what end-to-end recovery has to find ("a conservatively long period of time", section
-//! 3.2.2). With this record the receivers are told at once instead.
+//! Hops are reliable while both neighbours run [MFTP §3.2.1], so end-to-end recovery must detect
+//! the loss of a router's memory ("a conservatively long period of time", section 3.2.2). With this
+//! record the receivers are told at once instead.
 
 use std::collections::VecDeque;
 
@@ -12,13 +12,14 @@ use whimbrel_core::Guid;
 use crate::chunk::{Chunk, Flow};
 use crate::wire::{ChunkRanges, MAX_RANGES, Notice};
 
-/// Contents of flows that are remembered for one neighbour, the ones used last.
+/// Maximum of remembered entries (contents of flows) per neighbour; the least recently used is
+/// forgotten.
 const MAX_ENTRIES: usize = 64;
 
-/// The chunks of one content of one flow that a neighbour has taken over.
+/// The chunks of one content of one flow that a neighbour accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandedOver {
-    /// From whom to whom.
+    /// The flow.
     pub flow: Flow,
     /// The content.
     pub content: Guid,
@@ -27,7 +28,7 @@ pub struct HandedOver {
 }
 
 impl HandedOver {
-    /// What the receiver is told when the neighbour has restarted.
+    /// The notice to the receiver after the neighbour's restart.
     pub fn into_lost(self) -> Notice {
         let HandedOver {
             flow,
@@ -45,16 +46,16 @@ impl HandedOver {
     }
 }
 
-/// What one neighbour has taken over since it started: at most 64 entries of about 100 bytes and
-/// 256 ranges of 8 bytes.
+/// The chunks that one neighbour accepted since its start: at most 64 entries of about 100 bytes
+/// and 256 ranges of 8 bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Handovers {
-    // The one used last is the last one.
+    // Least recently used first.
     entries: VecDeque<HandedOver>,
 }
 
 impl Handovers {
-    /// The neighbour has `chunk` now.
+    /// Records that the neighbour has `chunk`.
     pub(crate) fn note(&mut self, chunk: &Chunk) {
         let Some(data) = chunk.data() else { return };
         let (flow, content) = (chunk.flow(), data.content);
@@ -72,7 +73,7 @@ impl Handovers {
         };
         entry.chunks.insert(data.index);
         if entry.chunks.iter().nth(MAX_RANGES).is_some() {
-            // The oldest of a content that is sent in order: the likeliest to have arrived.
+            // The oldest of a content that is sent in order is the likeliest to have arrived.
             let oldest = entry.chunks.iter().next().unwrap_or_default();
             entry.chunks.remove_range(oldest);
         }
@@ -82,7 +83,7 @@ impl Handovers {
         self.entries.push_back(entry);
     }
 
-    /// The neighbour has forgotten all of it.
+    /// Removes and returns all entries, for a neighbour that has restarted.
     pub(crate) fn take(&mut self) -> Vec<HandedOver> {
         core::mem::take(&mut self.entries).into()
     }

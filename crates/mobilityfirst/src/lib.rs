@@ -5,21 +5,21 @@
 //! queue; each part has a bound. A multicast chunk is one such chunk on each branch, and the copies
 //! share the payload's memory and its room.
 //!
-//! A router and a host are made of parts that own their state. What is beyond a part it pushes as an
-//! action (`router/effects.rs`, `host/effects.rs`), and the machine carries it out.
+//! A router and a host consist of parts that own their state. A part pushes anything beyond its
+//! state as an action (`router/effects.rs`, `host/effects.rs`), which the machine carries out.
 //!
 //! | module | holds | text that it follows |
 //! |---|---|---|
 //! | [`wire`] | headers, extensions, messages | `docs/protocols/mobilityfirst.md` |
-//! | [`charge`] | memory that is counted while somebody holds it | - |
+//! | [`charge`] | memory that counts while it is held | - |
 //! | [`chunk`] | a chunk between arrival and departure | [MFTP §3.1] |
-//! | [`next_hops`] | sets of next hops, and which of them a chunk takes | [MFTP §3.5], [MF-5G §III] |
+//! | [`next_hops`] | sets of next hops, and the selection among them | [MFTP §3.5], [MF-5G §III] |
 //! | [`room`] | room in the back-pressure buffer, held while a value lives | [MFTP §3.4.1] |
 //! | [`links`] | all hops of a node and the back-pressure buffer that they share | [MFTP §3.4.1] |
-//! | [`handed`] | what a neighbour has taken over and may lose | [MFTP §3.2.1 and 3.2.2] |
+//! | [`handed`] | chunks that a neighbour accepted and may lose | [MFTP §3.2.1 and 3.2.2] |
 //! | [`router`] | late binding, forwarding, attachments, the in-network proxy | [MFTP §3.3] |
 //! | [`host`] | the host stack: fetching, publishing, attaching | [MFTP §3.1, 3.2.2 and 4] |
-//! | [`local`] | what local programs and the host stack say to each other | [MFTP §4], "Host Stack and API" |
+//! | [`local`] | the protocol of local programs and the host stack | [MFTP §4], "Host Stack and API" |
 #![forbid(unsafe_code)]
 
 pub mod charge;

@@ -1,10 +1,10 @@
-//! The hops of one node: which neighbours it has, what waits for each, and the back-pressure buffer
-//! they share.
+//! The hops of one node: its neighbours, the queue for each, and the back-pressure buffer that they
+//! share.
 //!
-//! Hosts and routers move chunks through this part alike. A chunk that came in holds room in the
-//! buffer of `B` packets [MFTP §3.4.1] until the next neighbour
-//! has it whole; when the buffer is full the hops take no new chunk and shut their windows, and so
-//! the signal walks back.
+//! Hosts and routers both send and receive chunks through this part. A received chunk holds room in
+//! the buffer of `B` packets [MFTP §3.4.1] until the next neighbour has it whole; when the buffer
+//! is full the hops accept no new chunk and close their windows, which propagates the back-pressure
+//! upstream.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -23,31 +23,32 @@ use crate::handed::{HandedOver, Handovers};
 use crate::next_hops::Branch;
 use crate::room::{Buffer, Room};
 
-/// What holds no room in the buffer and counts to no other bound (what a host itself sends) waits
-/// in the same queues; beyond so many on one port, further ones are dropped and counted.
+/// Chunks that hold no room in the buffer and count against no other bound (those that a host
+/// itself originates) wait in the same queues; beyond this many on one port, further ones are
+/// dropped and counted.
 const MAX_OWN_QUEUED: usize = 4096;
 
-/// Events that a node handles for one input before it is open to the next.
+/// Maximum of events that a node handles for one input before it accepts the next.
 pub(crate) const MAX_TURNS: u32 = 65_536;
-/// Why a node with work left over wants to be woken at once.
+/// The reason of a deadline that is due at once because work is left over.
 pub(crate) const LEFT_OVER: &str = "work left over";
 
-/// How often the host name of a silent neighbour is looked up.
+/// Interval at which the host name of an unresponsive neighbour is looked up.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(10);
 
-/// A chunk on its way out.
+/// A chunk to send.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     /// The chunk.
     pub chunk: Chunk,
-    /// Its room in the back-pressure buffer; none for what the node itself originates.
+    /// Its room in the back-pressure buffer; none for a chunk that the node itself originates.
     pub room: Room,
-    /// What its memory counts to, if not to the buffer.
+    /// The pool that its memory counts in, if not the buffer.
     pub charge: Charge,
 }
 
 impl Outgoing {
-    /// As it leaves over this branch.
+    /// The chunk as it leaves over this branch.
     pub(crate) fn over(mut self, branch: &Branch) -> Outgoing {
         if let Some(address) = branch.address {
             self.chunk.header.destination_address = address;
@@ -56,45 +57,45 @@ impl Outgoing {
     }
 }
 
-/// Identifies a chunk that a hop has taken over.
+/// Identifies a chunk that a hop carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Carried {
-    /// Where.
+    /// The port of the hop.
     pub port: PortId,
-    /// As the hop knows it.
+    /// The hop's tag.
     pub tag: u64,
 }
 
-/// What the hops tell the node.
+/// An event of the hops.
 #[derive(Debug)]
 pub enum LinkEvent {
-    /// A neighbour is there, for the first time or after it or this node restarted.
+    /// A neighbour is up, for the first time or after it or this node restarted.
     Up {
-        /// Where.
+        /// Its port.
         port: PortId,
-        /// Its GUID, as it says.
+        /// The GUID that it claims.
         neighbour: Guid,
     },
-    /// A neighbour has restarted: what it had taken over and not passed on is lost.
+    /// A neighbour has restarted: the chunks that it had accepted and not forwarded are lost.
     Restarted(PortId, Vec<HandedOver>),
-    /// A whole chunk has come in.
+    /// A whole chunk has arrived.
     Received {
-        /// Where.
+        /// The port.
         port: PortId,
         /// Its bytes.
         bytes: Bytes,
-        /// Its room in the buffer, free again when the node drops it.
+        /// Its room in the buffer, freed when the node drops it.
         room: Room,
     },
     /// The neighbour has the whole chunk.
     Delivered(Carried),
-    /// The chunk is larger than the neighbour takes.
+    /// The chunk exceeds the neighbour's limit.
     TooLarge(PortId, Outgoing),
-    /// The neighbour has stopped answering.
+    /// The neighbour has become unresponsive.
     Unresponsive(PortId),
-    /// It answers again.
+    /// The neighbour responds again.
     Responsive(PortId),
-    /// The port is gone; these were still to be delivered.
+    /// The port is closed; these chunks were not delivered.
     Down(PortId, Vec<Outgoing>),
 }
 
@@ -110,7 +111,7 @@ struct Link {
     // Bytes of the chunks in both.
     queued_bytes: u64,
     last_progress: Time,
-    // When the address of a silent neighbour is looked up again.
+    // When to look up the address of an unresponsive neighbour again.
     look_up_at: Time,
 }
 
@@ -125,9 +126,9 @@ pub struct LinkStatus {
     pub peer: String,
     /// The neighbour's GUID, once it is known.
     pub neighbour: Option<Guid>,
-    /// True while it answers.
+    /// True while it is responsive.
     pub up: bool,
-    /// Chunks waiting to be given to the hop.
+    /// Chunks queued for the hop.
     pub chunks_waiting: usize,
     /// The hop's counters and estimates.
     pub hop: HopStats,
@@ -139,21 +140,21 @@ pub struct Links {
     buffer: Buffer,
     links: BTreeMap<PortId, Link>,
     timers: TimerQueue<PortId>,
-    // Ports whose hop may have something to send or whose deadline may have changed.
+    // Ports whose hop may have frames to send or whose deadline may have changed.
     touched: BTreeSet<PortId>,
     events: VecDeque<LinkEvent>,
     requests: VecDeque<PortRequest>,
     rng: SeededRng,
     next_tag: u64,
-    // The port served last: the next one after it is served next, so that no busy port starves the
-    // others.
+    // The port served last: the one after it is served next, so that a busy port does not starve
+    // the others.
     served: PortId,
     own_dropped: u64,
 }
 
 impl Links {
-    /// No hops yet. `template` is every hop's configuration but for the MTU, which each port
-    /// states; `buffer_packets` is B [MFTP §3.4.1].
+    /// Links without hops. `template` is the configuration of every hop except for the MTU, which
+    /// each port has; `buffer_packets` is B [MFTP §3.4.1].
     pub fn new(template: HopConfig, buffer_packets: usize, rng: SeededRng) -> Links {
         Links {
             template,
@@ -170,7 +171,7 @@ impl Links {
         }
     }
 
-    /// A port of kind neighbour or caller changed.
+    /// Handles a change of a neighbour's or inbound peer's port.
     pub fn handle_port(&mut self, now: Time, port: PortId, event: &PortEvent) {
         match event {
             PortEvent::Up(info) => {
@@ -223,12 +224,12 @@ impl Links {
         self.offer_room(now);
     }
 
-    /// True if `port` is one of these hops.
+    /// True if `port` has a hop here.
     pub fn has(&self, port: PortId) -> bool {
         self.links.contains_key(&port)
     }
 
-    /// A frame from a neighbour.
+    /// Handles a frame from a neighbour.
     pub fn handle_frame(&mut self, now: Time, port: PortId, frame: &[u8]) {
         self.take_back_room(now);
         let Some(link) = self.links.get_mut(&port) else {
@@ -238,7 +239,7 @@ impl Links {
         self.touched.insert(port);
     }
 
-    /// Deadlines of hops have passed.
+    /// Handles due deadlines of hops.
     pub fn handle_timeout(&mut self, now: Time) {
         self.take_back_room(now);
         let mut pass = self.timers.pass(now);
@@ -256,7 +257,7 @@ impl Links {
         }
     }
 
-    /// Queues a chunk for a neighbour. `Err` gives it back if there is no such port.
+    /// Queues a chunk for a neighbour. Returns it as `Err` if the port does not exist.
     pub fn enqueue(&mut self, port: PortId, outgoing: Outgoing) -> Result<(), Outgoing> {
         let Some(link) = self.links.get_mut(&port) else {
             return Err(outgoing);
@@ -272,25 +273,25 @@ impl Links {
         Ok(())
     }
 
-    /// True if a chunk queued for `port` now would be given to its hop at once: the node should
-    /// keep what it holds elsewhere (storage, files) until then.
+    /// True if a chunk queued for `port` would be passed to its hop at once: until then the node
+    /// should keep its chunks elsewhere (storage, files).
     pub fn has_room(&self, port: PortId) -> bool {
         self.links
             .get(&port)
             .is_some_and(|link| link.queue.is_empty() && link.hop.ready_for() > 0)
     }
 
-    /// True while the neighbour on `port` is known and answers.
+    /// True while the neighbour on `port` is known and responsive.
     pub fn is_up(&self, port: PortId) -> bool {
         self.links.get(&port).is_some_and(|link| link.hop.is_up())
     }
 
-    /// The GUID of the neighbour on `port`, as it says.
+    /// The GUID that the neighbour on `port` claims.
     pub fn neighbour(&self, port: PortId) -> Option<Guid> {
         self.links.get(&port)?.neighbour
     }
 
-    /// The port's facts.
+    /// The port's properties.
     pub fn info(&self, port: PortId) -> Option<&PortInfo> {
         self.links.get(&port).map(|link| &link.info)
     }
@@ -300,8 +301,8 @@ impl Links {
         self.links.keys().copied()
     }
 
-    /// What is measured of the link of `port`. A chunk counts as waiting until the neighbour has
-    /// taken it over.
+    /// The measured state of `port`'s link. A chunk counts as waiting until the neighbour has taken
+    /// it over.
     pub fn state(&self, port: PortId) -> LinkState {
         self.links.get(&port).map_or(LinkState::default(), |link| {
             let stats = link.hop.stats();
@@ -316,7 +317,7 @@ impl Links {
         })
     }
 
-    /// The ports whose neighbour is `guid`, as it says, in the order of their numbers.
+    /// The ports whose neighbour claims `guid`, in the order of their numbers.
     pub fn ports_of(&self, guid: &Guid) -> impl Iterator<Item = PortId> {
         self.links
             .iter()
@@ -324,14 +325,14 @@ impl Links {
             .map(|(port, _)| *port)
     }
 
-    /// The first port whose neighbour is `guid`; one that answers comes before one that does not.
+    /// The first port whose neighbour is `guid`; a responsive one is preferred.
     pub fn port_of(&self, guid: &Guid) -> Option<PortId> {
         self.ports_of(guid)
             .find(|port| self.is_up(*port))
             .or_else(|| self.ports_of(guid).next())
     }
 
-    /// The port of a link of the configuration.
+    /// The port of a configured link.
     pub fn port_of_link(&self, link: u32) -> Option<PortId> {
         self.links
             .iter()
@@ -339,8 +340,7 @@ impl Links {
             .map(|(port, _)| *port)
     }
 
-    /// The chunks that the hop of `port` has taken over and not yet delivered. They share the hop's
-    /// memory.
+    /// The chunks that the hop of `port` carries. They share the hop's memory.
     pub fn carried(&self, port: PortId) -> Vec<(Carried, Outgoing)> {
         let carrying = self
             .links
@@ -352,7 +352,7 @@ impl Links {
             .collect()
     }
 
-    /// Takes back what waits for `port` and was not given to its hop.
+    /// Removes and returns the chunks queued for `port` that were not passed to its hop.
     pub fn take_waiting(&mut self, port: PortId) -> Vec<Outgoing> {
         let Some(link) = self.links.get_mut(&port) else {
             return Vec::new();
@@ -362,7 +362,7 @@ impl Links {
         waiting
     }
 
-    /// Takes back one chunk from a hop. The neighbour may have it all the same.
+    /// Withdraws one chunk from a hop. The neighbour may have it nevertheless.
     pub fn withdraw(&mut self, now: Time, carried: Carried) -> Option<Outgoing> {
         let link = self.links.get_mut(&carried.port)?;
         let outgoing = link.carrying.remove(&carried.tag)?;
@@ -372,8 +372,8 @@ impl Links {
         Some(outgoing)
     }
 
-    /// Frees the buffer's room of a chunk that a hop goes on carrying: its memory is accounted for
-    /// elsewhere now.
+    /// Frees the buffer's room of a chunk that a hop continues to carry: its memory is accounted
+    /// for elsewhere from now on.
     pub fn disown(&mut self, carried: Carried) {
         let link = self.links.get_mut(&carried.port);
         if let Some(outgoing) = link.and_then(|link| link.carrying.get_mut(&carried.tag)) {
@@ -382,7 +382,7 @@ impl Links {
         }
     }
 
-    /// A chunk that a hop goes on carrying counts to `charge` from now on.
+    /// Counts a chunk that a hop continues to carry in `charge` from now on.
     pub fn charge(&mut self, carried: Carried, charge: Charge) {
         let link = self.links.get_mut(&carried.port);
         if let Some(outgoing) = link.and_then(|link| link.carrying.get_mut(&carried.tag)) {
@@ -390,8 +390,8 @@ impl Links {
         }
     }
 
-    /// Ports whose neighbour answers but has taken nothing for `patience` although chunks wait for
-    /// it: the back-pressure that blocks the head of a queue [MFTP §3.4.3].
+    /// Ports whose neighbour is responsive but has accepted no chunk for `patience` although chunks
+    /// wait for it: back-pressure that blocks the head of a queue [MFTP §3.4.3].
     pub fn held_back(&self, now: Time, patience: Duration) -> Vec<PortId> {
         let held =
             |link: &Link| !link.queue.is_empty() && now.since(link.last_progress) >= patience;
@@ -402,7 +402,7 @@ impl Links {
             .collect()
     }
 
-    /// Tells the hops of room that was dropped since the last call.
+    /// Informs the hops of room that was dropped since the last call.
     fn take_back_room(&mut self, now: Time) {
         if self.buffer.take_back() {
             self.offer_room(now);
@@ -416,7 +416,7 @@ impl Links {
         }
     }
 
-    /// The next wish about ports.
+    /// The next request about ports.
     pub fn poll_port_request(&mut self) -> Option<PortRequest> {
         self.requests.pop_front()
     }
@@ -426,8 +426,8 @@ impl Links {
         (self.buffer.used(), self.buffer.capacity())
     }
 
-    /// Memory of chunks that arrive or hold room in the buffer, wherever in the node they are, in
-    /// bytes.
+    /// Memory of chunks that are arriving or hold room in the buffer, wherever in the node they
+    /// are, in bytes.
     pub fn buffered_bytes(&self) -> u64 {
         let arriving = self.links.values().map(|link| link.hop.arriving_bytes());
         arriving.sum::<usize>() as u64 + self.buffer.bytes()
@@ -449,7 +449,7 @@ impl Links {
             .collect()
     }
 
-    /// What happened, in order. Call it until `None` after every input and before
+    /// The next event, in order. Call it until `None` after every input and before
     /// [`Links::poll_transmit`].
     pub fn poll_event(&mut self, now: Time) -> Option<LinkEvent> {
         self.take_back_room(now);
@@ -481,10 +481,10 @@ impl Links {
         self.take_back_room(now);
     }
 
-    /// A router that calls its neighbour from a port of the system's choice comes back on another
-    /// one after a restart: whose port is silent while its name answers on another one, in another
-    /// run, has restarted. While the first one answers, the other one's word is worth nothing: a
-    /// name in a greeting proves nothing.
+    /// A router that connects from an ephemeral port returns on another one after a restart: if a
+    /// port is silent while its name appears on another one with another incarnation, it has
+    /// restarted. While the first one is responsive, the claim of the other one is ignored: a name
+    /// in a HELLO proves nothing.
     fn note_restarts(&mut self) {
         let runs: Vec<(Option<Guid>, u64)> = self
             .links
@@ -531,7 +531,7 @@ impl Links {
                 });
             }
             match link.hop.poll_timeout() {
-                // A blocked port waits for the driver's word; waking up would find nothing to do.
+                // A blocked port waits for the driver; a deadline would find nothing to do.
                 Some(deadline) if !link.blocked || deadline.at > now => {
                     self.timers.set(port, deadline.at)
                 }
@@ -586,12 +586,12 @@ impl Link {
         }
     }
 
-    /// A chunk no longer waits here, nor is it on its way.
+    /// The chunk is neither queued nor carried here any more.
     fn note_gone(&mut self, outgoing: &Outgoing) {
         self.queued_bytes -= outgoing.chunk.size() as u64;
     }
 
-    /// Passes on what the hop says.
+    /// Forwards the events of a hop.
     fn note(
         &mut self,
         now: Time,

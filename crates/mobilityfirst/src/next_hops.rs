@@ -1,7 +1,7 @@
-//! Sets of next hops, and the one place that decides which of them a chunk takes.
+//! Sets of next hops, and the one place that selects among them.
 //!
-//! Static routes, attachments and bindings each yield a set. [`NextHops::select`] picks from it by
-//! what the chunk's service asks for: one branch, all of them [MFTP §3.5], or a division of the flow
+//! Static routes, attachments and bindings each yield a set. [`NextHops::select`] selects from it
+//! according to the chunk's service: one branch, all of them [MFTP §3.5], or a division of the flow
 //! among them [MF-5G §III].
 
 use std::collections::BTreeMap;
@@ -12,49 +12,49 @@ use crate::chunk::Flow;
 use crate::links::Links;
 use crate::wire::ServiceId;
 
-/// Flows whose division is remembered; beyond, the one used longest ago starts anew.
+/// Maximum of flows whose division is remembered; beyond it, the least recently used starts over.
 const MAX_DIVIDED_FLOWS: usize = 1024;
 /// Units of a branch's clock for one byte at share 1.
 const SCALE: u128 = 1 << 32;
 
-/// One way to a destination.
+/// One next hop of a destination.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Branch {
-    /// Where a chunk leaves.
+    /// The outgoing port.
     pub port: PortId,
-    /// The network address that a chunk gets when it leaves here; `None` leaves it as it is.
+    /// The network address that a chunk gets on this branch; `None` leaves it unchanged.
     pub address: Option<Guid>,
     /// Lower is better.
     pub preference: u32,
     /// Share among branches of the same preference; at least 1.
     pub weight: u32,
-    /// True while the neighbour answers.
+    /// True while the neighbour is responsive.
     pub up: bool,
-    /// What is measured of the link.
+    /// The measured state of the link.
     pub link: LinkState,
 }
 
-/// The ways to one destination, best first.
+/// The next hops of one destination, best first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NextHops {
     branches: Vec<Branch>,
 }
 
-/// How many of the next hops a chunk takes.
+/// The number of next hops that a chunk takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Spread {
-    /// The best one that answers.
+    /// The best responsive one.
     #[default]
     Best,
-    /// Each one that answers gets a copy: multicast.
+    /// Multicast: each responsive one gets a copy.
     All,
-    /// One, so that the flow's bytes are divided by weight and measured rate among those of the
-    /// best preference that answers: multihoming.
+    /// Multihoming: one, so that the flow's bytes are divided by weight and measured rate among the
+    /// responsive ones of the best preference.
     Divide,
 }
 
 impl Spread {
-    /// What a chunk's service asks for.
+    /// The spread of a chunk's service.
     pub fn of(service: ServiceId) -> Spread {
         if service.has(ServiceId::MULTICAST) {
             Spread::All
@@ -67,7 +67,7 @@ impl Spread {
 }
 
 impl Branch {
-    /// A branch of preference 0 and weight 1, with the state that its link has now.
+    /// A branch of preference 0 and weight 1, with the current state of its link.
     pub fn over(port: PortId, links: &Links) -> Branch {
         Branch {
             port,
@@ -83,14 +83,14 @@ impl Branch {
 impl FromIterator<Branch> for NextHops {
     fn from_iter<I: IntoIterator<Item = Branch>>(branches: I) -> NextHops {
         let mut branches: Vec<Branch> = branches.into_iter().collect();
-        // Stable: among equals, the first one named is the best.
+        // Stable: among equals, the first one named is preferred.
         branches.sort_by_key(|branch| branch.preference);
         NextHops { branches }
     }
 }
 
 impl NextHops {
-    /// True if there is no way at all.
+    /// True if there are no branches.
     pub fn is_empty(&self) -> bool {
         self.branches.is_empty()
     }
@@ -100,17 +100,17 @@ impl NextHops {
         self.branches.iter()
     }
 
-    /// The best branch that answers.
+    /// The best responsive branch.
     pub fn best(&self) -> Option<&Branch> {
         self.branches.iter().find(|branch| branch.up)
     }
 
-    /// Leaves out the branches that do not fit.
+    /// Removes the branches for which `fits` is false.
     pub fn retain(&mut self, fits: impl FnMut(&Branch) -> bool) {
         self.branches.retain(fits);
     }
 
-    /// The same next hops; a chunk gets this network address whichever it takes.
+    /// The same next hops; a chunk gets this network address on every branch.
     pub fn at_address(mut self, address: Guid) -> NextHops {
         for branch in &mut self.branches {
             branch.address = Some(address);
@@ -118,7 +118,7 @@ impl NextHops {
         self
     }
 
-    /// Measures the links again.
+    /// Updates the states of the links.
     pub fn refresh(&mut self, links: &Links) {
         for branch in &mut self.branches {
             branch.up = links.is_up(branch.port);
@@ -126,7 +126,7 @@ impl NextHops {
         }
     }
 
-    /// The branches that the next `bytes` bytes of `flow` take: empty if none answers.
+    /// The branches for the next `bytes` bytes of `flow`; empty if none is responsive.
     pub fn select<'a>(
         &'a self,
         spread: Spread,
@@ -151,7 +151,7 @@ impl NextHops {
         self.branches[chosen].iter().filter(|branch| branch.up)
     }
 
-    /// The place of the first branch that fits.
+    /// The index of the first branch that fits.
     fn one(&self, fits: impl Fn(&Branch) -> bool) -> core::ops::Range<usize> {
         match self.branches.iter().position(fits) {
             Some(at) => at..at + 1,
@@ -160,7 +160,7 @@ impl NextHops {
     }
 }
 
-/// Names a branch while its state changes.
+/// Identifies a branch while its state changes.
 type BranchKey = (PortId, Option<Guid>);
 
 impl Branch {
@@ -173,7 +173,7 @@ impl Branch {
     }
 }
 
-/// How far each divided flow has come on each of its branches.
+/// The progress of each divided flow on each of its branches.
 #[derive(Debug, Default)]
 pub struct Divisions {
     by_flow: BTreeMap<Flow, Division>,
@@ -181,10 +181,10 @@ pub struct Divisions {
 }
 
 /// Weighted fair queueing in reverse: the branch whose clock would show the least after the next
-/// bytes gets them, and a branch's clock runs slower the larger its share is.
+/// bytes gets them, and a larger share slows a branch's clock down.
 #[derive(Debug, Default)]
 struct Division {
-    // The clock at which a branch that is new joins.
+    // The clock at which a new branch joins.
     now: u128,
     clocks: BTreeMap<BranchKey, u128>,
     last_use: u64,
@@ -218,7 +218,7 @@ impl Division {
             let rate = if measured { rate(branch) } else { 1 };
             let share = u128::from(branch.weight.max(1)) * u128::from(rate);
             let clock = self.clocks.get(&branch.key()).copied().unwrap_or(self.now);
-            // Above zero even for an empty chunk at the largest share, so that each counts.
+            // Above zero even for an empty chunk at the largest share, so that each chunk counts.
             clock + (bytes as u128 * SCALE / share).max(1)
         };
         let (clock, key) = peers

@@ -1,17 +1,17 @@
-//! Room in the back-pressure buffer, held for as long as the value lives.
+//! Room in the back-pressure buffer, held as long as the value lives.
 //!
-//! A chunk on its way through a node passes queues, hops, tables and programs. Room that gives
-//! itself back when its last holder lets go cannot be forgotten on any of those ways; the hops that
-//! wait for it are told by [`Buffer::take_back`], which the node's [`Links`](crate::links::Links)
-//! call at each of their entries.
+//! A chunk passes through queues, hops, tables and programs of a node. Room that frees itself when
+//! its last holder drops it cannot be forgotten on any of these paths; [`Buffer::take_back`], which
+//! the node's [`Links`](crate::links::Links) call at each of their entries, tells the hops that
+//! wait for it.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use whimbrel_link::PacketBudget;
 
-/// The back-pressure buffer of a node [MFTP §3.4.1]: the packets that its hops reserve, and the
-/// ones that holders of [`Room`] have given back.
+/// The back-pressure buffer of a node [MFTP §3.4.1]: the packets that its hops reserve, and those
+/// that holders of [`Room`] have freed.
 #[derive(Debug)]
 pub struct Buffer {
     budget: PacketBudget,
@@ -20,9 +20,9 @@ pub struct Buffer {
 
 #[derive(Debug, Default)]
 struct Shared {
-    // Packets whose room was dropped and that the budget does not know of yet.
+    // Packets whose room was dropped but not yet returned to the budget.
     returned: AtomicU64,
-    // Of the chunks that hold room, in bytes.
+    // Bytes of the chunks that hold room.
     bytes: AtomicU64,
 }
 
@@ -50,7 +50,7 @@ impl Buffer {
         }
     }
 
-    /// What hops reserve from.
+    /// The budget from which hops reserve.
     pub fn budget(&mut self) -> &mut PacketBudget {
         &mut self.budget
     }
@@ -67,8 +67,8 @@ impl Buffer {
         }
     }
 
-    /// Frees the room that was dropped since the last call. True if there was any: hops that wait
-    /// for room are to be told.
+    /// Returns the room dropped since the last call to the budget. Returns true if there was any:
+    /// then tell the hops that wait for room.
     pub fn take_back(&mut self) -> bool {
         if self.shared.returned.load(Ordering::Relaxed) == 0 {
             return false;
@@ -93,7 +93,7 @@ impl Buffer {
         self.budget.capacity()
     }
 
-    /// Memory of the chunks that hold room, in bytes; a payload counts once however many copies of
+    /// Memory of the chunks that hold room, in bytes; a payload counts once, however many copies of
     /// its chunk share it.
     pub fn bytes(&self) -> u64 {
         self.shared.bytes.load(Ordering::Relaxed)
@@ -106,12 +106,12 @@ impl Room {
         self.part.is_some()
     }
 
-    /// How much it is, in packets.
+    /// Its size in packets.
     pub fn packets(&self) -> u32 {
         self.part.as_ref().map_or(0, |part| part.packets)
     }
 
-    /// Takes the room out and leaves none.
+    /// Moves the room out, and leaves none.
     pub fn take(&mut self) -> Room {
         core::mem::take(self)
     }
@@ -140,7 +140,7 @@ mod tests {
         assert!(!buffer.take_back());
         assert_eq!((buffer.used(), buffer.bytes()), (7, 9_000));
         drop(copy);
-        // It counts as free at once, though the hops have not been told yet.
+        // It counts as free at once, although the hops have not been told yet.
         assert_eq!((buffer.used(), buffer.bytes()), (0, 0));
         assert!(buffer.take_back());
         assert!(!buffer.take_back());

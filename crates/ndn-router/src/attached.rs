@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_core::{Deadline, Endpoint, PortId, Time, TimerQueue, Transmit};
 use whimbrel_forwarder::mgmt::{FaceHost, FaceRequest, LinkCounters};
-use whimbrel_forwarder::{FaceId, Forwarder, Outgoing};
+use whimbrel_forwarder::{FaceId, Forwarder, OutPacket};
 use whimbrel_link::ndnlp::{LinkEvent, LinkService, Reliability};
 use whimbrel_ndn_packet::{LpPacket, types};
 
@@ -168,7 +168,7 @@ impl Table {
         }
     }
 
-    pub(crate) fn send(&mut self, now: Time, face: FaceId, out: Outgoing) {
+    pub(crate) fn send(&mut self, now: Time, face: FaceId, out: OutPacket) {
         let Some(attached) = self.faces.get_mut(&face) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! How much of a core a fetch and a producer take, without sockets and routers: `cargo bench -p
+//! Processor time of a fetch and a producer, without sockets and routers: `cargo bench -p
 //! whimbrel-transport`.
 #![allow(missing_docs, reason = "criterion's macros make public items")]
 
@@ -67,7 +67,7 @@ fn consumer(verify: Verify) -> AppFace<Fetcher> {
     face
 }
 
-/// Hands everything that `from` has to send to `to`; true if there was something.
+/// Passes all pending packets of `from` to `to`; returns true if there were any.
 fn carry<A: Application, B: Application>(
     now: Time,
     from: &mut AppFace<A>,

@@ -1,4 +1,4 @@
-//! What an NDN program is to the machinery around it, and how one sits behind its ports.
+//! The contract of an NDN program with its driver, and the machine that puts one behind its ports.
 
 use bytes::Bytes;
 use whimbrel_core::{
@@ -10,16 +10,16 @@ use whimbrel_ndn_packet::{
     DataRef, DecodeError, InterestRef, LpHeader, LpPacket, NackReason, PacketKind, tlv, types,
 };
 
-/// A packet on its way out: a whole bare Interest or Data, and the header fields it needs, if any.
+/// A packet to send: a whole bare Interest or Data, and its header fields, if any.
 pub type Outgoing = (Bytes, Option<Box<LpHeader>>);
 
-/// A face of an application, counted from 0 by the application itself. Its driver decides which
-/// port or connection it is.
+/// A face of an application, numbered from 0 by the application itself. Its driver maps it to a
+/// port or connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaceNumber(pub u8);
 
 impl FaceNumber {
-    /// The only one of an application that has one.
+    /// The only face of an application with one.
     pub const FIRST: FaceNumber = FaceNumber(0);
 
     fn index(self) -> usize {
@@ -31,58 +31,59 @@ impl FaceNumber {
 ///
 /// The order of calls is that of [`Machine`]: inputs, then [`Application::poll_packet`] of each
 /// face and [`Application::poll_event`] until all are empty, then [`Application::poll_timeout`].
-/// Most programs have one face and need not look at its number.
+/// Most programs have one face and can ignore its number.
 pub trait Application {
-    /// What it tells the program around it.
+    /// An event for the program around it.
     type Event;
 
-    /// A face to a forwarder came up or went down. Down is not the end: state is kept until it
-    /// comes up again. Before the first `true` all faces are down.
+    /// A face to a forwarder came up or went down. Going down is not the end: the state is kept
+    /// until it comes up again. Initially all faces are down.
     fn handle_face(&mut self, now: Time, face: FaceNumber, up: bool);
 
-    /// A whole packet from a forwarder with its link header; a Nack where `packet.nack` says so.
+    /// Handles a whole packet from a forwarder with its link header; a Nack if `packet.nack` is
+    /// set.
     fn handle_packet(&mut self, now: Time, face: FaceNumber, packet: &LpPacket<'_>);
 
-    /// A deadline of [`Application::poll_timeout`] has passed. Calling it early or twice does no
-    /// harm.
+    /// A deadline of [`Application::poll_timeout`] has passed. Calling it early or twice is
+    /// harmless.
     fn handle_timeout(&mut self, now: Time);
 
-    /// The next packet to send on `face`. Called only while the face is up and takes packets, so
-    /// that `now` is when it leaves.
+    /// The next packet to send on `face`. Called only while the face is up and can send, so that
+    /// the packet leaves at `now`.
     fn poll_packet(&mut self, now: Time, face: FaceNumber) -> Option<Outgoing>;
 
-    /// The face that is asked first for packets; the others follow by number.
+    /// The face that is polled first for packets; the others follow by number.
     fn first_face(&self) -> FaceNumber {
         FaceNumber::FIRST
     }
 
-    /// The next thing to tell.
+    /// The next event.
     fn poll_event(&mut self) -> Option<Self::Event>;
 
-    /// When [`Application::handle_timeout`] wants to be called.
+    /// When to call [`Application::handle_timeout`].
     fn poll_timeout(&self) -> Option<Deadline>;
 }
 
-/// A deadline for something to send at `at`, unless that has passed by `seen`: what is due already
-/// goes out as soon as the port takes it, and a deadline in the past would make the driver spin
-/// while the port is blocked.
+/// A deadline to send at `at`, unless that had passed by `seen`: an overdue packet leaves as soon
+/// as the port can send, and a deadline in the past would make the driver spin while the port is
+/// blocked.
 pub(crate) fn due(at: Time, seen: Time, reason: &'static str) -> Option<Deadline> {
     (at > seen).then(|| Deadline::new(at, reason))
 }
 
-/// A network-layer packet as it came, decoded.
+/// A received network-layer packet, decoded.
 #[derive(Clone, Copy, Debug)]
 pub enum Arrival<'a> {
     /// An Interest.
     Interest(InterestRef<'a>),
     /// A Data.
     Data(DataRef<'a>),
-    /// An Interest of this program that cannot be answered, and why.
+    /// A Nack for an Interest of this program, with its reason.
     Nack(NackReason, InterestRef<'a>),
 }
 
 impl<'a> Arrival<'a> {
-    /// Decodes what a link delivered.
+    /// Decodes a packet from the link.
     pub fn decode(packet: &LpPacket<'a>) -> Result<Arrival<'a>, DecodeError> {
         let fragment = packet
             .fragment
@@ -102,30 +103,29 @@ impl<'a> Arrival<'a> {
     }
 }
 
-/// Bytes of packets that one transmit to a stream carries at most: what a socket buffer takes at
-/// once.
+/// Maximum of bytes in one transmit to a stream: about the size of a socket buffer.
 const STREAM_BATCH: usize = 64 * 1024;
 
-/// What went through an [`AppFace`], and what did not and why.
+/// Counters of an [`AppFace`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppFaceCounters {
-    /// Packets handed to the application.
+    /// Packets passed to the application.
     pub in_packets: u64,
-    /// Bytes of frames that came.
+    /// Bytes of frames received.
     pub in_bytes: u64,
     /// Packets written.
     pub out_packets: u64,
     /// Bytes written.
     pub out_bytes: u64,
-    /// Frames that are no NDNLPv2 packet, Interest or Data.
+    /// Frames that are not an NDNLPv2 packet, Interest or Data.
     pub dropped_malformed: u64,
-    /// Fragments: reassembly is the link service's, which a router has and a program has not.
+    /// Fragments: only a router's link service reassembles them.
     pub dropped_fragments: u64,
     /// Frames without a packet in them (IDLE).
     pub idle: u64,
     /// Packets of the application larger than the port's largest frame.
     pub dropped_too_large: u64,
-    /// Frames on a port that is no face.
+    /// Frames on a port that is not a face.
     pub dropped_other_port: u64,
 }
 
@@ -134,24 +134,24 @@ struct Port {
     mtu: usize,
     stream: bool,
     blocked: bool,
-    /// Taken from the application, but not fitting into the last transmit.
+    /// Polled from the application, but too large for the rest of the last transmit.
     held: Option<Outgoing>,
 }
 
-/// Says which face of the application a port is; `None` if it is none of them.
+/// Maps a port to a face of the application; `None` if it is not a face.
 type Assign = Box<dyn FnMut(&PortInfo) -> Option<FaceNumber> + Send>;
 
 /// An [`Application`] as a [`Machine`] whose ports lead to forwarders.
 ///
-/// Packets come bare or in an NDNLPv2 packet; they go bare unless a header field is needed. On a
-/// stream ([`whimbrel_core::Medium::is_stream`]) one transmit holds several packets of any
+/// Packets arrive bare or in an NDNLPv2 packet; they are sent bare unless a header field is needed.
+/// On a stream ([`whimbrel_core::Medium::is_stream`]) one transmit holds several packets of any
 /// size, about 64 KiB; on other ports one packet is one frame, and packets of the same size share a
 /// transmit.
 ///
-/// With one face, the first port that comes up is the face; a further one is closed. With several
-/// ([`AppFace::with_faces`]), its owner says which port is which face. When a port goes down, the
-/// application keeps its state, and the next port that comes up for the face continues. A packet
-/// larger than the port's frame is dropped and counted.
+/// With one face, the first port that comes up is the face; further ones are closed. With several
+/// ([`AppFace::with_faces`]), its owner maps ports to faces. When a port goes down, the application
+/// keeps its state, and continues on the next port that comes up for the face. A packet larger than
+/// the port's frame is dropped and counted.
 pub struct AppFace<A: Application> {
     application: A,
     /// By number of the face.
@@ -162,7 +162,7 @@ pub struct AppFace<A: Application> {
 }
 
 impl<A: Application> AppFace<A> {
-    /// With one face, before its port is up.
+    /// A machine with one face, before its port is up.
     pub fn new(application: A) -> AppFace<A> {
         AppFace {
             application,
@@ -173,8 +173,8 @@ impl<A: Application> AppFace<A> {
         }
     }
 
-    /// With several faces; `assign` says which of them a port is that has come up. Ports that are
-    /// no face, and further ones of the same face, are closed.
+    /// A machine with several faces; `assign` maps a port that has come up to one of them. Ports
+    /// that are not a face, and further ones of the same face, are closed.
     pub fn with_faces(
         application: A,
         assign: impl FnMut(&PortInfo) -> Option<FaceNumber> + Send + 'static,
@@ -190,7 +190,7 @@ impl<A: Application> AppFace<A> {
         &self.application
     }
 
-    /// The application, to be told something; drain the machine afterwards.
+    /// The application, mutable; drain the machine afterwards.
     pub const fn application_mut(&mut self) -> &mut A {
         &mut self.application
     }
@@ -294,7 +294,7 @@ impl<A: Application> AppFace<A> {
         buffer.len() - start
     }
 
-    /// Frames of one size, the last one possibly shorter; answers with that size.
+    /// Writes frames of one size, the last one possibly shorter; returns that size.
     fn write_datagrams(
         &mut self,
         now: Time,
@@ -322,7 +322,7 @@ impl<A: Application> AppFace<A> {
         Some(size)
     }
 
-    /// What a face has to send.
+    /// Writes a face's pending packets.
     fn transmit(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! One Interest with its retries, and which Data answers which Interest.
+//! One Interest with its retries, and the matching of Data with Interests.
 
 use core::time::Duration;
 
@@ -10,12 +10,11 @@ use crate::application::due;
 use crate::ledger::Sent;
 use crate::path::PathId;
 
-/// Longest wait before an Interest is expressed again after a Nack for congestion.
-const LONGEST_BACK_OFF: Duration = Duration::from_secs(10);
+/// Maximum delay of a retransmission after a Nack for congestion.
+const MAX_BACK_OFF: Duration = Duration::from_secs(10);
 
 /// True if `data` answers an Interest for `name` (packet format v0.3: the same name, a longer one
-/// with CanBePrefix, or the implicit digest as last component). Freshness is the business of
-/// content stores.
+/// with CanBePrefix, or the implicit digest as last component). Content stores check freshness.
 pub fn answers(name: NameRef<'_>, can_be_prefix: bool, data: &DataRef<'_>) -> bool {
     if data.name.value() == name.value() || (can_be_prefix && name.is_prefix_of(data.name)) {
         return true;
@@ -30,18 +29,18 @@ pub fn answers(name: NameRef<'_>, can_be_prefix: bool, data: &DataRef<'_>) -> bo
     parent.value() == data.name.value() && last.value() == data.implicit_digest()
 }
 
-/// Why an [`Exchange`] came to nothing.
+/// Why an [`Exchange`] failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeFailure {
     /// No answer to any transmission.
-    #[error("no answer within {lifetime:?}, asked {transmissions} times")]
+    #[error("no answer within {lifetime:?} to {transmissions} Interests")]
     Timeout {
         /// Lifetime of each Interest.
         lifetime: Duration,
-        /// How often it was sent.
+        /// The number of transmissions.
         transmissions: u32,
     },
-    /// A Nack, and no retry left or no sense in one.
+    /// A Nack, and no retry is left or useful.
     #[error("the network answered with a Nack ({})", nack_text(*.0))]
     Nack(NackReason),
 }
@@ -57,20 +56,20 @@ pub fn nack_text(reason: NackReason) -> String {
     }
 }
 
-/// What an input did to an [`Exchange`].
+/// The effect of an input on an [`Exchange`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Nothing for it.
+    /// It was not for this exchange.
     None,
-    /// It goes on.
+    /// The exchange continues.
     Continues,
-    /// The Data that just came answers it.
+    /// The Data answers it.
     Answered,
 }
 
-/// One Interest until it is answered, as `ndnget`'s data fetcher has it: at a Nack `Duplicate` it
-/// is expressed again at once, at `Congestion` after 1 ms, 2 ms, 4 ms ... (at most 10 s), at its
-/// lifetime's end at once; any other Nack ends it. Retries after Nacks and after silence are
+/// Sends one Interest until it is answered, like `ndnget`'s data fetcher: at a Nack `Duplicate` it
+/// is retransmitted at once, at `Congestion` after 1 ms, 2 ms, 4 ms ... (at most 10 s), at the end
+/// of its lifetime at once; any other Nack ends it. Retries after Nacks and after timeouts are
 /// counted separately, each up to the same limit.
 #[derive(Debug)]
 pub struct Exchange {
@@ -80,7 +79,7 @@ pub struct Exchange {
     nacks: u32,
     timeouts: u32,
     congestion_nacks: u32,
-    /// `None` before it is sent.
+    /// `None` before the first transmission.
     sent: Option<Sent>,
     state: State,
     seen: Time,
@@ -88,16 +87,16 @@ pub struct Exchange {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// To be sent as soon as possible from this time on.
+    /// To send as soon as possible from this time on.
     Due(Time),
-    /// Sent; gives up waiting at this time.
+    /// Sent; times out at this time.
     Waiting(Time),
     Answered,
     Failed(ExchangeFailure),
 }
 
 impl Exchange {
-    /// To be sent at the next [`Exchange::poll`]. A nonce is set at each transmission.
+    /// An exchange to start at the next [`Exchange::poll`]. Each transmission gets a new nonce.
     pub fn new(interest: Interest, retries: Option<u32>, now: Time) -> Exchange {
         Exchange {
             interest,
@@ -116,7 +115,7 @@ impl Exchange {
         &self.interest
     }
 
-    /// Changes how often it is tried again.
+    /// Changes the limit of retries.
     pub const fn limit_retries(&mut self, retries: u32) {
         self.retries = Some(retries);
     }
@@ -127,7 +126,7 @@ impl Exchange {
             .unwrap_or(whimbrel_ndn_packet::interest::DEFAULT_LIFETIME)
     }
 
-    /// The Interest if it is to be sent now.
+    /// Returns the Interest if it is due.
     pub fn poll(&mut self, now: Time, rng: &mut SeededRng) -> Option<Bytes> {
         match self.state {
             State::Due(at) if at <= now => {}
@@ -144,7 +143,7 @@ impl Exchange {
         Some(self.interest.encode().into())
     }
 
-    /// A Data came.
+    /// Handles a Data.
     pub fn handle_data(&mut self, data: &DataRef<'_>) -> Progress {
         if matches!(self.state, State::Answered | State::Failed(_))
             || self.sent.is_none()
@@ -160,14 +159,14 @@ impl Exchange {
         Progress::Answered
     }
 
-    /// A Nack came.
+    /// Handles a Nack.
     pub fn handle_nack(
         &mut self,
         now: Time,
         reason: NackReason,
         interest: &InterestRef<'_>,
     ) -> Progress {
-        // The nonce tells a Nack for this transmission from one for an earlier one.
+        // The nonce distinguishes a Nack for this transmission from one for an earlier one.
         if !matches!(self.state, State::Waiting(_))
             || interest.name.value() != self.interest.name.as_ref().value()
             || interest.nonce != self.interest.nonce
@@ -179,7 +178,7 @@ impl Exchange {
             NackReason::Duplicate => Some(now),
             NackReason::Congestion => {
                 let wait =
-                    Duration::from_millis(1 << self.congestion_nacks.min(14)).min(LONGEST_BACK_OFF);
+                    Duration::from_millis(1 << self.congestion_nacks.min(14)).min(MAX_BACK_OFF);
                 self.congestion_nacks += 1;
                 Some(now + wait)
             }
@@ -192,7 +191,7 @@ impl Exchange {
         Progress::Continues
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         self.seen = now;
         let State::Waiting(until) = self.state else {
@@ -213,7 +212,7 @@ impl Exchange {
         };
     }
 
-    /// The face is up again: what was sent before is lost and goes again, which does not count as a
+    /// The face is up again: the pending Interest is lost and sent again, which does not count as a
     /// retry.
     pub fn send_again(&mut self, now: Time) {
         if let State::Waiting(_) = self.state {
@@ -221,7 +220,7 @@ impl Exchange {
         }
     }
 
-    /// Why it came to nothing, if it did.
+    /// The reason of the failure, if it has failed.
     pub fn failure(&self) -> Option<&ExchangeFailure> {
         match &self.state {
             State::Failed(failure) => Some(failure),
@@ -229,15 +228,15 @@ impl Exchange {
         }
     }
 
-    /// How often it was sent.
+    /// The number of transmissions.
     fn transmissions(&self) -> u32 {
         self.sent.map_or(0, |sent| sent.transmissions)
     }
 
-    /// When something is to be done: [`Exchange::handle_timeout`], then [`Exchange::poll`].
+    /// When to call [`Exchange::handle_timeout`], then [`Exchange::poll`].
     pub fn poll_timeout(&self) -> Option<Deadline> {
         match self.state {
-            State::Due(at) => due(at, self.seen, "an Interest is to be expressed again"),
+            State::Due(at) => due(at, self.seen, "an Interest is retransmitted"),
             State::Waiting(at) => Some(Deadline::new(at, "an Interest's lifetime ends")),
             State::Answered | State::Failed(_) => None,
         }

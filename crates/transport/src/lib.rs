@@ -9,21 +9,21 @@
 //! |---|---|
 //! | [`application`] | [`Application`], the contract, and [`AppFace`], which puts one behind its ports |
 //! | [`ledger`] | [`Ledger`]: pending Interests, by key, path and deadline |
-//! | [`path`] | [`Path`]: window, time-out, Interests in flight and recovery point of one way to the content; [`Paths`], those of a connection |
-//! | [`congestion`] | [`CongestionControl`], what a law of congestion control is; fixed, AIMD and CUBIC windows, and when slow start ends |
-//! | [`rtt`] | `ndnget`'s time-out; summaries of round trips |
+//! | [`path`] | [`Path`]: window, timeout, Interests in flight and recovery point of one path to the content; [`Paths`], those of a connection |
+//! | [`congestion`] | [`CongestionControl`], the contract of a congestion law; fixed, AIMD and CUBIC windows, and the end of slow start |
+//! | [`rtt`] | `ndnget`'s timeout; summaries of round trips |
 //! | [`fetch`] | [`Fetcher`]: version discovery, segments in order over one path or several, retransmission |
-//! | [`serve`] | [`Service`], what every producer shares; [`Producer`] of versioned, segmented content |
+//! | [`serve`] | [`Service`], the common part of all producers; [`Producer`] of versioned, segmented content |
 //! | [`register`] | prefix registration with NFD's management protocol |
 //! | [`peek`](mod@peek) | [`Peek`] and [`Poke`]: one Interest, one Data |
 //! | [`ping`] | [`Ping`] and [`PingServer`] |
 //! | [`traffic`] | [`TrafficClient`] and [`TrafficServer`]: many names in proportions, at a rate |
 //! | [`cbr`] | the consumer and the producer of the BELRP study |
-//! | [`exchange`] | one Interest with its retries; which Data answers which Interest |
+//! | [`exchange`] | one Interest with its retries; matching of Data with Interests |
 //! | [`template`] | Interests for consecutive segments without encoding the name again |
 //!
-//! Time is an argument, randomness a [`whimbrel_core::SeededRng`] given at construction. What a
-//! peer can make an application hold is bounded; each type says by what.
+//! Time is an argument, randomness a [`whimbrel_core::SeededRng`] given at construction. The memory
+//! that a peer can occupy is bounded; each type states its bound.
 #![forbid(unsafe_code)]
 
 pub mod application;

@@ -1,10 +1,10 @@
-//! Round-trip times of consumers: how `ndnget` estimates the time-out, and summaries.
+//! Round-trip times of consumers: `ndnget`'s estimate of the timeout, and summaries.
 
 use core::time::Duration;
 
 use whimbrel_core::{Gains, RttOptions};
 
-/// The time-out of `ndnget` (ndn-tools `tools/get`): RFC 6298 with K = 8 and 200 ms to 60 s, gains
+/// The timeout of `ndnget` (ndn-tools `tools/get`): RFC 6298 with K = 8 and 200 ms to 60 s, gains
 /// divided by the samples of a round trip (RFC 7323 appendix G), doubled once per loss event; the
 /// rest is that of ndn-cxx' `util/rtt-estimator`.
 pub const NDNGET: RttOptions = RttOptions {
@@ -18,7 +18,7 @@ pub const NDNGET: RttOptions = RttOptions {
     k: 8.0,
     granularity: Duration::ZERO,
     backoff: 2.0,
-    // Beyond the bounds, whatever they are.
+    // Beyond any bounds.
     max_backoff: 4_294_967_296.0,
 };
 
@@ -46,7 +46,7 @@ impl Default for RttSummary {
 }
 
 impl RttSummary {
-    /// Takes one round trip into account.
+    /// Adds one round trip.
     pub fn add(&mut self, rtt: Duration) {
         let millis = rtt.as_secs_f64() * 1e3;
         self.count += 1;
@@ -56,12 +56,12 @@ impl RttSummary {
         self.squares += millis * millis;
     }
 
-    /// How many there were.
+    /// The number of round trips.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Milliseconds; `None` without any, as the others.
+    /// Milliseconds; `None` without any round trip, as the others.
     pub fn min_ms(&self) -> Option<f64> {
         (self.count > 0).then_some(self.least)
     }
@@ -76,8 +76,7 @@ impl RttSummary {
         (self.count > 0).then(|| self.sum / self.count as f64)
     }
 
-    /// Milliseconds: the standard deviation of all of them (divided by their number), as `ndnping`
-    /// prints it.
+    /// Milliseconds: the population standard deviation, as `ndnping` prints it.
     pub fn stddev_ms(&self) -> Option<f64> {
         let mean = self.mean_ms()?;
         Some(
@@ -87,7 +86,7 @@ impl RttSummary {
         )
     }
 
-    /// The shortest, the mean and the longest of them.
+    /// The shortest, the mean and the longest.
     pub fn range(&self) -> Option<(Duration, Duration, Duration)> {
         let duration = |millis: f64| Duration::from_secs_f64(millis / 1e3);
         let mean = self.mean_ms()?;

@@ -6,14 +6,14 @@ use bytes::{Bytes, BytesMut};
 use whimbrel_ndn_packet::interest::DEFAULT_LIFETIME;
 use whimbrel_ndn_packet::{Component, Interest, InterestRef, Name, tlv, types};
 
-/// How many octets of Interests are carved from one allocation.
+/// Octets of Interests carved from one allocation.
 const SLAB: usize = 32 * 1024;
 
-/// What the Interests for all segments of one object have in common.
+/// The common parts of the Interests for all segments of one object.
 #[derive(Clone, Debug)]
 pub struct InterestTemplate {
     prefix: Name,
-    // One for each length that a number may have: 1, 2, 4, 8 octets.
+    // One for each length of a number: 1, 2, 4, 8 octets.
     forms: [Form; 4],
     slab: BytesMut,
 }
@@ -26,8 +26,8 @@ struct Form {
 }
 
 impl InterestTemplate {
-    /// Interests for `prefix` and a number of the type `number_type` (a segment or a sequence
-    /// number). The default lifetime of 4 s is not written, as ndn-cxx does.
+    /// A template of Interests for `prefix` and a number of the type `number_type` (a segment or a
+    /// sequence number). The default lifetime of 4 s is omitted, as in ndn-cxx.
     pub fn new(
         prefix: &Name,
         number_type: u64,
@@ -50,7 +50,7 @@ impl InterestTemplate {
                 let number_at = number.as_ptr() as usize - wire.as_ptr() as usize;
                 Some((number_at, decoded.nonce_at()?))
             });
-            // What `Interest` encodes has a name that ends in the number, and a nonce.
+            // An encoded `Interest` always has a name that ends in the number, and a nonce.
             let (number_at, nonce_at) = places.unwrap_or_default();
             Form {
                 wire,
@@ -93,7 +93,8 @@ impl InterestTemplate {
         self.slab.split().freeze()
     }
 
-    /// The number in a name that is this prefix and one number, written as this template writes it.
+    /// The number in a name that consists of this prefix and one number, encoded as in this
+    /// template.
     pub fn number_in(
         &self,
         name: whimbrel_ndn_packet::NameRef<'_>,
@@ -106,7 +107,7 @@ impl InterestTemplate {
             return None;
         }
         let number = tlv::read_integer(component.value)?;
-        // The same number in more octets is another name.
+        // A longer encoding of the same number is a different name.
         (tlv::integer_len(number) == component.value.len()).then_some(number)
     }
 

@@ -1,5 +1,5 @@
-//! The consumer: keeps a window of Interests pending, or sends them at a rate, and counts what
-//! comes back.
+//! The consumer: keeps a window of Interests pending, or sends them at a rate, and counts the
+//! answers.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -21,29 +21,29 @@ use whimbrel_transport::{Application, FaceNumber, PathId};
 use super::PREFIX;
 use crate::BenchError;
 
-/// How often deadlines are looked at without a rate, and with one, which then sends what is due.
+/// Interval of deadline checks; with a rate, also of transmissions.
 const TICK: Duration = Duration::from_millis(20);
 const RATE_TICK: Duration = Duration::from_millis(1);
 /// The first number is the time in Unix milliseconds times this: all have eight octets, and no two
-/// consumers of one router ask for the same.
+/// consumers of one router request the same.
 const NUMBERS_PER_MILLISECOND: u64 = 1 << 20;
 
-/// How to ask.
+/// Options of the consumer.
 #[derive(Clone, Debug)]
 pub struct ConsumerOptions {
-    /// Of the router, or of the relay.
+    /// The socket of the router or the relay.
     pub socket: PathBuf,
-    /// Most Interests that are pending at one time.
+    /// Maximum of pending Interests.
     pub window: usize,
-    /// Interests a second; as many as the window lets through without it.
+    /// Interests per second; without it, limited only by the window.
     pub rate: Option<u32>,
-    /// Not counted, at the beginning.
+    /// The time before counting starts.
     pub warm_up: Duration,
-    /// What is counted.
+    /// The time of counting.
     pub duration: Duration,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Consumed {
     /// Exchanges that ended in the counted time.
@@ -54,22 +54,22 @@ pub struct Consumed {
     pub cpu_seconds: f64,
     /// Interests sent, from the beginning to the end.
     pub sent: u64,
-    /// Of those, Interests that were not answered within their lifetime of 4 s.
+    /// Interests that timed out after their lifetime of 4 s.
     pub lost: u64,
-    /// Of those, Interests that came back as Nacks.
+    /// Interests answered with a Nack.
     pub nacks: u64,
-    /// Data that nobody waited for, and what is no packet.
+    /// Unexpected Data, and packets that cannot be decoded.
     pub unexpected: u64,
 }
 
 impl Consumed {
-    /// Exchanges a second.
+    /// Exchanges per second.
     pub fn rate(&self) -> f64 {
         self.exchanges as f64 / self.seconds
     }
 }
 
-/// What the consumer tells.
+/// Progress of the consumer.
 enum Step {
     Counting,
     Counted,
@@ -86,7 +86,7 @@ enum Phase {
         from: Time,
         until: Time,
     },
-    /// Nothing new is asked for.
+    /// Sends no new Interests.
     Ending,
     Done,
 }
@@ -129,7 +129,7 @@ impl Consumer {
         }
     }
 
-    /// Moves to the phase that belongs to `now`.
+    /// Moves to the phase of `now`.
     fn advance(&mut self, now: Time) {
         match self.phase {
             Phase::WarmUp { until } if until <= now => {
@@ -152,7 +152,7 @@ impl Consumer {
         }
     }
 
-    /// Interests that may have been sent by now.
+    /// The number of Interests that may have been sent by now.
     fn allowed(&self, now: Time) -> u64 {
         match self.rate {
             None => u64::MAX,
@@ -238,8 +238,8 @@ impl Application for Consumer {
     }
 }
 
-/// Asks for as long as the options say, and until all is answered or lost. Tells `counting` when
-/// the counted time begins, `counted` when it is over.
+/// Runs as long as the options say, and until every Interest is answered or lost. Calls `counting`
+/// when the counted time begins, `counted` when it ends.
 pub fn consume(
     options: &ConsumerOptions,
     counting: impl Fn(),

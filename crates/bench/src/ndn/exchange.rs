@@ -1,5 +1,5 @@
-//! Interest-Data exchanges a second between two programs on Unix sockets, over a router and over a
-//! bare relay.
+//! Interest-Data exchanges per second between two programs on Unix sockets, over a router and over
+//! a bare relay.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,18 +15,18 @@ use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
 /// Octets of a whole Data packet.
 const SIZES: [usize; 2] = [1_000, 8_000];
-/// What is asked for at 1,000 octets, exchanges a second.
+/// Target at 1,000 octets, exchanges per second.
 const WANTED: f64 = 150_000.0;
-/// Pending Interests; the best counts, of either middle. More of 8,000 bytes than these would not
-/// fit into the queue that a router keeps for a program that does not read.
+/// Pending Interests; the best is used, for each middle. More of 8,000 bytes than these would not
+/// fit into a router's queue for a program that does not read.
 const WINDOWS: [usize; 3] = [64, 256, 512];
 const QUICK_WINDOWS: [usize; 1] = [256];
-/// Runs of each window over each middle, in turns; the median counts.
+/// Runs of each window over each middle, alternating; the median is used.
 const ROUNDS: usize = 3;
-/// With less of a core than this, the busiest process waited for a processor more than it worked.
+/// With a smaller share of a core than this, the busiest process mostly waited for a processor.
 const CROWDED: f64 = 0.5;
 
-/// How one run is timed.
+/// The timing of one run.
 #[derive(Clone, Copy)]
 pub(super) struct Timing {
     pub(super) warm_up: Duration,
@@ -42,7 +42,7 @@ pub(super) const QUICK: Timing = Timing {
     duration: Duration::from_millis(300),
 };
 
-/// What is between the two programs.
+/// The middle between the two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Middle {
     Relay,
@@ -63,7 +63,7 @@ struct Run {
     middle: Middle,
     window: usize,
     consumed: Consumed,
-    /// Processor time of an exchange in microseconds: of what is in the middle, of the producer.
+    /// Processor time per exchange in microseconds: of the middle, of the producer.
     middle_us: f64,
     producer_us: f64,
 }
@@ -73,12 +73,12 @@ impl Run {
         self.consumed.cpu_seconds * 1e6 / self.consumed.exchanges.max(1) as f64
     }
 
-    /// Processor time of an exchange in the process that needs most of it.
+    /// Processor time per exchange in the busiest process.
     fn busiest_us(&self) -> f64 {
         self.middle_us.max(self.producer_us).max(self.consumer_us())
     }
 
-    /// The part of a core that the busiest process had: far below one, other programs held the
+    /// The share of a core that the busiest process had: far below one, other programs occupied the
     /// processors.
     fn core_share(&self) -> f64 {
         self.busiest_us() * self.consumed.rate() / 1e6
@@ -135,7 +135,7 @@ fn all_runs(
     Ok(runs)
 }
 
-/// The median rate of the window that is best, and that window.
+/// The median rate of the best window, and that window.
 fn best(runs: &[Run], middle: Middle) -> (f64, usize) {
     let rate = |window: usize| {
         let of = runs
@@ -164,11 +164,11 @@ fn rows(size: usize, runs: &[Run]) -> Vec<Row> {
         .filter(|run| run.middle == Middle::Router && run.window == window);
     let share = of_best.map(Run::core_share).fold(0.0, f64::max);
     let note = if lost > 0 {
-        Some(format!("{lost} exchanges came to nothing"))
+        Some(format!("{lost} exchanges failed"))
     } else {
         let percent = share * 100.0;
         (share < CROWDED).then(|| {
-            format!("its busiest process had {percent:.0} % of a core at most: the machine was busy with other things")
+            format!("its busiest process had at most {percent:.0} % of a core: the machine was busy with other work")
         })
     };
     let row = |peer: &str, rate: f64, target: f64| Row {
@@ -226,7 +226,7 @@ fn one_run(
     })
 }
 
-/// On a busy machine a program is late.
+/// Margin for a busy machine.
 const LATE: Duration = Duration::from_secs(30);
 
 fn start(program: &Path, folder: &Path, middle: Middle) -> Result<(Program, PathBuf), BenchError> {
@@ -248,7 +248,7 @@ fn start(program: &Path, folder: &Path, middle: Middle) -> Result<(Program, Path
     }
 }
 
-/// A producer that answers already.
+/// Starts a producer and waits until it answers.
 pub(super) fn start_producer(
     program: &Path,
     folder: &Path,
@@ -274,7 +274,7 @@ pub(super) fn start_producer(
     Ok(producer)
 }
 
-/// A consumer that begins at once.
+/// Starts a consumer.
 pub(super) fn start_consumer(
     program: &Path,
     folder: &Path,
@@ -294,7 +294,7 @@ pub(super) fn start_consumer(
     Ok(Supervisor::new(folder).speaker("consumer", command)?)
 }
 
-/// What a consumer says at its end.
+/// The final report of a consumer.
 pub(super) fn finished(consumer: &Program) -> Result<Consumed, BenchError> {
     let line = consumer.await_word("exchanges", LATE)?;
     serde_json::from_str(&line).map_err(|error| BenchError::Side {

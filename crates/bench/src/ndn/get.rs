@@ -14,11 +14,11 @@ use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
 const BYTES: u64 = 100_000_000;
 const QUICK_BYTES: u64 = 10_000_000;
-/// Fetches, each with routers of its own; the median counts.
+/// Fetches, each with routers of its own; the median is used.
 const ROUNDS: usize = 5;
-/// What is asked for, payload bits a second.
+/// Target, payload bits per second.
 const WANTED: f64 = 3e9;
-/// How long a fetch may take.
+/// Time limit of a fetch.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One fetch.

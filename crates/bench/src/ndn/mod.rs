@@ -17,7 +17,7 @@ pub use soak::{SoakOptions, SoakReport, soak};
 
 use crate::Bench;
 
-/// What the consumer asks for, and the producer answers.
+/// The prefix of the exchanges.
 const PREFIX: &str = "/bench";
 
 pub(crate) fn run(bench: &mut Bench<'_>) {

@@ -1,10 +1,9 @@
-//! Exchanges a second of the forwarder alone: no sockets, one core, tables as large as a large
-//! router's.
+//! Exchanges per second of the forwarder alone: no sockets, one core, tables of a large router.
 //!
-//! Each Data answers the Interest that came 100,000 Interests earlier; neighbours in time are
-//! strangers in name. An Interest for what is in the content store ends there. Packets come
-//! together as a busy socket hands them to a router: 64 at once. More cases, packets one by one
-//! among them: `cargo bench -p whimbrel-forwarder`.
+//! Each Data answers the Interest that arrived 100,000 Interests earlier; consecutive names are
+//! unrelated. An Interest for Data in the content store ends there. Packets arrive in batches as
+//! from a busy socket: 64 at once. More cases, including single packets: `cargo bench -p
+//! whimbrel-forwarder`.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -22,15 +21,15 @@ use crate::{Bench, BenchError, Part, Quantity, Row, Target};
 const WANTED: f64 = 1e6;
 const DATA_SIZE: usize = 1_000;
 const PRODUCERS: usize = 8;
-/// Of the content store, bytes.
+/// Size of the content store in bytes.
 const STORE: usize = 128 << 20;
-/// Hits are among so many that were answered last.
+/// Hits are among this many Data answered last.
 const RECENT: u64 = 5_000;
 const ROUNDS: usize = 3;
-/// Packets that come together.
+/// Packets per batch.
 const BATCH: usize = 64;
 
-/// How large the tables are, and how long it is measured.
+/// Sizes of the tables, and duration.
 #[derive(Clone, Copy)]
 struct Scale {
     prefixes: u64,
@@ -86,7 +85,7 @@ pub(super) fn run(bench: &mut Bench<'_>) {
     }
 }
 
-/// A packet with places for a prefix, for a number and, in an Interest, for a nonce.
+/// A packet with room for a prefix, for a number and, in an Interest, for a nonce.
 struct Template {
     wire: Vec<u8>,
     prefix_at: usize,
@@ -94,7 +93,7 @@ struct Template {
     nonce_at: Option<usize>,
 }
 
-/// `/site/PREFIX[/x[/y]]/NUMBER/seg`, of which the prefix has two components.
+/// `/site/PREFIX[/x[/y]]/NUMBER/seg`, with a prefix of two components.
 fn name(components: usize) -> Name {
     let mut name = Name::root()
         .child_generic(b"site")
@@ -173,11 +172,11 @@ struct Pipeline {
     data: [Template; 3],
     consumer: FaceId,
     producers: Vec<FaceId>,
-    /// What came together and is not handed in yet: octets, and which of them came from whom.
+    /// The current batch: octets, and the face of each packet in them.
     octets: Vec<u8>,
     waiting: Vec<(FaceId, Range<usize>)>,
     rng: SeededRng,
-    /// The next number that nobody has asked for.
+    /// The next unused number.
     fresh: u64,
     steps: u64,
 }
@@ -211,7 +210,7 @@ impl Pipeline {
                 .add_next_hop(name.as_ref(), producer, 10)
                 .is_err()
             {
-                return Err(fault("the FIB does not take a prefix"));
+                return Err(fault("the FIB refuses a prefix"));
             }
         }
         let mut pipeline = Pipeline {
@@ -239,7 +238,7 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// An Interest comes.
+    /// Adds an Interest to the batch.
     fn interest(&mut self, number: u64) {
         let prefix = prefix_of(number, self.scale);
         if let Some(template) = self.interests.get_mut(number as usize % 3) {
@@ -249,7 +248,7 @@ impl Pipeline {
         }
     }
 
-    /// A Data comes.
+    /// Adds a Data to the batch.
     fn data(&mut self, number: u64) {
         let prefix = prefix_of(number, self.scale);
         if let Some(template) = self.data.get_mut(number as usize % 3)
@@ -261,7 +260,7 @@ impl Pipeline {
         }
     }
 
-    /// Hands in what came together, if it is enough or in any case.
+    /// Processes the batch if it is full, or in any case.
     fn hand_in(&mut self, now: Time, in_any_case: bool) {
         if !in_any_case && self.waiting.len() + 2 <= BATCH {
             return;
@@ -282,19 +281,19 @@ impl Pipeline {
         }
     }
 
-    /// Exchanges for each second of this thread's processor time.
+    /// Exchanges per second of this thread's processor time.
     fn measure(&mut self, hit_percent: u64) -> Result<f64, BenchError> {
         let before = (self.forwarder.counters().out_data, thread_time());
         for step in 0..self.scale.exchanges {
             self.steps += 1;
-            // A microsecond each: the pace that is asked for.
+            // A microsecond each: the target rate.
             let now = Time::from_nanos(self.steps * 1000);
             if self.steps.is_multiple_of(64) {
                 self.forwarder.handle_timeout(now);
             }
             let answered = self.fresh - self.scale.pending;
             if self.rng.below(100) < hit_percent && answered > BATCH as u64 {
-                // Not of those that came just now: the Data is in the store for certain.
+                // Not of the current batch: the Data is certainly in the store.
                 let back = BATCH as u64 + self.rng.below(answered.min(RECENT) - BATCH as u64);
                 self.interest(answered - back);
             } else {
@@ -309,7 +308,7 @@ impl Pipeline {
         if sent != self.scale.exchanges {
             let expected = self.scale.exchanges;
             return Err(fault(&format!(
-                "{sent} Data went out in {expected} exchanges"
+                "{sent} Data were sent in {expected} exchanges"
             )));
         }
         Ok(sent as f64 / used)
@@ -331,7 +330,7 @@ fn thread_time() -> Duration {
 
 fn fault(said: &str) -> BenchError {
     BenchError::Side {
-        what: String::from("the pipeline did not do its part"),
+        what: String::from("the pipeline failed"),
         said: said.to_owned(),
     }
 }

@@ -9,8 +9,8 @@ use whimbrel_lab::{Program, Supervisor};
 
 use crate::BenchError;
 
-/// A router as a user has it, but without multicast and browsers, on a socket and a UDP port of its
-/// own.
+/// A router with a user's configuration, but without multicast and browsers, on a socket and a UDP
+/// port of its own.
 pub(super) struct RunningRouter {
     pub(super) process: Program,
     pub(super) socket: PathBuf,
@@ -18,7 +18,8 @@ pub(super) struct RunningRouter {
 }
 
 impl RunningRouter {
-    /// `name` is one word for its files; `route` is where its default route leads.
+    /// Starts a router. `name` is one word for its files; `route` is the next hop of its default
+    /// route.
     pub(super) fn start(
         program: &Path,
         folder: &Path,

@@ -1,4 +1,4 @@
-//! The producer: a Data that is ready but for its name.
+//! The producer: a Data that is ready except for its name.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
@@ -17,22 +17,22 @@ use whimbrel_transport::{
 use super::PREFIX;
 use crate::BenchError;
 
-/// Octets of Data that are carved from one allocation.
+/// Octets of Data carved from one allocation.
 const SLAB: usize = 256 << 10;
 
-/// How to answer.
+/// Options of the producer.
 #[derive(Clone, Debug)]
 pub struct ProducerOptions {
-    /// Of the router, or of the relay.
+    /// The socket of the router or the relay.
     pub socket: PathBuf,
-    /// Octets of each Data packet, all of it; where lengths do not go up, a few less.
+    /// Octets of each whole Data packet; some lengths are impossible, and then a few less.
     pub data_size: usize,
-    /// Register the prefix: a router asks for it, a relay cannot answer.
+    /// Register the prefix: required by a router, impossible with a relay.
     pub register: bool,
 }
 
-/// A digest's place with nothing in it: a fast producer signs ahead, and neither the router nor the
-/// consumer checks.
+/// The space of a digest, empty: a fast producer signs ahead, and neither the router nor the
+/// consumer verifies.
 struct EmptyDigest;
 
 impl Signer for EmptyDigest {
@@ -45,10 +45,10 @@ impl Signer for EmptyDigest {
     }
 }
 
-/// Answers every Interest with the same Data under the name that was asked for.
+/// Answers every Interest with the same Data under the requested name.
 struct ReadyMade {
     size: usize,
-    /// A Data for a name of `name_len` octets, and where that name begins.
+    /// A Data for a name of `name_len` octets, and the offset of that name.
     wire: Vec<u8>,
     name_len: usize,
     name_at: usize,
@@ -66,7 +66,7 @@ impl ReadyMade {
         }
     }
 
-    /// Makes the Data for names as long as this one.
+    /// Builds the Data for names of this length.
     fn prepare(&mut self, name: &Name) {
         let mut content = self.size;
         loop {
@@ -110,7 +110,7 @@ impl Responder for ReadyMade {
     }
 }
 
-/// Answers until it is ended; tells `ready` once Interests reach it.
+/// Answers until it is ended; calls `ready` once Interests reach it.
 pub fn produce(options: &ProducerOptions, ready: impl FnOnce()) -> Result<(), BenchError> {
     let clock = Clock::start();
     let prefix: Name = PREFIX.parse().unwrap_or_default();
@@ -169,7 +169,7 @@ mod tests {
                 let Answer::Data(data) = producer.respond(Time::ZERO, &interest) else {
                     panic!("{name}")
                 };
-                // A length that takes one octet less can leave some over.
+                // A length encoded in one octet less can leave some over.
                 assert!(
                     (size - 4..=size).contains(&data.len()),
                     "{name}: {}",

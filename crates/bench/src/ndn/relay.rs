@@ -1,5 +1,5 @@
-//! The bare relay: what a router between two programs is measured against. It copies bytes between
-//! two sockets and looks at none of them.
+//! The bare relay, the reference for a router between two programs. It copies bytes between two
+//! sockets without parsing them.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -10,9 +10,9 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_s
 
 use crate::BenchError;
 
-/// Bytes of one read or write at most.
+/// Maximum of bytes in one read or write.
 const CHUNK: usize = 256 << 10;
-/// Of the sockets, as a router's have them (`whimbrel_io`).
+/// Kernel buffers of the sockets, as a router's (`whimbrel_io`).
 const KERNEL_BUFFER: usize = 1 << 20;
 
 /// One direction.
@@ -35,7 +35,7 @@ impl Pipe {
         self.start == self.end
     }
 
-    /// Moves what there is; false once the source has ended.
+    /// Moves the available bytes; returns false once the source has ended.
     fn pump(&mut self, mut from: &UnixStream, mut to: &UnixStream) -> std::io::Result<bool> {
         if self.is_empty() {
             match from.read(&mut self.buffer) {
@@ -54,8 +54,8 @@ impl Pipe {
     }
 }
 
-/// Listens on `socket`, tells `ready`, and copies between the first two that call until one of them
-/// leaves.
+/// Listens on `socket`, calls `ready`, and copies between the first two programs that connect until
+/// one of them leaves.
 pub fn relay(socket: &Path, ready: impl FnOnce()) -> Result<(), BenchError> {
     let failed = || BenchError::system(format!("relay on {}", socket.display()));
     let listener = UnixListener::bind(socket).map_err(failed())?;
@@ -84,7 +84,7 @@ pub fn relay(socket: &Path, ready: impl FnOnce()) -> Result<(), BenchError> {
             PollFd::new(&other, wanted(&back, &forth)),
         ];
         poll(&mut ends, None).map_err(|error| failed()(error.into()))?;
-        // One that has left fails to be read or written.
+        // Reading from or writing to a closed one fails.
         let moved = forth
             .pump(&one, &other)
             .and_then(|open| Ok(open && back.pump(&other, &one)?));
@@ -107,7 +107,7 @@ pub fn relay(socket: &Path, ready: impl FnOnce()) -> Result<(), BenchError> {
 fn accept(listener: &UnixListener) -> std::io::Result<UnixStream> {
     let (stream, _) = listener.accept()?;
     stream.set_nonblocking(true)?;
-    // Smaller buffers than asked for only cost speed.
+    // Smaller buffers than requested only cost speed.
     let _ = set_socket_send_buffer_size(&stream, KERNEL_BUFFER);
     let _ = set_socket_recv_buffer_size(&stream, KERNEL_BUFFER);
     Ok(stream)

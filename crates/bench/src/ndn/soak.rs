@@ -1,5 +1,5 @@
-//! The soak: a router under half of its peak load for minutes. Its memory must not grow, and
-//! nothing may be lost.
+//! The soak: a router at half of its peak load for minutes. Its memory must not grow, and no packet
+//! may be lost.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,51 +14,51 @@ use crate::usage::resident_bytes;
 /// Octets of a whole Data packet.
 const DATA_SIZE: usize = 1_000;
 const WINDOW: usize = 512;
-/// Interests that may be pending at half load: more than at full load, for a consumer that the
-/// system did not run for a while has to catch up.
+/// Maximum of pending Interests at half load: more than at full load, because a consumer that was
+/// not scheduled for a while has to catch up.
 const SOAK_WINDOW: usize = 2_048;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
-/// Memory may still grow in the first minute, or the first third of a short soak.
+/// Memory may grow in the first minute, or the first third of a short soak.
 const SETTLING: Duration = Duration::from_secs(60);
-/// Growth that counts as noise: this part of what there was, and at least so many bytes.
+/// Growth that counts as noise: this fraction, and at least this many bytes.
 const NOISE: f64 = 0.01;
 const NOISE_BYTES: f64 = 1024.0 * 1024.0;
 
-/// How to soak.
+/// Options of the soak.
 #[derive(Clone, Debug)]
 pub struct SoakOptions {
     /// The whimbrel binary.
     pub program: PathBuf,
-    /// Of the load.
+    /// Duration of the load.
     pub duration: Duration,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Debug, Serialize)]
 pub struct SoakReport {
-    /// Exchanges a second that the router reached before.
+    /// The router's peak, exchanges per second.
     pub peak_exchanges_per_s: f64,
-    /// Exchanges a second that were asked for, half of that.
+    /// The requested rate, half of the peak.
     pub rate_exchanges_per_s: f64,
-    /// Exchanges a second that there were.
+    /// The reached rate.
     pub reached_exchanges_per_s: f64,
     /// Seconds of load.
     pub seconds: f64,
     /// Interests sent.
     pub sent: u64,
-    /// Of those, without an answer.
+    /// Interests without an answer.
     pub lost: u64,
-    /// Of those, answered with a Nack.
+    /// Interests answered with a Nack.
     pub nacks: u64,
-    /// The router's resident memory: the most in the settling time.
+    /// The router's resident memory: the maximum in the settling time.
     pub settled_bytes: u64,
-    /// The most after it.
+    /// The maximum after it.
     pub most_bytes: u64,
-    /// Each second's, from the beginning of the load on.
+    /// Samples per second, from the beginning of the load on.
     pub samples_bytes: Vec<u64>,
     /// True if memory did not grow beyond noise.
     pub memory_holds: bool,
-    /// True if nothing was lost, and most of the rate was reached.
+    /// True if no packet was lost, and most of the rate was reached.
     pub complete: bool,
 }
 
@@ -74,7 +74,7 @@ impl SoakReport {
         let word = |good: bool| if good { "yes" } else { "NO" };
         format!(
             "peak     {:.0} exchanges/s of {DATA_SIZE} bytes\n\
-             load     {:.0} exchanges/s asked for, {:.0} reached, for {:.0} s\n\
+             load     {:.0} exchanges/s requested, {:.0} reached, for {:.0} s\n\
              memory   {:.1} MiB at most while it settled, {:.1} MiB at most afterwards: holds: {}\n\
              loss     {} of {} lost, {} Nacks: complete: {}\n\
              verdict  {}\n",
@@ -94,7 +94,7 @@ impl SoakReport {
     }
 }
 
-/// Finds the peak, then keeps the router at half of it. Tells `progress` what is being done.
+/// Finds the peak, then keeps the router at half of it. Reports each step to `progress`.
 pub fn soak(
     options: &SoakOptions,
     progress: &mut dyn FnMut(&str),
@@ -103,7 +103,7 @@ pub fn soak(
     let folder = folder.path();
     let router = RunningRouter::start(&options.program, folder, "router", None)?;
     let _producer = start_producer(&options.program, folder, &router.socket, DATA_SIZE, true)?;
-    progress("looking for the peak");
+    progress("measuring the peak");
     let peak = peak(&options.program, folder, &router.socket)?;
     let rate = peak / 2.0;
     let timing = Timing {
@@ -164,7 +164,7 @@ pub fn soak(
     })
 }
 
-/// The median of three runs at full speed, on the router that is soaked then.
+/// The median of three runs at full speed, on the router to be soaked.
 fn peak(program: &Path, folder: &Path, socket: &Path) -> Result<f64, BenchError> {
     let mut rates = Vec::new();
     for _ in 0..3 {

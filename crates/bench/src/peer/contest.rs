@@ -1,4 +1,4 @@
-//! The sides by turns, and what comes of it.
+//! The sides in turns, and the comparison.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,20 +16,20 @@ use crate::processes::{Programs, Ready};
 use crate::usage::{cpu_of_ended_children, cpu_of_machine, cpu_of_process};
 use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
-/// Bytes of the file: long enough that the start of a process does not show.
+/// Bytes of the file: long enough that the start of a process is negligible.
 const FILE_BYTES: u64 = 2_000_000_000;
 const QUICK_FILE_BYTES: u64 = 200_000_000;
 const ROUNDS: usize = 3;
-/// After this long a transfer is given up.
+/// Time limit of a transfer.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Processors that other work may take before it is said that the numbers are not to be relied on.
-/// The kernel's own work for the transfer that it puts to nobody's account is in there too.
+/// Processor time of other work, in cores, above which the numbers are marked as unreliable. It
+/// includes the kernel's own unaccounted work for the transfer.
 const BUSY_CORES: f64 = 0.5;
-/// The MTU of Ethernet, to which the target belongs, and one of jumbo frames, for information.
+/// The MTU of Ethernet, to which the target applies, and one of jumbo frames, for information.
 const MTUS: [u16; 2] = [1500, 9000];
 
-/// Those that take turns. quinn's authors measure it with one thread (`perf` and `bench` in its
-/// repository); a machine may like two better.
+/// The sides in turns. quinn's authors measure it with one thread (`perf` and `bench` in its
+/// repository); some machines are faster with two.
 const SIDES: [Side; 4] = [
     Side::Whimbrel,
     Side::Quinn(1),
@@ -44,12 +44,12 @@ struct Run {
     bit_per_s: f64,
     /// Of all the side's processes while the file moved.
     cpu_s_per_gb: f64,
-    /// The same of each process.
+    /// The same for each process.
     processes_cpu_s_per_gb: BTreeMap<&'static str, f64>,
-    /// Of all the side's processes before it was asked for.
+    /// Of all the side's processes before the request.
     preparation_cpu_s_per_gb: f64,
-    /// Processors that other work on this machine kept busy in that time: the larger, the less the
-    /// run says.
+    /// Cores that other work on this machine kept busy in that time: the larger, the less reliable
+    /// the run.
     others_cores: f64,
 }
 
@@ -89,7 +89,7 @@ fn contest(
     warm_up(&places)?;
     let mut runs: [Vec<Run>; SIDES.len()] = Default::default();
     for round in 0..rounds {
-        // Another one begins each time.
+        // A different side begins each time.
         for turn in 0..SIDES.len() {
             let index = (round + turn) % SIDES.len();
             tell(&format!(
@@ -101,7 +101,7 @@ fn contest(
         }
     }
     let [ours, quinn, threaded_quinn, tcp] = &runs;
-    // quinn as it is faster here.
+    // The faster of quinn's configurations on this machine.
     let rate = |runs: &[Run]| median(runs, |run| run.bit_per_s);
     let quinn = if rate(threaded_quinn) > rate(quinn) {
         threaded_quinn
@@ -115,15 +115,14 @@ fn contest(
     Ok(rows)
 }
 
-/// Writes as much as a transfer does, so that the first one does not pay for memory that was never
-/// used before.
+/// Writes as much as a transfer does, so that the first one does not pay for fresh memory.
 fn warm_up(places: &Places<'_>) -> Result<(), BenchError> {
     let output = places.output();
     let copied = std::fs::copy(&places.file, &output).and_then(|_| std::fs::remove_file(&output));
     copied.map_err(BenchError::system(format!("write {}", output.display())))
 }
 
-/// Rate and processor time beside a peer's.
+/// Rate and processor time compared with a peer's.
 fn compared(
     what: &str,
     ours: &[Run],
@@ -157,11 +156,8 @@ fn compared(
         details,
     );
     let others = median(ours, |run| run.others_cores).max(median(theirs, |run| run.others_cores));
-    rate.note = (others > BUSY_CORES).then(|| {
-        format!(
-            "other work kept {others:.1} processors busy meanwhile: measure again when it is quiet"
-        )
-    });
+    rate.note = (others > BUSY_CORES)
+        .then(|| format!("other work kept {others:.1} processors busy: repeat on a quiet machine"));
     vec![
         rate,
         row(
@@ -174,7 +170,7 @@ fn compared(
     ]
 }
 
-/// A folder that is no disk, if there is one.
+/// A folder in memory, if there is one.
 fn in_memory() -> Result<tempfile::TempDir, BenchError> {
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() {
@@ -199,7 +195,7 @@ fn transfer(places: &Places<'_>, side: Side, bytes: u64) -> Result<Run, BenchErr
     let took = run_to_end(places, side, fetch)?;
     let machine = cpu_of_machine()?.saturating_sub(machine_before);
     let served = server_times(&servers)?;
-    // Each is waited for as it is dropped, and only then counted among the ended ones.
+    // Each is waited for as it is dropped, and only then accounted as ended.
     servers.clear();
     let ended = cpu_of_ended_children()?.saturating_sub(ended_before);
     compare(&places.file, &places.output(), side)?;
@@ -228,7 +224,7 @@ fn transfer(places: &Places<'_>, side: Side, bytes: u64) -> Result<Run, BenchErr
     })
 }
 
-/// Runs the fetching process; how long it took.
+/// Runs the fetching process; returns its duration.
 fn run_to_end(places: &Places<'_>, side: Side, fetch: Command) -> Result<Duration, BenchError> {
     let supervisor = Supervisor::new(places.programs.folder).on(places.fetching_host()?);
     let started = Instant::now();

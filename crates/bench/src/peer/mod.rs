@@ -1,9 +1,8 @@
 //! Whimbrel beside quinn: the same file, from a process in one namespace to a process in another,
-//! over a veth pair, from file to file, by turns.
-//!
-//! The clock runs from the start of the fetching process to its end. Files lie in memory where
-//! there is /dev/shm, so that no disk is measured. What Whimbrel does once for a file, before
-//! anybody asks for it (hashing and announcing), is measured apart.
+//! over a veth pair, from file to file, in turns.
+//! The clock runs from the start of the fetching process to its end. Files are in memory if there
+//! is /dev/shm, so that no disk is measured. Whimbrel's one-time preparation of a file (hashing and
+//! announcing) is measured separately.
 
 mod contest;
 mod places;
@@ -18,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use contest::run;
 
-/// What carries the file of a peer.
+/// The transport of a peer's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerCarrier {
     /// QUIC by quinn.
@@ -40,13 +39,13 @@ impl PeerCarrier {
 /// One end of a peer's transfer.
 #[derive(Clone, Debug)]
 pub struct PeerEnd {
-    /// What carries it.
+    /// The transport.
     pub carrier: PeerCarrier,
     /// Where the server listens.
     pub address: SocketAddr,
     /// The file to send, or the one to write.
     pub file: PathBuf,
-    /// Where the server leaves its certificate (DER) and the client finds it; for QUIC only.
+    /// The file for the server's certificate (DER), which the client reads; for QUIC only.
     pub certificate: PathBuf,
     /// The largest IP packet of the link in bytes.
     pub mtu: u16,
@@ -63,17 +62,17 @@ pub enum PeerError {
     /// A file.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A socket or the runtime.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was being done.
+        /// The failed action.
         action: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The program was built without quinn.
@@ -98,8 +97,8 @@ impl PeerError {
     }
 }
 
-/// Sends the file to the first who connects, and ends when that one has it. `ready` is called when
-/// it listens.
+/// Sends the file to the first client that connects, and ends when that one has it. Calls `ready`
+/// when it listens.
 pub fn serve(end: &PeerEnd, ready: impl FnOnce()) -> Result<(), PeerError> {
     match end.carrier {
         PeerCarrier::Tcp => tcp::serve(end.address, &end.file, ready),
@@ -110,7 +109,7 @@ pub fn serve(end: &PeerEnd, ready: impl FnOnce()) -> Result<(), PeerError> {
     }
 }
 
-/// Connects, and writes what comes into the file.
+/// Connects, and writes the received bytes to the file.
 pub fn fetch(end: &PeerEnd) -> Result<(), PeerError> {
     match end.carrier {
         PeerCarrier::Tcp => tcp::fetch(end.address, &end.file),

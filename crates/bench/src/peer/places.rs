@@ -1,4 +1,4 @@
-//! Where the sides of `peer` run, and which processes take part.
+//! Where the sides of `peer` run, and their processes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,11 +11,11 @@ use crate::processes::{Programs, Ready};
 
 const WIRE: &str = "A-B";
 const PEER_PORT: u16 = 4433;
-/// Who moves the file.
+/// The program that moves the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Whimbrel,
-    /// With a runtime of so many threads.
+    /// With a runtime of this many threads.
     Quinn(usize),
     KernelTcp,
 }
@@ -30,7 +30,7 @@ impl Side {
     }
 }
 
-/// Two hosts, A which serves and B which fetches, with a veth pair between them.
+/// Two hosts, server A and client B, with a veth pair between them.
 pub(super) struct Places<'a> {
     pub(super) programs: Programs<'a>,
     pub(super) file: PathBuf,
@@ -57,7 +57,7 @@ impl<'a> Places<'a> {
         })
     }
 
-    /// Where the file arrives.
+    /// The received file.
     pub(super) fn output(&self) -> PathBuf {
         self.programs.folder.join("arrived")
     }
@@ -66,7 +66,7 @@ impl<'a> Places<'a> {
         Ok(self.topology.host("B")?)
     }
 
-    /// Starts what serves on A and what has to run beside it on B.
+    /// Starts the servers on A and their companions on B.
     pub(super) fn start(&self, side: Side) -> Result<Ready, BenchError> {
         match side {
             Side::Whimbrel => {

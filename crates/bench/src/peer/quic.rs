@@ -1,8 +1,8 @@
 //! quinn's side: one process that serves a file over QUIC, one that fetches it.
 //!
-//! Defaults of quinn, but where a default would be the limit of a fast clean link: flow control
-//! windows, the kernel's socket buffers (Whimbrel asks for the same), and the largest packet that
-//! MTU discovery looks for.
+//! Defaults of quinn, except where a default would be the limit of a fast clean link: flow control
+//! windows, the kernel's socket buffers (Whimbrel requests the same), and the largest packet that
+//! MTU discovery probes.
 
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
@@ -21,7 +21,7 @@ use super::{PeerEnd, PeerError};
 
 /// Flow control windows in bytes: far beyond what a veth pair has in flight.
 const WINDOW: u32 = 256 << 20;
-/// Kernel buffers to ask for in bytes: those of `whimbrel_io::UdpConfig`.
+/// Requested kernel buffers in bytes: those of `whimbrel_io::UdpConfig`.
 const SOCKET_BUFFER: usize = 8 << 20;
 /// Bytes read from the file at a time; handed to quinn without a copy.
 const READ_SIZE: usize = 1 << 20;
@@ -31,8 +31,8 @@ const PIECES: usize = 1024;
 const HEADERS: u16 = 28;
 const HOST_NAME: &str = "whimbrel-bench";
 
-/// Listens, leaves the certificate in its file, calls `ready` and sends the file to the first who
-/// connects.
+/// Listens, writes the certificate to its file, calls `ready` and sends the file to the first
+/// client that connects.
 pub(super) fn serve(end: &PeerEnd, ready: impl FnOnce()) -> Result<(), PeerError> {
     let PeerEnd {
         address,
@@ -72,13 +72,13 @@ pub(super) fn serve(end: &PeerEnd, ready: impl FnOnce()) -> Result<(), PeerError
                 .map_err(PeerError::quic)?;
         }
         stream.finish().map_err(PeerError::quic)?;
-        // The client closes when it has everything.
+        // The client closes when it has the whole file.
         connection.closed().await;
         Ok(())
     })
 }
 
-/// Fetches what the server sends into the file.
+/// Fetches the server's file.
 pub(super) fn fetch(end: &PeerEnd) -> Result<(), PeerError> {
     let PeerEnd {
         address,
@@ -112,8 +112,8 @@ pub(super) fn fetch(end: &PeerEnd) -> Result<(), PeerError> {
             write_all(&mut target, &pieces[..count]).map_err(PeerError::file(output))?;
         }
         connection.close(VarInt::from_u32(0), b"done");
-        // Lets the connection's task send the CLOSE; `wait_idle` would wait for three time-outs
-        // more.
+        // Lets the connection's task send the CLOSE; `wait_idle` would wait for three more
+        // timeouts.
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
@@ -162,7 +162,7 @@ fn endpoint(
 ) -> Result<Endpoint, PeerError> {
     let socket =
         UdpSocket::bind(address).map_err(PeerError::system(format!("listen at {address}")))?;
-    // Beyond the system's limit where permitted, as Whimbrel's sockets.
+    // Beyond the system's limit if permitted, as Whimbrel's sockets.
     if sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER).is_err() {
         let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER);
     }

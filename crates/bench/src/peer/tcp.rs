@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::PeerError;
 
-/// Listens at `address`, calls `ready` and sends `file` to the first who connects.
+/// Listens at `address`, calls `ready` and sends `file` to the first client that connects.
 pub(super) fn serve(
     address: SocketAddr,
     file: &Path,
@@ -22,13 +22,13 @@ pub(super) fn serve(
     std::io::copy(&mut source, &mut stream)
         .and_then(|_| stream.shutdown(Shutdown::Write))
         .map_err(PeerError::system(format!("send to {peer}")))?;
-    // Until the client has everything.
+    // Until the client has the whole file.
     std::io::copy(&mut stream, &mut std::io::sink())
         .map(drop)
         .map_err(PeerError::system("wait for the client"))
 }
 
-/// Fetches what the server at `address` sends into `output`.
+/// Fetches the file of the server at `address` into `output`.
 pub(super) fn fetch(address: SocketAddr, output: &Path) -> Result<(), PeerError> {
     let mut stream =
         TcpStream::connect(address).map_err(PeerError::system(format!("connect to {address}")))?;

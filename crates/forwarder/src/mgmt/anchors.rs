@@ -7,7 +7,7 @@ use whimbrel_ndn_packet::{Certificate, Name, PrefixAnnouncementRef, SignatureInf
 
 use super::authority::{CommandRefusal, CommandVerifier, SignedCommand};
 
-/// What the key of an anchor may do.
+/// The privileges of an anchor's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Privileges {
     /// Everything.
@@ -25,7 +25,7 @@ impl Privileges {
     }
 }
 
-/// Certificates whose keys may command the router, and what each may do. A command must be signed
+/// Certificates whose keys may command the router, with their privileges. A command must be signed
 /// by the key of an anchor itself (as in NFD's `authorizations`): chains of certificates are not
 /// followed.
 #[derive(Clone, Debug, Default)]
@@ -34,12 +34,12 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// Without any: nobody may do anything.
+    /// No anchors: no key has privileges.
     pub fn new() -> Anchors {
         Anchors::default()
     }
 
-    /// Adds the key of a certificate that the operator trusts, or gives it other privileges.
+    /// Adds the key of a certificate that the operator trusts, or changes its privileges.
     pub fn add(&mut self, certificate: Certificate, privileges: Privileges) {
         self.by_key
             .insert(certificate.key_name().clone(), (certificate, privileges));

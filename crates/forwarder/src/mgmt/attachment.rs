@@ -1,4 +1,4 @@
-//! Management as a part of the forwarder: what the program around calls.
+//! Management as a part of the forwarder: the interface for the program around.
 
 use whimbrel_core::{Deadline, Time};
 
@@ -11,12 +11,12 @@ use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 
 impl Forwarder {
-    /// Answers the Interests that wait for management and tells what happened to faces.
+    /// Answers the queued management Interests and publishes face events.
     pub fn run_management(&mut self, now: Time, host: &mut dyn FaceHost) {
         self.with_management(|management, forwarder| management.run(now, forwarder, host));
     }
 
-    /// A face that management asked for was added, or could not be: who asked for it is told.
+    /// Reports the outcome of a requested face: its requesters get their answers.
     pub fn face_created(
         &mut self,
         now: Time,
@@ -28,22 +28,22 @@ impl Forwarder {
         });
     }
 
-    /// The FaceUris on which the program around listens: the dataset `faces/channels`.
+    /// Sets the FaceUris of the program's listeners: the dataset `faces/channels`.
     pub fn set_channels(&mut self, local_uris: Vec<String>) {
         if let Some(management) = &mut self.mgmt {
             management.channels = local_uris;
         }
     }
 
-    /// What checks signatures made by keys; without it no command that must be signed is carried
-    /// out.
+    /// Sets the verifier of signatures by keys; without one, every command that must be signed is
+    /// refused.
     pub fn set_command_verifier(&mut self, verifier: Box<dyn CommandVerifier>) {
         if let Some(management) = &mut self.mgmt {
             management.authority.verifier = verifier;
         }
     }
 
-    /// What management did with the Interests that came to it.
+    /// The counters of management.
     pub fn management_counters(&self) -> ManagementCounters {
         self.mgmt
             .as_ref()
@@ -51,11 +51,11 @@ impl Forwarder {
             .unwrap_or_default()
     }
 
-    /// Gives management its prefixes.
+    /// Registers management's prefixes.
     pub(crate) fn attach_management(&mut self, config: ManagementConfig) {
         let management = Management::new(config);
         for prefix in &management.own_prefixes {
-            // They are two and three components long.
+            // The prefixes are two and three components long.
             let _ = self
                 .engine
                 .fib
@@ -78,8 +78,7 @@ impl Forwarder {
         Deadline::earlier(self.rib.poll_timeout(), creations)
     }
 
-    /// Management works on the forwarder that it is part of: it steps out of it for as long as that
-    /// takes.
+    /// Takes management out of the forwarder while it works, because it works on the forwarder.
     fn with_management(&mut self, work: impl FnOnce(&mut Management, &mut Forwarder)) {
         if let Some(mut management) = self.mgmt.take() {
             work(&mut management, self);

@@ -1,4 +1,4 @@
-//! Who may command the router, and that nobody commands twice with one signature.
+//! Authorisation of commands, and their protection from replay.
 
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
@@ -12,7 +12,7 @@ use whimbrel_ndn_packet::{
 
 use super::anchors::Anchors;
 
-/// Whose commands are carried out.
+/// The policy for commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CommandPolicy {
     /// Commands under `/localhost/nfd`, which only local faces can send.
@@ -21,45 +21,46 @@ pub struct CommandPolicy {
     pub remote: RemoteRegistration,
 }
 
-/// Which commands of programs on this machine are carried out.
+/// The policy for commands of programs on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LocalCommands {
-    /// All: whoever may open the router's socket may command it (as NFD with `certfile any`).
-    /// Signatures prove nothing then and are not looked at; a digest that does not fit is counted.
+    /// All: every program that may open the router's socket may command it (as NFD with `certfile
+    /// any`). Signatures prove nothing then and are not verified; a digest that does not match is
+    /// counted.
     #[default]
     AcceptAny,
-    /// Those signed by a key that the [`CommandVerifier`] knows.
+    /// Those signed by a key that the [`CommandVerifier`] accepts.
     RequireSignature,
 }
 
 /// Whether neighbours may register prefixes at this router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum RemoteRegistration {
-    /// No: under `/localhop/nfd/rib` only programs on this machine are heard, browsers among them.
+    /// No: `/localhop/nfd/rib` serves only programs on this machine, including browsers.
     #[default]
     Off,
-    /// Yes, with commands signed by a key that the [`CommandVerifier`] knows.
+    /// Yes, with commands signed by a key that the [`CommandVerifier`] accepts.
     RequireSignature,
     /// Any neighbour may: for demonstrations and closed networks.
     AcceptAny,
 }
 
-/// Why a command is not carried out. Clients see it as status 403 with this text.
+/// Why a command is refused. Clients see status 403 with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandRefusal {
-    /// It has no signature, or one that names no key.
+    /// It is unsigned, or its signature names no key.
     #[error("this command must be signed with a key that the router's configuration names")]
     KeyNeeded,
-    /// The digest in the name does not fit the parameters.
-    #[error("the digest of this command's parameters does not fit them")]
+    /// The digest in the name does not match the parameters.
+    #[error("the digest of this command's parameters does not match them")]
     Digest,
-    /// No configured anchor has signed with this key.
-    #[error("the key {0} is not among those whose commands this router takes")]
+    /// The key is not that of a configured anchor.
+    #[error("the key {0} is not one of those whose commands this router accepts")]
     UnknownKey(Name),
-    /// The signature is not one by the key that it names.
-    #[error("the signature of this command is not one by the key {0}")]
+    /// The signature was not made by the key that it names.
+    #[error("the signature of this command was not made by the key {0}")]
     Signature(Name),
-    /// The key may command, but not this module.
+    /// The key has no privilege for this module.
     #[error("the key {key} may not command the module '{module}'")]
     Module {
         /// The key.
@@ -70,42 +71,42 @@ pub enum CommandRefusal {
     /// The certificate of the key is not valid now.
     #[error("the certificate {0} is not valid at this time")]
     Expired(Name),
-    /// It was carried out before, or nobody can tell that it was not.
+    /// It is a replay, or cannot be proven not to be one.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// A command without a key was carried out before.
-    #[error("this command was already carried out: sign a new one")]
+    /// A command without a key is a replay.
+    #[error("this command was carried out before: sign a new one")]
     Again,
 }
 
-/// What is remembered of signed commands: bursts of tens of thousands by one key, and 2 minutes
-/// between clocks, as ndn-cxx allows.
+/// Bounds of the replay protection: bursts of tens of thousands by one key, and 2 minutes between
+/// clocks, as ndn-cxx allows.
 const REPLAYS: ReplayConfig = ReplayConfig {
     grace: Duration::from_secs(120),
     most_per_key: 32_768,
     most_keys: 64,
 };
-/// Most commands without a key that are remembered.
-const MOST_REMEMBERED_UNKEYED: usize = 8_192;
+/// Maximum of remembered commands without a key.
+const MAX_REMEMBERED_UNKEYED: usize = 8_192;
 
 /// The signature of a command, in either of its forms.
 #[derive(Clone, Debug)]
 pub struct SignedCommand<'a> {
-    /// What the signature says of itself.
+    /// The fields of its SignatureInfo.
     pub info: SignatureInfoRef<'a>,
     /// When it was made, in milliseconds since the Unix epoch.
     pub time: Option<u64>,
-    /// What makes it unique.
+    /// Its nonce.
     pub nonce: Option<&'a [u8]>,
-    /// What it covers, one after the other.
+    /// The signed portions, one after the other.
     pub portions: Vec<&'a [u8]>,
     /// The signature itself.
     pub value: &'a [u8],
 }
 
 impl<'a> SignedCommand<'a> {
-    /// The signature of a command Interest: of packet format v0.3, or else in its last name
-    /// components.
+    /// Returns the signature of a command Interest: that of packet format v0.3, or else the one in
+    /// its last name components.
     pub fn of(interest: &InterestRef<'a>) -> Option<SignedCommand<'a>> {
         let (Some(info), Some(value)) = (interest.signature_info, interest.signature_value) else {
             return SignedCommand::in_name(interest);
@@ -142,12 +143,12 @@ impl<'a> SignedCommand<'a> {
         })
     }
 
-    /// True if the digest fits: of signatures that are one, this is all there is to check.
+    /// True if the digest matches; a signature of type digest needs no other check.
     pub fn has_right_digest(&self) -> bool {
         sha256(&self.portions) == self.value
     }
 
-    /// What the signature says of the key that made it.
+    /// The key in the signature's key locator.
     pub fn key(&self) -> Option<Name> {
         match self.info.key_locator {
             Some(KeyLocatorRef::Name(name)) => Some(name.to_name()),
@@ -159,7 +160,7 @@ impl<'a> SignedCommand<'a> {
         self.info.typ == SignatureType::DigestSha256
     }
 
-    /// What the signature says of itself, with time and nonce wherever they were.
+    /// The fields of the SignatureInfo, with time and nonce wherever the command has them.
     fn stamped_info(&self) -> SignatureInfoRef<'a> {
         SignatureInfoRef {
             time: self.time,
@@ -168,8 +169,8 @@ impl<'a> SignedCommand<'a> {
         }
     }
 
-    /// The same for a copy, and for nothing else: what was signed, whatever was done to the
-    /// signature.
+    /// A digest that identifies copies of a command, and only those: it covers the signed portions,
+    /// not the signature, which could be altered.
     fn identity(&self) -> [u8; 32] {
         sha256(&self.portions)
     }
@@ -182,10 +183,10 @@ fn nested<'a>(component: ComponentRef<'a>, typ: u64) -> Option<&'a [u8]> {
         .map(|element| element.value)
 }
 
-/// Checks signatures made by keys. `unix_millis` is the router's clock.
+/// Verifies signatures by keys. `unix_millis` is the router's clock.
 pub trait CommandVerifier: Send {
-    /// The name of the key that signed a command to this module, if its signature is right and it
-    /// may command the module. Whether the command is a copy is not its matter.
+    /// Returns the name of the key that signed a command to this module, if the signature is right
+    /// and the key may command the module. Does not detect replays.
     fn verify_command(
         &self,
         unix_millis: u64,
@@ -193,8 +194,8 @@ pub trait CommandVerifier: Send {
         command: &SignedCommand<'_>,
     ) -> Result<Name, CommandRefusal>;
 
-    /// The name of the key that signed a prefix announcement, if its signature is right and it may
-    /// announce the prefix.
+    /// Returns the name of the key that signed a prefix announcement, if the signature is right and
+    /// the key may announce the prefix.
     fn verify_announcement(
         &self,
         unix_millis: u64,
@@ -202,19 +203,19 @@ pub trait CommandVerifier: Send {
     ) -> Result<Name, CommandRefusal>;
 }
 
-/// What a command that is allowed has proved.
+/// What an allowed command has proved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// That it comes from a key that may command.
     Key,
     /// Nothing, and nothing was needed.
     Unneeded,
-    /// Nothing was needed, and its digest does not fit what it covers. NFD, NDNd and ndn-rs accept
-    /// such commands too.
+    /// Nothing was needed, and its digest does not match the signed portion. NFD, NDNd and ndn-rs
+    /// accept such commands too.
     WrongDigest,
 }
 
-/// Decides about commands.
+/// Decides on commands.
 pub(crate) struct Authority {
     policy: CommandPolicy,
     pub(crate) verifier: Box<dyn CommandVerifier>,
@@ -268,7 +269,7 @@ impl Authority {
         let Some(signed) = signed else {
             return Ok(Proof::Unneeded);
         };
-        // Without time and nonce, the same command again is the same Interest again, and meant.
+        // Without time and nonce, a repeated command is an identical Interest, and intended.
         if signed.time.is_some() || signed.nonce.is_some() {
             self.unkeyed.admit(&signed)?;
         }
@@ -292,8 +293,8 @@ impl Authority {
     }
 }
 
-/// Commands that anyone on this machine could have made: copies are told, but not from clocks, and
-/// the oldest are forgotten.
+/// Commands that any program on this machine could have made: copies are detected without regard to
+/// clocks, and the oldest are forgotten.
 #[derive(Default)]
 struct UnkeyedMemory {
     seen: BTreeSet<[u8; 32]>,
@@ -307,7 +308,7 @@ impl UnkeyedMemory {
             return Err(CommandRefusal::Again);
         }
         self.order.push_back(identity);
-        if self.order.len() > MOST_REMEMBERED_UNKEYED
+        if self.order.len() > MAX_REMEMBERED_UNKEYED
             && let Some(oldest) = self.order.pop_front()
         {
             self.seen.remove(&oldest);

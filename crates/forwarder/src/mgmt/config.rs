@@ -1,20 +1,20 @@
-//! What management is told at its start.
+//! The configuration of management.
 
 use super::authority::CommandPolicy;
 use crate::rib::RibLimits;
 
-/// What management is told at its start.
+/// The configuration of management.
 #[derive(Clone, Debug)]
 pub struct ManagementConfig {
-    /// Whose commands are carried out.
+    /// The policy for commands.
     pub policy: CommandPolicy,
-    /// How many routes there may be.
+    /// The limits of the RIB.
     pub routes: RibLimits,
-    /// Most prefixes in the FIB by commands; `fib/add-nexthop` beyond is refused.
+    /// Maximum of FIB prefixes added by commands; `fib/add-nexthop` beyond it is refused.
     pub fib_entries: usize,
-    /// Most prefixes with a strategy of their own by commands.
+    /// Maximum of strategy choices made by commands.
     pub strategy_choices: usize,
-    /// What `status/general` gives as NfdVersion.
+    /// The NfdVersion in `status/general`.
     pub version: String,
 }
 

@@ -5,14 +5,13 @@ use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse, CsInfo, FLAG_CS_ADMI
 use super::verb::{Context, Outcome};
 use crate::forwarder::Forwarder;
 
-/// Most Data that one command erases (NFD's limit): clients repeat it until the count is 0.
-const ERASE_LIMIT: u64 = 256;
+/// Maximum of Data that one command erases (NFD's limit): clients repeat it until the count is 0.
+const MAX_ERASED: u64 = 256;
 
 pub(crate) fn configure(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
     let store = context.forwarder.cs_mut();
     if let Some(packets) = parameters.capacity {
-        // The protocol counts packets; the octets that the configuration allows stay a bound
-        // besides.
+        // The protocol counts packets; the configured bound in octets remains in force.
         store.set_capacity(
             store.capacity(),
             usize::try_from(packets).unwrap_or(usize::MAX),
@@ -39,12 +38,12 @@ pub(crate) fn erase(context: &mut Context<'_>, parameters: ControlParameters) ->
     let erased = context
         .forwarder
         .cs_mut()
-        .erase(prefix.as_ref(), wanted.min(ERASE_LIMIT) as usize) as u64;
-    let is_cut_short = erased == ERASE_LIMIT && wanted > ERASE_LIMIT;
+        .erase(prefix.as_ref(), wanted.min(MAX_ERASED) as usize) as u64;
+    let is_cut_short = erased == MAX_ERASED && wanted > MAX_ERASED;
     ControlResponse::success(&ControlParameters {
         name: Some(prefix),
         count: Some(erased),
-        capacity: is_cut_short.then_some(ERASE_LIMIT),
+        capacity: is_cut_short.then_some(MAX_ERASED),
         ..ControlParameters::default()
     })
     .into()

@@ -1,4 +1,4 @@
-//! `faces/events`: what happens to faces, told to who waits for it.
+//! `faces/events`: face events for subscribers.
 
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
@@ -9,19 +9,19 @@ use whimbrel_ndn_packet::{Component, Data, DigestSigner, InterestRef, Name, type
 use super::snapshots::FRESHNESS;
 use whimbrel_ndn_mgmt::FaceEventNotification;
 
-/// Most events that can be asked for after they happened.
-const MOST_REMEMBERED: usize = 256;
-/// Most Interests that wait for the next event.
-const MOST_WAITING: usize = 256;
-/// Longest time that an Interest waits.
-const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
+/// Maximum of past events that can be requested.
+const MAX_REMEMBERED: usize = 256;
+/// Maximum of Interests that wait for the next event.
+const MAX_WAITING: usize = 256;
+/// Maximum time that an Interest waits.
+const MAX_WAIT: Duration = Duration::from_secs(3_600);
 
-/// Which event an Interest asks for.
+/// The event that an Interest requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     /// The newest, or the next one.
     Any,
-    /// This one, named by this type of component: SequenceNum as today's ndn-cxx has it, Segment in
+    /// This one, named by this type of component: SequenceNum as in current ndn-cxx, Segment in
     /// older clients.
     Number(u64, u64),
 }
@@ -55,11 +55,11 @@ impl EventStream {
         }
     }
 
-    /// The Data packets that answer who waits for this event.
+    /// Returns the Data packets for the Interests that wait for this event.
     pub(crate) fn happened(&mut self, now: Time, event: &FaceEventNotification) -> Vec<Vec<u8>> {
         let number = self.next;
         self.next += 1;
-        if self.remembered.len() >= MOST_REMEMBERED {
+        if self.remembered.len() >= MAX_REMEMBERED {
             self.remembered.pop_front();
         }
         let event = Event {
@@ -85,12 +85,12 @@ impl EventStream {
         answers
     }
 
-    /// The Data packet that answers an Interest, or nothing if it has to wait or asks for what is
-    /// forgotten.
+    /// Returns the Data packet that answers an Interest, or `None` if the Interest has to wait or
+    /// requests a forgotten event.
     pub(crate) fn ask(&mut self, now: Time, interest: &InterestRef<'_>) -> Option<Vec<u8>> {
         let wanted = self.wanted(interest)?;
         let found = match wanted {
-            // Who wants fresh news waits for the next event, unless one has just happened.
+            // A request for fresh Data waits for the next event, unless one has just happened.
             Wanted::Any => self
                 .remembered
                 .back()
@@ -104,13 +104,13 @@ impl EventStream {
         };
         let can_come = !matches!(wanted, Wanted::Number(_, number) if number < self.next);
         if found.is_none() && can_come {
-            if self.waiting.len() >= MOST_WAITING {
+            if self.waiting.len() >= MAX_WAITING {
                 self.waiting.retain(|waiting| waiting.until > now);
             }
-            if self.waiting.len() >= MOST_WAITING {
+            if self.waiting.len() >= MAX_WAITING {
                 self.waiting.pop_front();
             }
-            let until = now + interest.lifetime.min(LONGEST_WAIT);
+            let until = now + interest.lifetime.min(MAX_WAIT);
             self.waiting.push_back(Waiting { wanted, until });
         }
         found

@@ -1,4 +1,4 @@
-//! What management wishes of the program around it: to open, change and close faces.
+//! Requests of management to the program around it: to open, change and close faces.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use whimbrel_ndn_packet::Name;
 
 use crate::face::FaceId;
 
-/// What tells the creations under way apart. Not given again in one run.
+/// Identifies a pending creation. Not reused in one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// What a wish about a face says of it; `None` leaves it as it is, or at its default.
+/// The settings in a face request; `None` leaves one unchanged, or at its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FaceSettings {
-    /// What happens when it is idle or breaks.
+    /// The lifetime of a face that is idle or fails.
     pub persistency: Option<Persistency>,
     /// Largest frame, in bytes.
     pub mtu: Option<u64>,
@@ -29,9 +29,9 @@ pub struct FaceSettings {
     pub reliability: Option<bool>,
     /// Congestion marking in use.
     pub congestion_marking: Option<bool>,
-    /// Shortest time between two congestion marks when the queue has just grown.
+    /// Base interval of congestion marks.
     pub base_congestion_interval: Option<Duration>,
-    /// Bytes in its queue from which on it is congested.
+    /// Bytes in its queue above which it is congested.
     pub default_congestion_threshold: Option<u64>,
 }
 
@@ -49,39 +49,38 @@ impl FaceSettings {
     }
 }
 
-/// A wish about a face.
+/// A face request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaceRequest {
     /// Open a socket, add the face and answer with [`crate::Forwarder::face_created`].
     Create {
-        /// To be given back in the answer.
+        /// To be returned in the answer.
         request: RequestId,
-        /// The other end; canonical.
+        /// The remote end; canonical.
         remote: FaceUri,
-        /// This end; canonical.
+        /// The local end; canonical.
         local: Option<FaceUri>,
-        /// How it is to be; persistent where it does not say.
+        /// Its settings; persistent by default.
         settings: FaceSettings,
     },
-    /// Let the link of a face follow what has been changed; the forwarder's own record of it is
-    /// already changed.
+    /// Apply changed settings to the link of a face; the forwarder's own record is already changed.
     Update {
         /// The face.
         face: FaceId,
-        /// What has been changed.
+        /// The changed settings.
         settings: FaceSettings,
     },
     /// Close the link of a face, which the forwarder has already removed.
     Destroy(FaceId),
 }
 
-/// Why a face was not created. The text goes to who asked for it.
+/// Why a face was not created. The text goes to the requester.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaceFailure {
-    /// There is one to this peer already.
-    #[error("face {0} already leads there")]
+    /// A face to this peer exists.
+    #[error("face {0} to this peer exists already")]
     Exists(FaceId),
-    /// Nobody can: the scheme, or what it is combined with, is not one that this router opens.
+    /// This router does not open faces of this scheme, or not in this combination.
     #[error("{0}")]
     Unsupported(String),
     /// The system or the peer refused.
@@ -92,24 +91,23 @@ pub enum FaceFailure {
     TooMany(String),
 }
 
-/// Most creations under way.
-const MOST_PENDING: usize = 256;
-/// Most commands that wait for the same creation.
-const MOST_WAITING: usize = 16;
-/// How long a creation may take. A client gives up much sooner; this only bounds what is
-/// remembered.
+/// Maximum of pending creations.
+const MAX_PENDING: usize = 256;
+/// Maximum of commands that wait for the same creation.
+const MAX_WAITING: usize = 16;
+/// Maximum time of a creation. Clients give up much sooner; this only bounds memory.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A creation that the program around has been asked for.
+/// A creation requested from the program around.
 pub(crate) struct Pending {
     pub(crate) remote: FaceUri,
     pub(crate) local: Option<FaceUri>,
-    /// The commands that asked for it, the first one first.
+    /// The commands that requested it, the first one first.
     pub(crate) commands: Vec<Name>,
     until: Time,
 }
 
-/// Creations that have not been answered.
+/// Pending creations.
 #[derive(Default)]
 pub(crate) struct Creations {
     pending: BTreeMap<RequestId, Pending>,
@@ -117,8 +115,8 @@ pub(crate) struct Creations {
 }
 
 impl Creations {
-    /// Takes note of a command that wants a face. Returns the wish to be made for it, if nobody
-    /// else waits for the same face already; `None` if too many are under way.
+    /// Records a command that creates a face. Returns the request to make for it, unless an earlier
+    /// command waits for the same face; `None` if too many are pending.
     pub(crate) fn add(
         &mut self,
         now: Time,
@@ -132,13 +130,13 @@ impl Creations {
             .values_mut()
             .find(|pending| pending.remote == remote && pending.local == local);
         if let Some(pending) = same {
-            let has_room = pending.commands.len() < MOST_WAITING;
+            let has_room = pending.commands.len() < MAX_WAITING;
             if has_room {
                 pending.commands.push(command);
             }
             return has_room.then_some(None);
         }
-        if self.pending.len() >= MOST_PENDING {
+        if self.pending.len() >= MAX_PENDING {
             return None;
         }
         self.last += 1;
@@ -162,7 +160,7 @@ impl Creations {
         self.pending.remove(&request)
     }
 
-    /// Creations that took too long.
+    /// Removes and returns overdue creations.
     pub(crate) fn take_late(&mut self, now: Time) -> Vec<Pending> {
         let is_late = |pending: &Pending| pending.until <= now;
         let late: Vec<RequestId> = self

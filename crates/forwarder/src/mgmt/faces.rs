@@ -1,4 +1,4 @@
-//! `faces/...`: create, update, destroy, and what is told of them.
+//! `faces/...`: create, update, destroy, and the datasets.
 
 use whimbrel_ndn_mgmt::{
     ControlParameters, ControlResponse, FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS,
@@ -13,7 +13,7 @@ use super::verb::{Context, Outcome};
 use crate::face::{Face, FaceFlags, FaceId};
 use crate::forwarder::{FaceEvent, Forwarder};
 
-/// Smallest frame that a face may be told to send, in bytes (NFD: `MIN_MTU`).
+/// Smallest MTU of a face, in bytes (NFD: `MIN_MTU`).
 const MIN_MTU: u64 = 64;
 
 pub(crate) fn create(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
@@ -121,7 +121,7 @@ fn exists(face: &Face, asked: &ControlParameters) -> ControlResponse {
     ControlResponse::new(409, text).with(&properties(face, asked, true))
 }
 
-/// The answer to each command that asked for a face, when it has been created or not.
+/// The answer to each command that requested a face, once the outcome is known.
 pub(crate) fn creation_answer(
     forwarder: &Forwarder,
     outcome: &Result<FaceId, FaceFailure>,
@@ -131,7 +131,7 @@ pub(crate) fn creation_answer(
     let gone = || {
         ControlResponse::new(
             504,
-            "the face was opened but broke at once: see the router's log",
+            "the face was opened but failed at once: see the router's log",
         )
     };
     match outcome {
@@ -139,7 +139,7 @@ pub(crate) fn creation_answer(
             .face(*id)
             .map_or_else(gone, |face| match is_first {
                 true => ControlResponse::success(&properties(face, asked, true)),
-                // Who asked while it was under way finds it there.
+                // Later requesters get the answer for an existing face.
                 false => exists(face, asked),
             }),
         Err(FaceFailure::Exists(id)) => forwarder
@@ -168,7 +168,7 @@ pub(crate) fn update(context: &mut Context<'_>, parameters: ControlParameters) -
     let refused = unchangeable(face, &parameters);
     if refused != ControlParameters::default() {
         let names: Vec<&str> = refused.present().filter(|name| *name != "Mask").collect();
-        let text = format!("face {id} cannot be given these: {}", names.join(", "));
+        let text = format!("face {id} cannot have these settings: {}", names.join(", "));
         return ControlResponse::new(409, text).with(&refused).into();
     }
     let settings = FaceSettings::of(&parameters);
@@ -185,7 +185,7 @@ pub(crate) fn update(context: &mut Context<'_>, parameters: ControlParameters) -
     response.into()
 }
 
-/// Those of the wanted settings that this face cannot have: the body of the refusal names them.
+/// Those of the wanted settings that this face cannot have: the refusal's body names them.
 fn unchangeable(face: &Face, wanted: &ControlParameters) -> ControlParameters {
     let mut refused = ControlParameters::default();
     if wanted.flag(FLAG_LOCAL_FIELDS) == Some(true) && !face.is_local() {
@@ -205,8 +205,8 @@ fn unchangeable(face: &Face, wanted: &ControlParameters) -> ControlParameters {
     refused
 }
 
-/// A Unix or WebSocket client cannot be called back: such a face stays on-demand. Multicast has
-/// nobody to fail.
+/// The router cannot reconnect to a Unix or WebSocket client: such a face stays on-demand. A
+/// multicast face has no peer that could fail.
 fn may_become(remote_uri: &str, persistency: Persistency) -> bool {
     match remote_uri.parse::<FaceUri>() {
         Ok(FaceUri::Fd(_) | FaceUri::Unix(_) | FaceUri::WebSocketClient(_)) | Err(_) => false,
@@ -239,7 +239,7 @@ fn change(face: &mut Face, settings: &FaceSettings) {
 pub(crate) fn destroy(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
     let id = FaceId(parameters.face_id.unwrap_or_default());
     if id == FaceId::INVALID {
-        return ControlResponse::new(400, "FaceId 0 is no face: see faces/list").into();
+        return ControlResponse::new(400, "FaceId 0 is not a face: see faces/list").into();
     }
     if id < FaceId::FIRST {
         return ControlResponse::new(403, format!("face {id} is part of the router itself")).into();
@@ -248,7 +248,7 @@ pub(crate) fn destroy(context: &mut Context<'_>, parameters: ControlParameters) 
         context.forwarder.remove_face(context.now, id);
         context.host.request(FaceRequest::Destroy(id));
     }
-    // A face that is already gone is destroyed, as far as the protocol goes.
+    // Destroying a face that does not exist succeeds, as the protocol requires.
     ControlResponse::success(&ControlParameters {
         face_id: Some(id.0),
         ..ControlParameters::default()
@@ -263,14 +263,14 @@ fn flag_bits(flags: FaceFlags) -> u64 {
         | bit(flags.congestion_marking, FLAG_CONGESTION_MARKING)
 }
 
-/// A stream has no MTU, which NFD tells as the size of the largest packet.
+/// A stream has no MTU; NFD reports the size of the largest packet.
 fn told_mtu(face: &Face) -> u64 {
     face.spec.mtu.map_or(MAX_PACKET, |mtu| mtu.min(MAX_PACKET)) as u64
 }
 
-/// What answers a command about a face. MTU and congestion marking are told only to who named one
-/// of them: python-ndn refuses to read them where ndn-cxx writes them, and NDNts would lose Flags
-/// where python-ndn wants them.
+/// The body of an answer about a face. MTU and congestion marking are included only if the command
+/// named one of them: python-ndn cannot parse them in ndn-cxx's order, and NDNts would lose Flags
+/// in python-ndn's.
 fn properties(face: &Face, asked: &ControlParameters, with_uris: bool) -> ControlParameters {
     let uri = |uri: &String| with_uris.then(|| uri.clone());
     let told = ControlParameters {
@@ -342,12 +342,12 @@ pub(crate) fn filter(component: Option<&[u8]>) -> Result<FaceQueryFilter, Contro
     let malformed = |why: String| {
         ControlResponse::new(400, format!("faces/query needs a FaceQueryFilter: {why}"))
     };
-    let bytes = component.ok_or_else(|| malformed("there is none in the name".to_owned()))?;
+    let bytes = component.ok_or_else(|| malformed("the name has none".to_owned()))?;
     FaceQueryFilter::decode(bytes).map_err(|error: DecodeError| malformed(error.to_string()))
 }
 
-/// What is told of something that happened to a face. A face that is gone by now is described by
-/// its end, which is among what happened `since`.
+/// The notification of a face event. A removed face is described by its final state, which is in
+/// the events `since`.
 pub(crate) fn notification(
     forwarder: &Forwarder,
     event: &FaceEvent,

@@ -1,4 +1,4 @@
-//! `fib/...`: next hops that are set by hand, and the list of all.
+//! `fib/...`: next hops set by commands, and the dataset.
 
 use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse, FibEntry, NextHopRecord};
 
@@ -18,11 +18,8 @@ pub(crate) fn add_next_hop(context: &mut Context<'_>, parameters: ControlParamet
     let most = context.config.fib_entries;
     let is_new = context.forwarder.fib().next_hops(prefix.as_ref()).is_none();
     if is_new && context.forwarder.fib().len() >= most {
-        return ControlResponse::new(
-            503,
-            format!("the FIB has {most} prefixes, the most that it may have"),
-        )
-        .into();
+        return ControlResponse::new(503, format!("the FIB has {most} prefixes, its maximum"))
+            .into();
     }
     if !context.forwarder.rib().is_page(face) {
         context.forwarder.displace_pages(&prefix);
@@ -49,7 +46,7 @@ pub(crate) fn remove_next_hop(context: &mut Context<'_>, parameters: ControlPara
     if let Err(refusal) = refuse_own_prefix(context, &prefix) {
         return refusal.into();
     }
-    // A next hop that is not there is removed, as far as the protocol goes.
+    // Removing a next hop that does not exist succeeds, as the protocol requires.
     context
         .forwarder
         .fib_mut()

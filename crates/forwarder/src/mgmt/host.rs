@@ -1,29 +1,29 @@
-//! What management needs of the program around the forwarder.
+//! The interface between management and the program around the forwarder.
 
 use super::face_requests::FaceRequest;
 use crate::face::FaceId;
 
-/// The program around the forwarder, which has the sockets: a daemon, or a simulation.
+/// The program around the forwarder, which owns the sockets: a daemon, or a simulation.
 pub trait FaceHost {
-    /// What the link of a face has counted; nothing if there is no such link.
+    /// The counters of a face's link; all zero if it has no link.
     fn link_counters(&self, face: FaceId) -> LinkCounters;
 
-    /// Does what management wishes, now or once the forwarder has returned. A
-    /// [`FaceRequest::Create`] is to be answered with [`crate::Forwarder::face_created`].
+    /// Accepts a request of management, to be carried out now or after the forwarder has returned.
+    /// Answer a [`FaceRequest::Create`] with [`crate::Forwarder::face_created`].
     fn request(&mut self, request: FaceRequest);
 }
 
-/// What the link of one face has counted.
+/// The counters of one face's link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Frames that came in.
+    /// Frames received.
     pub in_packets: u64,
-    /// Octets that came in.
+    /// Octets received.
     pub in_bytes: u64,
-    /// Frames that went out.
+    /// Frames sent.
     pub out_packets: u64,
-    /// Octets that went out.
+    /// Octets sent.
     pub out_bytes: u64,
-    /// What else the link has counted, by name: retransmissions, recoveries, drops by reason.
+    /// Further counters by name: retransmissions, recoveries, drops by reason.
     pub details: Vec<(&'static str, u64)>,
 }

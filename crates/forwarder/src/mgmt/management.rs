@@ -21,27 +21,27 @@ use super::{ManagementConfig, content_store, faces, fib, routes, status, strateg
 use crate::face::FaceId;
 use crate::forwarder::{FaceEvent, Forwarder, ManagementInterest};
 
-/// What management did with the Interests that came to it.
+/// Counters of management.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ManagementCounters {
     /// Commands that were carried out.
     pub commands: u64,
-    /// Commands that were refused for what they asked.
+    /// Commands refused for their content.
     pub failures: u64,
-    /// Commands that were refused for who sent them.
+    /// Commands refused for their sender.
     pub refusals: u64,
-    /// Commands that were allowed although their digest does not fit what it covers, because
-    /// commands of programs on this machine need no signature.
+    /// Commands allowed although their digest does not match, because commands of programs on this
+    /// machine need no signature.
     pub wrong_digests: u64,
-    /// Datasets that were made.
+    /// Datasets generated.
     pub datasets: u64,
-    /// Events of faces.
+    /// Face events.
     pub events: u64,
-    /// Interests that nothing could be answered to.
+    /// Interests left unanswered.
     pub ignored: u64,
 }
 
-/// Management: what it keeps between Interests.
+/// The state of management.
 pub(crate) struct Management {
     config: ManagementConfig,
     pub(super) authority: Authority,
@@ -53,8 +53,8 @@ pub(crate) struct Management {
     pub(super) counters: ManagementCounters,
 }
 
-/// True for a program on this machine. A browser's WebSocket is one although it is not local: it
-/// may register prefixes for itself, under `/localhop`.
+/// True for a program on this machine. A browser's WebSocket is one although the face is not local:
+/// it may register prefixes for itself, under `/localhop`.
 fn is_of_this_machine(forwarder: &Forwarder, face: FaceId) -> bool {
     forwarder.face(face).is_some_and(|face| {
         let by_browser = || match face.spec.remote_uri.parse() {
@@ -79,10 +79,10 @@ fn events_prefix() -> Name {
         .child_generic(b"events")
 }
 
-/// Where a command's parameters are in its name: after scope, `nfd`, module and verb.
+/// Index of a command's parameters in its name: after scope, `nfd`, module and verb.
 const PARAMETERS_AT: usize = 4;
 
-/// What a dataset is made from, or why it is not.
+/// A dataset's content, or a refusal.
 type Dataset = Result<Vec<u8>, ControlResponse>;
 
 impl Management {
@@ -132,8 +132,7 @@ impl Management {
         from: FaceId,
     ) {
         let request = InterestRef::decode(packet).ok().and_then(Request::of);
-        // The pipeline lets `/localhost` in by local faces only; that this holds is worth one more
-        // look.
+        // The pipeline accepts `/localhost` on local faces only; this double-checks it.
         let is_local = forwarder
             .face(from)
             .is_some_and(crate::face::Face::is_local);
@@ -155,7 +154,7 @@ impl Management {
             ("rib", "announce") => self.announce(now, forwarder, host, &request, from),
             (module, verb) => match Verb::find(module, verb) {
                 Some(verb) => self.command(now, forwarder, host, &request, from, verb),
-                // Who its neighbours' neighbours are is no neighbour's matter.
+                // A neighbour may not read the router's datasets.
                 None if request.remote => self.counters.ignored += 1,
                 None => self.dataset(now, forwarder, host, &request),
             },
@@ -181,7 +180,7 @@ impl Management {
             Some(component) => {
                 ControlParameters::decode(component.value()).map_err(|error| error.to_string())
             }
-            None => Err("there are none in the name".to_owned()),
+            None => Err("the name has none".to_owned()),
         };
         let parameters = match parameters {
             Ok(parameters) => parameters,
@@ -442,21 +441,21 @@ impl Management {
     }
 }
 
-/// A signed command is never the same twice, so that what answers it may be cached: a client that
-/// asks again because it missed the answer gets it again, and the command is not carried out twice.
+/// A signed command is unique, so its answer may be cached: a client that retransmits because it
+/// missed the answer gets it again, and the command is not carried out twice.
 fn is_signed(request: &Request<'_>) -> bool {
     super::SignedCommand::of(&request.interest)
         .is_some_and(|signed| signed.nonce.is_some() || signed.time.is_some())
 }
 
-/// The parameters of a command, in the component after the verb.
+/// Decodes the parameters of a command, in the component after the verb.
 fn parameters_in(command: &Name) -> Option<ControlParameters> {
     ControlParameters::decode(command.as_ref().get(PARAMETERS_AT)?.value()).ok()
 }
 
-/// A refusal without a body of its own gets the command's parameters back, octet by octet:
-/// python-ndn fails on an answer without any, and who registers many prefixes sees which one is
-/// meant.
+/// A refusal without a body of its own returns the command's parameters, octet by octet: python-ndn
+/// fails on an answer without any, and a client that registers many prefixes sees which one was
+/// refused.
 fn reply(
     now: Time,
     forwarder: &mut Forwarder,
@@ -484,7 +483,8 @@ fn refuse_dataset(now: Time, forwarder: &mut Forwarder, name: Name, refusal: &Co
     send(now, forwarder, &data.encode(&DigestSigner), true);
 }
 
-/// `keep_out`: the content store is not to keep it, for the next one who asks is to get news.
+/// Sends a Data. `keep_out`: the content store must not keep it, so that the next request gets new
+/// information.
 fn send(now: Time, forwarder: &mut Forwarder, data: &[u8], keep_out: bool) {
     if let Ok(mut packet) = LpPacket::decode(data, false) {
         packet.cache_policy = keep_out.then_some(CachePolicy::NoCache);

@@ -1,12 +1,11 @@
 //! The router's side of NFD Management (formats and client: `whimbrel-ndn-mgmt`).
 //!
-//! Modules are `faces`, `fib`, `rib`, `strategy-choice`, `cs`, `status`, and `whimbrel` for what
-//! NFD has no dataset for (JSON: `whimbrel/counters`, `whimbrel/links`, `whimbrel/strategies`).
-//! Datasets are unsigned but for a digest. Neighbours may register prefixes under
-//! `/localhop/nfd/rib` where [`RemoteRegistration`] says so.
+//! Modules are `faces`, `fib`, `rib`, `strategy-choice`, `cs`, `status`, and `whimbrel` for
+//! datasets that NFD lacks (JSON: `whimbrel/counters`, `whimbrel/links`, `whimbrel/strategies`).
+//! Datasets carry only a digest. Neighbours may register prefixes under `/localhop/nfd/rib` if
+//! [`RemoteRegistration`] allows it.
 //!
-//! Where NFD leaves malformed commands unanswered, this router answers with status 400 and what is
-//! wrong.
+//! NFD leaves malformed commands unanswered; this router answers with status 400 and the error.
 mod anchors;
 mod attachment;
 mod authority;

@@ -1,22 +1,22 @@
-//! What an Interest for management asks.
+//! Parsing of management Interests.
 
 use whimbrel_ndn_packet::{ComponentRef, InterestRef, types as ndn};
 
-/// A name under `/localhost/nfd` or `/localhop/nfd`, taken apart.
+/// A parsed name under `/localhost/nfd` or `/localhop/nfd`.
 pub(crate) struct Request<'a> {
     pub(crate) interest: InterestRef<'a>,
-    /// Under `/localhop/nfd`: from a neighbour, or from this machine in the manner of one.
+    /// Under `/localhop/nfd`: from a neighbour, or from this machine in the same form.
     pub(crate) remote: bool,
-    /// It came from a program on this machine; false until somebody has looked.
+    /// It came from a program on this machine; false until checked.
     pub(crate) of_this_machine: bool,
     pub(crate) module: &'a str,
     pub(crate) verb: &'a str,
-    /// What follows the verb, without the digest of ApplicationParameters.
+    /// The components after the verb, without the digest of ApplicationParameters.
     pub(crate) rest: Vec<ComponentRef<'a>>,
 }
 
 impl<'a> Request<'a> {
-    /// `None` for a name of another form.
+    /// Parses a name; `None` if it has another form.
     pub(crate) fn of(interest: InterestRef<'a>) -> Option<Request<'a>> {
         let mut components = interest.name.components();
         let mut word = || {
@@ -48,12 +48,12 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// True if it is a neighbour's: it needs a key that this router trusts.
+    /// True for a neighbour's request, which needs a key that this router trusts.
     pub(crate) const fn is_strangers(&self) -> bool {
         self.remote && !self.of_this_machine
     }
 
-    /// The version and segment number at the end of the name, and how many components come before
+    /// The version and segment number at the end of the name, and the number of components before
     /// them.
     pub(crate) fn version_and_segment(&self) -> Option<(usize, u64, Option<u64>)> {
         let name = self.interest.name;

@@ -1,4 +1,4 @@
-//! `rib/...`: register and unregister routes, announce prefixes, and the list of all.
+//! `rib/...`: register and unregister routes, announce prefixes, and the dataset.
 
 use core::time::Duration;
 
@@ -15,11 +15,10 @@ use crate::forwarder::Forwarder;
 use crate::rib::{PageRefusal, RibError, Route, RouteKey};
 use crate::tables::MAX_DEPTH;
 
-/// Cost of a route by a prefix announcement, so that routes of operators come first (NFD:
-/// `PA_ROUTE_COST`).
+/// Cost of an announced route, so that operators' routes are preferred (NFD: `PA_ROUTE_COST`).
 const ANNOUNCEMENT_COST: u64 = 2_048;
 /// RouteOrigin has 16 bits in NFD.
-const MOST_ORIGIN: u64 = u16::MAX as u64;
+const MAX_ORIGIN: u64 = u16::MAX as u64;
 
 pub(crate) fn register(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
     let key = match key(context, &parameters) {
@@ -40,7 +39,7 @@ struct Wanted {
     key: RouteKey,
     cost: u64,
     flags: u64,
-    /// `None` is as long as the face.
+    /// `None`: as long as the face.
     lives: Option<Duration>,
 }
 
@@ -67,7 +66,7 @@ fn add(context: &mut Context<'_>, prefix: Name, wanted: &Wanted) -> ControlRespo
             "ExpirationPeriod 0 ends the route at once: leave it out or give one",
         );
     }
-    // ndn-cxx writes "never" as the largest number of milliseconds that it has.
+    // ndn-cxx writes "never" as its largest number of milliseconds.
     let expires = lives
         .map(|lives| context.now + lives)
         .filter(|at| *at < Time::MAX);
@@ -102,9 +101,9 @@ const fn status_of(error: RibError) -> u64 {
     }
 }
 
-/// True if the prefix would take something from what is no route: it begins a prefix of the router
-/// itself, or has or continues a next hop that was set by hand (`fib/add-nexthop`). Those that
-/// continue the prefix stay what they are, for the longer one counts.
+/// True if the prefix conflicts with something other than routes: it is a prefix of the router's
+/// own, or is above or below a next hop set by a command (`fib/add-nexthop`). Longer prefixes of
+/// the router keep working, because the longest match wins.
 fn is_set_otherwise(context: &Context<'_>, prefix: &Name, face: FaceId) -> bool {
     let begins_own = |own: &Name| prefix.as_ref().is_prefix_of(own.as_ref());
     let (fib, rib) = (context.forwarder.fib(), context.forwarder.rib());
@@ -124,7 +123,7 @@ pub(crate) fn unregister(context: &mut Context<'_>, parameters: ControlParameter
         Err(refusal) => return refusal.into(),
     };
     let prefix = parameters.name.clone().unwrap_or_default();
-    // A route that is not there is unregistered, as far as the protocol goes.
+    // Unregistering a route that does not exist succeeds, as the protocol requires.
     context.forwarder.unregister_route(&prefix, key);
     ControlResponse::success(&ControlParameters {
         name: Some(prefix),
@@ -142,10 +141,10 @@ fn key(context: &Context<'_>, parameters: &ControlParameters) -> Result<RouteKey
         return Err(ControlResponse::new(403, text));
     }
     let origin = parameters.origin.unwrap_or(RouteOrigin::APP.0);
-    if origin > MOST_ORIGIN {
+    if origin > MAX_ORIGIN {
         return Err(ControlResponse::new(
             400,
-            format!("an Origin is a number up to {MOST_ORIGIN}"),
+            format!("an Origin is a number up to {MAX_ORIGIN}"),
         ));
     }
     Ok(RouteKey {
@@ -154,7 +153,7 @@ fn key(context: &Context<'_>, parameters: &ControlParameters) -> Result<RouteKey
     })
 }
 
-/// `rib/announce`, of an announcement that was allowed.
+/// `rib/announce`, for an allowed announcement.
 pub(crate) fn announce(
     context: &mut Context<'_>,
     announcement: &PrefixAnnouncementRef<'_>,
@@ -197,7 +196,7 @@ pub(crate) fn list(forwarder: &Forwarder, now: Time) -> Vec<u8> {
 }
 
 impl Forwarder {
-    /// Adds a route, or changes the one with the same prefix, face and origin; the FIB follows.
+    /// Adds a route, or changes the one with the same prefix, face and origin, and updates the FIB.
     pub fn register_route(
         &mut self,
         prefix: Name,
@@ -209,31 +208,31 @@ impl Forwarder {
         outcome
     }
 
-    /// Removes a route, and the FIB follows; false if it was not there.
+    /// Removes a route, and updates the FIB; returns false if the route does not exist.
     pub fn unregister_route(&mut self, prefix: &Name, key: RouteKey) -> bool {
         let was_there = self.rib.unregister(prefix, key);
         self.follow_rib();
         was_there
     }
 
-    /// Makes room for a next hop that is set by hand: routes to web pages give way.
+    /// Displaces routes to web pages for a next hop set by a command.
     pub(crate) fn displace_pages(&mut self, prefix: &Name) {
         self.rib.displace_pages(prefix);
         self.follow_rib();
     }
 
-    /// Removes the routes of a face that goes.
+    /// Removes the routes of a removed face.
     pub(crate) fn forget_routes(&mut self, face: FaceId) {
         self.rib.remove_face(face);
         self.follow_rib();
     }
 
-    /// Lets the FIB follow what has changed in the RIB.
+    /// Updates the FIB after changes of the RIB.
     pub(crate) fn follow_rib(&mut self) {
         for update in self.rib.take_updates() {
             let prefix = update.prefix.as_ref();
             match update.cost {
-                // The RIB takes no prefix that is too deep for the FIB.
+                // The RIB refuses prefixes that are too deep for the FIB.
                 Some(cost) => drop(self.engine.fib.add_next_hop(prefix, update.face, cost)),
                 None => drop(self.engine.fib.remove_next_hop(prefix, update.face)),
             }

@@ -1,4 +1,4 @@
-//! Datasets on their way to who asked for them: versions of content, cut into segments.
+//! Datasets being fetched: versions of content, cut into segments.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -10,21 +10,21 @@ use whimbrel_ndn_packet::{Component, Data, DigestSigner, Name, NameRef};
 /// Octets of content in one segment: NFD leaves 800 of the 8,800 of a packet for name, signature
 /// and link header.
 pub(crate) const SEGMENT_SIZE: usize = 8_000;
-/// How long Data of management is fresh.
+/// The FreshnessPeriod of management's Data.
 pub(crate) const FRESHNESS: Duration = Duration::from_secs(1);
-/// How long a version stays after somebody asked for a part of it.
+/// How long a version is kept after the last request for one of its segments.
 const LIFETIME: Duration = Duration::from_secs(10);
-/// Most versions at a time.
-const MOST_VERSIONS: usize = 64;
-/// Most octets of all versions at a time; a single one may be larger, for it must be told all the
-/// same.
-const MOST_OCTETS: usize = 64 << 20;
-/// From this size on, a version is told again for as long as it is fresh instead of a new one being
-/// made: making a large one costs time that packets wait for.
+/// Maximum of versions at a time.
+const MAX_VERSIONS: usize = 64;
+/// Maximum of octets of all versions at a time; a single one may be larger, because it must be
+/// served anyway.
+const MAX_OCTETS: usize = 64 << 20;
+/// From this size on, a version is served again while it is fresh instead of generating a new one:
+/// generating a large one delays packets.
 const LARGE: usize = 16 * SEGMENT_SIZE;
 
 struct Snapshot {
-    /// The name that was asked for, without version.
+    /// The requested name, without version.
     name: Name,
     version: u64,
     content: Bytes,
@@ -32,7 +32,7 @@ struct Snapshot {
     used: Time,
 }
 
-/// Versions of datasets that may still be asked for.
+/// Versions of datasets that may still be requested.
 #[derive(Default)]
 pub(crate) struct Snapshots {
     /// Least recently used first.
@@ -41,7 +41,7 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// A version of this dataset that need not be made anew.
+    /// A fresh version of this dataset, if it may be served again.
     pub(crate) fn reusable(&self, now: Time, name: NameRef<'_>) -> Option<u64> {
         let newest = self
             .versions
@@ -52,8 +52,8 @@ impl Snapshots {
         (is_new && newest.content.len() > LARGE).then_some(newest.version)
     }
 
-    /// Keeps content and says its version: Unix time in microseconds, or the next number if that
-    /// was already given.
+    /// Keeps content and returns its version: Unix time in microseconds, or the next number if that
+    /// one is taken.
     pub(crate) fn keep(
         &mut self,
         now: Time,
@@ -82,8 +82,8 @@ impl Snapshots {
                 .sum::<usize>()
         };
         while self.versions.len() > 1
-            && (self.versions.len() > MOST_VERSIONS
-                || octets(&self.versions) > MOST_OCTETS
+            && (self.versions.len() > MAX_VERSIONS
+                || octets(&self.versions) > MAX_OCTETS
                 || self
                     .versions
                     .front()
@@ -93,7 +93,7 @@ impl Snapshots {
         }
     }
 
-    /// One segment as a Data packet; `None` if the version is gone or has no such segment.
+    /// Encodes one segment as a Data packet; `None` if the version is gone or has no such segment.
     pub(crate) fn segment(
         &mut self,
         now: Time,
@@ -198,7 +198,7 @@ mod tests {
             snapshots.keep(Time::ZERO, 0, name(), vec![0; 1 << 20]);
             assert!(snapshots.len() <= 64);
         }
-        snapshots.keep(Time::ZERO, 0, name(), vec![0; 2 * MOST_OCTETS]);
+        snapshots.keep(Time::ZERO, 0, name(), vec![0; 2 * MAX_OCTETS]);
         assert_eq!(
             snapshots.len(),
             1,

@@ -1,4 +1,4 @@
-//! `status/general`, and what NFD has no dataset for: `whimbrel/counters`, `whimbrel/links`,
+//! `status/general`, and datasets that NFD lacks: `whimbrel/counters`, `whimbrel/links`,
 //! `whimbrel/strategies`.
 
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ pub(crate) fn general(forwarder: &Forwarder, now: Time, version: &str) -> Forwar
         nfd_version: version.to_owned(),
         start_timestamp: forwarder.wall().unix_millis(Time::ZERO),
         current_timestamp: forwarder.wall().unix_millis(now),
-        // There is no name tree: what NFD hangs into one are the entries of these tables.
+        // There is no name tree: NFD's would hold the entries of these tables.
         name_tree_entries: fib + pit,
         fib_entries: fib,
         pit_entries: pit,
@@ -34,7 +34,7 @@ pub(crate) fn general(forwarder: &Forwarder, now: Time, version: &str) -> Forwar
     }
 }
 
-/// Sizes of tables, drops by reason and what else the forwarder counts, as one JSON object.
+/// Sizes of tables, drops by reason and other counters, as one JSON object.
 pub(crate) fn counters(
     forwarder: &Forwarder,
     now: Time,
@@ -84,7 +84,7 @@ pub(crate) fn counters(
     })
 }
 
-/// What each face's link has counted, as one JSON array.
+/// The counters of each face's link, as one JSON array.
 pub(crate) fn links(forwarder: &Forwarder, link: &dyn Fn(FaceId) -> LinkCounters) -> Value {
     forwarder
         .faces()
@@ -109,7 +109,7 @@ pub(crate) fn links(forwarder: &Forwarder, link: &dyn Fn(FaceId) -> LinkCounters
         .collect()
 }
 
-/// The strategies that there are, as one JSON array of names.
+/// The available strategies, as one JSON array of names.
 pub(crate) fn strategies() -> Value {
     StrategyChoice::available()
         .iter()

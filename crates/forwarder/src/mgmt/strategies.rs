@@ -1,4 +1,4 @@
-//! `strategy-choice/...`: which prefix has which strategy.
+//! `strategy-choice/...`: the strategies by prefix.
 
 use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse, StrategyChoice};
 
@@ -12,9 +12,8 @@ pub(crate) fn set(context: &mut Context<'_>, parameters: ControlParameters) -> O
     let most = context.config.strategy_choices;
     let strategies = context.forwarder.strategies_mut();
     if strategies.len() >= most && !strategies.has_own(prefix.as_ref()) {
-        let text = format!(
-            "{most} prefixes have a strategy of their own, the most that may: unset some first"
-        );
+        let text =
+            format!("{most} prefixes have a strategy of their own, the maximum: unset some first");
         return ControlResponse::new(503, text).into();
     }
     match strategies.set(prefix.as_ref(), strategy.as_ref()) {
@@ -32,7 +31,7 @@ pub(crate) fn set(context: &mut Context<'_>, parameters: ControlParameters) -> O
 pub(crate) fn unset(context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
     let prefix = parameters.name.clone().unwrap_or_default();
     match context.forwarder.strategies_mut().unset(prefix.as_ref()) {
-        // A prefix without a strategy of its own has none, as far as the protocol goes.
+        // Unsetting a prefix without a strategy of its own succeeds, as the protocol requires.
         Ok(_) => ControlResponse::success(&parameters).into(),
         Err(error) => refusal(&error).into(),
     }

@@ -1,4 +1,4 @@
-//! What carries out each command.
+//! Execution of commands.
 
 use whimbrel_core::Time;
 use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse, Verb};
@@ -11,12 +11,12 @@ use super::{content_store, faces, fib, routes, strategies};
 use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 
-/// What a command works on.
+/// The context of a command.
 pub(crate) struct Context<'a> {
     pub(crate) now: Time,
-    /// The face that the command came from.
+    /// The face that the command arrived on.
     pub(crate) from: FaceId,
-    /// It came under `/localhop/nfd`.
+    /// It arrived under `/localhop/nfd`.
     pub(crate) remote: bool,
     /// Name of the command Interest.
     pub(crate) command: &'a Name,
@@ -24,12 +24,12 @@ pub(crate) struct Context<'a> {
     pub(crate) host: &'a mut dyn FaceHost,
     pub(crate) creations: &'a mut Creations,
     pub(crate) config: &'a ManagementConfig,
-    /// What management itself serves.
+    /// The prefixes that management itself serves.
     pub(crate) own_prefixes: &'a [Name],
 }
 
 impl Context<'_> {
-    /// The face that is meant: 0 and no number stand for the one that the command came from.
+    /// The face that the parameters denote: 0 or no number is the face that the command arrived on.
     pub(crate) fn face_meant(&self, parameters: &ControlParameters) -> FaceId {
         match parameters.face_id {
             None | Some(0) => self.from,
@@ -38,11 +38,11 @@ impl Context<'_> {
     }
 }
 
-/// What comes of a command.
+/// The outcome of a command.
 pub(crate) enum Outcome {
     /// The answer.
     Now(ControlResponse),
-    /// It is answered when a face has been created.
+    /// Answered when a face has been created.
     Later,
 }
 
@@ -52,7 +52,7 @@ impl From<ControlResponse> for Outcome {
     }
 }
 
-/// Carries a command out.
+/// Executes a command.
 pub(crate) fn run(verb: Verb, context: &mut Context<'_>, parameters: ControlParameters) -> Outcome {
     match verb {
         Verb::FacesCreate => faces::create(context, parameters),
@@ -80,7 +80,7 @@ pub(crate) fn refuse_own_prefix(
         None => Ok(()),
         Some(own) => Err(ControlResponse::new(
             403,
-            format!("{own} and what is under it is served by the router itself"),
+            format!("the router itself serves {own} and all names under it"),
         )),
     }
 }

@@ -1,11 +1,10 @@
-//! Packets that come together: what the tables will be asked for is loaded for all of them before
-//! the first is processed.
+//! Batches of packets: loads the table entries of all packets before the first is processed.
 //!
-//! Tables of a million entries lie in memory that is far away: a load takes longer than everything
-//! that is computed for a packet, but a processor runs many loads at once if none waits for
-//! another. So a batch is read three times: names are hashed; loads of one level (cells of indexes,
-//! then entries, then what entries point at) begin for all packets; then packets are processed one
-//! after the other, in order. The outcome is the same as without.
+//! Tables of a million entries do not fit the caches: a load takes longer than all computation for
+//! a packet, but a processor runs many loads at once if they are independent. So a batch is read
+//! three times: names are hashed; loads of one level (cells of indexes, then entries, then their
+//! targets) begin for all packets; then packets are processed one after the other, in order. The
+//! outcome is the same as without prefetching.
 
 use smallvec::SmallVec;
 use whimbrel_core::Time;
@@ -18,22 +17,22 @@ use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 use crate::tables::name_key::{Depths, NameKey};
 
-/// Most packets whose loads are begun together: more would push each other out of the nearest
+/// Maximum of packets whose loads begin together: more would evict each other from the nearest
 /// cache.
 const BATCH: usize = 32;
 
-/// What is known of a packet before it is decoded: enough to say which loads it will need.
+/// The parts of a packet that determine its loads, before it is decoded.
 #[derive(Clone, Copy)]
 enum Outline {
     /// An Interest, and its nonce.
     Interest(u32),
     Data,
-    /// A Nack, a header for the link alone, or nothing that can be decoded.
+    /// A Nack, a header for the link alone, or a packet that cannot be decoded.
     Other,
 }
 
 impl Outline {
-    /// Also the name; what is found here is not checked yet.
+    /// Returns the outline and the name, both unchecked.
     fn of<'a>(lp: &LpPacket<'a>) -> (Outline, NameRef<'a>) {
         Outline::read(lp).unwrap_or((Outline::Other, NameRef::default()))
     }
@@ -61,8 +60,7 @@ impl Outline {
 
 impl Forwarder {
     pub(crate) fn incoming_packet(&mut self, now: Time, from: FaceId, lp: &LpPacket<'_>) {
-        // The scratch keys go back when the packets are done with: their memory serves the next
-        // ones.
+        // The scratch keys return after the batch, to reuse their memory.
         let mut keys = core::mem::take(&mut self.keys);
         if keys.is_empty() {
             keys.push(NameKey::default());
@@ -121,9 +119,9 @@ impl Forwarder {
             }
             (Some(PacketKind::Data), _) => {
                 if let Ok(data) = DataRef::decode(packet) {
-                    // An Interest before it in the batch may have asked for a length of prefixes
-                    // that nobody had; and a Data with a Nack's header has not been hashed, for it
-                    // goes nowhere.
+                    // An earlier Interest of the batch may have been the first for a length of
+                    // prefixes; and a Data with a Nack's header has not been hashed, because it is
+                    // dropped.
                     let depths = self.depths(Outline::Data);
                     if key.lacks(depths) {
                         key.read(&self.engine.hasher, data.name, depths);
@@ -175,7 +173,7 @@ impl Engine {
     fn prefetch_contents(&self, packet: Outline, key: &NameKey) {
         match packet {
             Outline::Interest(_) => self.cs.prefetch_packet(key),
-            // A Data that is not kept makes its Interest's nonce a dead one.
+            // If Data is not kept, its Interest's nonce becomes a dead one.
             Outline::Data if !self.cs.keeps() => {
                 if let Some(nonce) = self.pit.sent_nonce(key) {
                     self.dead_nonces.prefetch(key.full(), nonce);

@@ -13,27 +13,27 @@ use crate::forwarder::Forwarder;
 use crate::strategy::{Context, IncomingData};
 use crate::tables::name_key::NameKey;
 
-/// A Data on its way to those who wait.
+/// A received Data being forwarded.
 struct Arrived<'a> {
     incoming: IncomingData<'a>,
     packet: SharedPacket,
-    /// The content store has it, and answers what still runs in a loop.
+    /// The content store keeps it, and would answer a looping Interest.
     kept: bool,
 }
 
-/// A Data on its way out to one face.
+/// A Data to send to one face.
 pub(super) struct Answer<'a> {
     pub(super) packet: SharedPacket,
-    /// Where it came from.
+    /// Its incoming face.
     pub(super) from: FaceId,
     pub(super) token: Option<Bytes>,
     pub(super) mark: Option<u64>,
-    /// What the strategy has attached to it.
+    /// The fields that the strategy has attached.
     pub(super) attached: Option<&'a LpHeader>,
 }
 
-/// Who has had a Data: a program that waits for it with two Interests wants it once, a forwarder
-/// that gave each its own token wants each answered.
+/// The faces and tokens already served: a program with two pending Interests for a Data wants it
+/// once, a forwarder that gave each its own token wants each answered.
 type Served = SmallVec<[(FaceId, Option<Box<[u8]>>); 4]>;
 
 impl Forwarder {
@@ -97,7 +97,7 @@ impl Forwarder {
         });
         self.engine
             .answer_downstreams(now, slot, arrived, attached.as_deref(), served);
-        self.engine.settle(now, slot);
+        self.engine.end_or_arm(now, slot);
     }
 }
 
@@ -155,9 +155,9 @@ impl Engine {
             return;
         };
         entry.satisfied = true;
-        // "need Dead Nonce List insert?" (NFD): a content store answers what still runs in a loop,
-        // unless it wants a fresher Data. Unlike NFD we do not count on the store for what it has
-        // not kept.
+        // "need Dead Nonce List insert?" (NFD): the content store answers a looping Interest,
+        // unless that requires a fresher Data. Unlike NFD, this does not rely on the store for Data
+        // that it has not kept.
         let fresh_enough = !entry.must_be_fresh || data.freshness >= self.dead_nonces.lifetime();
         entry.loop_is_answered = arrived.kept && fresh_enough;
         self.end_out_record(now, slot, from);
@@ -191,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// The upstream that brought the Data has done its part.
+    /// Ends the out-record of the upstream that answered.
     fn end_out_record(&mut self, now: Time, slot: u32, from: FaceId) {
         let Some(entry) = self.pit.get_mut(slot) else {
             return;
@@ -240,7 +240,7 @@ impl Engine {
     }
 }
 
-/// The first octets of a Data's name: its header and that of its name are at most 4 octets each.
+/// The octets from a Data's name on: its header and that of its name have at most 4 octets each.
 fn name_of(packet: &[u8]) -> &[u8] {
     use whimbrel_ndn_packet::tlv::header_len;
     let inner = header_len(packet)

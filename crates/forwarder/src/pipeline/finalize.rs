@@ -1,4 +1,4 @@
-//! The end of a PIT entry, eviction, what is due, a face that goes.
+//! The end of a PIT entry, eviction, timers, removal of a face.
 
 use whimbrel_core::Time;
 
@@ -8,7 +8,7 @@ use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 use crate::strategy::Context;
 
-/// How many entries are compared when one of them has to give way.
+/// The number of entries among which the one to evict is chosen.
 const SAMPLE: usize = 8;
 
 impl Forwarder {
@@ -35,7 +35,7 @@ impl Forwarder {
             if ends {
                 self.engine.finalize(now, slot)
             } else {
-                self.engine.settle(now, slot)
+                self.engine.end_or_arm(now, slot)
             }
         }
         self.engine.dead_nonces.look(now);
@@ -43,9 +43,9 @@ impl Forwarder {
 }
 
 impl Engine {
-    /// After anything was done to an entry: it ends, or is looked at again when it is due.
+    /// After each change of an entry: ends it, or schedules its next deadline.
     #[inline]
-    pub(crate) fn settle(&mut self, now: Time, slot: u32) {
+    pub(crate) fn end_or_arm(&mut self, now: Time, slot: u32) {
         match self.pit.get(slot) {
             Some(entry) if entry.expiry <= now => self.finalize(now, slot),
             Some(_) => self.pit.arm(slot),
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// Ends an entry. What may still run in a loop is remembered by its nonce.
+    /// Ends an entry, and remembers the nonces that may still loop.
     pub(crate) fn finalize(&mut self, now: Time, slot: u32) {
         let Some(entry) = self.pit.get(slot) else {
             return;
@@ -79,8 +79,8 @@ impl Engine {
         self.pit.remove(slot);
     }
 
-    /// Makes room for one entry. Of a few, the one goes that nobody waits for any more, else one of
-    /// the face that has most Interests pending (a flood harms who floods), else the one that ends
+    /// Makes room for one entry. Of a sample, evicts the one without downstreams, else one of the
+    /// face with most pending Interests (a flood harms its sender), else the one that expires
     /// first.
     pub(crate) fn evict_one(&mut self, now: Time) {
         let sample = self.pit.sample(SAMPLE, &mut self.rng);
@@ -100,9 +100,9 @@ impl Engine {
         }
     }
 
-    /// Takes the records of faces that are gone out of an entry. A face that goes leaves them
-    /// behind, for the PIT is too large to be read through; numbers of faces are not given again.
-    /// To be called before anything is done to an entry that goes by its records.
+    /// Removes the records of removed faces from an entry. Removing a face leaves them, because the
+    /// PIT is too large to scan; face numbers are not reused. Call it before using an entry's
+    /// records.
     #[inline]
     pub(crate) fn forget_gone_faces(&mut self, slot: u32) {
         let removals = self.faces.removals();

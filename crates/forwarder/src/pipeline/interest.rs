@@ -8,7 +8,7 @@ use whimbrel_ndn_mgmt::LinkType;
 use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason, SharedPacket};
 
 use super::data::Answer;
-use super::{Engine, MANAGEMENT_QUEUE, after, header, is_localhost};
+use super::{Engine, MAX_MANAGEMENT_QUEUE, after, header, is_localhost};
 use crate::counters::DropReason;
 use crate::face::FaceId;
 use crate::forwarder::{Forwarder, ManagementInterest};
@@ -17,7 +17,7 @@ use crate::tables::cs::CsHit;
 use crate::tables::name_key::NameKey;
 use crate::tables::pit::{Entry, InRecord, Onward, OutRecord, Selectors};
 
-/// An Interest on its way through the pipelines.
+/// An Interest in the pipelines.
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming<'a> {
     pub(crate) interest: &'a InterestRef<'a>,
@@ -25,7 +25,7 @@ pub(crate) struct Incoming<'a> {
     pub(crate) onward: Onward,
     pub(crate) from: FaceId,
     pub(crate) lifetime: Duration,
-    /// Its link header; a congestion mark goes with it.
+    /// Its link header; its congestion mark is forwarded.
     pub(crate) header: &'a LpPacket<'a>,
 }
 
@@ -48,7 +48,7 @@ impl Incoming<'_> {
     }
 }
 
-/// What a face and a link header let an Interest do.
+/// The permissions of an Interest, from its face and link header.
 struct Admitted {
     hop_limit: Option<u8>,
     one_peer: bool,
@@ -107,7 +107,7 @@ impl Forwarder {
             engine.interest_loop(incoming, one_peer);
             return;
         }
-        // While others wait already, the store was asked in vain.
+        // While the entry has downstreams, the store has missed already.
         if entry.is_none_or(|entry| entry.in_records.is_empty()) {
             if let Some(hit) = engine.cs.find(now, incoming.interest, incoming.key) {
                 engine.content_store_hit(now, lp, incoming, known, hit);
@@ -133,7 +133,7 @@ impl Forwarder {
             .insert_in_record(now, slot, incoming, lp.pit_token);
         if let Some(face) = lp.next_hop_face_id {
             // "scope control is unnecessary, because privileged app explicitly wants to forward"
-            // (NFD): the face has to exist, no more.
+            // (NFD): the face only has to exist.
             let mut context = Context::of_interest(&mut self.engine, now, slot, incoming);
             context.send_interest(FaceId(face));
         } else {
@@ -145,7 +145,7 @@ impl Forwarder {
                 strategy.after_receive_interest(&mut context);
             }
         }
-        self.engine.settle(now, slot);
+        self.engine.end_or_arm(now, slot);
     }
 }
 
@@ -180,7 +180,7 @@ impl Engine {
         })
     }
 
-    /// True if the forwarding hint names a region that this node is in.
+    /// True if the forwarding hint names a region of this node.
     fn has_arrived(&self, interest: &InterestRef<'_>) -> bool {
         interest.forwarding_hint.is_some()
             && !self.config.producer_regions.is_empty()
@@ -195,7 +195,7 @@ impl Engine {
                 })
     }
 
-    /// The same Interest was here before: who sent it learns so, if it is only one.
+    /// Handles a looping Interest: its sender gets a Nack, if the link has one peer.
     fn interest_loop(&mut self, incoming: &Incoming<'_>, one_peer: bool) {
         self.counters.drop(DropReason::Loop);
         if one_peer {
@@ -223,14 +223,14 @@ impl Engine {
             attached: None,
         };
         self.outgoing_data(now, incoming.from, answer);
-        // An entry without downstreams that waits for stragglers is done with. Without one, none is
-        // made: it would end at once.
+        // An entry without downstreams that waits for stragglers is finished. Without an entry,
+        // none is created: it would end at once.
         match known.and_then(|slot| Some((slot, self.pit.get_mut(slot)?))) {
             Some((slot, entry)) => {
                 let lifetime = self.dead_nonces.lifetime();
                 entry.loop_is_answered = !entry.must_be_fresh || hit.freshness >= lifetime;
                 (entry.satisfied, entry.expiry) = (true, now);
-                self.settle(now, slot);
+                self.end_or_arm(now, slot);
             }
             None => self.counters.satisfied += 1,
         }
@@ -288,7 +288,7 @@ impl Engine {
             .unwrap_or(now);
     }
 
-    /// Sends the Interest of an entry to a face; false if it did not go.
+    /// Sends the Interest of an entry to a face; returns false if it was not sent.
     pub(crate) fn outgoing_interest(
         &mut self,
         now: Time,
@@ -324,7 +324,7 @@ impl Engine {
     }
 
     fn ask_management(&mut self, packet: SharedPacket, from: Option<FaceId>) {
-        if self.management.len() >= MANAGEMENT_QUEUE {
+        if self.management.len() >= MAX_MANAGEMENT_QUEUE {
             self.counters.drop(DropReason::ManagementBusy);
             return;
         }
@@ -334,7 +334,7 @@ impl Engine {
         });
     }
 
-    /// Sends a Nack, without looking at the PIT.
+    /// Sends a Nack, independently of the PIT.
     pub(crate) fn send_nack(
         &mut self,
         to: FaceId,
@@ -356,19 +356,19 @@ impl Engine {
     }
 }
 
-/// Most delegations of a forwarding hint that are looked at.
+/// Maximum of delegations of a forwarding hint that are considered.
 pub(crate) const MAX_DELEGATIONS: usize = 8;
 
-/// How an Interest goes out.
+/// An Interest to send.
 #[derive(Debug)]
 pub(crate) struct Outbound {
     pub(crate) nonce: u32,
-    /// How long an answer may be expected.
+    /// How long to wait for an answer.
     pub(crate) lifetime: Duration,
     pub(crate) mark: Option<u64>,
-    /// Where it came from.
+    /// Its incoming face.
     pub(crate) from: Option<FaceId>,
-    /// What the strategy has attached to it.
+    /// The fields that the strategy has attached.
     pub(crate) attached: Option<Box<LpHeader>>,
 }
 

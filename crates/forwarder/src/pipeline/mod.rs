@@ -1,12 +1,12 @@
-//! What becomes of a packet: the pipelines of NFD's developer guide.
+//! Processing of packets: the pipelines of NFD's developer guide.
 //!
 //! | module | pipelines |
 //! |---|---|
-//! | `batch` | packets that come together, and what is loaded for them |
+//! | `batch` | packets that arrive together, and their prefetching |
 //! | `interest` | incoming Interest, Interest loop, content store hit and miss, outgoing Interest |
 //! | `data` | incoming Data, Data unsolicited, outgoing Data |
 //! | `nack` | incoming Nack, outgoing Nack |
-//! | `finalize` | the end of a PIT entry, eviction, what is due, a face that goes |
+//! | `finalize` | the end of a PIT entry, eviction, timers, removal of a face |
 
 mod batch;
 mod data;
@@ -26,15 +26,15 @@ use whimbrel_ndn_packet::{LpHeader, SharedPacket};
 use crate::config::ForwarderConfig;
 use crate::counters::{DropReason, ForwarderCounters};
 use crate::face::{Face, FaceId, FaceTable};
-use crate::forwarder::{ManagementInterest, Outgoing};
+use crate::forwarder::{ManagementInterest, OutPacket};
 use crate::tables::dead_nonces::DeadNonces;
 use crate::tables::name_key::NameHasher;
 use crate::tables::{Cs, Fib, Pit};
 
-/// Most Interests that wait for management.
-const MANAGEMENT_QUEUE: usize = 4096;
+/// Maximum of Interests that wait for management.
+const MAX_MANAGEMENT_QUEUE: usize = 4096;
 
-/// Everything but the strategies, which work on it.
+/// The forwarder without its strategies, which work on it.
 pub(crate) struct Engine {
     pub(crate) config: ForwarderConfig,
     pub(crate) hasher: NameHasher,
@@ -46,7 +46,7 @@ pub(crate) struct Engine {
     pub(crate) dead_nonces: DeadNonces,
     pub(crate) counters: ForwarderCounters,
     pub(crate) management: VecDeque<ManagementInterest>,
-    pub(crate) out: VecDeque<(FaceId, Outgoing)>,
+    pub(crate) out: VecDeque<(FaceId, OutPacket)>,
 }
 
 impl Engine {
@@ -67,20 +67,20 @@ impl Engine {
         }
     }
 
-    /// Puts a packet into the queue of what is to be sent; false if it is full.
+    /// Queues a packet for sending; returns false if the queue is full.
     fn queue(&mut self, face: FaceId, packet: SharedPacket, header: Option<Box<LpHeader>>) -> bool {
         if self.out.len() >= self.config.queue_capacity {
             self.counters.drop(DropReason::QueueFull);
             return false;
         }
-        self.out.push_back((face, Outgoing { packet, header }));
+        self.out.push_back((face, OutPacket { packet, header }));
         true
     }
 }
 
-/// The link header of an outgoing Interest or Data; `None` if it needs none. Of the fields that a
-/// strategy has attached, those that are the forwarder's own are overwritten, and a congestion mark
-/// is not taken away.
+/// The link header of an outgoing Interest or Data; `None` if it needs none. Overwrites the
+/// forwarder's own fields among those that a strategy has attached, and never removes a congestion
+/// mark.
 #[inline]
 fn header(
     attached: Option<Box<LpHeader>>,
@@ -110,12 +110,12 @@ pub(crate) fn is_localhop(name: &[u8]) -> bool {
     name.starts_with(b"\x08\x08localhop")
 }
 
-/// A packet is not sent back where it came from, unless other peers there have not heard it.
+/// A packet is not sent back to its incoming face, unless other peers there have not heard it.
 fn may_return(face: &Face) -> bool {
     face.spec.link_type == LinkType::AdHoc
 }
 
-/// Later than `now` by `by`, at most by `limit`.
+/// `now` + `by`, at most `now` + `limit`.
 fn after(now: Time, by: core::time::Duration, limit: core::time::Duration) -> Time {
     now + by.min(limit)
 }

@@ -34,10 +34,10 @@ impl Forwarder {
             let mut context = Context::of_entry(&mut self.engine, now, slot);
             strategy.after_receive_nack(&mut context, from, reason);
         }
-        self.engine.settle(now, slot);
+        self.engine.end_or_arm(now, slot);
     }
 
-    /// The link gave up on an Interest after its retransmissions.
+    /// Handles an Interest that the link abandoned after its retransmissions.
     pub(crate) fn dropped_interest(&mut self, now: Time, to: FaceId, packet: &[u8]) {
         let Some(slot) = self.engine.sent_entry(to, packet) else {
             return;
@@ -47,12 +47,12 @@ impl Forwarder {
             let mut context = Context::of_entry(&mut self.engine, now, slot);
             strategy.after_dropped(&mut context, to);
         }
-        self.engine.settle(now, slot);
+        self.engine.end_or_arm(now, slot);
     }
 }
 
 impl Engine {
-    /// The entry that a Nack belongs to, with the Nack written down.
+    /// The entry of a Nack, with the Nack recorded.
     fn nacked_entry(&mut self, from: FaceId, packet: &[u8], reason: NackReason) -> Option<u32> {
         let Some(face) = self.faces.get_mut(from) else {
             self.counters.drop(DropReason::UnknownFace);
@@ -75,7 +75,7 @@ impl Engine {
         slot
     }
 
-    /// The entry whose Interest, with this very nonce, went out to a face.
+    /// The entry whose Interest was sent to a face with this very nonce.
     fn sent_entry(&mut self, to: FaceId, packet: &[u8]) -> Option<u32> {
         let interest = InterestRef::decode(packet).ok()?;
         let key = NameKey::of(&self.hasher, interest.name);
@@ -90,8 +90,8 @@ impl Engine {
         (interest.nonce.map(u32::from_be_bytes) == Some(record.nonce)).then_some(slot)
     }
 
-    /// Sends a Nack to a downstream, which no longer waits then. Nothing if it is not one, or one
-    /// of several on a link.
+    /// Sends a Nack to a downstream and removes its in-record. Does nothing if it is not a
+    /// downstream, or if the link has several peers.
     pub(crate) fn outgoing_nack(&mut self, slot: u32, to: FaceId, reason: NackReason) -> bool {
         let one_peer = |engine: &Engine| {
             engine

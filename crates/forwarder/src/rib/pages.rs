@@ -1,10 +1,10 @@
-//! Routes to web pages. A page is a stranger's program that a person has merely looked at: it serves
-//! names that nobody else serves, and its routes give way to those of all other faces.
+//! Routes to web pages. A page is a stranger's program that a person has merely opened: it serves
+//! only free names, and routes of other faces displace its routes.
 //!
-//! At any time no route to a page has a prefix that equals, begins or continues the prefix of a
-//! route to another face, whichever came first. The default route alone is no obstacle, where it
-//! holds for longer prefixes: a page's routes cost more than any other ([`PAGE_ROUTE_COST`]), so the
-//! default route stays the first choice.
+//! At no time does a route to a page have a prefix that equals, is above or is below the prefix of
+//! a route to another face, whichever came first. The one exception is a default route that applies
+//! to longer prefixes: a page's routes cost more than any other ([`PAGE_ROUTE_COST`]), so the
+//! default route stays preferred.
 
 use std::collections::BTreeSet;
 
@@ -14,35 +14,33 @@ use super::{Entry, Rib, Route, RouteKey};
 use crate::face::FaceId;
 use whimbrel_ndn_mgmt::{ROUTE_CAPTURE, RouteOrigin};
 
-/// Least cost of a route to a page.
+/// Minimum cost of a route to a page.
 pub const PAGE_ROUTE_COST: u64 = 1_000_000;
-/// Most routes to one page.
+/// Maximum of routes to one page.
 pub const ROUTES_PER_PAGE: usize = 32;
-/// Most routes to all pages together: a page may open many connections.
+/// Maximum of routes to all pages together: a page may open many connections.
 pub const ROUTES_OF_PAGES: usize = 512;
 
-/// Why a web page does not get a route.
+/// Why a web page's route is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageRefusal {
-    /// It asked for all names.
+    /// It requested the prefix `/`.
     #[error("a web page cannot register all names")]
     Everything,
-    /// Someone else has the prefix, one that begins it, or one that it begins.
+    /// Another face has the prefix, one above it or one below it.
     #[error(
-        "a web page cannot register this prefix: somebody else has it, a part of it, or one that covers it"
+        "a web page cannot register this prefix: another face has it, one above it or one below it"
     )]
     Taken,
-    /// It has as many routes as a page may have.
+    /// The page has reached its limit of routes.
     #[error("a web page cannot register more than {ROUTES_PER_PAGE} prefixes")]
     Page,
-    /// There are as many routes to pages as there may be.
-    #[error(
-        "web pages already have {ROUTES_OF_PAGES} prefixes, the most that all together may have"
-    )]
+    /// All pages together have reached their limit of routes.
+    #[error("web pages already have {ROUTES_OF_PAGES} prefixes, the maximum for all together")]
     Pages,
 }
 
-/// Which faces lead to pages, and the routes there.
+/// The faces of pages, and their routes.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     faces: BTreeSet<FaceId>,
@@ -68,7 +66,7 @@ impl Pages {
         self.faces.remove(&face);
     }
 
-    /// Routes whose prefix equals, begins or continues `prefix`.
+    /// Routes whose prefix equals, is above or is below `prefix`.
     fn related<'a>(
         &'a self,
         prefix: &'a Name,
@@ -95,7 +93,7 @@ fn leads_elsewhere(entry: &Entry, face: FaceId) -> bool {
 }
 
 impl Rib {
-    /// From now on `face` leads to a web page, until it is removed.
+    /// Marks `face` as one of a web page, until it is removed.
     pub fn add_page(&mut self, face: FaceId) {
         self.pages.faces.insert(face);
     }
@@ -105,18 +103,19 @@ impl Rib {
         self.pages.faces.contains(&face)
     }
 
-    /// How many routes lead to web pages.
+    /// The number of routes to web pages.
     pub fn page_routes(&self) -> usize {
         self.pages.routes.len()
     }
 
-    /// How many routes of web pages have given way to others.
+    /// The number of routes of web pages that others have displaced.
     pub fn displaced_page_routes(&self) -> u64 {
         self.pages.displaced
     }
 
-    /// The route as `face` may have it: one to a page costs more than others, and hides no shorter
-    /// prefix's routes (CAPTURE), whatever was asked for. (NDNts asks for CAPTURE by default.)
+    /// The route as `face` may have it: one to a page costs more than others, and does not hide the
+    /// routes of shorter prefixes (CAPTURE), whatever was requested. (NDNts requests CAPTURE by
+    /// default.)
     pub fn allowed_route(&self, face: FaceId, route: Route) -> Route {
         if !self.is_page(face) {
             return route;
@@ -128,7 +127,7 @@ impl Rib {
         }
     }
 
-    /// Whether a page may have this prefix.
+    /// Checks whether a page may have this prefix.
     pub(super) fn check_page(&self, prefix: &Name, key: RouteKey) -> Result<(), PageRefusal> {
         if prefix.is_empty() {
             return Err(PageRefusal::Everything);
@@ -148,7 +147,8 @@ impl Rib {
         Ok(())
     }
 
-    /// Stops at the first route to another face: those to the page's own are few.
+    /// True if another face has a related route; stops at the first one, because the page's own are
+    /// few.
     fn is_taken(&self, prefix: &Name, face: FaceId) -> bool {
         let is_default_for_all = |entry: &Entry| entry.routes.values().all(Route::passes);
         let default = self.entries.get(&Name::root());
@@ -166,14 +166,14 @@ impl Rib {
             .any(|entry| leads_elsewhere(entry, face))
     }
 
-    /// Makes room for a route that is not a page's.
+    /// Displaces pages' routes for a route that is not a page's.
     pub(super) fn displace_for(&mut self, prefix: &Name, route: Route) {
         if !prefix.is_empty() || !route.passes() {
             self.displace_pages(prefix);
         }
     }
 
-    /// Removes the routes to pages whose prefix equals, begins or continues `prefix`.
+    /// Removes the routes to pages whose prefix equals, is above or is below `prefix`.
     pub fn displace_pages(&mut self, prefix: &Name) {
         if self.pages.routes.is_empty() {
             return;

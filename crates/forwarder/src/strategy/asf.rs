@@ -1,7 +1,7 @@
-//! Adaptive: the fastest next hop by measurement; another one is probed now and then.
+//! Adaptive: the fastest next hop by measurement; others are probed now and then.
 //!
-//! After NFD's ASF, version 5. Time-outs are looked for by one timer per PIT entry rather than one
-//! per face.
+//! After NFD's ASF, version 5. One timer per PIT entry, rather than one per face, checks for
+//! timeouts.
 
 use core::time::Duration;
 
@@ -18,9 +18,10 @@ use crate::tables::NextHop;
 use crate::tables::measurements::{FaceMeasurement, Measurements};
 use crate::tables::name_key::NameHasher;
 
-/// How long an entry stays after its Data for a slower upstream that was probed.
+/// How long an entry is kept after its Data for a slower upstream that is being probed.
 const PROBE_GRACE: Duration = Duration::from_millis(50);
-/// The first probe of a prefix comes within this time, so that not all of them come at once.
+/// The first probe of a prefix is sent at a random time within this, so that probes do not
+/// coincide.
 const FIRST_PROBE_WITHIN: u64 = 5_000_000_000;
 
 /// Adaptive forwarding by round-trip times.
@@ -28,7 +29,7 @@ const FIRST_PROBE_WITHIN: u64 = 5_000_000_000;
 pub(super) struct Asf {
     suppression: Suppression,
     probing_interval: Duration,
-    /// Interests in a row without an answer in time that make a face count as failed.
+    /// Consecutive timeouts after which a face counts as failed.
     max_timeouts: u32,
     measurements: Measurements,
 }
@@ -43,18 +44,14 @@ impl Asf {
         let probing_interval = parameters.millis("probing-interval", 60_000, 1000)?;
         let max_timeouts = parameters.number("max-timeouts", 3)?;
         if max_timeouts == 0 {
-            return Err(Parameters::wrong(
-                "max-timeouts",
-                "0",
-                "it must be at least 1",
-            ));
+            return Err(Parameters::wrong("max-timeouts", "0", "must be at least 1"));
         }
         let lifetime = parameters.millis("measurement-lifetime", 300_000, 1000)?;
         if lifetime <= probing_interval {
             return Err(Parameters::wrong(
                 "measurement-lifetime",
                 &lifetime.as_millis().to_string(),
-                "it must be longer than probing-interval",
+                "must be longer than probing-interval",
             ));
         }
         parameters.finish()?;
@@ -67,8 +64,7 @@ impl Asf {
         })
     }
 
-    /// Best first: measured ones by their round-trip time, then those never tried, then those that
-    /// failed.
+    /// Best first: measured ones by their round-trip time, then untried ones, then failed ones.
     fn ranked(&self, context: &Context<'_>) -> SmallVec<[NextHop; 8]> {
         let known = self.measurements.get(context.route().0);
         let mut hops = context.eligible();
@@ -126,8 +122,8 @@ impl Asf {
         }
     }
 
-    /// Takes the round-trip time of the upstream that brought the Data, and waits a moment for one
-    /// that is being probed.
+    /// Records the round-trip time of the upstream that answered, and waits briefly for one that is
+    /// being probed.
     fn learn(&mut self, context: &mut Context<'_>, from: FaceId) {
         let now = context.now();
         let Some(sent) = context
@@ -162,8 +158,7 @@ impl Asf {
         }
     }
 
-    /// Gives up on upstreams that should have answered, and sets the timer for those that still
-    /// may.
+    /// Times out overdue upstreams, and sets the timer for those that may still answer.
     fn look_for_timeouts(&mut self, context: &mut Context<'_>, all: bool) {
         let (now, prefix) = (context.now(), context.route().0.to_name());
         let waiting: SmallVec<[(FaceId, Time); 4]> = context
@@ -208,8 +203,8 @@ fn standing(face: Option<&FaceMeasurement>) -> (u8, Duration) {
     }
 }
 
-/// Of `n` faces the one of rank `j` with a probability of (n + 1 - j) / (1 + 2 + .. + n), as NFD
-/// has it.
+/// Selects one of `n` faces, that of rank `j` with a probability of (n + 1 - j) / (1 + 2 + .. + n),
+/// as in NFD.
 fn by_rank(ranked: &[NextHop], rng: &mut SeededRng) -> Option<FaceId> {
     let count = ranked.len() as u64;
     let mut left = rng.below(count * (count + 1) / 2);

@@ -44,8 +44,7 @@ impl Strategy for BestRoute {
     }
 }
 
-/// The best next hop that is not waited for already, else the one that was asked the longest time
-/// ago.
+/// The best next hop that is not pending, else the one used least recently.
 pub(super) fn retransmission_face(context: &Context<'_>) -> Option<FaceId> {
     let hops = context.eligible();
     let record = |face: FaceId| {

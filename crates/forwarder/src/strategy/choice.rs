@@ -1,4 +1,4 @@
-//! Which prefix has which strategy.
+//! Strategy choice: the strategies by prefix.
 
 use whimbrel_ndn_packet::{Component, Name, NameRef, types};
 
@@ -18,11 +18,11 @@ use crate::tables::prefix_map::PrefixMap;
 /// Why a strategy cannot be chosen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategyError {
-    /// No strategy has this name, or none this version.
-    #[error("there is no strategy {0}; /localhost/nfd/strategy/best-route is one")]
+    /// The name or version is unknown.
+    #[error("unknown strategy {0}; /localhost/nfd/strategy/best-route is a known one")]
     Unknown(Name),
-    /// A parameter that this strategy does not have, or a value that it cannot have.
-    #[error("the strategy parameter '{parameter}' is not valid: {why}")]
+    /// An unknown parameter, or an invalid value.
+    #[error("the strategy parameter '{parameter}' is invalid: {why}")]
     Parameter {
         /// As it was given.
         parameter: String,
@@ -30,7 +30,7 @@ pub enum StrategyError {
         why: String,
     },
     /// The prefix has too many components.
-    #[error("the prefix has {0} components, a strategy choice has at most {MAX_DEPTH}")]
+    #[error("the prefix has {0} components; a strategy choice has at most {MAX_DEPTH}")]
     TooDeep(usize),
     /// `/` always has a strategy.
     #[error("the strategy of / can be changed but not removed")]
@@ -58,7 +58,7 @@ pub struct StrategyChoice {
     measurements_capacity: usize,
     prefixes: PrefixMap<u32>,
     instances: Slab<Instance>,
-    /// Counts changes: PIT entries remember their strategy and look again when it has moved on.
+    /// Counts changes: PIT entries cache their strategy and look it up again when this has changed.
     epoch: u32,
 }
 
@@ -72,13 +72,13 @@ impl StrategyChoice {
             instances: Slab::new(),
             epoch: 1,
         };
-        // Cannot fail: the strategy is among those that there are.
+        // Cannot fail: the strategy exists.
         let _ = choice.set(Name::root().as_ref(), named("best-route", 5).as_ref());
         choice
     }
 
-    /// Gives a prefix a strategy, named with or without version and parameters, such as
-    /// `/localhost/nfd/strategy/asf/v=5/probing-interval~30000`. Answers with its full name.
+    /// Sets the strategy of a prefix, named with or without version and parameters, such as
+    /// `/localhost/nfd/strategy/asf/v=5/probing-interval~30000`. Returns its full name.
     pub fn set(
         &mut self,
         prefix: NameRef<'_>,
@@ -87,7 +87,7 @@ impl StrategyChoice {
         self.put(prefix, self.make(strategy)?)
     }
 
-    /// Gives a prefix a strategy of the program's own, to be told as `name`.
+    /// Sets a strategy of the program's own, reported as `name`.
     pub fn install(
         &mut self,
         prefix: NameRef<'_>,
@@ -112,7 +112,8 @@ impl StrategyChoice {
         Ok(name)
     }
 
-    /// Lets a prefix have the strategy of the prefix above it; false if it had none of its own.
+    /// Removes the strategy of a prefix, so that the one of a shorter prefix applies; returns false
+    /// if it had none.
     pub fn unset(&mut self, prefix: NameRef<'_>) -> Result<bool, StrategyError> {
         if prefix.is_empty() {
             return Err(StrategyError::Root);
@@ -143,12 +144,12 @@ impl StrategyChoice {
         self.prefixes.depths()
     }
 
-    /// How many prefixes have a strategy of their own.
+    /// The number of prefixes with a strategy of their own.
     pub fn len(&self) -> usize {
         self.instances.len()
     }
 
-    /// Never: `/` has one.
+    /// Always false: `/` has a strategy.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -158,7 +159,7 @@ impl StrategyChoice {
         self.prefixes.get(prefix).is_some()
     }
 
-    /// The full name of the strategy that Interests of a name have.
+    /// The full name of the strategy for Interests of a name.
     pub fn effective_name(&self, name: NameRef<'_>) -> Option<Name> {
         let key = NameKey::of(&self.hasher, name);
         let (_, slot) = self.prefixes.longest_match(&key, name.value())?;
@@ -167,7 +168,7 @@ impl StrategyChoice {
             .map(|instance| instance.name.clone())
     }
 
-    /// The names of all strategies there are, with their versions.
+    /// The names of all available strategies, with their versions.
     pub fn available() -> Vec<Name> {
         STRATEGIES
             .iter()
@@ -212,7 +213,7 @@ impl StrategyChoice {
         })
     }
 
-    /// The place of the strategy that a PIT entry has.
+    /// The index of a PIT entry's strategy.
     #[inline]
     pub(crate) fn effective(&self, engine: &mut Engine, slot: u32, key: Option<&NameKey>) -> u32 {
         let Some(entry) = engine.pit.get_mut(slot) else {
@@ -230,7 +231,7 @@ impl StrategyChoice {
             }
         };
         let found = found.map_or(NONE, |(_, slot)| *slot);
-        // What another strategy has left there means nothing to this one.
+        // State of another strategy is meaningless to this one.
         entry.strategy = (found, self.epoch);
         entry.timer = whimbrel_core::Time::MAX;
         found
@@ -250,7 +251,7 @@ impl StrategyChoice {
         }
     }
 
-    /// How many measurements all strategies keep.
+    /// The number of measurements of all strategies.
     pub fn measurements(&self) -> usize {
         self.instances
             .iter()

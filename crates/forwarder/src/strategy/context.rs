@@ -1,4 +1,4 @@
-//! What a strategy sees of a forwarder and may do with it, in one trigger for one PIT entry.
+//! A strategy's view of a forwarder and its actions, in one trigger for one PIT entry.
 
 use core::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::pipeline::{Engine, Incoming, MAX_DELEGATIONS, Outbound, is_localhop, 
 use crate::tables::NextHop;
 use crate::tables::pit::{Entry, InRecord, OutRecord};
 
-/// A Data that came, as a strategy sees it.
+/// A received Data, as a strategy sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct IncomingData<'a> {
-    /// The Data where it lies, checked for its form. Its signature is not.
+    /// The checked view of the Data. Its signature is not verified.
     pub data: &'a DataRef<'a>,
     /// Its link header: all fields, unknown ones by [`LpPacket::fields`].
     pub header: &'a LpPacket<'a>,
-    /// The face that it came by; [`FaceId::INTERNAL`] for the forwarder's own.
+    /// The incoming face; [`FaceId::INTERNAL`] for the forwarder's own.
     pub from: FaceId,
 }
 
@@ -30,7 +30,7 @@ pub struct Context<'a> {
     now: Time,
     slot: u32,
     incoming: Option<&'a Incoming<'a>>,
-    /// What was sent in this trigger.
+    /// Interests sent in this trigger.
     sent: usize,
 }
 
@@ -65,27 +65,27 @@ impl<'a> Context<'a> {
         self.now
     }
 
-    /// The forwarder's random numbers.
+    /// The forwarder's random number generator.
     pub fn rng(&mut self) -> &mut SeededRng {
         &mut self.engine.rng
     }
 
-    /// The face of the Interest that came; `None` in triggers that no Interest caused.
+    /// The incoming face of the Interest; `None` in triggers without an Interest.
     pub fn downstream(&self) -> Option<FaceId> {
         self.incoming.map(|incoming| incoming.from)
     }
 
-    /// The link header of the Interest that came; `None` in triggers that no Interest caused.
+    /// The link header of the Interest; `None` in triggers without an Interest.
     pub fn interest_header(&self) -> Option<&LpPacket<'_>> {
         self.incoming.map(|incoming| incoming.header)
     }
 
-    /// What the link of a face has told of itself last; `None` if there is no such face.
+    /// The latest state of a face's link; `None` if the face does not exist.
     pub fn link_state(&self, face: FaceId) -> Option<&LinkState> {
         self.engine.faces.get(face).map(Face::link_state)
     }
 
-    /// The PIT entry; always there while a trigger runs.
+    /// The PIT entry; always present while a trigger runs.
     pub fn entry(&self) -> Option<&Entry> {
         self.engine.pit.get(self.slot)
     }
@@ -113,17 +113,17 @@ impl<'a> Context<'a> {
             .hash(name.prefix(name.len().saturating_sub(1)))
     }
 
-    /// Who was asked.
+    /// The out-records.
     pub fn out_records(&self) -> &[OutRecord] {
         self.entry().map(Entry::out_records).unwrap_or_default()
     }
 
-    /// Who waits.
+    /// The in-records.
     pub fn in_records(&self) -> &[InRecord] {
         self.entry().map(Entry::in_records).unwrap_or_default()
     }
 
-    /// True while some upstream may still answer.
+    /// True while an upstream may still answer.
     pub fn has_pending_out_records(&self) -> bool {
         self.out_records()
             .iter()
@@ -131,7 +131,7 @@ impl<'a> Context<'a> {
     }
 
     /// The FIB entry of the Interest, best next hop first: by its name, or by its forwarding hint
-    /// if it has one that has not led here yet. Also the prefix, which measurements go by.
+    /// unless that has arrived. Also returns the prefix, the key of measurements.
     pub fn route(&self) -> (NameRef<'_>, &[NextHop]) {
         let Some(entry) = self.entry() else {
             return (NameRef::default(), &[]);
@@ -159,8 +159,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// "in default-free zone, use the first delegation that finds a FIB entry" (NFD); the default
-    /// route counts too.
+    /// "in default-free zone, use the first delegation that finds a FIB entry" (NFD); here the
+    /// default route counts too.
     fn hinted_route<'b>(&'b self, entry: &'b Entry) -> (NameRef<'b>, &'b [NextHop]) {
         let mut reader = tlv::Reader::new(entry.hint());
         for _ in 0..MAX_DELEGATIONS {
@@ -177,8 +177,8 @@ impl<'a> Context<'a> {
         (NameRef::default(), &[])
     }
 
-    /// True if the Interest may go out on a face: it exists and is up, the Interest did not come
-    /// from its only peer, and no scope is violated.
+    /// True if the Interest may be sent to a face: the face exists and is up, is not the incoming
+    /// face with its only peer, and the scope allows it.
     pub fn is_eligible(&self, face: FaceId) -> bool {
         let Some(out) = self.engine.faces.get(face).filter(|face| face.up) else {
             return false;
@@ -188,7 +188,7 @@ impl<'a> Context<'a> {
     }
 
     /// True if the Interest must not leave this machine: by `/localhost`, or by `/localhop` unless
-    /// it is from a program on this machine.
+    /// it comes from a program on this machine.
     fn is_scoped(&self) -> bool {
         let Some(entry) = self.entry() else {
             return true;
@@ -214,14 +214,14 @@ impl<'a> Context<'a> {
             .collect()
     }
 
-    /// Sends the Interest to a face; false if it did not go (no such face, no hop left).
+    /// Sends the Interest to a face; returns false if it was not sent (no such face, no hop left).
     pub fn send_interest(&mut self, face: FaceId) -> bool {
         self.send_last(face, None)
     }
 
-    /// Sends the Interest to a face with link header fields. Those that are the forwarder's own
-    /// (PitToken, Nack, IncomingFaceId, NextHopFaceId) or that Interests cannot have are left out;
-    /// of two congestion marks the higher one counts.
+    /// Sends the Interest to a face with link header fields. The forwarder's own fields (PitToken,
+    /// Nack, IncomingFaceId, NextHopFaceId) and those that Interests cannot have are omitted; of
+    /// two congestion marks the higher one is used.
     pub fn send_interest_with(&mut self, face: FaceId, fields: LpHeader) -> bool {
         self.send_last(face, Some(Box::new(fields)))
     }
@@ -237,14 +237,14 @@ impl<'a> Context<'a> {
         self.send(face, nonce, attached)
     }
 
-    /// Sends the Interest to one more face, with a nonce of its own: where both ways meet, it must
+    /// Sends the Interest to one more face, with a nonce of its own: where both paths meet, it must
     /// not look like a loop.
     pub fn send_probe(&mut self, face: FaceId) -> bool {
         let nonce = self.engine.rng.next_word() as u32;
         self.send(face, nonce, None)
     }
 
-    /// The entry goes on with the Interest that came last, unless it is the same.
+    /// Replaces the entry's Interest by the latest one, unless they are the same.
     fn take_over(&mut self, incoming: &Incoming<'_>) {
         if let Some(entry) = self
             .entry_mut()
@@ -278,18 +278,18 @@ impl<'a> Context<'a> {
         sent
     }
 
-    /// How many Interests went out in this trigger.
+    /// The number of Interests sent in this trigger.
     pub const fn sent(&self) -> usize {
         self.sent
     }
 
-    /// Answers a downstream with a Nack; it no longer waits then.
+    /// Answers a downstream with a Nack, and removes its in-record.
     pub fn send_nack(&mut self, face: FaceId, reason: NackReason) -> bool {
         self.engine.outgoing_nack(self.slot, face, reason)
     }
 
-    /// There is no next hop: the downstream is told so, and the entry ends unless others still wait
-    /// for an upstream.
+    /// Handles the lack of a next hop: the downstream gets a Nack, and the entry ends unless others
+    /// still wait for an upstream.
     pub fn no_route(&mut self) {
         self.engine.counters.drop(DropReason::NoRoute);
         if let Some(face) = self.downstream() {
@@ -306,12 +306,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The Interest is not forwarded because it was shortly before.
+    /// Suppresses the Interest because it was forwarded shortly before.
     pub fn suppress(&mut self) {
         self.engine.counters.drop(DropReason::Suppressed);
     }
 
-    /// Lets the entry end after so long.
+    /// Lets the entry end after this time.
     pub fn set_expiry(&mut self, after: Duration) {
         let now = self.now;
         if let Some(entry) = self.entry_mut() {
@@ -319,8 +319,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Calls [`super::Strategy::on_timer`] after so long, if the entry still waits then. An earlier
-    /// timer stays.
+    /// Calls [`super::Strategy::on_timer`] after this time, if the entry still waits then. An
+    /// earlier timer is kept.
     pub fn set_timer(&mut self, after: Duration) {
         let now = self.now;
         if let Some(entry) = self.entry_mut() {
@@ -328,9 +328,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Passes Nacks on as NFD does: when every upstream has answered with one, all downstreams get
-    /// the least severe of them; when the only one that has not is itself a downstream, that one
-    /// gets it.
+    /// Forwards Nacks as NFD does: when every upstream has answered with one, all downstreams get
+    /// the least severe of them; when the only upstream without a Nack is itself a downstream, that
+    /// one gets it.
     pub fn pass_nacks_on(&mut self) {
         let open: SmallVec<[FaceId; 4]> = self
             .out_records()
@@ -356,7 +356,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The lower the better for who asked. "None" says nothing, and gives way to everything.
+/// Lower is better for the downstream. "None" carries no information, and ranks last.
 fn severity(reason: NackReason) -> u64 {
     if reason == NackReason::None {
         u64::MAX

@@ -4,8 +4,7 @@ use super::parameters::Parameters;
 use super::suppression::{Suppression, Verdict};
 use super::{Context, Strategy, StrategyError};
 
-/// NFD's multicast, version 4. Unlike it, an Interest that has no next hop at all is answered with
-/// a Nack.
+/// NFD's multicast, version 4. Unlike NFD, it answers an Interest without any next hop with a Nack.
 #[derive(Debug)]
 pub(super) struct Multicast {
     suppression: Suppression,
@@ -23,7 +22,7 @@ impl Strategy for Multicast {
     fn after_receive_interest(&mut self, context: &mut Context<'_>) {
         let hops = context.eligible();
         if hops.is_empty() {
-            // Whoever else waits may still be answered: only then does this one, too.
+            // Other downstreams may still be answered, and then this one will be, too.
             if !context.has_pending_out_records() {
                 context.no_route();
             }

@@ -8,7 +8,7 @@ use whimbrel_ndn_packet::NameRef;
 use super::StrategyError;
 use super::suppression::Suppression;
 
-/// Parameters that have not been taken yet.
+/// Parameters that have not been read yet.
 #[derive(Debug)]
 pub(super) struct Parameters {
     rest: Vec<(String, String)>,
@@ -22,16 +22,16 @@ fn wrong(parameter: impl Into<String>, why: impl Into<String>) -> StrategyError 
 }
 
 impl Parameters {
-    /// Reads all components of `name`.
+    /// Parses all components of `name`.
     pub(super) fn read(name: NameRef<'_>) -> Result<Parameters, StrategyError> {
         let mut rest: Vec<(String, String)> = Vec::new();
         for component in name.components() {
             let text = String::from_utf8_lossy(component.value()).into_owned();
             let (key, value) = text
                 .split_once('~')
-                .ok_or_else(|| wrong(&text, "it is not of the form name~value"))?;
+                .ok_or_else(|| wrong(&text, "not of the form name~value"))?;
             if rest.iter().any(|(known, _)| known == key) {
-                return Err(wrong(text, "it is there twice"));
+                return Err(wrong(text, "given twice"));
             }
             rest.push((key.to_owned(), value.to_owned()));
         }
@@ -44,17 +44,14 @@ impl Parameters {
         Some(self.rest.remove(at).1)
     }
 
-    /// The value of one parameter, or what holds without it.
+    /// The value of one parameter, or its default.
     pub(super) fn number<T: FromStr>(&mut self, key: &str, default: T) -> Result<T, StrategyError> {
         let Some(value) = self.text(key) else {
             return Ok(default);
         };
-        value.parse().map_err(|_| {
-            wrong(
-                format!("{key}~{value}"),
-                "the value is not a number that it can have",
-            )
-        })
+        value
+            .parse()
+            .map_err(|_| wrong(format!("{key}~{value}"), "the value is not a valid number"))
     }
 
     /// A number of milliseconds, at least `least`.
@@ -68,13 +65,13 @@ impl Parameters {
         if millis < least {
             return Err(wrong(
                 format!("{key}~{millis}"),
-                format!("it must be at least {least} ms"),
+                format!("must be at least {least} ms"),
             ));
         }
         Ok(Duration::from_millis(millis))
     }
 
-    /// What retransmissions are suppressed by, as NFD names it.
+    /// The suppression parameters, named as in NFD.
     pub(super) fn suppression(&mut self) -> Result<Suppression, StrategyError> {
         let initial = self.millis("retx-suppression-initial", 10, 1)?;
         let max = self.millis("retx-suppression-max", 250, 1)?;
@@ -82,13 +79,13 @@ impl Parameters {
         if initial > max {
             return Err(wrong(
                 "retx-suppression-initial",
-                "it is longer than retx-suppression-max",
+                "longer than retx-suppression-max",
             ));
         }
         if !(1.0..=1000.0).contains(&multiplier) {
             return Err(wrong(
                 "retx-suppression-multiplier",
-                "it must be from 1 to 1000",
+                "must be from 1 to 1000",
             ));
         }
         Ok(Suppression {
@@ -98,7 +95,7 @@ impl Parameters {
         })
     }
 
-    /// All parameters that begin with `prefix`: what follows it, and their values.
+    /// All parameters that begin with `prefix`: the rest of their names, and their values.
     pub(super) fn with_prefix(&mut self, prefix: &str) -> Vec<(String, String)> {
         let (taken, rest) = core::mem::take(&mut self.rest)
             .into_iter()
@@ -111,12 +108,12 @@ impl Parameters {
             .collect()
     }
 
-    /// An error if there is one that nobody took.
+    /// Fails if a parameter is left.
     pub(super) fn finish(self) -> Result<(), StrategyError> {
         match self.rest.into_iter().next() {
             Some((key, value)) => Err(wrong(
                 format!("{key}~{value}"),
-                "this strategy has no such parameter",
+                "unknown parameter of this strategy",
             )),
             None => Ok(()),
         }

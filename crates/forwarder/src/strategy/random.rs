@@ -1,4 +1,4 @@
-//! Random: any next hop, each Interest anew.
+//! Random: any next hop, drawn for each Interest.
 
 use super::parameters::Parameters;
 use super::suppression::{Suppression, Verdict};

@@ -1,4 +1,4 @@
-//! Which retransmissions are not forwarded: those that come too soon after the last transmission.
+//! Suppression of retransmissions that arrive too soon after the last transmission.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use whimbrel_core::Time;
 use super::Context;
 use crate::face::FaceId;
 
-/// After each forwarded retransmission the next one has to wait longer, up to a limit (NFD:
+/// The interval doubles with each forwarded retransmission, up to a limit (NFD:
 /// RetxSuppressionExponential).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Suppression {
@@ -16,14 +16,14 @@ pub(super) struct Suppression {
     pub(super) multiplier: f64,
 }
 
-/// What to do with an Interest.
+/// The decision on an Interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// No upstream is waited for.
+    /// No upstream is pending.
     New,
-    /// A retransmission that may go out.
+    /// A retransmission to forward.
     Forward,
-    /// A retransmission that came too soon.
+    /// A retransmission that arrived too soon.
     Suppress,
 }
 
@@ -43,7 +43,7 @@ impl Suppression {
         Verdict::Forward
     }
 
-    /// For strategies that take one upstream at a time: since the entry was forwarded anywhere.
+    /// For strategies with one upstream at a time: since the entry was forwarded anywhere.
     pub(super) fn by_entry(&self, context: &mut Context<'_>) -> Verdict {
         let now = context.now();
         let Some(entry) = context.entry_mut() else {
@@ -61,7 +61,7 @@ impl Suppression {
         self.decide(now, last, &mut entry.suppression)
     }
 
-    /// For strategies that take several: since the entry was forwarded to this face.
+    /// For strategies with several: since the entry was forwarded to this face.
     pub(super) fn by_upstream(&self, context: &mut Context<'_>, face: FaceId) -> Verdict {
         let now = context.now();
         let Some(entry) = context.entry_mut() else {

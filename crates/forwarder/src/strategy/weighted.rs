@@ -1,10 +1,10 @@
-//! Weighted: next hops by their shares.
+//! Weighted: next hops by their weights.
 //!
 //! | parameter | values |
 //! |---|---|
 //! | `weights` | `inverse-cost` (default): 1 / (1 + cost); `cost`: the cost of a route is its weight; `equal` |
-//! | `face-ID` | the weight of that face, whatever its route costs |
-//! | `by` | `packet` (default): each Interest anew; `name`: the same name takes the same way; `object`: names that differ in their last component only take the same way |
+//! | `face-ID` | the weight of that face, regardless of its route's cost |
+//! | `by` | `packet` (default): each Interest is drawn separately; `name`: a name always takes the same path; `object`: names that differ in their last component only take the same path |
 
 use super::best_route::retransmission_face;
 use super::parameters::Parameters;
@@ -33,7 +33,7 @@ pub(super) struct Weighted {
     suppression: Suppression,
     by: By,
     weights: Weights,
-    /// Weights of single faces.
+    /// Weights of individual faces.
     faces: Vec<(FaceId, f64)>,
 }
 
@@ -48,7 +48,7 @@ impl Weighted {
                 return Err(Parameters::wrong(
                     "by",
                     other,
-                    "it is packet, name or object",
+                    "must be packet, name or object",
                 ));
             }
         };
@@ -60,7 +60,7 @@ impl Weighted {
                 return Err(Parameters::wrong(
                     "weights",
                     other,
-                    "it is inverse-cost, cost or equal",
+                    "must be inverse-cost, cost or equal",
                 ));
             }
         };
@@ -69,7 +69,7 @@ impl Weighted {
             let wrong = |why| Parameters::wrong(&format!("face-{face}"), &weight, why);
             let id = face
                 .parse()
-                .map_err(|_| wrong("what follows face- is not a face's number"))?;
+                .map_err(|_| wrong("the part after face- is not a face number"))?;
             let weight: f64 = weight
                 .parse()
                 .map_err(|_| wrong("the weight is not a number"))?;
@@ -99,7 +99,7 @@ impl Weighted {
         )
     }
 
-    /// From 0 to 1: where in the sum of all weights this Interest falls.
+    /// From 0 to 1: the position of this Interest in the sum of all weights.
     fn point(&self, context: &mut Context<'_>) -> f64 {
         let hash = match self.by {
             By::Packet => return context.rng().unit(),
@@ -133,7 +133,7 @@ impl Strategy for Weighted {
         let chosen = match self.suppression.by_entry(context) {
             Verdict::Suppress => return context.suppress(),
             Verdict::New => self.choose(context),
-            // The way that its share chose did not answer in time.
+            // The next hop selected by weight did not answer in time.
             Verdict::Forward => retransmission_face(context),
         };
         match chosen {

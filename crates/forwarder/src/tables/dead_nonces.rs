@@ -1,5 +1,5 @@
-//! Nonces of Interests that no longer wait: what still runs in a loop when the PIT has forgotten
-//! it.
+//! Nonces of Interests that are no longer pending: they detect loops after the PIT has forgotten an
+//! Interest.
 
 use core::time::Duration;
 
@@ -7,37 +7,38 @@ use whimbrel_core::Time;
 
 use crate::tables::prefetch;
 
-/// Nonces whose hashes agree in what chooses the bucket share one cache line.
+/// Nonces whose hashes select the same bucket share one cache line.
 const BUCKET: usize = 8;
 
-/// Aligned, or else a bucket would lie on two lines wherever the allocator puts the table, and half
-/// of the loads that are begun early would be in vain.
+/// Aligned: otherwise a bucket could span two cache lines, depending on the allocator, and half of
+/// the prefetches would be wasted.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Bucket([u64; BUCKET]);
 
 /// Time is kept in units of about 17 ms.
 const UNIT_BITS: u32 = 24;
-/// So many bits of time are in a cell: it comes around after three days.
+/// Bits of time in a cell: it wraps after three days.
 const TIME_BITS: u32 = 24;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
-/// The dead nonce list: hashes of names with nonces, each for a while. Its memory is fixed; of
-/// nonces that meet in a bucket the oldest gives way. A nonce that was never added is taken for a
-/// known one once in about 10^11 questions: whoever asked then asks again with another nonce.
+/// The dead nonce list: hashes of names with nonces, each for a while. Its memory is fixed; in a
+/// full bucket the oldest nonce is evicted. A nonce that was never added matches once in about
+/// 10^11 lookups: its sender then retransmits with another nonce.
 #[derive(Clone, Debug)]
 pub(crate) struct DeadNonces {
     lifetime: Duration,
     /// A power of two of buckets, or none before the first nonce.
     buckets: Vec<Bucket>,
     capacity: usize,
-    /// When the last one expires: until the next is added, there is nothing to look for.
+    /// When the last one expires: after that there is nothing to find until the next is added.
     last_expiry: Time,
     now: Time,
 }
 
 impl DeadNonces {
-    /// For `lifetime` each, at most about `capacity` of them (the power of two below it).
+    /// A list that keeps nonces for `lifetime`, at most about `capacity` of them (the power of two
+    /// below it).
     pub(crate) fn new(lifetime: Duration, capacity: usize) -> DeadNonces {
         let capacity = capacity.min(1 << 30);
         DeadNonces {
@@ -49,7 +50,7 @@ impl DeadNonces {
         }
     }
 
-    /// How many it knew when it was last looked at. Counts them.
+    /// The number of unexpired nonces when the time was last set. Counts them.
     pub(crate) fn len(&self) -> usize {
         let alive = |cell: &&u64| **cell != 0 && is_alive(**cell, self.now);
         self.buckets
@@ -59,7 +60,7 @@ impl DeadNonces {
             .count()
     }
 
-    /// True without any.
+    /// True without any nonce.
     pub(crate) fn is_empty(&self) -> bool {
         self.now >= self.last_expiry
     }
@@ -68,7 +69,7 @@ impl DeadNonces {
         self.lifetime
     }
 
-    /// Remembers the nonce of a name, given by its hash.
+    /// Adds the nonce of a name, given by its hash.
     pub(crate) fn add(&mut self, now: Time, name_hash: u64, nonce: u32) {
         if self.capacity < BUCKET {
             return;
@@ -99,7 +100,7 @@ impl DeadNonces {
         }
     }
 
-    /// True if it knows the nonce.
+    /// True if the nonce is in the list.
     #[inline]
     pub(crate) fn has(&mut self, now: Time, name_hash: u64, nonce: u32) -> bool {
         self.look(now);
@@ -117,21 +118,20 @@ impl DeadNonces {
         })
     }
 
-    /// Begins to load where a nonce is found.
+    /// Prefetches the bucket of a nonce.
     #[inline]
     pub(crate) fn prefetch(&self, name_hash: u64, nonce: u32) {
         let at = mix(name_hash, nonce) as usize & self.buckets.len().wrapping_sub(1);
         prefetch::element(&self.buckets, at);
     }
 
-    /// Takes notice of the time.
+    /// Sets the time.
     pub(crate) fn look(&mut self, now: Time) {
         self.now = self.now.max(now);
     }
 }
 
-/// The name's hash is a secret that nobody outside can tell: spreading it together with the nonce
-/// is enough.
+/// The name's hash is secret: mixing it with the nonce is enough.
 fn mix(name_hash: u64, nonce: u32) -> u64 {
     let mut hash = name_hash ^ u64::from(nonce).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -139,7 +139,7 @@ fn mix(name_hash: u64, nonce: u32) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The half of a cell that is not time; the other bits of the hash choose the bucket.
+/// The half of a cell that is not time; the other bits of the hash select the bucket.
 const fn tag(hash: u64) -> u64 {
     hash & !TIME_MASK
 }

@@ -1,31 +1,29 @@
-//! When entries in places of a slab are due: a timing wheel with one reference per place rather
-//! than per entry.
+//! Deadlines of slab slots: a timing wheel with one reference per slot rather than per entry.
 
 use core::time::Duration;
 
 use whimbrel_core::Time;
 
-/// About a millisecond: how much later than its time an entry may be found due.
+/// About a millisecond: the maximum delay of a due entry.
 const TICK_NANOS: u64 = 1 << 20;
-/// A little more than the usual lifetime of Interests, so that hardly any reference is looked at
-/// early.
+/// A little more than the usual lifetime of Interests, so that references rarely come up early.
 const BUCKETS: u64 = 8192;
 const IDLE: u64 = u64::MAX;
 
-/// A wheel of ticks. A place is looked at when its reference comes up; if its deadline has moved to
-/// a later time (an entry left, another one took its place) it is armed again then. An entry that
+/// A wheel of ticks. A slot is checked when its reference comes up; if its deadline has moved to a
+/// later time (an entry left, another one took its slot) it is armed again then. An entry that
 /// comes and goes costs nothing here.
 #[derive(Clone, Debug)]
 pub(crate) struct Wheel {
     buckets: Vec<Vec<u32>>,
-    /// One bit for each bucket that has something in it.
+    /// One bit for each non-empty bucket.
     occupied: Vec<u64>,
-    /// The next tick to look at.
+    /// The next tick to process.
     tick: u64,
-    /// Of each place: the tick of the one reference that counts.
+    /// For each slot: the tick of its valid reference.
     armed: Vec<u64>,
     references: usize,
-    /// What came up and was not taken yet.
+    /// Slots that came up and have not been returned yet.
     due: Vec<u32>,
 }
 
@@ -41,8 +39,8 @@ impl Wheel {
         }
     }
 
-    /// Sees to it that `slot` comes up not later than one tick after `at`; beyond the horizon
-    /// earlier, to be armed again.
+    /// Ensures that `slot` comes up not later than one tick after `at`; beyond the horizon earlier,
+    /// to be armed again.
     #[inline]
     pub(crate) fn arm(&mut self, slot: u32, at: Time) {
         let tick = at
@@ -61,8 +59,7 @@ impl Wheel {
             self.armed.resize(place + 1, IDLE);
         }
         self.armed[place] = tick;
-        // References that no longer count stay until they come up: sweep them out before they are
-        // most.
+        // Void references stay until they come up: sweep them before they are the majority.
         if self.references > 4 * self.armed.len() + 4096 {
             self.sweep();
             return;
@@ -90,13 +87,13 @@ impl Wheel {
         }
     }
 
-    /// The next place that has come up by `now`; whoever asks looks at its entry, and arms it again
-    /// if that is due later.
+    /// The next slot that has come up by `now`; the caller checks its entry, and arms it again if
+    /// its deadline is later.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<u32> {
         let end = now.as_nanos() / TICK_NANOS;
         loop {
             while let Some(slot) = self.due.pop() {
-                // Taken from the bucket of the tick before `self.tick`.
+                // Comes from the bucket of the tick before `self.tick`.
                 if self
                     .armed
                     .get(slot as usize)
@@ -119,7 +116,7 @@ impl Wheel {
         }
     }
 
-    /// When something comes up next.
+    /// When the next slot comes up.
     pub(crate) fn next(&self) -> Option<Time> {
         self.next_occupied()
             .map(|tick| Time::ZERO + Duration::from_nanos(tick.saturating_mul(TICK_NANOS)))
@@ -154,8 +151,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Every armed place comes up after its time and not more than two ticks late, however time
-        /// is cut into steps.
+        /// Every armed slot comes up after its time and not more than two ticks late, however time
+        /// is divided into steps.
         #[test]
         fn what_is_armed_comes_up_in_time(
             steps in prop::collection::vec((0u32..8, 0u64..20_000, 0u64..3_000), 1..60),

@@ -1,4 +1,4 @@
-//! The forwarding information base: which faces lead to a prefix.
+//! The forwarding information base: the next hops of prefixes.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use crate::tables::index::{NONE, Slab};
 use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
 use crate::tables::prefix_map::PrefixMap;
 
-/// A face that leads to a prefix. Ordered from the best to the worst.
+/// A next hop of a prefix. Ordered from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NextHop {
-    /// The lower the better.
+    /// Lower is preferred.
     pub cost: u64,
-    /// Where to.
+    /// The face.
     pub face: FaceId,
 }
 
-/// Why a prefix has no entry.
+/// Why a prefix cannot have an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FibError {
     /// It has too many components.
-    #[error("the prefix has {0} components, a FIB entry has at most {MAX_DEPTH}")]
+    #[error("the prefix has {0} components; a FIB entry has at most {MAX_DEPTH}")]
     TooDeep(usize),
 }
 
@@ -50,7 +50,7 @@ struct NextHopSets {
 struct Set {
     /// In the order of cost, then of face numbers; never empty.
     hops: NextHops,
-    /// How many prefixes have it.
+    /// The number of prefixes that use it.
     users: usize,
 }
 
@@ -62,7 +62,7 @@ impl NextHopSets {
             .unwrap_or_default()
     }
 
-    /// The number of a set for one more user.
+    /// Returns the number of a set, and adds one user.
     fn take(&mut self, hops: NextHops) -> u32 {
         if let Some(number) = self.numbers.get(&hops).copied() {
             if let Some(set) = self.sets.get_mut(number) {
@@ -78,7 +78,7 @@ impl NextHopSets {
         number
     }
 
-    /// One user less.
+    /// Removes one user.
     fn give_back(&mut self, number: u32) {
         let Some(set) = self.sets.get_mut(number) else {
             return;
@@ -99,12 +99,12 @@ impl Fib {
         }
     }
 
-    /// How many prefixes it has.
+    /// The number of prefixes.
     pub fn len(&self) -> usize {
         self.prefixes.len()
     }
 
-    /// True without any.
+    /// True if the FIB is empty.
     pub fn is_empty(&self) -> bool {
         self.prefixes.len() == 0
     }
@@ -122,7 +122,7 @@ impl Fib {
         self.set(prefix, hops)
     }
 
-    /// Removes a next hop, and the prefix with its last one; false if it was not there.
+    /// Removes a next hop, and the prefix with its last one; returns false if it does not exist.
     pub fn remove_next_hop(&mut self, prefix: NameRef<'_>, face: FaceId) -> bool {
         let mut hops = NextHops::from_slice(self.next_hops(prefix).unwrap_or_default());
         let before = hops.len();
@@ -131,7 +131,7 @@ impl Fib {
         if hops.is_empty() {
             self.remove(prefix);
         } else if removed {
-            // Cannot fail: the prefix is there.
+            // Cannot fail: the prefix exists.
             let _ = self.set(prefix, hops);
         }
         removed
@@ -141,13 +141,13 @@ impl Fib {
         hops.sort_unstable();
         let number = self.prefixes.get_or_insert_with(prefix, || NONE);
         let number = number.ok_or(FibError::TooDeep(prefix.len()))?;
-        // The new set first: if it is the old one, it must not go in between.
+        // Takes the new set first: if it is the old one, it must not be dropped in between.
         let old = core::mem::replace(number, self.sets.take(hops));
         self.sets.give_back(old);
         Ok(())
     }
 
-    /// Removes a prefix; false if it was not there.
+    /// Removes a prefix; returns false if it does not exist.
     pub fn remove(&mut self, prefix: NameRef<'_>) -> bool {
         let Some(number) = self.prefixes.remove(prefix) else {
             return false;
@@ -156,9 +156,9 @@ impl Fib {
         true
     }
 
-    /// Removes a face from all prefixes. Reads every prefix if the face is a next hop of any.
+    /// Removes a face from all prefixes. Scans every prefix if the face is a next hop of any.
     pub fn remove_face(&mut self, face: FaceId) {
-        // Of each set with the face: the set without it, or none.
+        // For each set with the face: the set without it, if any is left.
         let mut changed: BTreeMap<u32, NextHops> = BTreeMap::new();
         for (number, set) in self.sets.sets.iter() {
             if set.hops.iter().any(|hop| hop.face == face) {
@@ -195,7 +195,7 @@ impl Fib {
             .map(|number| self.sets.get(*number))
     }
 
-    /// The next hops of the longest prefix of `name`, and how many components it has.
+    /// The next hops of the longest matching prefix of `name`, and its number of components.
     pub fn longest_match(&self, name: NameRef<'_>) -> Option<(usize, &[NextHop])> {
         self.lookup(&NameKey::of(self.prefixes.hasher(), name), name.value())
     }
@@ -212,7 +212,7 @@ impl Fib {
         self.prefixes.depths()
     }
 
-    /// As [`Fib::longest_match`], with the hashes that the packet's pipeline has already.
+    /// As [`Fib::longest_match`], with hashes that the packet's pipeline has computed.
     #[inline]
     pub(crate) fn lookup(&self, key: &NameKey, name: &[u8]) -> Option<(usize, &[NextHop])> {
         self.prefixes
@@ -220,13 +220,13 @@ impl Fib {
             .map(|(depth, number)| (depth, self.sets.get(*number)))
     }
 
-    /// Begins to load the cells of the index that [`Fib::lookup`] will look at.
+    /// Prefetches the index cells that [`Fib::lookup`] will read.
     #[inline]
     pub(crate) fn prefetch_cells(&self, key: &NameKey) {
         self.prefixes.prefetch_cells(key);
     }
 
-    /// Begins to load the entries that are likely found there.
+    /// Prefetches the entries likely found there.
     #[inline]
     pub(crate) fn prefetch_entries(&self, key: &NameKey) {
         self.prefixes.prefetch_entries(key);

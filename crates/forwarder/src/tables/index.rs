@@ -1,12 +1,12 @@
-//! What all tables stand on: entries in numbered places, and an index from keyed hashes to places.
+//! The base of all tables: slabs of entries, and an index from keyed hashes to slots.
 
 use crate::tables::prefetch;
 
-/// No place: places go up to one less.
+/// No slot: the largest slot is one less.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Entries in numbered places; a place that became free is the next one taken, so that its memory
-/// is still near.
+/// Entries in numbered slots; the slot freed last is reused first, because its memory is likely
+/// cached.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,
@@ -44,7 +44,7 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// How many places there are, free ones included.
+    /// The number of slots, free ones included.
     pub(crate) const fn places(&self) -> usize {
         self.places.len()
     }
@@ -96,13 +96,13 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Begins to load the first cache line of a place.
+    /// Prefetches the first cache line of a slot.
     #[inline]
     pub(crate) fn prefetch(&self, slot: u32) {
         prefetch::element(&self.places, slot as usize);
     }
 
-    /// In the order of places.
+    /// In the order of slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.places
             .iter()
@@ -114,12 +114,12 @@ impl<T> Slab<T> {
     }
 }
 
-/// From keyed 64-bit hashes to places, by linear probing: one cache line answers nearly every
-/// question, and removal leaves no marks behind. Whoever asks compares the entry itself: the index
-/// knows only half of each hash.
+/// Maps keyed 64-bit hashes to slots, by linear probing: nearly every lookup reads one cache line,
+/// and removal leaves no tombstones. The caller compares the entry itself: the index stores only
+/// half of each hash.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
-    /// A power of two of them, or none.
+    /// A power of two of cells, or none.
     cells: Vec<Cell>,
     len: usize,
 }
@@ -149,7 +149,7 @@ impl Index {
         (hash >> 32) as u32
     }
 
-    /// The place whose hash is this and of which `is_it` says yes.
+    /// The slot with this hash for which `is_it` returns true.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         if self.len == 0 {
@@ -169,23 +169,22 @@ impl Index {
         }
     }
 
-    /// Begins to load the first cell where a hash may be.
+    /// Prefetches the first cell where a hash may be.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         let at = Index::tag(hash) as usize & self.cells.len().wrapping_sub(1);
         prefetch::element(&self.cells, at);
     }
 
-    /// The place that a hash most likely has: the answer may be wrong, and is good for loading
-    /// things early.
+    /// The likely slot of a hash: may be wrong, for prefetching only.
     #[inline]
     pub(crate) fn guess(&self, hash: u64) -> u32 {
         self.find(hash, |_| true).unwrap_or(NONE)
     }
 
-    /// Adds a place. The same one must not be there yet.
+    /// Adds a slot. It must not be in the index yet.
     pub(crate) fn insert(&mut self, hash: u64, slot: u32) {
-        // At most 5/8 full: beyond that, runs of taken cells grow fast.
+        // At most 5/8 full: beyond that, runs of occupied cells grow fast.
         if (self.len + 1) * 8 > self.cells.len() * 5 {
             self.grow();
         }
@@ -228,14 +227,14 @@ impl Index {
         }
     }
 
-    /// Lets another place stand for the same hash.
+    /// Replaces the slot of a hash.
     pub(crate) fn replace(&mut self, hash: u64, old: u32, new: u32) {
         if let Some(at) = self.position(hash, old) {
             self.cells[at].slot = new;
         }
     }
 
-    /// Removes a place; false if it was not there.
+    /// Removes a slot; returns false if it was not in the index.
     pub(crate) fn remove(&mut self, hash: u64, slot: u32) -> bool {
         let Some(mut hole) = self.position(hash, slot) else {
             return false;
@@ -248,7 +247,7 @@ impl Index {
             if cell.slot == NONE {
                 break;
             }
-            // What follows moves up unless that would put it before the cell where its search
+            // Following cells move up unless that would put them before the cell where their search
             // begins.
             let home = cell.tag as usize & mask;
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
@@ -271,7 +270,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Few different hashes, so that searches run through each other and wrap around.
+        /// Few different hashes, so that searches overlap and wrap around.
         #[test]
         fn the_index_finds_what_a_map_finds(steps in prop::collection::vec((any::<bool>(), 0u64..24), 1..400)) {
             let hash = |key: u64| (key / 3 * 7) << 32;

@@ -1,4 +1,4 @@
-//! What adaptive strategies know of faces, by FIB prefix.
+//! Measurements of faces by adaptive strategies, by FIB prefix.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -11,23 +11,23 @@ use crate::face::FaceId;
 use crate::tables::name_key::NameHasher;
 use crate::tables::prefix_map::PrefixMap;
 
-/// What is known of one face for one prefix.
+/// The measurements of one face for one prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct FaceMeasurement {
     pub(crate) face: FaceId,
     pub(crate) rtt: RttEstimator,
-    /// Interests in a row that were not answered in time.
+    /// Consecutive Interests without an answer in time.
     pub(crate) timeouts: u32,
-    /// So many of them that the face counts as not working.
+    /// The face counts as failed, after too many timeouts.
     pub(crate) failed: bool,
     used: Time,
 }
 
-/// What is known of one prefix.
+/// The measurements of one prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Measurement {
     faces: SmallVec<[FaceMeasurement; 4]>,
-    /// When another face than the best is to be tried; `None` before the first Interest.
+    /// When to try a face other than the best; `None` before the first Interest.
     pub(crate) next_probe: Option<Time>,
     used: Time,
 }
@@ -38,19 +38,19 @@ impl Measurement {
     }
 }
 
-/// Round-trip times before the first sample, and what time-outs lie between.
+/// Timeout before the first sample, and the bounds of timeouts.
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
-const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// Most faces of one prefix: who has more next hops than that measures those it uses.
+const MIN_TIMEOUT: Duration = Duration::from_millis(200);
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum of measured faces per prefix: with more next hops, only those in use are measured.
 const MAX_FACES: usize = 64;
 
-/// Measurements of one strategy's prefixes. What is not used for their lifetime is forgotten; of
-/// too many, the one that was made first.
+/// Measurements of one strategy's prefixes. Unused ones expire after their lifetime; beyond the
+/// capacity, the oldest is evicted.
 #[derive(Clone, Debug)]
 pub(crate) struct Measurements {
     prefixes: PrefixMap<Measurement>,
-    /// Prefixes in the order in which they came, with the time to look at them again.
+    /// Prefixes in the order of insertion, with the time to check them again.
     queue: VecDeque<(Name, Time)>,
     lifetime: Duration,
     capacity: usize,
@@ -74,7 +74,7 @@ impl Measurements {
         self.prefixes.get(prefix)
     }
 
-    /// The measurement of a prefix, a new one if there is none.
+    /// Returns the measurements of a prefix, new ones if it has none.
     pub(crate) fn get_or_insert(
         &mut self,
         now: Time,
@@ -99,7 +99,7 @@ impl Measurements {
         Some(measurement)
     }
 
-    /// The measurement of a face for a prefix, a new one if there is none.
+    /// Returns the measurements of a face for a prefix, new ones if it has none.
     pub(crate) fn face(
         &mut self,
         now: Time,
@@ -119,7 +119,7 @@ impl Measurements {
             Some(at) => at,
             None if measurement.faces.len() >= MAX_FACES => return None,
             None => {
-                let rtt = RttEstimator::new(INITIAL_TIMEOUT, LEAST_TIMEOUT, LONGEST_TIMEOUT);
+                let rtt = RttEstimator::new(INITIAL_TIMEOUT, MIN_TIMEOUT, MAX_TIMEOUT);
                 measurement.faces.push(FaceMeasurement {
                     face,
                     rtt,
@@ -135,7 +135,7 @@ impl Measurements {
         Some(known)
     }
 
-    /// Looks at the oldest prefixes: those that were used since stay for another lifetime.
+    /// Checks the oldest prefixes: those used since are kept for another lifetime.
     fn expire(&mut self, now: Time) {
         while self.queue.front().is_some_and(|(_, at)| *at <= now) {
             let Some((prefix, _)) = self.queue.pop_front() else {

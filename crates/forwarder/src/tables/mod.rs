@@ -3,15 +3,15 @@
 //! | module | holds |
 //! |---|---|
 //! | `name_key` | the hashes of a name and of its prefixes |
-//! | [`fib`] | which faces lead to a prefix |
-//! | [`pit`] | Interests that wait for Data |
-//! | [`cs`] | Data that may be asked for again |
-//! | `dead_nonces` | nonces of Interests that no longer wait |
-//! | `measurements` | what adaptive strategies know of faces |
-//! | `expiry` | when PIT entries are due |
+//! | [`fib`] | the next hops of prefixes |
+//! | [`pit`] | pending Interests |
+//! | [`cs`] | Data kept to answer later Interests |
+//! | `dead_nonces` | nonces of Interests that are no longer pending |
+//! | `measurements` | measurements of faces by adaptive strategies |
+//! | `expiry` | deadlines of PIT entries |
 //! | `prefix_map` | longest prefix match |
-//! | `prefetch` | loads that nobody waits for |
-//! | `index` | slabs and the hash index under all of them |
+//! | `prefetch` | prefetching of cache lines |
+//! | `index` | slabs and the hash index below all of them |
 
 pub mod cs;
 pub(crate) mod dead_nonces;

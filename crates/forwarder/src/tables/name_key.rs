@@ -5,14 +5,14 @@ use core::hash::{BuildHasher, Hasher};
 use whimbrel_core::{KeyedState, SeededRng};
 use whimbrel_ndn_packet::NameRef;
 
-/// Most components of a FIB, strategy or content store prefix, and of an Interest with CanBePrefix
-/// that longer Data may satisfy (NFD's name tree has the same limit). Longer names are found by all
-/// of their components only: a name with thousands of components costs no more than its octets.
+/// Maximum of components of a FIB, strategy or content store prefix, and of an Interest with
+/// CanBePrefix that longer Data may satisfy (NFD's name tree has the same limit). Longer names are
+/// matched as a whole only: a name with thousands of components costs no more than its octets.
 pub const MAX_DEPTH: usize = 32;
 
-/// A forwarder's secret for the hashes of names. SipHash-1-3: who floods a forwarder with names
-/// sees how long its answers take, so that the hash has to stand up to somebody who learns from
-/// collisions.
+/// A forwarder's secret for the hashes of names. SipHash-1-3: an attacker who floods a forwarder
+/// with names can measure its response times, so the hash must withstand adaptive collision
+/// attacks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameHasher {
     state: KeyedState,
@@ -37,29 +37,29 @@ impl NameHasher {
     }
 }
 
-/// Numbers of components, as bits: those of prefixes that some table has.
+/// A set of prefix lengths (numbers of components) as bits.
 pub(crate) type Depths = u64;
-/// All of them.
+/// All lengths.
 pub(crate) const ALL_DEPTHS: Depths = u64::MAX;
 
-/// A name's hashes: of the whole, and of its prefixes of certain lengths. Kept from packet to
-/// packet, so that its memory is.
+/// A name's hashes: of the whole, and of its prefixes of certain lengths. Reused from packet to
+/// packet, to keep its memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameKey {
-    /// Of the prefixes of 0, 1, 2 .. components; zero where it was not asked for.
+    /// Of the prefixes of 0, 1, 2 .. components; zero if not requested.
     hashes: Vec<u64>,
-    /// Where each prefix ends in the name's value.
+    /// The end offset of each prefix in the name's value.
     ends: Vec<u32>,
-    /// Which hashes there are.
+    /// The lengths with a hash.
     known: Depths,
-    /// Which ones were asked for; a short name does not have them all.
+    /// The requested lengths; a short name lacks some of them.
     asked: Depths,
     full: u64,
     components: usize,
 }
 
 impl NameKey {
-    /// Reads a name once; hashes its prefixes of the lengths in `depths`.
+    /// Parses a name once; hashes its prefixes of the lengths in `depths`.
     pub(crate) fn read(&mut self, hasher: &NameHasher, name: NameRef<'_>, depths: Depths) {
         let value = name.value();
         let mut state = hasher.state.build_hasher();
@@ -73,7 +73,7 @@ impl NameKey {
         while components.next().is_some() {
             self.components += 1;
             if self.components > MAX_DEPTH {
-                // The rest is hashed as a whole; what is left to do is to count.
+                // The rest is hashed as a whole; only its components are counted.
                 self.components += components.count();
                 break;
             }
@@ -96,24 +96,24 @@ impl NameKey {
         }
     }
 
-    /// A name's key by itself, with all its prefixes.
+    /// A key of its own for a name, with all its prefixes.
     pub(crate) fn of(hasher: &NameHasher, name: NameRef<'_>) -> NameKey {
         let mut key = NameKey::default();
         key.read(hasher, name, ALL_DEPTHS);
         key
     }
 
-    /// How many components the name has.
+    /// The number of components of the name.
     pub(crate) const fn components(&self) -> usize {
         self.components
     }
 
-    /// Which lengths of prefixes have a hash here.
+    /// The lengths of prefixes with a hash here.
     pub(crate) const fn depths(&self) -> Depths {
         self.known
     }
 
-    /// True if it was read without some of these.
+    /// True if some of these lengths were not requested.
     pub(crate) const fn lacks(&self, depths: Depths) -> bool {
         depths & !self.asked != 0
     }
@@ -127,12 +127,12 @@ impl NameKey {
     pub(crate) fn prefix(&self, depth: usize) -> u64 {
         debug_assert!(
             self.known & (1 << depth) != 0,
-            "nobody asked for the prefix of {depth} components"
+            "the hash of the prefix of {depth} components was not requested"
         );
         self.hashes.get(depth).copied().unwrap_or_default()
     }
 
-    /// Where the prefix of `depth` components ends in the name's value.
+    /// The end offset of the prefix of `depth` components in the name's value.
     pub(crate) fn end(&self, depth: usize) -> usize {
         self.ends.get(depth).copied().unwrap_or_default() as usize
     }

@@ -1,23 +1,23 @@
-//! Loads that nobody waits for.
+//! Prefetching of cache lines.
 
 use prefetch_index::prefetch_index;
 
-/// What processors load at once, octets.
+/// Size of a cache line in octets.
 const CACHE_LINE: usize = 64;
 
-/// Begins to load an element's first cache line; of no effect beyond the end.
+/// Prefetches an element's first cache line; no effect beyond the end.
 #[inline]
 pub(crate) fn element<T>(elements: &[T], index: usize) {
     prefetch_index(elements, index);
 }
 
-/// Begins to load the first cache line of a value. Where it lies must be at hand.
+/// Prefetches the first cache line of a value.
 #[inline]
 pub(crate) fn value<T>(value: &T) {
     prefetch_index(core::slice::from_ref(value), 0);
 }
 
-/// Begins to load all of them.
+/// Prefetches all cache lines of a value.
 #[inline]
 pub(crate) fn octets(octets: &[u8]) {
     for at in (0..octets.len()).step_by(CACHE_LINE) {

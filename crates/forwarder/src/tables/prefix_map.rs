@@ -1,4 +1,4 @@
-//! Prefixes with something each, found by longest match.
+//! A map from prefixes to values, searched by longest match.
 
 use core::num::NonZeroU8;
 
@@ -8,7 +8,7 @@ use whimbrel_ndn_packet::{Name, NameRef};
 use crate::tables::index::{Index, Slab};
 use crate::tables::name_key::{Depths, MAX_DEPTH, NameHasher, NameKey};
 
-/// One cache line where the value is a small number: looking up one of a million prefixes costs one
+/// One cache line if the value is a small number: looking up one of a million prefixes costs one
 /// miss for it and one for the index.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
@@ -16,19 +16,18 @@ struct Entry<V> {
     /// TLV-VALUE of the prefix. Most prefixes fit in the entry itself.
     prefix: SmallVec<[u8; 40]>,
     value: V,
-    /// One more than the number of components. (Not being zero, it also tells a free place from a
-    /// taken one.)
+    /// One more than the number of components. (Never zero, which distinguishes free slots.)
     depth: NonZeroU8,
 }
 
-/// Prefixes of at most [`MAX_DEPTH`] components with a value each. A search costs one look at the
-/// index for each length that some entry has.
+/// Prefixes of at most [`MAX_DEPTH`] components with a value each. A search costs one index lookup
+/// for each length that some entry has.
 #[derive(Clone, Debug)]
 pub(crate) struct PrefixMap<V> {
     hasher: NameHasher,
     entries: Slab<Entry<V>>,
     index: Index,
-    /// How many entries have so many components.
+    /// The number of entries by their number of components.
     depths: [u32; MAX_DEPTH + 1],
     /// Bit `n` is set if some entry has `n` components.
     depths_taken: Depths,
@@ -65,8 +64,8 @@ impl<V> PrefixMap<V> {
             .map(|entry| &entry.value)
     }
 
-    /// The value of a prefix, from `value` if it has none yet; `None` if the prefix has too many
-    /// components.
+    /// Returns the value of a prefix, inserting `value` if it has none; `None` if the prefix has
+    /// too many components.
     pub(crate) fn get_or_insert_with(
         &mut self,
         prefix: NameRef<'_>,
@@ -88,7 +87,7 @@ impl<V> PrefixMap<V> {
         self.remove_slot(slot)
     }
 
-    /// Keeps what `keep` says. Reads every entry.
+    /// Keeps the values for which `keep` returns true. Scans every entry.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&mut V) -> bool) {
         for slot in 0..self.entries.places() as u32 {
             if self
@@ -101,8 +100,8 @@ impl<V> PrefixMap<V> {
         }
     }
 
-    /// The value of the longest prefix of a name (given by its octets), and how many components
-    /// that prefix has.
+    /// The value of the longest matching prefix of a name (given by its octets), and that prefix's
+    /// number of components.
     #[inline]
     pub(crate) fn longest_match(&self, key: &NameKey, name: &[u8]) -> Option<(usize, &V)> {
         let mut lengths = self.depths_taken & key.depths();
@@ -120,13 +119,13 @@ impl<V> PrefixMap<V> {
         None
     }
 
-    /// Begins to load the cells where [`PrefixMap::longest_match`] will look.
+    /// Prefetches the cells that [`PrefixMap::longest_match`] will read.
     #[inline]
     pub(crate) fn prefetch_cells(&self, key: &NameKey) {
         self.hashes(key).for_each(|hash| self.index.prefetch(hash));
     }
 
-    /// Begins to load the entries that are likely found there.
+    /// Prefetches the entries likely found there.
     #[inline]
     pub(crate) fn prefetch_entries(&self, key: &NameKey) {
         self.hashes(key)

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use whimbrel_core::Time;
-use whimbrel_forwarder::{CsConfig, FaceId, ForwarderConfig, Outgoing};
+use whimbrel_forwarder::{CsConfig, FaceId, ForwarderConfig, OutPacket};
 use whimbrel_ndn_packet::LpPacket;
 
 use crate::node::{Node, data, interest};
@@ -74,7 +74,7 @@ fn node(capacity: usize, max_packets: usize) -> Node {
     node
 }
 
-fn sent(node: &mut Node) -> Vec<(FaceId, Outgoing)> {
+fn sent(node: &mut Node) -> Vec<(FaceId, OutPacket)> {
     core::iter::from_fn(|| node.forwarder.poll_send()).collect()
 }
 

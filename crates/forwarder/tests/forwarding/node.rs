@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_core::{SeededRng, Time, WallClock};
-use whimbrel_forwarder::{FaceId, FaceSpec, Forwarder, ForwarderConfig, LinkType, Outgoing};
+use whimbrel_forwarder::{FaceId, FaceSpec, Forwarder, ForwarderConfig, LinkType, OutPacket};
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{
     Data, DataRef, DigestSigner, Interest, InterestRef, LpHeader, LpPacket, NackReason, Name,
@@ -39,7 +39,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    fn new((face, Outgoing { packet, header }): (FaceId, Outgoing)) -> Sent {
+    fn new((face, OutPacket { packet, header }): (FaceId, OutPacket)) -> Sent {
         Sent {
             face,
             packet: packet.into(),

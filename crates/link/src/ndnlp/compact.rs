@@ -1,9 +1,8 @@
-//! Frames without the outermost type and length of the packet that they carry: both follow from the
-//! frame.
+//! Frames without the outermost type and length of their packet: both follow from the frame.
 //!
 //! An Interest has 2 octets of them, a Data of 253 bytes or more has 4: about as much as a number
-//! and an acknowledgement take. The first octet of such a frame is 0x80 or more, which no NDN
-//! packet begins with.
+//! and an acknowledgement take. The first octet of such a frame is 0x80 or more, unlike that of any
+//! NDN packet.
 
 use whimbrel_ndn_packet::{tlv, types};
 
@@ -13,10 +12,10 @@ pub(crate) const FIRST_COMPACT: u8 = 0x80;
 pub(crate) const ADAPTIVE: u8 = 0x80;
 /// The first octet of a frame of the paper's profile is 0b11......
 pub(crate) const PAPER: u8 = 0xc0;
-/// What distinguishes the two from each other and from everything else.
+/// The bits that distinguish the two from each other and from all other frames.
 pub(crate) const PROFILE_MASK: u8 = 0xc0;
 
-/// What a compact frame carries, in two bits.
+/// The kind of a compact frame's packet, in two bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// No packet.
@@ -48,8 +47,8 @@ impl Kind {
         }
     }
 
-    /// The kind of a packet whose type and length can be left out, and their octets: an Interest or
-    /// Data whose length is in the shortest form and right.
+    /// The kind of a packet whose type and length can be omitted, with their octets: an Interest or
+    /// Data whose length is correct and in the shortest form.
     pub(crate) fn of(packet: &[u8]) -> Option<(Kind, usize)> {
         let kind = match *packet.first()? {
             0x05 => Kind::Interest,

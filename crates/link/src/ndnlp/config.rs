@@ -1,17 +1,17 @@
-//! What the owner of a face decides.
+//! The configuration of a face's link service.
 
 use core::time::Duration;
 
-/// What a frame of the face is.
+/// The kind of frames of the face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// Frames arrive whole or not at all: UDP, Ethernet, WebSocket messages.
     Datagram {
-        /// Largest frame, in bytes; at least [`MIN_MTU`] is taken.
+        /// Largest frame, in bytes; at least [`MIN_MTU`] is used.
         mtu: usize,
     },
-    /// An ordered, reliable stream of TLV elements: Unix, TCP. Nothing is cut, and reliability is
-    /// off.
+    /// An ordered, reliable stream of TLV elements: Unix, TCP. Packets are not fragmented, and
+    /// reliability is off.
     Stream {
         /// Bytes that one call of `poll_transmit` may write, beyond the packet that it writes in
         /// any case.
@@ -19,9 +19,9 @@ pub enum FrameKind {
     },
 }
 
-/// Smallest MTU that is used, in bytes: a fragment of a packet fits beside all link fields.
+/// Minimum MTU, in bytes: a fragment of a packet fits beside all link fields.
 pub const MIN_MTU: usize = 128;
-/// Largest MTU that is used, in bytes: what a UDP datagram over IPv4 holds.
+/// Maximum MTU, in bytes: the payload of a UDP datagram over IPv4.
 pub const MAX_MTU: usize = 65_507;
 
 /// How lost frames are recovered.
@@ -31,35 +31,34 @@ pub enum Reliability {
     Off,
     /// As the paper describes it [BELRP §III]. Both ends must be set to it.
     Paper {
-        /// A frame is sent again at most so often: 1, 2 or 3 in the paper.
+        /// Maximum of retransmissions per frame: 1, 2 or 3 in the paper.
         max_retransmissions: u8,
     },
-    /// NDNLPv2's reliability feature, as NFD has it. A peer that never acknowledges is not burdened
-    /// for long.
+    /// NDNLPv2's reliability feature, as in NFD. A peer that never acknowledges is detected.
     Ndnlpv2,
-    /// Between Whimbrel routers. A peer that does not answer in kind gets plain frames.
+    /// Between Whimbrel routers. A peer that does not support it gets plain frames.
     Adaptive,
-    /// [`Reliability::Adaptive`] if the peer answers in kind, else [`Reliability::Ndnlpv2`] if it
+    /// [`Reliability::Adaptive`] if the peer supports it, else [`Reliability::Ndnlpv2`] if the peer
     /// acknowledges, else off.
     Auto,
 }
 
-/// The settings of one [`LinkService`](super::LinkService). All are brought within their bounds
-/// when it is made.
+/// The settings of one [`LinkService`](super::LinkService), which limits all of them to their
+/// bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkServiceConfig {
-    /// What a frame is.
+    /// The kind of frames.
     pub frames: FrameKind,
-    /// How lost frames are recovered; of no effect on streams.
+    /// How lost frames are recovered; ignored on streams.
     pub reliability: Reliability,
-    /// Packets are cut to the MTU. If not, a packet that does not fit is dropped and counted.
+    /// Fragment packets to the MTU. If false, a packet that does not fit is dropped and counted.
     pub fragmentation: bool,
     /// The medium pads frames shorter than this many bytes with zeros (Ethernet: 46); 0 if it does
     /// not.
     pub smallest_frame: usize,
-    /// Most packets that wait to be sent; a further one is dropped and counted.
+    /// Maximum of queued packets; further ones are dropped and counted.
     pub queue_packets: usize,
-    /// Most bytes of packets that wait to be sent.
+    /// Maximum of bytes of queued packets.
     pub queue_bytes: usize,
     /// Congestion is marked.
     pub marking: bool,
@@ -69,30 +68,29 @@ pub struct LinkServiceConfig {
     /// See [`marking_threshold`](Self::marking_threshold) (NFD: 100 ms).
     pub marking_interval: Duration,
     /// Frames leave one at a time at this rate in bit/s, so that the queue here is the queue of a
-    /// modelled device. `None`: as fast as the driver asks.
+    /// modelled device. `None`: as fast as the driver polls.
     pub drain_rate: Option<u64>,
     /// Bytes that the modelled device adds to each frame.
     pub drain_overhead: u32,
-    /// Most frames that are kept until they are acknowledged; beyond that the oldest one is let go.
+    /// Maximum of unacknowledged frames; beyond it the oldest one is forgotten.
     pub most_outstanding: usize,
-    /// Adaptive profile: a frame is sent again at most so often, ...
+    /// Adaptive profile: maximum of retransmissions per frame, ...
     pub max_retransmissions: u8,
-    /// ... an Interest not beyond its lifetime, and anything else not so long after it was given to
-    /// the link.
+    /// ... an Interest not beyond its lifetime, and other packets not after this time in the link.
     pub data_patience: Duration,
-    /// Adaptive profile: news of frames waits at most so long for a packet to travel with; told to
+    /// Adaptive profile: maximum time that a report waits for a packet to carry it; announced to
     /// the peer in whole ms.
     pub report_delay: Duration,
-    /// Most packets of which some fragments are missing.
+    /// Maximum of incomplete packets.
     pub reassembly_packets: usize,
-    /// Most bytes of them.
+    /// Maximum of their bytes.
     pub reassembly_bytes: usize,
-    /// A packet of which no further fragment comes for so long is dropped (NFD: 500 ms).
+    /// An incomplete packet without a new fragment for this long is dropped (NFD: 500 ms).
     pub reassembly_timeout: Duration,
 }
 
 impl LinkServiceConfig {
-    /// For a face whose frames are datagrams of at most `mtu` bytes.
+    /// Settings of a face whose frames are datagrams of at most `mtu` bytes.
     pub fn datagram(mtu: usize) -> LinkServiceConfig {
         LinkServiceConfig {
             frames: FrameKind::Datagram { mtu },
@@ -116,7 +114,7 @@ impl LinkServiceConfig {
         }
     }
 
-    /// For a face over an ordered, reliable stream.
+    /// Settings of a face over an ordered, reliable stream.
     pub fn stream() -> LinkServiceConfig {
         LinkServiceConfig {
             frames: FrameKind::Stream { batch: 65_536 },
@@ -124,7 +122,7 @@ impl LinkServiceConfig {
         }
     }
 
-    /// The same settings within their bounds.
+    /// The same settings limited to their bounds.
     pub(crate) fn bounded(mut self) -> LinkServiceConfig {
         match &mut self.frames {
             FrameKind::Datagram { mtu } => *mtu = (*mtu).clamp(MIN_MTU, MAX_MTU),

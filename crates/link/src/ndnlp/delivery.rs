@@ -1,4 +1,4 @@
-//! How fast a peer acknowledges what it is sent.
+//! The rate at which a peer acknowledges bytes.
 
 use core::time::Duration;
 
@@ -6,16 +6,16 @@ use whimbrel_core::{Time, WindowedMax};
 
 /// A rate is measured over at least this time, and at least a round trip: acknowledgements come in
 /// bursts.
-const LEAST_SPAN: Duration = Duration::from_millis(100);
-/// A span in which nothing came for so many times its length was not busy and measures nothing.
-const LONGEST_SPAN: u32 = 4;
-/// The highest rate of this time is the estimate.
+const MIN_SPAN: Duration = Duration::from_millis(100);
+/// A pause of this many spans means that the link was idle: such a span is not measured.
+const MAX_SPANS: u32 = 4;
+/// The estimate is the highest rate within this time.
 const MEMORY: Duration = Duration::from_secs(10);
 
-/// The highest rate at which bytes were acknowledged lately.
+/// The highest recent rate of acknowledged bytes.
 #[derive(Debug)]
 pub(crate) struct DeliveryMeter {
-    // Since when the present span lasts, and how many bytes had been acknowledged then.
+    // The start of the current span, and the bytes acknowledged by then.
     began: Option<(Time, u64)>,
     // Bytes per second.
     rates: WindowedMax<u64>,
@@ -31,16 +31,17 @@ impl Default for DeliveryMeter {
 }
 
 impl DeliveryMeter {
-    /// `acknowledged` bytes have been acknowledged until now, some of them just now.
+    /// Records that `acknowledged` bytes in total have been acknowledged, the last of them just
+    /// now.
     pub(crate) fn observe(&mut self, now: Time, acknowledged: u64, rtt: Option<Duration>) {
         let (began, before) = *self.began.get_or_insert((now, acknowledged));
         let span = now.since(began);
-        let least = LEAST_SPAN.max(rtt.unwrap_or_default());
+        let least = MIN_SPAN.max(rtt.unwrap_or_default());
         if span < least {
             return;
         }
         self.began = Some((now, acknowledged));
-        if span <= least * LONGEST_SPAN {
+        if span <= least * MAX_SPANS {
             let bytes = u128::from(acknowledged.saturating_sub(before));
             let rate = bytes * 1_000_000_000 / span.as_nanos().max(1);
             self.rates
@@ -48,7 +49,7 @@ impl DeliveryMeter {
         }
     }
 
-    /// Bytes per second; `None` until it was measured.
+    /// Bytes per second; `None` until measured.
     pub(crate) fn rate(&self) -> Option<u64> {
         self.rates.get()
     }
@@ -73,7 +74,7 @@ mod tests {
         assert_eq!(meter.rate(), None, "not long enough");
         busy(&mut meter, &mut acknowledged, 100, 400);
         assert_eq!(meter.rate(), Some(1_000_000));
-        // A tenth of it does not take the estimate down before ten seconds have passed.
+        // A tenth of the rate does not lower the estimate before ten seconds have passed.
         for tenth in 0..120 {
             acknowledged += 10_000;
             meter.observe(Time::from_millis(600 + tenth * 100), acknowledged, None);
@@ -96,7 +97,7 @@ mod tests {
     fn a_span_is_as_long_as_a_round_trip() {
         let mut meter = DeliveryMeter::default();
         let rtt = Some(Duration::from_millis(600));
-        // Once in a round trip, all that it took comes at once.
+        // Once per round trip, all acknowledgements arrive at once.
         for trip in 0..5u64 {
             meter.observe(Time::from_millis(trip * 600), trip * 6_000, rtt);
             meter.observe(Time::from_millis(trip * 600 + 1), trip * 6_000, rtt);

@@ -1,10 +1,10 @@
-//! NDNLPv2 frames: how much of a packet fits into one.
+//! Sizes of NDNLPv2 frames.
 
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{LpHeader, SharedPacket, tlv, types};
 
-/// Most fragments of one packet in LpPackets (NFD: 400).
-pub(crate) const MOST_FRAGMENTS: usize = 400;
+/// Maximum of fragments of one packet in LpPackets (NFD: 400).
+pub(crate) const MAX_FRAGMENTS: usize = 400;
 /// LpPacket and Fragment, each with a type and a length of at most three octets.
 pub(crate) const WRAPPER: usize = 8;
 /// Octets of the field Sequence.
@@ -24,8 +24,8 @@ pub(crate) struct LpFrame<'a> {
 }
 
 impl LpFrame<'_> {
-    /// Bytes left beside `link` for further fields. The length of the LpPacket grows by up to two
-    /// octets with them, which are not counted.
+    /// Bytes left beside `link` for further fields. With them the length of the LpPacket grows by
+    /// up to two octets, which are not counted.
     pub(crate) fn room(&self, link: &LinkFields<'_>) -> usize {
         let fragment = tlv::element_len(types::LP_FRAGMENT, self.payload_len);
         let fields = lp::fields_len(link, self.header);
@@ -48,13 +48,13 @@ pub(crate) fn element_len(packet: &[u8], header: Option<&LpHeader>) -> usize {
     tlv::element_len(types::LP_PACKET, header_len(header) + fragment)
 }
 
-/// Bytes of an NDNLPv2 frame without TxSequence beyond the fragment in it, at most.
+/// Maximum of bytes of an NDNLPv2 frame without TxSequence beyond its fragment.
 pub(crate) fn fragment_overhead(header: Option<&LpHeader>) -> usize {
     WRAPPER + SEQUENCE + INDEX_AND_COUNT + header_len(header)
 }
 
-/// Bytes of each fragment but the last, and how many fragments, of a packet of `len` bytes. `None`
-/// if it takes more than `most`.
+/// The size of each fragment but the last, and the number of fragments, of a packet of `len` bytes.
+/// `None` if that exceeds `most`.
 pub(crate) fn cut(len: usize, overhead: usize, mtu: usize, most: usize) -> Option<(usize, usize)> {
     let room = mtu.checked_sub(overhead).filter(|room| *room > 0)?;
     let count = len.div_ceil(room);

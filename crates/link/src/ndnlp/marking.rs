@@ -1,4 +1,4 @@
-//! When to mark a packet because of congestion.
+//! Marking of packets for congestion.
 
 use core::time::Duration;
 
@@ -24,7 +24,7 @@ impl CongestionMarker {
         }
     }
 
-    /// To be asked for each packet that leaves the queue, with the bytes that were in it.
+    /// To be called for each packet that leaves the queue, with the bytes that were in it.
     pub(crate) fn marks(&mut self, now: Time, queue_bytes: usize) -> bool {
         if queue_bytes <= self.threshold {
             self.next = None;

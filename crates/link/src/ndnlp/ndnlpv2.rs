@@ -1,9 +1,10 @@
-//! The reliability feature of NDNLPv2, as NFD speaks it, without burdening a peer that does not.
+//! The reliability feature of NDNLPv2, as in NFD, without burdening a peer that does not support
+//! it.
 //!
 //! A peer cannot be asked whether it has the feature (NFD #4958). So frames carry a TxSequence from
-//! the start, but are kept and sent again only once the peer has acknowledged one; after 30 s
-//! without an Ack they go without, until the peer itself sends a TxSequence or a single frame, one
-//! in 30 s, is acknowledged after all.
+//! the start, but are kept and retransmitted only once the peer has acknowledged one; after 30 s
+//! without an Ack they are sent without, until the peer itself sends a TxSequence or acknowledges
+//! one of the probes, one frame in 30 s.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -12,26 +13,26 @@ use whimbrel_core::{RttEstimator, SeededRng, Time};
 use whimbrel_ndn_packet::lp::{self, Field, FieldSet, LinkFields, Numbers};
 use whimbrel_ndn_packet::{LpHeader, LpPacket, tlv, types};
 
-use super::framing::{self, LpFrame, MOST_FRAGMENTS, SEQUENCE, TX_SEQUENCE, WRAPPER};
+use super::framing::{self, LpFrame, MAX_FRAGMENTS, SEQUENCE, TX_SEQUENCE, WRAPPER};
 use super::outstanding::{Acknowledged, Outstanding};
 use super::piece::Piece;
 use super::recent::RecentNumbers;
 use super::recovery::{Heard, Recovery, Turn};
 use super::stats::{LinkStats, LossMeter, Mode};
 
-/// Acks of as many later frames declare a frame lost (NFD: seqNumLossThreshold).
+/// Acks of this many later frames declare a frame lost (NFD: seqNumLossThreshold).
 const LATER_ACKS: u8 = 3;
-/// A frame is sent again at most so often (NFD: maxRetx).
-const MOST_RETRANSMISSIONS: u8 = 3;
-/// An Ack waits at most so long for a frame to travel with (NFD: idleAckTimerPeriod).
+/// Maximum of retransmissions per frame (NFD: maxRetx).
+const MAX_RETRANSMISSIONS: u8 = 3;
+/// Maximum time that an Ack waits for a frame to carry it (NFD: idleAckTimerPeriod).
 const IDLE_ACK: Duration = Duration::from_millis(5);
-/// NFD #4958: without an Ack for so long, the peer is taken not to have the feature.
+/// NFD #4958: without an Ack for this long, the peer is assumed not to have the feature.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Acks that wait, at most: a peer that is not heard cannot make them pile up.
-const MOST_ACKS: usize = 4096;
-/// A Sequence is remembered for so long at least: the initial time-out of a peer that has no
-/// measurement, four times.
-const LEAST_MEMORY: Duration = Duration::from_secs(4);
+/// Maximum of queued Acks: they must not accumulate for an unreachable peer.
+const MAX_ACKS: usize = 4096;
+/// Minimum time that a Sequence is remembered: four times the initial timeout of a peer without
+/// measurements.
+const MIN_MEMORY: Duration = Duration::from_secs(4);
 /// Bytes of an Ack field.
 const ACK_LEN: usize = 12;
 
@@ -48,7 +49,7 @@ enum Peer {
 #[derive(Debug)]
 pub(crate) struct Ndnlpv2 {
     peer: Peer,
-    // When the first frame with a TxSequence was sent after the last Ack.
+    // When the first frame with a TxSequence after the last Ack was sent.
     unanswered_since: Option<Time>,
     next_trial: Time,
     outstanding: Outstanding,
@@ -68,7 +69,7 @@ impl Ndnlpv2 {
         Ndnlpv2::starting(rng.next_word(), most_outstanding)
     }
 
-    /// With this first TxSequence.
+    /// A profile whose first TxSequence is this.
     pub(crate) fn starting(first: u64, most_outstanding: usize) -> Ndnlpv2 {
         Ndnlpv2 {
             peer: Peer::Unknown,
@@ -90,7 +91,7 @@ impl Ndnlpv2 {
         }
     }
 
-    /// Takes an Ack.
+    /// Handles an Ack.
     fn handle_ack(&mut self, number: u64, turn: &mut Turn<'_>) {
         let Turn { now, stats, lost } = turn;
         let now = *now;
@@ -115,7 +116,7 @@ impl Ndnlpv2 {
             }
             Acknowledged::InTime => self.loss.not_lost(),
             Acknowledged::Known | Acknowledged::Unknown => {
-                // Same-round-trip ordering: an Ack for what is settled is normal.
+                // Same-round-trip ordering: an Ack for a settled frame is normal.
                 self.heard();
                 return;
             }
@@ -139,7 +140,8 @@ impl Ndnlpv2 {
         self.unanswered_since = None;
     }
 
-    /// A frame with a packet and this TxSequence came. True if it had come before, by its Sequence.
+    /// Handles a frame with a packet and this TxSequence. Returns true if its Sequence is a
+    /// duplicate.
     fn handle_number(
         &mut self,
         now: Time,
@@ -148,27 +150,28 @@ impl Ndnlpv2 {
         stats: &mut LinkStats,
     ) -> bool {
         if self.peer == Peer::Silent {
-            // Who numbers frames may also acknowledge them.
+            // A peer that numbers frames may also acknowledge them.
             self.peer = Peer::Unknown;
             self.unanswered_since = None;
         }
-        // What comes twice is acknowledged twice: the first Ack may be what was lost.
-        if self.acks.len() < MOST_ACKS {
+        // A duplicate is acknowledged again: the first Ack may have been lost.
+        if self.acks.len() < MAX_ACKS {
             self.acks.push_back(number);
             self.ack_due.get_or_insert(now + IDLE_ACK);
         } else {
             stats.drops.acks_overflow += 1;
         }
-        // As long as the peer may take to send a frame three times more. A peer that restarts
-        // begins with the same numbers again (NFD) and must not be taken for itself: its first
-        // numbers are long forgotten, unless it restarts twice.
-        let memory = LEAST_MEMORY.max(self.rtt.timeout() * (u32::from(MOST_RETRANSMISSIONS) + 1));
+        // As long as the peer may take for three retransmissions. A peer that restarts reuses its
+        // first numbers (NFD), which must not look like duplicates: they were forgotten long ago,
+        // unless it restarts twice.
+        let memory = MIN_MEMORY.max(self.rtt.timeout() * (u32::from(MAX_RETRANSMISSIONS) + 1));
         let twice = sequence.is_some_and(|sequence| self.came.came_before(now, sequence, memory));
         stats.duplicates += u64::from(twice);
         twice
     }
 
-    /// Takes the Acks that fit into `room` bytes, the oldest first, into `self.taken`; how many.
+    /// Moves the Acks that fit into `room` bytes, the oldest first, to `self.taken`; returns their
+    /// number.
     fn take_acks(&mut self, room: usize) -> usize {
         // The length of the LpPacket may grow by two octets.
         let fit = room.saturating_sub(2) / ACK_LEN;
@@ -207,7 +210,7 @@ impl Recovery for Ndnlpv2 {
     }
 
     fn most_fragments(&self) -> usize {
-        MOST_FRAGMENTS
+        MAX_FRAGMENTS
     }
 
     fn transmission_number(&self) -> Option<u64> {
@@ -238,7 +241,7 @@ impl Recovery for Ndnlpv2 {
         }
     }
 
-    /// Acks that waited long enough for a frame to travel with.
+    /// Acks that waited long enough for a frame to carry them.
     fn write_urgent(
         &mut self,
         now: Time,
@@ -275,7 +278,7 @@ impl Recovery for Ndnlpv2 {
         for number in link.acks.iter() {
             self.handle_ack(number, turn);
         }
-        // What carries no packet is not acknowledged.
+        // A frame without a packet is not acknowledged.
         let number = link.tx_sequence.filter(|_| packet.fragment.is_some());
         let twice = number
             .is_some_and(|number| self.handle_number(turn.now, number, link.sequence, turn.stats));
@@ -285,11 +288,11 @@ impl Recovery for Ndnlpv2 {
         }
     }
 
-    /// Sends the frames again of which nothing was heard for a retransmission time-out.
+    /// Retransmits the frames without an Ack for a retransmission timeout.
     fn handle_timeout(&mut self, _idle: bool, turn: &mut Turn<'_>) {
         let Turn { now, stats, lost } = turn;
         while let Some((number, slot)) = self.outstanding.oldest() {
-            // No back-off, and the same time for all: the oldest frame is always the first one due.
+            // No back-off, and the same timeout for all: the oldest frame is always due first.
             if slot.sent_at + self.rtt.timeout() > *now {
                 break;
             }
@@ -309,7 +312,7 @@ impl Recovery for Ndnlpv2 {
     }
 
     fn may_resend(&self, _now: Time, piece: &Piece) -> bool {
-        piece.retransmissions < MOST_RETRANSMISSIONS
+        piece.retransmissions < MAX_RETRANSMISSIONS
     }
 
     fn still_lost(&self, number: u64) -> bool {

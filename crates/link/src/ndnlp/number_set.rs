@@ -1,7 +1,7 @@
-//! Which of the latest consecutive numbers came.
+//! The set of recently arrived consecutive numbers.
 
 const FIRST_WORDS: usize = 64;
-const MOST_WORDS: usize = 1024;
+const MAX_WORDS: usize = 1024;
 
 /// A window over numbers that slides upwards. It holds at least the latest 65,472 numbers once it
 /// has grown; all operations but sliding far are O(1).
@@ -14,19 +14,19 @@ pub(crate) struct NumberSet {
     next: u64,
 }
 
-/// What was known of a number.
+/// The state of a number before its insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Insert {
     /// It is new.
     New,
-    /// It is in the set already.
+    /// It is a duplicate.
     Twice,
     /// It is below the window.
     Forgotten,
 }
 
 impl NumberSet {
-    /// Numbers below `first` are not in the window.
+    /// A set whose window begins at `first`.
     pub(crate) fn new(first: u64) -> NumberSet {
         NumberSet {
             words: Vec::new(),
@@ -40,7 +40,7 @@ impl NumberSet {
         self.next
     }
 
-    /// The lowest number of which anything is known.
+    /// The lowest number in the window.
     pub(crate) fn floor(&self) -> u64 {
         self.floor
     }
@@ -80,7 +80,7 @@ impl NumberSet {
 
     /// Slides or grows the window so that `number` is its last one.
     fn reach(&mut self, number: u64) {
-        while number - self.floor >= self.capacity() && self.words.len() < MOST_WORDS {
+        while number - self.floor >= self.capacity() && self.words.len() < MAX_WORDS {
             self.grow();
         }
         let lowest = (number + 1).saturating_sub(self.capacity());
@@ -101,7 +101,7 @@ impl NumberSet {
     }
 
     fn grow(&mut self) {
-        let words = (self.words.len() * 2).clamp(FIRST_WORDS, MOST_WORDS);
+        let words = (self.words.len() * 2).clamp(FIRST_WORDS, MAX_WORDS);
         let old = core::mem::replace(
             self,
             NumberSet {
@@ -120,8 +120,8 @@ impl NumberSet {
         }
     }
 
-    /// How many numbers from `top` downwards are in the set (`present`) or not, at most down to
-    /// `bottom`.
+    /// The length of the run from `top` downwards of numbers in the set (`present`) or not, at most
+    /// down to `bottom`.
     pub(crate) fn run(&self, top: u64, bottom: u64, present: bool) -> u64 {
         let mut number = top;
         let mut run = 0;
@@ -150,7 +150,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against the obvious model: a set of numbers.
+        /// Compares with the obvious model: a set of numbers.
         #[test]
         fn behaves_like_a_set_of_numbers(
             first in prop_oneof![Just(0u64), 1u64..300, Just(1u64 << 32)],

@@ -1,4 +1,4 @@
-//! Frames that were sent and not yet acknowledged, by their numbers.
+//! Unacknowledged frames by their numbers.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -23,15 +23,15 @@ pub(crate) struct Outstanding {
 #[derive(Debug)]
 pub(crate) struct Slot {
     state: State,
-    /// When it was handed to the driver.
+    /// When it was passed to the driver.
     pub(crate) sent_at: Time,
-    /// When it had been put in the queue.
+    /// When it was queued.
     pub(crate) queued_at: Time,
-    /// For the owner: how many later frames were acknowledged, or that it was reported missing.
+    /// For the owner: the number of acknowledged later frames, or that it was reported missing.
     pub(crate) later_acks: u8,
     /// For the owner: octets of the number on the wire.
     pub(crate) width: u8,
-    // The transmission before this one of the same piece, while that is in the window.
+    // The previous transmission of the same piece, while that is in the window.
     previous: Option<u64>,
 }
 
@@ -39,32 +39,32 @@ pub(crate) struct Slot {
 enum State {
     /// Sent, not acknowledged.
     Waiting(Piece),
-    /// Found lost; its piece waits to be sent again.
+    /// Declared lost; its piece waits to be retransmitted.
     Resending,
-    /// Its piece was sent again under another number.
+    /// Its piece was retransmitted under another number.
     Superseded(u64),
-    /// Acknowledged, given up, or never to be acknowledged.
+    /// Acknowledged, abandoned, or never to be acknowledged.
     Settled,
 }
 
-/// What an acknowledgement meant.
+/// The meaning of an acknowledgement.
 #[derive(Debug)]
 pub(crate) enum Acknowledged {
-    /// The first news of this frame.
+    /// The first acknowledgement of this frame.
     Arrived { piece: Piece, sent_at: Time },
-    /// It had been found lost but was not yet sent again, and need not be.
+    /// It had been declared lost but was not yet retransmitted, and need not be.
     InTime,
-    /// It had been sent again in vain. The frame that replaced it does not wait any more.
+    /// Its retransmission was spurious. The frame that replaced it is settled too.
     Spurious,
-    /// Nothing new.
+    /// A repeated acknowledgement.
     Known,
     /// No frame of that number is in the window.
     Unknown,
 }
 
 impl Outstanding {
-    /// The first frame will have the number `first`; of more than `limit` numbers the oldest is let
-    /// go.
+    /// A window whose first number is `first`; beyond `limit` numbers the oldest frame is
+    /// forgotten.
     pub(crate) fn new(first: u64, limit: usize) -> Outstanding {
         Outstanding {
             base: first,
@@ -85,7 +85,7 @@ impl Outstanding {
         self.base
     }
 
-    /// Frames that wait for an acknowledgement.
+    /// The number of frames that wait for an acknowledgement.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
@@ -116,7 +116,7 @@ impl Outstanding {
     }
 
     /// Records the transmission of `piece` as the next number; `replaces` is the number under which
-    /// it was found lost. Returns a piece that had to be let go because too many wait.
+    /// it was declared lost. Returns the piece that had to be forgotten if too many wait.
     pub(crate) fn push(
         &mut self,
         now: Time,
@@ -153,7 +153,7 @@ impl Outstanding {
         evicted
     }
 
-    /// Uses up the next number for a frame that nobody waits for.
+    /// Uses up the next number for a frame that needs no acknowledgement.
     pub(crate) fn skip(&mut self) {
         let settled = Slot {
             state: State::Settled,
@@ -180,7 +180,7 @@ impl Outstanding {
         }
     }
 
-    /// Takes an acknowledgement of `number` into account.
+    /// Processes an acknowledgement of `number`.
     pub(crate) fn acknowledge(&mut self, number: u64) -> Acknowledged {
         let Some(slot) = self.slot_mut(number) else {
             return Acknowledged::Unknown;
@@ -199,7 +199,7 @@ impl Outstanding {
             }
             State::Settled => Acknowledged::Known,
         };
-        // What came before is of no interest any more: the piece has arrived.
+        // Earlier transmissions are settled: the piece has arrived.
         let mut before = previous;
         while let Some(slot) = before.and_then(|number| self.slot_mut(number)) {
             slot.state = State::Settled;
@@ -222,7 +222,7 @@ impl Outstanding {
         }
     }
 
-    /// The piece of a frame that is lost, to be sent again; `None` unless it waited.
+    /// The piece of a lost frame, to retransmit; `None` unless it waited.
     fn take_lost(&mut self, number: u64) -> Option<Piece> {
         let slot = self.slot_mut(number)?;
         match core::mem::replace(&mut slot.state, State::Resending) {
@@ -238,13 +238,13 @@ impl Outstanding {
         }
     }
 
-    /// True if the frame was found lost and has not been heard of since.
+    /// True if the frame was declared lost and has not been acknowledged since.
     pub(crate) fn is_resending(&self, number: u64) -> bool {
         self.slot(number)
             .is_some_and(|slot| matches!(slot.state, State::Resending))
     }
 
-    /// The frame's piece will not be sent again.
+    /// The frame's piece will not be retransmitted.
     pub(crate) fn give_up(&mut self, number: u64) {
         let mut next = Some(number);
         while let Some(slot) = next.and_then(|number| self.slot_mut(number)) {
@@ -268,13 +268,13 @@ impl Outstanding {
         self.trim();
     }
 
-    /// The oldest frame that waits.
+    /// The oldest waiting frame.
     pub(crate) fn oldest(&self) -> Option<(u64, &Slot)> {
         let slot = self.slots.get(self.oldest)?;
         Some((self.base.wrapping_add(self.oldest as u64), slot))
     }
 
-    /// The piece of a frame that waits.
+    /// The piece of a waiting frame.
     pub(crate) fn piece(&self, number: u64) -> Option<&Piece> {
         match &self.slot(number)?.state {
             State::Waiting(piece) => Some(piece),
@@ -282,11 +282,12 @@ impl Outstanding {
         }
     }
 
-    /// Counts an acknowledgement of `number` for all older frames that wait. Those for which it was
-    /// the `threshold`th one go to `overtaken`, the oldest last.
+    /// Counts an acknowledgement of `number` for all older waiting frames. Those for which it was
+    /// the `threshold`th one are appended to `overtaken`, the oldest last.
     pub(crate) fn count_later(&mut self, number: u64, threshold: u8, overtaken: &mut Vec<u64>) {
         let base = self.base;
-        // What was acknowledged has often just left the window, and then all that wait are newer.
+        // The acknowledged frame has often just left the window, and then all waiting ones are
+        // newer.
         let distance = number.wrapping_sub(base);
         let end = if distance > u64::MAX / 2 {
             0
@@ -305,8 +306,8 @@ impl Outstanding {
         overtaken.reverse();
     }
 
-    /// Frames that wait, were marked by their `later_acks` and were sent `wait` ago or earlier go
-    /// to `found`, the oldest last. Returns when the next one that is marked was sent.
+    /// Waiting frames that are marked by their `later_acks` and were sent `wait` ago or earlier are
+    /// appended to `found`, the oldest last. Returns when the next marked one was sent.
     pub(crate) fn marked_before(
         &self,
         now: Time,
@@ -328,7 +329,7 @@ impl Outstanding {
         next
     }
 
-    /// Counts a frame as lost and takes its piece, to be sent again or given up.
+    /// Declares a frame lost and returns its piece, to retransmit or abandon.
     pub(crate) fn declare_lost(
         &mut self,
         now: Time,
@@ -345,7 +346,7 @@ impl Outstanding {
         Some(piece)
     }
 
-    /// Lets all go; the pieces of those that waited.
+    /// Forgets all; returns the pieces of the waiting ones.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Piece> {
         self.base = self.next();
         self.oldest = 0;
@@ -410,7 +411,7 @@ mod tests {
         }
     }
 
-    /// The obvious model: every transmission ever made, by its place in order.
+    /// The obvious model: every transmission ever made, by its index.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Model {
         Waiting {

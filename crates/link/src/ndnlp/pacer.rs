@@ -7,7 +7,7 @@ pub(crate) struct Pacer {
     bits_per_second: u64,
     overhead: u32,
     idle_at: Time,
-    // What was cut off from `idle_at`, in units of 1/rate nanoseconds, so that no rate drifts.
+    // The fraction cut off from `idle_at`, in units of 1/rate nanoseconds, so that no rate drifts.
     fraction: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What one frame carries of a packet, as long as it may have to be sent again.
+//! The part of a packet in one frame, as long as it may have to be retransmitted.
 
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::lp::LinkFields;
@@ -7,28 +7,28 @@ use whimbrel_ndn_packet::{LpHeader, SharedPacket};
 /// A whole packet, or one of its fragments.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// The whole network-layer packet; shared with whoever else has it.
+    /// The whole network-layer packet; shared with all other holders.
     pub(crate) packet: SharedPacket,
-    /// What goes with it; of a packet in fragments, with the first one.
+    /// Its header fields; for a packet in fragments, with the first one.
     pub(crate) header: Option<Box<LpHeader>>,
-    /// Where in the packet the fragment begins, in bytes.
+    /// Offset of the fragment in the packet, in bytes.
     pub(crate) start: u32,
     /// Bytes of the fragment.
     pub(crate) len: u32,
-    /// Which fragment, from 0.
+    /// Index of the fragment, from 0.
     pub(crate) index: u16,
-    /// Of how many; 1 for a whole packet.
+    /// Number of fragments; 1 for a whole packet.
     pub(crate) count: u16,
     /// The same for all fragments of a packet, and for no other packet of this face.
     pub(crate) packet_id: u64,
-    /// What stays the same when it is sent again: Sequence (NDNLPv2), packet number (paper), number
-    /// of the first transmission (adaptive).
+    /// The number kept by retransmissions: Sequence (NDNLPv2), packet number (paper), number of the
+    /// first transmission (adaptive).
     pub(crate) identity: u64,
-    /// How often it has been sent again.
+    /// The number of retransmissions.
     pub(crate) retransmissions: u8,
     /// When the forwarder gave the packet to the link.
     pub(crate) accepted_at: Time,
-    /// When this transmission was put in the queue.
+    /// When this transmission was queued.
     pub(crate) queued_at: Time,
 }
 

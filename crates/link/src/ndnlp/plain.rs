@@ -1,11 +1,11 @@
-//! No reliability: frames carry no numbers of transmissions, and nothing is sent again.
+//! No reliability: frames carry no transmission numbers, and are never retransmitted.
 
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::LpHeader;
 
 use super::adaptive;
 use super::compact::{ADAPTIVE, PROFILE_MASK};
-use super::framing::{self, MOST_FRAGMENTS};
+use super::framing::{self, MAX_FRAGMENTS};
 use super::recovery::{Opened, Recovery, Turn};
 use super::stats::LinkStats;
 
@@ -26,11 +26,11 @@ impl Recovery for Plain {
     }
 
     fn most_fragments(&self) -> usize {
-        MOST_FRAGMENTS
+        MAX_FRAGMENTS
     }
 
-    /// Compact frames are read without an agreement too: a peer sends them until it has noticed
-    /// that this end restarted.
+    /// Accepts compact frames without an agreement too: a peer sends them until it has noticed that
+    /// this end restarted.
     fn has_format(&self, first_octet: u8) -> bool {
         first_octet & PROFILE_MASK == ADAPTIVE
     }

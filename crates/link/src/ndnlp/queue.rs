@@ -1,4 +1,4 @@
-//! What waits to be sent: packets, bounded in number and bytes, and pieces that were lost.
+//! The send queue: packets, bounded in number and bytes, and lost pieces.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use whimbrel_ndn_packet::{LpHeader, SharedPacket};
 use super::piece::Piece;
 use super::recovery::ProfileId;
 
-/// A network-layer packet that waits to be sent.
+/// A network-layer packet to send.
 #[derive(Clone, Debug)]
 pub(crate) struct QueuedPacket {
     pub(crate) packet: SharedPacket,
@@ -16,7 +16,7 @@ pub(crate) struct QueuedPacket {
     pub(crate) queued_at: Time,
 }
 
-/// A piece that was lost and waits to be sent again.
+/// A lost piece to retransmit.
 #[derive(Debug)]
 pub(crate) struct Resend {
     /// The profile that sent it.
@@ -26,11 +26,11 @@ pub(crate) struct Resend {
     pub(crate) piece: Piece,
 }
 
-/// What waits its turn.
+/// An entry of the queue.
 #[derive(Debug)]
 pub(crate) enum Entry {
     Packet(QueuedPacket),
-    /// In a box: packets are many, resends few, and much larger.
+    /// Boxed: packets are many, retransmissions few and much larger.
     Resend(Box<Resend>),
 }
 
@@ -46,7 +46,7 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct OutQueue {
     entries: VecDeque<Entry>,
-    // Sent before all others. Bounded by the frames that are outstanding.
+    // Sent before all others. Bounded by the number of outstanding frames.
     urgent: VecDeque<Box<Resend>>,
     bytes: usize,
     most_packets: usize,
@@ -64,7 +64,7 @@ impl OutQueue {
         }
     }
 
-    /// False if there is no room. One packet is let in however large it is.
+    /// Returns false if there is no room. An empty queue accepts a packet of any size.
     pub(crate) fn push(&mut self, packet: QueuedPacket) -> bool {
         let full =
             self.len() >= self.most_packets || self.bytes + packet.packet.len() > self.most_bytes;
@@ -76,13 +76,13 @@ impl OutQueue {
         true
     }
 
-    /// Puts a packet back whose turn it was.
+    /// Returns a packet to the front of the queue.
     pub(crate) fn put_back(&mut self, packet: QueuedPacket) {
         self.bytes += packet.packet.len();
         self.entries.push_front(Entry::Packet(packet));
     }
 
-    /// A piece to be sent again, before all others or after them.
+    /// Queues a piece to retransmit, before all others or after them.
     pub(crate) fn push_resend(&mut self, resend: Resend, urgent: bool) {
         self.bytes += resend.piece.len as usize;
         let resend = Box::new(resend);
@@ -102,7 +102,7 @@ impl OutQueue {
         Some(entry)
     }
 
-    /// When the next one was put in the queue.
+    /// When the next one was queued.
     pub(crate) fn head_since(&self) -> Option<Time> {
         let urgent = self.urgent.front().map(|resend| resend.piece.queued_at);
         urgent.or_else(|| {
@@ -121,7 +121,7 @@ impl OutQueue {
             .or_else(|| self.entries.front().map(Entry::len))
     }
 
-    /// Drops the pieces that are to be sent again for which `keep` is false; returns how many.
+    /// Drops the pieces to retransmit for which `keep` is false; returns their number.
     pub(crate) fn retain_resends(&mut self, mut keep: impl FnMut(&Resend) -> bool) -> usize {
         let before = self.len();
         let mut gone = 0;

@@ -1,4 +1,4 @@
-//! Packets of which some fragments are missing, bounded in number, bytes and time.
+//! Incomplete packets, bounded in number, bytes and time.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ use whimbrel_ndn_packet::{LpHeader, MAX_PACKET};
 
 use super::stats::LinkDrops;
 
-/// Most fragments of one packet (NFD: 400).
-const MOST_FRAGMENTS: u64 = 400;
-/// Most bytes of one packet: the largest network-layer packet and its header fields.
-const MOST_BYTES: usize = MAX_PACKET + 1024;
-/// What a fragment costs beyond its bytes, so that many small ones are bounded too.
+/// Maximum of fragments of one packet (NFD: 400).
+const MAX_FRAGMENTS: u64 = 400;
+/// Maximum of bytes of one packet: the largest network-layer packet and its header fields.
+const MAX_BYTES: usize = MAX_PACKET + 1024;
+/// The cost of a fragment beyond its bytes, so that many small ones are bounded too.
 const FRAGMENT_COST: usize = 16;
 
-/// Which packet a fragment belongs to.
+/// The packet of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PacketKey {
     /// The Sequence of its first fragment.
@@ -24,7 +24,7 @@ pub(crate) enum PacketKey {
     Frame(u64),
 }
 
-/// Where a fragment belongs.
+/// The place of a fragment in its packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) key: PacketKey,
@@ -41,7 +41,7 @@ pub(crate) struct Reassembler {
     timeout: Duration,
     // Not after the first expiry.
     next_expiry: Option<Time>,
-    // Buffers of packets that are done, to be used again.
+    // Buffers of finished packets, for reuse.
     spare: Vec<Partial>,
     whole: Vec<u8>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Reassembler {
 struct Partial {
     count: u64,
     arrived: u64,
-    // Fragments in the order in which they came, and where each of them lies.
+    // Fragments in the order of arrival, and the offset of each.
     bytes: Vec<u8>,
     places: Vec<(u32, u32)>,
     in_order: bool,
@@ -58,7 +58,7 @@ struct Partial {
     last_arrival: Time,
 }
 
-/// No fragment lies here yet.
+/// Marks a missing fragment.
 const MISSING: (u32, u32) = (u32::MAX, 0);
 
 impl Partial {
@@ -83,7 +83,7 @@ impl Reassembler {
             partials: BTreeMap::new(),
             bytes: 0,
             most_packets,
-            most_bytes: most_bytes.max(MOST_BYTES + FRAGMENT_COST * MOST_FRAGMENTS as usize),
+            most_bytes: most_bytes.max(MAX_BYTES + FRAGMENT_COST * MAX_FRAGMENTS as usize),
             timeout,
             next_expiry: None,
             spare: Vec::new(),
@@ -91,8 +91,8 @@ impl Reassembler {
         }
     }
 
-    /// Takes a fragment. When it was the last one missing, `deliver` gets the packet and what came
-    /// with its fragments.
+    /// Adds a fragment. When it was the last missing one, calls `deliver` with the packet and its
+    /// header fields.
     pub(crate) fn insert(
         &mut self,
         now: Time,
@@ -103,7 +103,7 @@ impl Reassembler {
         deliver: &mut dyn FnMut(&[u8], Option<&LpHeader>),
     ) {
         let Place { key, index, count } = place;
-        if count > MOST_FRAGMENTS || index >= count || fragment.len() > MOST_BYTES {
+        if count > MAX_FRAGMENTS || index >= count || fragment.len() > MAX_BYTES {
             drops.bad_fragment += 1;
             return;
         }
@@ -124,9 +124,9 @@ impl Reassembler {
             .places
             .get_mut(index as usize)
             .filter(|_| partial.count == count);
-        let Some(slot) = slot.filter(|_| partial.bytes.len() + fragment.len() <= MOST_BYTES) else {
-            // What contradicts itself is given up whole: which of the fragments is right cannot be
-            // told.
+        let Some(slot) = slot.filter(|_| partial.bytes.len() + fragment.len() <= MAX_BYTES) else {
+            // A contradictory packet is dropped as a whole: the correct fragment cannot be
+            // determined.
             drops.bad_fragment += 1;
             self.remove(key, before);
             return;
@@ -166,7 +166,7 @@ impl Reassembler {
         self.keep_within_bounds(key, drops);
     }
 
-    /// `counted` is what the packet cost when `bytes` was last brought up to date.
+    /// `counted` is the packet's cost when `bytes` was last updated.
     fn remove(&mut self, key: PacketKey, counted: usize) {
         if let Some(partial) = self.partials.remove(&key) {
             self.bytes -= counted;
@@ -193,12 +193,12 @@ impl Reassembler {
         }
     }
 
-    /// When the next packet may have to be given up.
+    /// When the next packet may time out.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
         self.next_expiry
     }
 
-    /// Gives up packets of which nothing came for too long.
+    /// Drops packets that have timed out.
     pub(crate) fn expire(&mut self, now: Time, drops: &mut LinkDrops) {
         if self.next_expiry.is_none_or(|at| at > now) {
             return;
@@ -221,7 +221,7 @@ impl Reassembler {
             .min();
     }
 
-    /// Gives up packets whose fragments are known by frame numbers: those mean something else from
+    /// Drops packets whose fragments are identified by frame numbers: those have a new meaning from
     /// now on.
     pub(crate) fn forget_frames(&mut self) {
         let keys: Vec<_> = self
@@ -240,7 +240,7 @@ impl Reassembler {
     }
 }
 
-/// The first fragment has the header; a congestion mark counts on whichever it is.
+/// The first fragment has the header; a congestion mark on any fragment applies.
 fn take_header(kept: &mut Option<Box<LpHeader>>, header: LpHeader) {
     match kept {
         None => *kept = Some(Box::new(header)),
@@ -368,16 +368,16 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in whatever order: a packet is delivered if and only if all of its
-        /// fragments came, as it was cut; memory keeps to its bounds.
+        /// Whatever arrives in whatever order: a packet is delivered if and only if all of its
+        /// fragments arrived, with its original content; memory keeps to its bounds.
         #[test]
         fn delivers_what_was_cut_and_keeps_to_its_bounds(
             events in prop::collection::vec((0u64..6, 0u64..5, any::<u8>()), 1..300),
         ) {
             let mut partials = reassembler();
             for (number, (key, index, noise)) in events.iter().enumerate() {
-                // The packet `key` has `key + 1` fragments of its own bytes; now and then comes one
-                // that lies.
+                // The packet `key` has `key + 1` fragments of its own bytes; now and then a false
+                // one arrives.
                 let count = if *noise < 10 { u64::from(*noise) * 60 } else { key + 1 };
                 let bytes = [*key as u8 * 16 + *index as u8; 3];
                 let (whole, _) = insert(&mut partials, number as u64, place(*key, *index, count), &bytes);

@@ -1,11 +1,11 @@
-//! Numbers that came lately, to recognise what comes twice.
+//! Recently arrived numbers, to recognise duplicates.
 
 use core::time::Duration;
 
 use whimbrel_core::Time;
 
 const FIRST_SIZE: usize = 256;
-const LARGEST_SIZE: usize = 8192;
+const MAX_SIZE: usize = 8192;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -21,7 +21,7 @@ pub(crate) struct RecentNumbers {
 }
 
 impl RecentNumbers {
-    /// Remembers `number`; true if it came within `memory` before.
+    /// Remembers `number`; returns true if it arrived within `memory` before.
     pub(crate) fn came_before(&mut self, now: Time, number: u64, memory: Duration) -> bool {
         if self.entries.is_empty() {
             self.entries.resize(FIRST_SIZE, None);
@@ -33,7 +33,7 @@ impl RecentNumbers {
             if entry.number == number {
                 return true;
             }
-            if self.entries.len() < LARGEST_SIZE {
+            if self.entries.len() < MAX_SIZE {
                 self.grow();
             }
         }
@@ -94,6 +94,6 @@ mod tests {
         for number in 0..100_000 {
             recent.came_before(Time::ZERO, number * 256, MEMORY);
         }
-        assert_eq!(recent.entries.len(), LARGEST_SIZE);
+        assert_eq!(recent.entries.len(), MAX_SIZE);
     }
 }

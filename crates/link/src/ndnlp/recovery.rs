@@ -1,13 +1,13 @@
-//! What a profile of link reliability is to the link service.
+//! The contract between a profile of link reliability and the link service.
 //!
-//! [`LinkService`](super::LinkService) queues, cuts and reassembles; a [`Recovery`] numbers frames,
-//! acknowledges them and finds out which were lost. A service has several of them in the order of
-//! preference: the first one that takes a packet carries it. The last one is always [`Plain`], which
-//! takes everything and recovers nothing.
+//! [`LinkService`](super::LinkService) queues, fragments and reassembles; a [`Recovery`] numbers
+//! frames, acknowledges them and detects lost ones. A service has several in the order of
+//! preference: the first one that accepts a packet carries it. The last one is always [`Plain`],
+//! which accepts every packet and recovers none.
 //!
-//! A further profile is a type that implements the trait, a variant of [`Reliability`] and an arm in
-//! [`Profiles::new`]. One with frames of its own needs a first octet that no other has; one with header
-//! fields of its own adds rows to the table of `whimbrel_ndn_packet::lp`.
+//! A further profile is a type that implements the trait, a variant of [`Reliability`] and an arm
+//! in [`Profiles::new`]. A profile with frames of its own needs a unique first octet; one with
+//! header fields of its own adds rows to the table of `whimbrel_ndn_packet::lp`.
 
 use core::fmt::Debug;
 
@@ -25,16 +25,16 @@ use super::plain::Plain;
 use super::reassembly::Place;
 use super::stats::LinkStats;
 
-/// The place of a profile in the list of its service.
+/// The index of a profile in its service's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProfileId(u8);
 
 /// The profiles of a face.
 #[derive(Debug)]
 pub(crate) struct Profiles {
-    /// Those that recover something, in the order of preference.
+    /// The profiles that recover frames, in the order of preference.
     pub(crate) recovering: Vec<Box<dyn Recovery>>,
-    /// Takes what no other does.
+    /// Accepts packets that no other profile does.
     plain: Plain,
 }
 
@@ -73,13 +73,13 @@ impl Profiles {
         }
     }
 
-    /// Those that recover something, in the order of preference.
+    /// The profiles that recover frames, in the order of preference.
     #[inline]
     pub(crate) fn ids(&self) -> impl DoubleEndedIterator<Item = ProfileId> + use<> {
         (0..self.recovering.len() as u8).map(ProfileId)
     }
 
-    /// The profile under whose numbers the next packet travels.
+    /// The profile whose numbers the next packet gets.
     #[inline]
     pub(crate) fn taking_next(&mut self, now: Time, stats: &mut LinkStats) -> ProfileId {
         let mut recovering = self.recovering.iter_mut();
@@ -87,7 +87,7 @@ impl Profiles {
         ProfileId(taken.unwrap_or(self.recovering.len()) as u8)
     }
 
-    /// The profile whose format a frame with this first octet is in.
+    /// The profile whose format a frame with this first octet has.
     #[inline]
     pub(crate) fn with_format(&self, first_octet: u8) -> Option<ProfileId> {
         let mut recovering = self.recovering.iter();
@@ -98,19 +98,19 @@ impl Profiles {
     }
 }
 
-/// One call into a profile: when, and where it counts and reports.
+/// The context of one call into a profile: time, counters, lost frames.
 pub(crate) struct Turn<'a> {
     pub(crate) now: Time,
     pub(crate) stats: &'a mut LinkStats,
-    /// Takes the frames that are found lost: their numbers and what they carried. The service asks
-    /// [`Recovery::may_resend`] about each.
+    /// Collects the frames that are declared lost: their numbers and pieces. The service calls
+    /// [`Recovery::may_resend`] for each.
     pub(crate) lost: &'a mut Vec<(u64, Piece)>,
 }
 
-/// A piece that is to be written.
-pub(crate) struct Outgoing<'a> {
+/// A piece to write into a frame.
+pub(crate) struct FramePlan<'a> {
     pub(crate) piece: &'a Piece,
-    /// The number under which it was lost, if it was.
+    /// The number under which it was lost, if it is a retransmission.
     pub(crate) replaces: Option<u64>,
     /// Largest frame, in bytes.
     pub(crate) mtu: usize,
@@ -118,11 +118,11 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) smallest_frame: usize,
 }
 
-/// What a frame in a profile's own format held.
+/// The content of a frame in a profile's own format.
 pub(crate) enum Opened<'a> {
-    /// It is no such frame.
+    /// Not a valid frame.
     Malformed,
-    /// No packet, or one that came before.
+    /// No packet, or a duplicate.
     Nothing,
     /// A whole Interest or Data without a header, not yet checked.
     Packet(&'a [u8]),
@@ -130,28 +130,27 @@ pub(crate) enum Opened<'a> {
     Element(&'a [u8]),
     /// A part of an element.
     Fragment(Place, &'a [u8]),
-    /// A part of an element under a number that means nothing here.
+    /// A part of an element under an unknown number.
     Unnumbered,
 }
 
-/// What the header of an NDNLPv2 frame meant to a profile.
+/// The effect of an NDNLPv2 frame's header on a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heard {
-    /// The packet came before and is not delivered.
+    /// The packet is a duplicate and is not delivered.
     pub(crate) twice: bool,
-    /// The neighbour began anew: the numbers of this profile mean something else from now on.
+    /// The neighbour restarted: the numbers of this profile have a new meaning from now on.
     pub(crate) restarted: bool,
 }
 
-/// A profile of link reliability. All defaults are those of a profile that takes no part.
+/// A profile of link reliability. The defaults are those of a profile that ignores the call.
 pub(crate) trait Recovery: Debug + Send {
-    // Packets to be sent.
+    // Packets to send.
 
-    /// True if the next packet travels under this profile's numbers.
+    /// True if the next packet gets this profile's numbers.
     fn takes_next(&mut self, now: Time, stats: &mut LinkStats) -> bool;
 
-    /// The number that stays the same when a new piece is sent again; `None` if it is to be the
-    /// face's Sequence.
+    /// The number that a new piece keeps in retransmissions; `None` for the face's Sequence.
     fn identity(&mut self) -> Option<u64> {
         None
     }
@@ -159,24 +158,24 @@ pub(crate) trait Recovery: Debug + Send {
     /// Bytes of the frame, without acknowledgements, that carries the whole packet.
     fn whole_frame_len(&self, packet: &[u8], header: Option<&LpHeader>) -> usize;
 
-    /// Bytes of a frame beyond the fragment in it, at most.
+    /// Maximum of bytes of a frame beyond its fragment.
     fn fragment_overhead(&self, header: Option<&LpHeader>) -> usize;
 
-    /// Most fragments that a packet may be cut into.
+    /// Maximum of fragments of a packet.
     fn most_fragments(&self) -> usize;
 
-    /// True if a packet that is cut is put into one element with its header before. If not, the
-    /// header goes with the first fragment.
+    /// True if a packet is encapsulated with its header before it is fragmented. If false, the
+    /// first fragment carries the header.
     fn cuts_with_header(&self) -> bool {
         false
     }
 
-    /// Appends the next frame in this profile's own format; false if the piece travels in an
+    /// Appends the next frame in this profile's own format; returns false if the piece needs an
     /// NDNLPv2 frame, which the service writes.
     fn write_frame(
         &mut self,
         _now: Time,
-        _outgoing: &Outgoing<'_>,
+        _plan: &FramePlan<'_>,
         _stats: &mut LinkStats,
         _out: &mut Vec<u8>,
     ) -> bool {
@@ -198,12 +197,12 @@ pub(crate) trait Recovery: Debug + Send {
     ) {
     }
 
-    /// The next frame of this profile, with this piece, was written. `replaces` is the number under
-    /// which the piece was lost.
+    /// Records the transmission of the next frame of this profile, with this piece. `replaces` is
+    /// the number under which the piece was lost.
     fn sent(&mut self, _now: Time, _piece: Piece, _replaces: Option<u64>, _stats: &mut LinkStats) {}
 
     /// Appends a frame that does not wait for packets, if there is one. `packets_wait`: the next
-    /// frame could carry what this one says.
+    /// frame could carry its content.
     fn write_urgent(
         &mut self,
         _now: Time,
@@ -215,12 +214,12 @@ pub(crate) trait Recovery: Debug + Send {
         false
     }
 
-    /// Appends a frame that goes when no packet waits, if there is one.
+    /// Appends a frame that is sent when no packet waits, if there is one.
     fn write_idle(&mut self, _now: Time, _stats: &mut LinkStats, _out: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// When a frame without a packet has to go.
+    /// When a frame without a packet is due.
     fn control_due(&self) -> Option<Time> {
         None
     }
@@ -232,7 +231,7 @@ pub(crate) trait Recovery: Debug + Send {
         false
     }
 
-    /// Takes a frame of this profile's own format. `scratch` is room to put a packet together.
+    /// Handles a frame of this profile's own format. `scratch` is memory to assemble a packet.
     fn open<'a>(
         &mut self,
         _frame: &'a [u8],
@@ -247,24 +246,24 @@ pub(crate) trait Recovery: Debug + Send {
         false
     }
 
-    /// Takes the header of an NDNLPv2 frame.
+    /// Handles the header of an NDNLPv2 frame.
     fn handle_header(&mut self, _packet: &LpPacket<'_>, _turn: &mut Turn<'_>) -> Heard {
         Heard::default()
     }
 
     // Time.
 
-    /// Time has passed. `idle`: no packet waits to be sent.
+    /// Handles the passing of time. `idle`: no packet waits to be sent.
     fn handle_timeout(&mut self, _idle: bool, _turn: &mut Turn<'_>) {}
 
-    /// When [`Recovery::handle_timeout`] has something to do.
+    /// When to call [`Recovery::handle_timeout`].
     fn timer_due(&self) -> Option<Time> {
         None
     }
 
-    // Pieces that were found lost.
+    // Lost pieces.
 
-    /// True if a lost piece should be sent again.
+    /// True if a lost piece should be retransmitted.
     fn may_resend(&self, _now: Time, _piece: &Piece) -> bool {
         false
     }
@@ -274,17 +273,17 @@ pub(crate) trait Recovery: Debug + Send {
         true
     }
 
-    /// True if nothing has been heard of the frame with this number since it was found lost.
+    /// True if the frame with this number has not been acknowledged since it was declared lost.
     fn still_lost(&self, _number: u64) -> bool {
         false
     }
 
-    /// The piece that was found lost under this number is not sent again.
+    /// The piece that was declared lost under this number is not retransmitted.
     fn give_up(&mut self, _number: u64) {}
 
-    /// No fragment of this packet is sent again.
+    /// No fragment of this packet is retransmitted.
     fn forget_packet(&mut self, _packet_id: u64) {}
 
-    /// Brings estimates in `stats` up to date and adds the frames that are outstanding.
+    /// Updates estimates in `stats` and adds the outstanding frames.
     fn report(&self, _stats: &mut LinkStats) {}
 }

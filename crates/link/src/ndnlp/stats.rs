@@ -1,4 +1,4 @@
-//! What a face counts.
+//! Counters and estimates of a face.
 
 use core::time::Duration;
 
@@ -6,16 +6,16 @@ use serde::Serialize;
 
 use super::piece::Piece;
 
-/// Counters and estimates of one face since it was made.
+/// Counters and estimates of one face since its creation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LinkStats {
-    /// Frames of all kinds handed to the driver.
+    /// Frames of all kinds passed to the driver.
     pub frames_sent: u64,
     /// Their bytes.
     pub bytes_sent: u64,
     /// Bytes of network-layer packets in them, retransmissions included.
     pub payload_bytes_sent: u64,
-    /// Frames that came in, bad ones included.
+    /// Frames received, bad ones included.
     pub frames_received: u64,
     /// Their bytes.
     pub bytes_received: u64,
@@ -23,51 +23,50 @@ pub struct LinkStats {
     pub packets_queued: u64,
     /// Network-layer packets of which the last (or only) frame was sent for the first time.
     pub packets_sent: u64,
-    /// Network-layer packets handed to the forwarder.
+    /// Network-layer packets delivered to the forwarder.
     pub packets_delivered: u64,
-    /// Frames sent again.
+    /// Frames retransmitted.
     pub retransmissions: u64,
     /// Their bytes.
     pub retransmitted_bytes: u64,
-    /// Retransmissions that the sender learnt were in vain: the frame that they replaced had
-    /// arrived.
+    /// Retransmissions that the sender recognised as spurious: the original frame had arrived.
     pub spurious: u64,
-    /// Frames that the receiver had already: what was resent in vain, and what the network
-    /// duplicated.
+    /// Duplicate frames: spurious retransmissions, and duplicates made by the network.
     pub duplicates: u64,
-    /// Frames found lost by acknowledgements of later ones.
+    /// Frames declared lost by acknowledgements of later ones.
     pub losses: u64,
-    /// Frames found lost, or asked about, because nothing was heard for too long.
+    /// Frames declared lost, or probed, because an acknowledgement was overdue.
     pub timeouts: u64,
-    /// Frames acknowledged that had been sent again.
+    /// Acknowledged frames that had been retransmitted.
     pub recovered: u64,
     /// Frames acknowledged.
     pub acknowledged: u64,
     /// Bytes of network-layer packets in them.
     pub acknowledged_bytes: u64,
-    /// Frames given up after all retransmissions, or because what they carry is of no use any more.
+    /// Frames abandoned after all retransmissions, or because their packet is no longer useful.
     pub given_up: u64,
-    /// Frames let go unacknowledged because too many were outstanding, or because the peer changed.
+    /// Frames forgotten unacknowledged because too many were outstanding, or because the peer
+    /// changed.
     pub abandoned: u64,
     /// From the transmission of a frame to the detection of its loss.
     pub detection: Delays,
-    /// The same, from when the frame was put in the queue.
+    /// The same, from when the frame was queued.
     pub detection_from_queue: Delays,
-    /// Single acknowledgements (or reports) that travelled with a packet.
+    /// Single acknowledgements (or reports) piggybacked on packets.
     pub acks_carried: u64,
     /// Frames sent only to acknowledge.
     pub ack_frames: u64,
     /// Single acknowledgements (or reports) in those.
     pub acks_alone: u64,
-    /// Single acknowledgements (or reports) that came.
+    /// Single acknowledgements (or reports) received.
     pub acks_received: u64,
-    /// Frames sent to ask the peer what it has.
+    /// Frames sent to request a report.
     pub asks_sent: u64,
     /// Announcements of the adaptive profile sent.
     pub hellos_sent: u64,
     /// Times that both ends agreed on the adaptive profile.
     pub sessions: u64,
-    /// Frames of which a malformed header field was left out, because it belongs to a feature that
+    /// Frames with a malformed header field that was skipped, because it belongs to a feature that
     /// is off here.
     pub fields_skipped: u64,
     /// Packets marked here because of congestion.
@@ -76,30 +75,30 @@ pub struct LinkStats {
     pub loss: f64,
     /// Smoothed round trip of the link.
     pub rtt: Option<Duration>,
-    /// How much later than a frame another one must have been sent to prove by its arrival that the
-    /// former is lost.
+    /// The minimum time between the transmissions of two frames for the arrival of the later to
+    /// prove the loss of the earlier.
     pub reordering_window: Duration,
     /// Frames sent and not acknowledged.
     pub outstanding: usize,
-    /// The most that has ever been.
+    /// Maximum of outstanding frames so far.
     pub outstanding_high_water: usize,
-    /// Most frames that have ever been outstanding or waiting in the queue.
+    /// Maximum of outstanding or queued frames so far.
     pub buffer_high_water: usize,
     /// Bytes of packets that wait to be sent.
     pub queue_bytes: usize,
     /// Packets that wait to be sent.
     pub queue_packets: usize,
-    /// Most packets that have ever waited.
+    /// Maximum of queued packets so far.
     pub queue_high_water: usize,
-    /// What recovers lost frames now.
+    /// The current profile.
     pub mode: Mode,
     /// Packets and frames dropped, by reason.
     pub drops: LinkDrops,
 }
 
 impl LinkStats {
-    /// Bytes sent beyond those of packets: headers, and frames that carry no packet. Negative if
-    /// the compact framing saves more than it adds.
+    /// Bytes sent beyond those of packets: headers, and frames without a packet. Negative if the
+    /// compact framing saves more than it adds.
     pub fn header_bytes(&self) -> i64 {
         self.bytes_sent as i64 - self.payload_bytes_sent as i64
     }
@@ -112,11 +111,11 @@ impl LinkStats {
     }
 }
 
-/// What recovers lost frames on a face.
+/// The profile in use on a face.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Nothing: reliability is off, or the peer does not take part.
+    /// None: reliability is off, or the peer does not support it.
     #[default]
     None,
     /// The paper's protocol.
@@ -130,14 +129,14 @@ pub enum Mode {
 /// A distribution of delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Delays {
-    /// How many.
+    /// The number of delays.
     pub count: u64,
-    /// All together.
+    /// Their sum.
     pub total: Duration,
     /// The longest one.
     pub longest: Duration,
-    /// How many were shorter than 0.25 ms x 2^i and not than half of that; the last one counts all
-    /// longer ones too.
+    /// The number of delays shorter than 0.25 ms x 2^i but not than half of that; the last bucket
+    /// includes all longer ones too.
     pub buckets: [u64; 16],
 }
 
@@ -154,16 +153,16 @@ impl Delays {
         }
     }
 
-    /// The mean; `None` without any.
+    /// The mean; `None` without any delay.
     pub fn mean(&self) -> Option<Duration> {
         (self.count > 0).then(|| self.total.div_f64(self.count as f64))
     }
 }
 
-/// What was dropped, and why.
+/// Drops by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LinkDrops {
-    /// Frames that are no packet of any known kind.
+    /// Frames that are not a packet of any known kind.
     pub malformed: u64,
     /// Packets for which the queue had no room.
     pub queue_full: u64,
@@ -171,17 +170,17 @@ pub struct LinkDrops {
     pub too_big: u64,
     /// Fragments whose numbers contradict those of their siblings or exceed a bound.
     pub bad_fragment: u64,
-    /// Fragments that came twice.
+    /// Duplicate fragments.
     pub duplicate_fragment: u64,
-    /// Packets given up because fragments of them did not come in time.
+    /// Packets dropped because their fragments did not arrive in time.
     pub reassembly_timeout: u64,
-    /// Packets given up because there were too many incomplete ones.
+    /// Packets dropped because there were too many incomplete ones.
     pub reassembly_full: u64,
     /// Fragments of a compact frame without an agreement on its numbers.
     pub no_session: u64,
-    /// Acknowledgements of frames that were never sent, or of which nothing is known any more.
+    /// Acknowledgements of frames that were never sent, or were forgotten.
     pub false_acks: u64,
-    /// Acknowledgements not sent because too many waited.
+    /// Acknowledgements dropped because too many were queued.
     pub acks_overflow: u64,
 }
 
@@ -201,14 +200,14 @@ impl LinkDrops {
     }
 }
 
-/// The share of frames lost, smoothed.
+/// The loss rate of frames, smoothed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LossMeter {
     share: f64,
 }
 
 impl LossMeter {
-    /// One frame in so many is the weight of the newest.
+    /// The weight of the newest frame is one in this many.
     const FRAMES: f64 = 256.0;
 
     pub(crate) fn arrived(&mut self) {
@@ -219,7 +218,7 @@ impl LossMeter {
         self.share += (1.0 - self.share) / Self::FRAMES;
     }
 
-    /// One that was counted as lost was not.
+    /// A frame that was counted as lost was not.
     pub(crate) fn not_lost(&mut self) {
         self.share = (self.share - 1.0 / Self::FRAMES).max(0.0);
     }

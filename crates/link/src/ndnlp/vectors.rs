@@ -1,5 +1,5 @@
-//! The frames of `docs/protocols/vectors/belrp.txt` are read as that file says, and written the
-//! same.
+//! The frames of `docs/protocols/vectors/belrp.txt` decode to the values in that file, and encode
+//! to the same octets.
 
 use whimbrel_ndn_packet::LpPacket;
 use whimbrel_ndn_packet::lp::{self, LinkFields};
@@ -63,7 +63,7 @@ fn write_paper(frame: &PaperFrame<'_>) -> Vec<u8> {
     out
 }
 
-/// What the frame means, and the same written anew.
+/// The values of the frame, and the same encoded again.
 fn read(frame: &[u8]) -> Option<(String, Vec<u8>)> {
     match frame.first()? & PROFILE_MASK {
         ADAPTIVE => {
@@ -71,7 +71,7 @@ fn read(frame: &[u8]) -> Option<(String, Vec<u8>)> {
         }
         PAPER => PaperFrame::decode(frame).map(|read| (format!("{read:?}"), write_paper(&read))),
         _ => {
-            // As a link does that uses all fields.
+            // As a link that uses all fields does.
             let read = LpPacket::decode(frame, false).ok()?;
             if !read.skipped.is_empty() {
                 return None;

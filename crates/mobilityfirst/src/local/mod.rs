@@ -1,4 +1,4 @@
-//! What a local program and the host stack say to each other.
+//! The protocol between a local program and the host stack.
 //!
 //! The same requests and events serve a program behind a Unix socket (as frames,
 //! `docs/protocols/local.md`) and one in the same process (as values: simulations and tests).
@@ -23,14 +23,14 @@ pub enum LocalRequest {
         /// The request's number.
         request: u32,
     },
-    /// A chunk has been used (written to disk, say); another may come in its place.
+    /// A chunk has been used (for example written to disk); another one may follow.
     Consumed {
         /// The request's number.
         request: u32,
     },
     /// Offer a content to the network.
     Publish(Publish),
-    /// No longer offer it.
+    /// Stop offering it.
     Withdraw {
         /// The content's name.
         content: Guid,
@@ -39,36 +39,36 @@ pub enum LocalRequest {
     ReadDone {
         /// The number in the event.
         read: u64,
-        /// The chunk, or `None` if it cannot be read (any more).
+        /// The chunk, or `None` if it cannot be read.
         chunk: Option<ReadChunk>,
     },
-    /// Ask a name for an echo.
+    /// Send an echo request to a name.
     Ping {
         /// Chosen by the program, returned in the answer.
         request: u32,
-        /// Who should answer.
+        /// The destination.
         destination: Guid,
         /// Chosen by the program, returned in the answer.
         sequence: u32,
         /// Extra bytes to carry, at most 32 KiB.
         padding: u16,
     },
-    /// Send a few bytes to a GUID, without a content name and without a promise: they arrive at most
-    /// once, and nothing tells whether they did.
+    /// Send a few bytes to a GUID, without a content name and without guarantees: they arrive at
+    /// most once, and the sender is not told.
     Message {
-        /// Which of the receiver's programs it is for, as they have agreed.
+        /// Selects one of the receiver's programs, by their agreement.
         channel: u32,
-        /// To whom.
+        /// The receiver.
         destination: Guid,
         /// At most [`MAX_MESSAGE`] bytes.
         payload: Bytes,
     },
-    /// Hand over the messages that come for a channel.
+    /// Deliver the messages of a channel to this program.
     Listen {
         /// The channel.
         channel: u32,
     },
-    /// Ask for the host's counters.
+    /// Request the host's counters.
     Status {
         /// Chosen by the program, returned in the answer.
         request: u32,
@@ -78,34 +78,33 @@ pub enum LocalRequest {
 /// A request for a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Get {
-    /// Chosen by the program; names the request from now on.
+    /// Chosen by the program; identifies the request.
     pub request: u32,
     /// The content's name.
     pub content: Guid,
     /// Chunk size as a power of two: 16 (64 KiB) to 22 (4 MiB).
     pub chunk_log2: u8,
-    /// Hand the chunks over in order; otherwise as they arrive.
+    /// Deliver the chunks in order; otherwise as they arrive.
     pub in_order: bool,
-    /// What to confirm to the source.
+    /// What to acknowledge to the source.
     pub reliability: Reliability,
     /// How long a chunk may be missing before the source is told, in milliseconds; 0 for the host's
     /// default.
     pub nack_timeout_ms: u32,
-    /// Chunks that may be handed over before the first is reported as [`LocalRequest::Consumed`].
+    /// Chunks that may be delivered before the first is reported as [`LocalRequest::Consumed`].
     pub credit: u16,
-    /// What the program has already, from an earlier run: a resume record
-    /// (`docs/protocols/content.md`), or nothing.
+    /// The state of an earlier run: a resume record (`docs/protocols/content.md`), or empty.
     pub resume: Bytes,
 }
 
-/// A content on offer.
+/// An offered content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
     /// The content's name.
     pub content: Guid,
     /// Its length in bytes.
     pub content_len: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: ContentKind,
     /// A name to store it under; may be empty.
     pub file_name: String,
@@ -125,32 +124,32 @@ pub struct ReadChunk {
 pub enum LocalEvent {
     /// A verified chunk.
     Chunk(LocalChunk),
-    /// A transfer goes on, or waits and why.
+    /// The state of a transfer has changed.
     State {
         /// The request's number.
         request: u32,
-        /// How it stands.
+        /// The new state.
         state: TransferState,
     },
-    /// All chunks have been handed over.
+    /// All chunks have been delivered.
     Complete {
         /// The request's number.
         request: u32,
         /// The content's length in bytes, proven.
         content_len: u64,
     },
-    /// The request has come to an end without the content.
+    /// The request has failed.
     Failed {
         /// The request's number.
         request: u32,
-        /// Why.
+        /// The reason.
         reason: FailReason,
     },
-    /// What became of a content's announcement.
+    /// The outcome of a content's announcement.
     Published {
         /// The content's name.
         content: Guid,
-        /// What the name service (or the way to it) said.
+        /// The answer of the name service or of the router on the path to it.
         code: ControlCode,
     },
     /// Read a chunk of a content that this program has published, and answer with
@@ -160,25 +159,25 @@ pub enum LocalEvent {
         read: u64,
         /// The content's name.
         content: Guid,
-        /// Which chunk.
+        /// The chunk's index.
         index: u32,
         /// Chunk size as a power of two.
         chunk_log2: u8,
     },
-    /// An echo has come back.
+    /// An echo reply has arrived.
     Pong {
         /// The request's number.
         request: u32,
         /// The request's sequence number.
         sequence: u32,
-        /// Who answered.
+        /// The sender of the reply.
         from: Guid,
     },
-    /// A message has come.
+    /// A message has arrived.
     Message {
-        /// The channel that it is for.
+        /// Its channel.
         channel: u32,
-        /// Who has sent it, as it says: nothing proves it.
+        /// The sender's claim of its GUID, without proof.
         from: Guid,
         /// Its bytes.
         payload: Bytes,
@@ -192,12 +191,12 @@ pub enum LocalEvent {
     },
 }
 
-/// A verified chunk on its way to a program.
+/// A verified chunk for a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalChunk {
     /// The request's number.
     pub request: u32,
-    /// Which chunk.
+    /// The chunk's index.
     pub index: u32,
     /// Chunk size as a power of two: it can change in the course of a transfer.
     pub chunk_log2: u8,
@@ -205,43 +204,43 @@ pub struct LocalChunk {
     pub content_len: u64,
     /// True once the length is proven; before, it is the holder's claim.
     pub len_proven: bool,
-    /// What the content is, as its holder says.
+    /// The kind of content, as its holder claims.
     pub kind: ContentKind,
-    /// The name that its holder suggests; not to be trusted as a path.
+    /// The name that its holder suggests; must not be used as a path.
     pub file_name: String,
-    /// Its proof, encoded: the host has checked it, and a program may do so again.
+    /// Its proof, encoded: the host has verified it, and a program may do so again.
     pub proof: Bytes,
     /// Its bytes.
     pub data: Bytes,
 }
 
-/// How a transfer stands.
+/// The state of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TransferState {
-    /// Asked for; nothing has come yet.
+    /// Requested; no chunk has arrived yet.
     Requested,
-    /// Chunks are coming.
+    /// Chunks are arriving.
     Flowing,
-    /// Nothing has come for a while; the missing chunks have been asked for again.
+    /// No chunk for a while; the missing ones have been requested again.
     Stalled,
-    /// No router can be reached: paused until one can.
+    /// No router responds: paused until one does.
     Disconnected,
 }
 
-/// Why a request came to an end.
+/// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailReason {
-    /// The name service knows nobody who holds this content.
+    /// The name service has no record of a holder of this content.
     NoSuchName,
-    /// Its holders do not serve it (any more).
+    /// Its holders do not serve it.
     NotServed,
-    /// The chunks are larger than a hop on their way carries.
+    /// The chunks exceed the limit of a hop on their path.
     TooLarge,
-    /// The host has as many requests as it may have.
+    /// The host has reached its limit of requests.
     Busy,
-    /// The request itself makes no sense.
+    /// The request is invalid.
     Invalid,
 }
 
@@ -268,7 +267,7 @@ fn flag(code: u8) -> Result<bool, WireError> {
 }
 
 impl LocalRequest {
-    /// Appends it as one frame's content, but for a chunk's bytes, which follow uncopied.
+    /// Appends the content of its frame, except for a chunk's bytes, which follow uncopied.
     pub fn encode_head(&self, out: &mut Vec<u8>) -> Bytes {
         match self {
             LocalRequest::Get(get) => {
@@ -330,7 +329,7 @@ impl LocalRequest {
         Bytes::new()
     }
 
-    /// Reads one frame's content.
+    /// Decodes the content of a frame.
     pub fn decode(frame: &Bytes) -> Result<LocalRequest, WireError> {
         let mut reader = Reader(frame);
         let request = match reader.u8()? {
@@ -402,7 +401,7 @@ impl LocalRequest {
 }
 
 impl LocalEvent {
-    /// True for what a program can do without: it may be dropped for one that does not read.
+    /// True for an event that may be dropped for a program that does not read.
     pub fn is_report(&self) -> bool {
         matches!(
             self,
@@ -413,7 +412,7 @@ impl LocalEvent {
         )
     }
 
-    /// Appends it as one frame's content, but for a chunk's bytes, which follow uncopied.
+    /// Appends the content of its frame, except for a chunk's bytes, which follow uncopied.
     pub fn encode_head(&self, out: &mut Vec<u8>) -> Bytes {
         match self {
             LocalEvent::Chunk(chunk) => {
@@ -486,7 +485,7 @@ impl LocalEvent {
         Bytes::new()
     }
 
-    /// Reads one frame's content.
+    /// Decodes the content of a frame.
     pub fn decode(frame: &Bytes) -> Result<LocalEvent, WireError> {
         let mut reader = Reader(frame);
         let event = match reader.u8()? {
@@ -556,7 +555,7 @@ impl LocalEvent {
     }
 }
 
-/// The rest of a frame, if it is no longer than a message may be.
+/// The rest of a frame, if it does not exceed a message's limit.
 fn message_payload(frame: &Bytes, reader: Reader<'_>) -> Result<Bytes, WireError> {
     if reader.0.len() > MAX_MESSAGE {
         return Err(WireError::Invalid("message length"));

@@ -1,16 +1,16 @@
-//! The first frame of each side: which protocol it speaks.
+//! The first frame of each side: its protocol version.
 
 use thiserror::Error;
 
 /// The version of the local protocol that this program speaks.
 pub const LOCAL_VERSION: u16 = 1;
-/// What the first frame begins with: no message of the protocol has such a type.
+/// The first bytes of the first frame: no message of the protocol has such a type.
 const MAGIC: [u8; 4] = *b"WHLP";
 
-/// Why the other side is not to be talked to.
+/// Why the connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum VersionMismatch {
-    /// It speaks another version.
+    /// The version differs.
     #[error(
         "the other side speaks version {theirs} of the local protocol, this program version {LOCAL_VERSION}: \
          the daemon and the command must be of the same release"
@@ -19,7 +19,7 @@ pub enum VersionMismatch {
         /// Its version.
         theirs: u16,
     },
-    /// Its first frame names no version.
+    /// Its first frame has no version.
     #[error(
         "the other side names no version of the local protocol, this program speaks version {LOCAL_VERSION}: \
          the daemon and the command must be of the same release"
@@ -34,7 +34,7 @@ pub fn greeting() -> [u8; 6] {
     [a, b, c, d, high, low]
 }
 
-/// Reads the first frame of the other side. A later version may say more in it.
+/// Checks the first frame of the other side. A later version may append to it.
 pub fn check_greeting(frame: &[u8]) -> Result<(), VersionMismatch> {
     let version = frame
         .strip_prefix(&MAGIC)

@@ -1,4 +1,4 @@
-//! Hosts that are attached to this router.
+//! Hosts attached to this router.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::links::Links;
 use crate::next_hops::{Branch, NextHops};
 use crate::wire::{ATTACH_CONTEXT, Control, ControlCode, attach_statement};
 
-/// Attachments at one time, to bound memory.
+/// Maximum of attachments.
 const MAX_ATTACHMENTS: usize = 65_536;
-/// GUIDs that one port may attach.
+/// Maximum of GUIDs attached on one port.
 const MAX_PER_PORT: usize = 256;
-/// Records on their way to the name service whose outcome a host waits for.
+/// Maximum of records being registered whose outcome a host waits for.
 const MAX_PENDING: usize = 65_536;
 
-/// Ports that one GUID may be attached on; the one with the oldest record makes room.
+/// Maximum of ports per GUID; the one with the oldest record is replaced.
 const MAX_PORTS: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +29,10 @@ struct Attachment {
     version: u64,
 }
 
-/// Which GUID is on which ports, and what hosts wait to hear.
+/// The ports of each attached GUID, and the hosts' pending records.
 #[derive(Debug)]
 pub(super) struct Attachments {
-    // This router's GUID, which its hosts' records name as their address.
+    // This router's GUID, which is the address in its hosts' records.
     router: Guid,
     wall: WallClock,
     // Newest record first; never empty.
@@ -44,7 +44,7 @@ pub(super) struct Attachments {
 }
 
 impl Attachments {
-    /// Nobody is attached to the router of this GUID.
+    /// No attachments to the router of this GUID.
     pub(super) fn new(router: Guid, wall: WallClock) -> Attachments {
         Attachments {
             router,
@@ -57,8 +57,8 @@ impl Attachments {
         }
     }
 
-    /// The ports that a GUID is attached on. Those of its newest record are preferred: a host gives
-    /// each new record to all routers that it wants to be reached by.
+    /// The ports that a GUID is attached on. Those of its newest record are preferred: a host sends
+    /// each new record to all routers at which it wants to be reachable.
     pub(super) fn hops_to(&self, guid: &Guid, links: &Links) -> NextHops {
         let attached = self.by_guid.get(guid).map_or(&[][..], Vec::as_slice);
         let newest = attached.first().map(|attachment| attachment.version);
@@ -110,7 +110,7 @@ impl Attachments {
         ports.iter().for_each(|port| self.remove(guid, *port));
     }
 
-    /// Attaches a GUID, or renews its attachment; false if there is no room.
+    /// Attaches a GUID, or renews its attachment; returns false if there is no room.
     pub(super) fn insert(&mut self, guid: Guid, port: PortId, version: u64) -> bool {
         let attachment = Attachment { port, version };
         self.remove(&guid, port);
@@ -132,7 +132,7 @@ impl Attachments {
         true
     }
 
-    /// A newer binding elsewhere ends an attachment here.
+    /// Ends an attachment here if a newer binding names other routers.
     pub(super) fn forget_if_moved(&mut self, guid: &Guid, binding: Option<&Record>) {
         let Some(binding) = binding else { return };
         let newer = self
@@ -143,7 +143,7 @@ impl Attachments {
         }
     }
 
-    /// Offers a neighbour that came up a fresh challenge to sign.
+    /// Sends a fresh challenge to a neighbour that came up.
     pub(super) fn challenge(&mut self, port: PortId, rng: &mut SeededRng, effects: &mut Effects) {
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&rng.next_word().to_be_bytes());
@@ -185,8 +185,9 @@ impl Attachments {
         effects.push(outcome(port, guid, version, code));
     }
 
-    /// The record must be the sender's own, name this router, be newer than what is known, and its
-    /// key must have signed this port's challenge: a record is public, so having it proves nothing.
+    /// The record must be the sender's own, name this router and be newer than the known one, and
+    /// its key must have signed this port's challenge: a record is public, so having it proves
+    /// nothing.
     fn check(
         &self,
         now: Time,
@@ -231,7 +232,7 @@ impl Attachments {
         effects.push(Action::Register(port, record));
     }
 
-    /// The name service has been asked to take a record of the host on this port.
+    /// Records that a record of the host on this port is being registered.
     pub(super) fn await_outcome(&mut self, port: PortId, record: &Record) {
         if self.pending.len() < MAX_PENDING {
             self.pending
@@ -239,7 +240,7 @@ impl Attachments {
         }
     }
 
-    /// The name service refuses a record.
+    /// Handles the name service's refusal of a record.
     pub(super) fn report_refused(
         &mut self,
         guid: Guid,
@@ -259,8 +260,8 @@ impl Attachments {
             } => ControlCode::Full,
             Rejection::Server { .. } => ControlCode::Invalid,
         };
-        // The name service names the subject alone; of the few records about it, all hear the bad
-        // news.
+        // The name service names only the subject; the refusal is reported for each of its few
+        // pending records.
         let about = self.pending.range((guid, 0)..=(guid, u64::MAX));
         let versions: Vec<u64> = about.map(|((_, version), _)| *version).collect();
         for version in versions {
@@ -268,7 +269,7 @@ impl Attachments {
         }
     }
 
-    /// Tells the host that waits for it what became of a record.
+    /// Reports the outcome of a record to the host that waits for it.
     pub(super) fn report(
         &mut self,
         guid: Guid,
@@ -281,7 +282,7 @@ impl Attachments {
         }
     }
 
-    /// The port is gone, and with it whoever was on it.
+    /// Ends all attachments on a closed port.
     pub(super) fn detach_port(&mut self, port: PortId, effects: &mut Effects) {
         let attached = self.by_guid.iter();
         let gone: Vec<Guid> = attached
@@ -297,7 +298,7 @@ impl Attachments {
     }
 }
 
-/// What a host is told of a record.
+/// The message about a record's outcome.
 pub(super) fn outcome(port: PortId, guid: Guid, version: u64, code: ControlCode) -> Action {
     Action::Tell(
         port,

@@ -1,4 +1,4 @@
-//! What a router is told at the start.
+//! The configuration of a router.
 
 use core::time::Duration;
 
@@ -12,9 +12,9 @@ use super::{said::MAX_SAID, store::StoreLimits};
 pub struct RouterConfig {
     /// The router's own GUID, which is also the network address of the hosts attached to it.
     pub guid: Guid,
-    /// What Unix time the run's origin was; records expire by it.
+    /// The Unix time of the run's origin; records expire by it.
     pub wall: WallClock,
-    /// Every hop's configuration but for the MTU, which each port states.
+    /// The configuration of every hop except for the MTU, which each port has.
     pub hop: HopConfig,
     /// Capacity of the back-pressure buffer, in packets (B of [MFTP §3.4.1]).
     pub buffer_packets: usize,
@@ -22,19 +22,19 @@ pub struct RouterConfig {
     pub store: StoreLimits,
     /// Static routes.
     pub routes: Vec<Route>,
-    /// Where chunks go whose address is in no route.
+    /// The next hop of chunks whose address has no route.
     pub default_route: Option<NextHop>,
     /// Numbers of the configured links that lead to name servers, best first. All other datagram
     /// ports are neighbours.
     pub name_servers: Vec<u32>,
-    /// How stored chunks are tried again.
+    /// How stored chunks are retried.
     pub proxy: ProxyPolicy,
 }
 
 impl RouterConfig {
-    /// The most memory that chunks take on ports whose frames have at most `mtu` bytes, however
-    /// many neighbours there are, in bytes: the formula of `docs/protocols/mobilityfirst.md`,
-    /// without the tables of fixed size.
+    /// The maximum memory of chunks on ports whose frames have at most `mtu` bytes, however many
+    /// neighbours there are, in bytes: the formula of `docs/protocols/mobilityfirst.md`, without
+    /// the tables of fixed size.
     pub fn memory_bound(&self, mtu: usize) -> u64 {
         let chunk = self.hop.chunk_limit as u64;
         let buffer = (self.buffer_packets as u64)
@@ -46,16 +46,16 @@ impl RouterConfig {
     }
 }
 
-/// How the proxy tries stored chunks again [MFTP §3.3].
+/// How the proxy retries stored chunks [MFTP §3.3].
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyPolicy {
     /// The storage timer: when it expires, the destination is looked up again.
     pub storage_timer: Duration,
-    /// If false, stored chunks wait for a `Push` from their source: the receiver-driven approach
-    /// that [MFTP §5.2.1] compares with.
+    /// If false, stored chunks wait for a `Push` from their source: the receiver-driven approach in
+    /// the comparison of [MFTP §5.2.1].
     pub proactive: bool,
-    /// A neighbour that answers but takes nothing for this long has the chunks that wait for it
-    /// moved to storage, once half of the back-pressure buffer is in use [MFTP §3.4.3].
+    /// If a responsive neighbour accepts no chunk for this long, the chunks that wait for it move
+    /// to storage, once half of the back-pressure buffer is in use [MFTP §3.4.3].
     pub held_back_patience: Duration,
 }
 
@@ -69,19 +69,19 @@ impl Default for ProxyPolicy {
     }
 }
 
-/// The way to one network address.
+/// A route to one network address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The address: the GUID of a router.
     pub to: Guid,
-    /// The neighbour that is nearer to it.
+    /// The next hop.
     pub via: NextHop,
 }
 
 /// A neighbour, by its GUID or by the number of the configured link to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextHop {
-    /// Whichever port this neighbour is on.
+    /// This neighbour, on any port.
     Neighbour(Guid),
     /// The neighbour on this link of the configuration, whatever its GUID.
     Link(u32),

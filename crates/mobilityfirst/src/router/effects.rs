@@ -1,5 +1,4 @@
-//! What the parts of a router want done: each part owns its state, and the router carries out what
-//! is beyond it.
+//! Actions of a router's parts: each part owns its state, and the router carries out the actions.
 
 use std::collections::VecDeque;
 
@@ -11,28 +10,28 @@ use crate::chunk::Chunk;
 use crate::links::{Carried, Outgoing};
 use crate::wire::Control;
 
-/// Something that a part of the router cannot do itself.
+/// An action beyond a part's own state.
 #[derive(Debug)]
 pub(super) enum Action {
-    /// Decide where a chunk goes, and send it there.
+    /// Decide on the chunk's next hop, and send it there.
     Forward(Outgoing),
-    /// Send a message of the router's own.
+    /// Send a message that the router originates.
     Say(Chunk),
     /// Send a control message to the neighbour on a port.
     Tell(PortId, Control),
-    /// Register a verified record; the host on this port waits to hear what becomes of it.
+    /// Register a verified record; the host on this port waits for the outcome.
     Register(PortId, Record),
-    /// Try what is stored for a destination.
+    /// Retry the chunks stored for a destination.
     Retry(Guid),
-    /// Forget a destination unless chunks are stored for it.
+    /// Forget a destination without stored chunks.
     StopIfNoneWaits(Guid),
-    /// Take a chunk back from the hop that carries it.
+    /// Withdraw a chunk from the hop that carries it.
     Withdraw(Carried),
-    /// Have the name service push changes of a name.
+    /// Watch a name at the name service.
     Watch(Guid),
-    /// No longer.
+    /// Stop watching a name.
     Unwatch(Guid),
-    /// Set a timer, in place of an earlier setting.
+    /// Set a timer, replacing an earlier setting.
     Set(Timer, Time),
     /// Set a timer unless it fires earlier already.
     SetEarlier(Timer, Time),
@@ -40,7 +39,7 @@ pub(super) enum Action {
     Cancel(Timer),
 }
 
-/// Actions in the order in which they are to be carried out, and what was counted.
+/// Actions in the order in which to carry them out, and counters.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     actions: VecDeque<Action>,
@@ -56,7 +55,7 @@ impl Effects {
         self.actions.pop_front()
     }
 
-    /// Counts something dropped.
+    /// Counts a drop.
     pub(super) fn drop(&mut self, reason: &'static str) {
         self.counters.drop(reason);
     }

@@ -1,4 +1,4 @@
-//! Where a chunk goes next: late binding and forwarding.
+//! Forwarding: late binding and the choice of next hops.
 
 use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, Time};
@@ -15,7 +15,7 @@ use crate::room::Room;
 use crate::wire::{Control, DropReason, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol};
 
 impl Router {
-    /// A whole chunk has come in from a neighbour.
+    /// Handles a whole chunk from a neighbour.
     pub(super) fn handle_chunk(&mut self, now: Time, from: PortId, bytes: &Bytes, room: Room) {
         self.effects.counters.chunks_received += 1;
         let chunk = match Chunk::decode(bytes) {
@@ -34,7 +34,7 @@ impl Router {
         if header.upper == UpperProtocol::Control || header.service.has(ServiceId::NEIGHBOUR) {
             self.handle_control(now, from, &outgoing.chunk.message.head);
         } else if self.is_answered(now, &outgoing.chunk) {
-            // It ends here.
+            // It is for this router.
         } else if outgoing.chunk.header.destination == self.config.guid {
             self.handle_own(now, &outgoing.chunk);
         } else if outgoing.chunk.header.hop_limit == 0 {
@@ -45,7 +45,7 @@ impl Router {
         }
     }
 
-    /// Shows a chunk to the observer, if there is one; true if that has answered it.
+    /// Shows a chunk to the observer, if there is one; returns true if that has answered it.
     fn is_answered(&mut self, now: Time, chunk: &Chunk) -> bool {
         let Some(observer) = &mut self.observer else {
             return false;
@@ -74,13 +74,13 @@ impl Router {
                 self.attachments
                     .handle_register(now, from, record, &mut self.effects)
             }
-            // A neighbouring router's: only hosts attach.
+            // From a neighbouring router: only hosts attach.
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
             Err(_) => self.effects.drop("bad-control"),
         }
     }
 
-    /// A chunk for this router itself.
+    /// Handles a chunk for this router itself.
     fn handle_own(&mut self, now: Time, chunk: &Chunk) {
         match chunk.header.upper {
             UpperProtocol::Echo => match Echo::decode(&chunk.message.head) {
@@ -120,7 +120,7 @@ impl Router {
         self.say(now, Chunk { header, message });
     }
 
-    /// Sends a chunk on its way: to an attached host, towards its address, or to be bound.
+    /// Forwards a chunk: to an attached host, towards its address, or to be bound.
     pub(super) fn forward(&mut self, now: Time, mut outgoing: Outgoing) {
         let here = self.attachment_of(&outgoing.chunk.header);
         if !here.is_empty() {
@@ -128,7 +128,7 @@ impl Router {
         }
         let header = &mut outgoing.chunk.header;
         if header.destination_address == self.config.guid {
-            // Bound to this router, but its host is not here (any more): the binding is stale.
+            // Bound to this router, but its host is not attached: the binding is stale.
             header.destination_address = Guid::NONE;
             header.extensions.via = None;
         }
@@ -144,7 +144,7 @@ impl Router {
         self.send_or_store(now, outgoing, &hops);
     }
 
-    /// The ports of the host that a chunk is for, or that serves the content that it asks for.
+    /// The ports of the destination host, or of the host that serves the requested content.
     fn attachment_of(&self, header: &NetworkHeader) -> NextHops {
         let of = |guid: &Guid| self.attachments.hops_to(guid, &self.links);
         let here = of(&header.destination);
@@ -154,7 +154,7 @@ impl Router {
         }
     }
 
-    /// Sends a chunk to as many of these next hops as its service asks for.
+    /// Sends a chunk on as many of these next hops as its service says.
     fn send_or_store(&mut self, now: Time, outgoing: Outgoing, hops: &NextHops) {
         let chunk = &outgoing.chunk;
         let spread = Spread::of(chunk.header.service);
@@ -175,8 +175,8 @@ impl Router {
         }
     }
 
-    /// Asks the name service for the chunk's destination (or for the host that serves it); all
-    /// chunks that wait for one name share one look-up.
+    /// Looks up the chunk's destination (or the host that serves it) in the name service; all
+    /// chunks that wait for one name share one lookup.
     fn ask_for_binding(&mut self, now: Time, outgoing: Outgoing) {
         let header = &outgoing.chunk.header;
         let name = header.extensions.via.unwrap_or(header.destination);
@@ -188,7 +188,7 @@ impl Router {
         }
     }
 
-    /// The name service has answered for `name`, which stands for the chunk's destination.
+    /// Handles the name service's answer for `name`, which represents the chunk's destination.
     pub(super) fn bind(&mut self, now: Time, mut outgoing: Outgoing, name: Guid, answer: &Answer) {
         if let Some(hops) = self.routes.towards_binding(answer, &self.links) {
             return self.send_or_store(now, outgoing, &hops);
@@ -208,8 +208,8 @@ impl Router {
         self.store_or_give_up(now, outgoing);
     }
 
-    /// "The network will route the request to the location of a copy" [MFTP §2]: an attached one
-    /// that answers, else any, so that a requestor that asks again may meet another.
+    /// "The network will route the request to the location of a copy" [MFTP §2]: an attached,
+    /// responsive one, else any, so that a repeated request may reach another.
     pub(super) fn pick_provider(&mut self, answer: &Answer) -> Option<Guid> {
         let providers: Vec<Guid> = answer
             .providers
@@ -267,8 +267,8 @@ impl Router {
         self.proxy.note_drop(chunk, reason, &mut self.effects);
     }
 
-    /// The storage timer of a destination has expired, or there is news of it: "a GNRS look-up to
-    /// bind an updated NA" - or none, if it is attached here.
+    /// The storage timer of a destination has expired, or its state has changed: "a GNRS look-up to
+    /// bind an updated NA" - or no lookup, if it is attached here.
     pub(super) fn retry_destination(&mut self, now: Time, destination: Guid) {
         if !self.proxy.begin_retry(now, destination, &mut self.effects) {
             return;
@@ -285,7 +285,7 @@ impl Router {
         }
     }
 
-    /// A neighbour answers (again): whatever waits may have an open way now.
+    /// A neighbour is responsive again: stored chunks may have a next hop now.
     pub(super) fn retry_waiting(&mut self, now: Time) {
         let destinations: Vec<Guid> = self.proxy.waiting().iter().copied().collect();
         for destination in destinations {
@@ -293,7 +293,7 @@ impl Router {
         }
     }
 
-    /// The name service has spoken of a destination that chunks may be stored for.
+    /// Handles the name service's answer or push for a destination of stored chunks.
     pub(super) fn bind_stored(&mut self, now: Time, destination: Guid, answer: &Answer) {
         if !self.proxy.may_retry(&destination) {
             return;
@@ -306,7 +306,7 @@ impl Router {
         {
             return;
         }
-        // A stored request for content that somebody holds: it is bound as a new one is.
+        // A stored request for content with a holder: it is bound like a new one.
         let provider = self.pick_provider(answer);
         if provider.is_some_and(|provider| self.may_reach(now, provider)) {
             self.proxy

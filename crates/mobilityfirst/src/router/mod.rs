@@ -1,4 +1,4 @@
-//! The router: moves chunks towards their names, and keeps those whose names are away.
+//! The router: moves chunks towards their names, and stores those whose names are away.
 //!
 //! A chunk's walk [MFTP §3.2 to 3.4]:
 //!
@@ -8,27 +8,27 @@
 //!    to be bound;
 //! 3. binding asks the name service, once per name however many chunks wait
 //!    ([`whimbrel_gnrs::Resolver`]);
-//! 4. what cannot go on is pushed up to the proxy and stored ([`store`]), its source is told, and
-//!    it is tried again when the storage timer fires or at once when the name service pushes a
-//!    changed binding;
+//! 4. a chunk that cannot be forwarded is pushed up to the proxy and stored ([`store`]), its source
+//!    is told, and it is retried when the storage timer fires or at once when the name service
+//!    pushes a changed binding;
 //! 5. the next hop takes it whole, and its room in the buffer is free again.
 //!
-//! Where a chunk may go is a set ([`crate::next_hops`]), and its service says how many of the set it
-//! takes. The parts, each with its own state:
+//! The next hops of a chunk are a set ([`crate::next_hops`]), and its service says how many of them
+//! it takes. The parts, each with its own state:
 //!
 //! | part | owns |
 //! |---|---|
-//! | `Attachments` | which GUID is on which ports, challenges, hosts that wait to hear of a record |
+//! | `Attachments` | the ports of attached GUIDs, challenges, pending records of hosts |
 //! | `Names` | the resolver, the router's own records, chunks that wait for an answer |
 //! | `Routes` | static routes and the default route |
-//! | `Proxy` | the storage, open ways, copies of what a silent neighbour's hop carries, notices |
-//! | `Said` | the bound of the router's own messages |
-//! | `Programs` | local programs that ask for the state |
-//! | [`Observer`] | whatever wants to see content pass |
+//! | `Proxy` | the storage, open destinations, copies of chunks in an unresponsive neighbour's hop, notices |
+//! | `Said` | the bound of the messages that the router originates |
+//! | `Programs` | local programs that request the status |
+//! | [`Observer`] | sees content in transit |
 //!
 //! Memory is bounded by configuration: the back-pressure buffer, the storage, and for each
-//! neighbour what its hop may hold (`docs/protocols/hop.md`); tables are bounded by the constants
-//! in these modules.
+//! neighbour its hop's bound (`docs/protocols/hop.md`); tables are bounded by the constants in
+//! these modules.
 
 mod attach;
 mod config;
@@ -72,16 +72,15 @@ pub use transit::{Observer, Passing, Verdict};
 enum Timer {
     /// An attachment's record expires.
     Attachment(Guid, PortId),
-    /// Chunks for this destination are tried again.
+    /// Chunks for this destination are retried.
     Storage(Guid),
-    /// Some stored chunk reaches the end of its lifetime.
+    /// Some stored chunk expires.
     Lifetime,
-    /// Are chunks held back by a neighbour?
+    /// Checks whether a neighbour holds back chunks.
     HeldBack,
 }
 
-/// A MobilityFirst router as a state machine: parts that own their state, and what ties them
-/// together.
+/// A MobilityFirst router as a state machine: its parts, and their connection.
 pub struct Router {
     config: RouterConfig,
     links: Links,
@@ -95,13 +94,13 @@ pub struct Router {
     observer: Option<Box<dyn Observer>>,
     timers: TimerQueue<Timer>,
     rng: SeededRng,
-    // When work was left over in `settle`.
+    // When work was left over in `drain`.
     unsettled: Option<Time>,
     effects: Effects,
 }
 
 impl Router {
-    /// A router without ports. Everything random in it comes from `rng`.
+    /// A router without ports. All its randomness comes from `rng`.
     pub fn new(config: RouterConfig, mut rng: SeededRng) -> Router {
         let links = Links::new(
             config.hop.clone(),
@@ -143,17 +142,18 @@ impl Router {
         self.config.guid
     }
 
-    /// Has `observer` see each Request, NACK and Data that comes in, before it is forwarded. Without
-    /// one, the router does not look at messages that are not for it.
+    /// Shows each received Request, NACK and Data to `observer` before it is forwarded. Without
+    /// one, the router does not decode messages for other nodes.
     pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
     }
 
     /// Drains hop and resolver events until both are quiet.
     ///
-    /// Handling one event may cause others, but a node that is only busy with itself is deaf: after
-    /// [`MAX_TURNS`] the rest waits until the driver has handed in what has arrived meanwhile.
-    fn settle(&mut self, now: Time) {
+    /// Handling one event may cause others, but a node that handles only its own events accepts no
+    /// input: after [`MAX_TURNS`] the rest waits until the driver has passed in the frames that
+    /// arrived meanwhile.
+    fn drain(&mut self, now: Time) {
         self.unsettled = None;
         let mut turns = 0..MAX_TURNS;
         while turns.next().is_some() {
@@ -182,7 +182,7 @@ impl Router {
         self.unsettled = Some(now);
     }
 
-    /// Does what the parts want done, until they want nothing more.
+    /// Carries out the actions of the parts, until there are none left.
     fn carry_out(&mut self, now: Time) {
         while let Some(action) = self.effects.next() {
             match action {
@@ -305,7 +305,7 @@ impl Router {
         self.carry_out(now);
     }
 
-    /// Sends a control message to the neighbour on a port; a port that is gone needs none.
+    /// Sends a control message to the neighbour on a port; does nothing if the port is closed.
     fn tell(&mut self, port: PortId, control: &Control) {
         let Some(neighbour) = self.links.neighbour(port) else {
             return;
@@ -324,7 +324,7 @@ impl Router {
         }
     }
 
-    /// Sends a message of this router's own.
+    /// Sends a message that this router originates.
     fn say(&mut self, now: Time, chunk: Chunk) {
         if let Some(outgoing) = self.said.admit(chunk, &mut self.effects) {
             self.forward(now, outgoing);
@@ -350,7 +350,7 @@ impl Router {
 }
 
 impl Machine for Router {
-    /// A router has nothing to tell the program around it: who asks gets a status.
+    /// A router has no events for the program around it, which can request its status.
     type Event = core::convert::Infallible;
 
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
@@ -405,7 +405,7 @@ impl Machine for Router {
         max_segments: usize,
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        self.settle(now);
+        self.drain(now);
         if let Some(transmit) = self.programs.poll_transmit(buffer) {
             return Some(transmit);
         }

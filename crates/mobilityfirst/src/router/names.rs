@@ -1,5 +1,5 @@
-//! What names stand for: asked of the name service, or, in a router that has none, known of its own
-//! hosts and what they serve. One site needs no server.
+//! Name resolution: by the name service, or, in a router without one, from the records of its own
+//! hosts. A single site needs no server.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const LIMITS: StoreLimits = StoreLimits {
     max_bytes: 32 << 20,
     max_providers: 64,
 };
-/// Records whose time is over that are looked for with each new one.
+/// Maximum of expired records that are removed with each new one.
 const EXPIRED_AT_ONCE: usize = 4;
 
 /// The records of hosts that are, or were, attached here.
@@ -30,10 +30,10 @@ impl OwnNames {
         }
     }
 
-    /// Takes a verified record.
+    /// Registers a verified record.
     fn register(&mut self, now_ms: u64, record: Record) -> ControlCode {
         use whimbrel_gnrs::store::Refusal;
-        // Memory neither fails to be read nor to be written.
+        // A store in memory cannot fail.
         let _ = self.store.remove_expired(now_ms, EXPIRED_AT_ONCE);
         match self.store.put(now_ms, record) {
             Ok(Ok(_)) => ControlCode::Registered,
@@ -57,13 +57,13 @@ impl OwnNames {
     }
 }
 
-/// What a router knows of names, and the chunks that wait for an answer.
+/// The router's name resolution, and the chunks that wait for an answer.
 pub(super) struct Names {
     pub(super) resolver: Resolver,
-    // Instead of a name service, if none is configured.
+    // In place of a name service, if none is configured.
     own: Option<OwnNames>,
     wall: WallClock,
-    // By the name that was asked for. Their number is bounded by the back-pressure buffer.
+    // By the looked-up name. The back-pressure buffer bounds their number.
     waiting: BTreeMap<Guid, Vec<Outgoing>>,
 }
 
@@ -77,7 +77,7 @@ impl Names {
         }
     }
 
-    /// What is known of a name: by the name service, or, where none is configured, by this router.
+    /// Looks up a name: in the name service, or, if none is configured, in this router's records.
     pub(super) fn look_up(&mut self, now: Time, name: Guid) -> Lookup {
         let Some(names) = &self.own else {
             return self.resolver.lookup(now, name);
@@ -90,21 +90,20 @@ impl Names {
         }
     }
 
-    /// Looks a name up again whatever was answered before.
+    /// Looks up a name, ignoring cached answers.
     pub(super) fn look_up_anew(&mut self, now: Time, name: Guid) -> Lookup {
         self.resolver.forget(&name);
         self.look_up(now, name)
     }
 
-    /// Has the name service push changes of a name. Without room for another watch, the asker's
-    /// timer alone has to do.
+    /// Watches a name at the name service. Without room for another watch, the timers must suffice.
     pub(super) fn watch(&mut self, now: Time, name: Guid) {
         if self.own.is_none() {
             let _ = self.resolver.watch(now, name);
         }
     }
 
-    /// Keeps a verified record where there is no name service; gives it back where there is one.
+    /// Stores a verified record if there is no name service; returns it as `Err` if there is one.
     pub(super) fn keep(&mut self, now: Time, record: Record) -> Result<ControlCode, Record> {
         match &mut self.own {
             Some(names) => Ok(names.register(self.wall.unix_millis(now), record)),
@@ -112,7 +111,7 @@ impl Names {
         }
     }
 
-    /// A chunk waits until this name is answered.
+    /// Lets a chunk wait for the answer about this name.
     pub(super) fn wait(&mut self, name: Guid, outgoing: Outgoing) {
         self.waiting.entry(name).or_default().push(outgoing);
     }

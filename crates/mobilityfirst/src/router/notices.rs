@@ -1,4 +1,4 @@
-//! What the proxy tells sources and receivers: stored, dropped, room again, lost [MFTP §3.3].
+//! The proxy's notices to sources and receivers: stored, dropped, room again, lost [MFTP §3.3].
 
 use std::collections::BTreeMap;
 
@@ -12,18 +12,17 @@ use crate::wire::{
     ChunkRanges, DropReason, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol,
 };
 
-/// Notices that wait to be sent, one for each flow, content and reason; more are dropped and
-/// counted.
+/// Maximum of queued notices, one for each flow, content and reason; more are dropped and counted.
 const MAX_NOTICES: usize = 16_384;
 
-/// What is to be told, and who waits for better news.
+/// Notices to send, and sources that wait for room.
 #[derive(Default)]
 pub(super) struct Notices {
     pending: BTreeMap<NoticeKey, ChunkRanges>,
-    // Sources that were told that the storage is nearly full for their flow, and of which content;
-    // their addresses.
+    // Addresses of the sources that were told that the storage is nearly full for their flow, by
+    // flow and content.
     warned: BTreeMap<(Flow, Guid), Guid>,
-    // Of those, the ones whose flow has room again.
+    // Those of them whose flow has room again.
     relieved: BTreeMap<(Flow, Guid), Guid>,
 }
 
@@ -37,15 +36,15 @@ pub(super) struct NoticeKey {
 }
 
 impl Notices {
-    /// Half of the storage of `flow` is free again: sources that were told to stop may go on. By
-    /// its own timer a source would wait up to half a minute.
+    /// Half of the storage of `flow` is free again: sources that were told to pause may resume.
+    /// With only its own timer a source would wait up to half a minute.
     pub(super) fn note_room(&mut self, flow: &Flow) {
         let of_flow = (*flow, Guid([0; 32]))..=(*flow, Guid([255; 32]));
         self.relieved
             .extend(self.warned.extract_if(of_flow, |_, _| true));
     }
 
-    /// Counts a chunk as dropped and notes its source as to be told.
+    /// Counts a dropped chunk and queues the notice to its source.
     pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason, effects: &mut Effects) {
         effects.drop(reason.label());
         match notice_key(chunk, Some(reason)) {
@@ -54,7 +53,7 @@ impl Notices {
         }
     }
 
-    /// Requests and the like have no number; who sent a request for content hears of its fate.
+    /// A request has no chunk index; its source is told of the loss by content.
     fn note_lost_request(&mut self, chunk: &Chunk, reason: DropReason) {
         if let Ok(
             Transport::Request(request) | Transport::Nack(request) | Transport::Resend(request),
@@ -79,8 +78,8 @@ impl Notices {
         self.pending.entry(key).or_default().insert(index);
     }
 
-    /// The next message to a source, which the router `from` sends: "a transport layer message,
-    /// either Store or Drop, is transmitted back to the original source."
+    /// The next message to a source, sent by the router `from`: "a transport layer message, either
+    /// Store or Drop, is transmitted back to the original source."
     pub(super) fn next(&mut self, from: Guid, store: &ProxyStore) -> Option<Chunk> {
         if let Some((key, chunks)) = self.pending.pop_first() {
             return Some(self.message(from, key, chunks, store));
@@ -131,9 +130,9 @@ impl Notices {
     }
 }
 
-/// What the receiver of chunks hears from the router `from` when the neighbour that had taken them
-/// over has restarted: it knows which of them have not come. The message takes the chunks' way,
-/// behind those that were passed on.
+/// The message from the router `from` to the receiver of chunks after the restart of the neighbour
+/// that had accepted them: the receiver knows which of them are missing. The message follows the
+/// chunks' path, behind those that were forwarded.
 pub(super) fn lost(from: Guid, handed: HandedOver) -> Chunk {
     let notice = handed.into_lost();
     let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
@@ -142,7 +141,7 @@ pub(super) fn lost(from: Guid, handed: HandedOver) -> Chunk {
     Chunk::of_transport(header, &Transport::Lost(notice))
 }
 
-/// Under what a source hears of a data chunk, and its number.
+/// The key of a notice about a data chunk, and the chunk's index.
 pub(super) fn notice_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<(NoticeKey, u32)> {
     let data = chunk.data()?;
     let source_address = chunk.header.source_address;

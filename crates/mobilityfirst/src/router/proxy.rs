@@ -1,4 +1,4 @@
-//! The in-network transport proxy: what happens to chunks that cannot go on [MFTP §3.3].
+//! The in-network transport proxy: stores chunks that cannot be forwarded [MFTP §3.3].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +15,20 @@ use crate::next_hops::{Branch, Divisions, NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{DropReason, NetworkHeader, Notice, ServiceId};
 
-/// The storage, and what is known of the destinations that chunks in it wait for.
+/// The storage, and the state of its chunks' destinations.
 pub(super) struct Proxy {
     policy: ProxyPolicy,
     store: ProxyStore,
-    // Chunks that were stored and are on their way again: they count to the storage until the next
-    // hop has them.
+    // Stored chunks that are being forwarded: they count in the storage until the next hop has
+    // them.
     released: Pool,
-    // Destinations with stored chunks whose way is open: their chunks go as their hops have room.
+    // Open destinations, which have a responsive next hop: their stored chunks are sent as their
+    // hops have room.
     open: BTreeMap<Guid, NextHops>,
-    // Destinations that chunks are stored for.
+    // Destinations of stored chunks.
     waiting: BTreeSet<Guid>,
-    // Stored copies of chunks that a silent neighbour's hop still carries, so that what the
-    // neighbour has of them already is not sent again when it is back.
+    // Stored copies of chunks that an unresponsive neighbour's hop still carries, so that their
+    // delivered packets are not sent again when it responds.
     lingering: BTreeMap<Carried, StoreId>,
     lingering_ids: BTreeMap<StoreId, Carried>,
     notices: Notices,
@@ -51,17 +52,17 @@ impl Proxy {
         &self.store
     }
 
-    /// Bytes of chunks that were stored and are on their way again.
+    /// Bytes of stored chunks that are being forwarded.
     pub(super) fn released_bytes(&self) -> u64 {
         self.released.amount()
     }
 
-    /// Destinations that chunks are stored for.
+    /// Destinations of stored chunks.
     pub(super) fn waiting(&self) -> &BTreeSet<Guid> {
         &self.waiting
     }
 
-    /// A chunk that was stored goes on its way.
+    /// A stored chunk that is being forwarded.
     fn released(&self, chunk: Chunk) -> Outgoing {
         let charge = self.released.charge(chunk.size() as u64 + ENTRY_BYTES);
         Outgoing {
@@ -71,12 +72,12 @@ impl Proxy {
         }
     }
 
-    /// Counts a chunk as dropped and notes its source as to be told.
+    /// Counts a dropped chunk and queues the notice to its source.
     pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason, effects: &mut Effects) {
         self.notices.note_drop(chunk, reason, effects);
     }
 
-    /// Has the router `from` tell sources what became of their chunks. True if any is told.
+    /// Sends the notices of the router `from`. Returns true if there were any.
     pub(super) fn send_notices(&mut self, from: Guid, effects: &mut Effects) -> bool {
         let mut told = false;
         while let Some(message) = self.notices.next(from, &self.store) {
@@ -86,7 +87,7 @@ impl Proxy {
         told
     }
 
-    /// A chunk that cannot go on: stored if it is delay tolerant, else dropped.
+    /// Handles a chunk that cannot be forwarded: stores it if it is delay tolerant, else drops it.
     pub(super) fn store_or_drop(&mut self, now: Time, chunk: Chunk, effects: &mut Effects) {
         if chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
             self.store_chunk(now, chunk, effects);
@@ -95,7 +96,7 @@ impl Proxy {
         }
     }
 
-    /// Stores a chunk; its address is cleared, which forces a fresh look-up.
+    /// Stores a chunk; clears its address, which forces a fresh lookup.
     fn store_chunk(
         &mut self,
         now: Time,
@@ -153,13 +154,13 @@ impl Proxy {
         }
     }
 
-    /// True if chunks for this destination are stored and may be tried without their source's word.
+    /// True if chunks for this destination are stored and may be retried without a Push.
     pub(super) fn may_retry(&self, destination: &Guid) -> bool {
         self.policy.proactive && !self.store.has_none_for(destination)
     }
 
-    /// Chunks for a destination are to be tried: sets the timer for the next time. False if there is
-    /// nothing to try.
+    /// Begins a retry for a destination: sets the timer for the next one. Returns false if no chunk
+    /// is stored for it.
     pub(super) fn begin_retry(
         &mut self,
         now: Time,
@@ -176,7 +177,7 @@ impl Proxy {
         self.policy.proactive
     }
 
-    /// The way to a destination is open if any of these next hops answers. True if so.
+    /// Opens a destination if any of these next hops is responsive; returns true if so.
     pub(super) fn open(&mut self, destination: Guid, hops: NextHops) -> bool {
         let is_open = hops.best().is_some();
         if is_open {
@@ -185,8 +186,8 @@ impl Proxy {
         is_open
     }
 
-    /// Forwards what is stored for a destination now, each chunk once: a chunk that cannot go on
-    /// comes back to the storage.
+    /// Forwards the chunks stored for a destination, each once: a chunk that cannot be forwarded
+    /// returns to the storage.
     pub(super) fn release_to_forward(&mut self, destination: Guid, effects: &mut Effects) {
         for id in self.store.ids_for(&destination) {
             if let Some(chunk) = self.take(id) {
@@ -206,7 +207,8 @@ impl Proxy {
         }
     }
 
-    /// Sends stored chunks whose way is open, as far as their hops have room. True if any went.
+    /// Sends stored chunks of open destinations, as far as their hops have room. Returns true if
+    /// any was sent.
     pub(super) fn release_stored(
         &mut self,
         now: Time,
@@ -242,8 +244,8 @@ impl Proxy {
         released
     }
 
-    /// The branches that a stored chunk takes now: none while one that it is to take has no room. A
-    /// divided flow goes where there is room.
+    /// The branches of a stored chunk: empty while one of the required ones has no room. A divided
+    /// flow uses those with room.
     fn branches_with_room(
         &self,
         id: StoreId,
@@ -296,7 +298,7 @@ impl Proxy {
         }
     }
 
-    /// Takes a chunk out of the storage, and notes if its flow has room again.
+    /// Removes a chunk from the storage, and notes whether its flow has room again.
     fn take(&mut self, id: StoreId) -> Option<Chunk> {
         let chunk = self.store.take(id)?;
         self.note_room(&chunk.flow());
@@ -309,15 +311,16 @@ impl Proxy {
         }
     }
 
-    /// A hop goes on with a chunk of which a copy was stored while its neighbour was silent.
+    /// A hop continues with a chunk of which a copy was stored while its neighbour was
+    /// unresponsive.
     fn go_on_with(&mut self, id: StoreId, carried: Carried, links: &mut Links) {
         if let Some(chunk) = self.take(id) {
             links.charge(carried, self.released(chunk).charge);
         }
     }
 
-    /// A neighbour is back: its hop goes on with what it carries, so the stored copies are not
-    /// needed.
+    /// A neighbour responds again: its hop continues with the chunks that it carries, so the stored
+    /// copies are not needed.
     pub(super) fn resume_lingering(&mut self, port: PortId, links: &mut Links) {
         for carried in self.lingering_on(port) {
             if let Some(id) = self.lingering.remove(&carried) {
@@ -327,7 +330,7 @@ impl Proxy {
         }
     }
 
-    /// A hop has delivered a chunk of which a copy may be stored.
+    /// Handles a hop's delivery of a chunk of which a copy may be stored.
     pub(super) fn forget_lingering(&mut self, carried: Carried) {
         if let Some(id) = self.lingering.remove(&carried) {
             self.lingering_ids.remove(&id);
@@ -335,7 +338,7 @@ impl Proxy {
         }
     }
 
-    /// A port is gone, and its hop: the copies are all there is now.
+    /// A port and its hop are closed: the copies are the only chunks left.
     pub(super) fn forget_lingering_on(&mut self, port: PortId) {
         for carried in self.lingering_on(port) {
             if let Some(id) = self.lingering.remove(&carried) {
@@ -355,7 +358,8 @@ impl Proxy {
             .collect()
     }
 
-    /// A stored chunk was given up: a silent neighbour's hop that carries it gives it up as well.
+    /// A stored chunk was dropped: withdraws it from the unresponsive neighbour's hop that carries
+    /// it.
     fn recall(&mut self, id: StoreId, effects: &mut Effects) {
         if let Some(carried) = self.lingering_ids.remove(&id) {
             self.lingering.remove(&carried);
@@ -363,8 +367,9 @@ impl Proxy {
         }
     }
 
-    /// A neighbour has stopped answering ("the link layer is not able to deliver the chunk despite
-    /// several attempts"): what its hop carries is stored too, what waits for it is stored instead.
+    /// A neighbour has become unresponsive ("the link layer is not able to deliver the chunk
+    /// despite several attempts"): stores copies of the chunks that its hop carries, and moves
+    /// queued ones to the storage.
     pub(super) fn store_what_waits_for(
         &mut self,
         now: Time,
@@ -387,8 +392,8 @@ impl Proxy {
         }
     }
 
-    /// Head-of-line blocking: chunks that a neighbour's back-pressure holds back make room for
-    /// others.
+    /// Relieves head-of-line blocking: moves chunks that a neighbour's back-pressure holds back to
+    /// the storage.
     pub(super) fn relieve_held_back(
         &mut self,
         now: Time,
@@ -424,8 +429,8 @@ impl Proxy {
         }
     }
 
-    /// A source wants the chunks that are stored for it to be tried now. Only the flow's own source
-    /// may ask.
+    /// Handles a source's request to retry its stored chunks. Only the flow's own source may send
+    /// it.
     pub(super) fn handle_push(
         &mut self,
         header: &NetworkHeader,
@@ -452,11 +457,11 @@ impl Proxy {
                 effects.push(Action::Forward(self.released(chunk)));
             }
         }
-        // Not before they have been forwarded: they may come back.
+        // Only after they have been forwarded: they may return.
         effects.push(Action::StopIfNoneWaits(flow.destination));
     }
 
-    /// Forgets a destination that no stored chunk waits for.
+    /// Forgets a destination without stored chunks.
     pub(super) fn stop_if_none_waits(&mut self, destination: Guid, effects: &mut Effects) {
         if self.store.has_none_for(&destination) {
             self.stop_waiting(destination, effects);

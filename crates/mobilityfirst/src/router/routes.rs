@@ -1,4 +1,4 @@
-//! The ways to network addresses: neighbours, static routes, the default route.
+//! Routes to network addresses: neighbours, static routes, the default route.
 
 use whimbrel_core::Guid;
 use whimbrel_gnrs::Answer;
@@ -25,8 +25,8 @@ impl Routes {
         }
     }
 
-    /// The next hops to a network address: the ports of the neighbour whose own it is, else those of
-    /// its routes, else the default route's.
+    /// The next hops of a network address: the ports of the neighbour with this address, else those
+    /// of its routes, else the default route's.
     pub(super) fn towards(&self, address: &Guid, links: &Links) -> NextHops {
         let over = |port| Branch::over(port, links);
         let neighbours: NextHops = links.ports_of(address).map(over).collect();
@@ -60,8 +60,8 @@ impl Routes {
             .collect()
     }
 
-    /// The next hops towards the addresses of a binding, with their preferences and weights; `None`
-    /// if it names no address. This router's own is none: the host would be attached.
+    /// The next hops of the addresses of a binding, with their preferences and weights; `None` if
+    /// it has no address. Skips this router's own address: the host would be attached.
     pub(super) fn towards_binding(&self, answer: &Answer, links: &Links) -> Option<NextHops> {
         let addresses = answer.binding.as_ref()?.addresses();
         let mut elsewhere = addresses.filter(|at| at.na != self.own).peekable();
@@ -71,7 +71,7 @@ impl Routes {
             let towards = self.towards(&at.na, links);
             branches.extend(towards.iter().map(|branch| Branch {
                 address: Some(at.na),
-                // The address counts more than the way to it.
+                // The address's preference takes precedence over the route's.
                 preference: u32::from(at.preference) << 16 | branch.preference,
                 weight: u32::from(at.weight) * branch.weight,
                 ..*branch
@@ -80,8 +80,8 @@ impl Routes {
         Some(branches.into_iter().collect())
     }
 
-    /// True if a name is that of a router in this one's configuration: such a name is its own
-    /// address. A caller may give itself any name, so callers do not count.
+    /// True if a name is that of a router in this router's configuration: such a name is its own
+    /// address. An inbound peer may claim any name, so inbound peers do not count.
     pub(super) fn is_router(&self, name: &Guid, links: &Links) -> bool {
         let configured = |port| links.info(port).is_some_and(|info| info.origin.is_chosen());
         self.routes.iter().any(|route| route.to == *name)

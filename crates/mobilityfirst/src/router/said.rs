@@ -1,4 +1,4 @@
-//! What a router itself says: notices, answers, control messages. Their memory is bounded.
+//! Messages that a router originates: notices, answers, control messages. Their memory is bounded.
 
 use super::effects::Effects;
 use super::store::ENTRY_BYTES;
@@ -8,10 +8,11 @@ use crate::links::Outgoing;
 use crate::room::Room;
 use crate::wire::UpperProtocol;
 
-/// Bytes of messages of its own that a router has on their way, one more or less.
+/// Maximum of bytes of pending messages that the router originated, exceeded by at most one
+/// message.
 pub(super) const MAX_SAID: u64 = 8 << 20;
 
-/// Messages of a router's own that are on their way.
+/// The pending messages that the router originated.
 #[derive(Debug, Default)]
 pub(super) struct Said(Pool);
 
@@ -21,9 +22,9 @@ impl Said {
         self.0.amount()
     }
 
-    /// Counts a message until it has left; `None` if too many are on their way: those who would get
-    /// it have timers. Whoever makes the router answer echoes, or send notices, cannot keep it from
-    /// letting hosts attach.
+    /// Counts a message until it has been sent; `None` if too many are pending: the receivers have
+    /// timers. The limits per kind keep floods of echoes or notices from preventing hosts'
+    /// attachments.
     pub(super) fn admit(&self, chunk: Chunk, effects: &mut Effects) -> Option<Outgoing> {
         let limit = match chunk.header.upper {
             UpperProtocol::Echo => MAX_SAID / 2,

@@ -1,4 +1,4 @@
-//! What a router reports of itself.
+//! A router's status report.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use whimbrel_core::{Guid, Time};
 use super::Router;
 use crate::links::LinkStatus;
 
-/// Counts since the start.
+/// Counters since the start.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RouterCounters {
     /// Chunks that neighbours delivered whole.
@@ -17,21 +17,21 @@ pub struct RouterCounters {
     pub chunks_forwarded: u64,
     /// Chunks pushed up to the proxy.
     pub chunks_stored: u64,
-    /// Stored chunks sent on because their way was open.
+    /// Stored chunks forwarded because their destination was open.
     pub chunks_released: u64,
-    /// Stored chunks sent on because their source asked.
+    /// Stored chunks forwarded because of their source's Push.
     pub chunks_pushed: u64,
     /// Chunks moved to storage to relieve head-of-line blocking.
     pub held_back: u64,
-    /// Look-ups made because a storage timer expired.
+    /// Lookups made because a storage timer expired.
     pub storage_lookups: u64,
     /// Changed bindings that the name service pushed.
     pub bindings_pushed: u64,
     /// Hosts' attachments accepted.
     pub attachments: u64,
-    /// How often work was left over after one input, to stay open to the next. It should be 0.
+    /// Inputs after which work was left over, to accept the next input. Should be 0.
     pub unsettled: u64,
-    /// What was dropped, by reason.
+    /// Drops by reason.
     pub drops: BTreeMap<&'static str, u64>,
 }
 
@@ -41,7 +41,7 @@ impl RouterCounters {
     }
 }
 
-/// A router's state for a person or a program to read.
+/// A router's status, for people and programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct RouterStatus {
     /// The router's GUID.
@@ -54,39 +54,39 @@ pub struct RouterStatus {
     pub stored_chunks: usize,
     /// Bytes in storage, and its capacity.
     pub stored_bytes: (u64, u64),
-    /// Destinations that stored chunks wait for.
+    /// Destinations of stored chunks.
     pub waiting_destinations: usize,
     /// Attached GUIDs.
     pub attachments: usize,
     /// The neighbours.
     pub links: Vec<LinkStatus>,
-    /// Counts since the start.
+    /// Counters since the start.
     pub counters: RouterCounters,
 }
 
-/// Where a router's memory for chunks is, in bytes.
+/// A router's memory for chunks, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RouterMemory {
-    /// Of chunks with room in the back-pressure buffer: arriving, waiting to be bound, waiting for
-    /// a hop or on it.
+    /// Chunks with room in the back-pressure buffer: arriving, waiting to be bound, waiting for a
+    /// hop or in one.
     pub buffered_bytes: u64,
-    /// Of stored chunks.
+    /// Stored chunks.
     pub stored_bytes: u64,
-    /// Of chunks that were stored and are on their way again; they count to the storage's total.
+    /// Stored chunks that are being forwarded; they count in the storage's total.
     pub released_bytes: u64,
-    /// Of what the router itself says: notices, answers, control messages.
+    /// Messages that the router originated: notices, answers, control messages.
     pub said_bytes: u64,
 }
 
 impl RouterMemory {
-    /// All of it.
+    /// The sum.
     pub fn total(&self) -> u64 {
         self.buffered_bytes + self.stored_bytes + self.released_bytes + self.said_bytes
     }
 }
 
 impl Router {
-    /// What its chunks take now.
+    /// The current memory of its chunks.
     pub fn memory(&self) -> RouterMemory {
         RouterMemory {
             buffered_bytes: self.links.buffered_bytes(),
@@ -96,7 +96,7 @@ impl Router {
         }
     }
 
-    /// The router's state now.
+    /// The current status.
     pub fn status(&self, now: Time) -> RouterStatus {
         let store = self.proxy.store();
         RouterStatus {

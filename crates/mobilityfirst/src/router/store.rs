@@ -11,11 +11,11 @@ use whimbrel_core::{Guid, KeyedMap, KeyedState, SeededRng, Time, TimerQueue, key
 
 use crate::chunk::{Chunk, Flow};
 
-/// Names one stored chunk; never given twice.
+/// Identifies one stored chunk; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(u64);
 
-/// What a chunk counts beside its bytes: its header and its places in the tables.
+/// The size of an entry beside its chunk's bytes: its header and its table entries.
 pub const ENTRY_BYTES: u64 = 1024;
 
 /// Limits of the storage. A chunk counts with its bytes and [`ENTRY_BYTES`].
@@ -25,19 +25,18 @@ pub struct StoreLimits {
     pub total: u64,
     /// Bytes of one flow's stored chunks: S of [MFTP §3.3].
     pub per_flow: u64,
-    /// How long a chunk is kept that names no lifetime of its own, and the longest that one may
-    /// name.
+    /// Storage time of a chunk without a lifetime of its own, and the maximum of that lifetime.
     pub lifetime: Duration,
 }
 
-/// What storing a chunk led to.
+/// The outcome of storing a chunk.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// It is held; these were evicted for it, oldest first.
+    /// It is stored; these were evicted for it, oldest first.
     Held(StoreId, Vec<(StoreId, Chunk)>),
-    /// The same chunk of the same flow is held already; this copy is gone.
+    /// The same chunk of the same flow is stored already; this copy was dropped.
     Duplicate,
-    /// Its flow may hold no more (or it is larger than the whole storage).
+    /// Its flow's limit is reached (or it is larger than the whole storage).
     FlowFull(Chunk),
 }
 
@@ -48,7 +47,7 @@ struct Entry {
     stored_at: Time,
 }
 
-/// A chunk's identity within its flow: content and number.
+/// A chunk's identity within its flow: content and index.
 type Part = (Guid, u32);
 type IdList = LinkedHashMap<StoreId, (), KeyedState>;
 
@@ -58,7 +57,7 @@ struct StoredFlow {
     bytes: u64,
 }
 
-/// Chunks that wait for their destinations.
+/// Chunks stored for their destinations.
 #[derive(Debug)]
 pub struct ProxyStore {
     limits: StoreLimits,
@@ -94,7 +93,7 @@ impl ProxyStore {
         }
     }
 
-    /// Stores a chunk. Of the total, `elsewhere` bytes are taken up outside.
+    /// Stores a chunk. `elsewhere` bytes of the total are used outside.
     pub fn store(&mut self, now: Time, chunk: Chunk, elsewhere: u64) -> Stored {
         let flow = chunk.flow();
         let size = charge_of(&chunk);
@@ -158,8 +157,8 @@ impl ProxyStore {
         );
     }
 
-    /// "A chunk for the oldest flow is evicted to make room": the oldest chunk of the flow used
-    /// longest ago.
+    /// "A chunk for the oldest flow is evicted to make room": the oldest chunk of the least
+    /// recently used flow.
     fn evict_one(&mut self) -> Option<(StoreId, Chunk)> {
         let id = self
             .flows
@@ -169,7 +168,7 @@ impl ProxyStore {
         Some((id, self.remove(id)?))
     }
 
-    /// Takes a chunk out; its flow counts as used now.
+    /// Removes a chunk; its flow counts as used now.
     pub fn take(&mut self, id: StoreId) -> Option<Chunk> {
         let chunk = self.remove(id)?;
         self.flows.to_back(&chunk.flow());
@@ -200,13 +199,13 @@ impl ProxyStore {
         Some(entry.chunk)
     }
 
-    /// Takes one chunk that has been stored for its whole lifetime.
+    /// Removes one chunk whose storage time is over.
     pub fn take_expired(&mut self, now: Time) -> Option<(StoreId, Chunk)> {
         let (_, id) = self.lifetimes.pop_due(now)?;
         Some((id, self.remove(id)?))
     }
 
-    /// When [`ProxyStore::take_expired`] next has something.
+    /// When [`ProxyStore::take_expired`] will next return a chunk.
     pub fn next_expiry(&self) -> Option<Time> {
         self.lifetimes.next().map(|(at, _)| at)
     }
@@ -226,7 +225,7 @@ impl ProxyStore {
             .map_or(Vec::new(), |ids| ids.keys().copied().collect())
     }
 
-    /// The stored part of a flow's content, if it is here.
+    /// The stored part of a flow's content, if it is stored.
     pub fn find(&self, flow: Flow, content: Guid, index: u32) -> Option<StoreId> {
         self.parts.get(&(flow, (content, index))).copied()
     }
@@ -245,7 +244,7 @@ impl ProxyStore {
             .map(|entry| (&entry.chunk, entry.stored_at))
     }
 
-    /// True if nothing waits for `destination`.
+    /// True if no chunk is stored for `destination`.
     pub fn has_none_for(&self, destination: &Guid) -> bool {
         !self.by_destination.contains_key(destination)
     }
@@ -260,17 +259,17 @@ impl ProxyStore {
         self.bytes
     }
 
-    /// How many chunks are stored.
+    /// The number of stored chunks.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if nothing is stored.
+    /// True if the storage is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The limits it was made with.
+    /// Its limits.
     pub fn limits(&self) -> &StoreLimits {
         &self.limits
     }
@@ -399,13 +398,13 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list that is searched from end to end.
+        /// Compares with a list that is searched from end to end.
         #[test]
         fn accounts_like_a_list(
             steps in prop::collection::vec((0u8..3, 0u8..4, 0u8..3, 0u32..6, 1usize..500), 1..120),
         ) {
             let mut store = store(10_000, 6_000);
-            // Oldest use first: flow, then its chunks in order of arrival.
+            // Least recently used first: flow, then its chunks in order of arrival.
             let mut model: Vec<(Flow, Vec<Chunk>)> = Vec::new();
             for (step, source, destination, index, size) in steps {
                 let chunk = part(source, destination, index, size);

@@ -24,7 +24,7 @@ const ROUTER: Guid = Guid([1; 32]);
 const SOURCE: Guid = Guid([2; 32]);
 const STEP: Duration = Duration::from_millis(1);
 
-/// What a neighbour has received whole.
+/// The chunks that a neighbour has received whole.
 struct Neighbour {
     hop: Hop,
     budget: PacketBudget,
@@ -84,7 +84,7 @@ impl Net {
         net
     }
 
-    /// Carries frames both ways for this long.
+    /// Carries frames both ways for this time.
     fn run(&mut self, span: Duration) {
         let (end, mut buffer) = (self.now + span, Vec::new());
         while self.now < end {
@@ -132,7 +132,7 @@ impl Net {
         neighbour.hop.send(self.now, 1, head, body);
     }
 
-    /// The payloads of the data chunks that a neighbour has received, by their chunks' numbers.
+    /// The payloads of the data chunks that a neighbour has received, by chunk index.
     fn received(&self, port: u32) -> BTreeMap<u32, Bytes> {
         let received = self.neighbours[&PortId(port)].received.iter();
         let data = received.filter_map(Chunk::data);
@@ -168,7 +168,7 @@ fn a_multicast_chunk_leaves_on_both_ports_of_its_destination_and_shares_memory_a
     let (chunk, len) = (data(ServiceId::MULTICAST, group, 5, 100_000), 100_000);
     assert!(net.router.links.buffer().0 == 0);
     net.send(1, chunk);
-    // Until the router has it and gives it to two hops.
+    // Until the router has it and has passed it to two hops.
     let carried = |net: &Net, port| net.router.links.carried(PortId(port));
     while carried(&net, 2).is_empty() && net.received(2).is_empty() {
         net.run(STEP);
@@ -207,7 +207,7 @@ fn a_unicast_chunk_leaves_on_one_port_and_on_the_other_when_that_is_silent() {
     assert_eq!((net.received(2).len(), net.received(3).len()), (1, 1));
 }
 
-/// What a router decides while no neighbour has acknowledged anything: by weights alone.
+/// The choice before any neighbour has acknowledged a packet: by weights alone.
 #[test]
 fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
     let keys = KeyPair::from_secret(&[5; 32]);
@@ -241,7 +241,7 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
     assert!(reached(2).all(|address| address == second));
 }
 
-/// Keeps the chunks that pass, and answers requests for one that it has.
+/// Stores chunks in transit, and answers requests for one that it has.
 #[derive(Default)]
 struct Cache {
     kept: BTreeMap<(Guid, u32), Data>,
@@ -293,7 +293,7 @@ fn an_observer_answers_a_request_from_its_own_copy() {
         Chunk::of_transport(header, &Transport::Request(request))
     };
     let requests = |net: &Net| net.neighbours[&PortId(1)].received.len();
-    // What is not here goes to the source, and its chunk is kept on its way back.
+    // A request for other chunks goes to the source, whose chunk is stored in transit.
     net.send(2, request(ChunkRanges::from(4..5)));
     net.run(Duration::from_secs(1));
     assert_eq!((requests(&net), net.received(2).len()), (1, 0));
@@ -301,14 +301,14 @@ fn an_observer_answers_a_request_from_its_own_copy() {
     net.run(Duration::from_secs(1));
     let expected = BTreeMap::from([(4, Bytes::from(vec![4; 50_000]))]);
     assert_eq!(net.received(2), expected);
-    // Asked for again, it comes from the router.
+    // Requested again, it comes from the router.
     let client_port = net.neighbours.get_mut(&PortId(2)).expect("the client");
     client_port.received.clear();
     net.send(2, request(ChunkRanges::from(4..5)));
     net.run(Duration::from_secs(1));
     assert_eq!(net.received(2), expected);
     assert_eq!(requests(&net), 1);
-    // A part that it does not have is none of its business.
+    // A request for chunks that it has only in part passes.
     net.send(2, request(ChunkRanges::from(4..6)));
     net.run(Duration::from_secs(1));
     assert_eq!(requests(&net), 2);

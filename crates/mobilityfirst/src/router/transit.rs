@@ -1,4 +1,4 @@
-//! The place where a router sees content pass: for caches, delegation and measurements.
+//! The point where a router sees content in transit: for caches, delegation and measurements.
 //!
 //! "Before forwarding the data chunk, the immobile access router (acting as a transport proxy) will
 //! save a copy of the chunk in order to respond to potential future NACKs" [MFTP §3.3].
@@ -8,38 +8,38 @@ use whimbrel_core::Time;
 use crate::chunk::Chunk;
 use crate::wire::{Data, Request, Transport, TransportKind, UpperProtocol};
 
-/// A message about content that a router is about to forward, or that is for itself.
+/// A message about content that a router is about to forward, or that is for the router itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passing {
-    /// Somebody wants a content of whoever holds it.
+    /// A request for content from any holder.
     Request(Request),
-    /// A receiver misses chunks, whether they were lost for certain or not.
+    /// A receiver misses chunks, whether or not they are known to be lost.
     Nack(Request),
     /// A chunk of a content; its payload shares the memory that it arrived in.
     Data(Data),
 }
 
-/// What becomes of a message that was seen.
+/// The observer's decision on a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on its way.
+    /// It is forwarded.
     Pass,
-    /// It ends here, and these go on theirs. They count as the router's own messages: beyond their
-    /// bound they are dropped.
+    /// It ends here, and these chunks are sent. They count as messages that the router originated:
+    /// beyond their bound they are dropped.
     Answer(Vec<Chunk>),
 }
 
 /// Sees Requests, NACKs and Data before a router forwards them.
 ///
-/// What an observer keeps is its own to bound: a payload that it holds keeps the chunk's memory, but
-/// no room in the back-pressure buffer.
+/// An observer bounds its own memory: a payload that it holds keeps the chunk's memory, but no room
+/// in the back-pressure buffer.
 pub trait Observer: Send {
-    /// A message has come in `chunk`; its header says from whom and to whom.
+    /// Called for a message in `chunk`, whose header has its sender and destination.
     fn observe(&mut self, now: Time, chunk: &Chunk, passing: Passing) -> Verdict;
 }
 
 impl Passing {
-    /// What `chunk` is to an observer, if anything.
+    /// Classifies `chunk` for an observer; `None` if it is not of interest.
     pub(super) fn of(chunk: &Chunk) -> Option<Passing> {
         const SEEN: [TransportKind; 4] = [
             TransportKind::Data,

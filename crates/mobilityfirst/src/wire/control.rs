@@ -12,9 +12,9 @@ const MAX_RECORD: usize = 4096;
 /// One message; always one hop ([`ServiceId::NEIGHBOUR`](super::ServiceId::NEIGHBOUR)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// From a router when a neighbour comes up: sign this if you want to attach a GUID here.
+    /// From a router when a neighbour comes up: sign this to attach a GUID here.
     Challenge {
-        /// Fresh for every coming up of the hop.
+        /// Fresh each time the hop comes up.
         nonce: [u8; 16],
     },
     /// From a host: bind the record's GUID to this router.
@@ -22,30 +22,30 @@ pub enum Control {
         /// The host's signed binding record, which names this router (`docs/protocols/gnrs.md`).
         record: Bytes,
         /// Over [`attach_statement`], by the record's key: proves that the holder of the key is on
-        /// this port now. The record alone is public, and anyone could replay it.
+        /// this port now. The record alone is public, and could be replayed by anyone.
         signature: [u8; 64],
     },
-    /// From a host: pass this signed record on to the name service.
+    /// From a host: forward this signed record to the name service.
     Register {
         /// The signed record.
         record: Bytes,
     },
-    /// From a router: what became of a record.
+    /// From a router: the outcome of a record.
     Outcome {
-        /// The GUID that the record is about.
+        /// The record's subject.
         guid: Guid,
         /// The record's version.
         version: u64,
-        /// What became of it.
+        /// The outcome.
         code: ControlCode,
     },
 }
 
-/// What became of a record that a host sent.
+/// The outcome of a host's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlCode {
-    /// The name service has it.
+    /// The name service has stored it.
     Registered,
     /// The router delivers to the host; the name service has not answered yet.
     Attached,
@@ -55,7 +55,7 @@ pub enum ControlCode {
     Stale,
     /// The name service did not answer.
     Unreachable,
-    /// The router or the name service has no room.
+    /// The router or the name service is full.
     Full,
 }
 
@@ -107,7 +107,7 @@ impl Control {
         }
     }
 
-    /// Reads a message, all of `payload`.
+    /// Decodes the message, all of `payload`.
     pub fn decode(payload: &Bytes) -> Result<Control, WireError> {
         let mut reader = Reader(payload);
         let record = |reader: Reader<'_>| {

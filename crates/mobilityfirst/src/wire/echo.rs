@@ -2,20 +2,20 @@
 
 use super::{Reader, WireError};
 
-/// A request for, or the answer of, one echo.
+/// An echo request or reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// True in the answer.
+    /// True in a reply.
     pub reply: bool,
-    /// Chosen by the requestor, returned as it was: which of its runs this belongs to.
+    /// Chosen by the requester, returned unchanged: identifies its run.
     pub id: u64,
-    /// Chosen by the requestor, returned as it was.
+    /// Chosen by the requester, returned unchanged.
     pub sequence: u32,
-    /// Returned as it was.
+    /// Returned unchanged.
     pub padding: Vec<u8>,
 }
 
-/// Longest padding that is answered, in bytes: an echo stays one small chunk.
+/// Maximum of padding that is answered, in bytes: an echo is one small chunk.
 const MAX_PADDING: usize = 32 * 1024;
 
 impl Echo {
@@ -27,7 +27,7 @@ impl Echo {
         out.extend_from_slice(&self.padding);
     }
 
-    /// Reads the message, all of `payload`.
+    /// Decodes the message, all of `payload`.
     pub fn decode(payload: &[u8]) -> Result<Echo, WireError> {
         let mut reader = Reader(payload);
         let reply = match reader.u8()? {

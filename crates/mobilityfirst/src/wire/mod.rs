@@ -1,12 +1,11 @@
-//! What goes on the wire above Hop: headers, extensions and messages
-//! (`docs/protocols/mobilityfirst.md`).
+//! The wire format above Hop: headers, extensions and messages (`docs/protocols/mobilityfirst.md`).
 //!
 //! A chunk is one string of bytes: network header, extension chain, then the message of the upper
-//! protocol. Every decoder takes any bytes and answers with a value or a [`WireError`]; none
-//! panics, and none allocates more than the input is long.
+//! protocol. Every decoder accepts any bytes and returns a value or a [`WireError`]; it never
+//! panics, and never allocates more than the length of its input.
 
-/// The codes of an enum without fields: one table for both directions, in which the compiler misses
-/// no variant.
+/// The codes of an enum without fields: one table for both directions, in which the compiler
+/// detects a missing variant.
 macro_rules! codes {
     ($name:ident, $what:literal, { $($variant:ident = $code:literal),+ $(,)? }) => {
         impl $name {
@@ -50,28 +49,28 @@ pub use transport::{
 use bytes::Buf;
 use whimbrel_core::Guid;
 
-/// Why bytes are not what they should be. Each one is a drop reason.
+/// Why bytes are malformed. Each one is a drop reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// Shorter than its own headers say.
+    /// Shorter than its headers say.
     #[error("truncated")]
     Truncated,
-    /// Longer than its own headers say.
+    /// Longer than its headers say.
     #[error("bytes after the end")]
     Trailing,
-    /// A version of the network header that this program does not know.
+    /// An unknown version of the network header.
     #[error("unknown version {0}")]
     Version(u8),
-    /// An upper protocol that this program does not know.
+    /// An unknown upper protocol.
     #[error("unknown upper protocol {0}")]
     UpperProtocol(u8),
-    /// A message type that this program does not know.
+    /// An unknown message type.
     #[error("unknown message type {0}")]
     MessageType(u8),
-    /// An extension that must be understood and is not.
+    /// An unknown critical extension.
     #[error("unknown critical extension {0:#06x}")]
     CriticalExtension(u16),
-    /// A field whose value makes no sense.
+    /// A field with an invalid value.
     #[error("invalid {0}")]
     Invalid(&'static str),
 }
@@ -106,7 +105,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// A UTF-8 text behind its length in one byte.
+    /// A UTF-8 text after its length in one byte.
     pub(crate) fn short_text(&mut self) -> Result<String, WireError> {
         let len = self.u8()?;
         let bytes = self.take(usize::from(len))?;
@@ -124,7 +123,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes a text behind its length in one byte, cut at a character boundary if it is over 255
+/// Writes a text after its length in one byte, truncated at a character boundary if it is over 255
 /// bytes.
 pub(crate) fn put_short_text(out: &mut Vec<u8>, text: &str) {
     let mut end = text.len().min(255);

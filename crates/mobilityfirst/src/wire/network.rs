@@ -10,13 +10,13 @@ pub const VERSION: u8 = 1;
 pub const NETWORK_HEADER_LEN: usize = 140;
 /// Hop limit of a new chunk.
 pub const HOP_LIMIT: u8 = 32;
-/// Set in the type of an extension that a router must understand or drop the chunk.
+/// Set in the type of an extension: a router that does not know it must drop the chunk.
 const CRITICAL: u16 = 0x8000;
 const EXTENSION_VIA: u16 = 0x8002;
 const EXTENSION_LIFETIME: u16 = 0x0003;
 
-/// The service identifier: what kind of delivery the sender asks for, as bit flags. The values up
-/// to 0x2000 are those of the MobilityFirst prototype that Rutgers released.
+/// The service identifier: the requested kind of delivery, as bit flags. The values up to 0x2000
+/// are those of the MobilityFirst prototype that Rutgers released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ServiceId(pub u16);
 
@@ -49,7 +49,7 @@ impl ServiceId {
     }
 }
 
-/// What follows the network header and its extensions.
+/// The protocol after the network header and its extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpperProtocol {
     /// A [`Transport`](super::Transport) message.
@@ -87,24 +87,24 @@ pub struct Extensions {
     pub via: Option<Guid>,
     /// How long routers may store the chunk, in milliseconds from its arrival at each of them.
     pub lifetime_ms: Option<u32>,
-    /// Extensions that this program does not know and passes on: type and value.
+    /// Unknown extensions, which are forwarded: type and value.
     unknown: Vec<(u16, Vec<u8>)>,
 }
 
 /// The header that routes a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkHeader {
-    /// How many more routers may forward the chunk.
+    /// The remaining number of forwarding routers.
     pub hop_limit: u8,
-    /// What delivery is asked for.
+    /// The requested delivery.
     pub service: ServiceId,
-    /// What the payload is.
+    /// The protocol of the payload.
     pub upper: UpperProtocol,
-    /// Who sends.
+    /// The sender.
     pub source: Guid,
     /// The router where the sender is attached ([`Guid::NONE`] if the sender does not know it).
     pub source_address: Guid,
-    /// Who or what is meant.
+    /// The host or content addressed.
     pub destination: Guid,
     /// The router where the destination is attached; [`Guid::NONE`] until a router has bound it.
     pub destination_address: Guid,
@@ -174,7 +174,7 @@ impl NetworkHeader {
         out.extend_from_slice(&chain);
     }
 
-    /// Decodes the header of a whole chunk and says where its payload starts.
+    /// Decodes the header of a whole chunk; returns it and the offset of the payload.
     pub fn decode(chunk: &[u8]) -> Result<(NetworkHeader, usize), WireError> {
         let mut reader = Reader(chunk);
         let version = reader.u8()?;

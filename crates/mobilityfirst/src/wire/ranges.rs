@@ -1,10 +1,10 @@
-//! Sets of chunk numbers as they go on the wire: what is wanted, missing, stored or dropped.
+//! Sets of chunk indices on the wire: wanted, missing, stored or dropped.
 
 use core::ops::Range;
 
 use super::{Reader, WireError};
 
-/// At most so many ranges in one message: 2 KiB, so that a list of losses fits a small chunk.
+/// Maximum of ranges in one message: 2 KiB, so that a list of losses fits a small chunk.
 pub const MAX_RANGES: usize = 256;
 
 /// A set of chunk numbers, kept as sorted ranges that neither touch nor overlap.
@@ -12,12 +12,12 @@ pub const MAX_RANGES: usize = 256;
 pub struct ChunkRanges(Vec<Range<u32>>);
 
 impl ChunkRanges {
-    /// Every chunk number: what a requestor asks for before it knows the content's length.
+    /// Every chunk index: the request of a receiver that does not know the content's length.
     pub fn all() -> ChunkRanges {
         ChunkRanges::from(0..u32::MAX)
     }
 
-    /// True if it holds no number.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -27,7 +27,7 @@ impl ChunkRanges {
         self.0.iter().cloned()
     }
 
-    /// How many numbers it holds.
+    /// The number of indices.
     pub fn count(&self) -> u64 {
         self.0
             .iter()
@@ -35,12 +35,12 @@ impl ChunkRanges {
             .sum()
     }
 
-    /// The smallest number in it.
+    /// The smallest index.
     pub fn first(&self) -> Option<u32> {
         self.0.first().map(|range| range.start)
     }
 
-    /// True if it holds `index`.
+    /// True if the set has `index`.
     pub fn contains(&self, index: u32) -> bool {
         let after = self.0.partition_point(|range| range.end <= index);
         self.0
@@ -48,12 +48,12 @@ impl ChunkRanges {
             .is_some_and(|range| range.contains(&index))
     }
 
-    /// Adds one number.
+    /// Adds one index.
     pub fn insert(&mut self, index: u32) {
         self.insert_range(index..index.saturating_add(1));
     }
 
-    /// Adds all numbers of `range`.
+    /// Adds all indices of `range`.
     pub fn insert_range(&mut self, range: Range<u32>) {
         if range.is_empty() {
             return;
@@ -71,7 +71,7 @@ impl ChunkRanges {
         self.0.splice(from..to, core::iter::once(start..end));
     }
 
-    /// Removes all numbers of `range`.
+    /// Removes all indices of `range`.
     pub fn remove_range(&mut self, range: Range<u32>) {
         if range.is_empty() {
             return;
@@ -90,24 +90,24 @@ impl ChunkRanges {
         self.0.splice(from..to, kept);
     }
 
-    /// Removes and returns the smallest number.
+    /// Removes and returns the smallest index.
     pub fn pop_first(&mut self) -> Option<u32> {
         let first = self.first()?;
         self.remove_range(first..first + 1);
         Some(first)
     }
 
-    /// Adds all numbers of `other`.
+    /// Adds all indices of `other`.
     pub fn union(&mut self, other: &ChunkRanges) {
         other.iter().for_each(|range| self.insert_range(range));
     }
 
-    /// Removes all numbers of `other`.
+    /// Removes all indices of `other`.
     pub fn subtract(&mut self, other: &ChunkRanges) {
         other.iter().for_each(|range| self.remove_range(range));
     }
 
-    /// The numbers that both hold.
+    /// The intersection of both.
     pub fn intersection(&self, other: &ChunkRanges) -> ChunkRanges {
         let mut both = self.clone();
         let mut outside = self.clone();
@@ -116,7 +116,7 @@ impl ChunkRanges {
         both
     }
 
-    /// Appends it, at most the first [`MAX_RANGES`] ranges: the rest is said in a later message.
+    /// Appends at most the first [`MAX_RANGES`] ranges: the rest follows in a later message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let ranges = &self.0[..self.0.len().min(MAX_RANGES)];
         out.extend_from_slice(&(ranges.len() as u16).to_be_bytes());
@@ -181,7 +181,7 @@ pub(super) mod tests {
     }
 
     proptest! {
-        /// Against a set of single numbers.
+        /// Compares with a set of single indices.
         #[test]
         fn behaves_like_a_set(a in any_ranges(), b in any_ranges(), index in 0u32..80) {
             let (model_a, model_b) = (set(&a), set(&b));

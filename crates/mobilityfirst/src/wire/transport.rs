@@ -11,23 +11,22 @@ pub const MAX_FILE_NAME: usize = 255;
 pub const MAX_MESSAGE: usize = 32 * 1024;
 const FIXED_LEN: usize = 4;
 
-/// What the receiver of a content is asked to confirm ([MFTP §3.2.2]: "don't care, NACK,
-/// ACK").
+/// What the receiver of a content must acknowledge ([MFTP §3.2.2]: "don't care, NACK, ACK").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reliability {
     /// The sender forgets what it has sent: for idempotent data.
     DontCare,
-    /// The receiver speaks only of what has been missing for a conservatively long time.
+    /// The receiver reports only chunks that have been missing for a conservatively long time.
     #[default]
     Nack,
-    /// The receiver confirms every chunk: for short and latency-sensitive exchanges.
+    /// The receiver acknowledges every chunk: for short and latency-sensitive exchanges.
     Ack,
 }
 
 codes!(Reliability, "reliability", { DontCare = 0, Nack = 1, Ack = 2 });
 
-/// What a content is, as its holder says; the bytes prove it when they are used.
+/// The kind of a content, as its holder claims; its bytes prove it when they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContentKind {
@@ -39,7 +38,7 @@ pub enum ContentKind {
 
 codes!(ContentKind, "content kind", { File = 0, Folder = 1 });
 
-/// The types of message, as the header names them.
+/// The message types in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum TransportKind {
@@ -49,19 +48,19 @@ pub enum TransportKind {
     Ack = 1,
     /// Chunks that are missing.
     Nack = 2,
-    /// To a proxy: send what you hold.
+    /// To a proxy: forward the stored chunks.
     Push = 3,
-    /// To a source: held for you.
+    /// To a source: chunks are stored.
     Store = 4,
-    /// To a source: no longer on its way.
+    /// To a source: chunks were dropped.
     Drop = 5,
-    /// To whoever holds a content: send it.
+    /// To any holder of a content: send it.
     Request = 6,
-    /// To a receiver: taken over by a router that has restarted.
+    /// To a receiver: chunks accepted by a router that has restarted.
     Lost = 7,
-    /// To a source: these did not survive a router's restart.
+    /// To a source: chunks lost in a router's restart.
     Resend = 8,
-    /// From GUID to GUID, of no content.
+    /// From GUID to GUID, without a content.
     Message = 9,
 }
 
@@ -70,44 +69,43 @@ pub enum TransportKind {
 pub enum Transport {
     /// A chunk of a content.
     Data(Data),
-    /// "Send me this content", to whoever holds it.
+    /// A request for content from any holder.
     Request(Request),
-    /// Chunks missing at the receiver, to the source that has sent the others.
+    /// Chunks missing at the receiver, to the source that sent the others.
     Nack(Request),
     /// Chunks that arrived, to the source.
     Ack(Request),
-    /// From a source to the proxy that stores chunks: try them again now.
+    /// From a source to the proxy that stores chunks: forward them now.
     Push(Notice),
     /// From a proxy to the source: these chunks are stored.
     Store(Notice),
-    /// From a router to the source: these chunks are gone.
+    /// From a router to the source: these chunks were dropped.
     Drop(Notice, DropReason),
-    /// From a node to the receiver: the next router had taken these chunks over and has restarted;
-    /// what it had not passed on is lost.
+    /// From a node to the receiver: the next router had accepted these chunks and has restarted;
+    /// those that it had not forwarded are lost.
     Lost(Notice),
-    /// Chunks missing at the receiver that are known to be lost: the source need not wonder whether
-    /// they are under way.
+    /// Chunks missing at the receiver that are known to be lost: they cannot be in flight.
     Resend(Request),
-    /// A few bytes from one GUID to another, of no content.
+    /// A few bytes from one GUID to another, without a content.
     Message(Message),
 }
 
-/// A chunk of a content, with all that is needed to verify it alone.
+/// A chunk of a content, with everything needed to verify it alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data {
     /// The content's name: the BLAKE3 hash of its bytes.
     pub content: Guid,
-    /// Which chunk, from 0. Sequence numbers are bound to the named content [MFTP §3.1].
+    /// The chunk's index, from 0. Sequence numbers are bound to the named content [MFTP §3.1].
     pub index: u32,
     /// Chunk size as a power of two, in bytes.
     pub chunk_log2: u8,
-    /// The content's length in bytes, as the sender says.
+    /// The content's length in bytes, as the sender claims.
     pub content_len: u64,
-    /// What the content is, as the sender says.
+    /// The kind of content, as the sender claims.
     pub kind: ContentKind,
-    /// What the receiver is asked to confirm.
+    /// What the receiver must acknowledge.
     pub reliability: Reliability,
-    /// A file name for it, as the sender suggests; may be empty, is not to be trusted as a path.
+    /// A file name that the sender suggests; may be empty, must not be used as a path.
     pub file_name: String,
     /// The chunk's proof (`docs/protocols/content.md`), encoded.
     pub proof: Bytes,
@@ -118,28 +116,28 @@ pub struct Data {
 /// A small message from GUID to GUID, without a content name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Chosen by the sender, and given to no other of its messages: by it a receiver knows a copy.
+    /// Chosen by the sender and used for one message only: it identifies duplicates.
     pub id: u64,
-    /// Which of the receiver's programs it is for, as they have agreed.
+    /// Selects one of the receiver's programs, by their agreement.
     pub channel: u32,
     /// At most [`MAX_MESSAGE`] bytes.
     pub payload: Bytes,
 }
 
-/// What is wanted, missing or received of a content.
+/// The wanted, missing or received chunks of a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The content's name.
     pub content: Guid,
-    /// Chunk size that the numbers count in, as a power of two.
+    /// Chunk size of the indices, as a power of two.
     pub chunk_log2: u8,
-    /// What the requestor will confirm.
+    /// What the requester will acknowledge.
     pub reliability: Reliability,
-    /// The chunks meant.
+    /// The chunks.
     pub chunks: ChunkRanges,
 }
 
-/// Chunks of one flow in the network, spoken of by a proxy or the source.
+/// A proxy's or source's message about chunks of one flow in the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// The content.
@@ -148,31 +146,31 @@ pub struct Notice {
     pub source: Guid,
     /// The flow's destination.
     pub destination: Guid,
-    /// The chunks meant.
+    /// The chunks.
     pub chunks: ChunkRanges,
     /// Bytes that the proxy now stores for the flow.
     pub stored: u64,
-    /// Bytes that it may store for the flow (S).
+    /// Maximum of bytes that it stores for the flow (S).
     pub limit: u64,
 }
 
-/// Why a router gave up a chunk.
+/// Why a router dropped a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DropReason {
     /// Evicted from a proxy's storage to make room for another flow.
     Evicted,
-    /// The flow already had all the storage that it may use.
+    /// The flow has used up its storage.
     FlowLimit,
-    /// Stored for as long as it may be.
+    /// Its storage time is over.
     Lifetime,
     /// Forwarded too often: a routing loop.
     HopLimit,
-    /// The name service knows nothing of the destination.
+    /// The name service has no record of the destination.
     NoSuchName,
-    /// There is no way to the destination, and the chunk may not be stored.
+    /// The destination has no route, and the chunk may not be stored.
     Unreachable,
-    /// A chunk larger than a hop on its way carries.
+    /// The chunk exceeds the limit of a hop on its path.
     TooLarge,
     /// The host that was named as a holder does not serve this content.
     NotServed,
@@ -222,7 +220,7 @@ impl Transport {
         }
     }
 
-    /// Appends the message without a data chunk's payload: that follows it uncopied.
+    /// Appends the message without a data chunk's payload, which follows uncopied.
     pub fn encode_head(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.push(self.kind() as u8);
@@ -262,7 +260,7 @@ impl Transport {
         }
     }
 
-    /// Reads a message; a data chunk's proof and payload share the memory of `payload`.
+    /// Decodes a message; a data chunk's proof and payload share the memory of `payload`.
     pub fn decode(payload: &Bytes) -> Result<Transport, WireError> {
         let mut reader = Reader(payload);
         let kind = reader.u8()?;
@@ -394,7 +392,7 @@ impl Request {
 }
 
 impl Notice {
-    /// True if the proxy stores 80 % of what it may for the flow: its source is to pause.
+    /// True if the proxy stores 80 % of the flow's limit: its source should pause.
     pub fn is_nearly_full(&self) -> bool {
         self.limit > 0 && u128::from(self.stored) * 5 >= u128::from(self.limit) * 4
     }
@@ -420,7 +418,7 @@ impl Notice {
     }
 }
 
-/// Chunks are 64 KiB to 4 MiB; what is outside names no chunk size.
+/// Chunks are 64 KiB to 4 MiB; other values are not a chunk size.
 fn checked_log2(log2: u8) -> Result<u8, WireError> {
     if (16..=22).contains(&log2) {
         Ok(log2)
@@ -523,7 +521,7 @@ mod tests {
         fn any_prefix_of_a_message_is_refused_or_shorter_data(message in any_message(), cut in 0usize..1000) {
             let mut bytes = Vec::new();
             message.encode_head(&mut bytes);
-            // The length of a payload is its chunk's to say.
+            // The length of a payload follows from its chunk.
             let payload = match &message {
                 Transport::Message(message) => message.payload.len(),
                 _ => 0,

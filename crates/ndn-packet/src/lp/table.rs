@@ -12,8 +12,7 @@
 //! |---|---|
 //! | name | its name in NDNLPv2; the variant of [`Field`] |
 //! | type | its TLV-TYPE, a constant of [`crate::types`] |
-//! | `link` or `header` | the struct with the member: [`LinkFields`] belong to one link,
-//! [`HeaderFields`] travel with the packet |
+//! | `link` or `header` | the struct with the member: [`LinkFields`] belong to one link, [`HeaderFields`] travel with the packet |
 //! | member | its name and type; `B` are octets, borrowed or owned |
 //! | `as` | the [`kind`](super::kind) of its value |
 //! | `on` | the [`Carrier`] |

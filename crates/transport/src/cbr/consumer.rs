@@ -1,4 +1,4 @@
-//! Interests at a rate, each asked for again until it is answered.
+//! Interests at a rate, each retransmitted until it is answered.
 
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
@@ -13,11 +13,11 @@ use crate::path::PathId;
 use crate::rtt::RttSummary;
 use crate::template::InterestTemplate;
 
-/// Numbers that may be unanswered at once; new ones wait beyond.
-const MOST_OUTSTANDING: usize = 1 << 20;
-/// How far sending may be behind its schedule and still catch up, so that a port that was blocked
-/// sees no long burst.
-const MOST_BEHIND: Duration = Duration::from_millis(100);
+/// Maximum of unanswered numbers; new ones wait beyond that.
+const MAX_OUTSTANDING: usize = 1 << 20;
+/// Maximum delay behind the schedule that is made up for, so that a blocked port sees no long
+/// burst.
+const MAX_BEHIND: Duration = Duration::from_millis(100);
 
 /// The time between two Interests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Gaps {
 }
 
 impl Gaps {
-    /// One gap.
+    /// Draws one gap.
     pub(crate) fn draw(self, mean: Duration, rng: &mut SeededRng) -> Duration {
         match self {
             Gaps::Constant => mean,
@@ -46,33 +46,33 @@ impl Gaps {
     }
 }
 
-/// What to ask for and how.
+/// The configuration of a [`CbrConsumer`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct CbrConfig {
-    /// A sequence number follows it. With a prefix of one component of 8 octets and a lifetime of
-    /// 256 ms to 65 s, Interests for the numbers 256 to 65,535 have the paper's 28 octets (those
-    /// below 256 have 27).
+    /// The prefix of the sequence numbers. With a prefix of one component of 8 octets and a
+    /// lifetime of 256 ms to 65 s, Interests for the numbers 256 to 65,535 have the paper's 28
+    /// octets (those below 256 have 27).
     pub prefix: Name,
     /// Numbers 0 to this, exclusive.
     pub count: u64,
-    /// Interests per second, first ones and repeated ones together.
+    /// Interests per second, including retransmissions.
     pub rate: f64,
-    /// How the time between two of them varies.
+    /// The distribution of the gaps between them.
     pub gaps: Gaps,
     /// InterestLifetime.
     pub lifetime: Duration,
-    /// How often the time-out is looked at.
+    /// Interval of the checks for timeouts.
     pub check: Duration,
-    /// The time-out.
+    /// The retransmission timeout.
     pub timeout: RttOptions,
-    /// No answer to an Interest can come sooner than this, from whatever content store: see
+    /// Minimum delay of an answer, from whatever content store: see
     /// [`CbrStats::spurious_at_least`].
     pub nearest_answer: Duration,
 }
 
 impl CbrConfig {
-    /// The paper's linear scenario: 20,000 Interests at 900 a second with exponential gaps, living
-    /// 600 ms, with the time-out as far as it can be told (see [`crate::cbr`]).
+    /// The paper's linear scenario: 20,000 Interests at 900 per second with exponential gaps, a
+    /// lifetime of 600 ms, and the timeout as far as it is known (see [`crate::cbr`]).
     pub const fn belrp(prefix: Name) -> CbrConfig {
         CbrConfig {
             prefix,
@@ -86,7 +86,7 @@ impl CbrConfig {
         }
     }
 
-    /// ndnSIM's `ConsumerCbr` as it is installed, at `rate`.
+    /// ndnSIM's `ConsumerCbr` with its defaults, at `rate`.
     pub const fn ndnsim(prefix: Name, count: u64, rate: f64) -> CbrConfig {
         CbrConfig {
             prefix,
@@ -101,18 +101,18 @@ impl CbrConfig {
     }
 }
 
-/// A number that was answered.
+/// An answered number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchanged {
     /// Number.
     pub number: u64,
-    /// When it was asked for first.
+    /// When it was requested first.
     pub first_sent: Time,
-    /// When it was asked for last.
+    /// When it was requested last.
     pub last_sent: Time,
-    /// When the Data came; `answered - first_sent` is the paper's data retrieval time.
+    /// When the Data arrived; `answered - first_sent` is the paper's data retrieval time.
     pub answered: Time,
-    /// How often it was asked for.
+    /// The number of its Interests.
     pub transmissions: u32,
     /// See [`CbrStats::spurious_at_most`].
     pub spurious_at_most: u32,
@@ -120,66 +120,64 @@ pub struct Exchanged {
     pub spurious_at_least: u32,
 }
 
-/// What a [`CbrConsumer`] tells.
+/// An event of a [`CbrConsumer`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CbrEvent {
     /// A number was answered.
     Exchanged(Exchanged),
-    /// All are.
+    /// All numbers are answered.
     Finished(CbrStats),
 }
 
 /// Counters of a [`CbrConsumer`].
 ///
-/// **Spurious retransmissions.** A retransmission is spurious if Data would have come without it:
-/// if the Data that answered the number was caused by an earlier transmission. Data does not say
-/// which transmission caused it, so the consumer infers it from time: an answer that comes sooner
-/// after a transmission than any answer can come was not caused by it. Of `n` transmissions at `t0
-/// < t1 < ...`, with Data at `t` and the shortest possible wait `w`, the cause is the latest `ti`
-/// with `t - ti >= w` (or `t0`), and all retransmissions after it are spurious. The two counters
-/// differ in `w`, because a content store on the way may answer a retransmission sooner than the
-/// producer.
+/// **Spurious retransmissions.** A retransmission is spurious if Data would have arrived without
+/// it: if the Data that answered the number was caused by an earlier transmission. Data does not
+/// tell which transmission caused it, so the consumer infers it from time: an answer that follows a
+/// transmission sooner than any answer can was not caused by it. Of `n` transmissions at `t0 < t1 <
+/// ...`, with Data at `t` and the shortest possible wait `w`, the cause is the latest `ti` with `t
+/// - ti >= w` (or `t0`), and all retransmissions after it are spurious. The two counters differ in
+/// `w`, because a content store on the path may answer a retransmission sooner than the producer.
 ///
 /// The paper's figures 2c and 2d count otherwise, with knowledge of the network: retransmissions
 /// less the exchanges that were lost and not recovered by the link layer, divided by
 /// retransmissions (sources of the figures in the scenario repository). A study has that knowledge:
-/// it counts what links gave up and takes [`CbrStats::retransmissions`].
+/// it counts the packets that links abandoned and uses [`CbrStats::retransmissions`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CbrStats {
-    /// Numbers asked for.
+    /// Numbers requested.
     pub requested: u64,
     /// Numbers answered.
     pub answered: u64,
-    /// Interests sent again.
+    /// Retransmitted Interests.
     pub retransmissions: u64,
     /// Numbers not answered in time.
     pub timeouts: u64,
-    /// Retransmissions that were spurious if nothing answers sooner than the shortest round trip
+    /// Retransmissions that were spurious if no answer is faster than the shortest round trip
     /// measured so far.
     pub spurious_at_most: u64,
     /// Retransmissions that were spurious even if a content store may answer after
     /// [`CbrConfig::nearest_answer`].
     pub spurious_at_least: u64,
-    /// Data for numbers that were answered already, or that were never asked for.
+    /// Data for numbers that were answered before, or never requested.
     pub duplicates: u64,
-    /// Nacks; the time-out will tell, as in ndnSIM 2.
+    /// Nacks; the timeout handles them, as in ndnSIM 2.
     pub nacks: u64,
     /// From the first transmission to the Data.
     pub delay: RttSummary,
 }
 
-/// What is kept with a number that is not answered.
+/// The state of an unanswered number.
 #[derive(Default)]
 struct History {
-    /// Of all transmissions after the first.
+    /// The times of all transmissions after the first.
     again: Vec<Time>,
-    /// It was once not answered in time: its round trip counts no more, even before it is asked for
-    /// again.
+    /// It has timed out: its round trip is not sampled, even before it is retransmitted.
     timed_out: bool,
 }
 
 impl History {
-    /// How many transmissions are later than the one that caused an answer at `now`.
+    /// The number of transmissions later than the one that caused an answer at `now`.
     fn after_cause(&self, now: Time, wait: Duration) -> u32 {
         self.again
             .iter()
@@ -189,7 +187,7 @@ impl History {
     }
 }
 
-/// Asks for numbers at a rate: an [`Application`]. Holds what is unanswered, at most 2^20 numbers.
+/// Requests numbers at a rate: an [`Application`]. Holds unanswered numbers, at most 2^20.
 pub struct CbrConsumer {
     config: CbrConfig,
     template: InterestTemplate,
@@ -197,7 +195,7 @@ pub struct CbrConsumer {
     timeout: RttEstimator,
     next: u64,
     pending: OrderedLedger<u64, History>,
-    /// Lost numbers, of which the lowest goes again first.
+    /// Lost numbers, retransmitted in ascending order.
     again: BTreeSet<u64>,
     send_at: Option<Time>,
     check_at: Option<Time>,
@@ -223,7 +221,7 @@ impl CbrConsumer {
             config,
             rng,
             next: 0,
-            pending: Ledger::ordered(MOST_OUTSTANDING),
+            pending: Ledger::ordered(MAX_OUTSTANDING),
             again: BTreeSet::new(),
             send_at: None,
             check_at: None,
@@ -235,12 +233,12 @@ impl CbrConsumer {
         }
     }
 
-    /// Counters so far.
+    /// The counters.
     pub const fn stats(&self) -> &CbrStats {
         &self.stats
     }
 
-    /// The time-out now.
+    /// The current timeout.
     pub fn timeout(&self) -> Duration {
         self.timeout.timeout()
     }
@@ -362,7 +360,7 @@ impl Application for CbrConsumer {
         } else {
             return None;
         };
-        self.schedule(scheduled.max(now - MOST_BEHIND));
+        self.schedule(scheduled.max(now - MAX_BEHIND));
         Some((self.template.interest(number, nonce), None))
     }
 
@@ -379,7 +377,7 @@ impl Application for CbrConsumer {
             .and_then(|at| due(at, self.seen, "an Interest is due"));
         let check = self
             .check_at
-            .map(|at| Deadline::new(at, "the time-out is to be looked at"));
+            .map(|at| Deadline::new(at, "timeouts are checked"));
         Deadline::earlier(send, check)
     }
 }

@@ -1,4 +1,4 @@
-//! A producer that answers anything under its prefix with a payload of a given size.
+//! A producer that answers every Interest under its prefix with a payload of a given size.
 
 use core::time::Duration;
 
@@ -29,7 +29,7 @@ impl Signer for PlaceholderSigner {
     }
 }
 
-/// Answers everything under a prefix.
+/// Answers every Interest under a prefix.
 pub struct Echo {
     prefix: Name,
     payload: Bytes,
@@ -38,11 +38,11 @@ pub struct Echo {
     answered: u64,
 }
 
-/// Answers everything under a prefix with the same payload.
+/// A producer that answers every Interest under a prefix with the same payload.
 pub type EchoProducer = Service<Echo>;
 
 impl EchoProducer {
-    /// Answers with `payload` octets. Without `register` the forwarder must have the route already.
+    /// Answers with `payload` octets. Without `register` the forwarder must already have the route.
     pub fn echo(
         prefix: Name,
         payload: usize,

@@ -5,19 +5,18 @@
 //!
 //! * `apps/ndn-consumer-cbr.cpp`: gaps are `1 / frequency`, or exponential with that mean and
 //!   bounded at 50 times the mean; the first Interest goes at once.
-//! * `apps/ndn-consumer.cpp`: one Interest for each gap, and a number that is to be asked again
-//!   (the lowest first) takes the place of a new one: retransmissions are paced by the rate and
-//!   delay new Interests. A timer (`RetxTimer`, 50 ms) looks for Interests older than the *present*
-//!   time-out, oldest first; each one found doubles the time-out.
+//! * `apps/ndn-consumer.cpp`: one Interest for each gap, and a number to retransmit (the lowest
+//!   first) takes precedence over a new one: retransmissions are paced by the rate and delay new
+//!   Interests. A timer (`RetxTimer`, 50 ms) looks for Interests older than the *current* timeout,
+//!   oldest first; each one found doubles the timeout.
 //! * `utils/ndn-rtt-mean-deviation.cpp`: gains 1/8 and 1/4; the first sample sets RTTVAR to half of
-//!   it; no samples of retransmitted numbers; each sample sets the multiplier back to 1. The
-//!   time-out is `multiplier x max(MinRTO, SRTT + 4 RTTVAR)`, at most 200 s; the multiplier is at
-//!   most 64.
+//!   it; no samples of retransmitted numbers; each sample resets the multiplier to 1. The timeout
+//!   is `multiplier x max(MinRTO, SRTT + 4 RTTVAR)`, at most 200 s; the multiplier is at most 64.
 //! * `utils/ndn-rtt-estimator.cpp`: SRTT is 1 s before the first sample and MinRTO 200 ms. In the
 //!   simulator that preceded the paper's (repository `ndnSIM-link-layer-reliability`, 2015) they
 //!   are 20 ms both and `RetxTimer` is 5 ms. The paper says `SRTT + 8 RTTVAR`.
-//! * Table II's 90 % interval without BELRP at 1 % loss ends at 243 % of about 55 ms: a time-out of
-//!   about 80 ms. MinRTO was therefore not 200 ms in the paper; [`CbrConfig::belrp`] takes the
+//! * Table II's 90 % interval without BELRP at 1 % loss ends at 243 % of about 55 ms: a timeout of
+//!   about 80 ms. MinRTO was therefore not 200 ms in the paper; [`CbrConfig::belrp`] uses the
 //!   predecessor's values (inference).
 
 mod consumer;

@@ -1,10 +1,10 @@
-//! ndnSIM's retransmission time-out (see the parent module for the sources).
+//! ndnSIM's retransmission timeout (see the parent module for the sources).
 
 use core::time::Duration;
 
 use whimbrel_core::{Gains, RttOptions};
 
-/// As ndnSIM has it: at most 64 times `max(MinRTO, SRTT + 4 RTTVAR)`.
+/// As in ndnSIM: at most 64 times `max(MinRTO, SRTT + 4 RTTVAR)`.
 pub const NDNSIM: RttOptions = RttOptions {
     initial: Duration::from_secs(1),
     min: Duration::from_millis(200),
@@ -19,7 +19,7 @@ pub const NDNSIM: RttOptions = RttOptions {
     max_backoff: 64.0,
 };
 
-/// As the paper's, as far as it can be told: factor 8, the predecessor's 20 ms.
+/// As in the paper, as far as it is known: factor 8, the predecessor's 20 ms.
 pub const BELRP: RttOptions = RttOptions {
     initial: Duration::from_millis(20),
     min: Duration::from_millis(20),

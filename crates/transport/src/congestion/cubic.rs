@@ -1,4 +1,4 @@
-//! CUBIC (RFC 9438), in the form that `ndnget` has.
+//! CUBIC (RFC 9438), as in `ndnget`.
 
 use core::time::Duration;
 
@@ -79,7 +79,7 @@ impl CongestionControl for Cubic {
     }
 }
 
-/// Where the cubic function stands.
+/// The state of the cubic function.
 #[derive(Debug)]
 struct Curve {
     beta: f64,
@@ -89,7 +89,7 @@ struct Curve {
     last_maximum: f64,
     /// Window at the beginning of this epoch, from which the estimate of Reno's window grows.
     begin: f64,
-    /// Seconds that the cubic function takes to come back to `maximum`.
+    /// Seconds until the cubic function returns to `maximum`.
     k: f64,
     since: Time,
 }
@@ -110,16 +110,16 @@ impl Curve {
         self.maximum >= initial
     }
 
-    /// Avoidance begins without a decrease, at a threshold that was given: as `ndnget`, the epoch
-    /// is the last decrease or the start of the fetch.
+    /// Congestion avoidance begins without a decrease, at the configured threshold: as in `ndnget`,
+    /// the epoch is the last decrease or the start of the fetch.
     fn begin_at(&mut self, size: f64) {
         self.maximum = size;
         self.begin = size * self.beta;
         self.k = (self.maximum * (1.0 - self.beta) / C).cbrt();
     }
 
-    /// Avoidance begins without a decrease because the delay rose: the function starts at its
-    /// inflection point, with K = 0 (RFC 9438 section 4.8).
+    /// Congestion avoidance begins without a decrease because the delay rose: the function starts
+    /// at its inflection point, with K = 0 (RFC 9438 section 4.8).
     fn begin_growing(&mut self, size: f64, now: Time) {
         (self.maximum, self.begin, self.k, self.since) = (size, size, 0.0, now);
     }
@@ -136,7 +136,7 @@ impl Curve {
         self.since = now;
     }
 
-    /// What one Data adds to a window of `size`.
+    /// The increment of a window of `size` for one Data.
     fn increment(&self, now: Time, smoothed: Option<Duration>, size: f64) -> f64 {
         let t = now.since(self.since).as_secs_f64();
         let cubic = C * (t - self.k).powi(3) + self.maximum;
@@ -147,7 +147,7 @@ impl Curve {
             Some(rtt) => self.begin + 3.0 * (1.0 - self.beta) / (1.0 + self.beta) * (t / rtt),
             None => 0.0,
         };
-        // Never more than one segment for one Data: the target of an idle hour would be a burst.
+        // At most one segment for one Data: the target after an idle hour would be a burst.
         ((cubic.max(reno) - size).max(0.0) / size).min(1.0)
     }
 }

@@ -1,15 +1,15 @@
-//! Laws of congestion control: how many Interests may be in flight on a path.
+//! Congestion laws: they limit the Interests in flight on a path.
 //!
-//! A [`CongestionControl`] is told what became of the Interests of one path and answers with a
-//! window, in segments, and possibly a rate. It knows no segments, timers or packets; those are the
-//! [`crate::path::Path`]'s, which also sees to it that the losses of one window count once. A law
-//! that is coupled to those of the other paths of a connection ([PTP §5.D.5]) reads their state
-//! from [`Siblings`].
+//! A [`CongestionControl`] is informed of the fate of one path's Interests and determines a window,
+//! in segments, and possibly a rate. It handles no segments, timers or packets; those belong to the
+//! [`crate::path::Path`], which also makes the losses of one window count once. A law that is
+//! coupled to those of the other paths of a connection ([PTP §5.D.5]) reads their state from
+//! [`Siblings`].
 //!
-//! The laws here are those of ndn-tools' `ndnget`. Beyond `ndnget`, slow start ends when the delay
-//! rises ([`slow_start`]), because on a fast path without marks it would otherwise end only once
-//! some socket's buffer has overflowed; with [`WindowOptions::delay_exit`] off it is exactly
-//! theirs.
+//! The laws here are those of ndn-tools' `ndnget`. In addition, slow start ends when the delay
+//! rises ([`slow_start`]), because on a fast path without marks it would otherwise end only after a
+//! socket buffer has overflowed; with [`WindowOptions::delay_exit`] off they are exactly those of
+//! `ndnget`.
 
 mod aimd;
 mod cubic;
@@ -26,71 +26,70 @@ use aimd::Aimd;
 use cubic::Cubic;
 use fixed::Fixed;
 
-/// A law of congestion control on one path.
+/// A congestion law for one path.
 pub trait CongestionControl: Debug + Send {
-    /// Segments that may be in flight; never below 1.
+    /// Maximum of segments in flight; never below 1.
     fn window(&self) -> f64;
 
-    /// Segments a second that may leave; `None` if the window alone decides.
+    /// Segments per second to send; `None` if the window alone limits them.
     fn pacing_rate(&self) -> Option<f64> {
         None
     }
 
-    /// What it is doing, for traces.
+    /// Its phase, for traces.
     fn phase(&self) -> LawPhase;
 
     /// Slow-start threshold in segments, for traces.
     fn threshold(&self) -> f64;
 
-    /// A Data came.
+    /// A Data arrived.
     fn on_delivered(&mut self, delivered: &Delivered, siblings: &Siblings<'_>);
 
-    /// A sign of congestion; the first one in a window, unless the path is told otherwise.
+    /// A sign of congestion; the first one in a window, unless the path is configured otherwise.
     fn on_congestion(&mut self, now: Time, sign: Congestion, siblings: &Siblings<'_>);
 
-    /// The path is another one, or was gone: from the initial window again, up to the threshold
-    /// known so far.
+    /// The path has changed, or was down: restart from the initial window, up to the known
+    /// threshold.
     fn restart(&mut self);
 }
 
-/// What a law is doing.
+/// The phase of a law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LawPhase {
     /// The window never changes.
     Fixed,
-    /// It grows until it reaches the threshold.
+    /// The window grows until it reaches the threshold.
     SlowStart,
-    /// It grows slowly, to see whether there is more room.
+    /// The window grows slowly, to probe for more capacity.
     Avoidance,
 }
 
-/// A Data that came.
+/// A received Data.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivered {
-    /// When.
+    /// Time of arrival.
     pub now: Time,
     /// Octets of its content.
     pub bytes: usize,
-    /// Its round trip, unless its Interest was sent more than once.
+    /// Its round trip, unless its Interest was retransmitted.
     pub rtt: Option<Duration>,
     /// The path's smoothed round-trip time.
     pub smoothed: Option<Duration>,
-    /// Its segment: numbers count up with the first transmissions on the path.
+    /// Its segment: numbers increase with the first transmissions on the path.
     pub segment: u64,
-    /// The highest segment sent on the path so far. With `segment` it tells rounds apart.
+    /// The highest segment sent on the path so far. With `segment` it delimits rounds.
     pub newest: u64,
     /// Interests in flight on the path, its own included.
     pub in_flight: usize,
-    /// It had a congestion mark that is not to be ignored.
+    /// It has a congestion mark, and marks are not ignored.
     pub marked: bool,
-    /// The window grows to at most this many segments.
+    /// Maximum of the window in segments.
     pub limit: f64,
 }
 
 impl Delivered {
     /// True if the window may grow: there was no mark, and at least half of the window was used.
-    /// Else something other than the window holds the consumer back, and nothing tells whether more
-    /// would fit.
+    /// Otherwise the window is not the limiting factor, and its growth would be untested.
     pub fn may_grow(&self, window: f64) -> bool {
         !self.marked && self.in_flight as f64 * 2.0 >= window
     }
@@ -101,47 +100,47 @@ impl Delivered {
 pub enum Congestion {
     /// A Data with a congestion mark.
     Mark,
-    /// A Nack for congestion, or a Data that is missing among later ones.
+    /// A Nack for congestion, or a Data missing among later ones.
     Loss,
-    /// Nothing came in time.
+    /// A timeout.
     Timeout,
 }
 
-/// The paths of a connection, for a law that looks at all of them.
+/// The paths of a connection, for a coupled law.
 #[derive(Clone, Copy, Debug)]
 pub struct Siblings<'a> {
     /// The law's own path.
     pub own: PathId,
-    /// All paths by their number, those that are down too; the own one as of the event before.
-    /// Empty if the own one is the only one.
+    /// All paths by their number, including those that are down; the own one as before the event.
+    /// Empty if there is only one path.
     pub paths: &'a [PathState],
 }
 
 impl Siblings<'_> {
-    /// A path that is alone.
+    /// A path without siblings.
     pub const NONE: Siblings<'static> = Siblings {
         own: PathId::FIRST,
         paths: &[],
     };
 }
 
-/// Which law.
+/// The choice of law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WindowKind {
-    /// Always this many, 1 by default; losses show only at the end of the Interests' lifetime.
+    /// Constant, 1 by default; losses are detected only at the end of the Interests' lifetime.
     Fixed(u32),
     /// Additive increase, multiplicative decrease.
     Aimd {
         /// Segments added in slow start for each Data, in avoidance for each window.
         step: f64,
-        /// What the window is multiplied by at a loss.
+        /// Factor of the window at a loss.
         decrease: f64,
-        /// After a loss the window starts anew from its initial size instead of from the threshold.
+        /// After a loss the window restarts from its initial size instead of from the threshold.
         reset_to_initial: bool,
     },
     /// CUBIC.
     Cubic {
-        /// What the window is multiplied by at a loss.
+        /// Factor of the window at a loss.
         beta: f64,
         /// Fast convergence (RFC 9438 section 4.7).
         fast_convergence: bool,
@@ -164,10 +163,10 @@ impl WindowKind {
     };
 }
 
-/// A law before it begins.
+/// The configuration of a law.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WindowOptions {
-    /// Which.
+    /// The law.
     pub kind: WindowKind,
     /// Initial window in segments.
     pub initial: f64,
@@ -178,7 +177,7 @@ pub struct WindowOptions {
 }
 
 impl Default for WindowOptions {
-    /// `ndnget`'s CUBIC, and slow start that ends when the delay rises.
+    /// `ndnget`'s CUBIC, with a slow start that also ends when the delay rises.
     fn default() -> WindowOptions {
         WindowOptions {
             kind: WindowKind::CUBIC,
@@ -190,7 +189,7 @@ impl Default for WindowOptions {
 }
 
 impl WindowOptions {
-    /// The law, before the first Interest, at `now`.
+    /// Creates the law, before the first Interest, at `now`.
     pub fn law(self, now: Time) -> Box<dyn CongestionControl> {
         match self.kind {
             WindowKind::Fixed(size) => Box::new(Fixed::new(size)),

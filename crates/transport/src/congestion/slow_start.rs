@@ -1,12 +1,12 @@
-//! When slow start has filled the path: after HyStart (Ha, Rhee 2011) and HyStart++ (RFC 9406).
+//! The end of slow start: after HyStart (Ha, Rhee 2011) and HyStart++ (RFC 9406).
 //!
 //! A round ends with the Data for the segment that was the newest one sent when it began. Two signs
-//! tell that the path is full: the shortest of the first round trips of a round is clearly above
-//! that of the round before; or Data have come without a pause for half of the shortest round trip,
-//! so that the other half was sent meanwhile. Then growth slows to a quarter; if the delay proves a
-//! false alarm, slow start goes on, else after two rounds it is over and the window is what it was
-//! at the alarm. (RFC 9406 waits for five rounds and keeps the larger window: some three times what
-//! the path holds, which a socket's buffer may not.)
+//! show that the path is full: the shortest of the first round trips of a round is clearly longer
+//! than that of the round before; or Data have arrived without a pause for half of the shortest
+//! round trip, so that the other half was sent meanwhile. Then growth slows to a quarter; if the
+//! delay proves a false alarm, slow start resumes, else it ends after two rounds with the window of
+//! the alarm. (RFC 9406 waits for five rounds and keeps the larger window: some three times the
+//! path's capacity, which may overflow a socket buffer.)
 
 use core::time::Duration;
 
@@ -14,22 +14,21 @@ use whimbrel_core::Time;
 
 use super::{Delivered, LawPhase, WindowOptions};
 
-/// Samples of a round that are looked at (RFC 9406 N_RTT_SAMPLE).
+/// Samples used per round (RFC 9406 N_RTT_SAMPLE).
 const SAMPLES: u32 = 8;
-/// Growth is divided by this once the delay has risen (CSS_GROWTH_DIVISOR).
+/// Divisor of growth once the delay has risen (CSS_GROWTH_DIVISOR).
 const SLOWER: f64 = 4.0;
 /// Rounds of slower growth (CSS_ROUNDS).
 const SLOWER_ROUNDS: u32 = 2;
-/// Bounds of what counts as a rise, an eighth of the round-trip time in between. RFC 9406 has 4 ms
-/// and 16 ms; the lower one here is what a socket buffer of some megabytes adds at several Gbit/s,
-/// so that local paths count too.
-const LEAST_RISE: Duration = Duration::from_millis(1);
+/// Bounds of the delay increase that counts as a rise, which is an eighth of the round-trip time in
+/// between. RFC 9406 has 4 ms and 16 ms; the lower bound here is the delay of a socket buffer of
+/// some megabytes at several Gbit/s, so that local paths are detected too.
+const MIN_RISE: Duration = Duration::from_millis(1);
 const GREATEST_RISE: Duration = Duration::from_millis(16);
-/// Data that are further apart than this, or than an eighth of the round trip, do not come without
-/// a pause.
-const LONGEST_PAUSE: Duration = Duration::from_millis(2);
+/// Data further apart than this, or than an eighth of the round trip, are separated by a pause.
+const MAX_PAUSE: Duration = Duration::from_millis(2);
 
-/// A window that grows by slow start up to its threshold: what window-based laws share.
+/// A window that grows by slow start up to its threshold: the common part of window-based laws.
 #[derive(Debug)]
 pub(super) struct Ramp {
     /// As configured; the window never begins below 1.
@@ -43,7 +42,7 @@ pub(super) struct Ramp {
 }
 
 impl Ramp {
-    /// The threshold never goes below this after a loss in AIMD, or a restart; in segments.
+    /// Minimum of the threshold after a loss in AIMD, or a restart; in segments.
     pub(super) const MIN_THRESHOLD: f64 = 2.0;
 
     pub(super) fn new(options: WindowOptions) -> Ramp {
@@ -69,7 +68,7 @@ impl Ramp {
         self.initial
     }
 
-    /// The window to begin with.
+    /// The initial window.
     pub(super) fn initial(&self) -> f64 {
         self.initial.max(1.0)
     }
@@ -82,12 +81,12 @@ impl Ramp {
         }
     }
 
-    /// What growth in slow start is divided by.
+    /// Divisor of growth in slow start.
     pub(super) fn divisor(&self) -> f64 {
         self.slow_start.divisor()
     }
 
-    /// Looks at a round trip; true if it ends slow start.
+    /// Evaluates a round trip; returns true if it ends slow start.
     pub(super) fn sample(&mut self, delivered: &Delivered) -> bool {
         let Some(rtt) = delivered.rtt.filter(|_| self.delay_exit) else {
             return false;
@@ -112,13 +111,13 @@ impl Ramp {
         self.size = (self.size + segments).min(limit.max(1.0));
     }
 
-    /// After a sign of congestion.
+    /// Reacts to a sign of congestion.
     pub(super) fn fall(&mut self, size: f64, threshold: f64) {
         (self.size, self.threshold) = (size.max(1.0), threshold);
         (self.slow_start, self.alarmed_at) = (SlowStart::default(), None);
     }
 
-    /// From the initial window again, up to the threshold known so far.
+    /// Restarts from the initial window, up to the known threshold.
     pub(super) fn restart(&mut self) {
         self.threshold = self.threshold.min(self.size.max(Ramp::MIN_THRESHOLD));
         self.size = self.initial();
@@ -126,18 +125,18 @@ impl Ramp {
     }
 }
 
-/// Whether slow start goes on.
+/// The phase of slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It does.
+    /// It continues.
     Growing,
-    /// It does, four times slower.
+    /// It continues, four times slower.
     Cautious,
     /// It is over.
     Over,
 }
 
-/// What is known of the delay during slow start.
+/// The measurements of delay during slow start.
 #[derive(Clone, Debug, Default)]
 pub struct SlowStart {
     round_ends_at: u64,
@@ -145,7 +144,7 @@ pub struct SlowStart {
     shortest: Option<Duration>,
     shortest_before: Option<Duration>,
     shortest_ever: Option<Duration>,
-    /// Data have come without a pause from the first time to the second.
+    /// Data have arrived without a pause from the first time to the second.
     train: Option<(Time, Time)>,
     /// While cautious: the shortest round trip when that began, below which it was a false alarm,
     /// and the rounds since.
@@ -153,12 +152,13 @@ pub struct SlowStart {
 }
 
 impl SlowStart {
-    /// What growth is divided by.
+    /// Divisor of growth.
     pub fn divisor(&self) -> f64 {
         if self.cautious.is_some() { SLOWER } else { 1.0 }
     }
 
-    /// One round trip that ends now, of `segment`; `sent` is the highest segment sent so far.
+    /// Evaluates one round trip of `segment` that ends now; `sent` is the highest segment sent so
+    /// far.
     pub fn sample(&mut self, now: Time, rtt: Duration, segment: u64, sent: u64) -> Phase {
         self.samples += 1;
         self.shortest_ever = Some(self.shortest_ever.map_or(rtt, |shortest| shortest.min(rtt)));
@@ -190,11 +190,11 @@ impl SlowStart {
             return;
         };
         // A pause ends the train until the next round.
-        if now.since(*to) > LONGEST_PAUSE.max(shortest / 8) {
+        if now.since(*to) > MAX_PAUSE.max(shortest / 8) {
             return;
         }
         *to = now;
-        if self.cautious.is_none() && to.since(*from) >= (shortest / 2).max(LEAST_RISE) {
+        if self.cautious.is_none() && to.since(*from) >= (shortest / 2).max(MIN_RISE) {
             self.cautious = Some((Duration::ZERO, 0));
         }
     }
@@ -205,7 +205,7 @@ impl SlowStart {
         };
         match self.cautious {
             None => {
-                let rise = (before / 8).clamp(LEAST_RISE, GREATEST_RISE);
+                let rise = (before / 8).clamp(MIN_RISE, GREATEST_RISE);
                 if shortest >= before + rise {
                     self.cautious = Some((shortest, 0));
                 }
@@ -222,7 +222,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Ten segments, as many as are under way, with this round-trip time, `apart` from each other,
+    /// Ten segments, as many as are in flight, with this round-trip time, `apart` from each other,
     /// after a long pause.
     fn round(slow_start: &mut SlowStart, first: u64, rtt: Duration, apart: Duration) -> Phase {
         let begin = Time::from_secs(first);

@@ -1,4 +1,4 @@
-//! Finding out under which name the segments are.
+//! Discovery of the segments' name.
 //!
 //! RDR ("realtime data retrieval"): an Interest for `/name/32=metadata` with CanBePrefix and
 //! MustBeFresh is answered by `/name/32=metadata/VERSION/SEGMENT`, whose content is the Name
@@ -11,18 +11,18 @@ use super::event::FetchError;
 use super::options::{Discovery, FetchOptions};
 use crate::exchange::Exchange;
 
-/// What the answer to discovery tells.
+/// The result of discovery.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Discovered {
     /// Segments follow this name.
     Name(Name),
-    /// The answer is a segment itself: the name before its number, and its number.
+    /// The answer is itself a segment: the name before its number, and its number.
     Segment(Name, u64),
-    /// The answer is all of the content.
+    /// The answer is the whole content.
     Whole(Name),
 }
 
-/// The question, or `None` if there is none to ask.
+/// The Interest of discovery; `None` if discovery is not needed.
 pub(super) fn exchange(name: &Name, options: &FetchOptions, now: Time) -> Option<Exchange> {
     let asked = match options.discovery {
         Discovery::None => return None,
@@ -45,7 +45,7 @@ fn is_versioned(name: NameRef<'_>) -> bool {
         .is_some_and(|last| last.number_of(types::VERSION).is_some())
 }
 
-/// Reads the answer.
+/// Parses the answer.
 pub(super) fn read(
     name: &Name,
     discovery: Discovery,
@@ -56,7 +56,7 @@ pub(super) fn read(
         reason: reason.to_owned(),
     };
     if data.content_type == ContentType::Nack {
-        return Err(invalid("the producer refuses it"));
+        return Err(invalid("the producer refuses the Interest"));
     }
     if discovery == Discovery::Metadata {
         let asked = name.len() + 1;
@@ -69,10 +69,10 @@ pub(super) fn read(
             && number(asked, types::VERSION).is_some()
             && number(asked + 1, types::SEGMENT).is_some();
         if !is_metadata || data.content_type != ContentType::Blob {
-            return Err(invalid("its name is not that of metadata"));
+            return Err(invalid("its name is not one of metadata"));
         }
         let versioned =
-            first_name(data.content).ok_or_else(|| invalid("its content does not hold a name"))?;
+            first_name(data.content).ok_or_else(|| invalid("its content has no name"))?;
         if !is_versioned(versioned) {
             return Err(invalid("the name in its content does not end in a version"));
         }
@@ -90,7 +90,7 @@ pub(super) fn read(
     })
 }
 
-/// The first Name element; others before it are ignored.
+/// The first Name element; elements before it are ignored.
 fn first_name(content: &[u8]) -> Option<NameRef<'_>> {
     let mut reader = tlv::Reader::new(content);
     loop {

@@ -1,4 +1,4 @@
-//! What a fetch tells.
+//! Events, counters and errors of a fetch.
 
 use core::time::Duration;
 
@@ -9,26 +9,26 @@ use whimbrel_ndn_packet::{NackReason, Name};
 use crate::exchange::{ExchangeFailure, nack_text};
 use crate::path::PathId;
 
-/// What a [`super::Fetcher`] tells its program.
+/// An event of a [`super::Fetcher`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum FetchEvent {
-    /// The name under which the segments are is known.
+    /// The name of the segments is known.
     Started {
         /// Without segment number.
         name: Name,
     },
-    /// A segment's content. It counts against the bounds until this event is taken.
+    /// A segment's content. It counts against the bounds until this event is polled.
     Segment {
         /// Its number.
         number: u64,
-        /// Where its content begins in the whole.
+        /// Offset of its content in the whole.
         offset: u64,
         /// Its content.
         content: Bytes,
     },
     /// A path's window changed.
     Window {
-        /// Which path.
+        /// The path.
         path: PathId,
         /// When.
         at: Time,
@@ -37,28 +37,28 @@ pub enum FetchEvent {
     },
     /// A round trip was measured.
     Rtt {
-        /// Over which path.
+        /// The path.
         path: PathId,
-        /// Of which segment.
+        /// The segment.
         segment: u64,
-        /// It.
+        /// The round trip.
         rtt: Duration,
         /// Smoothed.
         smoothed: Duration,
         /// Variation.
         variation: Duration,
-        /// Time-out from now on.
+        /// The resulting timeout.
         timeout: Duration,
     },
-    /// How far it is.
+    /// Progress so far.
     Progress(FetchStats),
-    /// All segments were given to the program.
+    /// All segments have been delivered.
     Done(FetchStats),
-    /// It came to an end before; segments given so far are good.
+    /// The fetch failed; segments delivered so far are valid.
     Failed {
-        /// Why.
+        /// The reason.
         error: FetchError,
-        /// How far it came.
+        /// Progress so far.
         stats: FetchStats,
     },
 }
@@ -72,29 +72,29 @@ pub struct FetchStats {
     pub bytes: u64,
     /// Segments received.
     pub segments: u64,
-    /// Segments in the whole, as far as FinalBlockId has told.
+    /// Segments of the whole, if a FinalBlockId is known.
     pub total_segments: Option<u64>,
-    /// Interests for segments sent, first ones and repeated ones.
+    /// Interests sent for segments, including retransmissions.
     pub interests: u64,
-    /// Interests sent again.
+    /// Interests retransmitted.
     pub retransmissions: u64,
-    /// Segments that came while they waited to be sent again.
+    /// Segments that arrived while they waited for retransmission.
     pub skipped_retransmissions: u64,
-    /// Segments not answered in time.
+    /// Segments that timed out.
     pub timeouts: u64,
     /// Nacks for segments.
     pub nacks: u64,
     /// Data with a congestion mark.
     pub marks: u64,
-    /// Times that marks shrank the window.
+    /// Decreases of the window because of marks.
     pub mark_decreases: u64,
-    /// Times that losses shrank the window.
+    /// Decreases of the window because of losses.
     pub loss_decreases: u64,
-    /// Data that had come before or was not asked for.
+    /// Data that arrived before or was not requested.
     pub duplicates: u64,
     /// Data that verification refused.
     pub rejected: u64,
-    /// Packets that are no valid Interest or Data, and Data of other names.
+    /// Packets that are not a valid Interest or Data, and Data of other names.
     pub unexpected: u64,
     /// Window in segments, of all paths together.
     pub window: f64,
@@ -116,13 +116,13 @@ impl FetchStats {
     }
 }
 
-/// Why a segment could not be had.
+/// Why a segment could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentFailure {
-    /// Not answered, asked for again as often as the options allow.
-    #[error("it was not answered, asked for again {0} times")]
+    /// No answer, although retransmitted as often as the options allow.
+    #[error("no answer, after {0} retransmissions")]
     NoAnswer(u32),
-    /// A Nack that asking again does not help.
+    /// A Nack for which a retransmission is useless.
     #[error("the network answered with a Nack ({})", nack_text(*.0))]
     Nack(NackReason),
     /// No answer passed verification.
@@ -133,76 +133,74 @@ pub enum SegmentFailure {
 /// Why a fetch failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// Nobody told the versions of the content.
+    /// Discovery failed.
     #[error(
-        "cannot find the versions of {name}: {failure}; is it served, and is there a route to it?"
+        "cannot find the versions of {name}: {failure}; check that it is served and that a route leads to it"
     )]
     Discovery {
-        /// Of what.
+        /// The name.
         name: Name,
-        /// Why.
+        /// The reason.
         failure: ExchangeFailure,
     },
-    /// The answer to discovery is none.
-    #[error("the answer to the search for versions of {name} is not valid: {reason}")]
+    /// The answer to discovery is invalid.
+    #[error("the answer to the discovery of {name} is invalid: {reason}")]
     Metadata {
-        /// Of what.
+        /// The name.
         name: Name,
         /// What is wrong with it.
         reason: String,
     },
-    /// A segment that belongs to the content could not be had.
+    /// A segment of the content could not be fetched.
     #[error("cannot fetch segment {segment} of {name}: {failure}")]
     Segment {
-        /// Of what.
+        /// The name.
         name: Name,
-        /// Which.
+        /// The segment.
         segment: u64,
-        /// Why.
+        /// The reason.
         failure: SegmentFailure,
     },
-    /// A segment could not be had, and no Data told which one is the last.
-    #[error(
-        "cannot fetch segment {segment} of {name}: {failure}; no Data said which segment is the last"
-    )]
+    /// A segment could not be fetched, and no Data has named the last one.
+    #[error("cannot fetch segment {segment} of {name}: {failure}; no Data named the last segment")]
     NoFinalBlock {
-        /// Of what.
+        /// The name.
         name: Name,
-        /// The first that could not be had.
+        /// The first segment that could not be fetched.
         segment: u64,
-        /// Why.
+        /// The reason.
         failure: SegmentFailure,
     },
-    /// The producer has gone over to another version.
-    #[error("{fetched} is no longer served, {now} is; fetch it anew")]
+    /// The producer has switched to another version.
+    #[error("{fetched} is no longer served, only {now}; fetch again")]
     OtherVersion {
-        /// What was fetched.
+        /// The version being fetched.
         fetched: Name,
-        /// What there is now.
+        /// The current version.
         now: Name,
     },
     /// FinalBlockId is lower than a segment that exists.
     #[error(
-        "{name} contradicts itself: segment {said_by} says that {last} is the last segment, but there is {segment}"
+        "{name} is inconsistent: segment {said_by} names {last} as the last segment, but segment {segment} exists"
     )]
     FinalBlock {
-        /// Of what.
+        /// The name.
         name: Name,
         /// The segment with the FinalBlockId.
         said_by: u64,
-        /// What it says.
+        /// Its value.
         last: u64,
         /// A segment beyond it.
         segment: u64,
     },
-    /// Segments of different sizes cannot be given to the program as they come.
+    /// Segments of different sizes cannot be delivered as they arrive.
     #[error(
-        "segment {segment} of {name} has {size} bytes where {expected} were expected; fetch it with delivery in order"
+        "segment {segment} of {name} has {size} bytes; expected {expected}: fetch it with delivery in order"
     )]
     UnevenSegments {
-        /// Of what.
+        /// The name.
         name: Name,
-        /// Which.
+        /// The segment.
         segment: u64,
         /// Its size.
         size: usize,
@@ -212,9 +210,9 @@ pub enum FetchError {
     /// The producer's own negative answer (ContentType Nack).
     #[error("the producer refuses segment {segment} of {name}")]
     Refused {
-        /// Of what.
+        /// The name.
         name: Name,
-        /// Which.
+        /// The segment.
         segment: u64,
     },
 }

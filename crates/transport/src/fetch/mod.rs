@@ -1,19 +1,18 @@
 //! Fetching segmented content, as `ndnget` (formerly `ndncatchunks`) does.
 //!
-//! After ndn-tools `tools/get` (options, defaults, pipelines) and ndn-cxx. Where this differs from
+//! After ndn-tools `tools/get` (options, defaults, pipelines) and ndn-cxx. Differences from
 //! `ndnget`:
 //!
-//! * a time-out counts from the sending of each Interest with the time-out estimated *now*, not
-//!   with the one of that moment: the Interest that waits longest is always the next to expire, and
-//!   checking costs nothing per segment;
-//! * slow start ends when the delay rises, too ([`crate::congestion`]), and no window grows that is not
-//!   used;
-//! * FinalBlockId may move: that of the highest segment that has one counts;
-//! * what waits for the program is bounded, in segments and in bytes;
+//! * the timeout of a pending Interest is the *current* estimate, not the one at its transmission:
+//!   the oldest Interest is always the next to time out, and checking costs nothing per segment;
+//! * slow start also ends when the delay rises ([`crate::congestion`]), and an underused window
+//!   does not grow;
+//! * FinalBlockId may change: the one in the highest segment that has one is used;
+//! * data that waits for the program is bounded, in segments and in bytes;
 //! * a face that goes down and comes up again costs no retry;
-//! * a fetch may have several paths ([`crate::path`]): each Interest goes by the path with room in
-//!   its window that has the shortest round trip, what is lost goes again by its own path first
-//!   ([PTP §5.C.1]), and by another one if that is down or answers nothing.
+//! * a fetch may have several paths ([`crate::path`]): each Interest is sent on the path with room
+//!   in its window that has the shortest round trip; a lost Interest is retransmitted on its own
+//!   path ([PTP §5.C.1]), or on another one if that is down or failing.
 
 mod discovery;
 mod event;
@@ -35,10 +34,10 @@ pub use options::{Delivery, Discovery, FetchOptions, Verifier, Verify};
 use pipeline::Pipeline;
 
 enum Phase {
-    /// The segments' name is being found out.
+    /// Discovery of the segments' name.
     Discovering(Exchange),
     Fetching,
-    /// It failed; is it because the producer has gone over to another version?
+    /// The fetch failed; checks whether the producer has switched to another version.
     Asking(Exchange, FetchError),
     Over,
 }
@@ -57,15 +56,15 @@ pub struct Fetcher {
     events: VecDeque<FetchEvent>,
     /// Faces that are up.
     faces: BTreeSet<FaceNumber>,
-    /// The face by which the present question of [`Phase`] was sent.
+    /// The face on which the current Interest of [`Phase`] was sent.
     asked_by: FaceNumber,
     paused: bool,
-    /// Packets that were not understood before there was a pipeline to count them.
+    /// Packets that could not be decoded before there was a pipeline to count them.
     unexpected: u64,
 }
 
 impl Fetcher {
-    /// Will fetch `name` as soon as the face is up.
+    /// A fetch of `name`, which starts as soon as the face is up.
     pub fn new(name: Name, options: FetchOptions, rng: SeededRng, now: Time) -> Fetcher {
         let mut fetcher = Fetcher {
             name,
@@ -86,7 +85,7 @@ impl Fetcher {
         fetcher
     }
 
-    /// Counters as of `now`.
+    /// The counters as of `now`.
     pub fn stats(&self) -> FetchStats {
         let stats = self
             .pipeline
@@ -99,18 +98,17 @@ impl Fetcher {
         }
     }
 
-    /// True once [`FetchEvent::Done`] or [`FetchEvent::Failed`] is among the events or was taken.
+    /// True once [`FetchEvent::Done`] or [`FetchEvent::Failed`] is queued or was polled.
     pub const fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
     }
 
-    /// Sends no Interests for new segments while paused: what the program cannot take need not
-    /// come.
+    /// While paused, no Interests for new segments are sent.
     pub const fn set_paused(&mut self, paused: bool) {
         self.paused = paused;
     }
 
-    /// The paths and where they stand, once the name of the segments is known.
+    /// The paths and their state, once the name of the segments is known.
     pub fn paths(&self) -> Option<&Paths> {
         self.pipeline.as_ref().map(Pipeline::paths)
     }
@@ -126,7 +124,7 @@ impl Fetcher {
     }
 
     fn fail(&mut self, error: FetchError, now: Time) {
-        // Only silence and Nacks have this as a possible cause.
+        // Only timeouts and Nacks can have this cause.
         let other_version_possible = self.options.discovery == Discovery::Metadata
             && matches!(
                 error,
@@ -162,7 +160,7 @@ impl Fetcher {
                 if let Some(pipeline) = self.pipeline.as_mut().filter(|_| number == 0) {
                     pipeline.adopt_first(now, data);
                 }
-                self.settle(now);
+                self.check_pipeline(now);
             }
             Ok(Discovered::Whole(name)) => {
                 self.start(name, now);
@@ -173,7 +171,7 @@ impl Fetcher {
         }
     }
 
-    /// The search that followed a failure has ended.
+    /// Handles the end of the discovery that followed a failure.
     fn on_asked(&mut self, data: Option<&DataRef<'_>>) {
         let Phase::Asking(_, error) = core::mem::replace(&mut self.phase, Phase::Over) else {
             return;
@@ -214,14 +212,14 @@ impl Fetcher {
                         &mut self.events,
                     );
                 }
-                self.settle(now);
+                self.check_pipeline(now);
             }
             Phase::Over => {}
         }
     }
 
-    /// Acts on what the last input has brought the pipeline to.
-    fn settle(&mut self, now: Time) {
+    /// Ends the fetch if the last input made the pipeline fail.
+    fn check_pipeline(&mut self, now: Time) {
         if let Phase::Fetching = self.phase
             && let Some(error) = self.pipeline.as_mut().and_then(Pipeline::take_failure)
         {
@@ -229,7 +227,8 @@ impl Fetcher {
         }
     }
 
-    fn settle_exchange(&mut self) {
+    /// Ends discovery if its exchange has failed.
+    fn check_exchange(&mut self) {
         match &self.phase {
             Phase::Discovering(exchange) => {
                 if let Some(failure) = exchange.failure().cloned() {
@@ -257,7 +256,7 @@ impl Application for Fetcher {
         if let Some(pipeline) = &mut self.pipeline {
             pipeline.handle_face(face, up);
         }
-        // The question is asked again where it was, or by whatever other face there is.
+        // The Interest is retransmitted on its face, or on any other that is up.
         if face == self.asked_by
             && !self.faces.is_empty()
             && let Phase::Discovering(exchange) | Phase::Asking(exchange, _) = &mut self.phase
@@ -280,11 +279,11 @@ impl Application for Fetcher {
                         if let Some(pipeline) = &mut self.pipeline {
                             pipeline.handle_nack(now, reason, &interest, &mut self.events);
                         }
-                        self.settle(now);
+                        self.check_pipeline(now);
                     }
                     Phase::Over => {}
                 }
-                self.settle_exchange();
+                self.check_exchange();
             }
             Ok(Arrival::Interest(_)) | Err(_) => self.unexpected += 1,
         }
@@ -302,11 +301,11 @@ impl Application for Fetcher {
                 if let Some(pipeline) = &mut self.pipeline {
                     pipeline.handle_timeout(now, &mut self.events);
                 }
-                self.settle(now);
+                self.check_pipeline(now);
             }
             Phase::Over => {}
         }
-        self.settle_exchange();
+        self.check_exchange();
     }
 
     fn poll_packet(&mut self, now: Time, face: FaceNumber) -> Option<Outgoing> {
@@ -319,8 +318,8 @@ impl Application for Fetcher {
             if interest.is_some() {
                 return interest;
             }
-            // A failure may begin a question of its own.
-            self.settle(now);
+            // A failure may start a discovery.
+            self.check_pipeline(now);
         }
         let (Phase::Discovering(exchange) | Phase::Asking(exchange, _)) = &mut self.phase else {
             return None;
@@ -336,7 +335,7 @@ impl Application for Fetcher {
     }
 
     fn poll_event(&mut self) -> Option<FetchEvent> {
-        // Failure comes last: what was received before it is still worth having.
+        // Failure comes last: segments received before it are delivered.
         let failed = matches!(self.events.front(), Some(FetchEvent::Failed { .. }));
         if !failed && let Some(event) = self.events.pop_front() {
             return Some(event);

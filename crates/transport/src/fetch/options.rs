@@ -1,4 +1,4 @@
-//! How to fetch.
+//! Options of a fetch.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,30 +11,31 @@ use crate::congestion::WindowOptions;
 use crate::path::PathOptions;
 use crate::rtt::NDNGET;
 
-/// How the name under which the segments are is found out.
+/// How the name of the segments is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discovery {
-    /// By asking for `/name/32=metadata` (RDR); a name that ends in a version is taken as it is.
+    /// By an Interest for `/name/32=metadata` (RDR); a name that ends in a version is used as it
+    /// is.
     Metadata,
-    /// By asking for anything that the name begins, as ndn-cxx' `SegmentFetcher` does.
+    /// By an Interest for any Data under the name, as ndn-cxx' `SegmentFetcher` does.
     Prefix,
-    /// Not at all: segments follow right after the name.
+    /// Not at all: segment numbers directly follow the name.
     None,
 }
 
-/// In which order the program gets segments.
+/// The order in which the program gets segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// One after the other.
+    /// In order.
     InOrder,
-    /// As they come, each with its place in bytes. Asks that all segments but the last one have the
-    /// same size.
+    /// As they arrive, each with its offset in bytes. Requires that all segments but the last one
+    /// have the same size.
     AsTheyCome,
 }
 
-/// Says whether a Data is to be believed.
+/// Verifies Data.
 pub trait Verifier: Send {
-    /// `Err` with the reason in words if it is not.
+    /// Returns `Err` with the reason in words if the Data is invalid.
     fn verify(&mut self, data: &DataRef<'_>) -> Result<(), String>;
 }
 
@@ -47,29 +48,28 @@ where
     }
 }
 
-/// What is checked of each Data before it counts. A Data that fails is asked for again, as often as
-/// one that is lost.
+/// The verification of each Data. A Data that fails is requested again, as often as a lost one.
 #[derive(Default)]
 pub enum Verify {
-    /// Nothing, as `ndnget`.
+    /// No verification, as `ndnget`.
     #[default]
     None,
-    /// That it has a SHA-256 digest for a signature and the digest is right: integrity, no origin.
+    /// The signature must be a correct SHA-256 digest: integrity, not origin.
     Digest,
-    /// What the program says.
+    /// By the program.
     With(Box<dyn Verifier>),
 }
 
 impl Verify {
-    /// `Err` with the reason if the Data is not to be believed.
+    /// Returns `Err` with the reason if the Data is invalid.
     pub fn check(&mut self, data: &DataRef<'_>) -> Result<(), String> {
         match self {
             Verify::None => Ok(()),
             Verify::Digest if data.signature_info.typ != SignatureType::DigestSha256 => {
-                Err(String::from("it is signed with a key, not with a digest"))
+                Err(String::from("signed with a key, not with a digest"))
             }
             Verify::Digest if sha256(&[data.signed_portion]) != data.signature_value => {
-                Err(String::from("its digest does not match its content"))
+                Err(String::from("the digest does not match the content"))
             }
             Verify::Digest => Ok(()),
             Verify::With(verifier) => verifier.verify(data),
@@ -87,42 +87,42 @@ impl fmt::Debug for Verify {
     }
 }
 
-/// Options of a [`super::Fetcher`]; the default is `ndnget`'s where it has one.
+/// Options of a [`super::Fetcher`]; the defaults are `ndnget`'s if it has the option.
 #[derive(Debug)]
 pub struct FetchOptions {
-    /// How the segments' name is found out.
+    /// How the segments' name is found.
     pub discovery: Discovery,
-    /// MustBeFresh in the Interests for segments (discovery has it always).
+    /// MustBeFresh in the Interests for segments (discovery always has it).
     pub must_be_fresh: bool,
     /// InterestLifetime.
     pub lifetime: Duration,
-    /// How often a segment is asked for again before the fetch fails; `None` without limit.
+    /// Maximum of retransmissions per segment before the fetch fails; `None` without limit.
     pub retries: Option<u32>,
-    /// The ways that Interests take; one by the first face without any.
+    /// The paths; if empty, one on the first face.
     pub paths: Vec<PathOptions>,
     /// Congestion window of each path.
     pub window: WindowOptions,
-    /// Retransmission time-out of each path. A fixed window does not use it.
+    /// Retransmission timeout of each path. Unused with a fixed window.
     pub rto: RttOptions,
-    /// Congestion marks do not shrink the window.
+    /// Do not shrink the window at congestion marks.
     pub ignore_marks: bool,
-    /// The window shrinks at most once in a round trip ("conservative window adaptation").
+    /// Shrink the window at most once in a round trip ("conservative window adaptation").
     pub once_per_round_trip: bool,
-    /// In which order the program gets segments.
+    /// The order in which the program gets segments.
     pub delivery: Delivery,
-    /// Segments that may be under way or wait for the program (ndn-cxx: 25,000).
+    /// Maximum of segments in flight or waiting for the program (ndn-cxx: 25,000).
     pub most_segments: usize,
-    /// Bytes that may be under way or wait for the program.
+    /// Maximum of bytes in flight or waiting for the program.
     pub most_bytes: usize,
-    /// What is checked.
+    /// How Data is verified.
     pub verify: Verify,
     /// ForwardingHint of all Interests.
     pub forwarding_hint: Vec<Name>,
-    /// At most one [`super::FetchEvent::Progress`] in this time; zero for none.
+    /// Minimum interval between two [`super::FetchEvent::Progress`]; zero for none.
     pub progress_interval: Duration,
-    /// Tell every change of the window.
+    /// Report every change of the window.
     pub log_window: bool,
-    /// Tell every round trip.
+    /// Report every round trip.
     pub log_rtt: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Interests for segments over one path or several, until all of them are there.
+//! Interests for segments over one path or several, until all segments have arrived.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -17,13 +17,12 @@ use crate::path::{Answer, Path, PathId, Paths};
 use crate::rtt::RttSummary;
 use crate::template::InterestTemplate;
 
-/// Events of `log_window` and `log_rtt` that wait at most; the program that does not take them
-/// loses later ones.
-const MOST_LOG_EVENTS: usize = 65_536;
-/// Longest pause of repeated Interests after Nacks for congestion under a fixed window.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Maximum of queued events of `log_window` and `log_rtt`; later ones are dropped.
+const MAX_LOG_EVENTS: usize = 65_536;
+/// Maximum pause of retransmissions after Nacks for congestion with a fixed window.
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// The last segment, and the segment whose FinalBlockId says so.
+/// The last segment, and the segment whose FinalBlockId names it.
 #[derive(Clone, Copy)]
 struct Last {
     number: u64,
@@ -43,24 +42,24 @@ pub(super) struct Pipeline {
     log_rtt: bool,
 
     segments: Segments,
-    /// Interests by the segment that they ask for.
+    /// Interests by their segment.
     pending: DenseLedger<()>,
     paths: Paths,
     rtt: RttSummary,
     highest_data: u64,
     last: Option<Last>,
-    /// A segment that could not be had, while it is not known whether it exists.
+    /// A segment that could not be fetched, while it is not known whether it exists.
     missing: Option<(u64, SegmentFailure)>,
     failure: Option<FetchError>,
 
-    /// Received, in the order of arrival; only for delivery as they come.
+    /// Received segments, in the order of arrival; only for delivery as they arrive.
     arrived: VecDeque<u64>,
     /// Size of all segments but the last, once segment 0 or another one that is not the last has
-    /// come.
+    /// arrived.
     segment_size: Option<usize>,
-    /// Where the next segment in order begins.
+    /// Offset of the next segment in order.
     offset: u64,
-    /// A Data's size, to keep the bytes under way within bounds.
+    /// A Data's typical size, to bound the bytes in flight.
     typical_size: usize,
 
     started_at: Time,
@@ -147,14 +146,14 @@ impl Pipeline {
         self.failure.take()
     }
 
-    /// The answer to discovery was segment 0.
+    /// Uses the answer to discovery as segment 0.
     pub(super) fn adopt_first(&mut self, now: Time, data: &DataRef<'_>) {
         self.segments.ask_next();
         self.take_final_block(0, data);
         self.accept(now, 0, data);
     }
 
-    /// The answer to discovery was all of the content.
+    /// Uses the answer to discovery as the whole content.
     pub(super) fn adopt_whole(&mut self, now: Time, data: &DataRef<'_>) {
         self.last = Some(Last {
             number: 0,
@@ -204,7 +203,7 @@ impl Pipeline {
         self.report_progress(now, events);
     }
 
-    /// A Data that is not to be believed is as good as none.
+    /// Handles a Data that fails verification like a lost one.
     fn refuse(&mut self, number: u64, reason: String) {
         let retries = self
             .pending
@@ -256,7 +255,7 @@ impl Pipeline {
         }
     }
 
-    /// Tells the Interest's path of its answer.
+    /// Informs the Interest's path of its answer.
     fn govern(
         &mut self,
         now: Time,
@@ -295,7 +294,7 @@ impl Pipeline {
         events: &mut VecDeque<FetchEvent>,
     ) {
         if self.log_rtt
-            && events.len() < MOST_LOG_EVENTS
+            && events.len() < MAX_LOG_EVENTS
             && let Some(estimator) = self.paths.get(path).map(Path::rtt)
         {
             events.push_back(FetchEvent::Rtt {
@@ -311,15 +310,15 @@ impl Pipeline {
 
     fn log_window_size(&self, at: Time, path: PathId, events: &mut VecDeque<FetchEvent>) {
         if self.log_window
-            && events.len() < MOST_LOG_EVENTS
+            && events.len() < MAX_LOG_EVENTS
             && let Some(size) = self.paths.get(path).map(Path::window)
         {
             events.push_back(FetchEvent::Window { path, at, size });
         }
     }
 
-    /// An Interest in flight is found lost, or what was sent is void; `counted` if asking again
-    /// counts as a retry. True if it was in flight.
+    /// Marks an Interest in flight as lost or void; `counted` if its retransmission counts as a
+    /// retry. Returns true if it was in flight.
     fn lose(&mut self, number: u64, counted: bool) -> bool {
         let Some(path) = self.pending.get(&number).map(|entry| entry.sent.path) else {
             return false;
@@ -331,7 +330,7 @@ impl Pipeline {
         was_in_flight
     }
 
-    /// Nobody asks for segments from `from` on any longer.
+    /// Cancels the segments from `from` on.
     fn truncate(&mut self, from: u64) {
         for number in from.max(self.segments.base())..self.segments.next() {
             if let Some(entry) = self.pending.take(&number)
@@ -362,8 +361,8 @@ impl Pipeline {
         }
     }
 
-    /// `segment` cannot be had, and nothing says whether it exists: fatal as soon as nothing else
-    /// can tell.
+    /// `segment` cannot be fetched, and may not exist: fatal as soon as no pending Interest can
+    /// tell.
     fn no_final_block(&mut self, segment: u64, failure: SegmentFailure) {
         if self.pending.is_empty() {
             self.failure = Some(FetchError::NoFinalBlock {
@@ -407,7 +406,7 @@ impl Pipeline {
         events: &mut VecDeque<FetchEvent>,
     ) {
         let number = self.template.segment_in(interest.name);
-        // The nonce tells a Nack for the last transmission from one for an earlier one.
+        // The nonce distinguishes a Nack for the last transmission from one for an earlier one.
         let current = number
             .and_then(|number| self.pending.get(&number))
             .filter(|entry| {
@@ -421,19 +420,19 @@ impl Pipeline {
         };
         self.stats.nacks += 1;
         match reason {
-            // The other copy is under way; if it is not, the time-out will tell.
+            // The other copy is in flight; if it is not, the timeout detects it.
             NackReason::Duplicate => {}
             NackReason::Congestion => {
                 self.lose(number, true);
                 if self.paths.get(path).is_some_and(Path::is_fixed) {
-                    let pause = Duration::from_millis(1 << self.congestion_nacks.min(14))
-                        .min(LONGEST_PAUSE);
+                    let pause =
+                        Duration::from_millis(1 << self.congestion_nacks.min(14)).min(MAX_PAUSE);
                     self.congestion_nacks += 1;
                     self.paused_until = now + pause;
                 }
                 self.record_loss(now, path, number, Congestion::Loss, events);
             }
-            // Where one path does not lead, another one may.
+            // Another path may lead to the content.
             _ if self.paths.has_other(path) => {
                 self.lose(number, true);
                 self.paths.with(path, |path, _| path.on_refused());
@@ -464,7 +463,7 @@ impl Pipeline {
         self.report_progress(now, events);
     }
 
-    /// Finds the Interests of a path that wait for longer than its time-out.
+    /// Times out the Interests of a path.
     fn expire(&mut self, now: Time, path: PathId, events: &mut VecDeque<FetchEvent>) {
         let Some(patience) = self.patience(path) else {
             return;
@@ -484,7 +483,7 @@ impl Pipeline {
         }
     }
 
-    /// How long answers are waited for on a path; `None` while it is down.
+    /// The timeout of Interests on a path; `None` while it is down.
     fn patience(&self, path: PathId) -> Option<Duration> {
         let path = self.paths.get(path).filter(|path| path.is_up())?;
         Some(path.patience(self.lifetime))
@@ -495,7 +494,7 @@ impl Pipeline {
             return;
         }
         self.next_progress = now + self.progress_interval;
-        // One at a time: a program that does not take events needs no second one.
+        // One at a time: a program that does not poll events needs no second one.
         if !events
             .iter()
             .any(|event| matches!(event, FetchEvent::Progress(_)))
@@ -508,14 +507,14 @@ impl Pipeline {
         }
     }
 
-    /// A face came up or went down.
+    /// Handles a face that came up or went down.
     pub(super) fn handle_face(&mut self, face: FaceNumber, up: bool) {
         for id in self.paths.ids() {
             if self.paths.get(id).is_none_or(|path| path.face() != face) {
                 continue;
             }
-            // What was in flight is lost, which is nobody's fault. While no path is up, it may
-            // stay as it is.
+            // Interests in flight are lost without congestion. While no path is up, they may stay
+            // as they are.
             let another = self
                 .paths
                 .iter()
@@ -578,7 +577,7 @@ impl Pipeline {
         Some(self.interest(number, nonce, best, true))
     }
 
-    /// A segment that is to be asked for again by a path on `face`, and that path.
+    /// A segment to retransmit on a path of `face`, and that path.
     fn next_lost(&self, face: FaceNumber) -> Option<(PathId, u64)> {
         if self.pending.len() == self.pending.in_flight() {
             return None;
@@ -590,8 +589,8 @@ impl Pipeline {
         Some((path.id(), self.first_lost_for(path)?))
     }
 
-    /// Lost segments go again by their own path ([PTP §5.C.1]), unless it is down or answers
-    /// nothing.
+    /// Lost segments are retransmitted on their own path ([PTP §5.C.1]), unless it is down or
+    /// failing.
     fn first_lost_for(&self, path: &Path) -> Option<u64> {
         let gone = |path: &Path| !path.is_up() || self.paths.is_abandoned(path);
         let others = self.paths.iter().filter(|other| other.id() != path.id());
@@ -604,7 +603,7 @@ impl Pipeline {
             .map(|(number, _)| *number)
     }
 
-    /// Once there is no new segment to ask for, what probes an abandoned path need not wait for it.
+    /// When there are no new segments, Interests that probe an abandoned path move to another one.
     fn rescue_last(&mut self) {
         let next = self.segments.next();
         if self.paths.len() == 1 || self.last.is_none_or(|last| next <= last.number) {
@@ -656,7 +655,7 @@ impl Pipeline {
     }
 
     fn poll_arrived(&mut self) -> Result<Option<(u64, u64, Bytes)>, FetchError> {
-        // The only segment so far may be the last one, whose size says nothing of the others'.
+        // The only segment so far may be the last one, whose size may differ.
         let Some(expected) = self.segment_size else {
             return Ok(None);
         };
@@ -708,7 +707,7 @@ impl Pipeline {
             due(self.paused_until, self.seen, "congestion is over")
         };
         let progress = (!self.progress_interval.is_zero())
-            .then(|| Deadline::new(self.next_progress, "progress is to be told"));
+            .then(|| Deadline::new(self.next_progress, "progress is due"));
         Deadline::earlier(Deadline::earlier(lost, resume), progress)
     }
 }

@@ -1,6 +1,6 @@
-//! Segments that were asked for and not yet given to the program: a ring keyed by segment number.
+//! Requested segments that were not yet delivered: a ring keyed by segment number.
 //!
-//! What is known of their Interests is in the [`crate::ledger`]. Every operation is O(1), amortised.
+//! The [`crate::ledger`] has the state of their Interests. Every operation is O(1), amortised.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,11 @@ use bytes::Bytes;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
-    /// Asked for.
+    /// Requested.
     Awaited,
-    /// Here, not yet given to the program.
+    /// Received, not yet delivered.
     Received(Bytes),
-    /// Given to the program out of order.
+    /// Delivered out of order.
     Delivered,
 }
 
@@ -20,9 +20,9 @@ enum Segment {
 #[derive(Debug)]
 pub(super) struct Segments {
     ring: VecDeque<Segment>,
-    /// Number of the first segment of the ring: all before it were given to the program.
+    /// Number of the first segment of the ring: all before it were delivered.
     base: u64,
-    /// Bytes of content that was received and not given to the program.
+    /// Bytes of received content that was not delivered.
     bytes: usize,
 }
 
@@ -35,7 +35,7 @@ impl Segments {
         }
     }
 
-    /// Number of the first segment that was never asked for.
+    /// Number of the first segment that was never requested.
     pub(super) fn next(&self) -> u64 {
         self.base + self.ring.len() as u64
     }
@@ -57,14 +57,14 @@ impl Segments {
         self.ring.get_mut(index)
     }
 
-    /// The next segment is asked for; answers with its number.
+    /// Adds the next segment as requested; returns its number.
     pub(super) fn ask_next(&mut self) -> u64 {
         let number = self.next();
         self.ring.push_back(Segment::Awaited);
         number
     }
 
-    /// Puts an awaited segment's content in its place.
+    /// Stores an awaited segment's content.
     pub(super) fn receive(&mut self, number: u64, content: Bytes) {
         let size = content.len();
         if let Some(segment) = self.get_mut(number)
@@ -75,7 +75,7 @@ impl Segments {
         }
     }
 
-    /// Takes the first segment out if it has been received.
+    /// Removes the first segment if it has been received.
     pub(super) fn take_first(&mut self) -> Option<(u64, Bytes)> {
         if !matches!(self.ring.front()?, Segment::Received(_)) {
             return None;
@@ -89,7 +89,7 @@ impl Segments {
         Some((number, content))
     }
 
-    /// Takes a received segment out of order.
+    /// Removes a received segment out of order.
     pub(super) fn take(&mut self, number: u64) -> Option<Bytes> {
         let segment = self.get_mut(number)?;
         let Segment::Received(content) = segment else {

@@ -1,4 +1,4 @@
-//! How a [`super::Ledger`] finds an entry by its key.
+//! Indexes from keys to entries of a [`super::Ledger`].
 
 use core::borrow::Borrow;
 use core::hash::Hash;
@@ -7,18 +7,18 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use whimbrel_core::KeyedMap;
 
-/// Place of an entry in its ledger.
+/// The index of an entry in its ledger.
 pub type Slot = u32;
 
 /// No slot.
 pub(super) const NIL: Slot = Slot::MAX;
-/// Numbers from the lowest to the highest one of a [`Dense`] index at most, so that a number far
-/// away cannot make it grow without bound: 64 MiB.
+/// Maximum span of the numbers in a [`Dense`] index, so that a distant number cannot make it grow
+/// without bound: 64 MiB.
 pub(crate) const MAX_SPAN: u64 = 1 << 24;
 
-/// What tells pending Interests apart: a segment or sequence number, or the octets of a name.
+/// The key of a pending Interest: a segment or sequence number, or the octets of a name.
 pub trait Key: Clone + Borrow<Self::Query> {
-    /// What an entry is looked up by, so that a name need not be copied first.
+    /// The borrowed form of a key, so that a lookup need not copy a name.
     type Query: ?Sized;
 }
 
@@ -35,10 +35,10 @@ pub trait Index<K: Key> {
     /// The slot of `key`.
     fn get(&self, key: &K::Query) -> Option<Slot>;
 
-    /// Puts a key in that is not there yet; false if there is no room for it.
+    /// Inserts a new key; returns false if there is no room for it.
     fn insert(&mut self, key: &K, slot: Slot) -> bool;
 
-    /// Takes a key out.
+    /// Removes a key.
     fn remove(&mut self, key: &K::Query) -> Option<Slot>;
 }
 
@@ -78,11 +78,12 @@ where
     }
 }
 
-/// Numbers that lie close together, as those of consecutive segments do: four octets for each from
-/// the lowest to the highest, and every operation amortised O(1). Numbers may wrap around.
+/// Numbers that lie close together, such as those of consecutive segments: four octets for each
+/// number between the lowest and the highest, and every operation amortised O(1). Numbers may wrap
+/// around.
 #[derive(Clone, Debug, Default)]
 pub struct Dense {
-    /// Of the numbers from `base` on; the first and the last one are no [`NIL`].
+    /// Slots of the numbers from `base` on; neither the first nor the last one is [`NIL`].
     slots: VecDeque<Slot>,
     base: u64,
 }

@@ -1,26 +1,26 @@
-//! Interests that wait for an answer.
+//! Pending Interests.
 //!
-//! A [`Ledger`] knows of each pending Interest when, on which path and how often it was sent, and
-//! when its answer is overdue. Every consumer of this crate keeps its Interests in one; what sends
-//! a single Interest at a time keeps one [`Sent`].
+//! A [`Ledger`] records for each pending Interest when, on which path and how often it was sent,
+//! and when its answer is overdue. Every consumer of this crate keeps its Interests in one; an
+//! owner of a single Interest keeps one [`Sent`].
 //!
-//! An entry is *in flight* from its transmission until it is answered, given up or found lost, and
-//! *lost* until it is sent again. A Data that comes late still answers a lost one. Both kinds are
-//! listed by path: those in flight in the order of sending, which is also the order in which a path
-//! without reordering answers ([PTP §5.C]); those lost in the order in which they were found lost.
+//! An entry is *in flight* from its transmission until it is answered, abandoned or declared lost,
+//! and *lost* until it is retransmitted. A late Data still answers a lost one. Both kinds are
+//! listed by path: those in flight in the order of transmission, which is also the order in which a
+//! path without reordering answers ([PTP §5.C]); lost ones in the order in which they were declared
+//! lost.
 //!
-//! A deadline may be fixed at the transmission ([`Ledger::overdue`]), as an Interest's lifetime is.
-//! It may also follow from the path's present time-out: then the owner compares
-//! [`Ledger::oldest`] of each path with it, because whatever the time-out is, the one that was
-//! sent first expires first.
+//! A deadline may be fixed at the transmission ([`Ledger::overdue`]), such as the end of an
+//! Interest's lifetime. It may also follow from the path's current timeout: then the owner compares
+//! it with [`Ledger::oldest`] of each path, because the Interest sent first always times out first.
 //!
 //! | index | keys | cost |
 //! |---|---|---|
 //! | [`Ledger::dense`] | numbers close together | O(1) |
 //! | [`Ledger::ordered`] | numbers, names | O(log n) |
-//! | [`Ledger::hashed`] | names that others may choose | O(1) expected |
+//! | [`Ledger::hashed`] | names that an attacker may choose | O(1) expected |
 //!
-//! Fixed deadlines cost O(log n) each; all else is O(1).
+//! Fixed deadlines cost O(log n) each; all other operations are O(1).
 
 mod index;
 
@@ -33,30 +33,30 @@ pub(crate) use index::MAX_SPAN;
 use index::NIL;
 pub use index::{Dense, Index, Key, Slot};
 
-/// What is known of an Interest that was sent.
+/// The transmissions of an Interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// When it was sent first.
+    /// The time of the first one.
     pub first_at: Time,
-    /// When it was sent last.
+    /// The time of the last one.
     pub at: Time,
-    /// Where it went last.
+    /// The path of the last one.
     pub path: PathId,
-    /// Nonce of the last transmission, which a Nack carries back.
+    /// Nonce of the last transmission, which a Nack returns.
     pub nonce: u32,
-    /// Its answer is overdue from then on; `None` if its path's time-out decides.
+    /// When its answer is overdue; `None` if its path's timeout decides.
     pub deadline: Option<Time>,
-    /// Numbers the transmissions of all Interests of a ledger: of two, the one with the lower
-    /// number left first.
+    /// Sequence number over the transmissions of all Interests of a ledger: the lower one was sent
+    /// first.
     pub order: u64,
-    /// How often it was sent.
+    /// The number of transmissions.
     pub transmissions: u32,
-    /// How many of these count as retries.
+    /// The number of these that count as retries.
     pub retries: u32,
 }
 
 impl Sent {
-    /// An Interest that leaves for the first time.
+    /// The first transmission of an Interest.
     pub const fn first(now: Time, path: PathId, nonce: u32, deadline: Option<Time>) -> Sent {
         Sent {
             first_at: now,
@@ -70,7 +70,7 @@ impl Sent {
         }
     }
 
-    /// The same Interest leaves once more; `counted` as a retry.
+    /// A further transmission of the same Interest; `counted` as a retry.
     pub const fn again(
         self,
         now: Time,
@@ -91,14 +91,14 @@ impl Sent {
     }
 }
 
-/// Whether an answer may still be under way.
+/// Whether an answer may still arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It may.
     InFlight,
-    /// It is to be sent again.
+    /// It must be retransmitted.
     Lost {
-        /// Sending it again counts as a retry.
+        /// The retransmission counts as a retry.
         counted: bool,
     },
 }
@@ -110,7 +110,7 @@ pub struct Entry<T> {
     pub sent: Sent,
     /// Whether it is in flight.
     pub status: Status,
-    /// What its owner keeps with it.
+    /// The owner's data.
     pub data: T,
 }
 
@@ -146,7 +146,7 @@ pub struct Ledger<K, T, I> {
     rows: Vec<Option<Row<K, T>>>,
     free: Vec<Slot>,
     lanes: Vec<Lane>,
-    /// Fixed deadlines of those in flight; the order of sending decides between equal ones.
+    /// Fixed deadlines of those in flight; equal ones are ordered by transmission.
     deadlines: BTreeSet<(Time, u64, Slot)>,
     in_flight: usize,
     next_order: u64,
@@ -157,11 +157,11 @@ pub struct Ledger<K, T, I> {
 pub type DenseLedger<T> = Ledger<u64, T, Dense>;
 /// A ledger whose keys have an order.
 pub type OrderedLedger<K, T> = Ledger<K, T, BTreeMap<K, Slot>>;
-/// A ledger of keys that others may choose.
+/// A ledger of keys that an attacker may choose.
 pub type HashedLedger<K, T> = Ledger<K, T, KeyedMap<K, Slot>>;
 
 impl<T> DenseLedger<T> {
-    /// For at most `limit` Interests.
+    /// A ledger of at most `limit` Interests.
     pub fn dense(limit: usize) -> DenseLedger<T> {
         Ledger::new(Dense::default(), limit)
     }
@@ -171,7 +171,7 @@ impl<K: Key + Ord, T> OrderedLedger<K, T>
 where
     K::Query: Ord,
 {
-    /// For at most `limit` Interests.
+    /// A ledger of at most `limit` Interests.
     pub fn ordered(limit: usize) -> OrderedLedger<K, T> {
         Ledger::new(BTreeMap::new(), limit)
     }
@@ -181,7 +181,7 @@ impl<K: Key + core::hash::Hash + Eq, T> HashedLedger<K, T>
 where
     K::Query: core::hash::Hash + Eq,
 {
-    /// For at most `limit` Interests.
+    /// A ledger of at most `limit` Interests.
     pub fn hashed(limit: usize, rng: &mut SeededRng) -> HashedLedger<K, T> {
         Ledger::new(keyed_map(rng), limit)
     }
@@ -206,12 +206,12 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
         self.rows.len() - self.free.len()
     }
 
-    /// True if nothing is pending.
+    /// True if there are no pending Interests.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// True if no further Interest has room.
+    /// True if the ledger is full.
     pub fn is_full(&self) -> bool {
         self.len() >= self.limit
     }
@@ -226,14 +226,14 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
         self.row(self.index.get(key)?).map(|row| &row.entry)
     }
 
-    /// What the owner keeps with `key`.
+    /// The owner's data for `key`.
     pub fn data_mut(&mut self, key: &K::Query) -> Option<&mut T> {
         let slot = self.index.get(key)?;
         self.row_mut(slot).map(|row| &mut row.entry.data)
     }
 
-    /// Enters an Interest that is sent for the first time. False, and nothing is entered, if the
-    /// key is pending already or the ledger is full.
+    /// Adds an Interest that is sent for the first time. Returns false and adds nothing if the key
+    /// is pending already or the ledger is full.
     pub fn send(&mut self, key: K, sent: Sent, data: T) -> bool {
         if self.is_full() || self.index.get(key.borrow()).is_some() {
             return false;
@@ -264,8 +264,8 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
         true
     }
 
-    /// A pending Interest is sent once more, whether it was lost or not; answers with what is known
-    /// of it now.
+    /// Records a further transmission of a pending Interest, lost or not; returns its updated
+    /// record.
     pub fn send_again(
         &mut self,
         key: &K::Query,
@@ -286,8 +286,8 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
         Some(sent)
     }
 
-    /// An Interest in flight is found lost; `counted` if sending it again counts as a retry. True
-    /// if it was in flight.
+    /// Declares an Interest in flight lost; `counted` if its retransmission counts as a retry.
+    /// Returns true if it was in flight.
     pub fn lose(&mut self, key: &K::Query, counted: bool) -> bool {
         let Some(slot) = self.index.get(key) else {
             return false;
@@ -304,7 +304,7 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
         true
     }
 
-    /// Removes an Interest: it was answered, or nobody waits for it any longer.
+    /// Removes an Interest: it was answered or abandoned.
     pub fn take(&mut self, key: &K::Query) -> Option<Entry<T>> {
         let slot = self.index.remove(key)?;
         self.unlink(slot);
@@ -324,24 +324,24 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
         keys.iter().for_each(|key| drop(self.take(key.borrow())));
     }
 
-    /// Of those in flight on `path`, the one that was sent first.
+    /// The oldest of those in flight on `path`.
     pub fn oldest(&self, path: PathId) -> Option<(&K, &Sent)> {
         self.first_of(self.lanes.get(path.index())?.in_flight)
     }
 
-    /// Of the lost ones that were sent on `path`, the one that was found lost first.
+    /// The first of those lost on `path`.
     pub fn first_lost(&self, path: PathId) -> Option<(&K, &Sent)> {
         self.first_of(self.lanes.get(path.index())?.lost)
     }
 
-    /// Of those in flight with a fixed deadline that has passed, the one whose deadline was first.
+    /// The first of those in flight whose fixed deadline has passed.
     pub fn overdue(&self, now: Time) -> Option<(&K, &Sent)> {
         let (at, _, slot) = *self.deadlines.first()?;
         let row = self.row(slot).filter(|_| at <= now)?;
         Some((&row.key, &row.entry.sent))
     }
 
-    /// The earliest of the fixed deadlines of those in flight.
+    /// The earliest fixed deadline of those in flight.
     pub fn next_deadline(&self) -> Option<Time> {
         self.deadlines.first().map(|(at, ..)| *at)
     }
@@ -378,7 +378,7 @@ impl<K: Key, T, I: Index<K>> Ledger<K, T, I> {
         })
     }
 
-    /// Appends the row to the list of its path and status.
+    /// Links the entry to the list of its path and status.
     fn link(&mut self, slot: Slot) {
         let Some(row) = self.row(slot) else {
             return;
@@ -443,7 +443,7 @@ mod tests {
     #[derive(Default)]
     struct Model {
         entries: Vec<(u64, Entry<u32>)>,
-        /// Keys of lost ones, in the order in which they were found lost.
+        /// Keys of lost ones, in the order in which they were declared lost.
         lost: Vec<u64>,
         order: u64,
     }

@@ -1,11 +1,11 @@
-//! The ways that a consumer's Interests take, each with a window and a time-out of its own.
+//! The paths of a consumer's Interests, each with a window and a timeout of its own.
 //!
-//! A [`Path`] is what a congestion law governs: a face, and header fields that tell the network
-//! which way an Interest goes from there (a NextHopFaceId towards a local router, say). It owns the
-//! law, the estimator of round trips, the count of Interests in flight and the recovery point:
-//! nothing that was sent before a reaction to a loss causes another one. Losses of one path leave
-//! the others alone. [`Paths`] are those of one connection; they schedule, and show a coupled law
-//! the state of all.
+//! A [`Path`] is the unit that a congestion law controls: a face, and header fields that tell the
+//! network how to forward an Interest from there (for example a NextHopFaceId towards a local
+//! router). It owns the law, the estimator of round trips, the count of Interests in flight and the
+//! recovery point: no Interest sent before a reaction to a loss causes another one. Losses of one
+//! path do not affect the others. [`Paths`] are those of one connection; they schedule, and show
+//! the state of all to a coupled law.
 
 mod set;
 
@@ -18,15 +18,15 @@ use crate::application::FaceNumber;
 use crate::congestion::{Congestion, CongestionControl, Delivered, LawPhase, Siblings};
 pub use set::Paths;
 
-/// Time-outs in a row after which a path counts as failing.
+/// Consecutive timeouts after which a path is failing.
 const FAILING: u32 = 2;
 
-/// A path, within one connection.
+/// The number of a path within one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u16);
 
 impl PathId {
-    /// The only one of a connection that has one.
+    /// The only path of a connection with one.
     pub const FIRST: PathId = PathId(0);
 
     pub(crate) fn index(self) -> usize {
@@ -34,19 +34,19 @@ impl PathId {
     }
 }
 
-/// Where a path begins.
+/// The first hop of a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathOptions {
-    /// The application's face that its Interests leave by.
+    /// The application's face for its Interests.
     pub face: FaceNumber,
     /// Link header fields of each of its Interests.
     pub header: LpHeader,
 }
 
-/// What coupled laws and observers see of a path.
+/// The state of a path, for coupled laws and observers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathState {
-    /// Which.
+    /// The path.
     pub id: PathId,
     /// Its face is up.
     pub up: bool,
@@ -54,7 +54,7 @@ pub struct PathState {
     pub window: f64,
     /// Slow-start threshold in segments.
     pub threshold: f64,
-    /// What its law is doing.
+    /// The phase of its law.
     pub phase: LawPhase,
     /// Interests in flight.
     pub in_flight: usize,
@@ -62,7 +62,7 @@ pub struct PathState {
     pub smoothed: Option<Duration>,
     /// Shortest round trip.
     pub least_rtt: Option<Duration>,
-    /// Retransmission time-out.
+    /// Retransmission timeout.
     pub timeout: Duration,
 }
 
@@ -71,38 +71,38 @@ pub struct PathState {
 pub struct PathStats {
     /// Interests sent.
     pub sent: u64,
-    /// Data that came.
+    /// Data received.
     pub delivered: u64,
     /// Octets of their content.
     pub bytes: u64,
-    /// Interests found lost.
+    /// Interests declared lost.
     pub lost: u64,
-    /// Times that a loss shrank the window.
+    /// Decreases of the window because of losses.
     pub loss_decreases: u64,
-    /// Times that a congestion mark shrank the window.
+    /// Decreases of the window because of congestion marks.
     pub mark_decreases: u64,
 }
 
 /// A Data that answers an Interest of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
-    /// When it came.
+    /// Time of arrival.
     pub now: Time,
     /// Its segment.
     pub segment: u64,
     /// Octets of its content.
     pub bytes: usize,
-    /// Its round trip, unless the Interest was sent more than once (Karn's algorithm).
+    /// Its round trip, unless the Interest was retransmitted (Karn's algorithm).
     pub rtt: Option<Duration>,
-    /// The Interest was in flight, and not found lost before.
+    /// The Interest was in flight, not declared lost before.
     pub in_flight: bool,
-    /// It has a congestion mark that is not to be ignored.
+    /// It has a congestion mark, and marks are not ignored.
     pub marked: bool,
-    /// The window grows to at most this many segments.
+    /// Maximum of the window in segments.
     pub limit: f64,
 }
 
-/// One way to the content; see the module.
+/// One path to the content; see the module.
 #[derive(Debug)]
 pub struct Path {
     id: PathId,
@@ -110,26 +110,26 @@ pub struct Path {
     header: Option<Box<LpHeader>>,
     law: Box<dyn CongestionControl>,
     fixed: bool,
-    /// The law's, as of the last event.
+    /// The law's window, as of the last event.
     window: f64,
     rtt: RttEstimator,
     /// One reaction per window of losses; else one for each loss.
     once_per_window: bool,
     up: bool,
     in_flight: usize,
-    /// The highest segment that was sent first on this path.
+    /// The highest segment whose first transmission was on this path.
     newest: Option<u64>,
-    /// The highest segment that came.
+    /// The highest segment received.
     highest_data: u64,
-    /// `newest` at the last reaction: nothing up to it causes another one.
+    /// `newest` at the last reaction: losses up to it do not cause another one.
     recovery_point: Option<u64>,
     timeouts_in_row: u32,
     stats: PathStats,
 }
 
 impl Path {
-    /// Before its first Interest; its face is down. `once_per_window`: losses of one window cause
-    /// one reaction, not one each.
+    /// A path before its first Interest; its face is down. `once_per_window`: losses of one window
+    /// cause one reaction, not one each.
     pub fn new(
         id: PathId,
         options: PathOptions,
@@ -156,12 +156,12 @@ impl Path {
         }
     }
 
-    /// Which of its connection's.
+    /// Its number within the connection.
     pub const fn id(&self) -> PathId {
         self.id
     }
 
-    /// The face that its Interests leave by.
+    /// The face for its Interests.
     pub const fn face(&self) -> FaceNumber {
         self.face
     }
@@ -171,7 +171,7 @@ impl Path {
         self.header.as_deref()
     }
 
-    /// Changes the header fields: what is sent from now on goes another way.
+    /// Changes the header fields of all further Interests.
     pub fn set_header(&mut self, header: LpHeader) {
         self.header = (!header.is_empty()).then(|| Box::new(header));
     }
@@ -181,12 +181,12 @@ impl Path {
         self.window
     }
 
-    /// Segments a second that may leave; `None` if the window alone decides.
+    /// Segments per second to send; `None` if the window alone limits them.
     pub fn pacing_rate(&self) -> Option<f64> {
         self.law.pacing_rate()
     }
 
-    /// True if its window never changes: time-outs and losses mean nothing to it.
+    /// True if its window never changes: timeouts and losses do not affect it.
     pub const fn is_fixed(&self) -> bool {
         self.fixed
     }
@@ -206,23 +206,23 @@ impl Path {
         self.up
     }
 
-    /// True if it is up and one more Interest fits into its window.
+    /// True if it is up and its window has room for one more Interest.
     pub fn has_room(&self) -> bool {
         self.up && self.in_flight < self.window as usize
     }
 
-    /// True after two time-outs in a row, or a refusal, until a Data comes: what was lost on it had
-    /// better go another way.
+    /// True after two consecutive timeouts, or a refusal, until a Data arrives: its lost Interests
+    /// are better sent on another path.
     pub const fn is_failing(&self) -> bool {
         self.timeouts_in_row >= FAILING
     }
 
-    /// Counters so far.
+    /// The counters.
     pub const fn stats(&self) -> &PathStats {
         &self.stats
     }
 
-    /// What coupled laws and observers see.
+    /// Its state for coupled laws and observers.
     pub fn state(&self) -> PathState {
         PathState {
             id: self.id,
@@ -237,7 +237,7 @@ impl Path {
         }
     }
 
-    /// How long an answer is waited for: the Interest itself is gone after its lifetime.
+    /// How long to wait for an answer: at most the Interest's lifetime.
     pub fn patience(&self, lifetime: Duration) -> Duration {
         if self.fixed {
             lifetime
@@ -246,7 +246,8 @@ impl Path {
         }
     }
 
-    /// An Interest for `segment` leaves, for the first time on any path or once more.
+    /// Records the transmission of an Interest for `segment`, the first one on any path or a
+    /// further one.
     pub fn on_sent(&mut self, segment: u64, first: bool) {
         self.in_flight += 1;
         self.stats.sent += 1;
@@ -255,7 +256,7 @@ impl Path {
         }
     }
 
-    /// A Data came. True if its mark shrank the window.
+    /// Handles a Data. Returns true if its mark shrank the window.
     pub fn on_answer(&mut self, answer: &Answer, states: &[PathState]) -> bool {
         self.highest_data = self.highest_data.max(answer.segment);
         self.timeouts_in_row = 0;
@@ -293,13 +294,14 @@ impl Path {
         reacts
     }
 
-    /// An Interest in flight was found lost, or is not waited for any longer.
+    /// Handles an Interest in flight that was declared lost or abandoned.
     pub fn on_removed(&mut self, lost: bool) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.stats.lost += u64::from(lost);
     }
 
-    /// Segments up to `highest` were found lost together. True if that shrank the window.
+    /// Handles the loss of segments up to `highest` at once. Returns true if that shrank the
+    /// window.
     pub fn on_loss(
         &mut self,
         now: Time,
@@ -329,16 +331,16 @@ impl Path {
         !self.once_per_window || self.recovery_point.is_none_or(|point| segment > point)
     }
 
-    /// The network says that this path does not lead to the content.
+    /// Handles the network's refusal: this path does not lead to the content.
     pub fn on_refused(&mut self) {
         self.timeouts_in_row = FAILING;
     }
 
-    /// Its face came up or went down. What was in flight is to be removed by the owner.
+    /// Handles a face that came up or went down. The owner must remove the Interests in flight.
     pub fn set_up(&mut self, up: bool) {
         self.up = up;
         self.timeouts_in_row = 0;
-        // A face that comes up may lead elsewhere than the one before.
+        // A face that comes up may lead elsewhere than before.
         if up && self.stats.sent > 0 {
             self.law.restart();
             self.window = self.law.window();

@@ -7,16 +7,16 @@ use whimbrel_core::{RttOptions, Time};
 use super::{Answer, Path, PathId, PathOptions, PathState};
 use crate::congestion::{Congestion, WindowOptions};
 
-/// All paths of a connection, and which of them sends next.
+/// All paths of a connection, and the schedule.
 #[derive(Debug)]
 pub struct Paths {
     paths: Vec<Path>,
-    /// What laws see of `paths`, in the same order; empty if there is only one.
+    /// The state of `paths`, in the same order; empty if there is only one.
     states: Vec<PathState>,
 }
 
 impl Paths {
-    /// One path for each of `options`, at most 65,535; one on the first face without any.
+    /// One path for each of `options`, at most 65,535; if empty, one on the first face.
     pub fn new(
         options: &[PathOptions],
         window: WindowOptions,
@@ -37,7 +37,7 @@ impl Paths {
         Paths::of((0..u16::MAX).zip(options).map(path).collect())
     }
 
-    /// These, whose numbers must be their places.
+    /// These paths, whose numbers must be their indices.
     pub fn of(paths: Vec<Path>) -> Paths {
         let several = paths.iter().filter(|_| paths.len() > 1);
         Paths {
@@ -46,7 +46,7 @@ impl Paths {
         }
     }
 
-    /// All of them, by number.
+    /// All paths, by number.
     pub fn iter(&self) -> impl Iterator<Item = &Path> {
         self.paths.iter()
     }
@@ -56,22 +56,22 @@ impl Paths {
         (0..self.paths.len() as u16).map(PathId)
     }
 
-    /// How many there are.
+    /// The number of paths.
     pub fn len(&self) -> usize {
         self.paths.len()
     }
 
-    /// True if there are none.
+    /// True if there are no paths.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// One of them.
+    /// One path.
     pub fn get(&self, id: PathId) -> Option<&Path> {
         self.paths.get(id.index())
     }
 
-    /// Does something with a path that may change its state.
+    /// Calls `action` with a path whose state it may change.
     pub fn with<R>(
         &mut self,
         id: PathId,
@@ -85,12 +85,12 @@ impl Paths {
         Some(result)
     }
 
-    /// Of the paths that fit, the one with the lowest smoothed round-trip time; one without any
-    /// sample comes first.
+    /// Of the paths for which `fits` is true, the one with the lowest smoothed round-trip time; one
+    /// without a sample is preferred.
     pub fn best(&self, fits: impl Fn(&Path) -> bool) -> Option<&Path> {
         let smoothed = |path: &Path| path.rtt().smoothed().unwrap_or(Duration::ZERO);
         let mut fitting = self.paths.iter().filter(|path| fits(path));
-        // Mostly there is one path, whose round trip decides nothing.
+        // Usually there is one path, whose round trip decides nothing.
         let first = fitting.next()?;
         Some(fitting.fold(first, |best, path| {
             if smoothed(path) < smoothed(best) {
@@ -101,28 +101,29 @@ impl Paths {
         }))
     }
 
-    /// True if a path answers nothing while there is another one that does.
+    /// True if a path is failing while another one is not.
     pub fn is_abandoned(&self, path: &Path) -> bool {
         path.is_failing() && self.has_other(path.id())
     }
 
-    /// True if one more Interest may leave by a path. An abandoned one is probed with one at a
+    /// True if one more Interest may be sent on a path. An abandoned one is probed with one at a
     /// time.
     pub fn has_room(&self, path: &Path) -> bool {
         path.has_room() && (path.in_flight() == 0 || !self.is_abandoned(path))
     }
 
-    /// An Interest for `segment` leaves by a path, for the first time by any or once more.
+    /// Records the transmission of an Interest for `segment` on a path, the first one on any path
+    /// or a further one.
     pub fn on_sent(&mut self, id: PathId, segment: u64, first: bool) {
         self.count(id, |path| path.on_sent(segment, first));
     }
 
-    /// An Interest in flight was found lost, or is not waited for any longer.
+    /// Handles an Interest in flight that was declared lost or abandoned.
     pub fn on_removed(&mut self, id: PathId, lost: bool) {
         self.count(id, |path| path.on_removed(lost));
     }
 
-    /// Does something that changes nothing but the number of Interests in flight.
+    /// Calls `action`, which may change only the number of Interests in flight.
     fn count(&mut self, id: PathId, action: impl FnOnce(&mut Path)) {
         let Some(path) = self.paths.get_mut(id.index()) else {
             return;
@@ -133,19 +134,20 @@ impl Paths {
         }
     }
 
-    /// A Data came on a path; true if its mark shrank the path's window.
+    /// Handles a Data on a path; returns true if its mark shrank the path's window.
     pub fn on_answer(&mut self, id: PathId, answer: &Answer) -> bool {
         self.with(id, |path, states| path.on_answer(answer, states))
             .unwrap_or(false)
     }
 
-    /// Segments up to `highest` were found lost together on a path; true if that shrank its window.
+    /// Handles the loss of segments up to `highest` at once on a path; returns true if that shrank
+    /// its window.
     pub fn on_loss(&mut self, id: PathId, now: Time, highest: u64, sign: Congestion) -> bool {
         self.with(id, |path, states| path.on_loss(now, highest, sign, states))
             .unwrap_or(false)
     }
 
-    /// True if a path other than `id` is up and answers.
+    /// True if a path other than `id` is up and not failing.
     pub fn has_other(&self, id: PathId) -> bool {
         self.paths
             .iter()
@@ -203,7 +205,7 @@ mod tests {
         paths
     }
 
-    /// A path as it is, which is also what the laws of the others see.
+    /// The state of a path, as the laws of the others see it.
     fn state(paths: &Paths, id: u16) -> PathState {
         let state = paths.paths[usize::from(id)].state();
         assert_eq!(paths.states[usize::from(id)], state);
@@ -240,7 +242,7 @@ mod tests {
     fn the_path_with_room_and_the_shortest_round_trip_comes_first() {
         let mut paths = coupled([2.0, 2.0, 2.0]);
         let best = |paths: &Paths| paths.best(|path| paths.has_room(path)).map(Path::id);
-        // All are tried before any is known.
+        // All paths are tried before any is measured.
         for (id, rtt) in [(0, 30 * MS), (1, 10 * MS), (2, 20 * MS)] {
             assert_eq!(best(&paths), Some(PathId(id)));
             paths.on_sent(PathId(id), u64::from(id), true);

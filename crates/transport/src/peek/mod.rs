@@ -1,7 +1,6 @@
-//! One Interest and what it brings back (`ndnpeek`); one Data for whoever asks (`ndnpoke`).
+//! One Interest and its answer (`ndnpeek`); one Data for one Interest (`ndnpoke`).
 //!
-//! Facts: ndn-tools `tools/peek` (options and their defaults); exit codes are the command's
-//! business.
+//! Facts: ndn-tools `tools/peek` (options and their defaults); the command defines exit codes.
 
 mod poke;
 
@@ -34,7 +33,7 @@ pub struct PeekOptions {
     pub forwarding_hint: Vec<Name>,
     /// ApplicationParameters.
     pub parameters: Option<Bytes>,
-    /// Gives up after this time, if that is earlier than the lifetime.
+    /// Gives up after this time, if it is shorter than the lifetime.
     pub timeout: Option<Duration>,
 }
 
@@ -53,24 +52,24 @@ impl Default for PeekOptions {
     }
 }
 
-/// How a [`Peek`] ended. There is one of these, and nothing after it.
+/// The outcome of a [`Peek`]. It is the only event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeekEvent {
     /// A Data: the whole packet.
     Data {
-        /// As it came.
+        /// The packet as received.
         packet: Bytes,
-        /// Since the Interest was sent.
+        /// Time since the Interest was sent.
         rtt: Duration,
     },
     /// A Nack.
     Nack {
-        /// Why.
+        /// The reason.
         reason: NackReason,
-        /// Since the Interest was sent.
+        /// Time since the Interest was sent.
         rtt: Duration,
     },
-    /// Nothing in time.
+    /// No answer in time.
     Timeout,
 }
 
@@ -80,7 +79,7 @@ pub struct Peek {
     timeout: Option<Duration>,
     rng: SeededRng,
     created_at: Time,
-    /// And the name as on the wire: with parameters, their digest is in it.
+    /// With the name on the wire: with parameters, it includes their digest.
     sent: Option<(Sent, Name)>,
     over: bool,
     events: VecDeque<PeekEvent>,
@@ -88,7 +87,7 @@ pub struct Peek {
 }
 
 impl Peek {
-    /// Asks for `name` as soon as the face is up.
+    /// A peek for `name`, which starts as soon as the face is up.
     pub fn new(name: Name, options: PeekOptions, rng: SeededRng, now: Time) -> Peek {
         let interest = Interest {
             can_be_prefix: options.can_be_prefix,
@@ -116,7 +115,7 @@ impl Peek {
         self.events.push_back(event);
     }
 
-    /// When it is too late. Before the Interest is sent only the time-out counts.
+    /// The deadline. Before the Interest is sent only the timeout applies.
     fn until(&self) -> Option<Time> {
         let answered_by = self.sent.as_ref().and_then(|(sent, _)| sent.deadline);
         let over_at = self.timeout.map(|timeout| self.created_at + timeout);
@@ -133,7 +132,7 @@ impl Application for Peek {
     fn handle_face(&mut self, _now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if up && !self.over {
-            // The forwarder of before has forgotten it.
+            // A new forwarder does not know the Interest.
             self.sent = None;
         }
     }
@@ -190,6 +189,6 @@ impl Application for Peek {
             return None;
         }
         self.until()
-            .map(|until| Deadline::new(until, "an Interest is not answered"))
+            .map(|until| Deadline::new(until, "an Interest has timed out"))
     }
 }

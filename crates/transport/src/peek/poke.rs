@@ -1,4 +1,4 @@
-//! One Data for whoever asks.
+//! One Data for one Interest.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -12,38 +12,38 @@ use crate::exchange::answers;
 use crate::register::{RegisterOptions, Registrar, RegistrationEvent, RouteParameters};
 use crate::serve::SharedSigner;
 
-/// The Data of a [`Poke`] and how it is given.
+/// The Data of a [`Poke`] and how it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PokeOptions {
     /// FreshnessPeriod.
     pub freshness: Duration,
     /// FinalBlockId is the last component of the name.
     pub final_block: bool,
-    /// Send it without being asked.
+    /// Send it unsolicited.
     pub unsolicited: bool,
     /// Gives up after this time.
     pub timeout: Option<Duration>,
 }
 
-/// What a [`Poke`] tells.
+/// An event of a [`Poke`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PokeEvent {
-    /// What became of the prefix.
+    /// The state of the registration.
     Registration(RegistrationEvent),
     /// The Data was sent; this is the end.
     Sent,
-    /// Nobody asked in time; this is the end.
+    /// No Interest in time; this is the end.
     Timeout,
 }
 
-/// Gives one Data to the first Interest that it answers.
+/// Answers the first matching Interest with one Data.
 pub struct Poke {
     packet: Bytes,
     options: PokeOptions,
     registrar: Registrar,
     rng: SeededRng,
     created_at: Time,
-    /// The header that the Data goes with, once it is to go.
+    /// The header of the Data, once it is due.
     to_send: Option<Option<Box<LpHeader>>>,
     over: bool,
     events: VecDeque<PokeEvent>,
@@ -51,7 +51,7 @@ pub struct Poke {
 }
 
 impl Poke {
-    /// Signs the Data now, and registers its name unless it goes unasked.
+    /// Signs the Data now, and registers its name unless it is sent unsolicited.
     pub fn new(
         name: Name,
         content: Bytes,

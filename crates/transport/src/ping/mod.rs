@@ -1,8 +1,8 @@
-//! Round trips to a name prefix, as `ndnping` and `ndnpingserver` measure them.
+//! Round trips to a name prefix, measured as by `ndnping` and `ndnpingserver`.
 //!
 //! Facts: ndn-tools `tools/ping`: Interests for `/prefix/ping[/identifier]/NUMBER`, the number in
 //! decimal digits, counting up from a random 64-bit number unless one is given; every second;
-//! MustBeFresh unless cached Data is welcome; lifetime 4 s. The server answers everything under
+//! MustBeFresh unless cached Data is allowed; lifetime 4 s. The server answers every Interest under
 //! `/prefix/ping` with its payload.
 
 mod server;
@@ -20,25 +20,25 @@ use crate::ledger::{Ledger, OrderedLedger, Sent};
 use crate::path::PathId;
 use crate::rtt::RttSummary;
 
-/// Pings that may be unanswered at once; beyond, the oldest one counts as lost.
-const MOST_OUTSTANDING: usize = 65_536;
+/// Maximum of unanswered pings; beyond it, the oldest one counts as lost.
+const MAX_OUTSTANDING: usize = 65_536;
 
-/// What to ping and how.
+/// Options of a [`Ping`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PingOptions {
     /// The server's prefix, without `ping`.
     pub prefix: Name,
-    /// Between two Interests; at least 1 ms.
+    /// Interval of Interests; at least 1 ms.
     pub interval: Duration,
     /// Lifetime of each Interest.
     pub timeout: Duration,
-    /// How many to send; `None` without end.
+    /// The number of pings; `None` for no limit.
     pub count: Option<u64>,
-    /// First number; `None` is a random one.
+    /// First number; `None` for a random one.
     pub start: Option<u64>,
-    /// A component before the number, which keeps users of one server apart; letters and digits.
+    /// A component before the number, to distinguish clients of one server; letters and digits.
     pub identifier: Option<String>,
-    /// Routers may answer from their content store even what is no longer fresh.
+    /// Routers may answer with stale Data from their content store.
     pub allow_stale: bool,
 }
 
@@ -57,7 +57,7 @@ impl PingOptions {
     }
 }
 
-/// What became of a ping.
+/// An event of a [`Ping`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum PingEvent {
     /// An answer.
@@ -71,7 +71,7 @@ pub enum PingEvent {
     Nack {
         /// Number in the name.
         number: u64,
-        /// Why.
+        /// The reason.
         reason: NackReason,
         /// Round trip.
         rtt: Duration,
@@ -81,11 +81,11 @@ pub enum PingEvent {
         /// Number in the name.
         number: u64,
     },
-    /// All were sent and answered or given up, or [`Ping::stop`] was called.
+    /// All pings are finished, or [`Ping::stop`] was called.
     Finished(PingStats),
 }
 
-/// What a ping's summary says.
+/// The summary of a ping.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PingStats {
     /// Interests sent.
@@ -94,14 +94,14 @@ pub struct PingStats {
     pub received: u64,
     /// Nacks.
     pub nacks: u64,
-    /// Unanswered.
+    /// Timed out.
     pub timeouts: u64,
-    /// Of the answers.
+    /// Round trips of the answers.
     pub rtt: RttSummary,
 }
 
 impl PingStats {
-    /// Neither answered nor refused, of those that are over (0 to 1).
+    /// The share of finished pings that timed out (0 to 1).
     pub fn loss(&self) -> f64 {
         let over = self.received + self.nacks + self.timeouts;
         if over == 0 {
@@ -128,7 +128,7 @@ pub struct Ping {
 }
 
 impl Ping {
-    /// Sends the first as soon as the face is up.
+    /// A ping that starts as soon as the face is up.
     pub fn new(options: PingOptions, mut rng: SeededRng) -> Ping {
         let mut base = options.prefix.child_generic(b"ping");
         if let Some(identifier) = &options.identifier {
@@ -145,7 +145,7 @@ impl Ping {
             rng,
             next_number,
             next_at: None,
-            pending: Ledger::ordered(MOST_OUTSTANDING),
+            pending: Ledger::ordered(MAX_OUTSTANDING),
             stats: PingStats::default(),
             events: VecDeque::new(),
             seen: Time::ZERO,
@@ -154,12 +154,12 @@ impl Ping {
         }
     }
 
-    /// Counters so far.
+    /// The counters.
     pub const fn stats(&self) -> &PingStats {
         &self.stats
     }
 
-    /// Ends it: unanswered ones count as neither answered nor lost.
+    /// Stops: unanswered pings count as neither answered nor lost.
     pub fn stop(&mut self) {
         if !self.over {
             self.over = true;
@@ -291,7 +291,7 @@ impl Application for Ping {
         let next = self.next_at.filter(|_| self.up && !self.all_sent());
         let next = next.and_then(|at| due(at, self.seen, "a ping is due"));
         let lost = self.pending.next_deadline();
-        let lost = lost.map(|at| Deadline::new(at, "a ping is not answered"));
+        let lost = lost.map(|at| Deadline::new(at, "a ping has timed out"));
         Deadline::earlier(next, lost)
     }
 }

@@ -10,23 +10,23 @@ use whimbrel_ndn_packet::{Data, DigestSigner, InterestRef, Name};
 use crate::register::{RegisterOptions, Registrar, RouteParameters};
 use crate::serve::{Answer, Responder, Service};
 
-/// What to answer with.
+/// Options of a [`PingServer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PingServerOptions {
     /// The prefix, without `ping`.
     pub prefix: Name,
     /// FreshnessPeriod.
     pub freshness: Duration,
-    /// How many to answer; `None` without end.
+    /// The number of pings to answer; `None` for no limit.
     pub count: Option<u64>,
     /// Bytes of payload.
     pub payload: usize,
-    /// Tell each ping that came.
+    /// Report each ping.
     pub log: bool,
 }
 
 impl PingServerOptions {
-    /// `ndnpingserver`'s defaults: fresh for 1 s, no payload, no end.
+    /// `ndnpingserver`'s defaults: fresh for 1 s, no payload, no limit.
     pub const fn new(prefix: Name) -> PingServerOptions {
         PingServerOptions {
             prefix,
@@ -38,16 +38,16 @@ impl PingServerOptions {
     }
 }
 
-/// What a ping server tells.
+/// An event of a ping server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PingServerEvent {
     /// A ping of this name was answered; only with [`PingServerOptions::log`].
     Ping(Name),
-    /// As many as there should be were answered.
+    /// The limit of answers was reached.
     Finished,
 }
 
-/// Answers everything under `/prefix/ping`.
+/// Answers every Interest under `/prefix/ping`.
 pub struct PingResponder {
     prefix: Name,
     options: PingServerOptions,

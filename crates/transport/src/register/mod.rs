@@ -1,9 +1,8 @@
-//! Prefix registration: telling the forwarder what this program answers, with NFD's RIB commands.
+//! Prefix registration: tells the forwarder the program's prefixes, with NFD's RIB commands.
 //!
-//! Each prefix is registered when the face comes up, and again each time it comes up again: routes
-//! go with the face. A command that gets no answer or a temporary refusal is repeated after 0.5 s,
-//! 1 s, 2 s ... up to a bound; a refusal for good (bad command, no rights) is told and not repeated
-//! on this face.
+//! Each prefix is registered whenever the face comes up: routes end with the face. A command
+//! without an answer or with a temporary refusal is repeated after 0.5 s, 1 s, 2 s ... up to a
+//! bound; a permanent refusal (bad command, no rights) is reported and not repeated on this face.
 
 mod route;
 
@@ -29,18 +28,18 @@ use crate::path::PathId;
 /// Characters of a forwarder's text that are passed on.
 const MAX_TEXT: usize = 200;
 
-/// How prefixes are registered.
+/// Options of registration.
 #[derive(Clone)]
 pub struct RegisterOptions {
-    /// Signs commands. NFD accepts a plain digest from local programs as it is installed.
+    /// Signs commands. By default NFD accepts a plain digest from local programs.
     pub signer: Arc<dyn Signer + Send + Sync>,
     /// Unix time, which signed commands carry.
     pub clock: WallClock,
-    /// How long an answer is waited for.
+    /// How long to wait for an answer.
     pub patience: Duration,
-    /// Wait before the first repetition; it doubles each time.
+    /// Wait before the first repetition; doubled each time.
     pub first_wait: Duration,
-    /// Longest wait before a repetition.
+    /// Maximum wait before a repetition.
     pub longest_wait: Duration,
 }
 
@@ -57,48 +56,50 @@ impl RegisterOptions {
     }
 }
 
-/// Why a prefix is not registered.
+/// Why a registration failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterFailure {
-    /// The forwarder says no.
+    /// The forwarder refused.
     #[error("the forwarder answered {code}: {text}")]
     Response {
-        /// Status code, much like HTTP's.
+        /// Status code, similar to HTTP's.
         code: u64,
         /// In words.
         text: String,
     },
-    /// It says nothing.
-    #[error("the forwarder did not answer; is its management enabled for local programs?")]
+    /// The forwarder did not answer.
+    #[error(
+        "the forwarder did not answer; check that its management is enabled for local programs"
+    )]
     Timeout,
-    /// It does not know the command.
-    #[error("the forwarder answered with a Nack ({}); is its management enabled?", nack_text(*.0))]
+    /// The forwarder does not support the command.
+    #[error("the forwarder answered with a Nack ({}); check that its management is enabled", nack_text(*.0))]
     Nack(NackReason),
-    /// The answer is not one to a command.
+    /// The answer is not that of a command.
     #[error("the forwarder's answer is not a ControlResponse")]
     Malformed,
 }
 
-/// What became of a prefix.
+/// The outcome of a registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistrationEvent {
-    /// The forwarder sends Interests for it from now on.
+    /// The forwarder sends Interests for the prefix from now on.
     Registered(Name),
-    /// It does not.
+    /// The registration failed.
     Failed {
-        /// Which.
+        /// The prefix.
         prefix: Name,
-        /// Why.
+        /// The reason.
         reason: RegisterFailure,
-        /// When it is tried again; `None` if only a new face helps.
+        /// When it is tried again; `None` if it must wait for a new face.
         retry_in: Option<Duration>,
     },
 }
 
 enum State {
-    /// The face is down, or the forwarder refused for good.
+    /// The face is down, or the forwarder refused permanently.
     Idle,
-    /// A command is to be sent from this time on.
+    /// A command is due from this time on.
     Due(Time),
     /// A command is pending.
     Waiting,
@@ -150,7 +151,7 @@ impl Registrar {
         }
     }
 
-    /// Registers one more.
+    /// Adds one more prefix.
     pub fn add(&mut self, now: Time, parameters: RouteParameters) {
         let state = if self.up {
             State::Due(now)
@@ -164,8 +165,8 @@ impl Registrar {
         });
     }
 
-    /// Withdraws all, for a program that ends: the commands are sent once, answers are not waited
-    /// for.
+    /// Withdraws all, for a program that ends: sends the commands once, without waiting for
+    /// answers.
     pub fn withdraw(&mut self) {
         self.pending.clear();
         for route in self.routes.drain(..) {
@@ -185,7 +186,7 @@ impl Registrar {
             .all(|route| matches!(route.state, State::Registered))
     }
 
-    /// The face came up or went down.
+    /// Handles a face that came up or went down.
     pub fn handle_face(&mut self, now: Time, up: bool) {
         self.up = up;
         self.pending.clear();
@@ -246,7 +247,7 @@ impl Registrar {
         (wire.into(), sent)
     }
 
-    /// True if the Data answered a command.
+    /// Handles a Data; returns true if it answered a command.
     pub fn handle_data(&mut self, now: Time, data: &DataRef<'_>) -> bool {
         let Some(index) = self.answered(data.name) else {
             return false;
@@ -265,7 +266,7 @@ impl Registrar {
                 ..
             }) => {
                 let text = text.chars().take(MAX_TEXT).collect();
-                // As in HTTP: 4xx is the command's fault, 5xx the forwarder's.
+                // As in HTTP: 4xx is an error of the command, 5xx one of the forwarder.
                 self.failed(
                     now,
                     index,
@@ -278,7 +279,7 @@ impl Registrar {
         true
     }
 
-    /// True if the Nack was for a command.
+    /// Handles a Nack; returns true if it was for a command.
     pub fn handle_nack(
         &mut self,
         now: Time,
@@ -292,7 +293,7 @@ impl Registrar {
         true
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn handle_timeout(&mut self, now: Time) {
         self.seen = now;
         while let Some(name) = self.pending.overdue(now).map(|(name, _)| name.clone()) {
@@ -316,7 +317,7 @@ impl Registrar {
         let wait = temporary.then(|| first.saturating_mul(1 << doublings).min(longest));
         route.state = wait.map_or(State::Idle, |wait| State::Due(now + wait));
         let prefix = route.parameters.name.clone();
-        // A program that takes no events learns of the last ones only.
+        // For a program that polls no events, only the latest are kept.
         if self.events.len() >= 1024 {
             self.events.pop_front();
         }
@@ -327,19 +328,19 @@ impl Registrar {
         });
     }
 
-    /// The next thing to tell.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<RegistrationEvent> {
         self.events.pop_front()
     }
 
-    /// When [`Registrar::handle_timeout`] and [`Registrar::poll`] want to be called.
+    /// When to call [`Registrar::handle_timeout`] and [`Registrar::poll`].
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let repeated = self.routes.iter().map(|route| match route.state {
-            State::Due(at) => due(at, self.seen, "a prefix is to be registered again"),
+            State::Due(at) => due(at, self.seen, "a registration is repeated"),
             State::Idle | State::Waiting | State::Registered => None,
         });
         let overdue = self.pending.next_deadline();
-        let overdue = overdue.map(|at| Deadline::new(at, "a registration is not answered"));
+        let overdue = overdue.map(|at| Deadline::new(at, "a registration has timed out"));
         repeated.fold(overdue, Deadline::earlier)
     }
 }

@@ -1,4 +1,4 @@
-//! Answering Interests: what every producer shares, and the producer of versioned, segmented
+//! Answering Interests: the common part of all producers, and the producer of versioned, segmented
 //! content.
 
 mod producer;
@@ -19,53 +19,53 @@ pub use source::{BytesSource, SegmentSource, SourceError};
 use crate::application::{Application, Arrival, FaceNumber, Outgoing, due};
 use crate::register::{Registrar, RegistrationEvent};
 
-/// Signs what a producer serves.
+/// Signs a producer's Data.
 pub type SharedSigner = Arc<dyn Signer + Send + Sync>;
 
-/// Answers that wait for the port; more Interests than that are dropped and counted.
-const MOST_ANSWERS: usize = 16_384;
+/// Maximum of queued answers; further Interests are dropped and counted.
+const MAX_ANSWERS: usize = 16_384;
 
-/// What an Interest is answered with.
+/// The answer to an Interest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// This whole Data packet.
     Data(Bytes),
-    /// This Data packet, after a while.
+    /// This Data packet, after a delay.
     Later(Bytes, Duration),
     /// A Nack.
     Nack(NackReason),
-    /// Nothing.
+    /// No answer.
     Silence,
 }
 
-/// What a producer says to Interests.
+/// Answers Interests.
 pub trait Responder {
-    /// What it tells the program.
+    /// An event for the program.
     type Event;
 
     /// Answers one Interest.
     fn respond(&mut self, now: Time, interest: &InterestRef<'_>) -> Answer;
 
-    /// Sets link header fields of the answer to the Interest that came in `asked`: by default none.
-    /// PIT token and Nack reason are there already.
+    /// Sets link header fields of the answer to the Interest received in `asked`: by default none.
+    /// PIT token and Nack reason are already set.
     fn set_header(&mut self, asked: &LpPacket<'_>, header: &mut LpHeader) {
         let _ = (asked, header);
     }
 
-    /// A little of the work, some microseconds, that answers to Interests of the near future will
-    /// need: called again and again while nothing came and the last call said that there is more.
+    /// Does a little work in advance, some microseconds, for likely Interests: called repeatedly
+    /// while no packets arrive, as long as it returns that there is more to do.
     fn prepare(&mut self) -> bool {
         false
     }
 
-    /// The next thing to tell.
+    /// The next event.
     fn poll_event(&mut self) -> Option<Self::Event>;
 }
 
-/// What a [`Service`] tells.
+/// An event of a [`Service`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceEvent<E> {
-    /// What became of a prefix.
+    /// The outcome of a registration.
     Registration(RegistrationEvent),
     /// From the producer itself.
     Producer(E),
@@ -74,34 +74,34 @@ pub enum ServiceEvent<E> {
 /// Counters of a [`Service`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceCounters {
-    /// Interests that came.
+    /// Interests received.
     pub interests: u64,
     /// Data sent.
     pub data: u64,
     /// Nacks sent.
     pub nacks: u64,
-    /// Interests that were not answered.
+    /// Interests left unanswered.
     pub silent: u64,
-    /// Interests dropped because too many answers wait.
+    /// Interests dropped because too many answers are queued.
     pub dropped: u64,
-    /// Packets that are no valid Interest, Data or Nack, or Data and Nacks that nobody waits for.
+    /// Packets that are not a valid Interest, Data or Nack, or unexpected Data and Nacks.
     pub unexpected: u64,
 }
 
 /// A [`Responder`] as an [`Application`]: registers its prefixes, echoes PIT tokens, queues and
 /// delays answers.
 ///
-/// Holds at most 16,384 answers, which share memory with what the responder keeps.
+/// Holds at most 16,384 answers, which share memory with the responder's packets.
 pub struct Service<R: Responder> {
     responder: R,
     registrar: Registrar,
     rng: SeededRng,
     outbox: VecDeque<Outgoing>,
-    /// By the time when they are due, then in the order of arrival.
+    /// By due time, then in the order of arrival.
     later: BTreeMap<(Time, u64), Outgoing>,
     next_later: u64,
     counters: ServiceCounters,
-    /// Since when the responder may have something to prepare.
+    /// Since when the responder may have work to do in advance.
     preparing: Option<Time>,
     seen: Time,
     up: bool,
@@ -129,7 +129,7 @@ impl<R: Responder> Service<R> {
         &self.responder
     }
 
-    /// The responder, to be told something.
+    /// The responder, mutable.
     pub const fn responder_mut(&mut self) -> &mut R {
         &mut self.responder
     }
@@ -151,7 +151,7 @@ impl<R: Responder> Service<R> {
 
     fn answer(&mut self, now: Time, packet: &LpPacket<'_>, interest: &InterestRef<'_>) {
         self.counters.interests += 1;
-        if self.outbox.len() + self.later.len() >= MOST_ANSWERS {
+        if self.outbox.len() + self.later.len() >= MAX_ANSWERS {
             self.counters.dropped += 1;
             return;
         }
@@ -179,10 +179,10 @@ impl<R: Responder> Service<R> {
         }
     }
 
-    /// The header of the answer to what came in `asked`.
+    /// The header of the answer to the packet `asked`.
     fn header(&mut self, asked: &LpPacket<'_>, nack: Option<NackReason>) -> Option<Box<LpHeader>> {
         let mut header = LpHeader {
-            // A forwarder finds its state again by the token that it put on the Interest.
+            // A forwarder uses the token that it put on the Interest to find its state.
             pit_token: asked.pit_token.map(Bytes::copy_from_slice),
             nack,
             ..LpHeader::default()
@@ -198,7 +198,7 @@ impl<R: Responder> Application for Service<R> {
     fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
         self.up = up;
         if !up {
-            // The forwarder has forgotten who asked.
+            // A new forwarder does not know the Interests.
             self.outbox.clear();
             self.later.clear();
         }
@@ -259,7 +259,7 @@ impl<R: Responder> Application for Service<R> {
             .and_then(|((at, _), _)| due(*at, self.seen, "an answer is due"));
         let prepare = self
             .preparing
-            .map(|since| Deadline::new(since, "likely answers are to be prepared"));
+            .map(|since| Deadline::new(since, "likely answers are prepared"));
         Deadline::earlier(
             Deadline::earlier(self.registrar.poll_timeout(), later),
             prepare,

@@ -1,8 +1,8 @@
-//! Versioned, segmented content, as `ndnserve` (formerly `ndnputchunks`) serves it.
+//! Versioned, segmented content, served as by `ndnserve` (formerly `ndnputchunks`).
 //!
-//! Facts: ndn-tools `tools/serve`: segments of 8,000 bytes, fresh for 10 s; the name without version is registered; metadata is
-//! fresh for 10 ms (ndn-cxx `metadata-object`); an Interest that cannot be answered gets a Nack
-//! without a reason.
+//! Facts: ndn-tools `tools/serve`: segments of 8,000 bytes, fresh for 10 s; the name without
+//! version is registered; metadata is fresh for 10 ms (ndn-cxx `metadata-object`); an Interest that
+//! cannot be answered gets a Nack without a reason.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use super::{Answer, Responder, Service, SharedSigner};
 use crate::exchange::answers;
 use crate::register::{RegisterOptions, Registrar, RouteParameters};
 
-/// How content is served.
+/// Options of a [`Producer`].
 pub struct ProducerOptions {
     /// The version if the name does not end in one; by convention microseconds of Unix time.
     pub version: u64,
@@ -25,20 +25,19 @@ pub struct ProducerOptions {
     pub freshness: Duration,
     /// FreshnessPeriod of metadata.
     pub metadata_freshness: Duration,
-    /// Bytes of encoded segments that are kept, for who asks again or a little later. Memory that
-    /// is written for the first time costs more than a digest: what is kept without being asked for
-    /// again makes serving slower.
+    /// Bytes of cached encoded segments, for retransmissions and other consumers. Writing fresh
+    /// memory costs more than a digest: a cache that is never hit slows down serving.
     pub cache_bytes: usize,
-    /// Sign as many segments as the cache holds before the first Interest. Else each is signed when
-    /// it is first asked for.
+    /// Sign as many segments as the cache holds before the first Interest. Otherwise each is signed
+    /// at its first Interest.
     pub sign_ahead: bool,
     /// Unix time, for the versions of metadata.
     pub clock: WallClock,
 }
 
 impl ProducerOptions {
-    /// `ndnserve`'s defaults, 32 MiB of cache, signed when asked for or a little earlier; the
-    /// version is the time of `now`.
+    /// `ndnserve`'s defaults, 32 MiB of cache, signed on demand or slightly earlier; the version is
+    /// the time of `now`.
     pub fn new(clock: WallClock, now: Time) -> ProducerOptions {
         ProducerOptions {
             version: clock.unix_millis(now).saturating_mul(1000),
@@ -51,14 +50,14 @@ impl ProducerOptions {
     }
 }
 
-/// What a producer of segments tells.
+/// An event of a producer of segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProducerEvent {
     /// A segment could not be read; Interests for it get a Nack until it can.
     Unreadable(SourceError),
-    /// A segment's packet is larger than NDN forwarders carry; fewer bytes in each segment help.
+    /// A segment's packet is larger than NDN's limit; use smaller segments.
     TooLarge {
-        /// Which.
+        /// The segment.
         segment: u64,
         /// Bytes of the packet.
         size: usize,
@@ -81,26 +80,26 @@ pub struct SegmentResponder<S> {
     events: VecDeque<ProducerEvent>,
 }
 
-/// Segments that are signed before they are asked for, while whoever asks for one after the other
-/// lets time for it.
+/// Signs segments ahead of their Interests, while a consumer that requests them in order leaves
+/// time for it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ahead {
-    /// The next one in order to be asked for.
+    /// The next segment in order.
     expected: u64,
-    /// How many were asked for in order.
+    /// The number of consecutive requests in order.
     run: u64,
-    /// The next one to sign, and how far.
+    /// The next segment to sign, and the end.
     next: u64,
     until: u64,
 }
 
-/// Most segments ahead: a consumer's window of the usual size.
-const MOST_AHEAD: u64 = 256;
-/// Of them at once: some 20 microseconds of digests.
+/// Maximum of segments signed ahead: a consumer's usual window.
+const MAX_AHEAD: u64 = 256;
+/// Segments per step: some 20 microseconds of digests.
 const AHEAD_AT_ONCE: usize = 4;
 
 impl Ahead {
-    /// Once a segment was asked for. As far ahead as there was order behind.
+    /// Records the request for a segment. The run so far determines how far to sign ahead.
     fn asked(&mut self, segment: u64) {
         if segment != self.expected {
             (self.run, self.next) = (0, 0);
@@ -108,7 +107,7 @@ impl Ahead {
         self.run += 1;
         self.expected = segment + 1;
         self.next = self.next.max(self.expected);
-        self.until = self.expected.saturating_add(self.run.min(MOST_AHEAD));
+        self.until = self.expected.saturating_add(self.run.min(MAX_AHEAD));
     }
 }
 
@@ -170,17 +169,17 @@ impl<S: SegmentSource> SegmentResponder<S> {
         responder
     }
 
-    /// The name without version, which is to be registered.
+    /// The name without version, for registration.
     pub const fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The name that segment numbers follow.
+    /// The prefix of the segment numbers.
     pub const fn versioned_name(&self) -> &Name {
         &self.versioned
     }
 
-    /// How many segments there are.
+    /// The number of segments.
     pub fn segment_count(&self) -> u64 {
         self.source.segments().max(1)
     }
@@ -193,7 +192,7 @@ impl<S: SegmentSource> SegmentResponder<S> {
         }
     }
 
-    /// The packet of a segment; `None` if there is none or it cannot be read.
+    /// The packet of a segment; `None` if it does not exist or cannot be read.
     fn segment(&mut self, number: u64) -> Option<Bytes> {
         if number >= self.segment_count() {
             return None;
@@ -222,7 +221,7 @@ impl<S: SegmentSource> SegmentResponder<S> {
     }
 
     fn complain(&mut self, event: ProducerEvent) -> Option<Bytes> {
-        // Asked for again and again, the same complaint says nothing new.
+        // Repeated events of one failure carry no information.
         if self.events.back() != Some(&event) && self.events.len() < 1024 {
             self.events.push_back(event);
         }
@@ -248,7 +247,8 @@ impl<S: SegmentSource> SegmentResponder<S> {
                 return packet_if_it_answers(interest, packet);
             }
         }
-        // Without version or segment number: the first segment, if the name begins its name.
+        // Without version or segment number: the first segment, if its name is under the requested
+        // one.
         let begins = asked.is_prefix_of(self.versioned.as_ref());
         if !begins || !interest.can_be_prefix {
             return None;
@@ -273,7 +273,7 @@ impl<S: SegmentSource> Responder for SegmentResponder<S> {
     }
 
     fn prepare(&mut self) -> bool {
-        // What is not asked for in time must not push out what is.
+        // Segments signed ahead must not evict requested ones.
         let most = (self.store.limit() / self.typical_size.max(1) / 2) as u64;
         let until = self
             .ahead

@@ -1,4 +1,4 @@
-//! Where a producer's content comes from.
+//! Sources of a producer's content.
 
 use bytes::Bytes;
 
@@ -6,15 +6,15 @@ use bytes::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read segment {segment}: {reason}")]
 pub struct SourceError {
-    /// Which.
+    /// The segment.
     pub segment: u64,
-    /// What the reader said.
+    /// The reader's error.
     pub reason: String,
 }
 
 /// Content in segments.
 pub trait SegmentSource {
-    /// How many segments there are: at least one, an empty one if there is no content.
+    /// The number of segments: at least one, an empty one if there is no content.
     fn segments(&self) -> u64;
 
     /// Appends the content of segment `number`, which is below [`SegmentSource::segments`], to
@@ -30,7 +30,7 @@ pub struct BytesSource {
 }
 
 impl BytesSource {
-    /// In segments of `segment_size` bytes, at least 1.
+    /// A source with segments of `segment_size` bytes, at least 1.
     pub fn new(content: impl Into<Bytes>, segment_size: usize) -> BytesSource {
         BytesSource {
             content: content.into(),

@@ -1,4 +1,4 @@
-//! Encoded, signed segments, within a bound of bytes.
+//! Encoded, signed segments, bounded in bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{Component, Data, Name, Signer, tlv, types};
 
-/// Packets by segment number; the one that came in first goes first.
+/// Packets by segment number; the oldest is evicted first.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     packets: BTreeMap<u64, Bytes>,
@@ -53,7 +53,7 @@ impl Store {
     }
 }
 
-/// What all segments of one version have in common, for encoding them with one copy of the content.
+/// The common parts of one version's segments, to encode them with one copy of the content.
 pub(super) struct SegmentEncoder {
     prefix: Name,
     /// The MetaInfo element.
@@ -93,7 +93,7 @@ impl SegmentEncoder {
         }
     }
 
-    /// The signed Data; `read` appends the content.
+    /// Encodes a signed Data; `read` appends the content.
     pub(super) fn encode<E>(
         &self,
         number: u64,
@@ -117,7 +117,7 @@ impl SegmentEncoder {
         wire.extend_from_slice(&self.signature_info);
         let signature = signer.sign(&[wire.get(USUAL_HEADER..).unwrap_or_default()]);
         tlv::write_element(&mut wire, types::SIGNATURE_VALUE, &signature);
-        // The length is known only now; nearly always its room is the one that was left for it.
+        // The length is known only now; it nearly always fits the reserved header.
         let len = wire.len() - USUAL_HEADER;
         let mut header = Vec::with_capacity(USUAL_HEADER);
         tlv::write_header(&mut header, types::DATA, len);
@@ -132,9 +132,8 @@ impl SegmentEncoder {
     }
 }
 
-/// The RDR metadata packet: names the version that is served. Made anew for a question only once
-/// the last one is no longer fresh, so that questions cost a signature at most every few
-/// milliseconds.
+/// The RDR metadata packet: names the served version. It is rebuilt only when it is requested after
+/// the last one became stale, so that requests cost a signature at most every few milliseconds.
 pub(super) struct Metadata {
     versioned: Name,
     prefix: Name,

@@ -1,9 +1,9 @@
-//! Many names in proportions, at a rate, as `ndn-traffic-client` and `ndn-traffic-server` generate
-//! and answer them.
+//! Many names in proportions, at a rate, as generated and answered by `ndn-traffic-client` and
+//! `ndn-traffic-server`.
 //!
 //! Facts: README and sample configurations of ndn-traffic-generator (`ndn-traffic-client.conf`,
-//! `ndn-traffic-server.conf`); their parameters are named in the documentation of each field.
-//! Beyond them, gaps may be exponential.
+//! `ndn-traffic-server.conf`); their parameters are named in the documentation of each field. In
+//! addition, gaps may be exponential.
 
 mod pattern;
 mod server;
@@ -24,52 +24,51 @@ use crate::ledger::{HashedLedger, Ledger, Sent};
 use crate::path::PathId;
 use pattern::Running;
 
-/// Interests that may be unanswered at once; beyond, the oldest one counts as lost.
-const MOST_OUTSTANDING: usize = 65_536;
-/// How far sending may be behind its schedule and still catch up.
-const MOST_BEHIND: Duration = Duration::from_millis(100);
+/// Maximum of unanswered Interests; beyond it, the oldest one counts as lost.
+const MAX_OUTSTANDING: usize = 65_536;
+/// Maximum delay behind the schedule that is made up for.
+const MAX_BEHIND: Duration = Duration::from_millis(100);
 
-/// What to generate.
+/// Options of a [`TrafficClient`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrafficOptions {
-    /// The kinds of Interests. At least one; more than a million are cut off.
+    /// The patterns of Interests: at least one, at most a million; further ones are ignored.
     pub patterns: Vec<TrafficPattern>,
     /// Mean time between two Interests (`-i`; 1 s).
     pub interval: Duration,
-    /// How it varies.
+    /// The distribution of the intervals.
     pub gaps: Gaps,
-    /// How many to send (`-c`); `None` without end.
+    /// The number of Interests (`-c`); `None` for no limit.
     pub count: Option<u64>,
-    /// Tell every answer.
+    /// Report every answer.
     pub log: bool,
 }
 
-/// What a [`TrafficClient`] tells.
+/// An event of a [`TrafficClient`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum TrafficEvent {
     /// A Data; with [`TrafficOptions::log`].
     Data {
-        /// Which pattern, from 0.
+        /// The pattern, from 0.
         pattern: usize,
         /// Round trip.
         rtt: Duration,
-        /// Its content is what the pattern expects.
+        /// Its content is the expected one.
         consistent: bool,
     },
     /// A Nack; with [`TrafficOptions::log`].
     Nack {
-        /// Which pattern, from 0.
+        /// The pattern, from 0.
         pattern: usize,
-        /// Why.
+        /// The reason.
         reason: NackReason,
     },
     /// No answer in time; with [`TrafficOptions::log`].
     Timeout {
-        /// Which pattern, from 0.
+        /// The pattern, from 0.
         pattern: usize,
     },
-    /// All were sent and answered or given up, or [`TrafficClient::stop`] was called: counters of
-    /// each pattern.
+    /// All Interests are finished, or [`TrafficClient::stop`] was called: counters of each pattern.
     Finished(Vec<TrafficStats>),
 }
 
@@ -80,7 +79,7 @@ pub struct TrafficClient {
     /// Sum of the patterns' shares.
     shares: f64,
     rng: SeededRng,
-    /// By name; with each, its pattern.
+    /// By name, with the pattern.
     pending: HashedLedger<Bytes, usize>,
     last_nonce: u32,
     sent: u64,
@@ -92,7 +91,7 @@ pub struct TrafficClient {
 }
 
 impl TrafficClient {
-    /// Sends the first as soon as the face is up.
+    /// A client that starts as soon as the face is up.
     pub fn new(mut options: TrafficOptions, mut rng: SeededRng) -> TrafficClient {
         options.patterns.truncate(1_000_000);
         options.interval = options.interval.max(Duration::from_micros(1));
@@ -106,7 +105,7 @@ impl TrafficClient {
             over: running.is_empty(),
             options,
             running,
-            pending: Ledger::hashed(MOST_OUTSTANDING, &mut rng),
+            pending: Ledger::hashed(MAX_OUTSTANDING, &mut rng),
             rng,
             last_nonce: 0,
             sent: 0,
@@ -117,12 +116,12 @@ impl TrafficClient {
         }
     }
 
-    /// Counters of each pattern so far.
+    /// Counters of each pattern.
     pub fn stats(&self) -> Vec<TrafficStats> {
         self.running.iter().map(|running| running.stats).collect()
     }
 
-    /// Ends it: what is unanswered counts as neither answered nor lost.
+    /// Stops: pending Interests count as neither answered nor lost.
     pub fn stop(&mut self) {
         if !self.over {
             self.over = true;
@@ -146,12 +145,13 @@ impl TrafficClient {
     }
 
     fn log(&mut self, event: TrafficEvent) {
-        if self.options.log && self.events.len() < MOST_OUTSTANDING {
+        if self.options.log && self.events.len() < MAX_OUTSTANDING {
             self.events.push_back(event);
         }
     }
 
-    /// Takes the Interest that a packet of this name answers: its pattern, and when it was sent.
+    /// Removes the Interest that a packet of this name answers; returns its pattern and
+    /// transmission time.
     fn take(&mut self, name: NameRef<'_>) -> Option<(usize, Time)> {
         if let Some(found) = self.pending.take(name.value()) {
             return Some((found.data, found.sent.first_at));
@@ -192,7 +192,7 @@ impl TrafficClient {
     fn interest(&mut self, now: Time, index: usize) -> Option<Outgoing> {
         let running = self.running.get_mut(index)?;
         let name = running.next_name(&mut self.rng);
-        // A duplicate nonce is that of the Interest before (NonceDuplicationPercentage).
+        // A duplicate nonce is that of the previous Interest (NonceDuplicationPercentage).
         if !self.rng.chance(running.pattern.nonce_duplication) {
             self.last_nonce = self.rng.next_word() as u32;
         }
@@ -213,8 +213,8 @@ impl TrafficClient {
         });
         let deadline = Some(now + pattern.lifetime);
         let sent = Sent::first(now, PathId::FIRST, self.last_nonce, deadline);
-        // The same name again while it is unanswered is a retransmission: the first one's time
-        // counts.
+        // The same name again while it is pending is a retransmission: the first one's time is
+        // kept.
         let key = Bytes::copy_from_slice(name.as_ref().value());
         self.pending.send(key, sent, index);
         Some((interest.encode().into(), header))
@@ -297,7 +297,7 @@ impl Application for TrafficClient {
         }
         let index = self.choose();
         let gap = self.options.gaps.draw(self.options.interval, &mut self.rng);
-        self.next_at = Some(scheduled.max(now - MOST_BEHIND) + gap);
+        self.next_at = Some(scheduled.max(now - MAX_BEHIND) + gap);
         self.sent += 1;
         self.interest(now, index)
     }
@@ -313,7 +313,7 @@ impl Application for TrafficClient {
         let next = self.next_at.filter(|_| self.up && !self.all_sent());
         let next = next.and_then(|at| due(at, self.seen, "an Interest is due"));
         let lost = self.pending.next_deadline();
-        let lost = lost.map(|at| Deadline::new(at, "an Interest is not answered"));
+        let lost = lost.map(|at| Deadline::new(at, "an Interest has timed out"));
         Deadline::earlier(next, lost)
     }
 }

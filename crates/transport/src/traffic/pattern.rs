@@ -1,4 +1,4 @@
-//! One kind of Interests.
+//! One pattern of Interests.
 
 use core::time::Duration;
 
@@ -8,10 +8,10 @@ use whimbrel_ndn_packet::{Component, Name};
 
 use crate::rtt::RttSummary;
 
-/// What is appended to a pattern's name.
+/// The suffix of a pattern's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Append {
-    /// Nothing: the same name again and again.
+    /// No suffix: always the same name.
     Nothing,
     /// A component of this many random octets (`NameAppendBytes`); at most 1,000.
     RandomBytes(usize),
@@ -19,14 +19,14 @@ pub enum Append {
     SequenceNumber(u64),
 }
 
-/// One kind of Interests.
+/// One pattern of Interests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrafficPattern {
-    /// Share of all Interests, in proportion to those of the others (`TrafficPercentage`).
+    /// Share of all Interests, relative to those of the others (`TrafficPercentage`).
     pub share: f64,
     /// `Name`.
     pub name: Name,
-    /// What follows the name.
+    /// The suffix of the name.
     pub append: Append,
     /// `CanBePrefix`.
     pub can_be_prefix: bool,
@@ -44,7 +44,7 @@ pub struct TrafficPattern {
 }
 
 impl TrafficPattern {
-    /// Interests for `name`, all else as the generator has it.
+    /// Interests for `name`, with the generator's defaults.
     pub const fn new(name: Name) -> TrafficPattern {
         TrafficPattern {
             share: 100.0,
@@ -69,15 +69,15 @@ pub struct TrafficStats {
     pub received: u64,
     /// Nacks received.
     pub nacks: u64,
-    /// Interests not answered in time.
+    /// Interests that timed out.
     pub timeouts: u64,
-    /// Data with other content than expected.
+    /// Data with unexpected content.
     pub inconsistent: u64,
-    /// Of Data.
+    /// Round trips of Data.
     pub rtt: RttSummary,
 }
 
-/// A pattern and where it stands.
+/// A pattern and its state.
 pub(super) struct Running {
     pub(super) pattern: TrafficPattern,
     pub(super) stats: TrafficStats,

@@ -10,10 +10,10 @@ use whimbrel_ndn_packet::{ContentType, Data, InterestRef, Name};
 use crate::register::{RegisterOptions, Registrar, RouteParameters};
 use crate::serve::{Answer, Responder, Service, SharedSigner};
 
-/// What Interests under one prefix are answered with.
+/// The answer to Interests under one prefix.
 #[derive(Clone)]
 pub struct TrafficRule {
-    /// `Name`: registered, and answered together with everything under it.
+    /// `Name`: registered; all Interests under it are answered.
     pub name: Name,
     /// `ContentDelay`.
     pub delay: Duration,
@@ -21,13 +21,13 @@ pub struct TrafficRule {
     pub freshness: Duration,
     /// `ContentType`.
     pub content_type: ContentType,
-    /// `Content`, or as many arbitrary bytes as `ContentBytes` says.
+    /// `Content`, or `ContentBytes` arbitrary bytes.
     pub content: Bytes,
     /// `SigningInfo`.
     pub signer: SharedSigner,
 }
 
-/// Answers by rules. The first one whose name begins the Interest's applies.
+/// Answers by rules. The first rule whose name is a prefix of the Interest's applies.
 pub struct TrafficResponder {
     rules: Vec<TrafficRule>,
     answered: Vec<u64>,
@@ -38,8 +38,8 @@ pub struct TrafficResponder {
 pub type TrafficServer = Service<TrafficResponder>;
 
 impl TrafficServer {
-    /// Registers the rules' names and answers at most `count` Interests (`-c`), without end for
-    /// `None`.
+    /// Registers the rules' names and answers at most `count` Interests (`-c`), without limit if it
+    /// is `None`.
     pub fn rules(
         rules: Vec<TrafficRule>,
         count: Option<u64>,

@@ -1,4 +1,4 @@
-//! The content store: Data that may be asked for again.
+//! The content store: Data kept to answer later Interests.
 
 mod policy;
 mod prefixes;
@@ -17,25 +17,25 @@ use crate::tables::prefetch;
 use policy::{Linked, Links, Policy};
 use prefixes::{LISTING_BYTES, Prefixes};
 
-/// Octets that an entry counts besides its packet: itself, its place in the index, and what the
-/// allocator adds.
+/// Octets that an entry counts in addition to its packet: itself, its index cell, and the
+/// allocator's overhead.
 pub(crate) const ENTRY_BYTES: usize = 224;
-/// Most Data of one name with different content. One more pushes out the first of them.
+/// Maximum of Data with one name and different content. Beyond it the first of them is evicted.
 pub(crate) const MAX_VARIANTS: usize = 4;
-/// Most Data under a prefix that are looked at for a fresh one, newest first.
-const MAX_LOOKED_AT: usize = 128;
-/// How many older Data are listed with each new one when a length of prefixes has been switched on,
+/// Maximum of Data under a prefix that are checked for freshness, newest first.
+const MAX_FRESHNESS_CHECKS: usize = 128;
+/// The number of older Data listed with each new one when a length of prefixes has been enabled,
 /// and in each step of a search.
 const CATCH_UP: usize = 64;
-/// Most older Data that one search lists: a store of 128 MiB has about as many packets of 1,000
-/// octets. They are listed once for each length; the searches of a larger store may miss until all
+/// Maximum of older Data that one search lists: a store of 128 MiB has about as many packets of
+/// 1,000 octets. Each is listed once for each length; searches of a larger store may miss until all
 /// are.
-const MAX_SEARCHED: usize = 1 << 17;
+const MAX_LISTED_PER_SEARCH: usize = 1 << 17;
 
 #[derive(Clone, Debug)]
 struct Entry {
     data: SharedPacket,
-    /// Where the value of the name lies in `data`.
+    /// Offset and length of the name's value in `data`.
     name: (u16, u16),
     hash: u64,
     fresh_until: Time,
@@ -43,7 +43,7 @@ struct Entry {
     links: Links,
     /// Its first listing under a prefix.
     listing: u32,
-    /// SHA-256 of the packet, once somebody asked for it.
+    /// SHA-256 of the packet, computed on first use.
     digest: Option<Box<[u8; 32]>>,
 }
 
@@ -56,8 +56,8 @@ impl Entry {
 }
 
 impl Entry {
-    /// Begins to load the whole packet: it is sent; or when it gives way, its memory is likely what
-    /// the next one is written to.
+    /// Prefetches the whole packet: it will be sent; or when it is evicted, its memory will likely
+    /// hold the next one.
     fn prefetch_packet(&self) {
         prefetch::octets(&self.data);
     }
@@ -75,7 +75,7 @@ impl Linked for Entry {
     }
 }
 
-/// A Data that the content store answers with.
+/// An answer of the content store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsHit {
     /// The packet.
@@ -90,15 +90,15 @@ pub struct Cs {
     config: CsConfig,
     hasher: NameHasher,
     entries: Slab<Entry>,
-    /// By the hash of the name; Data of the same name lie side by side.
+    /// By the hash of the name; Data of the same name are adjacent.
     index: Index,
     policy: Policy,
     prefixes: Prefixes,
-    /// Lengths of prefixes that were switched on, and the first place that has not caught up.
+    /// Enabled lengths of prefixes, each with the first slot to list next.
     catching_up: Vec<(usize, u32)>,
-    /// Whether Data is put into it (NFD: CS_ENABLE_ADMIT).
+    /// Whether Data is admitted (NFD: CS_ENABLE_ADMIT).
     pub admit: bool,
-    /// Whether it answers Interests (NFD: CS_ENABLE_SERVE).
+    /// Whether Interests are answered (NFD: CS_ENABLE_SERVE).
     pub serve: bool,
 }
 
@@ -117,12 +117,12 @@ impl Cs {
         }
     }
 
-    /// How many packets it holds.
+    /// The number of packets.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True without any.
+    /// True if the store is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.len() == 0
     }
@@ -132,24 +132,24 @@ impl Cs {
         self.policy.bytes() + self.prefixes.len() * LISTING_BYTES
     }
 
-    /// Most octets.
+    /// Maximum of octets.
     pub fn capacity(&self) -> usize {
         self.config.capacity
     }
 
-    /// Most packets.
+    /// Maximum of packets.
     pub fn max_packets(&self) -> usize {
         self.config.max_packets
     }
 
-    /// Changes its size; what no longer fits goes at once.
+    /// Changes its capacity; excess packets are evicted at once.
     pub fn set_capacity(&mut self, capacity: usize, max_packets: usize) {
         self.config.capacity = capacity;
         self.config.max_packets = max_packets;
         self.evict();
     }
 
-    /// Removes at most `limit` Data under a prefix and says how many. Reads every entry.
+    /// Removes at most `limit` Data under a prefix and returns their number. Scans every entry.
     pub fn erase(&mut self, prefix: NameRef<'_>, limit: usize) -> usize {
         let slots: Vec<u32> = self
             .entries
@@ -165,8 +165,8 @@ impl Cs {
         slots.len()
     }
 
-    /// Keeps a Data; `data` is the whole packet, `decoded` the same, `key` that of its name. False
-    /// if it is not kept.
+    /// Admits a Data; `data` is the whole packet, `decoded` its view, `key` that of its name.
+    /// Returns false if it is not kept.
     pub(crate) fn insert(
         &mut self,
         now: Time,
@@ -210,8 +210,8 @@ impl Cs {
         true
     }
 
-    /// The entry that is this very packet already. If there are too many others of the name, the
-    /// first of them goes.
+    /// Returns the entry of this very packet if it exists. If the name has too many others, evicts
+    /// the first of them.
     fn make_room_for_variant(
         &mut self,
         data: &SharedPacket,
@@ -240,24 +240,24 @@ impl Cs {
         self.prefixes.depths
     }
 
-    /// True if it takes Data at all.
+    /// True if it admits any Data.
     pub(crate) const fn keeps(&self) -> bool {
         self.admit && self.config.capacity > ENTRY_BYTES && self.config.max_packets > 0
     }
 
-    /// Begins to load the cell of a name's Data.
+    /// Prefetches the cell of a name's Data.
     #[inline]
     pub(crate) fn prefetch_cell(&self, key: &NameKey) {
         self.index.prefetch(key.full());
     }
 
-    /// Begins to load the entry that is likely found there.
+    /// Prefetches the entry likely found there.
     #[inline]
     pub(crate) fn prefetch_entry(&self, key: &NameKey) {
         self.entries.prefetch(self.index.guess(key.full()));
     }
 
-    /// Begins to load that entry's packet.
+    /// Prefetches that entry's packet.
     #[inline]
     pub(crate) fn prefetch_packet(&self, key: &NameKey) {
         if let Some(entry) = self.entries.get(self.index.guess(key.full())) {
@@ -265,8 +265,7 @@ impl Cs {
         }
     }
 
-    /// Begins to load what the removal of as many entries as will give way to new ones looks at,
-    /// and the memory that it frees.
+    /// Prefetches the memory used by the eviction of as many entries as new ones will replace.
     pub(crate) fn prefetch_victims(&self, count: usize) {
         for entry in self
             .policy
@@ -283,7 +282,7 @@ impl Cs {
         if is_nearly_full { count } else { 0 }
     }
 
-    /// The Data that satisfies an Interest, whose name's key is `key`.
+    /// Finds the Data that satisfies an Interest, whose name's key is `key`.
     pub(crate) fn find(
         &mut self,
         now: Time,
@@ -321,7 +320,7 @@ impl Cs {
         }
         let depth = key.components();
         self.switch_on(depth);
-        for _ in 0..MAX_SEARCHED / CATCH_UP {
+        for _ in 0..MAX_LISTED_PER_SEARCH / CATCH_UP {
             let under = |slot: u32| {
                 self.entries
                     .get(slot)
@@ -330,9 +329,9 @@ impl Cs {
             let found = self
                 .prefixes
                 .entries(key.full(), depth, under)
-                .take(MAX_LOOKED_AT)
+                .take(MAX_FRESHNESS_CHECKS)
                 .find(|slot| self.entries.get(*slot).is_some_and(satisfies));
-            // What the lists do not have may be among what is not listed yet.
+            // The Data may be among those not yet listed.
             if found.is_some() || !self.catch_up(depth) {
                 return found;
             }
@@ -380,7 +379,7 @@ impl Cs {
         })
     }
 
-    /// From now on, prefixes of this length are listed.
+    /// Enables lists of prefixes of this length.
     fn switch_on(&mut self, depth: usize) {
         if self.prefixes.depths & (1 << depth) == 0 {
             self.prefixes.depths |= 1 << depth;
@@ -388,7 +387,7 @@ impl Cs {
         }
     }
 
-    /// Lists a few older Data for a length that was switched on; false if all are already.
+    /// Lists a few older Data for an enabled length; returns false if all are listed.
     fn catch_up(&mut self, depth: usize) -> bool {
         let Some(at) = self.catching_up.iter().position(|(of, _)| *of == depth) else {
             return false;
@@ -414,7 +413,7 @@ impl Cs {
         true
     }
 
-    /// Lists an entry under its prefixes of all lengths that are switched on.
+    /// Lists an entry under its prefixes of all enabled lengths.
     fn list(&mut self, slot: u32, key: &NameKey, as_newest: bool) {
         let mut depths = self.prefixes.depths & key.depths();
         if depths == 0 {
@@ -464,7 +463,7 @@ impl Cs {
         }
     }
 
-    /// Removes an entry that its policy has let go.
+    /// Removes an entry that its policy has released.
     fn forget(&mut self, slot: u32) {
         if let Some(entry) = self.entries.remove(slot) {
             self.index.remove(entry.hash, slot);
@@ -476,7 +475,7 @@ impl Cs {
 /// The implicit digest at the end of a name, given by its value.
 #[inline]
 pub(crate) fn implicit_digest(name: &[u8]) -> Option<&[u8]> {
-    // A digest component is 34 octets: most names are refused by their size or by two octets.
+    // A digest component has 34 octets: most names are ruled out by their size or by two octets.
     let (head, digest) = name
         .get(name.len().checked_sub(34)?..)?
         .split_at_checked(2)?;
@@ -484,7 +483,7 @@ pub(crate) fn implicit_digest(name: &[u8]) -> Option<&[u8]> {
     (alike && ends_in_digest(name)).then_some(digest)
 }
 
-/// The octets of a digest component may also lie within a longer component.
+/// The octets of a digest component may also occur within a longer component.
 fn ends_in_digest(name: &[u8]) -> bool {
     let last = NameRef::from_value(name).ok().and_then(|name| name.last());
     last.is_some_and(|last| u64::from(last.typ()) == types::IMPLICIT_SHA256_DIGEST)

@@ -1,18 +1,18 @@
-//! Which Data gives way: LRU, and S3-FIFO.
+//! Eviction policies: LRU and S3-FIFO.
 
 use crate::config::CsPolicy;
 use crate::tables::index::{NONE, Slab};
 
-/// What a policy keeps in each entry.
+/// The policy's part of an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
     prev: u32,
     next: u32,
     /// In the main queue rather than the small one.
     main: bool,
-    /// How often it was asked for since it last moved, up to 3.
+    /// Hits since it last moved, up to 3.
     asked: u8,
-    /// Octets that it counts.
+    /// The octets that it counts.
     pub(super) size: u32,
 }
 
@@ -28,7 +28,7 @@ impl Links {
     }
 }
 
-/// An entry that a policy can order.
+/// An entry that a policy can link into its queues.
 pub(super) trait Linked {
     fn links(&self) -> &Links;
     fn links_mut(&mut self) -> &mut Links;
@@ -84,8 +84,8 @@ impl Queue {
     }
 }
 
-/// Names that left the small queue lately: the half of their hashes, each where the other half puts
-/// it. Newer ones push out older ones.
+/// Names that left the small queue recently: half of each hash, stored at the index that the other
+/// half gives. Newer ones overwrite older ones.
 #[derive(Clone, Debug, Default)]
 struct Ghosts {
     cells: Vec<u32>,
@@ -116,11 +116,11 @@ impl Ghosts {
     }
 }
 
-/// The order in which Data gives way.
+/// The order of eviction.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
     kind: CsPolicy,
-    /// S3-FIFO: what came once. Not used by LRU.
+    /// S3-FIFO: Data requested once. Not used by LRU.
     small: Queue,
     main: Queue,
     ghosts: Ghosts,
@@ -136,7 +136,7 @@ impl Policy {
         }
     }
 
-    /// Octets of everything.
+    /// Octets of all entries.
     pub(super) const fn bytes(&self) -> usize {
         self.small.bytes + self.main.bytes
     }
@@ -146,7 +146,7 @@ impl Policy {
         let Some(hash) = entries.get(slot).map(Linked::hash) else {
             return;
         };
-        // A name that comes back soon after it left the small queue is one that is asked for again.
+        // A name that returns soon after it left the small queue is requested repeatedly.
         let main = self.kind == CsPolicy::Lru || self.ghosts.take(hash);
         self.push(entries, slot, main);
     }
@@ -163,7 +163,7 @@ impl Policy {
         }
     }
 
-    /// An entry answered an Interest, or its Data came again.
+    /// Records a hit, or the same Data arriving again.
     #[inline]
     pub(super) fn touch<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
         match self.kind {
@@ -181,7 +181,7 @@ impl Policy {
         }
     }
 
-    /// Takes an entry out of its queue, before it is removed.
+    /// Unlinks an entry from its queue, before it is removed.
     pub(super) fn remove<T: Linked>(&mut self, entries: &mut Slab<T>, slot: u32) {
         let Some(main) = entries.get(slot).map(|entry| entry.links().main) else {
             return;
@@ -193,7 +193,7 @@ impl Policy {
         }
     }
 
-    /// The entries that are likely to give way next.
+    /// The entries that are likely to be evicted next.
     pub(super) fn next_victims<'a, T: Linked>(
         &self,
         entries: &'a Slab<T>,
@@ -211,10 +211,10 @@ impl Policy {
         })
     }
 
-    /// The entry that gives way, already out of its queue. `None` if there is none. The small queue
-    /// is left a tenth of what is in the store, as the authors of S3-FIFO found best.
+    /// Selects the entry to evict, and unlinks it; `None` if there is none. The small queue is left
+    /// a tenth of the store, as the authors of S3-FIFO found best.
     pub(super) fn evict<T: Linked>(&mut self, entries: &mut Slab<T>) -> Option<u32> {
-        // Each turn either ends or uses up one of the at most 3 that an entry was asked for.
+        // Each turn either ends or consumes one of an entry's at most 3 hits.
         loop {
             let from_small = self.small.oldest != NONE
                 && (self.small.bytes > self.bytes() / 10 || self.main.oldest == NONE);

@@ -1,9 +1,9 @@
-//! Which Data lies under a prefix: kept only for lengths of prefixes that somebody has asked for.
+//! Lists of the Data under a prefix: kept only for lengths of prefixes that Interests have used.
 //!
-//! Nearly all Interests name their Data in full, and need none of this. The first Interest with
-//! CanBePrefix and a name of `n` components switches length `n` on; from then on every new Data is
+//! Nearly all Interests name their Data in full, and need no lists. The first Interest with
+//! CanBePrefix and a name of `n` components enables length `n`; from then on every new Data is
 //! listed under its prefix of that length, and a few older ones with each, until all are. A search
-//! that finds nothing among what is listed has further ones listed at once.
+//! that finds nothing in the lists extends them at once.
 
 use crate::tables::index::{Index, NONE, Slab};
 
@@ -82,8 +82,8 @@ impl Prefixes {
         })
     }
 
-    /// Lists a Data under one of its prefixes. `first` is its first listing, the answer the new
-    /// first.
+    /// Lists a Data under one of its prefixes. `first` is its first listing; returns the new first
+    /// one.
     pub(super) fn add(
         &mut self,
         (entry, first): (u32, u32),
@@ -135,7 +135,7 @@ impl Prefixes {
         listing
     }
 
-    /// Takes a Data out of all lists.
+    /// Removes a Data from all lists.
     pub(super) fn remove(&mut self, mut first: u32) {
         while let Some(listing) = self.listings.remove(first) {
             first = listing.next_of_entry;
@@ -177,7 +177,7 @@ impl Prefixes {
         false
     }
 
-    /// How many listings there are.
+    /// The number of listings.
     pub(super) fn len(&self) -> usize {
         self.listings.len()
     }

@@ -1,4 +1,4 @@
-//! The content store against a list that is searched from end to end.
+//! Compares the content store with a list that is searched from end to end.
 
 use core::time::Duration;
 
@@ -93,7 +93,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the store should hold: packets from the one that came first to the one that came last.
+/// The expected contents of the store: packets from the first inserted to the last.
 struct Model {
     kept: Vec<(Name, SharedPacket, Time)>,
 }
@@ -133,8 +133,8 @@ proptest! {
                         None => {
                             let mut same = (0..model.kept.len()).filter(|at| model.kept[*at].0 == name);
                             let (first, count) = (same.next(), same.count());
-                            // Which one of too many goes is the store's own matter: this model
-                            // keeps to names of which there are few.
+                            // The store chooses which one of too many it evicts: this model keeps
+                            // to names of which there are few.
                             prop_assume!(count + 1 < MAX_VARIANTS || first.is_none());
                             model.kept.push((name, packet, until));
                         }
@@ -167,7 +167,7 @@ proptest! {
                     let under = model.kept.iter().filter(|kept| prefix.as_ref().is_prefix_of(kept.0.as_ref()));
                     let expected = under.count();
                     prop_assert_eq!(store.cs.erase(prefix.as_ref(), limit), expected.min(limit));
-                    // Which ones went is the store's choice: ask it by digest.
+                    // The store chooses which ones to evict: ask it by digest.
                     model.kept.retain(|(name, packet, _)| {
                         let digest = DataRef::decode(packet).unwrap().implicit_digest();
                         let component = Component::new(1, digest.to_vec());
@@ -258,7 +258,7 @@ fn a_length_of_prefixes_that_nobody_asked_for_yet_finds_what_is_there() {
     for at in [0, CATCH_UP, count - 1] {
         let mut store = stored();
         assert!(store.find(Time::ZERO, &under(at)).is_some(), "{at}");
-        // No more is listed than it took to find it.
+        // The lists contain no more than the search needed.
         let left = (count - 1 - at) / CATCH_UP;
         assert_eq!(store.cs.catching_up.is_empty(), left == 0, "{at}");
         for at in 0..count {
@@ -296,7 +296,7 @@ fn a_flood_of_data_of_one_name_keeps_only_a_few_of_them() {
     assert_eq!(store.cs.len(), MAX_VARIANTS);
 }
 
-/// 1,000 popular names among a stream of names that are asked for once.
+/// 1,000 popular names among a stream of names that are requested once.
 fn hits_among_a_scan(policy: CsPolicy) -> usize {
     let mut store = Store::new(usize::MAX >> 8, 2_000, policy);
     let mut rng = SeededRng::new(1);

@@ -11,78 +11,78 @@ use crate::tables::index::NONE;
 use crate::tables::name_key::NameKey;
 use crate::tables::prefetch;
 
-/// A downstream that waits.
+/// A downstream that waits for the Data.
 #[derive(Clone, Debug)]
 pub struct InRecord {
-    /// Where the Interest came from.
+    /// The incoming face.
     pub face: FaceId,
-    /// The nonce it had last.
+    /// The nonce of its latest Interest.
     pub nonce: u32,
     /// When its lifetime ends.
     pub expiry: Time,
-    /// Its PIT token, which goes back with the Data.
+    /// Its PIT token, returned with the Data.
     pub(crate) token: Option<Box<[u8]>>,
 }
 
-/// An upstream that was asked.
+/// An upstream that the Interest was sent to.
 #[derive(Clone, Debug)]
 pub struct OutRecord {
-    /// Where the Interest went.
+    /// The outgoing face.
     pub face: FaceId,
-    /// The nonce it had last.
+    /// The nonce of the latest Interest.
     pub nonce: u32,
-    /// When it went out last.
+    /// When the latest Interest was sent.
     pub sent: Time,
-    /// When nothing more is expected of it.
+    /// When to stop waiting for it.
     pub expiry: Time,
-    /// The Nack that came back for that nonce.
+    /// The Nack received for that nonce.
     pub nack: Option<NackReason>,
-    /// Until then, a retransmission to this face is suppressed: strategies that suppress by
+    /// How long a retransmission to this face is suppressed, for strategies that suppress by
     /// upstream.
     pub suppression: Duration,
-    /// A strategy has taken it for lost.
+    /// A strategy has timed it out.
     pub given_up: bool,
 }
 
 impl OutRecord {
-    /// True while it may still bring an answer.
+    /// True while it may still answer.
     pub fn is_pending(&self, now: Time) -> bool {
         self.nack.is_none() && self.expiry > now
     }
 }
 
-/// Octets of Interests that lie in the PIT's entries themselves; larger ones have an allocation of
+/// Octets of Interests stored in the PIT's entries themselves; larger ones have an allocation of
 /// their own.
 const INLINE: usize = 128;
 
-/// An Interest as it goes out: its hop limit decremented, with a nonce, perhaps without its
+/// An Interest as it is forwarded: its hop limit decremented, with a nonce, perhaps without its
 /// forwarding hint.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wire {
     octets: SmallVec<[u8; INLINE]>,
-    /// Where the value of the name lies, and how long it is.
+    /// Offset and length of the name's value.
     name: (u16, u16),
-    /// The same of the forwarding hint; of length 0 if there is none.
+    /// The same of the forwarding hint; length 0 if there is none.
     hint: (u16, u16),
     nonce_at: u16,
     pub(crate) nonce: u32,
     pub(crate) hop_limit: Option<u8>,
 }
 
-/// What changes in an Interest from face to face.
+/// The parts of an Interest that differ from face to face.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Onward {
-    /// The nonce, which an Interest from a program may have been without.
+    /// The nonce, which an Interest from a program may lack.
     pub(crate) nonce: [u8; 4],
-    /// What is left of the hop limit, or what an Interest without one is given.
+    /// The remaining hop limit, or the one given to an Interest without one.
     pub(crate) hop_limit: Option<u8>,
-    /// The forwarding hint has led to a producer region and is left out.
+    /// The forwarding hint has led to a producer region and is omitted.
     pub(crate) arrived: bool,
 }
 
 impl Wire {
-    /// Takes an Interest over: one copy of the packet, patched; two where something must be left
-    /// out or put in.
+    /// Takes an Interest over: one copy of the packet, patched; two if fields must be added or
+    /// removed.
     pub(crate) fn take_over(&mut self, interest: &InterestRef<'_>, onward: Onward) {
         let complete = interest.nonce_at().is_some()
             && interest.hop_limit_at().is_some() == onward.hop_limit.is_some()
@@ -93,7 +93,7 @@ impl Wire {
         let rebuilt = rebuild(interest, onward);
         match InterestRef::decode(&rebuilt) {
             Ok(interest) => self.patch(&interest, onward),
-            // What `rebuild` writes is in order: this is not reached, and would do no harm.
+            // Unreachable: the output of `rebuild` is well-formed.
             Err(_) => self.patch(interest, onward),
         }
     }
@@ -125,8 +125,8 @@ impl Wire {
             .unwrap_or_default()
     }
 
-    /// The packet with another nonce or its own: the one allocation and copy that an Interest costs
-    /// on its way out.
+    /// Returns the packet with this nonce: the one allocation and copy that an outgoing Interest
+    /// costs.
     pub(crate) fn packet(&self, nonce: u32) -> SharedPacket {
         if nonce == self.nonce {
             return SharedPacket::from(&self.octets[..]);
@@ -140,8 +140,8 @@ impl Wire {
     }
 }
 
-/// The Interest with a nonce and a hop limit where they are missing, and without the forwarding
-/// hint if it has arrived.
+/// Rebuilds the Interest with a nonce and a hop limit if they are missing, and without the
+/// forwarding hint if it has arrived.
 fn rebuild(interest: &InterestRef<'_>, onward: Onward) -> Vec<u8> {
     let mut inner = Vec::with_capacity(interest.wire.len() + 9);
     let (mut nonce, mut hop_limit) = (interest.nonce.is_none(), interest.hop_limit.is_none());
@@ -191,7 +191,7 @@ fn write_hop_limit(inner: &mut Vec<u8>, onward: Onward) {
     }
 }
 
-/// What besides the name tells pending Interests apart.
+/// The fields besides the name that distinguish pending Interests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Selectors<'a> {
     pub(crate) can_be_prefix: bool,
@@ -207,36 +207,36 @@ pub struct Entry {
     taken: bool,
     pub(crate) can_be_prefix: bool,
     pub(crate) must_be_fresh: bool,
-    /// A Data came for it.
+    /// A Data has satisfied it.
     pub(crate) satisfied: bool,
     pub(crate) components: u16,
     pub(crate) hash: u64,
-    /// Of an entry whose name ends in an implicit digest: the hash of the name before it.
+    /// If its name ends in an implicit digest: the hash of the name before it.
     pub(crate) digest_of: Option<u64>,
     /// The next entry of the same name, and the next one of those that differ by their digest.
     pub(super) next: u32,
     pub(super) next_digest: u32,
     pub(crate) in_records: SmallVec<[InRecord; 1]>,
     pub(crate) out_records: SmallVec<[OutRecord; 1]>,
-    /// When it ends.
+    /// When it expires.
     pub(crate) expiry: Time,
-    /// When its strategy wants to look at it; [`Time::MAX`] for never.
+    /// The strategy's timer; [`Time::MAX`] for none.
     pub(crate) timer: Time,
-    /// The content store has the Data that came for it, and would answer the same Interest with it:
-    /// its nonces need not be remembered.
+    /// The content store has its Data, and would answer the same Interest with it: its nonces need
+    /// not be remembered.
     pub(crate) loop_is_answered: bool,
-    /// For strategies that suppress by PIT entry: how long after the last transmission; zero before
-    /// the first.
+    /// For strategies that suppress by PIT entry: the interval after the last transmission; zero
+    /// before the first.
     pub(crate) suppression: Duration,
-    /// The strategy that it has, as of this epoch of the strategy choice.
+    /// Its strategy, as of this epoch of the strategy choice.
     pub(crate) strategy: (u32, u32),
-    /// How many faces had gone when its records were last checked: all faces that they name existed
+    /// The number of removed faces when its records were last checked: all faces in them existed
     /// then.
     pub(crate) removals: u32,
 }
 
 impl Entry {
-    /// An entry that waits to be taken.
+    /// A free entry.
     fn blank() -> Entry {
         Entry {
             wire: Wire::default(),
@@ -260,7 +260,7 @@ impl Entry {
         }
     }
 
-    /// Begins anew for another Interest. Its records were cleared when it was released.
+    /// Reinitialises the entry for another Interest. Its records were cleared when it was released.
     fn begin(&mut self, key: &NameKey, digest_of: Option<u64>, selectors: Selectors<'_>) {
         self.taken = true;
         (self.can_be_prefix, self.must_be_fresh) =
@@ -296,12 +296,12 @@ impl Entry {
         }
     }
 
-    /// Who waits.
+    /// The in-records.
     pub fn in_records(&self) -> &[InRecord] {
         &self.in_records
     }
 
-    /// Who was asked.
+    /// The out-records.
     pub fn out_records(&self) -> &[OutRecord] {
         &self.out_records
     }
@@ -311,12 +311,12 @@ impl Entry {
         self.out_records.iter().find(|record| record.face == face)
     }
 
-    /// True while some upstream may still answer.
+    /// True while an upstream may still answer.
     pub fn has_pending_out_records(&self, now: Time) -> bool {
         self.out_records.iter().any(|record| record.is_pending(now))
     }
 
-    /// Begins to load the cache lines that it lies on.
+    /// Prefetches its cache lines.
     #[inline]
     fn prefetch(&self) {
         prefetch::value(&self.wire);
@@ -327,12 +327,12 @@ impl Entry {
         prefetch::value(&self.timer);
     }
 
-    /// When it has to be looked at next.
+    /// Its next deadline.
     pub(crate) fn deadline(&self) -> Time {
         self.expiry.min(self.timer)
     }
 
-    /// True if an Interest with this nonce has been here on another way. On a link with one peer,
+    /// True if an Interest with this nonce has arrived on another path. On a link with one peer,
     /// the same nonce from the same face is that peer's retransmission.
     pub(crate) fn has_looped(&self, nonce: u32, from: FaceId, one_peer: bool) -> bool {
         let here = self
@@ -347,12 +347,12 @@ impl Entry {
     }
 }
 
-/// Entries in numbered places. One that is released is not destroyed but begins anew with another
-/// Interest, in memory that is still near: nothing of its few hundred octets is moved.
+/// Entries in numbered slots. A released entry is not destroyed but reinitialised for another
+/// Interest, in memory that is likely cached: its few hundred octets are not moved.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entries {
     places: Vec<Entry>,
-    /// The last one released is the first one taken.
+    /// The slot released last is reused first.
     free: Vec<u32>,
 }
 
@@ -370,7 +370,7 @@ impl Entries {
         self.places.get(slot as usize).filter(|entry| entry.taken)
     }
 
-    /// Begins to load a place.
+    /// Prefetches a slot.
     #[inline]
     pub(super) fn prefetch(&self, slot: u32) {
         if let Some(entry) = self.places.get(slot as usize) {
@@ -393,7 +393,7 @@ impl Entries {
             .map(|(slot, entry)| (slot as u32, entry))
     }
 
-    /// Takes a place for an Interest.
+    /// Takes a slot for an Interest.
     pub(super) fn take(
         &mut self,
         key: &NameKey,
@@ -412,7 +412,7 @@ impl Entries {
         slot
     }
 
-    /// Gives a place back; what a large Interest or many records had allocated is freed.
+    /// Releases a slot; frees the allocations of a large Interest or many records.
     pub(super) fn release(&mut self, slot: u32) {
         let Some(entry) = self.get_mut(slot) else {
             return;

@@ -16,14 +16,14 @@ use entry::Entries;
 pub use entry::{Entry, InRecord, OutRecord};
 pub(crate) use entry::{Onward, Selectors};
 
-/// Most pending Interests that have the same name and differ by selectors and forwarding hints, or
-/// that differ by implicit digest alone: whoever floods one name gets no long chains to walk.
+/// Maximum of pending Interests that have the same name and differ by selectors and forwarding
+/// hints, or that differ by implicit digest alone: flooding one name does not make long chains.
 pub(crate) const MAX_VARIANTS: usize = 16;
 
-/// The places of entries that a Data satisfies.
+/// The slots of entries that a Data satisfies.
 pub(crate) type Matches = SmallVec<[u32; 4]>;
 
-/// Interests that wait for Data.
+/// The pending Interests.
 #[derive(Clone, Debug)]
 pub struct Pit {
     hasher: NameHasher,
@@ -32,7 +32,7 @@ pub struct Pit {
     names: Index,
     /// The first entry of those whose name ends in an implicit digest, by the name before it.
     digests: Index,
-    /// How many entries with CanBePrefix have a name of so many components.
+    /// The number of entries with CanBePrefix by the number of components.
     prefix_depths: [u32; MAX_DEPTH + 1],
     /// Bit `n` is set if there is one with `n`.
     prefix_depths_taken: u64,
@@ -54,17 +54,17 @@ impl Pit {
         }
     }
 
-    /// How many entries it has.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True without any.
+    /// True if the PIT is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.len() == 0
     }
 
-    /// All entries, in no order that means anything.
+    /// All entries, in no meaningful order.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().map(|(_, entry)| entry)
     }
@@ -98,19 +98,19 @@ impl Pit {
         self.names.find(hash, is_it).unwrap_or(NONE)
     }
 
-    /// Begins to load the cell of a name's entries.
+    /// Prefetches the cell of a name's entries.
     #[inline]
     pub(crate) fn prefetch_cell(&self, key: &NameKey) {
         self.names.prefetch(key.full());
     }
 
-    /// Begins to load the entry that is likely found there.
+    /// Prefetches the entry likely found there.
     #[inline]
     pub(crate) fn prefetch_entry(&self, key: &NameKey) {
         self.entries.prefetch(self.names.guess(key.full()));
     }
 
-    /// The nonce that the entry that is likely found there was forwarded with.
+    /// The latest nonce sent for the entry likely found there.
     #[inline]
     pub(crate) fn sent_nonce(&self, key: &NameKey) -> Option<u32> {
         let entry = self.entries.get(self.names.guess(key.full()))?;
@@ -141,8 +141,7 @@ impl Pit {
         self.prefix_depths_taken
     }
 
-    /// A new entry for an Interest that has none; `None` if there are too many variants of its name
-    /// already.
+    /// Adds an entry for a new Interest; `None` if its name has too many variants already.
     pub(crate) fn insert(
         &mut self,
         key: &NameKey,
@@ -284,7 +283,7 @@ impl Pit {
         }
     }
 
-    /// Takes `slot`, which `next` follows, out of a chain that begins at `at`.
+    /// Unlinks `slot`, which `next` follows, from the chain that begins at `at`.
     fn unchain(
         &mut self,
         mut at: u32,
@@ -342,7 +341,7 @@ impl Pit {
                 .get(at)
                 .is_some_and(|entry| before_digest(entry) == name)
         };
-        // Only somebody who waits for this very name makes us hash the packet.
+        // The packet is hashed only if an Interest names this very digest.
         let Some(mut slot) = self.digests.find(key.full(), is_it) else {
             return;
         };
@@ -355,7 +354,7 @@ impl Pit {
         }
     }
 
-    /// Looks at the entry when it is due.
+    /// Schedules the entry's deadline.
     #[inline]
     pub(crate) fn arm(&mut self, slot: u32) {
         if let Some(entry) = self.entries.get(slot) {
@@ -363,7 +362,7 @@ impl Pit {
         }
     }
 
-    /// The next entry that is due. Entries that turn out to be due later are armed again.
+    /// The next due entry. Entries whose deadline has moved are armed again.
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<u32> {
         loop {
             let slot = self.wheel.pop_due(now)?;
@@ -375,7 +374,7 @@ impl Pit {
         }
     }
 
-    /// When an entry may be due next.
+    /// The earliest time at which an entry may be due.
     pub(crate) fn next_due(&self) -> Option<Time> {
         if self.is_empty() {
             None
@@ -384,8 +383,8 @@ impl Pit {
         }
     }
 
-    /// A few entries at random, among which one to evict is chosen. Random, because who floods
-    /// fills places in a row.
+    /// A few random entries, from which one to evict is chosen. Random, because a flood fills
+    /// consecutive slots.
     pub(crate) fn sample(&mut self, count: usize, rng: &mut SeededRng) -> SmallVec<[u32; 16]> {
         let mut sample = SmallVec::new();
         for _ in 0..4 * count {
@@ -401,8 +400,7 @@ impl Pit {
     }
 }
 
-/// The name of an entry whose name ends in an implicit digest, without it: a digest component has
-/// 34 octets.
+/// The name of an entry without the implicit digest at its end: a digest component has 34 octets.
 fn before_digest(entry: &Entry) -> &[u8] {
     let name = entry.name_value();
     name.get(..name.len().saturating_sub(34))

@@ -1,4 +1,4 @@
-//! The PIT against a list that is searched from end to end.
+//! Compares the PIT with a list that is searched from end to end.
 
 use proptest::prelude::*;
 use whimbrel_core::SeededRng;
@@ -121,8 +121,7 @@ proptest! {
                         None => match slot {
                             Some(slot) => model.push((interest, slot)),
                             None => {
-                                // Only of a chain that is full: same name, or same name before the
-                                // digest.
+                                // Only for a full chain: same name, or same name before the digest.
                                 let before = |name: &Name| {
                                     name.prefix(name.len() - usize::from(implicit_digest(name.as_ref().value()).is_some()))
                                 };

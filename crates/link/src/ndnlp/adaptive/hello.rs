@@ -1,9 +1,8 @@
-//! How two ends agree on the adaptive profile.
+//! The agreement of two ends on the adaptive profile.
 //!
-//! An end announces itself by a header field that who does not know it ignores. Once the peer's
-//! announcement has echoed its nonce, it knows that the peer understands compact frames and from
-//! which number on. An end that starts anew has another nonce, which ends the agreement on the
-//! other side too.
+//! An end announces itself in a header field that other implementations ignore. Once the peer's
+//! announcement has echoed its nonce, it knows that the peer supports compact frames and from which
+//! number on. An end that restarts has a new nonce, which ends the agreement on the other side too.
 
 use core::time::Duration;
 
@@ -13,13 +12,12 @@ use whimbrel_core::{SeededRng, Time};
 pub(crate) const HELLO_LEN: usize = 15;
 const VERSION: u8 = 1;
 
-/// After an announcement without an answer, the next one waits twice as long, at most so long if
-/// the peer has answered before ...
-const SLOWEST_KNOWN: Duration = Duration::from_secs(1);
-/// ... or so long if not.
-const SLOWEST_UNKNOWN: Duration = Duration::from_secs(10);
+/// The interval of unanswered announcements doubles, up to this if the peer has answered before ...
+const MAX_INTERVAL_KNOWN: Duration = Duration::from_secs(1);
+/// ... or up to this if not.
+const MAX_INTERVAL_UNKNOWN: Duration = Duration::from_secs(10);
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// An answer waits at least so long after the last one.
+/// Minimum interval between answers.
 const ANSWER_GAP: Duration = Duration::from_millis(5);
 
 /// The value of the announcement.
@@ -31,7 +29,7 @@ const ANSWER_GAP: Duration = Duration::from_millis(5);
 pub(crate) struct Hello {
     /// The sender has not seen its own nonce echoed (bit 0 of the flags).
     pub(crate) wants_answer: bool,
-    /// A report never waits longer, in ms.
+    /// Maximum delay of a report, in ms.
     pub(crate) report_delay_ms: u8,
     pub(crate) nonce: u32,
     pub(crate) echo: u32,
@@ -64,8 +62,8 @@ impl Hello {
         ]
     }
 
-    /// `None` for another version, a wrong size or no nonce. Octets that a later version may append
-    /// are ignored.
+    /// `None` for another version, a wrong size or a zero nonce. Octets that a later version may
+    /// append are ignored.
     pub(crate) fn decode(value: &[u8]) -> Option<Hello> {
         let (&[VERSION, flags, report_delay_ms], rest) = value.split_first_chunk::<3>()? else {
             return None;
@@ -84,17 +82,17 @@ impl Hello {
     }
 }
 
-/// What an announcement changed.
+/// The effect of an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Change {
-    /// The peer began anew: its numbers start at the one it said, and what it acknowledged before
-    /// means nothing.
+    /// The peer restarted: its numbers start at the announced one, and its earlier acknowledgements
+    /// are void.
     pub(crate) new_peer: bool,
-    /// The peer knows this end's nonce now, and did not before.
+    /// The peer has learnt this end's nonce just now.
     pub(crate) agreed: bool,
 }
 
-/// Where the agreement stands.
+/// The state of the agreement.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     nonce: u32,
@@ -120,21 +118,21 @@ impl Handshake {
         }
     }
 
-    /// The peer understands compact frames.
+    /// The peer supports compact frames.
     pub(crate) fn is_agreed(&self) -> bool {
         self.agreed
     }
 
     pub(crate) fn handle(&mut self, now: Time, hello: Hello) -> Change {
         let new_peer = self.peer.is_none_or(|peer| peer.nonce != hello.nonce);
-        // A peer does not forget a nonce while it keeps its own: what says so is late.
+        // A peer keeps our nonce as long as its own, so an announcement without our nonce is late.
         let echoed = hello.echo == self.nonce || (self.agreed && !new_peer);
         let agreed = echoed && (new_peer || !self.agreed);
         if new_peer || !echoed {
             self.next_announcement = self.next_announcement.min(now);
             self.wait = FIRST_WAIT;
         }
-        // Without an echo of ours, the peer has begun anew or has not heard of us yet.
+        // Without our echo, the peer has restarted or has not received our announcement yet.
         self.agreed = echoed;
         self.peer = Some(hello);
         if hello.wants_answer || agreed {
@@ -144,8 +142,8 @@ impl Handshake {
         Change { new_peer, agreed }
     }
 
-    /// A compact frame came without an agreement: the peer has not noticed that this end began
-    /// anew, or what it answered was lost.
+    /// A compact frame arrived without an agreement: the peer has not noticed that this end
+    /// restarted, or its answer was lost.
     pub(crate) fn handle_stranger(&mut self, now: Time) {
         let gap = if self.peer.is_some() {
             ANSWER_GAP * 2
@@ -156,7 +154,7 @@ impl Handshake {
         self.answer_due.get_or_insert(now.max(earliest));
     }
 
-    /// The peer is gone, or is somebody else now: the agreement has to be made anew.
+    /// The peer is gone or was replaced: the agreement must be renewed.
     pub(crate) fn start_over(&mut self, now: Time, rng: &mut SeededRng) {
         self.nonce = fresh_nonce(rng);
         self.agreed = false;
@@ -165,17 +163,17 @@ impl Handshake {
         self.wait = FIRST_WAIT;
     }
 
-    /// When a frame has to go that carries nothing but the announcement.
+    /// When to send a frame that carries only the announcement.
     pub(crate) fn answer_due(&self) -> Option<Time> {
         self.answer_due
     }
 
-    /// True if a frame that can should carry the announcement.
+    /// True if the next frame that can should carry the announcement.
     pub(crate) fn wants_to_travel(&self, now: Time) -> bool {
         self.answer_due.is_some() || (!self.agreed && now >= self.next_announcement)
     }
 
-    /// The announcement, which is sent now.
+    /// The announcement, to be sent now.
     pub(crate) fn announce(
         &mut self,
         now: Time,
@@ -187,9 +185,9 @@ impl Handshake {
         if !self.agreed {
             self.next_announcement = now + self.wait;
             let slowest = if self.peer.is_some() {
-                SLOWEST_KNOWN
+                MAX_INTERVAL_KNOWN
             } else {
-                SLOWEST_UNKNOWN
+                MAX_INTERVAL_UNKNOWN
             };
             self.wait = (self.wait * 2).min(slowest);
         }
@@ -203,7 +201,7 @@ impl Handshake {
     }
 }
 
-/// Not 0, which stands for none.
+/// Never 0, which means "none".
 fn fresh_nonce(rng: &mut SeededRng) -> u32 {
     rng.next_word() as u32 | 1
 }

@@ -1,14 +1,14 @@
-//! The adaptive profile between two Whimbrel routers: the paper's protocol with what its section V
-//! proposes, and further.
+//! The adaptive profile between two Whimbrel routers: the paper's protocol with the proposals of
+//! its section V, and further ones.
 //!
 //! * An Interest or Data travels without its outermost type and length, which pays for a number of
 //!   one octet.
-//! * The receiver reports ranges, and reports what is missing. A lost report therefore delays; it
-//!   causes no retransmission, and most frames go without one.
-//! * A gap is reported at once. The sender resends when a frame sent later by the reordering window
-//!   arrived; the window is zero until a retransmission proves spurious.
-//! * The last frames of a burst are probed for.
-//! * A frame is sent again only while its packet can still be of use.
+//! * The receiver reports ranges, including missing frames. A lost report therefore delays; it
+//!   causes no retransmission, and most frames carry no report.
+//! * A gap is reported at once. The sender retransmits a frame when one sent later by the
+//!   reordering window arrived; the window is zero until a retransmission proves spurious.
+//! * Probes cover the last frames of a burst.
+//! * A frame is retransmitted only while its packet is still useful.
 
 mod hello;
 mod receiver;
@@ -29,11 +29,11 @@ use hello::{HELLO_LEN, Handshake};
 use receiver::Receiver;
 pub(crate) use recovery::open_without_agreement;
 use sender::Sender;
-use wire::{AdaptiveFrame, MOST_REPORT_LEN, Resent, ShortNumber};
+use wire::{AdaptiveFrame, MAX_REPORT_LEN, Resent, ShortNumber};
 
-/// A session with nobody heard in it for so long ends when a frame comes that is not of it.
+/// A session without a frame for this long ends when a frame of another kind arrives.
 const STRANGER_AFTER: Duration = Duration::from_secs(1);
-/// Numbers of the peer are 64 bits wide here and begin above this.
+/// The peer's numbers are extended to 64 bits and begin above this.
 const PEER_FIRST: u64 = 1 << 32;
 
 #[derive(Debug)]
@@ -52,12 +52,12 @@ pub(crate) struct Adaptive {
     report: Vec<u8>,
 }
 
-/// Which packet a compact frame carries.
+/// The packet of a compact frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
-    /// The first frame that carried it had this number; it did not come before.
+    /// New; the first frame that carried it had this number.
     New(u64),
-    /// It came before.
+    /// A duplicate.
     Twice,
     /// There is no agreement on numbers.
     Unknown,
@@ -77,22 +77,22 @@ impl Adaptive {
             rng,
             width: 1,
             hello: [0; HELLO_LEN],
-            report: Vec::with_capacity(MOST_REPORT_LEN),
+            report: Vec::with_capacity(MAX_REPORT_LEN),
         }
     }
 
-    /// Begins with this number.
+    /// A profile whose first number is this.
     #[cfg(test)]
     pub(crate) fn start_at(&mut self, first: u32, most_outstanding: usize) {
         self.sender = Sender::new(first, most_outstanding);
     }
 
-    /// True if packets go in compact frames now.
+    /// True if packets are sent in compact frames.
     fn is_agreed(&self) -> bool {
         self.handshake.is_agreed()
     }
 
-    /// Makes the announcement, which is sent now.
+    /// Builds the announcement, to be sent now.
     fn announce(&mut self, now: Time, stats: &mut LinkStats) {
         stats.hellos_sent += 1;
         let first_number = self.sender.next_number() as u32;
@@ -102,7 +102,7 @@ impl Adaptive {
         self.hello = hello.encode();
     }
 
-    /// The peer announced itself. True if its numbers mean something else from now on.
+    /// Handles the peer's announcement. Returns true if its numbers have a new meaning from now on.
     fn handle_hello(&mut self, now: Time, hello: Hello, stats: &mut LinkStats) -> bool {
         let change = self.handshake.handle(now, hello);
         self.last_heard = now;
@@ -117,8 +117,8 @@ impl Adaptive {
         change.new_peer
     }
 
-    /// A frame came that is not of this profile and does not announce it: if nothing else came for
-    /// long, the peer has become somebody else.
+    /// Handles a frame without this profile's format or announcement: if no other frames arrived
+    /// for long, the peer was replaced.
     fn handle_foreign(&mut self, now: Time, stats: &mut LinkStats) {
         if self.is_agreed() && now.since(self.last_heard) > STRANGER_AFTER {
             self.end(now, stats);
@@ -130,7 +130,7 @@ impl Adaptive {
         self.handshake.start_over(now, &mut self.rng);
     }
 
-    /// Takes what a compact frame says of itself and of others.
+    /// Handles the numbers and the report of a compact frame.
     fn handle_frame(
         &mut self,
         frame: &AdaptiveFrame<'_>,
@@ -144,7 +144,7 @@ impl Adaptive {
         };
         self.last_heard = now;
         if !self.handshake.is_agreed() {
-            // It understands this end, but has not told so: the announcement that did was lost.
+            // The peer supports this profile, but its announcement was lost.
             self.handshake.handle_stranger(now);
         }
         let (report, ask) = match frame {
@@ -171,9 +171,9 @@ impl Adaptive {
         }
     }
 
-    /// Appends what comes before the packet, with a report if one is wanted and there are `room`
-    /// octets for it; returns the octets that the number took. `back` is how many numbers before
-    /// this one the packet was first sent.
+    /// Appends the octets before the packet, with a report if one is wanted and fits in `room`
+    /// octets; returns the octets of the number. `back` is the distance in numbers to the packet's
+    /// first transmission.
     fn write_start(
         &mut self,
         now: Time,
@@ -189,7 +189,7 @@ impl Adaptive {
             back,
             ask: core::mem::take(&mut self.sender.resend_asks),
         });
-        let with_report = room >= MOST_REPORT_LEN
+        let with_report = room >= MAX_REPORT_LEN
             && self
                 .receiver
                 .as_ref()

@@ -1,64 +1,64 @@
-//! The receiving half of the adaptive profile: what came, and when to say so.
+//! The receiving half of the adaptive profile: tracks arrivals and schedules reports.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use whimbrel_core::Time;
 
-use super::wire::{self, MOST_RUNS, Resent, SLOWEST_REORDERING, ShortNumber};
+use super::wire::{self, MAX_REORDERING, MAX_RUNS, Resent, ShortNumber};
 use crate::ndnlp::number_set::{Insert, NumberSet};
 
-/// So many frames that were not reported yet make the next frame carry a report.
+/// After this many unreported frames the next frame carries a report.
 const REPORT_EVERY: u32 = 8;
-/// Reports of which the tops are remembered; one more than the most reports that cover a number.
+/// Number of reports whose tops are remembered; one more than the maximum of reports that cover a
+/// number.
 const TOPS: usize = 4;
-/// Frames of at most so many bytes on the average are cheaper to resend than to report often.
+/// For frames of at most this average size, retransmissions are cheaper than frequent reports.
 const SMALL_FRAME: u32 = 128;
-/// Reports that answer one question, at most.
-const MOST_ANSWERS: u8 = 8;
+/// Maximum of reports that answer one request.
+const MAX_ANSWERS: u8 = 8;
 
-/// Which packet a frame carries, as far as its numbers tell.
+/// The packet of a frame, identified by its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     /// The number of the first frame that carried it.
     pub(super) first: u64,
-    /// It came before.
+    /// A duplicate.
     pub(super) twice: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Receiver {
     came: NumberSet,
-    // Packets that came in another frame than their first one, by the number of that.
+    // Packets that arrived in a retransmission, by the number of their first frame.
     recovered: NumberSet,
     largest: Option<Largest>,
     report_delay: Duration,
-    // Frames not yet reported, and since when.
+    // Unreported frames, and since when.
     unreported: u32,
     unreported_since: Option<Time>,
-    // So many of the next frames carry a report in any case ...
+    // The next frames, as many as this, carry a report in any case ...
     urgent: u8,
-    // ... and if there is no next frame, the first one goes alone.
+    // ... and if there is no next frame, the first report is sent alone.
     alone: bool,
     // The tops of the latest reports, the newest first.
     tops: [u64; TOPS],
-    // What is still to be said to answer a question: from which number down to which.
+    // The rest of an answer to a request: from which number down to which.
     answer: Option<Answer>,
     mean_size: u32,
     numbers: NumberHistory,
     runs: Vec<u64>,
 }
 
-/// The largest number as it was [`SLOWEST_REORDERING`] ago, to tell what a number of one octet
+/// The largest number as it was [`MAX_REORDERING`] ago, to expand a number of one octet.
 /// means.
-///
-/// The sender uses one only if at most 128 frames went since then, and few before it are missing.
-/// So the frame is not more than 192 numbers above that; nor more than 64 below, unless it is later
-/// than it may be. A burst that came meanwhile, in longer numbers, does not change that.
+/// The sender uses one octet only if at most 128 frames were sent since then, and few before it are
+/// missing. So the frame is not more than 192 numbers above that; nor more than 64 below, unless it
+/// is later than permitted. A burst in longer numbers meanwhile does not change that.
 #[derive(Debug)]
 struct NumberHistory {
     before: u64,
-    // The number reached in each `STEP` in which there was one.
+    // The number reached in each `STEP` with a frame.
     lately: VecDeque<Reached>,
 }
 
@@ -72,12 +72,12 @@ struct Reached {
 impl NumberHistory {
     const STEP: Duration = Duration::from_millis(12);
 
-    /// The middle of the numbers that are possible now.
+    /// The middle of the range of possible numbers.
     fn middle(&mut self, now: Time) -> u64 {
         while let Some(reached) = self
             .lately
             .front()
-            .filter(|reached| reached.last + SLOWEST_REORDERING <= now)
+            .filter(|reached| reached.last + MAX_REORDERING <= now)
         {
             self.before = reached.number;
             self.lately.pop_front();
@@ -118,7 +118,7 @@ struct Answer {
 }
 
 impl Receiver {
-    /// The peer's first frame will have the number `first`.
+    /// A receiver that expects `first` as the number of the peer's first frame.
     pub(super) fn new(first: u64, report_delay: Duration) -> Receiver {
         Receiver {
             came: NumberSet::new(first),
@@ -136,12 +136,12 @@ impl Receiver {
                 before: first.wrapping_sub(1),
                 lately: VecDeque::new(),
             },
-            runs: Vec::with_capacity(MOST_RUNS),
+            runs: Vec::with_capacity(MAX_RUNS),
         }
     }
 
-    /// Takes the numbers of a frame into account; `loss` is the share of this end's frames, which
-    /// carry the reports, that are lost. `None` if the numbers contradict each other.
+    /// Processes the numbers of a frame; `loss` is the loss rate of this end's frames, which carry
+    /// the reports. `None` if the numbers are contradictory.
     pub(super) fn handle(
         &mut self,
         now: Time,
@@ -160,7 +160,7 @@ impl Receiver {
         let first = number.checked_sub(resent.map_or(0, |resent| resent.back))?;
         match self.came.insert(number) {
             Insert::Twice => return Some(Identity { first, twice: true }),
-            // So old that it is from before an agreement: whether it came before is not known.
+            // From before the agreement: whether it is a duplicate is unknown.
             Insert::Forgotten => {
                 return Some(Identity {
                     first,
@@ -183,15 +183,15 @@ impl Receiver {
         self.unreported_since.get_or_insert(now);
         let asks = resent.is_some_and(|resent| resent.ask);
         if asks {
-            // The frame that it replaces is the oldest one of which the sender has not heard.
+            // The frame that it replaces is the oldest one without an acknowledgement.
             self.answer = Some(Answer {
                 top: None,
                 bottom: first,
-                left: MOST_ANSWERS,
+                left: MAX_ANSWERS,
             });
         }
         if number != expected || asks {
-            // A gap, or an end of one: the sender waits for this news.
+            // The beginning or end of a gap: the sender waits for this report.
             self.urgent = self.urgent.max(if number > expected {
                 self.urgent_copies(loss)
             } else {
@@ -206,7 +206,7 @@ impl Receiver {
         Some(Identity { first, twice })
     }
 
-    /// How many reports tell of a gap. A lost report delays the recovery, it never causes a
+    /// The number of reports of a gap. A lost report delays the recovery, it never causes a
     /// retransmission.
     fn urgent_copies(&self, loss: f64) -> u8 {
         match loss {
@@ -217,7 +217,7 @@ impl Receiver {
         }
     }
 
-    /// The sender asks for everything from the number that ends in `lowest`.
+    /// Handles the sender's request to report everything from the number that ends in `lowest`.
     pub(super) fn handle_ask(&mut self, lowest: u32) {
         let bottom = ShortNumber {
             low: lowest,
@@ -227,13 +227,13 @@ impl Receiver {
         self.answer = Some(Answer {
             top: None,
             bottom,
-            left: MOST_ANSWERS,
+            left: MAX_ANSWERS,
         });
         self.alone = true;
         self.urgent = self.urgent.max(1);
     }
 
-    /// True if a frame that goes now should carry a report.
+    /// True if the next frame should carry a report.
     pub(super) fn wants_to_travel(&self, now: Time) -> bool {
         self.largest.is_some()
             && (self.urgent > 0
@@ -243,7 +243,7 @@ impl Receiver {
                     .is_some_and(|since| now >= since + self.report_delay * 3 / 4))
     }
 
-    /// When a report has to go alone.
+    /// When to send a report alone.
     pub(super) fn due(&self) -> Option<Time> {
         self.largest?;
         if self.alone {
@@ -253,7 +253,7 @@ impl Receiver {
         }
     }
 
-    /// Appends a report; `loss` as in [`Self::handle`]. `None` if nothing ever came.
+    /// Appends a report; `loss` as in [`Self::handle`]. `None` if no frame has arrived yet.
     pub(super) fn write_report(&mut self, now: Time, loss: f64, out: &mut Vec<u8>) -> Option<()> {
         let largest = self.largest?;
         let covering = match loss {
@@ -265,7 +265,7 @@ impl Receiver {
         let mut top = (largest.number, largest.width);
         if let Some(answer) = self.answer {
             bottom = bottom.min(answer.bottom);
-            // Another top than the largest could be taken for another number if it were short.
+            // A top other than the largest could be ambiguous if it were short.
             top = answer.top.map_or(top, |number| (number, 4));
         }
         let lowest = self.collect_runs(top.0, bottom);
@@ -301,16 +301,17 @@ impl Receiver {
         Some(())
     }
 
-    /// The runs below `top` down to `bottom`; returns the lowest number in them that came.
+    /// Collects the runs below `top` down to `bottom`; returns the lowest number in them that
+    /// arrived.
     fn collect_runs(&mut self, top: u64, bottom: u64) -> u64 {
         self.runs.clear();
         let bottom = bottom.max(self.came.floor());
         let (mut below, mut lowest, mut present) = (top, top, true);
-        while below > bottom && self.runs.len() < MOST_RUNS {
+        while below > bottom && self.runs.len() < MAX_RUNS {
             let run = self
                 .came
                 .run(below - 1, bottom, present)
-                .min(wire::LONGEST_RUN);
+                .min(wire::MAX_RUN_LEN);
             self.runs.push(run);
             below -= run;
             if present {

@@ -1,4 +1,4 @@
-//! The adaptive profile as the link service sees it.
+//! The adaptive profile as a [`Recovery`] of the link service.
 
 use core::time::Duration;
 
@@ -9,29 +9,29 @@ use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, tlv, types};
 use super::hello::{HELLO_LEN, Hello};
 use super::receiver::Receiver;
 use super::sender::Probe;
-use super::wire::{self, AdaptiveFrame, MOST_HEADER_LEN, Payload};
+use super::wire::{self, AdaptiveFrame, MAX_HEADER_LEN, Payload};
 use super::{Adaptive, Origin};
 use crate::ndnlp::compact::{ADAPTIVE, Kind, PROFILE_MASK};
 use crate::ndnlp::framing::{self, LpFrame};
 use crate::ndnlp::piece::Piece;
 use crate::ndnlp::reassembly::{PacketKey, Place};
-use crate::ndnlp::recovery::{Heard, Opened, Outgoing, Recovery, Turn};
+use crate::ndnlp::recovery::{FramePlan, Heard, Opened, Recovery, Turn};
 use crate::ndnlp::stats::{LinkStats, Mode};
 
-/// Most fragments of one packet in compact frames: their number has one octet.
-const MOST_FRAGMENTS: usize = 255;
-/// Octets of the announcement as a header field, and by how much the length of the LpPacket may
-/// grow with it.
+/// Maximum of fragments of one packet in compact frames: their number has one octet.
+const MAX_FRAGMENTS: usize = 255;
+/// Octets of the announcement as a header field, and the growth of the LpPacket's length because of
+/// it.
 const HELLO_ROOM: usize = tlv::element_len(types::LP_ADAPTIVE_HELLO, HELLO_LEN) + 2;
 
-/// Opens a compact frame of a peer with which there is no agreement.
+/// Opens a compact frame from a peer without an agreement.
 pub(crate) fn open_without_agreement<'a>(frame: &'a [u8], scratch: &'a mut Vec<u8>) -> Opened<'a> {
     AdaptiveFrame::decode(frame).map_or(Opened::Malformed, |frame| {
         opened(&frame, Origin::Unknown, scratch)
     })
 }
 
-/// What the frame carries.
+/// The packet or fragment of the frame.
 fn opened<'a>(frame: &AdaptiveFrame<'a>, origin: Origin, scratch: &'a mut Vec<u8>) -> Opened<'a> {
     let AdaptiveFrame::Packet { payload, .. } = frame else {
         return Opened::Nothing;
@@ -73,20 +73,20 @@ impl Recovery for Adaptive {
         Some(self.sender.next_number())
     }
 
-    /// With room for what is added when the packet is sent again.
+    /// Includes room for the additional octets of a retransmission.
     fn whole_frame_len(&self, packet: &[u8], header: Option<&LpHeader>) -> usize {
         match Kind::of(packet).filter(|_| header.is_none()) {
-            Some((_, left_out)) => MOST_HEADER_LEN + packet.len() - left_out,
-            None => MOST_HEADER_LEN + 1 + framing::element_len(packet, header),
+            Some((_, left_out)) => MAX_HEADER_LEN + packet.len() - left_out,
+            None => MAX_HEADER_LEN + 1 + framing::element_len(packet, header),
         }
     }
 
     fn fragment_overhead(&self, _header: Option<&LpHeader>) -> usize {
-        MOST_HEADER_LEN + 2
+        MAX_HEADER_LEN + 2
     }
 
     fn most_fragments(&self) -> usize {
-        MOST_FRAGMENTS
+        MAX_FRAGMENTS
     }
 
     fn cuts_with_header(&self) -> bool {
@@ -96,27 +96,27 @@ impl Recovery for Adaptive {
     fn write_frame(
         &mut self,
         now: Time,
-        outgoing: &Outgoing<'_>,
+        plan: &FramePlan<'_>,
         stats: &mut LinkStats,
         out: &mut Vec<u8>,
     ) -> bool {
-        let piece = outgoing.piece;
+        let piece = plan.piece;
         let start = out.len();
         let short = Kind::of(&piece.packet).filter(|(_, left_out)| {
-            let long_enough = piece.packet.len() - left_out + 2 >= outgoing.smallest_frame;
+            let long_enough = piece.packet.len() - left_out + 2 >= plan.smallest_frame;
             piece.is_whole() && piece.header.is_none() && long_enough
         });
         let kind = short.map_or(Kind::Other, |(kind, _)| kind);
         let next = self.sender.next_number();
-        let back = outgoing.replaces.map(|_| next.wrapping_sub(piece.identity));
+        let back = plan.replaces.map(|_| next.wrapping_sub(piece.identity));
         let len = match short {
-            Some((_, left_out)) => MOST_HEADER_LEN + piece.packet.len() - left_out,
+            Some((_, left_out)) => MAX_HEADER_LEN + piece.packet.len() - left_out,
             None if piece.is_whole() => {
                 self.whole_frame_len(&piece.packet, piece.header.as_deref())
             }
             None => piece.len as usize + self.fragment_overhead(None),
         };
-        let room = outgoing.mtu.saturating_sub(len);
+        let room = plan.mtu.saturating_sub(len);
         self.width = self.write_start(now, kind, back, room, stats, out);
         match short {
             Some((_, left_out)) => {
@@ -136,7 +136,7 @@ impl Recovery for Adaptive {
                 }
             }
         }
-        debug_assert!(out.len() - start <= outgoing.mtu);
+        debug_assert!(out.len() - start <= plan.mtu);
         true
     }
 
@@ -160,7 +160,7 @@ impl Recovery for Adaptive {
         }
     }
 
-    /// A question, or an announcement that no packet can carry.
+    /// A request for a report, or an announcement that no packet can carry.
     fn write_urgent(
         &mut self,
         now: Time,
@@ -194,7 +194,7 @@ impl Recovery for Adaptive {
         true
     }
 
-    /// A report that has no packet to travel with.
+    /// A report without a packet to carry it.
     fn write_idle(&mut self, now: Time, stats: &mut LinkStats, out: &mut Vec<u8>) -> bool {
         if !self.is_agreed() || !self.report_due(now) || !self.prepare_report(now) {
             return false;
@@ -250,7 +250,7 @@ impl Recovery for Adaptive {
         let Turn { now, stats, lost } = turn;
         let now = *now;
         self.sender.handle_reordering(now, stats, lost);
-        // What nobody waits for any more is not worth a probe.
+        // A packet that is no longer useful deserves no probe.
         while let Some((number, piece)) = self.sender.overdue(now) {
             if self.may_resend(now, piece) {
                 break;
@@ -266,7 +266,7 @@ impl Recovery for Adaptive {
         self.sender.due()
     }
 
-    /// A packet is sent again while it can still be of use on the other side: while its Interest
+    /// A packet is retransmitted while it is still useful on the other side: while its Interest
     /// waits there, and not too often.
     fn may_resend(&self, now: Time, piece: &Piece) -> bool {
         if piece.retransmissions >= self.max_retransmissions {

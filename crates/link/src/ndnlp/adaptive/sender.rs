@@ -1,39 +1,38 @@
-//! The sending half of the adaptive profile: what was sent, and what the peer's reports say of it.
+//! The sending half of the adaptive profile: tracks transmissions and evaluates the peer's reports.
 
 use core::time::Duration;
 
 use whimbrel_core::{RttEstimator, Time};
 
-use super::wire::{HOLD_WIDE, MOST_RUNS, Report, SLOWEST_REORDERING, ShortNumber, mask};
+use super::wire::{HOLD_WIDE, MAX_REORDERING, MAX_RUNS, Report, ShortNumber, mask};
 use crate::ndnlp::outstanding::{Acknowledged, Outstanding};
 use crate::ndnlp::piece::Piece;
 use crate::ndnlp::stats::{LinkStats, LossMeter};
 
 /// Internal numbers are 64 bits wide and begin above this, so that no report reaches below zero.
 const FIRST: u64 = 1 << 32;
-/// A frame of at most so many bytes is sent again rather than asked about.
+/// A probe retransmits a frame of at most this size, rather than only requesting a report.
 const SMALL_FRAME: u32 = 256;
 /// Silence of the peer while it should report that ends the agreement; eight probes if that is
 /// longer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// A frame is asked about so often before it is sent again.
-const MOST_ASKS: u8 = 2;
+/// Maximum of report requests about a frame before it is retransmitted.
+const MAX_ASKS: u8 = 2;
 
-/// Of a slot's `later_acks`: the frame was reported missing, or it was resent because nothing was
-/// heard of it.
+/// In a slot's `later_acks`: the frame was reported missing, or retransmitted by a probe.
 const MISSING: u8 = 1;
 const PROBED: u8 = 2;
 
-/// What to do about frames of which nothing is heard.
+/// What to do about frames without a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Probe {
     /// Nothing yet.
     No,
-    /// A frame was found lost: it is to be sent again, with a question.
+    /// A frame was declared lost: retransmit it, with a request for a report.
     Resend,
-    /// A question is to be sent.
+    /// Send a request for a report.
     Ask,
-    /// The peer does not answer any more.
+    /// The peer is unresponsive.
     Dead,
 }
 
@@ -43,31 +42,31 @@ pub(super) struct Sender {
     largest_arrived: u64,
     rtt: RttEstimator,
     loss: LossMeter,
-    /// How long a report of the peer may wait.
+    /// Maximum delay of the peer's reports.
     report_delay: Duration,
     // See `LinkStats::reordering_window`; `None` until reordering was seen.
     reordering: Duration,
     reordering_changed: Time,
-    // Some frame was reported missing, but not long enough after it was sent: when it is lost.
+    // Some frame was reported missing, but too soon after it was sent: when it is lost.
     reordering_due: Option<Time>,
     last_sent: Time,
-    // When the first frame was sent after the last report.
+    // When the first frame after the last report was sent.
     unheard_since: Option<Time>,
     last_probe: Time,
     probes: u32,
     asked: Option<(u64, u8)>,
     pub(super) ask: Option<u64>,
     pub(super) resend_asks: bool,
-    // When the last 128 frames were sent, and of the last 128 times 256 every 256th one.
+    // When the last 128 frames were sent; and for the last 128 times 256, every 256th one.
     sent_lately: [Time; 128],
     sent_before: [Time; 128],
-    // Until then, numbers have two octets at least.
+    // Until then, numbers have at least two octets.
     wide_until: Time,
     found: Vec<u64>,
 }
 
 impl Sender {
-    /// The first number ends in `first`.
+    /// A sender whose first number ends in `first`.
     pub(super) fn new(first: u32, most_outstanding: usize) -> Sender {
         let first = FIRST + u64::from(first);
         let tick = Duration::from_micros(100);
@@ -99,8 +98,8 @@ impl Sender {
         self.outstanding.next()
     }
 
-    /// Octets that the next number needs. One is enough while the last 128 frames took
-    /// [`SLOWEST_REORDERING`], fewer than 64 of them are unacknowledged, and no longer number was
+    /// Octets of the next number. One is enough while the last 128 frames took
+    /// [`MAX_REORDERING`], fewer than 64 of them are unacknowledged, and no longer number was
     /// needed for [`HOLD_WIDE`]: the receiver relies on all three.
     pub(super) fn next_width(&self, now: Time) -> u8 {
         let next = self.outstanding.next();
@@ -110,7 +109,7 @@ impl Sender {
                 .get((index % 128) as usize)
                 .copied()
                 .unwrap_or_default();
-            then == Time::ZERO || now.since(then) >= SLOWEST_REORDERING
+            then == Time::ZERO || now.since(then) >= MAX_REORDERING
         };
         if span < 64 && now >= self.wide_until && slow(&self.sent_lately, next) {
             1
@@ -123,7 +122,7 @@ impl Sender {
         }
     }
 
-    /// The next frame was written.
+    /// Records the transmission of the next frame.
     pub(super) fn sent(
         &mut self,
         now: Time,
@@ -148,7 +147,7 @@ impl Sender {
         self.outstanding.push(now, piece, width, replaces)
     }
 
-    /// Takes a report; frames that it proves lost go to `lost`.
+    /// Handles a report; frames that it proves lost are appended to `lost`.
     pub(super) fn handle_report(
         &mut self,
         now: Time,
@@ -165,8 +164,8 @@ impl Sender {
         let Some(top_sent) = self.outstanding.slot(top).map(|slot| slot.sent_at) else {
             return;
         };
-        // From the lowest to the highest: what was resent in vain shows before its replacement.
-        let mut ranges = [(0, 0, false); MOST_RUNS];
+        // From the lowest to the highest: a spurious retransmission shows before its replacement.
+        let mut ranges = [(0, 0, false); MAX_RUNS];
         let mut count = 0;
         let mut end = top;
         for (range, (run, arrived)) in ranges.iter_mut().zip(report.runs()) {
@@ -188,15 +187,15 @@ impl Sender {
         self.shrink_reordering(now);
     }
 
-    /// The number that the top of a report stands for: the newest frame that was sent with a number
-    /// of that width and these octets. A frame further back is either settled, or was sent with a
-    /// longer number.
+    /// The number that the top of a report denotes: the newest frame that was sent with a number of
+    /// that width and these octets. An older frame is either settled, or was sent with a longer
+    /// number.
     fn find_top(&self, top: ShortNumber, stats: &mut LinkStats) -> Option<u64> {
         let newest = self.outstanding.next() - 1;
         let window = mask(top.width) + 1;
         let mut number = newest - (newest.wrapping_sub(u64::from(top.low)) & (window - 1));
         if number < self.outstanding.base() {
-            // Settled already, which is usual. Only in full width can it be told from what was
+            // Usually settled already. Only in full width can it be distinguished from a number
             // never sent.
             stats.drops.false_acks += u64::from(top.width == 4 && newest - number > window / 2);
             return None;
@@ -224,7 +223,7 @@ impl Sender {
             Acknowledged::Arrived { piece, sent_at } => {
                 stats.arrived(&piece);
                 self.loss.arrived();
-                // A number stands for one transmission only, so every one of them may be measured.
+                // A number denotes one transmission only, so every one may be measured.
                 if let Some(waited) = waited.filter(|_| number > self.largest_arrived) {
                     self.rtt.sample(now.since(sent_at).saturating_sub(waited));
                 }
@@ -281,7 +280,7 @@ impl Sender {
         self.rtt.smoothed().unwrap_or(Duration::from_millis(100))
     }
 
-    /// A frame that was taken for lost arrived after all: wait longer the next time, at most a
+    /// A frame that was declared lost arrived after all: waits longer the next time, at most a
     /// round trip.
     fn grow_reordering(&mut self, now: Time) {
         let srtt = self.srtt();
@@ -290,7 +289,7 @@ impl Sender {
         self.reordering_changed = now;
     }
 
-    /// Half of it after 32 round trips without such a frame, at least a second; none once it is
+    /// Halves it after 32 round trips without such a frame, at least a second; clears it once it is
     /// small.
     fn shrink_reordering(&mut self, now: Time) {
         if self.reordering.is_zero() {
@@ -306,7 +305,7 @@ impl Sender {
         }
     }
 
-    /// Frames that were reported missing and for which nobody has to wait longer.
+    /// Frames that were reported missing and whose reordering window is over.
     pub(super) fn handle_reordering(
         &mut self,
         now: Time,
@@ -330,14 +329,13 @@ impl Sender {
         }
     }
 
-    /// How long an answer may take: a round trip, and as long as a report may wait.
+    /// Maximum time of an answer: a round trip, and the maximum delay of a report.
     fn answer_wait(&self) -> Duration {
         self.rtt.timeout() + Duration::from_millis(1) + self.report_delay
     }
 
-    /// When something has to be done about the oldest frame: soon if nothing was sent after it that
-    /// would show a gap; else not before two more reports should have come, of which some may be
-    /// lost.
+    /// When to act on the oldest frame: soon if no later frame could show a gap; else not before
+    /// two more reports should have arrived, some of which may be lost.
     pub(super) fn probe_due(&self) -> Option<Time> {
         let (_, slot) = self.outstanding.oldest()?;
         let wait = self.answer_wait().saturating_mul(1 << self.probes.min(6));
@@ -345,14 +343,14 @@ impl Sender {
         Some((self.last_sent + wait).clamp(first, first + self.report_delay * 2))
     }
 
-    /// The oldest frame, if an answer should have come by now.
+    /// The oldest frame, if its acknowledgement is overdue.
     pub(super) fn overdue(&self, now: Time) -> Option<(u64, &Piece)> {
         let (number, slot) = self.outstanding.oldest()?;
         let piece = self.outstanding.piece(number)?;
         (slot.sent_at + self.answer_wait() <= now).then_some((number, piece))
     }
 
-    /// A frame is taken for lost because nothing was heard of it.
+    /// Declares a frame lost because its acknowledgement is overdue.
     pub(super) fn declare_lost(
         &mut self,
         now: Time,
@@ -372,7 +370,7 @@ impl Sender {
         }
     }
 
-    /// Whatever is due first.
+    /// The earliest deadline.
     pub(super) fn due(&self) -> Option<Time> {
         match (self.probe_due(), self.reordering_due) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -380,7 +378,7 @@ impl Sender {
         }
     }
 
-    /// Nothing was heard of the oldest frame for too long. `idle`: nothing else waits to be sent.
+    /// Handles an overdue acknowledgement of the oldest frame. `idle`: the queue is empty.
     pub(super) fn handle_silence(
         &mut self,
         now: Time,
@@ -414,7 +412,7 @@ impl Sender {
             .outstanding
             .piece(number)
             .is_some_and(|piece| piece.len <= SMALL_FRAME);
-        if !small && !quiet && asked < MOST_ASKS {
+        if !small && !quiet && asked < MAX_ASKS {
             self.asked = Some((number, asked + 1));
             self.ask = Some(number);
             stats.timeouts += 1;
@@ -425,12 +423,12 @@ impl Sender {
         Probe::Resend
     }
 
-    /// The peer's reports may wait so long.
+    /// Sets the maximum delay of the peer's reports.
     pub(super) fn set_report_delay(&mut self, delay: Duration) {
         self.report_delay = delay;
     }
 
-    /// True if a piece that was found lost under this number should still be sent again.
+    /// True if a piece that was declared lost under this number should still be retransmitted.
     pub(super) fn still_lost(&self, number: u64) -> bool {
         self.outstanding.is_resending(number)
     }
@@ -443,18 +441,18 @@ impl Sender {
         self.outstanding.forget_packet(packet_id);
     }
 
-    /// Everything outstanding is let go: how many frames that were.
+    /// Forgets all outstanding frames; returns their number.
     pub(super) fn abandon(&mut self) -> usize {
         self.unheard_since = None;
         self.reordering_due = None;
         self.probes = 0;
         self.ask = None;
-        // What comes now says nothing of the numbers before.
+        // Later arrivals are not evidence about the earlier numbers.
         self.largest_arrived = self.outstanding.next() - 1;
         self.outstanding.drain().count()
     }
 
-    /// A round trip, once one was measured.
+    /// The round trip, once measured.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.rtt.smoothed()
     }

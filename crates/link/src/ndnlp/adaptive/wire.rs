@@ -4,29 +4,29 @@
 //! 10kkwwar | number (1..4) | [r: distance] | [a: report] | [kk=3: form] | packet
 //! 1000wwa0 | [ww=1: lowest number (4)]     | [a: report]
 //! ```
-//! `kk` is the [`Kind`]; `ww` the octets of the number less one. An Interest or Data is without its
-//! type and length; the form of kind 3 is 0 for a whole element, else the number of fragments, and
-//! which one follows. The distance is a variable number: twice how many numbers before this frame
-//! the first transmission of its packet was, plus one if the sender asks for a report at once. A
-//! report says which of the latest numbers arrived: see [`Report`].
+//! `kk` is the [`Kind`]; `ww` the octets of the number less one. An Interest or Data lacks its type
+//! and length; the form of kind 3 is 0 for a whole element, else the number of fragments, followed
+//! by the index. The distance is a variable number: twice the count of numbers since the first
+//! transmission of the packet, plus one if the sender requests a report at once. A report lists the
+//! latest numbers that arrived: see [`Report`].
 
 use core::time::Duration;
 
 use crate::ndnlp::compact::{ADAPTIVE, Kind, PROFILE_MASK};
 
-/// Most runs of one report.
-pub(crate) const MOST_RUNS: usize = 15;
-/// Most octets of a report: first octet, number, and three octets for each run.
-pub(crate) const MOST_REPORT_LEN: usize = 1 + 4 + 3 * MOST_RUNS;
-/// Most octets of a frame beyond the packet, without its report: with this room left, a packet can
-/// be sent and sent again.
-pub(crate) const MOST_HEADER_LEN: usize = 1 + 4 + 5;
-/// The longest run that is written: three octets.
-pub(crate) const LONGEST_RUN: u64 = (1 << 21) - 1;
+/// Maximum of runs in one report.
+pub(crate) const MAX_RUNS: usize = 15;
+/// Maximum of octets in a report: first octet, number, and three octets for each run.
+pub(crate) const MAX_REPORT_LEN: usize = 1 + 4 + 3 * MAX_RUNS;
+/// Maximum of octets of a frame beyond the packet, without its report: with this room left, a
+/// packet can be sent and retransmitted.
+pub(crate) const MAX_HEADER_LEN: usize = 1 + 4 + 5;
+/// The longest run that can be encoded: three octets.
+pub(crate) const MAX_RUN_LEN: u64 = (1 << 21) - 1;
 
-/// A frame that is late by more than this may be taken for another one.
-pub(crate) const SLOWEST_REORDERING: Duration = Duration::from_millis(100);
-/// After a number of more than one octet, none of one octet is used for so long.
+/// A frame that is late by more than this may be mistaken for another one.
+pub(crate) const MAX_REORDERING: Duration = Duration::from_millis(100);
+/// After a number of more than one octet, no number of one octet is used for this long.
 pub(crate) const HOLD_WIDE: Duration = Duration::from_millis(200);
 
 const REPORT: u8 = 2;
@@ -72,19 +72,19 @@ impl ShortNumber {
     }
 }
 
-/// The bits of a number of so many octets.
+/// The bits of a number of this many octets.
 pub(crate) fn mask(width: u8) -> u64 {
     (1 << (8 * u32::from(width))) - 1
 }
 
-/// Which numbers arrived: the top one did, and then, downwards, runs of numbers that arrived and
-/// that did not take turns.
+/// The numbers that arrived: the top one did, and then, downwards, runs of numbers that arrived and
+/// that did not alternate.
 ///
 /// ```text
 /// wwddcccc | top number (1..4) | run x cccc
 /// ```
-/// `ww` octets of the number less one; `dd` thirds of the agreed longest delay that the report
-/// waited since the top number arrived; `cccc` runs, each a variable number. The first one is of
+/// `ww` octets of the number less one; `dd` the delay of the report since the top number arrived,
+/// in thirds of the agreed maximum; `cccc` runs, each a variable number. The first one is of
 /// arrivals and may be 0; the others are written less one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Report<'a> {
@@ -109,27 +109,27 @@ impl Report<'_> {
 
 /// Writes a report: its runs as [`Report::runs`] yields them.
 pub(crate) fn write_report(out: &mut Vec<u8>, top: ShortNumber, waited: u8, runs: &[u64]) {
-    let runs = runs.get(..MOST_RUNS).unwrap_or(runs);
+    let runs = runs.get(..MAX_RUNS).unwrap_or(runs);
     out.push((top.width - 1) << 6 | waited.min(3) << 4 | runs.len() as u8);
     top.write(out);
     for (index, run) in runs.iter().enumerate() {
         write_var(
             out,
-            run.saturating_sub(u64::from(index > 0)).min(LONGEST_RUN),
+            run.saturating_sub(u64::from(index > 0)).min(MAX_RUN_LEN),
         );
     }
 }
 
-/// That a frame carries a packet again.
+/// Marks a retransmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resent {
-    /// How many numbers before this frame the first transmission was.
+    /// The count of numbers since the first transmission.
     pub(crate) back: u64,
-    /// The sender asks for a report at once.
+    /// The sender requests a report at once.
     pub(crate) ask: bool,
 }
 
-/// What a frame carries.
+/// The payload of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Payload<'a> {
     /// The value of an Interest or Data.
@@ -144,7 +144,7 @@ pub(crate) enum Payload<'a> {
     },
 }
 
-/// A frame as it came.
+/// A received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdaptiveFrame<'a> {
     /// A packet under a number.
@@ -154,7 +154,7 @@ pub(crate) enum AdaptiveFrame<'a> {
         report: Option<Report<'a>>,
         payload: Payload<'a>,
     },
-    /// Only a report, or the question for one: everything from the number in `ask` upwards.
+    /// Only a report, or a request for one: everything from the number in `ask` upwards.
     Control {
         ask: Option<u32>,
         report: Option<Report<'a>>,
@@ -274,7 +274,7 @@ fn write_var(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Appends what comes before the report and the packet. `report` says that one follows.
+/// Appends the octets before the report and the packet. `report` says that one follows.
 pub(crate) fn write_packet_start(
     out: &mut Vec<u8>,
     kind: Kind,
@@ -290,7 +290,7 @@ pub(crate) fn write_packet_start(
     }
 }
 
-/// Appends what comes before the report of a frame without a packet.
+/// Appends the octets before the report of a frame without a packet.
 pub(crate) fn write_control_start(out: &mut Vec<u8>, ask: Option<u32>, report: bool) {
     let flags = if report { REPORT } else { 0 };
     match ask {
@@ -350,7 +350,7 @@ mod tests {
         #[test]
         fn any_octets_are_read_or_refused(octets in prop::collection::vec(any::<u8>(), 0..60)) {
             if let Some(AdaptiveFrame::Packet { report: Some(report), .. }) = AdaptiveFrame::decode(&octets) {
-                prop_assert!(report.runs().count() <= MOST_RUNS);
+                prop_assert!(report.runs().count() <= MAX_RUNS);
             }
         }
     }

@@ -12,7 +12,7 @@ use super::outstanding::{Acknowledged, Outstanding};
 use super::recent::RecentNumbers;
 use super::recovery::Turn;
 use super::stats::{LinkStats, LossMeter};
-use wire::{MOST_ACKS, Numbers};
+use wire::{MAX_ACKS, Numbers};
 
 /// "a sender interprets that a frame F(m, n) is lost only after receiving 3 distinct ACKs, each
 /// with a sequence number greater than m."
@@ -22,12 +22,12 @@ const ACK_COPIES: u8 = 3;
 /// "an ACK reports a gap to the sender if the receiver has not received one of the previous 3
 /// frames"
 const GAP_FRAMES: u64 = 3;
-/// ACKs that wait, at most: a peer that is not heard cannot make them pile up.
-const MOST_WAITING_ACKS: usize = 8192;
-/// A packet number that comes again within this time is a retransmission of a packet that arrived.
-/// The paper's algorithm 1 hands it to the network layer once more; its packet number exists so
-/// that one need not. Long, because without a timer a retransmission may wait for long; a sender
-/// that restarts begins with other numbers.
+/// Maximum of queued ACKs: they must not accumulate for an unreachable peer.
+const MAX_WAITING_ACKS: usize = 8192;
+/// A packet number that arrives again within this time is a retransmission of a packet that
+/// arrived. The paper's algorithm 1 delivers it to the network layer once more; its packet number
+/// exists to avoid that. The time is long, because without a timer a retransmission may be late; a
+/// sender that restarts begins with other numbers.
 const PACKET_MEMORY: core::time::Duration = core::time::Duration::from_secs(60);
 /// Internal numbers are 64 bits wide and begin above this, so that they never wrap.
 const FIRST: u64 = 1 << 32;
@@ -41,13 +41,13 @@ pub(crate) struct Paper {
     loss: LossMeter,
     came: Option<NumberSet>,
     packets: RecentNumbers,
-    // Frame numbers to acknowledge, with how many copies are left to send; the oldest first.
+    // Frame numbers to acknowledge, with the number of copies left to send; the oldest first.
     acks: VecDeque<(u32, u8)>,
     // Those of them that report a gap and have not been sent yet.
     gaps: VecDeque<u32>,
     // The ACKs of the frame that is being written.
     taken: Vec<u32>,
-    // The element in the frame that is being written, where it is not the packet alone.
+    // The element in the frame that is being written, if it is not the packet alone.
     element: Vec<u8>,
     overtaken: Vec<u64>,
 }
@@ -58,7 +58,7 @@ impl Paper {
         max_retransmissions: u8,
         most_outstanding: usize,
     ) -> Paper {
-        // Random, so that the packets of a sender that restarted are not taken for those before.
+        // Random, so that the packets of a restarted sender are not mistaken for earlier ones.
         let first = rng.next_word();
         Paper::starting(
             (first >> 32) as u32,
@@ -68,7 +68,7 @@ impl Paper {
         )
     }
 
-    /// With these first numbers.
+    /// A profile with these first numbers.
     pub(crate) fn starting(
         frame: u32,
         packet: u32,
@@ -80,7 +80,7 @@ impl Paper {
             max_retransmissions,
             outstanding: Outstanding::new(FIRST + u64::from(frame), most_outstanding),
             next_packet: u64::from(packet),
-            // For statistics only: nothing waits for it.
+            // For statistics only: there is no timer.
             rtt: RttEstimator::new(zero, zero, zero),
             loss: LossMeter::default(),
             came: None,
@@ -93,13 +93,13 @@ impl Paper {
         }
     }
 
-    /// Takes an ACK.
+    /// Handles an ACK.
     fn handle_ack(&mut self, ack: u32, turn: &mut Turn<'_>) {
         let Turn { now, stats, lost } = turn;
         let now = *now;
         stats.acks_received += 1;
         let next = self.outstanding.next();
-        // The number next to the newest one that has these low bits and was sent.
+        // The number nearest to the newest one that has these low bits and was sent.
         let number = (next - 1) - u64::from((next as u32).wrapping_sub(1).wrapping_sub(ack));
         match self.outstanding.acknowledge(number) {
             Acknowledged::Arrived { piece, sent_at } => {
@@ -114,7 +114,7 @@ impl Paper {
             Acknowledged::InTime => self.loss.not_lost(),
             Acknowledged::Known => return,
             Acknowledged::Unknown => {
-                // Each ACK comes three times; what was acknowledged lately is no false ACK.
+                // Each ACK arrives three times; one for a recently acknowledged frame is not false.
                 stats.drops.false_acks += u64::from(next - number > u64::from(u32::MAX / 2));
                 return;
             }
@@ -132,7 +132,7 @@ impl Paper {
         }
     }
 
-    /// A frame with these numbers came. True if its packet had come before.
+    /// Handles the numbers of a frame. Returns true if its packet is a duplicate.
     fn handle_numbers(&mut self, now: Time, numbers: Numbers, stats: &mut LinkStats) -> bool {
         let came = self
             .came
@@ -140,14 +140,14 @@ impl Paper {
         let offset = i64::from(numbers.frame.wrapping_sub(came.next() as u32) as i32);
         let mut number = came.next().saturating_add_signed(offset);
         if offset.unsigned_abs() > 1 << 20 {
-            // No link is that long: the sender has begun anew.
+            // No link is that long: the sender has restarted.
             number = FIRST + u64::from(numbers.frame);
             *came = NumberSet::new(number);
         }
         came.insert(number);
         let lowest = number.saturating_sub(GAP_FRAMES).max(came.floor());
         let reports_gap = (lowest..number).any(|before| !came.contains(before));
-        if self.acks.len() < MOST_WAITING_ACKS {
+        if self.acks.len() < MAX_WAITING_ACKS {
             self.acks.push_back((numbers.frame, ACK_COPIES));
             if reports_gap {
                 self.gaps.push_back(numbers.frame);
@@ -163,11 +163,11 @@ impl Paper {
     }
 
     /// "it piggybacks min(queue size, 3) ACKs with the frames at the front of the queue and the
-    /// remaining ... with future traffic": each of the next three frames, whenever they come, takes
-    /// one copy of each ACK, as far as they fit: those that this frame takes go to `self.taken`.
+    /// remaining ... with future traffic": each of the next three frames, whenever they are sent,
+    /// carries one copy of each ACK, as many as fit: those of this frame go to `self.taken`.
     fn take_acks(&mut self, room: usize) {
         self.taken.clear();
-        let most = (room / wire::ACK_LEN).min(MOST_ACKS).min(self.acks.len());
+        let most = (room / wire::ACK_LEN).min(MAX_ACKS).min(self.acks.len());
         if most == self.acks.len() {
             self.gaps.clear();
         }
@@ -184,7 +184,7 @@ impl Paper {
 
     /// "When the outgoing queue is empty, but an ACK needs to be sent back to the sender to report
     /// a gap in received frame sequence numbers ..., the receiver will transmit this ACK
-    /// immediately." To be asked when there is nothing to send.
+    /// immediately." To be called when there is nothing to send.
     fn take_gap(&mut self) -> Option<u32> {
         let gap = self.gaps.pop_front()?;
         if let Some((_, copies)) = self

@@ -1,4 +1,4 @@
-//! The paper's profile as the link service sees it.
+//! The paper's profile as a [`Recovery`] of the link service.
 
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::LpHeader;
@@ -7,9 +7,9 @@ use whimbrel_ndn_packet::lp::{self, LinkFields};
 use super::Paper;
 use super::wire::{self, NUMBERS_LEN, Numbers, PaperFrame};
 use crate::ndnlp::compact::{Kind, PAPER, PROFILE_MASK};
-use crate::ndnlp::framing::{self, MOST_FRAGMENTS};
+use crate::ndnlp::framing::{self, MAX_FRAGMENTS};
 use crate::ndnlp::piece::Piece;
-use crate::ndnlp::recovery::{Opened, Outgoing, Recovery, Turn};
+use crate::ndnlp::recovery::{FramePlan, Opened, Recovery, Turn};
 use crate::ndnlp::stats::{LinkStats, Mode};
 
 impl Recovery for Paper {
@@ -36,17 +36,17 @@ impl Recovery for Paper {
     }
 
     fn most_fragments(&self) -> usize {
-        MOST_FRAGMENTS
+        MAX_FRAGMENTS
     }
 
     fn write_frame(
         &mut self,
         _now: Time,
-        outgoing: &Outgoing<'_>,
+        plan: &FramePlan<'_>,
         stats: &mut LinkStats,
         out: &mut Vec<u8>,
     ) -> bool {
-        let piece = outgoing.piece;
+        let piece = plan.piece;
         let numbers = Numbers {
             frame: self.outstanding.next() as u32,
             packet: piece.identity as u32,
@@ -68,9 +68,9 @@ impl Recovery for Paper {
             &element
         };
         let used = 2 + NUMBERS_LEN + packet.len();
-        self.take_acks(outgoing.mtu.saturating_sub(used));
+        self.take_acks(plan.mtu.saturating_sub(used));
         stats.acks_carried += self.taken.len() as u64;
-        wire::encode(out, numbers, &self.taken, packet, outgoing.smallest_frame);
+        wire::encode(out, numbers, &self.taken, packet, plan.smallest_frame);
         self.element = element;
         true
     }
@@ -81,7 +81,7 @@ impl Recovery for Paper {
         }
     }
 
-    /// An ACK that reports a gap and has no packet to travel with.
+    /// An ACK that reports a gap and has no packet to carry it.
     fn write_idle(&mut self, _now: Time, stats: &mut LinkStats, out: &mut Vec<u8>) -> bool {
         let Some(gap) = self.take_gap() else {
             return false;
@@ -129,7 +129,7 @@ impl Recovery for Paper {
         piece.retransmissions < self.max_retransmissions
     }
 
-    /// Lost pieces queue behind what waits already, as those of a device driver do.
+    /// Lost pieces queue behind waiting packets, as in a device driver.
     fn resends_first(&self) -> bool {
         false
     }

@@ -6,18 +6,18 @@
 //! 11000000 | ACKs (1) | ACK (4) x ACKs
 //! ```
 //! The first two octets of an Interest or Data are its type and the length, or 0xfd and the first
-//! octet after it; both follow from the kind and from how much follows. Kind 3 carries a whole
+//! octet after it; both follow from the kind and from the frame's length. Kind 3 carries a whole
 //! element of any type.
 
 use whimbrel_ndn_packet::types;
 
 use crate::ndnlp::compact::{Kind, PAPER};
 
-/// Most ACKs of one frame.
-pub(crate) const MOST_ACKS: usize = 255;
+/// Maximum of ACKs in one frame.
+pub(crate) const MAX_ACKS: usize = 255;
 /// Octets of an ACK.
 pub(crate) const ACK_LEN: usize = 4;
-/// Octets that a frame has beyond an Interest or Data and its ACKs.
+/// Octets of a frame beyond an Interest or Data and its ACKs.
 pub(crate) const NUMBERS_LEN: usize = 8;
 
 /// The two numbers of a frame with a packet.
@@ -27,7 +27,7 @@ pub(crate) struct Numbers {
     pub(crate) packet: u32,
 }
 
-/// What a frame says.
+/// A decoded frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PaperFrame<'a> {
     /// `None` if it carries only ACKs.
@@ -56,7 +56,7 @@ impl<'a> PaperFrame<'a> {
             rest = after;
         }
         let (acks, body) = rest.split_at_checked(usize::from(acks) * ACK_LEN)?;
-        // Only Ethernet's padding may follow where nothing is carried.
+        // A frame without a packet may only have Ethernet's padding after it.
         let fits = kind != Kind::Nothing || body.iter().all(|octet| *octet == 0);
         fits.then_some(PaperFrame {
             numbers,
@@ -72,7 +72,7 @@ impl<'a> PaperFrame<'a> {
             .filter_map(|ack| ack.try_into().ok().map(u32::from_be_bytes))
     }
 
-    /// The element that it carries, where it lies or put together in `scratch`.
+    /// The element that it carries, borrowed or assembled in `scratch`.
     pub(crate) fn packet<'b>(&self, scratch: &'b mut Vec<u8>) -> Option<&'b [u8]>
     where
         'a: 'b,

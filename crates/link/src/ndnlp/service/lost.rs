@@ -1,4 +1,4 @@
-//! Pieces that were found lost.
+//! Lost pieces.
 
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{LpPacket, SharedPacket};
@@ -8,11 +8,11 @@ use crate::ndnlp::piece::Piece;
 use crate::ndnlp::queue::Resend;
 use crate::ndnlp::recovery::ProfileId;
 
-/// Most events that wait for the owner: one that does not ask for them does not pay for them.
-const MOST_EVENTS: usize = 1024;
+/// Maximum of queued events: an owner that does not poll them does not pay for them.
+const MAX_EVENTS: usize = 1024;
 
 impl LinkService {
-    /// Sends the frames in `lost` again, or gives them up.
+    /// Queues the frames in `lost` for retransmission, or abandons them.
     #[inline]
     pub(super) fn recover(&mut self, now: Time, id: ProfileId) {
         if !self.lost.is_empty() {
@@ -22,12 +22,12 @@ impl LinkService {
 
     fn recover_lost(&mut self, now: Time, id: ProfileId) {
         let mut lost = core::mem::take(&mut self.lost);
-        // Packets of which a fragment was given up in this call. Mostly none, and then it takes no
-        // memory.
+        // Packets of which a fragment was abandoned in this call. Usually none, without an
+        // allocation.
         let mut gone: Vec<u64> = Vec::new();
         for (number, mut piece) in lost.drain(..) {
             if gone.contains(&piece.packet_id) {
-                self.settle(id, number);
+                self.stop_resending(id, number);
                 continue;
             }
             let profile = self.profiles.get(id);
@@ -49,28 +49,28 @@ impl LinkService {
         self.lost = lost;
     }
 
-    /// Ends the attempts for a piece, and those for all others of its packet.
+    /// Abandons a piece, and all others of its packet.
     pub(super) fn give_up(&mut self, id: ProfileId, number: u64, piece: Piece) {
         self.stats.given_up += 1;
         let packet_id = piece.packet_id;
-        self.settle(id, number);
+        self.stop_resending(id, number);
         if !piece.is_whole() {
             self.forget_fragments(id, packet_id);
             self.in_fragments
                 .take_if(|packet| packet.packet_id() == packet_id);
         }
-        if self.events.len() < MOST_EVENTS {
+        if self.events.len() < MAX_EVENTS {
             self.events
                 .push_back(LinkEvent::GaveUp(network_packet(piece.packet)));
         }
     }
 
-    /// The piece that was found lost under this number is not sent again.
-    pub(super) fn settle(&mut self, id: ProfileId, number: u64) {
+    /// Stops the retransmission of the piece that was declared lost under this number.
+    pub(super) fn stop_resending(&mut self, id: ProfileId, number: u64) {
         self.profiles.get_mut(id).give_up(number);
     }
 
-    /// The fragments of this packet are not sent again.
+    /// Stops the retransmission of this packet's fragments.
     pub(super) fn forget_fragments(&mut self, id: ProfileId, packet_id: u64) {
         let mut gone = Vec::new();
         self.queue.retain_resends(|resend| {
@@ -78,12 +78,13 @@ impl LinkService {
             gone.extend((!keep).then_some(resend.number));
             keep
         });
-        gone.into_iter().for_each(|number| self.settle(id, number));
+        gone.into_iter()
+            .for_each(|number| self.stop_resending(id, number));
         self.profiles.get_mut(id).forget_packet(packet_id);
     }
 }
 
-/// The Interest or Data itself, where it was wrapped with its header to be cut.
+/// Extracts the Interest or Data that was encapsulated with its header for fragmentation.
 fn network_packet(packet: SharedPacket) -> SharedPacket {
     match LpPacket::decode(&packet, false) {
         Ok(LpPacket {

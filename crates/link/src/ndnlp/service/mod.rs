@@ -1,4 +1,4 @@
-//! The link service: puts the parts together.
+//! The link service: combines the parts.
 
 mod lost;
 mod receive;
@@ -22,7 +22,7 @@ use super::recovery::{ProfileId, Profiles, Recovery, Turn};
 use super::stats::{LinkStats, Mode};
 use transmit::InFragments;
 
-/// What [`LinkService::poll_transmit`] appended.
+/// The frames that [`LinkService::poll_transmit`] appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Bytes appended to the buffer.
@@ -32,7 +32,7 @@ pub struct Written {
     pub segment_size: Option<usize>,
 }
 
-/// What the link tells its owner.
+/// An event for the link's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
     /// This Interest or Data was not acknowledged after all retransmissions.
@@ -47,10 +47,10 @@ pub struct LinkService {
     mtu: usize,
     blocked: bool,
     queue: OutQueue,
-    // A packet of which some fragments have not been sent for the first time.
+    // A packet whose fragments have not all been sent yet.
     in_fragments: Option<InFragments>,
-    // A frame that was written but belongs to the next call, because its size differs from the one
-    // before it.
+    // A written frame that belongs to the next call, because its size differs from that of the
+    // frame before it.
     held_back: Vec<u8>,
     marker: CongestionMarker,
     pacer: Option<Pacer>,
@@ -74,8 +74,8 @@ impl LinkService {
             FrameKind::Datagram { mtu } => mtu,
             FrameKind::Stream { .. } => usize::MAX,
         };
-        // Random, so that a peer does not take the first packets of this run for the last ones of
-        // another.
+        // Random, so that a peer does not mistake the first packets of this run for the last ones
+        // of another.
         let next_sequence = rng.next_word();
         LinkService {
             mtu,
@@ -105,8 +105,8 @@ impl LinkService {
         }
     }
 
-    /// One frame came in; on a stream, one TLV element. `deliver` gets each whole network-layer
-    /// packet.
+    /// Handles one received frame; on a stream, one TLV element. Calls `deliver` for each whole
+    /// network-layer packet.
     pub fn handle_frame(
         &mut self,
         now: Time,
@@ -122,9 +122,8 @@ impl LinkService {
         self.refresh();
     }
 
-    /// The packet in a frame that has nothing in it for the link: counted as received and
-    /// delivered. `None` if [`LinkService::handle_frame`] has to look at the frame. For owners that
-    /// hand on several packets at once.
+    /// The packet in a frame without link fields: counted as received and delivered. `None` if the
+    /// frame needs [`LinkService::handle_frame`]. For owners that deliver several packets at once.
     pub fn handle_plain_frame<'a>(&mut self, frame: &'a [u8]) -> Option<LpPacket<'a>> {
         if !self.is_plain() {
             return None;
@@ -140,18 +139,18 @@ impl LinkService {
         Some(packet)
     }
 
-    /// True if nothing is recovered here, whatever the peer says.
+    /// True if no profile recovers frames here, whatever the peer supports.
     fn is_plain(&self) -> bool {
         self.profiles.recovering.is_empty()
     }
 
-    /// A profile, and what one call into it takes.
+    /// A profile, with the context of one call.
     fn turn(&mut self, now: Time, id: ProfileId) -> (&mut dyn Recovery, Turn<'_>) {
         let (stats, lost) = (&mut self.stats, &mut self.lost);
         (self.profiles.get_mut(id), Turn { now, stats, lost })
     }
 
-    /// Queues a whole network-layer packet; dropped and counted if there is no room.
+    /// Queues a whole network-layer packet; drops and counts it if there is no room.
     pub fn send(
         &mut self,
         now: Time,
@@ -207,15 +206,15 @@ impl LinkService {
         written
     }
 
-    /// The next thing to tell the owner.
+    /// The next event for the owner.
     pub fn poll_event(&mut self) -> Option<LinkEvent> {
         self.events.pop_front()
     }
 
-    /// A deadline stated by [`LinkService::poll_timeout`] has passed.
+    /// Handles a deadline of [`LinkService::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Time) {
         self.reassembler.expire(now, &mut self.stats.drops);
-        // The preferred profile comes last: it probes only if no other has anything to send.
+        // The preferred profile comes last: it probes only if the others have nothing to send.
         for id in self.profiles.ids().rev() {
             let idle = self.queue.is_empty() && self.in_fragments.is_none();
             let (profile, mut turn) = self.turn(now, id);
@@ -225,8 +224,7 @@ impl LinkService {
         self.refresh();
     }
 
-    /// When [`LinkService::handle_timeout`] wants to be called and [`LinkService::poll_transmit`]
-    /// asked again.
+    /// When to call [`LinkService::handle_timeout`] and then [`LinkService::poll_transmit`].
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let reassembly = self
             .reassembler
@@ -240,7 +238,7 @@ impl LinkService {
         Deadline::earlier(Deadline::earlier(reassembly, unheard), self.send_due())
     }
 
-    /// When there is something to send that cannot be sent at once.
+    /// When a frame can be sent that cannot be sent now.
     fn send_due(&self) -> Option<Deadline> {
         if self.blocked {
             return None;
@@ -258,9 +256,8 @@ impl LinkService {
         }
     }
 
-    /// Frames may have this many bytes from now on; of no effect on streams. What is queued is cut
-    /// accordingly; a fragment that was sent and lost and does not fit any more is given up with
-    /// its packet.
+    /// Sets the maximum size of a frame; ignored on streams. Queued packets are fragmented
+    /// accordingly; a lost fragment that no longer fits is abandoned with its packet.
     pub fn set_mtu(&mut self, mtu: usize) {
         if let FrameKind::Datagram { .. } = self.config.frames {
             self.mtu = mtu.clamp(MIN_MTU, MAX_MTU);
@@ -272,13 +269,13 @@ impl LinkService {
         }
     }
 
-    /// The driver cannot take frames now, or can again.
+    /// The driver cannot send frames now, or can again.
     pub fn set_blocked(&mut self, blocked: bool) {
         self.blocked = blocked;
     }
 
-    /// Recovers lost frames in another way from now on; of no effect on streams. Frames on their
-    /// way are let go: they are not sent again.
+    /// Changes how lost frames are recovered; ignored on streams. Frames in flight are forgotten:
+    /// they are not retransmitted.
     pub fn set_reliability(&mut self, reliability: Reliability) {
         if matches!(self.config.frames, FrameKind::Stream { .. })
             || self.config.reliability == reliability
@@ -299,10 +296,10 @@ impl LinkService {
         &self.stats
     }
 
-    /// What the link is worth now: for those who choose among faces.
+    /// The measured state of the link, for decisions among faces.
     pub fn state(&self, now: Time) -> LinkState {
         let stats = &self.stats;
-        // Estimates of a profile that the peer has left say nothing of the link today.
+        // Estimates of a profile that the peer has left do not describe the link any more.
         let measured = stats.mode != Mode::None;
         let begun = self.in_fragments.as_ref();
         let head = begun.map(InFragments::queued_at);
@@ -320,11 +317,11 @@ impl LinkService {
         }
     }
 
-    /// Brings estimates and levels up to date.
+    /// Updates estimates and levels.
     fn refresh(&mut self) {
         let stats = &mut self.stats;
         (stats.outstanding, stats.mode) = (0, Mode::None);
-        // What the preferred profile estimates replaces what others do.
+        // The preferred profile's estimates override those of the others.
         for profile in self.profiles.recovering.iter().rev() {
             profile.report(stats);
         }
@@ -332,7 +329,7 @@ impl LinkService {
         self.refresh_queue();
     }
 
-    /// Brings the levels of the queue up to date: all that a packet changes that is put in it.
+    /// Updates the levels of the queue, the only ones that a queued packet changes.
     fn refresh_queue(&mut self) {
         let stats = &mut self.stats;
         (stats.queue_packets, stats.queue_bytes) = (self.queue.len(), self.queue.bytes());

@@ -1,4 +1,4 @@
-//! Frames that come in.
+//! Received frames.
 
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{LpHeader, LpPacket};
@@ -40,7 +40,7 @@ impl LinkService {
         }
     }
 
-    /// False if a profile needs the fields that could not be read.
+    /// False if a profile needs the invalid fields.
     fn may_skip(&mut self, lp: &LpPacket<'_>) -> bool {
         let mut profiles = self.profiles.recovering.iter();
         if profiles.any(|profile| profile.needs(lp.skipped)) {
@@ -51,7 +51,7 @@ impl LinkService {
         true
     }
 
-    /// Gives the header to all profiles. True if the packet came before.
+    /// Passes the header to all profiles. Returns true if the packet is a duplicate.
     fn is_repeated(&mut self, now: Time, lp: &LpPacket<'_>) -> bool {
         let mut repeated = false;
         for id in self.profiles.ids() {
@@ -66,7 +66,7 @@ impl LinkService {
         repeated
     }
 
-    /// The neighbour began anew: what was numbered before means nothing.
+    /// The neighbour restarted: its earlier numbers are void.
     fn forget_numbers(&mut self, id: ProfileId) {
         self.reassembler.forget_frames();
         let gone = self.queue.retain_resends(|resend| resend.profile != id);
@@ -131,7 +131,7 @@ impl LinkService {
             .insert(now, place, fragment, header, drops, &mut whole);
     }
 
-    /// Takes a fragment of an element that has its header in it.
+    /// Adds a fragment of an encapsulated element.
     fn put_element(&mut self, now: Time, place: Place, bytes: &[u8], deliver: Deliver<'_>) {
         let padding_allowed = self.padding_allowed();
         let (delivered, mut malformed) = (&mut self.stats.packets_delivered, 0);

@@ -1,4 +1,4 @@
-//! Frames that go out.
+//! Frames to send.
 
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::LpHeader;
@@ -8,17 +8,17 @@ use super::{LinkService, Written};
 use crate::ndnlp::framing::{LpFrame, cut, wrapped};
 use crate::ndnlp::piece::Piece;
 use crate::ndnlp::queue::{Entry, QueuedPacket, Resend};
-use crate::ndnlp::recovery::{Outgoing, ProfileId};
+use crate::ndnlp::recovery::{FramePlan, ProfileId};
 
-/// Most bytes that one call writes for datagrams: what a kernel takes for segmentation.
-const LARGEST_BATCH: usize = 65_000;
+/// Maximum of bytes that one call writes for datagrams: the kernel's limit for segmentation.
+const MAX_BATCH: usize = 65_000;
 
-/// A packet of which some fragments have not been sent for the first time.
+/// A packet whose fragments have not all been sent yet.
 #[derive(Debug)]
 pub(super) struct InFragments {
-    // Of the fragment that is next.
+    // The next fragment.
     next: Piece,
-    /// What the packet was before it was put in this form.
+    /// The packet before it was encapsulated.
     original: QueuedPacket,
     fragment_len: u32,
     profile: ProfileId,
@@ -29,12 +29,12 @@ impl InFragments {
         self.next.packet_id
     }
 
-    /// When the packet was put in the queue.
+    /// When the packet was queued.
     pub(super) fn queued_at(&self) -> Time {
         self.original.queued_at
     }
 
-    /// Bytes of the fragments that have not been sent.
+    /// Bytes of the unsent fragments.
     pub(super) fn bytes_left(&self) -> usize {
         self.next.packet.len() - self.next.start as usize
     }
@@ -78,7 +78,7 @@ impl LinkService {
             segment = buffer.len() - start;
             frames = 1;
         }
-        while frames < most && buffer.len() - start + segment <= LARGEST_BATCH {
+        while frames < most && buffer.len() - start + segment <= MAX_BATCH {
             let at = buffer.len();
             if !self.write_frame(now, buffer) {
                 break;
@@ -105,7 +105,7 @@ impl LinkService {
         })
     }
 
-    /// Appends the next frame; false if there is none.
+    /// Appends the next frame; returns false if there is none.
     fn write_frame(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
         if self.write_urgent_control(now, buffer) {
             return true;
@@ -126,7 +126,7 @@ impl LinkService {
         }
     }
 
-    /// What does not wait for packets.
+    /// Appends a control frame that does not wait for packets.
     fn write_urgent_control(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
         let packets_wait = !self.queue.is_empty();
         let (mtu, stats) = (self.mtu, &mut self.stats);
@@ -134,15 +134,15 @@ impl LinkService {
         recovering.any(|profile| profile.write_urgent(now, mtu, packets_wait, stats, buffer))
     }
 
-    /// What goes when there is nothing else to send.
+    /// Appends a control frame that is sent when there is nothing else to send.
     fn write_control(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
         let stats = &mut self.stats;
         let mut recovering = self.profiles.recovering.iter_mut();
         recovering.any(|profile| profile.write_idle(now, stats, buffer))
     }
 
-    /// Appends the packet, or its first fragment; false if it had to be dropped. `waiting` is how
-    /// many bytes were in the queue with it.
+    /// Appends the packet, or its first fragment; returns false if it had to be dropped. `waiting`
+    /// is the number of bytes that were in the queue with it.
     fn write_packet(
         &mut self,
         now: Time,
@@ -239,8 +239,8 @@ impl LinkService {
         sequence
     }
 
-    /// A packet that was begun is sent from its start again if its fragments do not fit into frames
-    /// of the size that `limit` makes of the MTU.
+    /// Restarts the current packet from its first fragment if its fragments exceed the frame size
+    /// that `limit` derives from the MTU.
     pub(super) fn restart_fragments(&mut self, limit: impl Fn(&InFragments, usize) -> usize) {
         let Some(packet) = self.in_fragments.take() else {
             return;
@@ -256,8 +256,8 @@ impl LinkService {
         self.queue.put_back(packet.original);
     }
 
-    /// Appends a frame that carries a lost piece again; false if that is not needed or not possible
-    /// any more.
+    /// Appends a frame with a lost piece; returns false if that is not needed or not possible any
+    /// more.
     fn write_resend(&mut self, now: Time, resend: Resend, buffer: &mut Vec<u8>) -> bool {
         let Resend {
             profile: id,
@@ -275,10 +275,10 @@ impl LinkService {
             piece.len as usize + profile.fragment_overhead(header)
         };
         if len > self.mtu {
-            // The MTU has shrunk since. A whole packet can be cut now; the fragments of one that
-            // was cut are given up.
+            // The MTU has shrunk since. A whole packet can be fragmented now; the fragments of a
+            // packet are abandoned.
             if piece.is_whole() {
-                self.settle(id, number);
+                self.stop_resending(id, number);
                 let Piece {
                     packet,
                     header,
@@ -317,13 +317,13 @@ impl LinkService {
         stats.payload_bytes_sent += u64::from(piece.len);
         stats.packets_sent += u64::from(replaces.is_none() && piece.index + 1 == piece.count);
         let profile = self.profiles.get_mut(id);
-        let outgoing = Outgoing {
+        let plan = FramePlan {
             piece: &piece,
             replaces,
             mtu: self.mtu,
             smallest_frame: self.config.smallest_frame,
         };
-        if !profile.write_frame(now, &outgoing, stats, buffer) {
+        if !profile.write_frame(now, &plan, stats, buffer) {
             let number = profile.transmission_number();
             self.write_lp(now, &piece, number, buffer);
         }
@@ -332,8 +332,8 @@ impl LinkService {
             .sent(now, piece, replaces, &mut self.stats);
     }
 
-    /// As a bare packet if nothing has to be said of it, else as an LpPacket with what the profiles
-    /// add to it.
+    /// Writes a bare packet if it needs no fields, else an LpPacket with the fields of the
+    /// profiles.
     fn write_lp(&mut self, now: Time, piece: &Piece, number: Option<u64>, buffer: &mut Vec<u8>) {
         let none = LpHeader::default();
         let header = piece.header.as_deref().unwrap_or(&none);
