@@ -376,3 +376,89 @@ fn defaults_hold_for_nodes_that_say_nothing_and_strategies_are_known() {
         assert!(fault.starts_with(said), "wanted {said}\ngot    {fault}");
     }
 }
+
+const BARE: &str = r#"graph = { role = "ndn-router", line = { nodes = 3 } }
+[defaults.link]
+rate = "10 Mbit/s"
+queue = "80 packets"
+carrier = "bare"
+device = true
+[loads.asked]
+from = "n3"
+to = "n1"
+poisson = { rate = 100, count = 10, timeout = { min = "10 ms" } }
+[sweep.recovery]
+off = { "defaults.link.recovery" = "off", "defaults.node.content_store" = "0 B" }
+twice = { "defaults.link.recovery" = "paper-2" }
+"#;
+
+#[test]
+fn a_sweep_names_sets_of_keys() {
+    use whimbrel_lab::scenario::link::Recovery;
+    let scenario = read(BARE).unwrap();
+    let shown: Vec<_> = scenario
+        .settings
+        .iter()
+        .map(|setting| {
+            let network = &setting.plan.network;
+            let store = network.nodes[0].settings.content_store;
+            (
+                setting.values[0].1.as_str(),
+                network.links[1].recovery,
+                store,
+            )
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("off", Recovery::Off, Some(0)),
+            ("twice", Recovery::Paper2, None)
+        ]
+    );
+}
+
+#[test]
+fn links_of_ndn_routers_alone_are_checked() {
+    for (old, new, said) in [
+        (
+            "\"10 Mbit/s\"",
+            "\"unlimited\"",
+            "a.toml:6: defaults.link.device: a device has a constant rate",
+        ),
+        (
+            "80 packets",
+            "80 kB",
+            "a.toml:6: defaults.link.device: a device's queue is counted in packets",
+        ),
+        (
+            "[loads.asked]",
+            "[nodes]\nn3 = [\"host\"]\n[loads.asked]",
+            "a.toml:5: defaults.link.carrier: a bare link joins two NDN routers, and 'n3' is none",
+        ),
+        (
+            "\"bare\"",
+            "\"bear\"",
+            "a.toml:5: defaults.link.carrier: unknown value 'bear'; did you mean 'bare'?",
+        ),
+        (
+            "\"defaults.link.recovery\" = \"paper-2\"",
+            "\"sweep.x\" = 1",
+            "sweep.recovery.twice.\"sweep.x\": 'sweep.x' is no key",
+        ),
+        (
+            "{ \"defaults.link.recovery\" = \"paper-2\" }",
+            "\"paper-2\"",
+            "a.toml:11: sweep.recovery: a sweep is a list of values",
+        ),
+        (
+            "min = \"10 ms\"",
+            "max = \"10 ms\"",
+            "loads.asked.poisson.timeout.max: unknown key 'max'; did you mean 'min'?",
+        ),
+    ] {
+        assert!(BARE.contains(old), "{old}");
+        let faults = read(&BARE.replacen(old, new, 1)).err().unwrap_or_default();
+        assert!(faults.contains(said), "{said}\n{faults}");
+    }
+}

@@ -176,3 +176,29 @@ asked = { from = "n1", to = "n2", cbr = { rate = 100, count = 300 } }
     assert_eq!(got.values["asked.answered"], 300.0);
     assert!(got.values["film.stall"] > 0.9, "{:?}", got.values);
 }
+
+#[test]
+fn frames_of_ndn_go_bare_and_their_devices_take_no_longer_than_links() {
+    let text = r#"
+graph = { role = "ndn-router", line = { nodes = 3 } }
+limit = "1 min"
+linger = "1 s"
+[defaults.link]
+rate = "10 Mbit/s"
+delay = "5 ms"
+queue = "80 packets"
+carrier = "bare"
+device = true
+recovery = "off"
+[loads]
+asked = { from = "n3", to = "n1", cbr = { rate = 100, count = 300, payload = 1000 } }
+"#;
+    let bare = run(text);
+    assert_eq!(bare.values["asked.answered"], 300.0);
+    // Four links of 5 ms, and twice a Data of some 1,050 bytes and an Interest of some 30.
+    let delay = bare.values["asked.delay"];
+    assert!((21.6..22.0).contains(&delay), "{delay}");
+    let in_udp = run(&text.replace("\"bare\"", "\"udp\""));
+    let headers = in_udp.values["links.n1-n2.bytes"] - bare.values["links.n1-n2.bytes"];
+    assert_eq!(headers, 28.0 * bare.values["links.n1-n2.packets"]);
+}

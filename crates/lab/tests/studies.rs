@@ -14,26 +14,44 @@ const LAST_HOP: &str =
 
 /// A small one of the studies of recovery on links.
 fn belrp_scenario(study: &str) -> String {
-    let consumer = "[consumer]\ninterests = 120\ngaps = \"exponential\"\nlifetime = \"600 ms\"\npayload = 1024\n\
-         variation_factor = 8.0\ninitial_timeout = \"20 ms\"\nmin_timeout = \"20 ms\"\ncheck = \"5 ms\"\n";
-    let common = "runs = 1\nlimit = \"60 s\"\nvariants = [\"paper-3\", \"paper-1\", \"none\", \"adaptive\"]\n";
-    let link = "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"80 packets\"\noverhead = 2\n";
+    let load = |name: &str, from: &str, to: &str, rate: u32| {
+        format!(
+            "[loads.{name}]\nfrom = \"{from}\"\nto = \"{to}\"\n\
+             poisson = {{ rate = {rate}, count = 120, lifetime = \"600 ms\" }}\n"
+        )
+    };
+    let link = "delay = \"5 ms\"\nqueue = \"80 packets\"\noverhead = 2\ncarrier = \"bare\"\n\
+                device = true\nmarking = false\n";
+    let recovery = "[sweep.recovery]\n\
+                    paper-3 = { \"defaults.link.recovery\" = \"paper-3\" }\n\
+                    paper-1 = { \"defaults.link.recovery\" = \"paper-1\" }\n\
+                    none = { \"defaults.link.recovery\" = \"off\" }\n\
+                    adaptive = { \"defaults.link.recovery\" = \"adaptive\" }\n";
+    let loss = "[sweep]\n\"defaults.link.loss\" = [\"2 %\", \"5 %\"]\n";
+    let line = format!(
+        "graph = {{ role = \"ndn-router\", prefix = \"N\", line = {{ nodes = 3 }} }}\n\
+         limit = \"60 s\"\nlinger = \"1 s\"\n\
+         [defaults.link]\nrate = \"10 Mbit/s\"\n{link}"
+    );
     match study {
         "belrp-linear" => format!(
-            "{common}hops = [2]\nlosses_percent = [1.0, 5.0]\ndistribution_percent = 5.0\nrate = 900.0\n\
-             {consumer}[link]\n{link}"
+            "{line}{}{loss}{recovery}[study]\ndistribution = \"5 %\"\n",
+            load("prefix-a", "N3", "N1", 900)
         ),
-        "belrp-hops" => {
-            format!(
-                "{common}hops = [1, 2]\nlosses_percent = [5.0]\nrate = 900.0\n{consumer}[link]\n{link}"
-            )
-        }
+        "belrp-hops" => format!(
+            "{line}loss = \"5 %\"\n{}[sweep.hops]\n\
+             1 = {{ \"graph.line.nodes\" = 2, \"loads.prefix-a.from\" = \"N2\" }}\n\
+             2 = {{ \"graph.line.nodes\" = 3, \"loads.prefix-a.from\" = \"N3\" }}\n{recovery}",
+            load("prefix-a", "N2", "N1", 900)
+        ),
         _ => format!(
-            "{common}losses_percent = [2.0, 5.0]\nobserved = [\"A\", \"B\"]\ndelay = \"5 ms\"\n\
-             queue = \"80 packets\"\noverhead = 2\n{consumer}\
-             [[flows]]\nrate = 440.0\npath = [\"A\", \"B\", \"C\"]\n[[flows]]\nrate = 440.0\npath = [\"C\", \"B\"]\n\
-             [[links]]\nbetween = [\"B\", \"A\"]\nrate = \"9.92 Mbit/s\"\n\
-             [[links]]\nbetween = [\"B\", \"C\"]\nrate = \"9.92 Mbit/s\"\n"
+            "nodes = {{ A = \"ndn-router\", B = \"ndn-router\", C = \"ndn-router\" }}\n\
+             limit = \"60 s\"\nlinger = \"1 s\"\n\
+             [defaults.link]\nrate = \"9.92 Mbit/s\"\n{link}\
+             [links]\nB-A = {{ between = [\"B\", \"A\"] }}\nB-C = {{ between = [\"B\", \"C\"] }}\n\
+             {}{}{loss}{recovery}[study]\nobserved = [\"A\", \"B\"]\n",
+            load("prefix-a", "C", "A", 440),
+            load("prefix-b", "B", "C", 440)
         ),
     }
 }
@@ -222,6 +240,45 @@ fn the_studies_of_recovery_on_links_leave_the_same_files_each_time() {
             1 + 2 * 4,
             "a hash of each kind of run: {hashes}"
         );
+    }
+}
+
+#[test]
+fn a_scenario_that_a_study_cannot_work_from_is_refused_by_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |old: &str, new: &str| {
+        let text = belrp_scenario("belrp-linear");
+        assert!(text.contains(old), "{old}");
+        let file = folder.path().join("own.toml");
+        fs::write(&file, text.replace(old, new)).unwrap();
+        let options = StudyOptions {
+            backend: Backend::Sim,
+            scenario: Some(file),
+            runs: None,
+            seed: 1,
+            jobs: Some(1),
+            program: "whimbrel".into(),
+        };
+        let study = Study::find("belrp-linear").unwrap();
+        let ran = study.run(&options, &mut |_, _, _| {});
+        ran.map(|_| ()).unwrap_err().to_string()
+    };
+    for (old, new, expected) in [
+        ("\nnone = ", "\nnever = ", "sweep.recovery.never"),
+        (
+            "loads.prefix-a",
+            "loads.film",
+            "loads.film: this study follows",
+        ),
+        (
+            "distribution",
+            "distributoin",
+            "own.toml:26: study.distributoin: unknown key",
+        ),
+        ("nodes = 3", "nodes = 1", "own.toml:1: graph.line"),
+    ] {
+        let error = said(old, new);
+        assert!(error.contains(expected), "{expected}\n{error}");
     }
 }
 

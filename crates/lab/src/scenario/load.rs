@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use whimbrel_sim::units;
+use whimbrel_transport::cbr::BELRP;
 
 use super::document::Document;
 use super::fault::{Fault, Faults, Found};
@@ -99,9 +100,42 @@ pub struct Requests {
     /// InterestLifetime.
     #[serde(default = "lifetime", with = "units::duration")]
     pub lifetime: Duration,
+    /// When an Interest is sent again.
+    #[serde(default)]
+    pub timeout: Timeout,
     /// Whether gaps are exponential, not all the same.
     #[serde(skip)]
     pub random: bool,
+}
+
+/// `timeout = { initial = "20 ms", min = "20 ms", variation_factor = 8, check = "5 ms" }`: a
+/// consumer's time-out is ndnSIM's, `multiplier x max(min, SRTT + variation_factor x RTTVAR)`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timeout {
+    /// Before anything was measured.
+    #[serde(with = "units::duration")]
+    pub initial: Duration,
+    /// Its least.
+    #[serde(with = "units::duration")]
+    pub min: Duration,
+    /// How often the variation counts.
+    pub variation_factor: f64,
+    /// How often it is looked at.
+    #[serde(with = "units::duration")]
+    pub check: Duration,
+}
+
+impl Default for Timeout {
+    /// As in [BELRP §IV], looked at often.
+    fn default() -> Timeout {
+        Timeout {
+            initial: BELRP.initial,
+            min: BELRP.min,
+            variation_factor: BELRP.k,
+            check: Duration::from_millis(5),
+        }
+    }
 }
 
 fn payload() -> usize {
@@ -299,6 +333,13 @@ fn check(kind: &Kind, plane: Plane) -> Result<(), (&'static str, String)> {
                 return Err((key, message));
             }
             positive(key, "rate", requests.rate)?;
+            let Timeout {
+                variation_factor,
+                check,
+                ..
+            } = requests.timeout;
+            positive(key, "timeout.variation_factor", variation_factor)?;
+            positive(key, "timeout.check", check.as_secs_f64())?;
             positive(key, "count", requests.count as f64)
         }
         Kind::Flows(flows) => {

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
+use crate::scenario::Overrides;
 pub use archive::{read_results, write_result};
 pub use page::{Pages, write_pages};
 pub use result::{Comparison, NamedChart, StudyResult, Table, Transfer, Verdict};
@@ -303,6 +304,33 @@ impl StudyInput<'_> {
             .map_err(|fault| bad_file(self.study.name, &file.display().to_string(), &fault))
     }
 
+    /// The scenario, in the language of [`crate::scenario`].
+    fn language(&self) -> Result<crate::scenario::Scenario, LabError> {
+        let file = self.options.scenario.clone();
+        let file = file.unwrap_or_else(|| {
+            Path::new("studies")
+                .join(self.study.name)
+                .join("scenario.toml")
+        });
+        let overrides = Overrides {
+            seed: Some(self.options.seed),
+            runs: self.options.runs,
+        };
+        Ok(crate::scenario::Scenario::parse(
+            &file,
+            &self.scenario,
+            overrides,
+        )?)
+    }
+
+    /// A scenario that this study's code cannot work from.
+    fn bad(&self, reason: String) -> LabError {
+        LabError::BadScenario {
+            study: self.study.name.to_owned(),
+            reason,
+        }
+    }
+
     /// The paper's statement beside ours. `case` says for which of the scenario's assumptions.
     fn compare(&self, id: &str, case: &str, ours: String, agrees: bool) -> Comparison {
         let statement = self
@@ -352,10 +380,16 @@ impl StudyInput<'_> {
             .map_or("", |numbers| &numbers.source)
     }
 
+    /// A scenario as it was run.
+    fn text(&self, scenario: &impl Serialize) -> Result<String, LabError> {
+        toml::to_string_pretty(scenario)
+            .map_err(|fault| bad_file(self.study.name, "scenario", &fault))
+    }
+
     /// What was found, with what it takes to find it again.
     fn result(
         &self,
-        scenario: &impl Serialize,
+        scenario: String,
         comparisons: Vec<Comparison>,
         tables: Vec<Table>,
         charts: Vec<NamedChart>,
@@ -368,8 +402,7 @@ impl StudyInput<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: (self.options.backend == Backend::Netns).then(machine),
             command: self.study.command(self.options),
-            scenario: toml::to_string_pretty(scenario)
-                .map_err(|fault| bad_file(name, "scenario", &fault))?,
+            scenario,
             comparisons,
             tables,
             charts,

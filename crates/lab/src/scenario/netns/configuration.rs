@@ -130,7 +130,8 @@ impl Daemons<'_> {
                 local: None,
                 reliability: Some(match known.recovery {
                     Recovery::Off => Reliability::Off,
-                    Recovery::Paper => Reliability::Paper,
+                    // `check` refuses the others.
+                    Recovery::Paper1 | Recovery::Paper2 | Recovery::Paper3 => Reliability::Paper,
                     Recovery::Ndnlpv2 => Reliability::Ndnlpv2,
                     Recovery::Adaptive => Reliability::Adaptive,
                 }),

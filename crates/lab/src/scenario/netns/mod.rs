@@ -13,6 +13,7 @@ use whimbrel_sim::link::LinkSpec;
 
 use super::Plan;
 use super::event::{Action, Timed};
+use super::link::{Carrier, Recovery};
 use super::run::{LinkCounts, Run, Schedule};
 use crate::study::Backend;
 use crate::{LabError, Topology, TopologyBuilder};
@@ -35,6 +36,18 @@ pub fn check(plan: &Plan) -> Result<(), LabError> {
                 ));
             }
             _ => {}
+        }
+    }
+    for link in &plan.network.links {
+        let name = &link.name;
+        if link.carrier == Carrier::Bare || link.device {
+            return refuse(format!("model the devices of the link '{name}'"));
+        }
+        if matches!(link.recovery, Recovery::Paper1 | Recovery::Paper2) {
+            return refuse(format!("bound the retransmissions of the link '{name}'"));
+        }
+        if !link.marking {
+            return refuse(format!("switch off marking on the link '{name}'"));
         }
     }
     for timed in &plan.timeline {
@@ -101,6 +114,7 @@ pub fn run(plan: &Plan, seed: u64, program: &Path) -> Result<Run, LabError> {
         } = &fetches[index];
         run.add_files(&plan.network, load, *node, files, schedule.total());
     }
+    std::thread::sleep(plan.linger);
     for report in topology.link_reports()? {
         let mut counts = LinkCounts::default();
         for way in [&report.forward, &report.backward] {

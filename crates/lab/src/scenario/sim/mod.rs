@@ -2,6 +2,7 @@
 
 mod build;
 mod files;
+pub mod observe;
 mod requests;
 mod stack;
 
@@ -16,18 +17,20 @@ use whimbrel_transport::{CbrEvent, FetchEvent};
 
 use super::Plan;
 use super::event::Action;
+use super::node::Role;
 use super::run::{LinkCounts, Run};
 use crate::LabError;
 use crate::simulated::RepeatingContent;
 use crate::study::Backend;
 use files::{Asked, Transfer};
+use observe::{Observed, Observer};
 use requests::Exchange;
 use stack::{Stack, StackEvent};
 
-/// Before the run's origin hosts attach and contents are announced.
-const SETTLED: Duration = Duration::from_secs(2);
-/// When contents are published.
+/// When contents are published: hosts have attached by then.
 const PUBLISHED: Duration = Duration::from_secs(1);
+/// What it takes to announce contents, until the run's origin.
+const ANNOUNCED: Duration = Duration::from_secs(1);
 
 /// An event of any machine in a world.
 enum WorldEvent {
@@ -40,10 +43,16 @@ enum WorldEvent {
 /// A network while it runs.
 struct World<'p> {
     plan: &'p Plan,
+    observer: &'p mut dyn Observer,
     seed: u64,
+    /// When contents are published, and the run's origin.
+    published: Time,
+    origin: Time,
     sim: Simulator<AnyMachine<WorldEvent>>,
     nodes: Vec<NodeId>,
     links: Vec<Connection>,
+    /// The NDN routers' ports, by node and link.
+    faces: BTreeMap<(usize, usize), PortId>,
     /// How often each node has started again.
     lives: Vec<u64>,
     /// Contents by load and number.
@@ -75,11 +84,16 @@ pub fn check(plan: &Plan) -> Result<(), LabError> {
 
 /// Runs a plan.
 pub fn run(plan: &Plan, seed: u64) -> Result<Run, LabError> {
+    observe(plan, seed, &mut ()).map(|observed| observed.run)
+}
+
+/// Runs a plan before the eyes of an observer.
+pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Observed, LabError> {
     check(plan)?;
-    let mut world = build::build(plan, seed)?;
-    world.run_until(Time::ZERO + PUBLISHED)?;
+    let mut world = build::build(plan, seed, observer)?;
+    world.run_until(world.published)?;
     world.publish_first()?;
-    let origin = Time::ZERO + SETTLED;
+    let origin = world.origin;
     world.run_until(origin)?;
     let before = world.link_stats();
     let limit = origin + plan.limit;
@@ -102,20 +116,42 @@ pub fn run(plan: &Plan, seed: u64) -> Result<Run, LabError> {
         let next = next.into_iter().chain(asked).chain([limit]);
         world.advance(next.min().unwrap_or(limit))?;
     }
-    Ok(world.measured(origin, &before))
+    world.run_until(world.sim.now() + plan.linger)?;
+    Ok(Observed {
+        consumers: world.consumers(),
+        ends: world.link_ends(),
+        hash: world.sim.trace_hash(),
+        run: world.measured(origin, &before),
+    })
+}
+
+/// When contents are published, and a run's origin. Hosts take their time to attach and to announce
+/// contents; of NDN and TCP nothing has to settle.
+fn phases(plan: &Plan) -> (Time, Time) {
+    if plan.network.with_role(Role::Host).next().is_none() {
+        return (Time::ZERO, Time::ZERO);
+    }
+    let published = Time::ZERO + PUBLISHED;
+    (published, published + ANNOUNCED)
 }
 
 impl<'p> World<'p> {
     fn new(
         plan: &'p Plan,
+        observer: &'p mut dyn Observer,
         seed: u64,
         sim: Simulator<AnyMachine<WorldEvent>>,
         nodes: Vec<NodeId>,
         links: Vec<Connection>,
     ) -> World<'p> {
+        let (published, origin) = phases(plan);
         World {
             plan,
+            observer,
             seed,
+            published,
+            origin,
+            faces: BTreeMap::new(),
             sim,
             lives: vec![0; nodes.len()],
             nodes,
@@ -184,7 +220,7 @@ impl<'p> World<'p> {
                 let ways = [(Direction::AToB, &specs.0), (Direction::BToA, &specs.1)];
                 for (direction, spec) in ways {
                     self.sim
-                        .set_link_spec(link, direction, &build::shifted(spec))
+                        .set_link_spec(link, direction, &build::shifted(spec, self.origin))
                         .map_err(|fault| LabError::BadTopology(fault.to_string()))?;
                 }
             }

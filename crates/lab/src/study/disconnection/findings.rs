@@ -83,7 +83,13 @@ pub(super) fn result(
         summary(scenario, &distributions),
         all_times(scenario, groups),
     ];
-    input.result(scenario, comparisons, tables, charts, transfers)
+    input.result(
+        input.text(scenario)?,
+        comparisons,
+        tables,
+        charts,
+        transfers,
+    )
 }
 
 /// The paper's statements about one assumption's distributions.

@@ -38,7 +38,13 @@ pub(super) fn result(
         });
         comparisons.extend(instantaneous(input, mftp, tcp));
     }
-    input.result(scenario, comparisons, vec![table(cells)], charts, transfers)
+    input.result(
+        input.text(scenario)?,
+        comparisons,
+        vec![table(cells)],
+        charts,
+        transfers,
+    )
 }
 
 fn table(cells: &[Cell]) -> Table {

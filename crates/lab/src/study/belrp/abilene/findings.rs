@@ -1,13 +1,18 @@
 //! What the runs on the Abilene network say about the paper's figures and tables.
 
+use whimbrel_sim::link::Loss;
+
 use super::super::super::{Comparison, StudyInput, StudyResult, Table};
+use super::super::Variant;
 use super::super::goals;
 use super::super::matrix::{Matrix, Quantity, Tolerance, detection};
-use super::super::network::{LinkEnd, Outcome, run};
+use super::super::network::{LinkEnd, Look, Outcome, path, run};
 use super::super::statistics::{Moments, Z95};
-use super::super::{GapsSpec, Variant};
-use super::{Map, Scenario};
+use super::Section;
 use crate::LabError;
+use crate::scenario::link::Recovery;
+use crate::scenario::load::Kind;
+use crate::scenario::{Plan, Scenario};
 
 const RETRIEVAL: Quantity<'_> = Quantity {
     id: "retrieval-mean",
@@ -37,32 +42,35 @@ struct Observed {
 }
 
 impl Observed {
-    fn of(scenario: &Scenario, map: &Map) -> Observed {
+    fn of(section: &Section, plan: &Plan) -> Result<Observed, String> {
         let number = |name: &str| {
-            map.nodes
-                .iter()
-                .position(|known| known == name)
-                .unwrap_or(usize::MAX)
+            let known = plan.network.node(name);
+            known.ok_or_else(|| format!("study.observed: there is no node '{name}'"))
         };
-        let ends = (number(&scenario.observed.0), number(&scenario.observed.1));
-        let swapped = (ends.1, ends.0);
-        let link = map
-            .links
-            .iter()
-            .position(|link| *link == ends || *link == swapped)
-            .unwrap_or(0);
-        let turned = usize::from(map.links.get(link) == Some(&swapped));
-        let crossing = map.paths.iter().flat_map(|path| path.windows(2));
+        let (near, far) = (number(&section.observed.0)?, number(&section.observed.1)?);
+        let (link, _) = plan
+            .network
+            .at(near)
+            .find(|(_, peer)| *peer == far)
+            .ok_or("study.observed: no link joins the two nodes")?;
+        let turned = usize::from(plan.network.links[link].ends.0 != near);
         // An exchange crosses each of its links once in each direction: as an Interest and as a
         // Data.
-        let crossing = crossing
-            .filter(|hop| (hop[0], hop[1]) == ends || (hop[0], hop[1]) == swapped)
-            .count();
-        Observed {
+        let mut frames = 0;
+        for load in &plan.loads {
+            let path = path(plan, load);
+            let crosses = path
+                .windows(2)
+                .any(|hop| hop == [near, far] || hop == [far, near]);
+            if let (true, Kind::Requests(requests)) = (crosses, &load.kind) {
+                frames += requests.count;
+            }
+        }
+        Ok(Observed {
             forth: 2 * link + turned,
             back: 2 * link + 1 - turned,
-            frames: crossing as f64 * scenario.consumer.interests as f64,
-        }
+            frames: frames as f64,
+        })
     }
 
     fn forth<'a>(&self, run: &'a Outcome) -> Option<&'a LinkEnd> {
@@ -76,12 +84,13 @@ impl Observed {
 
 pub(super) fn result(
     input: &StudyInput<'_>,
+    section: &Section,
     scenario: &Scenario,
-    map: &Map,
     matrix: &Matrix,
 ) -> Result<StudyResult, LabError> {
-    let observed = Observed::of(scenario, map);
-    let (near, far) = (&scenario.observed.0, &scenario.observed.1);
+    let plan = &scenario.settings[0].plan;
+    let observed = Observed::of(section, plan).map_err(|reason| input.bad(reason))?;
+    let (near, far) = (&section.observed.0, &section.observed.1);
     let of_link = |end: Option<&LinkEnd>, value: fn(&LinkEnd) -> f64| end.map_or(f64::NAN, value);
     let retransmitted = |run: &Outcome| {
         100.0 * of_link(observed.forth(run), |end| end.link.retransmissions as f64)
@@ -198,7 +207,7 @@ pub(super) fn result(
         ],
     );
     comparisons.extend(words(input, matrix, &spurious));
-    let ideal = ideal_buffer(input, scenario, map, &observed)?;
+    let ideal = ideal_buffer(plan, &observed)?;
     let ours = format!("{ideal} packets");
     comparisons.push(input.compare("buffer-ideal", "", ours, (23.0..=29.0).contains(&ideal)));
     comparisons.extend(goals::verdicts(input, matrix));
@@ -268,7 +277,13 @@ pub(super) fn result(
             |_| true,
         ),
     ];
-    input.result(scenario, comparisons, tables, charts, Vec::new())
+    input.result(
+        scenario.text.clone(),
+        comparisons,
+        tables,
+        charts,
+        Vec::new(),
+    )
 }
 
 fn numbers(
@@ -370,19 +385,24 @@ fn retrieval_table(input: &StudyInput<'_>, matrix: &Matrix) -> Table {
 
 /// "we perform the same simulation with loss probability equal to 0 and with the consumer sending
 /// Interests with a constant rate. The buffer utilization in this scenario is 26 packets".
-fn ideal_buffer(
-    input: &StudyInput<'_>,
-    scenario: &Scenario,
-    map: &Map,
-    observed: &Observed,
-) -> Result<f64, LabError> {
-    let mut steady = scenario.clone();
-    steady.consumer.gaps = GapsSpec::Constant;
-    let plan = steady.plan(map, input.options.seed, 0.0, Variant::Paper3, 0);
-    let outcome = run(&plan).map_err(|fault| LabError::BadScenario {
-        study: input.study.name.to_owned(),
-        reason: fault.to_string(),
-    })?;
+fn ideal_buffer(plan: &Plan, observed: &Observed) -> Result<f64, LabError> {
+    let mut steady = plan.clone();
+    for link in &mut steady.network.links {
+        link.recovery = Recovery::Paper3;
+        link.forward.loss = Loss::None;
+        link.backward.loss = Loss::None;
+    }
+    for load in &mut steady.loads {
+        if let Kind::Requests(requests) = &mut load.kind {
+            requests.random = false;
+        }
+    }
+    let look = Look {
+        seed: plan.seed,
+        hashed: false,
+        delays_kept: false,
+    };
+    let outcome = run(&steady, look)?;
     Ok(observed
         .forth(&outcome)
         .map_or(f64::NAN, |end| end.link.buffer_high_water as f64))

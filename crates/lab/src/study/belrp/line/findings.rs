@@ -6,9 +6,10 @@ use super::super::goals;
 use super::super::matrix::{Matrix, Quantity, Tolerance};
 use super::super::network::Outcome;
 use super::super::statistics::{percentile, share_within};
-use super::{Axis, Scenario};
+use super::Axis;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
+use crate::scenario::Scenario;
 
 const RETRANSMISSIONS: Quantity<'_> = Quantity {
     id: "consumer-retransmissions",
@@ -49,6 +50,7 @@ const TRAFFIC: Quantity<'_> = Quantity {
 
 pub(super) fn result(
     axis: Axis,
+    distribution: Option<&str>,
     input: &StudyInput<'_>,
     scenario: &Scenario,
     matrix: &Matrix,
@@ -56,7 +58,9 @@ pub(super) fn result(
     let retrieval = Retrieval::of(matrix);
     let mut comparisons = numbers(input, matrix);
     comparisons.extend(trends(axis, input, matrix));
-    if let Some(at) = scenario.distribution_percent {
+    let distribution =
+        distribution.and_then(|at| matrix.steps.iter().position(|step| step.label == at));
+    if let Some(at) = distribution {
         comparisons.extend(distribution_statements(input, matrix, &retrieval, at));
     }
     comparisons.extend(goals::verdicts(input, matrix));
@@ -72,17 +76,17 @@ pub(super) fn result(
         matrix.hashes(),
     ];
     input.result(
-        scenario,
+        scenario.text.clone(),
         comparisons,
         tables,
-        charts(axis, scenario, matrix, &retrieval),
+        charts(axis, distribution, matrix, &retrieval),
         Vec::new(),
     )
 }
 
 fn charts(
     axis: Axis,
-    scenario: &Scenario,
+    distribution: Option<usize>,
     matrix: &Matrix,
     retrieval: &Retrieval,
 ) -> Vec<NamedChart> {
@@ -127,9 +131,7 @@ fn charts(
             Variant::recovers,
         ),
     );
-    if let Some(at) = scenario.distribution_percent
-        && let Some(step) = matrix.steps.iter().position(|step| step.loss_percent == at)
-    {
+    if let Some(step) = distribution {
         charts.push(retrieval.distribution(matrix, step));
     }
     charts
@@ -416,11 +418,8 @@ fn distribution_statements(
     input: &StudyInput<'_>,
     matrix: &Matrix,
     retrieval: &Retrieval,
-    at: f64,
+    step: usize,
 ) -> Vec<Comparison> {
-    let Some(step) = matrix.steps.iter().position(|step| step.loss_percent == at) else {
-        return Vec::new();
-    };
     let (delays, ideal) = retrieval.cell(matrix, step, Variant::Paper3);
     let runs = matrix.cell(step, Variant::Paper3);
     if delays.is_empty() {
