@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 use crate::scenario::Overrides;
+use crate::scenario::statement::{Range, Tolerance};
 pub use archive::{read_results, write_result};
 pub use page::{Pages, write_pages};
 pub use result::{Comparison, NamedChart, StudyResult, Table, Transfer, Verdict};
@@ -135,6 +136,12 @@ struct Statement {
     quantity: String,
     /// The paper's words.
     says: String,
+    /// How far our numbers may be from the paper's and still agree.
+    #[serde(default)]
+    tolerance: Option<Tolerance>,
+    /// Where ours has to be to agree with the paper's words.
+    #[serde(default)]
+    range: Option<Range>,
     /// Why ours may differ.
     #[serde(default)]
     note: String,
@@ -143,6 +150,21 @@ struct Statement {
     note_sim: String,
     #[serde(default)]
     note_netns: String,
+}
+
+impl Statement {
+    /// The quantity, and when ours agrees.
+    fn judged(&self) -> String {
+        let by = [
+            self.tolerance.map(|tolerance| tolerance.to_string()),
+            self.range.map(|range| range.to_string()),
+        ];
+        let by: Vec<String> = by.into_iter().flatten().collect();
+        if by.is_empty() {
+            return self.quantity.clone();
+        }
+        format!("{} (agrees: {})", self.quantity, by.join(", "))
+    }
 }
 
 /// Papers by their titles, as people who read a page know them; keys are for code.
@@ -333,12 +355,8 @@ impl StudyInput<'_> {
 
     /// The paper's statement beside ours. `case` says for which of the scenario's assumptions.
     fn compare(&self, id: &str, case: &str, ours: String, agrees: bool) -> Comparison {
-        let statement = self
-            .paper
-            .statement
-            .iter()
-            .find(|statement| statement.id == id);
-        let statement = statement.cloned().unwrap_or_default();
+        let statement = self.statement(id).cloned().unwrap_or_default();
+        let quantity = statement.judged();
         let own_note = match self.options.backend {
             Backend::Sim => statement.note_sim,
             Backend::Netns => statement.note_netns,
@@ -346,7 +364,7 @@ impl StudyInput<'_> {
         Comparison {
             id: id.to_owned(),
             case: case.to_owned(),
-            quantity: statement.quantity,
+            quantity,
             paper: statement.says,
             ours,
             verdict: if agrees {
@@ -356,6 +374,27 @@ impl StudyInput<'_> {
             },
             explanation: format!("{} {own_note}", statement.note).trim().to_owned(),
         }
+    }
+
+    fn statement(&self, id: &str) -> Option<&Statement> {
+        self.paper
+            .statement
+            .iter()
+            .find(|statement| statement.id == id)
+    }
+
+    /// How far ours may be from the paper's numbers.
+    fn tolerance(&self, id: &str) -> Result<Tolerance, LabError> {
+        self.statement(id)
+            .and_then(|statement| statement.tolerance)
+            .ok_or_else(|| self.bad(format!("paper.toml: the statement '{id}' has no tolerance")))
+    }
+
+    /// Where ours has to be.
+    fn range(&self, id: &str) -> Result<Range, LabError> {
+        self.statement(id)
+            .and_then(|statement| statement.range)
+            .ok_or_else(|| self.bad(format!("paper.toml: the statement '{id}' has no range")))
     }
 
     /// The paper's number of this quantity, for one of its variants at one step of its scenario.

@@ -11,6 +11,7 @@ use super::statistics::Spread;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 use crate::scenario::load::Kind;
+use crate::scenario::statement::Tolerance;
 use crate::scenario::{Plan, Scenario};
 
 /// A run of a study.
@@ -72,15 +73,6 @@ pub(super) struct Quantity<'a> {
     /// Digits behind the point.
     pub(super) digits: usize,
     pub(super) of: &'a dyn Fn(&Outcome) -> f64,
-}
-
-/// How far a mean may be off and still be called the paper's.
-#[derive(Clone, Copy)]
-pub(super) struct Tolerance {
-    /// Of the paper's value.
-    pub(super) share: f64,
-    /// Or this much.
-    pub(super) absolute: f64,
 }
 
 impl Matrix {
@@ -294,9 +286,24 @@ impl Matrix {
         }
     }
 
-    /// Whether our means are the paper's, for one variant; `None` where the paper has no numbers
-    /// for it.
-    pub(super) fn agreement(
+    /// Whether our means are the paper's, for every variant that the paper has numbers for. Each
+    /// statement is about one quantity.
+    pub(super) fn agreements(
+        &self,
+        input: &StudyInput<'_>,
+        statements: &[(&str, &Quantity<'_>)],
+    ) -> Result<Vec<Comparison>, LabError> {
+        let mut comparisons = Vec::new();
+        for (statement, quantity) in statements {
+            let tolerance = input.tolerance(statement)?;
+            for variant in &self.variants {
+                comparisons.extend(self.agreement(input, statement, quantity, *variant, tolerance));
+            }
+        }
+        Ok(comparisons)
+    }
+
+    fn agreement(
         &self,
         input: &StudyInput<'_>,
         statement: &str,
@@ -315,8 +322,7 @@ impl Matrix {
             if !ours.is_finite() {
                 continue;
             }
-            agrees &=
-                (ours - paper).abs() <= (tolerance.share * paper.abs()).max(tolerance.absolute);
+            agrees &= tolerance.admits(paper, ours);
             parts.push(format!(
                 "{}: {ours:.digits$} (paper {paper:.digits$})",
                 step.label

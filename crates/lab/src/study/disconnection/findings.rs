@@ -3,7 +3,7 @@
 use super::super::result::mean;
 use super::super::trial::ProxyUse;
 use super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table, Transfer};
-use super::{Client, Group, Scenario};
+use super::{Client, Group, Rival, Scenario};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 
@@ -65,7 +65,7 @@ pub(super) fn result(
         } else {
             ""
         };
-        comparisons.extend(compare(input, scenario, case, &of_wifi));
+        comparisons.extend(compare(input, scenario, case, &of_wifi)?);
         charts.extend(scenario.off_s.iter().map(|off_s| {
             let of_off: Vec<&Distribution<'_>> = of_wifi
                 .iter()
@@ -98,23 +98,33 @@ fn compare(
     scenario: &Scenario,
     case: &str,
     distributions: &[&Distribution<'_>],
-) -> Vec<Comparison> {
+) -> Result<Vec<Comparison>, LabError> {
     let find = |off_s, client| {
         let mut found = distributions.iter();
         found.find(|known| known.group.off_s == off_s && known.group.client == client)
     };
     let mut comparisons = Vec::new();
-    let mut saved = |id: &str, case: &str, off_s, percent, at_least: f64, slow: Client| {
+    let mut saved = |id: &str, case: &str, off_s, percent, agrees: &dyn Fn(f64) -> bool, slow| {
         if let (Some(fast), Some(slow)) = (find(off_s, Client::NetworkProactive), find(off_s, slow))
         {
             let (fast, slow) = (fast.percentile(percent), slow.percentile(percent));
             let ours = format!("{} ({fast:.1} s and {slow:.1} s)", seconds(slow - fast));
-            comparisons.push(input.compare(id, case, ours, slow - fast >= at_least));
+            comparisons.push(input.compare(id, case, ours, agrees(slow - fast)));
         }
     };
-    // "about 15 s" of the paper, less a fifth.
-    saved("saves-10s", case, 10, 60.0, 3.0, Client::Tcp);
-    saved("saves-30s", case, 30, 70.0, 12.0, Client::Tcp);
+    if scenario.rivals.contains(&Rival::Tcp) {
+        for (id, off_s, percent) in [("saves-10s", 10, 60.0), ("saves-30s", 30, 70.0)] {
+            let range = input.range(id)?;
+            saved(
+                id,
+                case,
+                off_s,
+                percent,
+                &|ours| range.admits(ours),
+                Client::Tcp,
+            );
+        }
+    }
     for nack_timer_ms in &scenario.nack_timers_ms {
         let timer = *nack_timer_ms as f64 / 1e3;
         let case = format!("{case}, NACK timer {timer} s");
@@ -127,7 +137,7 @@ fn compare(
             case.trim_start_matches(", "),
             10,
             100.0,
-            timer / 2.0,
+            &|ours| ours >= timer / 2.0,
             client,
         );
     }
@@ -153,10 +163,10 @@ fn compare(
             comparisons.push(input.compare(id, case, ours, fast < tcp));
         }
     }
-    comparisons.extend(
-        find(10, Client::NetworkProactive).map(|mftp| untouched(input, scenario, case, mftp)),
-    );
-    comparisons
+    if let Some(mftp) = find(10, Client::NetworkProactive) {
+        comparisons.push(untouched(input, scenario, case, mftp)?);
+    }
+    Ok(comparisons)
 }
 
 /// To a tenth, without "-0.0".
@@ -191,7 +201,7 @@ fn untouched(
     scenario: &Scenario,
     case: &str,
     mftp: &Distribution<'_>,
-) -> Comparison {
+) -> Result<Comparison, LabError> {
     let (before, all) = (mftp.split().0, mftp.times.len());
     let share = 100.0 * before.len() as f64 / all.max(1) as f64;
     let mut ours = format!("{share:.0} % ({} of {all})", before.len());
@@ -201,8 +211,8 @@ fn untouched(
         let expected = 100.0 * (1.0 - typical / scenario.on_s as f64).max(0.0);
         ours += &format!("; as a transfer takes {typical:.1} s, {expected:.0} % is what to expect");
     }
-    // Of 30 runs half, give or take two standard deviations of a fair coin.
-    input.compare("untouched", case, ours, (32.0..=68.0).contains(&share))
+    let agrees = input.range("untouched")?.admits(share);
+    Ok(input.compare("untouched", case, ours, agrees))
 }
 
 fn chart(off_s: u64, case: &str, distributions: &[&Distribution<'_>]) -> LineChart {

@@ -48,7 +48,7 @@ pub(super) fn comparison(study: &Study, results: &[StudyResult]) -> Result<Marku
 fn statement_row(study: &Study, statement: &Statement, results: &[StudyResult]) -> Markup {
     html! {
         tr role="row" {
-            th scope="row" role="rowheader" { (statement.quantity) }
+            th scope="row" role="rowheader" { (statement.judged()) }
             td role="cell" data-label="The paper" { (statement.says) }
             @for backend in study.backends {
                 td role="cell" data-label=(backend.title()) {
