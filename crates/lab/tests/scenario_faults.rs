@@ -433,8 +433,8 @@ fn links_of_ndn_routers_alone_are_checked() {
         ),
         (
             "[loads.asked]",
-            "[nodes]\nn3 = [\"host\"]\n[loads.asked]",
-            "a.toml:5: defaults.link.carrier: a bare link joins two NDN routers, and 'n3' is none",
+            "[nodes]\nn2 = [\"host\"]\n[loads.asked]",
+            "a.toml:5: defaults.link.carrier: a bare link joins two NDN routers, and 'n2' is none",
         ),
         (
             "\"bare\"",
