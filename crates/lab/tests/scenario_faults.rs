@@ -462,3 +462,50 @@ fn links_of_ndn_routers_alone_are_checked() {
         assert!(faults.contains(said), "{said}\n{faults}");
     }
 }
+
+#[test]
+fn a_back_end_may_have_keys_of_its_own() {
+    use whimbrel_lab::study::Backend;
+    let text = SOUND.replace(
+        "[sweep]",
+        "[netns]\nruns = 1\n\"loads.film.file\" = \"1 MB\"\n[sweep]",
+    );
+    let runs = |backend| {
+        let overrides = Overrides {
+            backend,
+            ..Overrides::default()
+        };
+        Scenario::parse(Path::new("a.toml"), &text, overrides)
+            .unwrap()
+            .runs
+    };
+    let all = [None, Some(Backend::Sim), Some(Backend::Netns)];
+    assert_eq!(all.map(runs), [2, 2, 1]);
+    for (new, said) in [
+        (
+            "\"loads.film.file\" = \"1 Mb\"",
+            "a.toml:26: netns.\"loads.film.file\": ",
+        ),
+        (
+            "\"events[7].at\" = \"1 s\"",
+            "a.toml:26: netns.\"events[7].at\": there is no key",
+        ),
+    ] {
+        let faults = read(&text.replace("\"loads.film.file\" = \"1 MB\"", new)).unwrap_err();
+        assert!(faults.contains(said), "{said}\n{faults}");
+    }
+}
+
+#[test]
+fn what_does_not_go_with_a_load_is_refused() {
+    for (new, said) in [
+        (
+            "file = \"5 MB\", over = \"tcp\", nack_timer = \"2 s\"",
+            "a.toml:15: loads.film.nack_timer: tcp has no NACK timer",
+        ),
+        ("file = \"5 MB\", within = \"2\"", "loads.film.within"),
+    ] {
+        let faults = fault("file = \"5 MB\"", new);
+        assert!(faults.contains(said), "{said}\n{faults}");
+    }
+}

@@ -202,3 +202,37 @@ asked = { from = "n3", to = "n1", cbr = { rate = 100, count = 300, payload = 100
     let headers = in_udp.values["links.n1-n2.bytes"] - bare.values["links.n1-n2.bytes"];
     assert_eq!(headers, 28.0 * bare.values["links.n1-n2.packets"]);
 }
+
+#[test]
+fn proxies_that_wait_for_a_push_say_what_they_stored() {
+    let text = format!("{LINE}[[events]]\nat = \"1 s\"\noutage = \"wifi\"\nduration = \"6 s\"\n")
+        .replace(
+            "n3 = \"router\"",
+            "n3 = { role = \"router\", proactive = false }",
+        )
+        .replace("file = \"10 MB\"", "file = \"10 MB\", nack_timer = \"8 s\"");
+    let waiting = run(&text);
+    let proactive = run(&text.replace("proactive = false", "proactive = true"));
+    let count = |run: &Run, metric: &str| run.values[&format!("nodes.n3.{metric}")];
+    assert!(count(&waiting, "stored") > 0.0 && count(&waiting, "pushed") > 0.0);
+    assert_eq!(count(&proactive, "pushed"), 0.0);
+    assert!(
+        waiting.values["film.completion"] > proactive.values["film.completion"],
+        "{:?}",
+        waiting.values
+    );
+}
+
+#[test]
+fn a_load_begins_at_one_random_moment_whatever_carries_it() {
+    let at = |over: &str| {
+        let text = LINE.replace(
+            "file = \"10 MB\"",
+            &format!("file = \"1 MB\", within = \"10 s\", over = \"{over}\""),
+        );
+        run(&text).transfers[0].asked
+    };
+    let moment = at("mobility-first");
+    assert!(moment > 0.0 && moment < 10.0);
+    assert_eq!(moment, at("tcp"));
+}

@@ -60,21 +60,46 @@ fn scenario(study: &str) -> String {
     if study.starts_with("belrp-") {
         return belrp_scenario(study);
     }
+    let net = format!(
+        "nodes = {{ N1 = \"host\", N2 = \"router\", N3 = \"router\", N4 = \"host\", GNRS = \"name-server\" }}\n\
+         [links]\nN2-GNRS = {{ between = [\"N2\", \"GNRS\"], rate = \"1 Gbit/s\" }}\n\
+         N1-N2 = {{ between = [\"N1\", \"N2\"], rate = \"1 Gbit/s\" }}\n\
+         N2-N3 = {{ between = [\"N2\", \"N3\"], rate = \"1 Gbit/s\", delay = \"25 ms\" }}\n\
+         [links.N3-N4]\nbetween = [\"N3\", \"N4\"]\n{LAST_HOP}\
+         [loads.film]\nfrom = \"N1\"\nto = \"N4\"\nfile = \"300 kB\"\n"
+    );
+    let tcp =
+        ["N1", "N2", "N3", "N4", "GNRS"].map(|node| format!("\"nodes.{node}\" = \"tcp-host\"\n"));
+    let tcp = format!(
+        "[sweep.by.tcp]\n\"loads.film.over\" = \"tcp\"\n{}",
+        tcp.concat()
+    );
     if study == "mftp-fig8" {
         return format!(
-            "file = \"300 kB\"\nfile_netns = \"300 kB\"\nrtts_ms = [10, 50]\nlosses_percent = [0.0, 1.0]\nruns = 2\n\
-             [last_hop]\n{LAST_HOP}[instantaneous]\nrtt_ms = 50\nloss_percent = 1.0\n"
+            "runs = 2\n{net}\
+             [sweep.loss]\n\"0 %\" = {{}}\n\"1 %\" = {{ \"links.N3-N4.loss\" = \"1 %\" }}\n\
+             [sweep.rtt]\n\"10 ms\" = {{ \"links.N2-N3.delay\" = \"5 ms\" }}\n\"50 ms\" = {{}}\n\
+             [sweep.by]\nmftp = {{}}\n{tcp}\
+             [study]\ninstantaneous = {{ rtt = \"50 ms\", loss = \"1 %\" }}\n"
         );
     }
-    let rivals = if study == "mftp-fig9" {
-        "tcp"
+    let rival = if study == "mftp-fig9" {
+        tcp.as_str()
     } else {
-        "receiver-driven"
+        "[sweep.by.receiver-driven]\n\"loads.film.nack_timer\" = \"500 ms\"\n\
+         \"nodes.N3\" = { role = \"router\", proactive = false }\n"
+    };
+    let off = |seconds| {
+        format!(
+            "\"{seconds} s\" = {{ \"links.N3-N4.outages\" = [{{ start = \"1 s\", duration = \"{seconds} s\" }}] }}\n"
+        )
     };
     format!(
-        "file = \"300 kB\"\nrtt_ms = 50\non_s = 1\noff_s = [10, 30]\nruns = 2\nruns_netns = 1\n\
-         rivals = [\"network-proactive\", \"{rivals}\"]\nnack_timers_ms = [500]\n\
-         [[wifi]]\nname = \"one & only\"\n[wifi.link]\n{LAST_HOP}[[wifi]]\nname = \"other\"\n[wifi.link]\n{LAST_HOP}"
+        "runs = 2\n{net}within = \"1 s\"\n[netns]\nruns = 1\n\
+         [sweep.wifi]\n\"one & only\" = {{}}\nother = {{}}\n\
+         [sweep.off]\n{}{}[sweep.by]\nmftp = {{}}\n{rival}",
+        off(10),
+        off(30)
     )
 }
 

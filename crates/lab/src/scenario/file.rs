@@ -20,6 +20,7 @@ use super::node::Role;
 use super::path::KeyPath;
 use super::route::{Routes, routes};
 use super::statement::{Statement, shown};
+use crate::study::Backend;
 
 /// Settings that a command may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// Runs of each setting.
     pub runs: Option<u32>,
+    /// What is to run it: `[sim]` or `[netns]` holds then.
+    pub backend: Option<Backend>,
 }
 
 /// A scenario that has no fault.
@@ -109,16 +112,25 @@ fn ten_minutes() -> Duration {
     Duration::from_secs(600)
 }
 
-/// All but those of links.
+/// All but those of links and nodes.
 fn transfers() -> Vec<String> {
     Vec::new()
 }
 
-const TABLES: [&str; 9] = [
-    "defaults", "nodes", "graph", "links", "routes", "loads", "events", "sweep", "study",
+const TABLES: [&str; 11] = [
+    "defaults", "nodes", "graph", "links", "routes", "loads", "events", "sweep", "study", "sim",
+    "netns",
 ];
 /// Settings of a sweep: more were hardly meant.
 const MOST_SETTINGS: usize = 10_000;
+
+impl Setting {
+    /// The value of a swept key here, or the name of the set of keys.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        let (_, value) = self.values.iter().find(|(known, _)| known == key)?;
+        Some(value)
+    }
+}
 
 impl Scenario {
     /// Reads a file.
@@ -134,7 +146,15 @@ impl Scenario {
 
     /// Reads a text; `file` is for messages, and files that it names are sought beside it.
     pub fn parse(file: &Path, text: &str, overrides: Overrides) -> Result<Scenario, Faults> {
-        let document = Document::parse(file, text)?;
+        let mut document = Document::parse(file, text)?;
+        match overrides.backend {
+            Some(backend) => document = of_backend(&document, backend)?,
+            None => {
+                for backend in Backend::ALL {
+                    plan(&of_backend(&document, backend)?, overrides)?;
+                }
+            }
+        }
         let head = head(&document)?;
         // Before anything is swept, so that a value that every setting replaces is checked too.
         plan(&document, overrides)?;
@@ -175,6 +195,21 @@ impl Scenario {
         let section = document.get(&at).cloned().unwrap_or_else(none);
         Ok(document.decode(section, &[])?)
     }
+}
+
+/// The document with the keys that hold on one back end only.
+fn of_backend<'t>(document: &Document<'t>, backend: Backend) -> Result<Document<'t>, Fault> {
+    let at = KeyPath::from([backend.name()]);
+    let mut changed = document.clone();
+    for (key, value) in document.table(&at).into_iter().flatten() {
+        let place = at.key(key.get_ref());
+        let path = KeyPath::parse(key.get_ref()).filter(|path| *path != at);
+        let path = path.ok_or_else(|| document.fault(&place, "this is no key of a scenario"))?;
+        changed = changed
+            .with(&path, value)
+            .map_err(|_| document.fault(&place, format!("there is no key '{path}'")))?;
+    }
+    Ok(changed)
 }
 
 fn head(document: &Document<'_>) -> Result<Head, Fault> {
@@ -377,7 +412,7 @@ fn metrics(
         }
     }
     let wanted = |name: &String| match head.metrics.as_slice() {
-        [] => !name.starts_with("links."),
+        [] => !name.starts_with("links.") && !name.starts_with("nodes."),
         patterns => patterns
             .iter()
             .any(|pattern| metric::matches(pattern, name)),

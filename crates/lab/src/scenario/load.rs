@@ -65,6 +65,12 @@ pub struct Load {
     pub to: Vec<usize>,
     /// When they ask first, counted from the run's origin.
     pub start: Duration,
+    /// They ask first at a random moment within so long after `start`: the same one in every
+    /// setting.
+    pub within: Duration,
+    /// How long chunks may be missing before a receiver asks for them again, over MobilityFirst;
+    /// `None` for the host's default.
+    pub nack_timer: Option<Duration>,
     /// What carries it.
     pub plane: Plane,
     /// The request.
@@ -193,6 +199,10 @@ struct Section {
     to: Names,
     #[serde(default, with = "units::duration")]
     start: Duration,
+    #[serde(default, with = "units::duration")]
+    within: Duration,
+    #[serde(default, with = "units::optional_duration")]
+    nack_timer: Option<Duration>,
     over: Option<Plane>,
     #[serde(default, with = "units::optional_size")]
     file: Option<u64>,
@@ -266,15 +276,31 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         let message = format!("'{}' is to be asked by another node", section.from);
         return Err(document.fault(&at.key("to"), message));
     }
-    let (start, over) = (section.start, section.over);
+    let Section {
+        start,
+        within,
+        nack_timer,
+        over,
+        ..
+    } = section;
     let kind = section.kind().map_err(|why| document.fault(&at, why))?;
     let plane = plane(document, network, &at, over, from, &to)?;
     check(&kind, plane).map_err(|(key, why)| document.fault(&at.key(key), why))?;
+    if matches!(kind, Kind::Requests(_)) && !within.is_zero() {
+        let message = "Interests at a rate begin at `start`";
+        return Err(document.fault(&at.key("within"), message));
+    }
+    if nack_timer.is_some() && plane != Plane::MobilityFirst {
+        let message = format!("{} has no NACK timer, mobility-first has", plane.name());
+        return Err(document.fault(&at.key("nack_timer"), message));
+    }
     Ok(Load {
         name,
         from,
         to,
         start,
+        within,
+        nack_timer,
         plane,
         kind,
     })

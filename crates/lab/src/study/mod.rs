@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
-use crate::scenario::Overrides;
 use crate::scenario::statement::{Range, Tolerance};
+use crate::scenario::{Overrides, Scenario};
 pub use archive::{read_results, write_result};
 pub use page::{Pages, write_pages};
 pub use result::{Comparison, NamedChart, StudyResult, Table, Transfer, Verdict};
@@ -142,6 +142,9 @@ struct Statement {
     /// Where ours has to be to agree with the paper's words.
     #[serde(default)]
     range: Option<Range>,
+    /// Of the range.
+    #[serde(default)]
+    unit: String,
     /// Why ours may differ.
     #[serde(default)]
     note: String,
@@ -157,7 +160,8 @@ impl Statement {
     fn judged(&self) -> String {
         let by = [
             self.tolerance.map(|tolerance| tolerance.to_string()),
-            self.range.map(|range| range.to_string()),
+            self.range
+                .map(|range| format!("{range} {}", self.unit).trim_end().to_owned()),
         ];
         let by: Vec<String> = by.into_iter().flatten().collect();
         if by.is_empty() {
@@ -304,30 +308,8 @@ impl Study {
 }
 
 impl StudyInput<'_> {
-    fn scenario<T: serde::de::DeserializeOwned>(&self) -> Result<T, LabError> {
-        let file = self
-            .options
-            .scenario
-            .as_deref()
-            .unwrap_or(Path::new("scenario.toml"));
-        let mut scenario: toml::Table = toml::from_str(&self.scenario)
-            .map_err(|fault| bad_file(self.study.name, &file.display().to_string(), &fault))?;
-        if let Some(runs) = self.options.runs {
-            for key in ["runs", "runs_netns"]
-                .into_iter()
-                .filter(|key| scenario.contains_key(*key))
-                .collect::<Vec<_>>()
-            {
-                scenario.insert(key.to_owned(), i64::from(runs).into());
-            }
-        }
-        scenario
-            .try_into()
-            .map_err(|fault| bad_file(self.study.name, &file.display().to_string(), &fault))
-    }
-
-    /// The scenario, in the language of [`crate::scenario`].
-    fn language(&self) -> Result<crate::scenario::Scenario, LabError> {
+    /// The scenario, as its back end has it.
+    fn scenario(&self) -> Result<Scenario, LabError> {
         let file = self.options.scenario.clone();
         let file = file.unwrap_or_else(|| {
             Path::new("studies")
@@ -337,12 +319,9 @@ impl StudyInput<'_> {
         let overrides = Overrides {
             seed: Some(self.options.seed),
             runs: self.options.runs,
+            backend: Some(self.options.backend),
         };
-        Ok(crate::scenario::Scenario::parse(
-            &file,
-            &self.scenario,
-            overrides,
-        )?)
+        Ok(Scenario::parse(&file, &self.scenario, overrides)?)
     }
 
     /// A scenario that this study's code cannot work from.
@@ -417,12 +396,6 @@ impl StudyInput<'_> {
             .iter()
             .find(|numbers| numbers.id == id)
             .map_or("", |numbers| &numbers.source)
-    }
-
-    /// A scenario as it was run.
-    fn text(&self, scenario: &impl Serialize) -> Result<String, LabError> {
-        toml::to_string_pretty(scenario)
-            .map_err(|fault| bad_file(self.study.name, "scenario", &fault))
     }
 
     /// What was found, with what it takes to find it again.
@@ -507,7 +480,15 @@ mod tests {
         for study in &STUDIES {
             let paper: Paper = toml::from_str(study.paper).unwrap();
             assert!(!paper.statement.is_empty(), "{}", study.name);
-            let _: toml::Table = toml::from_str(study.scenario).unwrap();
+            let file = Path::new(study.name).join("scenario.toml");
+            for backend in study.backends {
+                let overrides = Overrides {
+                    backend: Some(*backend),
+                    ..Overrides::default()
+                };
+                Scenario::parse(&file, study.scenario, overrides)
+                    .unwrap_or_else(|faults| panic!("{faults}"));
+            }
         }
     }
 }

@@ -103,6 +103,9 @@ impl Daemons<'_> {
             config.storage.total = ByteSize(storage);
             config.storage.per_flow = ByteSize(storage);
         }
+        if let Some(proactive) = known.settings.proactive {
+            config.storage.proactive = proactive;
+        }
         Ok(config)
     }
 

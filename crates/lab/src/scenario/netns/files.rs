@@ -110,7 +110,7 @@ impl Receiver<'_> {
             .folder
             .join(format!("arrived-{}-{number}-{node}", self.load.name));
         let name = &self.names[number];
-        let command = get(
+        let mut command = get(
             self.program,
             self.folder,
             self.load.plane,
@@ -118,6 +118,9 @@ impl Receiver<'_> {
             name,
             &output,
         );
+        if let Some(timer) = self.load.nack_timer {
+            command.args(["--nack-timeout", &format!("{} ms", timer.as_millis())]);
+        }
         let mut process = self.topology.host(node)?.spawn(command)?;
         let record = crate::daemons::watch_get(&mut process, started, patience, &mut ())?
             .map_err(|failure| LabError::daemon("get", &failure, self.folder))?;

@@ -14,6 +14,7 @@ use whimbrel_sim::link::LinkSpec;
 use super::Plan;
 use super::event::{Action, Timed};
 use super::link::{Carrier, Recovery};
+use super::node::Role;
 use super::run::{LinkCounts, Run, Schedule};
 use crate::study::Backend;
 use crate::{LabError, Topology, TopologyBuilder};
@@ -115,6 +116,14 @@ pub fn run(plan: &Plan, seed: u64, program: &Path) -> Result<Run, LabError> {
         run.add_files(&plan.network, load, *node, files, schedule.total());
     }
     std::thread::sleep(plan.linger);
+    for role in [Role::Router, Role::Host] {
+        for node in plan.network.with_role(role) {
+            run.add_node(
+                &plan.network.nodes[node].name,
+                &daemons.status(role.name(), node),
+            );
+        }
+    }
     for report in topology.link_reports()? {
         let mut counts = LinkCounts::default();
         for way in [&report.forward, &report.backward] {

@@ -43,8 +43,11 @@ pub(super) fn address(node: usize) -> Ipv4Addr {
 
 /// The key of a node, the same in every run.
 fn keys(node: usize) -> KeyPair {
-    let mut secret = [0x5c; 32];
-    secret[..8].copy_from_slice(&(node as u64).to_be_bytes());
+    let [high @ .., low] = (node as u64 + 1).to_be_bytes();
+    let mut secret = [low; 32];
+    for (octet, high) in secret.iter_mut().zip(high) {
+        *octet ^= high;
+    }
     KeyPair::from_secret(&secret)
 }
 
@@ -200,7 +203,15 @@ fn router_config(plan: &Plan, node: usize, hop: HopConfig) -> RouterConfig {
             .with_role(Role::NameServer)
             .map(name_server_link)
             .collect(),
-        proxy: ProxyPolicy::default(),
+        proxy: proxy(&network.nodes[node].settings),
+    }
+}
+
+fn proxy(settings: &NodeSettings) -> ProxyPolicy {
+    let policy = ProxyPolicy::default();
+    ProxyPolicy {
+        proactive: settings.proactive.unwrap_or(policy.proactive),
+        ..policy
     }
 }
 
@@ -258,6 +269,7 @@ impl World<'_> {
             let port = self.port(node, link);
             self.stack(node, |stack, _| stack.route(address(to), port));
         }
+        self.open_name_servers(node);
         let mut faces = Vec::new();
         for (link, peer) in plan.network.at(node) {
             let port = self.port(node, link);
@@ -282,7 +294,6 @@ impl World<'_> {
                 faces.push((link, face));
             }
         }
-        self.open_name_servers(node);
         for load in plan.loads.iter().filter(|load| load.plane == Plane::Ndn) {
             let hops = plan
                 .routes

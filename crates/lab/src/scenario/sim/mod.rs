@@ -17,7 +17,7 @@ use whimbrel_transport::{CbrEvent, FetchEvent};
 
 use super::Plan;
 use super::event::Action;
-use super::node::Role;
+use super::node::{Node, Role};
 use super::run::{LinkCounts, Run};
 use crate::LabError;
 use crate::simulated::RepeatingContent;
@@ -126,9 +126,11 @@ pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Ob
 }
 
 /// When contents are published, and a run's origin. Hosts take their time to attach and to announce
-/// contents; of NDN and TCP nothing has to settle.
+/// contents, and TCP has as much, so that it begins at the same moment; of NDN nothing has to
+/// settle.
 fn phases(plan: &Plan) -> (Time, Time) {
-    if plan.network.with_role(Role::Host).next().is_none() {
+    let is_host = |node: &Node| node.is(Role::Host) || node.is(Role::TcpHost);
+    if !plan.network.nodes.iter().any(is_host) {
         return (Time::ZERO, Time::ZERO);
     }
     let published = Time::ZERO + PUBLISHED;
@@ -248,6 +250,18 @@ impl<'p> World<'p> {
             && self.exchanges.iter().all(|exchange| exchange.finished)
     }
 
+    /// What a MobilityFirst host or router says of itself, as `--json` does.
+    fn status(&mut self, node: usize) -> serde_json::Value {
+        let status = self.stack(node, |stack, now| {
+            let machine = stack.planes.mobility_first.as_mut()?;
+            match machine.router() {
+                Some(router) => serde_json::to_value(router.status(now)).ok(),
+                None => serde_json::to_value(machine.host()?.status(now)).ok(),
+            }
+        });
+        status.unwrap_or_default()
+    }
+
     fn link_stats(&self) -> Vec<[LinkStats; 2]> {
         let both = |link: &Connection| {
             Direction::BOTH.map(|direction| *self.sim.link_stats(link.link, direction))
@@ -259,6 +273,9 @@ impl<'p> World<'p> {
         let mut run = Run::default();
         self.add_files(&mut run, origin);
         self.add_exchanges(&mut run);
+        for (node, known) in self.plan.network.nodes.iter().enumerate() {
+            run.add_node(&known.name, &self.status(node));
+        }
         let links = self.plan.network.links.iter();
         for ((link, before), after) in links.zip(before).zip(self.link_stats()) {
             let mut counts = LinkCounts::default();

@@ -21,7 +21,7 @@ pub(in super::super) fn run(
     input: &StudyInput<'_>,
     progress: Progress<'_>,
 ) -> Result<StudyResult, LabError> {
-    let scenario = input.language()?;
+    let scenario = input.scenario()?;
     let section: Section = scenario.study()?;
     let matrix = Matrix::run("loss on each link", &scenario, false, input, progress)?;
     findings::result(input, &section, &scenario, &matrix)

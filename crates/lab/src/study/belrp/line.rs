@@ -52,7 +52,7 @@ fn run(
     input: &StudyInput<'_>,
     progress: Progress<'_>,
 ) -> Result<StudyResult, LabError> {
-    let scenario = input.language()?;
+    let scenario = input.scenario()?;
     let section: Section = scenario.study()?;
     let name = match axis {
         Axis::Loss => "loss on each link",

@@ -3,7 +3,7 @@
 use super::super::result::mean;
 use super::super::trial::ProxyUse;
 use super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table, Transfer};
-use super::{Client, Group, Rival, Scenario};
+use super::{Client, Group, Setup};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 
@@ -48,25 +48,25 @@ impl<'a> Distribution<'a> {
 
 pub(super) fn result(
     input: &StudyInput<'_>,
-    scenario: &Scenario,
+    setup: &Setup,
     groups: &[Group],
     transfers: Vec<Transfer>,
 ) -> Result<StudyResult, LabError> {
     let distributions: Vec<Distribution<'_>> = groups.iter().map(Distribution::of).collect();
     let mut comparisons = Vec::new();
     let mut charts = Vec::new();
-    for (index, wifi) in scenario.wifi.iter().enumerate() {
+    for (index, wifi) in setup.wifi.iter().enumerate() {
         let of_wifi: Vec<&Distribution<'_>> = distributions
             .iter()
             .filter(|known| known.group.wifi == index)
             .collect();
-        let case = if scenario.wifi.len() > 1 {
-            wifi.name.as_str()
+        let case = if setup.wifi.len() > 1 {
+            wifi.as_str()
         } else {
             ""
         };
-        comparisons.extend(compare(input, scenario, case, &of_wifi)?);
-        charts.extend(scenario.off_s.iter().map(|off_s| {
+        comparisons.extend(compare(input, setup, case, &of_wifi)?);
+        charts.extend(setup.off_s.iter().map(|off_s| {
             let of_off: Vec<&Distribution<'_>> = of_wifi
                 .iter()
                 .copied()
@@ -79,23 +79,14 @@ pub(super) fn result(
             }
         }));
     }
-    let tables = vec![
-        summary(scenario, &distributions),
-        all_times(scenario, groups),
-    ];
-    input.result(
-        input.text(scenario)?,
-        comparisons,
-        tables,
-        charts,
-        transfers,
-    )
+    let tables = vec![summary(setup, &distributions), all_times(setup, groups)];
+    input.result(setup.text.clone(), comparisons, tables, charts, transfers)
 }
 
 /// The paper's statements about one assumption's distributions.
 fn compare(
     input: &StudyInput<'_>,
-    scenario: &Scenario,
+    setup: &Setup,
     case: &str,
     distributions: &[&Distribution<'_>],
 ) -> Result<Vec<Comparison>, LabError> {
@@ -112,7 +103,7 @@ fn compare(
             comparisons.push(input.compare(id, case, ours, agrees(slow - fast)));
         }
     };
-    if scenario.rivals.contains(&Rival::Tcp) {
+    if setup.clients.contains(&Client::Tcp) {
         for (id, off_s, percent) in [("saves-10s", 10, 60.0), ("saves-30s", 30, 70.0)] {
             let range = input.range(id)?;
             saved(
@@ -125,12 +116,15 @@ fn compare(
             );
         }
     }
-    for nack_timer_ms in &scenario.nack_timers_ms {
-        let timer = *nack_timer_ms as f64 / 1e3;
+    let timers: Vec<u64> = setup
+        .clients
+        .iter()
+        .filter_map(|client| client.timer())
+        .collect();
+    for nack_timer_ms in timers.iter().copied() {
+        let timer = nack_timer_ms as f64 / 1e3;
         let case = format!("{case}, NACK timer {timer} s");
-        let client = Client::ReceiverDriven {
-            nack_timer_ms: *nack_timer_ms,
-        };
+        let client = Client::ReceiverDriven { nack_timer_ms };
         // A tail shows in the slowest run. Less than half the timer is no wait for the timer.
         saved(
             "receiver-driven-tail",
@@ -141,11 +135,9 @@ fn compare(
             client,
         );
     }
-    for nack_timer_ms in &scenario.nack_timers_ms {
-        let client = Client::ReceiverDriven {
-            nack_timer_ms: *nack_timer_ms,
-        };
-        let case = format!("{case}, NACK timer {} s", *nack_timer_ms as f64 / 1e3);
+    for nack_timer_ms in timers {
+        let client = Client::ReceiverDriven { nack_timer_ms };
+        let case = format!("{case}, NACK timer {} s", nack_timer_ms as f64 / 1e3);
         let case = case.trim_start_matches(", ");
         comparisons.extend(find(10, client).map(|slow| proxy_use(input, case, slow)));
     }
@@ -164,7 +156,7 @@ fn compare(
         }
     }
     if let Some(mftp) = find(10, Client::NetworkProactive) {
-        comparisons.push(untouched(input, scenario, case, mftp)?);
+        comparisons.push(untouched(input, setup, case, mftp)?);
     }
     Ok(comparisons)
 }
@@ -198,7 +190,7 @@ fn proxy_use(input: &StudyInput<'_>, case: &str, receiver_driven: &Distribution<
 
 fn untouched(
     input: &StudyInput<'_>,
-    scenario: &Scenario,
+    setup: &Setup,
     case: &str,
     mftp: &Distribution<'_>,
 ) -> Result<Comparison, LabError> {
@@ -208,7 +200,7 @@ fn untouched(
     if let Some(typical) = before.get(before.len() / 2) {
         // A request at a uniformly random moment ends in time unless it comes within `typical` of
         // the end.
-        let expected = 100.0 * (1.0 - typical / scenario.on_s as f64).max(0.0);
+        let expected = 100.0 * (1.0 - typical / setup.on_s).max(0.0);
         ours += &format!("; as a transfer takes {typical:.1} s, {expected:.0} % is what to expect");
     }
     let agrees = input.range("untouched")?.admits(share);
@@ -253,7 +245,7 @@ fn cumulative(distribution: &Distribution<'_>, end: f64) -> Series {
     }
 }
 
-fn summary(scenario: &Scenario, distributions: &[Distribution<'_>]) -> Table {
+fn summary(setup: &Setup, distributions: &[Distribution<'_>]) -> Table {
     let columns = [
         "off, s",
         "WiFi",
@@ -268,7 +260,7 @@ fn summary(scenario: &Scenario, distributions: &[Distribution<'_>]) -> Table {
     let row = |known: &Distribution<'_>| {
         let mut cells = vec![
             known.group.off_s.to_string(),
-            scenario.wifi[known.group.wifi].name.clone(),
+            setup.wifi[known.group.wifi].clone(),
             known.group.client.title(),
             known.times.len().to_string(),
             known.split().1.len().to_string(),
@@ -286,7 +278,7 @@ fn summary(scenario: &Scenario, distributions: &[Distribution<'_>]) -> Table {
     }
 }
 
-fn all_times(scenario: &Scenario, groups: &[Group]) -> Table {
+fn all_times(setup: &Setup, groups: &[Group]) -> Table {
     let columns = [
         "off, s",
         "WiFi",
@@ -309,7 +301,7 @@ fn all_times(scenario: &Scenario, groups: &[Group]) -> Table {
             };
             vec![
                 group.off_s.to_string(),
-                scenario.wifi[group.wifi].name.clone(),
+                setup.wifi[group.wifi].clone(),
                 group.client.title(),
                 (run + 1).to_string(),
                 format!("{:.4}", record.finished),

@@ -2,7 +2,7 @@
 
 use super::super::result::mean;
 use super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table, Transfer};
-use super::{Cell, Profile, Scenario};
+use super::{Cell, Profile, Setup};
 use crate::figure::{LineChart, Series};
 use crate::{LabError, TransferRecord};
 
@@ -16,18 +16,18 @@ fn goodput(records: &[TransferRecord]) -> f64 {
 
 pub(super) fn result(
     input: &StudyInput<'_>,
-    scenario: &Scenario,
+    setup: &Setup,
     cells: &[Cell],
     transfers: Vec<Transfer>,
 ) -> Result<StudyResult, LabError> {
-    let mut comparisons = averages(input, scenario, cells)?;
+    let mut comparisons = averages(input, cells)?;
     let mut charts = vec![NamedChart {
         name: String::from("fig8a"),
-        chart: average_chart(scenario, cells),
+        chart: average_chart(cells),
     }];
     let shown = cells
         .iter()
-        .find(|cell| cell.profile == scenario.instantaneous);
+        .find(|cell| Some(cell.profile) == setup.instantaneous);
     if let Some(cell) = shown
         && let (Some(mftp), Some(tcp)) = (cell.mftp.first(), cell.tcp.first())
     {
@@ -39,7 +39,7 @@ pub(super) fn result(
         comparisons.extend(instantaneous(input, mftp, tcp)?);
     }
     input.result(
-        input.text(scenario)?,
+        setup.text.clone(),
         comparisons,
         vec![table(cells)],
         charts,
@@ -86,11 +86,7 @@ fn table(cells: &[Cell]) -> Table {
     }
 }
 
-fn averages(
-    input: &StudyInput<'_>,
-    scenario: &Scenario,
-    cells: &[Cell],
-) -> Result<Vec<Comparison>, LabError> {
+fn averages(input: &StudyInput<'_>, cells: &[Cell]) -> Result<Vec<Comparison>, LabError> {
     let find = |rtt_ms, loss_percent| {
         cells.iter().find(|cell| {
             cell.profile
@@ -100,10 +96,9 @@ fn averages(
                 }
         })
     };
-    let clean: Vec<&Cell> = scenario
-        .rtts_ms
+    let clean: Vec<&Cell> = cells
         .iter()
-        .filter_map(|rtt| find(*rtt, 0.0))
+        .filter(|cell| cell.profile.loss_percent == 0.0)
         .collect();
     let listed: Vec<String> = clean
         .iter()
@@ -176,9 +171,11 @@ fn instantaneous(
     ])
 }
 
-fn average_chart(scenario: &Scenario, cells: &[Cell]) -> LineChart {
+fn average_chart(cells: &[Cell]) -> LineChart {
     let mut series = Vec::new();
-    for loss in &scenario.losses_percent {
+    let mut losses: Vec<f64> = cells.iter().map(|cell| cell.profile.loss_percent).collect();
+    losses.dedup();
+    for loss in &losses {
         let of_loss: Vec<&Cell> = cells
             .iter()
             .filter(|cell| cell.profile.loss_percent == *loss)
