@@ -438,8 +438,8 @@ fn links_of_ndn_routers_alone_are_checked() {
         ),
         (
             "\"bare\"",
-            "\"bear\"",
-            "a.toml:5: defaults.link.carrier: unknown value 'bear'; did you mean 'bare'?",
+            "\"bere\"",
+            "a.toml:5: defaults.link.carrier: unknown value 'bere'; did you mean 'bare'?",
         ),
         (
             "\"defaults.link.recovery\" = \"paper-2\"",

@@ -121,33 +121,6 @@ lte = { between = ["n2", "client"], rate = "10 Mbit/s", delay = "20 ms" }
     assert!(got.values["links.lte.bytes"] > 1e6 && got.values["links.wifi.bytes"] > 1e6);
 }
 
-/// The same testbed as the studies', by the language: a lossless file takes as long, to 1 %.
-#[test]
-fn the_studies_testbed_gives_the_same_time_in_the_language() {
-    use whimbrel_lab::{Fig7, fetches};
-    use whimbrel_sim::link::LinkSpec;
-    let text = r#"
-nodes = { N1 = "host", N2 = "router", N3 = "router", N4 = "host", GNRS = "name-server" }
-loads.film = { from = "N1", to = "N4", file = "20 MB" }
-[links]
-N1-N2 = { between = ["N1", "N2"], rate = "1 Gbit/s" }
-N2-N3 = { between = ["N2", "N3"], rate = "1 Gbit/s", delay = "25 ms" }
-N3-N4 = { between = ["N3", "N4"], rate = "25 Mbit/s" }
-N2-GNRS = { between = ["N2", "GNRS"], rate = "1 Gbit/s", delay = "100 us" }
-N3-GNRS = { between = ["N3", "GNRS"], rate = "1 Gbit/s", delay = "100 us" }
-"#;
-    let language = run(text).values["film.completion"];
-    let last_hop = LinkSpec::new(25_000_000, std::time::Duration::ZERO);
-    let fig7 = Fig7::new(std::time::Duration::from_millis(50), last_hop);
-    let record = fetches::whimbrel_in_simulator(&fig7, 20_000_000, 1).unwrap();
-    let ratio = language / record.finished;
-    assert!(
-        (0.99..1.01).contains(&ratio),
-        "{language} s and {} s",
-        record.finished
-    );
-}
-
 #[test]
 fn what_cannot_be_played_is_refused_by_name() {
     let text = format!("{LINE}[[events]]\nat = \"1 s\"\ncrash = \"client\"\n");

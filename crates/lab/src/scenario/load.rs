@@ -12,6 +12,7 @@ use super::fault::{Fault, Faults, Found};
 use super::network::{Network, node_at};
 use super::node::{Role, check_name};
 use super::path::KeyPath;
+use crate::CongestionControl;
 
 /// What carries a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -71,6 +72,8 @@ pub struct Load {
     /// How long chunks may be missing before a receiver asks for them again, over MobilityFirst;
     /// `None` for the host's default.
     pub nack_timer: Option<Duration>,
+    /// Of the kernel's TCP.
+    pub congestion: CongestionControl,
     /// What carries it.
     pub plane: Plane,
     /// The request.
@@ -203,6 +206,7 @@ struct Section {
     within: Duration,
     #[serde(default, with = "units::optional_duration")]
     nack_timer: Option<Duration>,
+    congestion: Option<CongestionControl>,
     over: Option<Plane>,
     #[serde(default, with = "units::optional_size")]
     file: Option<u64>,
@@ -280,6 +284,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         start,
         within,
         nack_timer,
+        congestion,
         over,
         ..
     } = section;
@@ -289,6 +294,10 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
     if matches!(kind, Kind::Requests(_)) && !within.is_zero() {
         let message = "Interests at a rate begin at `start`";
         return Err(document.fault(&at.key("within"), message));
+    }
+    if congestion.is_some() && plane != Plane::Tcp {
+        let message = format!("{} has a congestion control of its own", plane.name());
+        return Err(document.fault(&at.key("congestion"), message));
     }
     if nack_timer.is_some() && plane != Plane::MobilityFirst {
         let message = format!("{} has no NACK timer, mobility-first has", plane.name());
@@ -301,6 +310,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         start,
         within,
         nack_timer,
+        congestion: congestion.unwrap_or_default(),
         plane,
         kind,
     })

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use whimbrel_core::SeededRng;
 
+use super::Plan;
 use super::load::{Kind, Load};
 use super::metric::prefix;
 use super::network::Network;
+use super::node::Role;
 use crate::TransferRecord;
 use crate::daemons::frames_resent;
 
@@ -33,6 +35,21 @@ pub struct Fetched {
 }
 
 impl Run {
+    /// Frames of contents that hosts and routers on the way of a load sent again: all of them, so
+    /// that it is of use where a plan has one load.
+    pub fn resent(&self, plan: &Plan, load: &Load) -> Option<u64> {
+        let nodes = plan.network.nodes.iter().enumerate();
+        let senders = nodes.filter(|(index, node)| {
+            (node.is(Role::Host) || node.is(Role::Router)) && !load.to.contains(index)
+        });
+        senders
+            .map(|(_, node)| {
+                let resent = self.values.get(&format!("nodes.{}.resent", node.name));
+                resent.map(|count| *count as u64)
+            })
+            .sum()
+    }
+
     /// Adds a receiver's files, each with the time from the load's start to its request, in
     /// seconds.
     pub(super) fn add_files(

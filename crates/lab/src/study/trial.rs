@@ -73,27 +73,13 @@ impl Trial<'_> {
             })?
             .record
             .clone();
-        if self.plan.loads[0].plane == Plane::MobilityFirst {
-            record.retransmitted_segments = self.resent(&run);
+        let load = &self.plan.loads[0];
+        if load.plane == Plane::MobilityFirst {
+            record.retransmitted_segments = run.resent(self.plan, load);
         }
         Ok(Outcome {
             record,
             proxy: ProxyUse::of(self.plan, &run),
         })
-    }
-
-    /// DATA frames that the nodes on the content's way have sent again.
-    fn resent(&self, run: &Run) -> Option<u64> {
-        let receivers = &self.plan.loads[0].to;
-        let nodes = self.plan.network.nodes.iter().enumerate();
-        let senders = nodes.filter(|(index, node)| {
-            (node.is(Role::Host) || node.is(Role::Router)) && !receivers.contains(index)
-        });
-        senders
-            .map(|(_, node)| {
-                let resent = run.values.get(&format!("nodes.{}.resent", node.name));
-                resent.map(|count| *count as u64)
-            })
-            .sum()
     }
 }

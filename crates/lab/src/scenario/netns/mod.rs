@@ -4,6 +4,7 @@
 mod configuration;
 mod daemons;
 mod files;
+pub mod observe;
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -20,6 +21,7 @@ use crate::study::Backend;
 use crate::{LabError, Topology, TopologyBuilder};
 use daemons::Daemons;
 use files::{Files, Receiver};
+use observe::{Observed, Observer};
 
 /// Files of a load: each takes programs that serve and fetch it.
 const MOST_FILES: usize = 200;
@@ -62,25 +64,40 @@ pub fn check(plan: &Plan) -> Result<(), LabError> {
 
 /// Runs a plan with the daemons of `program`.
 pub fn run(plan: &Plan, seed: u64, program: &Path) -> Result<Run, LabError> {
+    observe(plan, seed, program, &()).map(|observed| observed.run)
+}
+
+/// Runs a plan before the eyes of an observer.
+pub fn observe(
+    plan: &Plan,
+    seed: u64,
+    program: &Path,
+    observer: &dyn Observer,
+) -> Result<Observed, LabError> {
     check(plan)?;
     let folder = tempfile::tempdir().map_err(LabError::system("make a temporary folder"))?;
     let topology = build(plan, seed)?;
     let mut daemons = Daemons::start(plan, seed, program, folder.path(), &topology)?;
-    let names = daemons.serve()?;
+    let served = daemons.serve(observer)?;
     let origin = Instant::now();
     topology.arm(origin)?;
     let fetches: Vec<Receiver<'_>> = plan
         .loads
         .iter()
-        .zip(&names)
-        .flat_map(|(load, names)| load.to.iter().map(move |node| (load, *node, names)))
-        .filter_map(|(load, node, names)| {
+        .zip(&served)
+        .enumerate()
+        .flat_map(|(index, (load, served))| {
+            load.to.iter().map(move |node| (index, load, *node, served))
+        })
+        .filter_map(|(index, load, node, served)| {
             Some(Receiver {
                 plan,
+                observer,
+                index,
                 load,
                 node,
                 schedule: Schedule::of(load, seed)?,
-                names,
+                served,
                 origin,
                 program,
                 folder: folder.path(),
@@ -124,7 +141,8 @@ pub fn run(plan: &Plan, seed: u64, program: &Path) -> Result<Run, LabError> {
             );
         }
     }
-    for report in topology.link_reports()? {
+    let links = topology.link_reports()?;
+    for report in &links {
         let mut counts = LinkCounts::default();
         for way in [&report.forward, &report.backward] {
             counts.bytes += way.transmitted_bytes;
@@ -134,7 +152,7 @@ pub fn run(plan: &Plan, seed: u64, program: &Path) -> Result<Run, LabError> {
         }
         run.add_link(&report.link, counts);
     }
-    Ok(run)
+    Ok(Observed { run, links })
 }
 
 fn build(plan: &Plan, seed: u64) -> Result<Topology, LabError> {

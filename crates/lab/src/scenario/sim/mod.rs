@@ -19,9 +19,9 @@ use super::Plan;
 use super::event::Action;
 use super::node::{Node, Role};
 use super::run::{LinkCounts, Run};
-use crate::LabError;
 use crate::simulated::RepeatingContent;
 use crate::study::Backend;
+use crate::{CongestionControl, LabError};
 use files::{Asked, Transfer};
 use observe::{Observed, Observer};
 use requests::Exchange;
@@ -70,6 +70,12 @@ struct World<'p> {
 
 /// Refuses what this back end cannot do yet.
 pub fn check(plan: &Plan) -> Result<(), LabError> {
+    for load in &plan.loads {
+        if load.congestion != CongestionControl::default() {
+            let what = format!("play '{}' with another TCP than smoltcp's Cubic", load.name);
+            return Err(LabError::not_played(Backend::Sim, what));
+        }
+    }
     for timed in &plan.timeline {
         if let Action::Crash(node) = timed.action
             && let Some(load) = plan.loads.iter().find(|load| load.to.contains(&node))
