@@ -10,7 +10,7 @@
 //! | [`name_store`] | a name server's records on disk or in memory |
 //! | [`name_client`] | asking name servers, for programs that are neither host nor router |
 //! | [`ndn`] | a router's NDN plane: machine, sockets |
-//! | [`local_client`] | a program's end of a host's socket |
+//! | [`local_client`] | a program's way to its host, by a socket or in the same process |
 //! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
 //! | [`fetch`] | the receiving side: verified chunks to disk, and the record to go on from |
 //! | [`output`] | where fetched content goes, and what becomes of what is there |

@@ -2,21 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use whimbrel_core::{Guid, Peer, PortOrigin, SeededRng};
 use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, StoreLimits};
 use whimbrel_io::{
-    CallerLimits, Clock, EventLoop, IoError, LoopHandle, Neighbour, StreamLimits, UdpConfig,
-    UnixListenerConfig,
+    CallerLimits, Clock, EventLoop, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
 };
-use whimbrel_mobilityfirst::host::{Host, HostConfig};
+use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
 use whimbrel_mobilityfirst::router::{ProxyPolicy, Route, Router, RouterConfig};
 
 use crate::config::{Config, ConfigError, LinkSection, Via};
 use crate::keys::{self, KeyError, random_bytes};
+use crate::local_client::{Events, InnerClient, LocalClient};
 use crate::name_store::NameStore;
 use crate::ndn::open::NdnOpened;
 use crate::place::{Places, make_folder_of};
@@ -53,7 +52,7 @@ pub enum StartError {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// The system gives no random bytes, threads or socket pairs.
+    /// The system gives no random bytes or threads.
     #[error("the system gives no {what}: {source}")]
     System {
         /// What was asked for.
@@ -234,21 +233,23 @@ pub struct EmbeddedHost {
 }
 
 impl EmbeddedHost {
-    /// Starts a host on `config.link`, and gives the stream by which a program attaches to it.
-    pub fn start(config: &Config, keys: KeyPair) -> Result<(EmbeddedHost, UnixStream), StartError> {
+    /// Starts a host on `config.link`, and gives the connection of its one program.
+    pub fn start(
+        config: &Config,
+        keys: KeyPair,
+    ) -> Result<(EmbeddedHost, LocalClient), StartError> {
         config.check()?;
         let guid = keys.guid();
-        let (inner, outer) = UnixStream::pair().map_err(|source| StartError::System {
-            what: "pair of sockets",
-            source,
-        })?;
+        let events = Arc::new(Events::default());
+        let to_program = ToProgram(events.clone());
         let (started, outcome) = mpsc::channel();
         let config = config.clone();
         // The loop lives on its thread from its first moment: it cannot be sent there.
-        let run = move || match embedded_loop(&config, keys, inner) {
+        let run = move || match embedded_loop(&config, keys) {
             Ok((mut event_loop, links)) => {
                 let _ = started.send(Ok((event_loop.handle(), links)));
-                if let Err(error) = event_loop.run(|_, _, _| {}) {
+                let ended = event_loop.run(|node, _, event| to_program.pass_on(node, event));
+                if let Err(error) = ended {
                     tracing::error!(%error, "the embedded host has ended");
                 }
             }
@@ -267,15 +268,14 @@ impl EmbeddedHost {
         let (handle, links) = outcome
             .recv()
             .map_err(|_| no_thread(std::io::Error::other("it ended at once")))??;
-        Ok((
-            EmbeddedHost {
-                guid,
-                links,
-                handle,
-                thread: Some(thread),
-            },
-            outer,
-        ))
+        let client = LocalClient::inner(InnerClient::new(handle.clone(), events));
+        let host = EmbeddedHost {
+            guid,
+            links,
+            handle,
+            thread: Some(thread),
+        };
+        Ok((host, client))
     }
 
     /// Its name.
@@ -299,15 +299,36 @@ impl Drop for EmbeddedHost {
     }
 }
 
+/// What an embedded host tells its program; the program hears of it when the host ends, however it
+/// does.
+struct ToProgram(Arc<Events>);
+
+impl ToProgram {
+    fn pass_on(&self, node: &mut Node<NameStore>, event: NodeEvent) {
+        let NodeEvent::Host(HostEvent { app, event }) = event else {
+            return;
+        };
+        if !self.0.push(event)
+            && let Some(host) = node.host()
+        {
+            host.set_blocked(app, true);
+        }
+    }
+}
+
+impl Drop for ToProgram {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 fn embedded_loop(
     config: &Config,
     keys: KeyPair,
-    program: UnixStream,
 ) -> Result<(NodeLoop, BTreeMap<String, SocketAddr>), StartError> {
     let mut event_loop = host_loop(config, keys)?;
     let mut links = BTreeMap::new();
     open_links(&mut event_loop, &mut links, &config.link)?;
-    event_loop.add_unix_stream("local", "this process", program, StreamLimits::default())?;
     Ok((event_loop, links))
 }
 

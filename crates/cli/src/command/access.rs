@@ -45,10 +45,10 @@ pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Acc
         link: links.chain(direct).collect(),
         ..Config::default()
     };
-    let (host, stream) = EmbeddedHost::start(&config, keys)?;
+    let (host, client) = EmbeddedHost::start(&config, keys)?;
     tracing::info!(guid = %host.guid(), "running a host in this process");
     Ok(Access {
-        attachment: Attachment::Stream(Some(stream)),
+        attachment: Attachment::Once(Some(client)),
         embedded: Some(host),
     })
 }
