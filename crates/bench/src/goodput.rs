@@ -2,26 +2,24 @@
 //! hop.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::path::Path;
 
 use serde_json::json;
+use whimbrel_lab::scenario::load::Kind;
+use whimbrel_lab::scenario::{Overrides, Plan, Scenario, netns, sim};
 use whimbrel_lab::study::Backend;
-use whimbrel_lab::{CongestionControl, Fig7, TransferRecord, fetches};
-use whimbrel_sim::link::Loss;
-use whimbrel_sim::link::presets::preset;
+use whimbrel_lab::{LabError, TransferRecord};
 
 use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
 /// Round trips between the routers that the target names, in milliseconds.
 const RTTS_MS: [u64; 3] = [10, 50, 100];
-/// Loss on the last hop, each way.
+/// Loss on the last hop, each way, where there is some.
 const LOSS: f64 = 0.01;
-/// Bytes of the file: long enough that the start is negligible. A transfer in namespaces takes real
-/// time.
-/// long as it takes.
-const SIMULATED_BYTES: u64 = 400_000_000;
-const NAMESPACE_BYTES: u64 = 40_000_000;
+/// Bytes of the file in a quick run.
 const QUICK_BYTES: u64 = 8_000_000;
+/// The testbed, its round trips, losses and rivals.
+const SCENARIO: &str = include_str!("goodput.toml");
 
 /// The program that moves the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +37,15 @@ impl Mover {
             Mover::SimulatedCubic => "smoltcp cubic",
             Mover::Cubic => "kernel cubic",
             Mover::Bbr => "kernel bbr",
+        }
+    }
+
+    /// As the scenario's sweep `by` has it.
+    const fn key(self) -> &'static str {
+        match self {
+            Mover::Whimbrel => "whimbrel",
+            Mover::SimulatedCubic | Mover::Cubic => "cubic",
+            Mover::Bbr => "bbr",
         }
     }
 }
@@ -64,7 +71,8 @@ impl Goodputs {
         if let Some(known) = self.known.get(&key) {
             return Ok(*known);
         }
-        let record = transfer(options, backend, mover, &testbed(rtt_ms, lossy))?;
+        let plan = plan(options, backend, mover, rtt_ms, lossy)?;
+        let record = transfer(options, backend, &plan)?;
         if !record.completed {
             let patience_s = record.finished as u64;
             return Err(BenchError::Unfinished {
@@ -78,48 +86,52 @@ impl Goodputs {
     }
 }
 
-fn testbed(rtt_ms: u64, lossy: bool) -> Fig7 {
-    let wifi = preset("wifi-80211g-54")
-        .map(|preset| preset.downlink)
-        .unwrap_or_default();
-    // smoltcp needs a queue of at least its receive buffer of 2 MB (`whimbrel_sim::tcp`); as in the
-    // study mftp-fig8.
-    let wifi = wifi.with_queue(whimbrel_sim::link::QueueLimit::Packets(2_000));
-    let loss = if lossy {
-        Loss::Independent(LOSS)
-    } else {
-        Loss::None
+fn plan(
+    options: &BenchOptions,
+    backend: Backend,
+    mover: Mover,
+    rtt_ms: u64,
+    lossy: bool,
+) -> Result<Plan, BenchError> {
+    let overrides = Overrides {
+        seed: Some(options.seed),
+        backend: Some(backend),
+        ..Overrides::default()
     };
-    Fig7::new(Duration::from_millis(rtt_ms), wifi.with_loss(loss))
+    let scenario = Scenario::parse(Path::new("goodput.toml"), SCENARIO, overrides);
+    let scenario = scenario.map_err(LabError::from)?;
+    let wanted = [
+        ("rtt", rtt_ms.to_string()),
+        ("loss", String::from(if lossy { "some" } else { "none" })),
+        ("by", mover.key().to_owned()),
+    ];
+    let found = scenario.settings.into_iter().find(|setting| {
+        wanted
+            .iter()
+            .all(|(key, value)| setting.value(key) == Some(value))
+    });
+    let mut plan = found
+        .ok_or_else(|| BenchError::Simulated(format!("goodput.toml has no setting {wanted:?}")))?
+        .plan;
+    if options.quick {
+        plan.loads[0].kind = Kind::File(QUICK_BYTES);
+    }
+    Ok(plan)
 }
 
 fn transfer(
     options: &BenchOptions,
     backend: Backend,
-    mover: Mover,
-    fig7: &Fig7,
+    plan: &Plan,
 ) -> Result<TransferRecord, BenchError> {
-    let (simulated, namespaces) = if options.quick {
-        (QUICK_BYTES, QUICK_BYTES)
-    } else {
-        (SIMULATED_BYTES, NAMESPACE_BYTES)
+    let run = match backend {
+        Backend::Sim => sim::run(plan, plan.seed)?,
+        Backend::Netns => netns::run(plan, plan.seed, &options.program)?,
     };
-    let seed = options.seed;
-    if backend == Backend::Sim {
-        return Ok(match mover {
-            Mover::Whimbrel => fetches::whimbrel_in_simulator(fig7, simulated, seed)?,
-            _ => fetches::tcp_in_simulator(fig7, simulated, seed),
-        });
-    }
-    let folder = tempfile::tempdir().map_err(BenchError::system("make a temporary folder"))?;
-    let file = folder.path().join("file");
-    whimbrel_lab::demo::make_file(&file, namespaces, seed)?;
-    let tcp = |congestion| fetches::tcp_in_namespaces(congestion, fig7, &file, seed);
-    Ok(match mover {
-        Mover::Whimbrel => fetches::whimbrel_in_namespaces(&options.program, fig7, &file, seed)?,
-        Mover::Bbr => tcp(CongestionControl::Bbr)?,
-        Mover::Cubic | Mover::SimulatedCubic => tcp(CongestionControl::Cubic)?,
-    })
+    let fetched = run.transfers.into_iter().next();
+    fetched
+        .map(|fetched| fetched.record)
+        .ok_or_else(|| BenchError::Simulated(String::from("the file was not asked for")))
 }
 
 /// The cost of loss.
@@ -172,6 +184,30 @@ pub(crate) fn lossless(bench: &mut Bench<'_>, goodputs: &mut Goodputs) {
                         details: json!({ "rtt_ns": rtt_ms * 1_000_000 }),
                     }])
                 });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_transfer_has_its_setting() {
+        let options = BenchOptions {
+            backends: Backend::ALL.to_vec(),
+            quick: true,
+            seed: 1,
+            program: "whimbrel".into(),
+        };
+        for backend in Backend::ALL {
+            for mover in [Mover::Whimbrel, Mover::Cubic, Mover::Bbr] {
+                for rtt_ms in RTTS_MS {
+                    for lossy in [false, true] {
+                        plan(&options, backend, mover, rtt_ms, lossy).unwrap();
+                    }
+                }
             }
         }
     }

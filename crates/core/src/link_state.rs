@@ -12,12 +12,12 @@ pub struct LinkState {
     /// second; on a link that models a device of a configured rate, that rate. An underused link
     /// can carry more than this.
     pub delivery_rate: Option<u64>,
-    /// Bytes of packets that wait to be sent.
+    /// Bytes of packets, or of chunks where a hop carries chunks, that wait to be sent.
     pub queue_bytes: usize,
-    /// Packets, or parts of them to be retransmitted, that wait to be sent.
+    /// Packets, parts of them to be retransmitted, or chunks that wait to be sent.
     pub queue_packets: usize,
-    /// How long the first of them has been waiting; zero if the queue is empty.
-    pub queue_age: Duration,
+    /// How long the first of them has been waiting; `None` also if the queue is empty.
+    pub queue_age: Option<Duration>,
     /// Share of frames that were lost, 0 to 1, smoothed over some hundreds of frames. Losses that
     /// were recovered count.
     pub loss: Option<f64>,

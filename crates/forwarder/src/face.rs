@@ -168,7 +168,7 @@ impl Face {
     pub(crate) fn set_link_state(&mut self, now: Time, state: LinkState, target: Duration) {
         let interval = self.spec.base_congestion_interval;
         // A packet that waits alone waits for no other, only for a slow link (RFC 8289 §4.4).
-        let is_above = state.queue_age >= target && state.queue_packets > 1;
+        let is_above = state.queue_age.is_some_and(|age| age >= target) && state.queue_packets > 1;
         let counts = is_above && self.spec.flags.congestion_marking;
         self.watch.state = state;
         self.is_congested = self.watch.marker.told(now, counts, interval);

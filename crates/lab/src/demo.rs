@@ -6,18 +6,19 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 use whimbrel_core::SeededRng;
-use whimbrel_sim::link::{LinkSpec, Loss, Outage, QueueLimit};
+use whimbrel_sim::units;
 
-use crate::daemons::Fig7Daemons;
 use crate::figure::{LineChart, Series};
-use crate::{
-    CongestionControl, Fig7, LabError, LinkReport, TcpBaseline, Topology, TransferObserver,
-    TransferRecord,
-};
+use crate::scenario::{Overrides, Plan, Scenario, netns};
+use crate::study::Backend;
+use crate::{CongestionControl, LabError, LinkReport, TransferRecord};
+
+/// The network and both sides; the path is the options'.
+const SCENARIO: &str = include_str!("demo.toml");
 
 /// What to show.
 #[derive(Clone, Debug, Serialize)]
@@ -179,65 +180,43 @@ pub fn run(
     let file_len = std::fs::metadata(&file)
         .map_err(LabError::system(described))?
         .len();
-    let hash = hash_of(&file)?;
     observer.preparing("building two networks");
-    let fig7 = Fig7 {
-        last_hop: last_hop(options),
-        ..Fig7::new(options.rtt, LinkSpec::default())
+    let scenario = scenario(options, file_len)?;
+    let plan = |by: &str| {
+        let mut settings = scenario.settings.iter();
+        let setting = settings.find(|setting| setting.value("by") == Some(by));
+        setting.map(|setting| &setting.plan)
     };
-    let (for_tcp, for_whimbrel) = (fig7.build(options.seed)?, fig7.build(options.seed)?);
-    let mut daemons = Fig7Daemons::start(program, &for_whimbrel, folder)?;
-    let name = daemons.serve(&file)?;
-    if name != hash {
-        return Err(LabError::daemon(
-            "serve",
-            "published the file under a name that is not its hash",
-            folder,
-        ));
-    }
-    let arrived = folder.join("arrived.bin");
-    let watch = |side| Watch {
-        side,
-        len: file_len,
-        observer,
-        topology: match side {
-            Side::Tcp => &for_tcp,
-            Side::Whimbrel => &for_whimbrel,
-        },
+    let (Some(for_whimbrel), Some(for_tcp)) = (plan("whimbrel"), plan("tcp")) else {
+        unreachable!("the scenario's text has both");
+    };
+    let side = |side, plan: &Plan| -> Result<DemoRun, LabError> {
+        let watch = Watch {
+            side,
+            file: &file,
+            len: file_len,
+            observer,
+        };
+        let observed = netns::observe(plan, options.seed, program, &watch)?;
+        let fetched = observed.run.transfers.first().ok_or_else(|| {
+            LabError::daemon("get", "fetched nothing in the time that it has", folder)
+        })?;
+        let mut record = fetched.record.clone();
+        if side == Side::Whimbrel {
+            record.retransmitted_segments = observed.run.resent(plan, &plan.loads[0]);
+        }
+        let is_path = |link: &LinkReport| !link.link.contains("GNRS");
+        Ok(DemoRun {
+            side,
+            // A file that arrives with other bytes is an error of the run.
+            intact: record.completed,
+            record,
+            links: observed.links.into_iter().filter(is_path).collect(),
+        })
     };
     let (tcp, whimbrel) = std::thread::scope(|scope| {
-        let tcp = scope.spawn(|| -> Result<DemoRun, LabError> {
-            let baseline = TcpBaseline {
-                congestion: options.congestion,
-                patience: options.patience,
-                ..TcpBaseline::default()
-            };
-            let address = for_tcp.address_of("N1", Fig7::SERVER_LINK)?;
-            let (server, client) = (for_tcp.host("N1")?, for_tcp.host("N4")?);
-            let transfer = baseline.fetch(server, address, client, &file, &mut watch(Side::Tcp))?;
-            let intact = transfer.blake3 == hash;
-            Ok(DemoRun {
-                side: Side::Tcp,
-                record: transfer.record,
-                links: for_tcp.link_reports()?,
-                intact,
-            })
-        });
-        let whimbrel = (|| -> Result<DemoRun, LabError> {
-            let record = daemons.fetch(
-                &name,
-                &arrived,
-                options.patience,
-                &mut watch(Side::Whimbrel),
-            )?;
-            let intact = record.completed && hash_of(&arrived)? == hash;
-            Ok(DemoRun {
-                side: Side::Whimbrel,
-                record,
-                links: for_whimbrel.link_reports()?,
-                intact,
-            })
-        })();
+        let tcp = scope.spawn(|| side(Side::Tcp, for_tcp));
+        let whimbrel = side(Side::Whimbrel, for_whimbrel);
         (tcp.join(), whimbrel)
     });
     let tcp = tcp.map_err(|_| LabError::daemon("the TCP transfer", "panicked", folder))??;
@@ -249,39 +228,52 @@ pub fn run(
     })
 }
 
-fn last_hop(options: &DemoOptions) -> LinkSpec {
-    let outage = Outage::Once {
-        start: options.outage_after,
-        duration: options.outage,
-    };
-    LinkSpec {
-        loss: Loss::Independent(options.loss),
-        queue: QueueLimit::Packets(1000),
-        outages: if options.outage.is_zero() {
-            Vec::new()
-        } else {
-            vec![outage]
-        },
-        ..LinkSpec::new(options.rate, Duration::from_millis(1))
+/// The scenario with the options' path.
+fn scenario(options: &DemoOptions, file_len: u64) -> Result<Scenario, LabError> {
+    let duration = units::format_duration;
+    let mut text = format!(
+        "{SCENARIO}\n[netns]\n\
+         limit = \"{}\"\n\
+         \"loads.film.file\" = \"{file_len} B\"\n\
+         \"links.N2-N3.delay\" = \"{}\"\n\
+         \"links.N3-N4.rate\" = \"{}\"\n\
+         \"links.N3-N4.loss\" = \"{} %\"\n\
+         'sweep.by.tcp.\"loads.film.congestion\"' = \"{}\"\n",
+        duration(options.patience),
+        duration(options.rtt / 2),
+        units::format_rate(options.rate),
+        options.loss * 100.0,
+        options.congestion.name(),
+    );
+    if !options.outage.is_zero() {
+        text += &format!(
+            "\"links.N3-N4.outages\" = [{{ start = \"{}\", duration = \"{}\" }}]\n",
+            duration(options.outage_after),
+            duration(options.outage)
+        );
     }
+    let overrides = Overrides {
+        seed: Some(options.seed),
+        backend: Some(Backend::Netns),
+        ..Overrides::default()
+    };
+    Ok(Scenario::parse(Path::new("demo.toml"), &text, overrides)?)
 }
 
-/// Passes progress on, and starts the outage's clock with the request.
+/// Passes progress on.
 struct Watch<'a> {
     side: Side,
+    file: &'a Path,
     len: u64,
     observer: &'a dyn DemoObserver,
-    topology: &'a Topology,
 }
 
-impl TransferObserver for Watch<'_> {
-    fn started(&mut self, at: Instant) {
-        if let Err(fault) = self.topology.arm(at) {
-            tracing::warn!(%fault, "the outage will not come");
-        }
+impl netns::observe::Observer for Watch<'_> {
+    fn file(&self, _load: usize) -> Option<&Path> {
+        Some(self.file)
     }
 
-    fn progress(&mut self, _elapsed: Duration, bytes: u64) {
+    fn progress(&self, _load: usize, bytes: u64) {
         self.observer.progress(self.side, bytes, self.len);
     }
 }
@@ -304,14 +296,49 @@ pub fn make_file(path: &Path, len: u64, seed: u64) -> Result<(), LabError> {
     file.flush().map_err(failed)
 }
 
-fn hash_of(path: &Path) -> Result<String, LabError> {
-    let failed = |source| LabError::System {
-        action: format!("read {}", path.display()),
-        source,
-    };
-    let mut hasher = blake3::Hasher::new();
-    hasher
-        .update_reader(std::fs::File::open(path).map_err(failed)?)
-        .map_err(failed)?;
-    Ok(hasher.finalize().to_hex().to_string())
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whimbrel_sim::link::{Loss, Outage, Rate};
+
+    #[test]
+    fn both_sides_have_the_path_that_is_asked_for() {
+        let options = DemoOptions {
+            rtt: Duration::from_millis(80),
+            loss: 0.02,
+            rate: 10_000_000,
+            congestion: CongestionControl::Bbr,
+            ..DemoOptions::default()
+        };
+        let read = scenario(&options, 1234).unwrap_or_else(|faults| panic!("{faults}"));
+        assert_eq!(read.settings.len(), 2);
+        for setting in &read.settings {
+            let (network, load) = (&setting.plan.network, &setting.plan.loads[0]);
+            let link = |name: &str| &network.links[network.link(name).unwrap()];
+            let (core, last) = (link("N2-N3"), link("N3-N4"));
+            assert_eq!(core.forward.delay, Duration::from_millis(40));
+            assert_eq!(last.forward.rate, Rate::Fixed(10_000_000));
+            assert_eq!(last.backward.loss, Loss::Independent(0.02));
+            let outage = Outage::Once {
+                start: options.outage_after,
+                duration: options.outage,
+            };
+            assert_eq!(last.forward.outages, [outage]);
+            assert_eq!(load.kind, crate::scenario::load::Kind::File(1234));
+            assert_eq!(setting.plan.limit, options.patience);
+        }
+        let by_tcp = &read.settings[1].plan.loads[0];
+        assert_eq!(by_tcp.congestion, CongestionControl::Bbr);
+    }
+
+    #[test]
+    fn a_path_without_an_outage_has_none() {
+        let options = DemoOptions {
+            outage: Duration::ZERO,
+            ..DemoOptions::default()
+        };
+        let read = scenario(&options, 1).unwrap();
+        let links = &read.settings[0].plan.network.links;
+        assert!(links.iter().all(|link| link.forward.outages.is_empty()));
+    }
 }

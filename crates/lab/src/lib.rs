@@ -19,7 +19,6 @@
 //! | [`simulated`] | [`SimulatedFig7`], the same testbed in virtual time |
 //! | [`daemons`] | [`Fig7Daemons`], Whimbrel's own programs on that testbed |
 //! | [`demo`] | kernel TCP and Whimbrel side by side |
-//! | [`fetches`] | one file over that testbed, by either, in either back end |
 //! | [`figure`] | pictures |
 //! | [`study`] | a paper's figures again |
 //! | [`torture`] | random faults upon networks of hosts and routers |
@@ -33,7 +32,6 @@ pub mod daemons;
 pub mod demo;
 pub mod emulator;
 pub mod error;
-pub mod fetches;
 pub mod figure;
 mod jobs;
 pub mod namespace;

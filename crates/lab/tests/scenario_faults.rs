@@ -376,3 +376,136 @@ fn defaults_hold_for_nodes_that_say_nothing_and_strategies_are_known() {
         assert!(fault.starts_with(said), "wanted {said}\ngot    {fault}");
     }
 }
+
+const BARE: &str = r#"graph = { role = "ndn-router", line = { nodes = 3 } }
+[defaults.link]
+rate = "10 Mbit/s"
+queue = "80 packets"
+carrier = "bare"
+device = true
+[loads.asked]
+from = "n3"
+to = "n1"
+poisson = { rate = 100, count = 10, timeout = { min = "10 ms" } }
+[sweep.recovery]
+off = { "defaults.link.recovery" = "off", "defaults.node.content_store" = "0 B" }
+twice = { "defaults.link.recovery" = "paper-2" }
+"#;
+
+#[test]
+fn a_sweep_names_sets_of_keys() {
+    use whimbrel_lab::scenario::link::Recovery;
+    let scenario = read(BARE).unwrap();
+    let shown: Vec<_> = scenario
+        .settings
+        .iter()
+        .map(|setting| {
+            let network = &setting.plan.network;
+            let store = network.nodes[0].settings.content_store;
+            (
+                setting.values[0].1.as_str(),
+                network.links[1].recovery,
+                store,
+            )
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("off", Recovery::Off, Some(0)),
+            ("twice", Recovery::Paper2, None)
+        ]
+    );
+}
+
+#[test]
+fn links_of_ndn_routers_alone_are_checked() {
+    for (old, new, said) in [
+        (
+            "\"10 Mbit/s\"",
+            "\"unlimited\"",
+            "a.toml:6: defaults.link.device: a device has a constant rate",
+        ),
+        (
+            "80 packets",
+            "80 kB",
+            "a.toml:6: defaults.link.device: a device's queue is counted in packets",
+        ),
+        (
+            "[loads.asked]",
+            "[nodes]\nn2 = [\"host\"]\n[loads.asked]",
+            "a.toml:5: defaults.link.carrier: a bare link joins two NDN routers, and 'n2' is none",
+        ),
+        (
+            "\"bare\"",
+            "\"bere\"",
+            "a.toml:5: defaults.link.carrier: unknown value 'bere'; did you mean 'bare'?",
+        ),
+        (
+            "\"defaults.link.recovery\" = \"paper-2\"",
+            "\"sweep.x\" = 1",
+            "sweep.recovery.twice.\"sweep.x\": 'sweep.x' is no key",
+        ),
+        (
+            "{ \"defaults.link.recovery\" = \"paper-2\" }",
+            "\"paper-2\"",
+            "a.toml:11: sweep.recovery: a sweep is a list of values",
+        ),
+        (
+            "min = \"10 ms\"",
+            "max = \"10 ms\"",
+            "loads.asked.poisson.timeout.max: unknown key 'max'; did you mean 'min'?",
+        ),
+    ] {
+        assert!(BARE.contains(old), "{old}");
+        let faults = read(&BARE.replacen(old, new, 1)).err().unwrap_or_default();
+        assert!(faults.contains(said), "{said}\n{faults}");
+    }
+}
+
+#[test]
+fn a_back_end_may_have_keys_of_its_own() {
+    use whimbrel_lab::study::Backend;
+    let text = SOUND.replace(
+        "[sweep]",
+        "[netns]\nruns = 1\n\"loads.film.file\" = \"1 MB\"\n[sweep]",
+    );
+    let runs = |backend| {
+        let overrides = Overrides {
+            backend,
+            ..Overrides::default()
+        };
+        Scenario::parse(Path::new("a.toml"), &text, overrides)
+            .unwrap()
+            .runs
+    };
+    let all = [None, Some(Backend::Sim), Some(Backend::Netns)];
+    assert_eq!(all.map(runs), [2, 2, 1]);
+    for (new, said) in [
+        (
+            "\"loads.film.file\" = \"1 Mb\"",
+            "a.toml:26: netns.\"loads.film.file\": ",
+        ),
+        (
+            "\"events[7].at\" = \"1 s\"",
+            "a.toml:26: netns.\"events[7].at\": there is no key",
+        ),
+    ] {
+        let faults = read(&text.replace("\"loads.film.file\" = \"1 MB\"", new)).unwrap_err();
+        assert!(faults.contains(said), "{said}\n{faults}");
+    }
+}
+
+#[test]
+fn what_does_not_go_with_a_load_is_refused() {
+    for (new, said) in [
+        (
+            "file = \"5 MB\", over = \"tcp\", nack_timer = \"2 s\"",
+            "a.toml:15: loads.film.nack_timer: tcp has no NACK timer",
+        ),
+        ("file = \"5 MB\", within = \"2\"", "loads.film.within"),
+    ] {
+        let faults = fault("file = \"5 MB\"", new);
+        assert!(faults.contains(said), "{said}\n{faults}");
+    }
+}

@@ -121,33 +121,6 @@ lte = { between = ["n2", "client"], rate = "10 Mbit/s", delay = "20 ms" }
     assert!(got.values["links.lte.bytes"] > 1e6 && got.values["links.wifi.bytes"] > 1e6);
 }
 
-/// The same testbed as the studies', by the language: a lossless file takes as long, to 1 %.
-#[test]
-fn the_studies_testbed_gives_the_same_time_in_the_language() {
-    use whimbrel_lab::{Fig7, fetches};
-    use whimbrel_sim::link::LinkSpec;
-    let text = r#"
-nodes = { N1 = "host", N2 = "router", N3 = "router", N4 = "host", GNRS = "name-server" }
-loads.film = { from = "N1", to = "N4", file = "20 MB" }
-[links]
-N1-N2 = { between = ["N1", "N2"], rate = "1 Gbit/s" }
-N2-N3 = { between = ["N2", "N3"], rate = "1 Gbit/s", delay = "25 ms" }
-N3-N4 = { between = ["N3", "N4"], rate = "25 Mbit/s" }
-N2-GNRS = { between = ["N2", "GNRS"], rate = "1 Gbit/s", delay = "100 us" }
-N3-GNRS = { between = ["N3", "GNRS"], rate = "1 Gbit/s", delay = "100 us" }
-"#;
-    let language = run(text).values["film.completion"];
-    let last_hop = LinkSpec::new(25_000_000, std::time::Duration::ZERO);
-    let fig7 = Fig7::new(std::time::Duration::from_millis(50), last_hop);
-    let record = fetches::whimbrel_in_simulator(&fig7, 20_000_000, 1).unwrap();
-    let ratio = language / record.finished;
-    assert!(
-        (0.99..1.01).contains(&ratio),
-        "{language} s and {} s",
-        record.finished
-    );
-}
-
 #[test]
 fn what_cannot_be_played_is_refused_by_name() {
     let text = format!("{LINE}[[events]]\nat = \"1 s\"\ncrash = \"client\"\n");
@@ -175,4 +148,64 @@ asked = { from = "n1", to = "n2", cbr = { rate = 100, count = 300 } }
     assert_eq!(got.values["film.files"], 1.0);
     assert_eq!(got.values["asked.answered"], 300.0);
     assert!(got.values["film.stall"] > 0.9, "{:?}", got.values);
+}
+
+#[test]
+fn frames_of_ndn_go_bare_and_their_devices_take_no_longer_than_links() {
+    let text = r#"
+graph = { role = "ndn-router", line = { nodes = 3 } }
+limit = "1 min"
+linger = "1 s"
+[defaults.link]
+rate = "10 Mbit/s"
+delay = "5 ms"
+queue = "80 packets"
+carrier = "bare"
+device = true
+recovery = "off"
+[loads]
+asked = { from = "n3", to = "n1", cbr = { rate = 100, count = 300, payload = 1000 } }
+"#;
+    let bare = run(text);
+    assert_eq!(bare.values["asked.answered"], 300.0);
+    // Four links of 5 ms, and twice a Data of some 1,050 bytes and an Interest of some 30.
+    let delay = bare.values["asked.delay"];
+    assert!((21.6..22.0).contains(&delay), "{delay}");
+    let in_udp = run(&text.replace("\"bare\"", "\"udp\""));
+    let headers = in_udp.values["links.n1-n2.bytes"] - bare.values["links.n1-n2.bytes"];
+    assert_eq!(headers, 28.0 * bare.values["links.n1-n2.packets"]);
+}
+
+#[test]
+fn proxies_that_wait_for_a_push_say_what_they_stored() {
+    let text = format!("{LINE}[[events]]\nat = \"1 s\"\noutage = \"wifi\"\nduration = \"6 s\"\n")
+        .replace(
+            "n3 = \"router\"",
+            "n3 = { role = \"router\", proactive = false }",
+        )
+        .replace("file = \"10 MB\"", "file = \"10 MB\", nack_timer = \"8 s\"");
+    let waiting = run(&text);
+    let proactive = run(&text.replace("proactive = false", "proactive = true"));
+    let count = |run: &Run, metric: &str| run.values[&format!("nodes.n3.{metric}")];
+    assert!(count(&waiting, "stored") > 0.0 && count(&waiting, "pushed") > 0.0);
+    assert_eq!(count(&proactive, "pushed"), 0.0);
+    assert!(
+        waiting.values["film.completion"] > proactive.values["film.completion"],
+        "{:?}",
+        waiting.values
+    );
+}
+
+#[test]
+fn a_load_begins_at_one_random_moment_whatever_carries_it() {
+    let at = |over: &str| {
+        let text = LINE.replace(
+            "file = \"10 MB\"",
+            &format!("file = \"1 MB\", within = \"10 s\", over = \"{over}\""),
+        );
+        run(&text).transfers[0].asked
+    };
+    let moment = at("mobility-first");
+    assert!(moment > 0.0 && moment < 10.0);
+    assert_eq!(moment, at("tcp"));
 }

@@ -14,26 +14,44 @@ const LAST_HOP: &str =
 
 /// A small one of the studies of recovery on links.
 fn belrp_scenario(study: &str) -> String {
-    let consumer = "[consumer]\ninterests = 120\ngaps = \"exponential\"\nlifetime = \"600 ms\"\npayload = 1024\n\
-         variation_factor = 8.0\ninitial_timeout = \"20 ms\"\nmin_timeout = \"20 ms\"\ncheck = \"5 ms\"\n";
-    let common = "runs = 1\nlimit = \"60 s\"\nvariants = [\"paper-3\", \"paper-1\", \"none\", \"adaptive\"]\n";
-    let link = "rate = \"10 Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"80 packets\"\noverhead = 2\n";
+    let load = |name: &str, from: &str, to: &str, rate: u32| {
+        format!(
+            "[loads.{name}]\nfrom = \"{from}\"\nto = \"{to}\"\n\
+             poisson = {{ rate = {rate}, count = 120, lifetime = \"600 ms\" }}\n"
+        )
+    };
+    let link = "delay = \"5 ms\"\nqueue = \"80 packets\"\noverhead = 2\ncarrier = \"bare\"\n\
+                device = true\nmarking = false\n";
+    let recovery = "[sweep.recovery]\n\
+                    paper-3 = { \"defaults.link.recovery\" = \"paper-3\" }\n\
+                    paper-1 = { \"defaults.link.recovery\" = \"paper-1\" }\n\
+                    none = { \"defaults.link.recovery\" = \"off\" }\n\
+                    adaptive = { \"defaults.link.recovery\" = \"adaptive\" }\n";
+    let loss = "[sweep]\n\"defaults.link.loss\" = [\"2 %\", \"5 %\"]\n";
+    let line = format!(
+        "graph = {{ role = \"ndn-router\", prefix = \"N\", line = {{ nodes = 3 }} }}\n\
+         limit = \"60 s\"\nlinger = \"1 s\"\n\
+         [defaults.link]\nrate = \"10 Mbit/s\"\n{link}"
+    );
     match study {
         "belrp-linear" => format!(
-            "{common}hops = [2]\nlosses_percent = [1.0, 5.0]\ndistribution_percent = 5.0\nrate = 900.0\n\
-             {consumer}[link]\n{link}"
+            "{line}{}{loss}{recovery}[study]\ndistribution = \"5 %\"\n",
+            load("prefix-a", "N3", "N1", 900)
         ),
-        "belrp-hops" => {
-            format!(
-                "{common}hops = [1, 2]\nlosses_percent = [5.0]\nrate = 900.0\n{consumer}[link]\n{link}"
-            )
-        }
+        "belrp-hops" => format!(
+            "{line}loss = \"5 %\"\n{}[sweep.hops]\n\
+             1 = {{ \"graph.line.nodes\" = 2, \"loads.prefix-a.from\" = \"N2\" }}\n\
+             2 = {{ \"graph.line.nodes\" = 3, \"loads.prefix-a.from\" = \"N3\" }}\n{recovery}",
+            load("prefix-a", "N2", "N1", 900)
+        ),
         _ => format!(
-            "{common}losses_percent = [2.0, 5.0]\nobserved = [\"A\", \"B\"]\ndelay = \"5 ms\"\n\
-             queue = \"80 packets\"\noverhead = 2\n{consumer}\
-             [[flows]]\nrate = 440.0\npath = [\"A\", \"B\", \"C\"]\n[[flows]]\nrate = 440.0\npath = [\"C\", \"B\"]\n\
-             [[links]]\nbetween = [\"B\", \"A\"]\nrate = \"9.92 Mbit/s\"\n\
-             [[links]]\nbetween = [\"B\", \"C\"]\nrate = \"9.92 Mbit/s\"\n"
+            "nodes = {{ A = \"ndn-router\", B = \"ndn-router\", C = \"ndn-router\" }}\n\
+             limit = \"60 s\"\nlinger = \"1 s\"\n\
+             [defaults.link]\nrate = \"9.92 Mbit/s\"\n{link}\
+             [links]\nB-A = {{ between = [\"B\", \"A\"] }}\nB-C = {{ between = [\"B\", \"C\"] }}\n\
+             {}{}{loss}{recovery}[study]\nobserved = [\"A\", \"B\"]\n",
+            load("prefix-a", "C", "A", 440),
+            load("prefix-b", "B", "C", 440)
         ),
     }
 }
@@ -42,21 +60,46 @@ fn scenario(study: &str) -> String {
     if study.starts_with("belrp-") {
         return belrp_scenario(study);
     }
+    let net = format!(
+        "nodes = {{ N1 = \"host\", N2 = \"router\", N3 = \"router\", N4 = \"host\", GNRS = \"name-server\" }}\n\
+         [links]\nN2-GNRS = {{ between = [\"N2\", \"GNRS\"], rate = \"1 Gbit/s\" }}\n\
+         N1-N2 = {{ between = [\"N1\", \"N2\"], rate = \"1 Gbit/s\" }}\n\
+         N2-N3 = {{ between = [\"N2\", \"N3\"], rate = \"1 Gbit/s\", delay = \"25 ms\" }}\n\
+         [links.N3-N4]\nbetween = [\"N3\", \"N4\"]\n{LAST_HOP}\
+         [loads.film]\nfrom = \"N1\"\nto = \"N4\"\nfile = \"300 kB\"\n"
+    );
+    let tcp =
+        ["N1", "N2", "N3", "N4", "GNRS"].map(|node| format!("\"nodes.{node}\" = \"tcp-host\"\n"));
+    let tcp = format!(
+        "[sweep.by.tcp]\n\"loads.film.over\" = \"tcp\"\n{}",
+        tcp.concat()
+    );
     if study == "mftp-fig8" {
         return format!(
-            "file = \"300 kB\"\nfile_netns = \"300 kB\"\nrtts_ms = [10, 50]\nlosses_percent = [0.0, 1.0]\nruns = 2\n\
-             [last_hop]\n{LAST_HOP}[instantaneous]\nrtt_ms = 50\nloss_percent = 1.0\n"
+            "runs = 2\n{net}\
+             [sweep.loss]\n\"0 %\" = {{}}\n\"1 %\" = {{ \"links.N3-N4.loss\" = \"1 %\" }}\n\
+             [sweep.rtt]\n\"10 ms\" = {{ \"links.N2-N3.delay\" = \"5 ms\" }}\n\"50 ms\" = {{}}\n\
+             [sweep.by]\nmftp = {{}}\n{tcp}\
+             [study]\ninstantaneous = {{ rtt = \"50 ms\", loss = \"1 %\" }}\n"
         );
     }
-    let rivals = if study == "mftp-fig9" {
-        "tcp"
+    let rival = if study == "mftp-fig9" {
+        tcp.as_str()
     } else {
-        "receiver-driven"
+        "[sweep.by.receiver-driven]\n\"loads.film.nack_timer\" = \"500 ms\"\n\
+         \"nodes.N3\" = { role = \"router\", proactive = false }\n"
+    };
+    let off = |seconds| {
+        format!(
+            "\"{seconds} s\" = {{ \"links.N3-N4.outages\" = [{{ start = \"1 s\", duration = \"{seconds} s\" }}] }}\n"
+        )
     };
     format!(
-        "file = \"300 kB\"\nrtt_ms = 50\non_s = 1\noff_s = [10, 30]\nruns = 2\nruns_netns = 1\n\
-         rivals = [\"network-proactive\", \"{rivals}\"]\nnack_timers_ms = [500]\n\
-         [[wifi]]\nname = \"one & only\"\n[wifi.link]\n{LAST_HOP}[[wifi]]\nname = \"other\"\n[wifi.link]\n{LAST_HOP}"
+        "runs = 2\n{net}within = \"1 s\"\n[netns]\nruns = 1\n\
+         [sweep.wifi]\n\"one & only\" = {{}}\nother = {{}}\n\
+         [sweep.off]\n{}{}[sweep.by]\nmftp = {{}}\n{rival}",
+        off(10),
+        off(30)
     )
 }
 
@@ -120,6 +163,16 @@ fn pages_show_both_back_ends_beside_the_paper() {
     let index = fs::read_to_string(&pages.index).unwrap();
     for ((name, path), study) in pages.studies.iter().zip(&STUDIES) {
         let page = fs::read_to_string(path).unwrap();
+        // A verdict and its reason stand before everything else; numbers have tables.
+        let (verdicts, first) = (page.find("ul class=\"verdicts\""), page.find("<table"));
+        assert!(verdicts.is_some() && verdicts < first, "{name}");
+        let is_of_numbers = name.starts_with("belrp");
+        assert_eq!(
+            page.contains("<th scope=\"col\">difference</th>"),
+            is_of_numbers,
+            "{name}"
+        );
+        assert!(!page.contains(" (paper "), "{name}: numbers in a sentence");
         for column in ["The paper", "Simulator", "Why they differ"] {
             assert!(
                 page.contains(&format!("role=\"columnheader\">{column}")),
@@ -222,6 +275,45 @@ fn the_studies_of_recovery_on_links_leave_the_same_files_each_time() {
             1 + 2 * 4,
             "a hash of each kind of run: {hashes}"
         );
+    }
+}
+
+#[test]
+fn a_scenario_that_a_study_cannot_work_from_is_refused_by_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |old: &str, new: &str| {
+        let text = belrp_scenario("belrp-linear");
+        assert!(text.contains(old), "{old}");
+        let file = folder.path().join("own.toml");
+        fs::write(&file, text.replace(old, new)).unwrap();
+        let options = StudyOptions {
+            backend: Backend::Sim,
+            scenario: Some(file),
+            runs: None,
+            seed: 1,
+            jobs: Some(1),
+            program: "whimbrel".into(),
+        };
+        let study = Study::find("belrp-linear").unwrap();
+        let ran = study.run(&options, &mut |_, _, _| {});
+        ran.map(|_| ()).unwrap_err().to_string()
+    };
+    for (old, new, expected) in [
+        ("\nnone = ", "\nnever = ", "sweep.recovery.never"),
+        (
+            "loads.prefix-a",
+            "loads.film",
+            "loads.film: this study follows",
+        ),
+        (
+            "distribution",
+            "distributoin",
+            "own.toml:24: study.distributoin: unknown key",
+        ),
+        ("nodes = 3", "nodes = 1", "own.toml:1: graph.line"),
+    ] {
+        let error = said(old, new);
+        assert!(error.contains(expected), "{expected}\n{error}");
     }
 }
 

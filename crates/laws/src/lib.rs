@@ -58,7 +58,7 @@ pub const LAYERS: &[Layer] = &[
         &["core", "ndn-packet", "ndn-mgmt", "link", "forwarder"],
         &["sim"],
     ),
-    layer("transport", &["core", "ndn-packet"], &["sim"]),
+    layer("transport", &["core", "ndn-packet", "ndn-mgmt"], &["sim"]),
     layer("keychain", &["core", "ndn-packet"], &[]),
     layer("gnrs", &["core"], &["sim"]),
     layer(

@@ -104,19 +104,19 @@ fn the_queue_has_an_age_and_a_packet_that_was_begun_is_its_head() {
     link.send(at(30), data(2, 496), None);
     let state = link.state(at(50));
     assert_eq!((state.queue_packets, state.queue_bytes), (2, 3_004));
-    assert_eq!(state.queue_age, Duration::from_millis(40));
+    assert_eq!(state.queue_age, Some(Duration::from_millis(40)));
     // One frame of the first packet leaves, and the others wait for the device.
     assert!(link.poll_transmit(at(50), 44, &mut Vec::new()).is_some());
     let state = link.state(at(50));
     assert!((1_600..1_800).contains(&state.queue_bytes), "{state:?}");
     assert_eq!(state.queue_packets, 2);
-    assert_eq!(state.queue_age, Duration::from_millis(40));
+    assert_eq!(state.queue_age, Some(Duration::from_millis(40)));
     // The first packet is gone, the second one has waited since it came.
     assert!(link.poll_transmit(at(60), 44, &mut Vec::new()).is_some());
     let state = link.state(at(62));
     assert_eq!((state.queue_packets, state.queue_bytes), (1, 500));
-    assert_eq!(state.queue_age, Duration::from_millis(32));
+    assert_eq!(state.queue_age, Some(Duration::from_millis(32)));
     assert!(link.poll_transmit(at(70), 44, &mut Vec::new()).is_some());
     let state = link.state(at(70));
-    assert_eq!((state.queue_packets, state.queue_age), (0, Duration::ZERO));
+    assert_eq!((state.queue_packets, state.queue_age), (0, None));
 }

@@ -12,15 +12,15 @@ use bytes::Bytes;
 use core::ops::Bound;
 use core::time::Duration;
 use whimbrel_core::{
-    Deadline, Guid, PortEvent, PortId, PortInfo, PortOrigin, PortRequest, SeededRng, Time,
-    TimerQueue, Transmit,
+    Deadline, Guid, LinkState, PortEvent, PortId, PortInfo, PortOrigin, PortRequest, SeededRng,
+    Time, TimerQueue, Transmit,
 };
 use whimbrel_link::{Hop, HopConfig, HopEvent, HopStats};
 
 use crate::charge::Charge;
 use crate::chunk::Chunk;
 use crate::handed::{HandedOver, Handovers};
-use crate::next_hops::{Branch, LinkState};
+use crate::next_hops::Branch;
 use crate::room::{Buffer, Room};
 
 /// Chunks that hold no room in the buffer and count against no other bound (those that a host
@@ -301,15 +301,18 @@ impl Links {
         self.links.keys().copied()
     }
 
-    /// The measured state of `port`'s link.
+    /// The measured state of `port`'s link. A chunk counts as waiting until the neighbour has taken
+    /// it over.
     pub fn state(&self, port: PortId) -> LinkState {
         self.links.get(&port).map_or(LinkState::default(), |link| {
             let stats = link.hop.stats();
             LinkState {
-                up: link.hop.is_up(),
-                rate: stats.bandwidth / 8,
+                // 0 stands for no estimate yet.
+                delivery_rate: (stats.bandwidth >= 8).then_some(stats.bandwidth / 8),
+                queue_bytes: link.queued_bytes as usize,
+                queue_packets: link.queue.len() + link.carrying.len(),
                 rtt: stats.rtt,
-                queued: link.queued_bytes,
+                ..LinkState::default()
             }
         })
     }

@@ -4,10 +4,9 @@
 //! according to the chunk's service: one branch, all of them [MFTP §3.5], or a division of the flow
 //! among them [MF-5G §III].
 
-use core::time::Duration;
 use std::collections::BTreeMap;
 
-use whimbrel_core::{Guid, PortId};
+use whimbrel_core::{Guid, LinkState, PortId};
 
 use crate::chunk::Flow;
 use crate::links::Links;
@@ -18,21 +17,8 @@ const MAX_DIVIDED_FLOWS: usize = 1024;
 /// Units of a branch's clock for one byte at share 1.
 const SCALE: u128 = 1 << 32;
 
-/// The measured state of the link to one next hop.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkState {
-    /// True while the neighbour is responsive.
-    pub up: bool,
-    /// Delivery rate of the path, bytes per second; 0 before the first estimate.
-    pub rate: u64,
-    /// Smoothed round trip to the neighbour.
-    pub rtt: Option<Duration>,
-    /// Bytes of chunks queued for the neighbour or in flight to it.
-    pub queued: u64,
-}
-
 /// One next hop of a destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Branch {
     /// The outgoing port.
     pub port: PortId,
@@ -42,12 +28,14 @@ pub struct Branch {
     pub preference: u32,
     /// Share among branches of the same preference; at least 1.
     pub weight: u32,
+    /// True while the neighbour is responsive.
+    pub up: bool,
     /// The measured state of the link.
     pub link: LinkState,
 }
 
 /// The next hops of one destination, best first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NextHops {
     branches: Vec<Branch>,
 }
@@ -86,6 +74,7 @@ impl Branch {
             address: None,
             preference: 0,
             weight: 1,
+            up: links.is_up(port),
             link: links.state(port),
         }
     }
@@ -113,7 +102,7 @@ impl NextHops {
 
     /// The best responsive branch.
     pub fn best(&self) -> Option<&Branch> {
-        self.branches.iter().find(|branch| branch.link.up)
+        self.branches.iter().find(|branch| branch.up)
     }
 
     /// Removes the branches for which `fits` is false.
@@ -132,6 +121,7 @@ impl NextHops {
     /// Updates the states of the links.
     pub fn refresh(&mut self, links: &Links) {
         for branch in &mut self.branches {
+            branch.up = links.is_up(branch.port);
             branch.link = links.state(branch.port);
         }
     }
@@ -146,7 +136,7 @@ impl NextHops {
     ) -> impl Iterator<Item = &'a Branch> + use<'a> {
         let chosen = match spread {
             Spread::All => 0..self.branches.len(),
-            Spread::Best => self.one(|branch| branch.link.up),
+            Spread::Best => self.one(|branch| branch.up),
             Spread::Divide => {
                 let peers: Vec<&Branch> = match self.best() {
                     Some(best) => self.iter().filter(|it| it.is_peer_of(best)).collect(),
@@ -158,7 +148,7 @@ impl NextHops {
                 }
             }
         };
-        self.branches[chosen].iter().filter(|branch| branch.link.up)
+        self.branches[chosen].iter().filter(|branch| branch.up)
     }
 
     /// The index of the first branch that fits.
@@ -179,7 +169,7 @@ impl Branch {
     }
 
     fn is_peer_of(&self, best: &Branch) -> bool {
-        self.link.up && self.preference == best.preference
+        self.up && self.preference == best.preference
     }
 }
 
@@ -222,9 +212,10 @@ impl Division {
         for branch in peers {
             self.clocks.entry(branch.key()).or_insert(self.now);
         }
-        let measured = peers.iter().all(|branch| branch.link.rate > 0);
+        let rate = |branch: &Branch| branch.link.delivery_rate.unwrap_or(0);
+        let measured = peers.iter().all(|branch| rate(branch) > 0);
         let after = |branch: &Branch| {
-            let rate = if measured { branch.link.rate } else { 1 };
+            let rate = if measured { rate(branch) } else { 1 };
             let share = u128::from(branch.weight.max(1)) * u128::from(rate);
             let clock = self.clocks.get(&branch.key()).copied().unwrap_or(self.now);
             // Above zero even for an empty chunk at the largest share, so that each chunk counts.
@@ -255,9 +246,9 @@ mod tests {
             address: None,
             preference,
             weight,
+            up: true,
             link: LinkState {
-                up: true,
-                rate,
+                delivery_rate: (rate > 0).then_some(rate),
                 ..LinkState::default()
             },
         }
@@ -287,7 +278,7 @@ mod tests {
         let mut divisions = Divisions::default();
         assert_eq!(ports(&hops(best), Spread::Best, &mut divisions), [1]);
         assert_eq!(ports(&hops(best), Spread::All, &mut divisions), [1, 2, 3]);
-        best.link.up = false;
+        best.up = false;
         assert_eq!(ports(&hops(best), Spread::Best, &mut divisions), [2]);
         assert_eq!(ports(&hops(best), Spread::All, &mut divisions), [2, 3]);
         let silent = NextHops::from_iter([best]);
@@ -315,7 +306,7 @@ mod tests {
         let mut better = branch(1, 0, 1, 0);
         let hops = NextHops::from_iter([better, branch(2, 1, 1, 0)]);
         assert_eq!(divide(&hops, 10), BTreeMap::from([(1, 10)]));
-        better.link.up = false;
+        better.up = false;
         let hops = NextHops::from_iter([better, branch(2, 1, 1, 0)]);
         assert_eq!(divide(&hops, 10), BTreeMap::from([(2, 10)]));
     }

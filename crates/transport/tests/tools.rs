@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use support::{PORT, Pair, Path, Side, digest, name, port_up, register, transmit};
 use whimbrel_core::{Deadline, Machine, PortEvent, PortId, PortRequest, SeededRng, Time};
+use whimbrel_ndn_mgmt::ControlParameters;
 use whimbrel_ndn_packet::lp::{self, LinkFields, Numbers};
 use whimbrel_ndn_packet::{
     ContentType, Data, DataRef, DigestSigner, Interest, InterestRef, LpHeader, LpPacket, NackReason,
@@ -587,12 +588,9 @@ fn routes_are_registered_with_what_the_program_says() {
     registrar.handle_face(Time::ZERO, true);
     let first = registrar.poll(Time::ZERO, &mut rng()).unwrap();
     let interest = InterestRef::decode(&first).unwrap();
-    assert!(
-        route
-            .command("register")
-            .as_ref()
-            .is_prefix_of(interest.name)
-    );
+    let parameters = ControlParameters::from(&route).encode();
+    let command = name("/localhost/nfd/rib/register").child_generic(&parameters);
+    assert!(command.as_ref().is_prefix_of(interest.name));
     registrar.add(Time::ZERO, RouteParameters::new(name("/s")));
     let second = registrar.poll(Time::ZERO, &mut rng()).unwrap();
     let times = [&first, &second].map(|wire| {

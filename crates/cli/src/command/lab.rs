@@ -170,6 +170,7 @@ fn run_scenario(arguments: &Run) -> Outcome {
     let overrides = Overrides {
         seed: arguments.seed,
         runs: arguments.runs,
+        backend: Some(Backend::from(arguments.backend)),
     };
     let scenario = load(&arguments.file, overrides)?;
     let backend = Backend::from(arguments.backend);

@@ -25,7 +25,8 @@ pub struct CommandPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LocalCommands {
     /// All: every program that may open the router's socket may command it (as NFD with `certfile
-    /// any`). A digest must be right; signatures by keys are not verified.
+    /// any`). Signatures prove nothing then and are not verified; a digest that does not match is
+    /// counted.
     #[default]
     AcceptAny,
     /// Those signed by a key that the [`CommandVerifier`] accepts.
@@ -50,8 +51,8 @@ pub enum CommandRefusal {
     /// It is unsigned, or its signature names no key.
     #[error("this command must be signed with a key that the router's configuration names")]
     KeyNeeded,
-    /// The digest does not match the signed portion.
-    #[error("the digest of this command does not match its content")]
+    /// The digest in the name does not match the parameters.
+    #[error("the digest of this command's parameters does not match them")]
     Digest,
     /// The key is not that of a configured anchor.
     #[error("the key {0} is not one of those whose commands this router accepts")]
@@ -202,6 +203,18 @@ pub trait CommandVerifier: Send {
     ) -> Result<Name, CommandRefusal>;
 }
 
+/// What an allowed command has proved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// That it comes from a key that may command.
+    Key,
+    /// Nothing, and nothing was needed.
+    Unneeded,
+    /// Nothing was needed, and its digest does not match the signed portion. NFD, NDNd and ndn-rs
+    /// accept such commands too.
+    WrongDigest,
+}
+
 /// Decides on commands.
 pub(crate) struct Authority {
     policy: CommandPolicy,
@@ -239,7 +252,7 @@ impl Authority {
         remote: bool,
         module: &str,
         interest: &InterestRef<'_>,
-    ) -> Result<(), CommandRefusal> {
+    ) -> Result<Proof, CommandRefusal> {
         if !interest.parameters_digest_is_valid() {
             return Err(CommandRefusal::Digest);
         }
@@ -251,18 +264,19 @@ impl Authority {
             let key = self.verifier.verify_command(now, module, &signed)?;
             self.keyed
                 .accept(now, key.as_ref(), &signed.stamped_info())?;
-            return Ok(());
+            return Ok(Proof::Key);
         }
-        let Some(signed) = signed else { return Ok(()) };
-        if signed.is_digest() && !signed.has_right_digest() {
-            return Err(CommandRefusal::Digest);
-        }
+        let Some(signed) = signed else {
+            return Ok(Proof::Unneeded);
+        };
         // Without time and nonce, a repeated command is an identical Interest, and intended.
-        if signed.time.is_none() && signed.nonce.is_none() {
-            Ok(())
-        } else {
-            self.unkeyed.admit(&signed)
+        if signed.time.is_some() || signed.nonce.is_some() {
+            self.unkeyed.admit(&signed)?;
         }
+        if signed.is_digest() && !signed.has_right_digest() {
+            return Ok(Proof::WrongDigest);
+        }
+        Ok(Proof::Unneeded)
     }
 
     /// Allows a prefix announcement.

@@ -10,7 +10,7 @@ use whimbrel_ndn_packet::{
     PrefixAnnouncementRef,
 };
 
-use super::authority::{Authority, CommandRefusal};
+use super::authority::{Authority, CommandRefusal, Proof};
 use super::event_stream::EventStream;
 use super::face_requests::{Creations, FaceFailure, RequestId};
 use super::host::FaceHost;
@@ -30,6 +30,9 @@ pub struct ManagementCounters {
     pub failures: u64,
     /// Commands refused for their sender.
     pub refusals: u64,
+    /// Commands allowed although their digest does not match, because commands of programs on this
+    /// machine need no signature.
+    pub wrong_digests: u64,
     /// Datasets generated.
     pub datasets: u64,
     /// Face events.
@@ -222,12 +225,14 @@ impl Management {
         request: &Request<'_>,
     ) -> Result<(), CommandRefusal> {
         let unix_millis = forwarder.wall().unix_millis(now);
-        self.authority.allow(
+        let proof = self.authority.allow(
             unix_millis,
             request.is_strangers(),
             request.module,
             &request.interest,
-        )
+        )?;
+        self.counters.wrong_digests += u64::from(proof == Proof::WrongDigest);
+        Ok(())
     }
 
     fn refuse(
@@ -382,7 +387,7 @@ impl Management {
                 content_store::info(forwarder).encode(&mut out);
                 out
             }
-            ("whimbrel", "counters") => status::counters(forwarder, now, version)
+            ("whimbrel", "counters") => status::counters(forwarder, now, version, &self.counters)
                 .to_string()
                 .into_bytes(),
             ("whimbrel", "links") => status::links(forwarder, link).to_string().into_bytes(),

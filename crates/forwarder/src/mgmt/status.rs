@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use whimbrel_core::Time;
 use whimbrel_ndn_mgmt::ForwarderStatus;
 
-use super::LinkCounters;
+use super::{LinkCounters, ManagementCounters};
 use crate::face::FaceId;
 use crate::forwarder::Forwarder;
 use crate::strategy::StrategyChoice;
@@ -35,7 +35,12 @@ pub(crate) fn general(forwarder: &Forwarder, now: Time, version: &str) -> Forwar
 }
 
 /// Sizes of tables, drops by reason and other counters, as one JSON object.
-pub(crate) fn counters(forwarder: &Forwarder, now: Time, version: &str) -> Value {
+pub(crate) fn counters(
+    forwarder: &Forwarder,
+    now: Time,
+    version: &str,
+    management: &ManagementCounters,
+) -> Value {
     let status = general(forwarder, now, version);
     let counters = forwarder.counters();
     let drops: Map<String, Value> = counters
@@ -66,6 +71,14 @@ pub(crate) fn counters(forwarder: &Forwarder, now: Time, version: &str) -> Value
             "capacity_bytes": forwarder.cs().capacity(),
             "hits": counters.cs_hits,
             "misses": counters.cs_misses,
+        },
+        "management": {
+            "commands": management.commands,
+            "failures": management.failures,
+            "refusals": management.refusals,
+            "wrong_digests": management.wrong_digests,
+            "datasets": management.datasets,
+            "ignored": management.ignored,
         },
         "drops": drops,
     })

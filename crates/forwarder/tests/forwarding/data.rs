@@ -213,7 +213,7 @@ fn marks(queue: LinkState, marking: bool) -> [u32; 3] {
 #[test]
 fn data_for_a_face_whose_queue_is_slow_is_marked_and_no_other() {
     let slow = LinkState {
-        queue_age: Duration::from_millis(20),
+        queue_age: Some(Duration::from_millis(20)),
         queue_packets: 30,
         ..LinkState::default()
     };
@@ -222,7 +222,7 @@ fn data_for_a_face_whose_queue_is_slow_is_marked_and_no_other() {
     assert_eq!(others, [0, 0]);
     assert_eq!(marks(slow, false), [0; 3], "it is switched off");
     let fast = LinkState {
-        queue_age: Duration::from_millis(4),
+        queue_age: Some(Duration::from_millis(4)),
         ..slow
     };
     assert_eq!(marks(fast, true), [0; 3], "below the target");

@@ -251,7 +251,7 @@ fn a_link_that_goes_down_is_known_no_more() {
     let face = FaceId(256);
     let state = LinkState {
         delivery_rate: Some(1_000_000),
-        queue_age: Duration::from_millis(3),
+        queue_age: Some(Duration::from_millis(3)),
         rtt: Some(Duration::from_millis(40)),
         loss: Some(0.25),
         queue_bytes: 5_000,

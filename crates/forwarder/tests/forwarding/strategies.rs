@@ -239,7 +239,7 @@ impl World {
             Step::Link { face, rate, delay } => {
                 let state = LinkState {
                     delivery_rate: rate,
-                    queue_age: Duration::from_millis(delay),
+                    queue_age: Some(Duration::from_millis(delay)),
                     queue_packets: 9,
                     ..LinkState::default()
                 };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::DeValue;
 use whimbrel_sim::units;
@@ -11,6 +12,7 @@ use whimbrel_sim::units;
 use super::document::{Document, Value, empty_table, table_value};
 use super::event::{Timed, timeline};
 use super::fault::{Fault, Faults, Found, hint};
+use super::link;
 use super::load::{Load, loads};
 use super::metric;
 use super::network::{Network, network};
@@ -18,6 +20,7 @@ use super::node::Role;
 use super::path::KeyPath;
 use super::route::{Routes, routes};
 use super::statement::{Statement, shown};
+use crate::study::Backend;
 
 /// Settings that a command may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// Runs of each setting.
     pub runs: Option<u32>,
+    /// What is to run it: `[sim]` or `[netns]` holds then.
+    pub backend: Option<Backend>,
 }
 
 /// A scenario that has no fault.
@@ -73,6 +78,8 @@ pub struct Plan {
     pub seed: u64,
     /// A run that takes longer is cut off, counted from its origin.
     pub limit: Duration,
+    /// A run goes on for so long after the last load's end, and what is still on its way counts.
+    pub linger: Duration,
 }
 
 /// The keys of the root that are no tables.
@@ -89,6 +96,8 @@ struct Head {
     runs: u64,
     #[serde(default = "ten_minutes", with = "units::duration")]
     limit: Duration,
+    #[serde(default, with = "units::duration")]
+    linger: Duration,
     #[serde(default = "transfers")]
     metrics: Vec<String>,
     #[serde(default)]
@@ -103,16 +112,25 @@ fn ten_minutes() -> Duration {
     Duration::from_secs(600)
 }
 
-/// All but those of links.
+/// All but those of links and nodes.
 fn transfers() -> Vec<String> {
     Vec::new()
 }
 
-const TABLES: [&str; 8] = [
-    "defaults", "nodes", "graph", "links", "routes", "loads", "events", "sweep",
+const TABLES: [&str; 11] = [
+    "defaults", "nodes", "graph", "links", "routes", "loads", "events", "sweep", "study", "sim",
+    "netns",
 ];
 /// Settings of a sweep: more were hardly meant.
 const MOST_SETTINGS: usize = 10_000;
+
+impl Setting {
+    /// The value of a swept key here, or the name of the set of keys.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        let (_, value) = self.values.iter().find(|(known, _)| known == key)?;
+        Some(value)
+    }
+}
 
 impl Scenario {
     /// Reads a file.
@@ -128,7 +146,15 @@ impl Scenario {
 
     /// Reads a text; `file` is for messages, and files that it names are sought beside it.
     pub fn parse(file: &Path, text: &str, overrides: Overrides) -> Result<Scenario, Faults> {
-        let document = Document::parse(file, text)?;
+        let mut document = Document::parse(file, text)?;
+        match overrides.backend {
+            Some(backend) => document = of_backend(&document, backend)?,
+            None => {
+                for backend in Backend::ALL {
+                    plan(&of_backend(&document, backend)?, overrides)?;
+                }
+            }
+        }
         let head = head(&document)?;
         // Before anything is swept, so that a value that every setting replaces is checked too.
         plan(&document, overrides)?;
@@ -160,6 +186,30 @@ impl Scenario {
             statements: head.statements,
         })
     }
+
+    /// What `[study]` says to the code of a study; a scenario means nothing by it.
+    pub fn study<T: DeserializeOwned>(&self) -> Result<T, Faults> {
+        let document = Document::parse(&self.file, &self.text)?;
+        let at = KeyPath::from(["study"]);
+        let none = || table_value(0..0, empty_table());
+        let section = document.get(&at).cloned().unwrap_or_else(none);
+        Ok(document.decode(section, &[])?)
+    }
+}
+
+/// The document with the keys that hold on one back end only.
+fn of_backend<'t>(document: &Document<'t>, backend: Backend) -> Result<Document<'t>, Fault> {
+    let at = KeyPath::from([backend.name()]);
+    let mut changed = document.clone();
+    for (key, value) in document.table(&at).into_iter().flatten() {
+        let place = at.key(key.get_ref());
+        let path = KeyPath::parse(key.get_ref()).filter(|path| *path != at);
+        let path = path.ok_or_else(|| document.fault(&place, "this is no key of a scenario"))?;
+        changed = changed
+            .with(&path, value)
+            .map_err(|_| document.fault(&place, format!("there is no key '{path}'")))?;
+    }
+    Ok(changed)
 }
 
 fn head(document: &Document<'_>) -> Result<Head, Fault> {
@@ -197,6 +247,7 @@ fn plan(document: &Document<'_>, overrides: Overrides) -> Result<Plan, Faults> {
         timeline,
         seed,
         limit: head.limit,
+        linger: head.linger,
         network,
     };
     fits(document, &plan)?;
@@ -206,6 +257,7 @@ fn plan(document: &Document<'_>, overrides: Overrides) -> Result<Plan, Faults> {
 /// Checks the parts against each other.
 fn fits(document: &Document<'_>, plan: &Plan) -> Result<(), Fault> {
     let network = &plan.network;
+    link::check(document, network)?;
     if plan.loads.is_empty() {
         let message =
             "nothing is asked for: loads.NAME = { from = \"a\", to = \"b\", file = \"10 MB\" }";
@@ -244,36 +296,83 @@ fn sweep<'t>(document: &Document<'t>) -> Result<Swept<'t>, Fault> {
     let at = KeyPath::from(["sweep"]);
     let mut swept = vec![(Vec::new(), document.clone())];
     for key in document.keys(&at) {
-        let at = at.key(&key);
-        let values = document
-            .get(&at)
-            .and_then(|value| value.get_ref().as_array());
-        let Some(values) = values.filter(|values| !values.is_empty()) else {
-            let message = "a sweep is a list of values: [\"0 %\", \"1 %\"]";
-            return Err(document.fault(&at, message));
-        };
-        let path = KeyPath::parse(&key)
-            .filter(|path| *path != KeyPath::from(["sweep"]))
-            .ok_or_else(|| document.fault(&at, format!("'{key}' is no key")))?;
-        if swept.len() * values.len() > MOST_SETTINGS {
+        let steps = steps(document, &key)?;
+        if swept.len() * steps.len() > MOST_SETTINGS {
             let message = format!("this makes more than {MOST_SETTINGS} settings");
-            return Err(document.fault(&at, message));
+            return Err(document.fault(&at.key(&key), message));
         }
-        let mut next = Vec::with_capacity(swept.len() * values.len());
+        let mut next = Vec::with_capacity(swept.len() * steps.len());
         for (labels, document) in &swept {
-            for (index, value) in values.iter().enumerate() {
+            for step in &steps {
                 let mut labels = labels.clone();
-                labels.push((key.clone(), text_of(value)));
-                let changed = document.with(&path, value).map_err(|_| {
-                    let message = format!("there is no key '{key}' to be swept");
-                    document.fault(&at.index(index), message)
-                })?;
+                labels.push((key.clone(), step.label.clone()));
+                let changed = step.changes.iter().try_fold(
+                    document.clone(),
+                    |document, (path, value, place)| {
+                        document.with(path, value).map_err(|_| {
+                            let message = format!("there is no key '{path}' to be swept");
+                            document.fault(place, message)
+                        })
+                    },
+                )?;
                 next.push((labels, changed));
             }
         }
         swept = next;
     }
     Ok(swept)
+}
+
+/// One value of a sweep.
+struct Step<'t> {
+    label: String,
+    /// Keys, their values, and where these were written.
+    changes: Vec<(KeyPath, Value<'t>, KeyPath)>,
+}
+
+/// The steps of `sweep.KEY`: values of the key of that name, or tables of several keys each, with a
+/// label: `recovery = { none = { "defaults.link.recovery" = "off" } }`.
+fn steps<'t>(document: &Document<'t>, key: &str) -> Result<Vec<Step<'t>>, Fault> {
+    let at = KeyPath::from(["sweep", key]);
+    let wrong = || {
+        let message = "a sweep is a list of values, [\"0 %\", \"1 %\"], or names sets of keys: \
+                       { low = { \"links.a-b.loss\" = \"0 %\" } }";
+        document.fault(&at, message)
+    };
+    let path = |place: &KeyPath, key: &str| {
+        KeyPath::parse(key)
+            .filter(|path| path.0.first() != KeyPath::from(["sweep"]).0.first())
+            .ok_or_else(|| document.fault(place, format!("'{key}' is no key")))
+    };
+    let mut steps = Vec::new();
+    match document.get(&at).map(Spanned::get_ref) {
+        Some(DeValue::Array(values)) => {
+            let path = path(&at, key)?;
+            steps.extend(values.iter().enumerate().map(|(index, value)| Step {
+                label: text_of(value),
+                changes: vec![(path.clone(), value.clone(), at.index(index))],
+            }));
+        }
+        Some(DeValue::Table(sets)) => {
+            for (label, set) in sets {
+                let at = at.key(label.get_ref());
+                let set = set.get_ref().as_table().ok_or_else(wrong)?;
+                let changes = set.iter().map(|(key, value)| {
+                    let place = at.key(key.get_ref());
+                    Ok((path(&place, key.get_ref())?, value.clone(), place))
+                });
+                steps.push(Step {
+                    label: label.get_ref().to_string(),
+                    changes: changes.collect::<Result<_, Fault>>()?,
+                });
+            }
+        }
+        _ => {}
+    }
+    if steps.is_empty() {
+        return Err(wrong());
+    }
+    Ok(steps)
 }
 
 /// A value as people read it.
@@ -313,7 +412,7 @@ fn metrics(
         }
     }
     let wanted = |name: &String| match head.metrics.as_slice() {
-        [] => !name.starts_with("links."),
+        [] => !name.starts_with("links.") && !name.starts_with("nodes."),
         patterns => patterns
             .iter()
             .any(|pattern| metric::matches(pattern, name)),

@@ -5,12 +5,15 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeTable;
+use whimbrel_node::ndn::faces::ModelledDevice;
 use whimbrel_sim::link::presets::{preset, presets};
-use whimbrel_sim::link::{LinkSpec, LinkSpecError};
+use whimbrel_sim::link::{LinkSpec, LinkSpecError, QueueLimit, Rate};
+use whimbrel_sim::simulator::UDP_IPV4_HEADERS;
 
 use super::document::{Document, Table, Value, empty_table, merged, table_value};
 use super::fault::{Fault, hint};
-use super::node::check_name;
+use super::network::Network;
+use super::node::{Role, check_name};
 use super::path::KeyPath;
 
 /// A link of a network.
@@ -30,6 +33,12 @@ pub struct Link {
     pub cost: Option<u64>,
     /// Recovery of lost frames between NDN routers.
     pub recovery: Recovery,
+    /// What NDN routers put their frames into.
+    pub carrier: Carrier,
+    /// Whether NDN routers see the queues of its devices; see [`Link::device`].
+    pub device: bool,
+    /// Whether NDN routers mark congestion on it.
+    pub marking: bool,
 }
 
 impl Link {
@@ -38,6 +47,24 @@ impl Link {
         match self.ends {
             (a, b) if a == node => Some(b),
             (a, b) if b == node => Some(a),
+            _ => None,
+        }
+    }
+
+    /// The device by which frames of NDN leave `node`, if its router is to see the queue: what waits
+    /// there can still take acknowledgements with it. The link has the same rate, so that nothing
+    /// waits twice. `None` also of a link without a constant rate, which a file cannot ask for.
+    pub fn device(&self, node: usize) -> Option<ModelledDevice> {
+        let spec = self.from(node);
+        match (self.device, &spec.rate) {
+            (true, Rate::Fixed(rate)) => Some(ModelledDevice {
+                rate: *rate,
+                overhead: spec.overhead + self.carrier.headers(),
+                queue: match spec.queue {
+                    QueueLimit::Packets(packets) => usize::try_from(packets).unwrap_or(usize::MAX),
+                    QueueLimit::Bytes(_) | QueueLimit::Unlimited => usize::MAX,
+                },
+            }),
             _ => None,
         }
     }
@@ -58,13 +85,41 @@ impl Link {
 pub enum Recovery {
     /// Nothing.
     Off,
-    /// The paper's BELRP.
-    Paper,
+    /// The paper's BELRP with at most one retransmission of a frame.
+    #[serde(rename = "paper-1")]
+    Paper1,
+    /// The same with at most two.
+    #[serde(rename = "paper-2")]
+    Paper2,
+    /// The same with at most three, as the paper has it.
+    #[serde(rename = "paper", alias = "paper-3")]
+    Paper3,
     /// NDNLPv2's.
     Ndnlpv2,
     /// Whimbrel's.
     #[default]
     Adaptive,
+}
+
+/// What frames of NDN are put into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Carrier {
+    /// UDP over IPv4. TCP and MobilityFirst share the link.
+    #[default]
+    Udp,
+    /// Nothing: the link belongs to two NDN routers alone.
+    Bare,
+}
+
+impl Carrier {
+    /// Bytes that it adds to a frame.
+    pub const fn headers(self) -> u32 {
+        match self {
+            Carrier::Udp => UDP_IPV4_HEADERS,
+            Carrier::Bare => 0,
+        }
+    }
 }
 
 /// Keys of a link beside those of [`LinkSpec`] and the tables `forward` and `backward`.
@@ -80,13 +135,25 @@ struct Own {
     cost: Option<u64>,
     #[serde(default)]
     recovery: Recovery,
+    #[serde(default)]
+    carrier: Carrier,
+    #[serde(default)]
+    device: bool,
+    #[serde(default = "yes")]
+    marking: bool,
 }
 
 fn ethernet() -> usize {
     1500
 }
 
-const OWN: [&str; 5] = ["between", "preset", "mtu", "cost", "recovery"];
+fn yes() -> bool {
+    true
+}
+
+const OWN: [&str; 8] = [
+    "between", "preset", "mtu", "cost", "recovery", "carrier", "device", "marking",
+];
 const DIRECTIONS: [&str; 2] = ["forward", "backward"];
 /// IPv4's least, and the largest packet there is.
 const MTUS: core::ops::RangeInclusive<usize> = 576..=65_535;
@@ -226,8 +293,46 @@ impl<'t> Layers<'t> {
             mtu: own.mtu,
             cost: own.cost,
             recovery: own.recovery,
+            carrier: own.carrier,
+            device: own.device,
+            marking: own.marking,
         })
     }
+}
+
+/// Refuses links that NDN routers cannot use as they are told to.
+pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fault> {
+    for link in &network.links {
+        let refuse = |key, message| {
+            let at = place_of(document, &KeyPath::from(["links", &link.name]), key);
+            Err(document.fault(&at, message))
+        };
+        let ends = [link.ends.0, link.ends.1].map(|end| &network.nodes[end]);
+        if link.carrier == Carrier::Bare
+            && let Some(odd) = ends.iter().find(|end| !end.is(Role::NdnRouter))
+        {
+            let message = format!(
+                "a bare link joins two NDN routers, and '{}' is none",
+                odd.name
+            );
+            return refuse("carrier", message);
+        }
+        for spec in [&link.forward, &link.backward]
+            .into_iter()
+            .filter(|_| link.device)
+        {
+            if !matches!(spec.rate, Rate::Fixed(_)) {
+                let message = "a device has a constant rate: rate = \"10 Mbit/s\"".to_owned();
+                return refuse("device", message);
+            }
+            if matches!(spec.queue, QueueLimit::Bytes(_)) {
+                let message =
+                    "a device's queue is counted in packets: queue = \"80 packets\"".to_owned();
+                return refuse("device", message);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Which key of a link, or of what it inherits, an error is about.
@@ -237,6 +342,11 @@ fn at_fault(document: &Document<'_>, link: &KeyPath, error: &LinkSpecError) -> K
         LinkSpecError::Probability { field, .. } => field,
         _ => "rate",
     };
+    place_of(document, link, key)
+}
+
+/// Where a key of a link was written: at the link, or at what it inherits.
+fn place_of(document: &Document<'_>, link: &KeyPath, key: &str) -> KeyPath {
     let places = [
         link.key(key),
         link.key("forward").key(key),

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use whimbrel_sim::units;
+use whimbrel_transport::cbr::BELRP;
 
 use super::document::Document;
 use super::fault::{Fault, Faults, Found};
 use super::network::{Network, node_at};
 use super::node::{Role, check_name};
 use super::path::KeyPath;
+use crate::CongestionControl;
 
 /// What carries a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -64,6 +66,14 @@ pub struct Load {
     pub to: Vec<usize>,
     /// When they ask first, counted from the run's origin.
     pub start: Duration,
+    /// They ask first at a random moment within so long after `start`: the same one in every
+    /// setting.
+    pub within: Duration,
+    /// How long chunks may be missing before a receiver asks for them again, over MobilityFirst;
+    /// `None` for the host's default.
+    pub nack_timer: Option<Duration>,
+    /// Of the kernel's TCP.
+    pub congestion: CongestionControl,
     /// What carries it.
     pub plane: Plane,
     /// The request.
@@ -99,9 +109,42 @@ pub struct Requests {
     /// InterestLifetime.
     #[serde(default = "lifetime", with = "units::duration")]
     pub lifetime: Duration,
+    /// When an Interest is sent again.
+    #[serde(default)]
+    pub timeout: Timeout,
     /// Whether gaps are exponential, not all the same.
     #[serde(skip)]
     pub random: bool,
+}
+
+/// `timeout = { initial = "20 ms", min = "20 ms", variation_factor = 8, check = "5 ms" }`: a
+/// consumer's time-out is ndnSIM's, `multiplier x max(min, SRTT + variation_factor x RTTVAR)`.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timeout {
+    /// Before anything was measured.
+    #[serde(with = "units::duration")]
+    pub initial: Duration,
+    /// Its least.
+    #[serde(with = "units::duration")]
+    pub min: Duration,
+    /// How often the variation counts.
+    pub variation_factor: f64,
+    /// How often it is looked at.
+    #[serde(with = "units::duration")]
+    pub check: Duration,
+}
+
+impl Default for Timeout {
+    /// As in [BELRP §IV], looked at often.
+    fn default() -> Timeout {
+        Timeout {
+            initial: BELRP.initial,
+            min: BELRP.min,
+            variation_factor: BELRP.k,
+            check: Duration::from_millis(5),
+        }
+    }
 }
 
 fn payload() -> usize {
@@ -159,6 +202,11 @@ struct Section {
     to: Names,
     #[serde(default, with = "units::duration")]
     start: Duration,
+    #[serde(default, with = "units::duration")]
+    within: Duration,
+    #[serde(default, with = "units::optional_duration")]
+    nack_timer: Option<Duration>,
+    congestion: Option<CongestionControl>,
     over: Option<Plane>,
     #[serde(default, with = "units::optional_size")]
     file: Option<u64>,
@@ -232,15 +280,37 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         let message = format!("'{}' is to be asked by another node", section.from);
         return Err(document.fault(&at.key("to"), message));
     }
-    let (start, over) = (section.start, section.over);
+    let Section {
+        start,
+        within,
+        nack_timer,
+        congestion,
+        over,
+        ..
+    } = section;
     let kind = section.kind().map_err(|why| document.fault(&at, why))?;
     let plane = plane(document, network, &at, over, from, &to)?;
     check(&kind, plane).map_err(|(key, why)| document.fault(&at.key(key), why))?;
+    if matches!(kind, Kind::Requests(_)) && !within.is_zero() {
+        let message = "Interests at a rate begin at `start`";
+        return Err(document.fault(&at.key("within"), message));
+    }
+    if congestion.is_some() && plane != Plane::Tcp {
+        let message = format!("{} has a congestion control of its own", plane.name());
+        return Err(document.fault(&at.key("congestion"), message));
+    }
+    if nack_timer.is_some() && plane != Plane::MobilityFirst {
+        let message = format!("{} has no NACK timer, mobility-first has", plane.name());
+        return Err(document.fault(&at.key("nack_timer"), message));
+    }
     Ok(Load {
         name,
         from,
         to,
         start,
+        within,
+        nack_timer,
+        congestion: congestion.unwrap_or_default(),
         plane,
         kind,
     })
@@ -299,6 +369,13 @@ fn check(kind: &Kind, plane: Plane) -> Result<(), (&'static str, String)> {
                 return Err((key, message));
             }
             positive(key, "rate", requests.rate)?;
+            let Timeout {
+                variation_factor,
+                check,
+                ..
+            } = requests.timeout;
+            positive(key, "timeout.variation_factor", variation_factor)?;
+            positive(key, "timeout.check", check.as_secs_f64())?;
             positive(key, "count", requests.count as f64)
         }
         Kind::Flows(flows) => {

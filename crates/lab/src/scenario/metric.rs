@@ -2,6 +2,7 @@
 
 use super::load::{Kind, Load};
 use super::network::Network;
+use super::node::Role;
 
 /// Of a load that fetches files.
 const TRANSFER: [(&str, &str); 5] = [
@@ -18,6 +19,10 @@ const REQUESTS: [(&str, &str); 4] = [
     ("delay", "ms"),
     ("completion", "s"),
 ];
+/// Of a MobilityFirst host: frames of contents that it sent again.
+const HOST: [&str; 1] = ["resent"];
+/// Of a MobilityFirst router: the same, and chunks of its proxy.
+const ROUTER: [&str; 4] = ["resent", "stored", "released", "pushed"];
 /// Of a link, both directions together.
 const LINK: [(&str, &str); 4] = [
     ("bytes", "B"),
@@ -52,6 +57,20 @@ pub(super) fn all(network: &Network, loads: &[Load]) -> Vec<(String, &'static st
             );
         }
     }
+    for node in &network.nodes {
+        let metrics: &[&str] = if node.is(Role::Router) {
+            &ROUTER
+        } else if node.is(Role::Host) {
+            &HOST
+        } else {
+            &[]
+        };
+        names.extend(
+            metrics
+                .iter()
+                .map(|metric| (format!("nodes.{}.{metric}", node.name), "")),
+        );
+    }
     for link in &network.links {
         names.extend(LINK.map(|(name, unit)| (format!("links.{}.{name}", link.name), unit)));
     }
@@ -61,7 +80,9 @@ pub(super) fn all(network: &Network, loads: &[Load]) -> Vec<(String, &'static st
 /// The unit of a metric; empty for a count.
 pub fn unit(name: &str) -> &'static str {
     let last = name.rsplit('.').next().unwrap_or(name);
-    let table: &[_] = if name.starts_with("links.") {
+    let table: &[_] = if name.starts_with("nodes.") {
+        return "";
+    } else if name.starts_with("links.") {
         &LINK
     } else {
         &TRANSFER

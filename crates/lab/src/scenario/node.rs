@@ -111,6 +111,10 @@ pub struct NodeSettings {
     /// Bytes that a router keeps for destinations that are away.
     #[serde(default, with = "whimbrel_sim::units::optional_size")]
     pub storage: Option<u64>,
+    /// Whether a router's proxy sends on what it stores as soon as it can; else it waits for a Push
+    /// from the source.
+    #[serde(default)]
+    pub proactive: Option<bool>,
     /// Bytes of an NDN router's content store; 0 for none.
     #[serde(default, with = "whimbrel_sim::units::optional_size")]
     pub content_store: Option<u64>,

@@ -3,11 +3,16 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use whimbrel_core::SeededRng;
 
+use super::Plan;
 use super::load::{Kind, Load};
 use super::metric::prefix;
 use super::network::Network;
+use super::node::Role;
 use crate::TransferRecord;
+use crate::daemons::frames_resent;
 
 /// The results of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +35,21 @@ pub struct Fetched {
 }
 
 impl Run {
+    /// Frames of contents that hosts and routers on the way of a load sent again: all of them, so
+    /// that it is of use where a plan has one load.
+    pub fn resent(&self, plan: &Plan, load: &Load) -> Option<u64> {
+        let nodes = plan.network.nodes.iter().enumerate();
+        let senders = nodes.filter(|(index, node)| {
+            (node.is(Role::Host) || node.is(Role::Router)) && !load.to.contains(index)
+        });
+        senders
+            .map(|(_, node)| {
+                let resent = self.values.get(&format!("nodes.{}.resent", node.name));
+                resent.map(|count| *count as u64)
+            })
+            .sum()
+    }
+
     /// Adds a receiver's files, each with the time from the load's start to its request, in
     /// seconds.
     pub(super) fn add_files(
@@ -70,6 +90,22 @@ impl Run {
             record,
         });
         self.transfers.extend(fetched);
+    }
+
+    /// Adds what a node of MobilityFirst says of itself.
+    pub(super) fn add_node(&mut self, name: &str, status: &Value) {
+        let counters = &status["counters"];
+        for (metric, count) in [
+            ("resent", frames_resent(status)),
+            ("stored", counters["chunks_stored"].as_u64()),
+            ("released", counters["chunks_released"].as_u64()),
+            ("pushed", counters["chunks_pushed"].as_u64()),
+        ] {
+            if let Some(count) = count {
+                self.values
+                    .insert(format!("nodes.{name}.{metric}"), count as f64);
+            }
+        }
     }
 
     /// Adds what a link did in both directions together.
@@ -122,7 +158,13 @@ const BULK_FILE: u64 = 16 << 20;
 impl Schedule {
     /// `None` of a load that asks for no files.
     pub(super) fn of(load: &Load, seed: u64) -> Option<Schedule> {
-        let files = |size, at, then| Some(Schedule { size, at, then });
+        // The same moment for every load and setting, so that they meet the same events.
+        let moment = SeededRng::stream(seed, "time of the request").unit();
+        let first = load.within.mul_f64(moment).as_secs_f64();
+        let files = |size, at: Vec<f64>, then| {
+            let at = at.into_iter().map(|at| first + at).collect();
+            Some(Schedule { size, at, then })
+        };
         match &load.kind {
             Kind::Requests(_) => None,
             Kind::File(size) => files(*size, vec![0.0], Some(0)),
@@ -133,8 +175,7 @@ impl Schedule {
                 files(page.size, vec![0.0; first], Some(rest))
             }
             Kind::Flows(flows) => {
-                let mut rng =
-                    whimbrel_core::SeededRng::stream(seed, &format!("flows {}", load.name));
+                let mut rng = SeededRng::stream(seed, &format!("flows {}", load.name));
                 let mut at = 0.0;
                 let gaps = (0..flows.count).map(|_| {
                     at += -(1.0 - rng.unit()).ln() / flows.per_second;

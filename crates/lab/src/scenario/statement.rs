@@ -1,8 +1,11 @@
 //! A paper's statements as data: metric, setting, value, tolerance.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
+
+use crate::figure::number;
 
 /// `[[statements]]`
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -29,22 +32,25 @@ pub struct Statement {
     pub note: String,
 }
 
-/// `"10 %"` of the paper's number, or a number in the metric's unit.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+/// How far ours may be from a paper's number: `"10 %"` of it, a number in the metric's unit, or the
+/// larger of several: `["10 %", 5]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "toml::Value")]
-pub enum Tolerance {
+pub struct Tolerance {
     /// Of the paper's number.
-    Relative(f64),
+    share: f64,
     /// In the metric's unit.
-    Absolute(f64),
+    absolute: f64,
 }
 
 impl TryFrom<toml::Value> for Tolerance {
     type Error = String;
 
     fn try_from(value: toml::Value) -> Result<Tolerance, String> {
-        let refused = || "a tolerance is \"10 %\", or a number in the metric's unit".to_owned();
-        let (number, share) = match &value {
+        let refused = || {
+            "a tolerance is \"10 %\", a number in the metric's unit, or a list of both".to_owned()
+        };
+        let (number, is_share) = match &value {
             toml::Value::Integer(number) => (*number as f64, false),
             toml::Value::Float(number) => (*number, false),
             toml::Value::String(text) => {
@@ -52,25 +58,89 @@ impl TryFrom<toml::Value> for Tolerance {
                 let number: f64 = number.trim().parse().map_err(|_| refused())?;
                 (number / 100.0, true)
             }
+            toml::Value::Array(parts) if !parts.is_empty() => {
+                let parts = parts.iter().map(|part| Tolerance::try_from(part.clone()));
+                return parts
+                    .reduce(|all, part| Ok(all?.or(part?)))
+                    .unwrap_or_else(|| Err(refused()));
+            }
             _ => return Err(refused()),
         };
-        match (number.is_finite() && number >= 0.0, share) {
+        match (number.is_finite() && number >= 0.0, is_share) {
             (false, _) => Err(refused()),
-            (true, true) => Ok(Tolerance::Relative(number)),
-            (true, false) => Ok(Tolerance::Absolute(number)),
+            (true, true) => Ok(Tolerance {
+                share: number,
+                absolute: 0.0,
+            }),
+            (true, false) => Ok(Tolerance {
+                share: 0.0,
+                absolute: number,
+            }),
         }
     }
 }
 
 impl Tolerance {
+    fn or(self, other: Tolerance) -> Tolerance {
+        Tolerance {
+            share: self.share.max(other.share),
+            absolute: self.absolute.max(other.absolute),
+        }
+    }
+
     /// Whether `ours` is near enough to `theirs`.
     pub fn admits(self, theirs: f64, ours: f64) -> bool {
-        let room = match self {
-            Tolerance::Relative(share) => theirs.abs() * share,
-            Tolerance::Absolute(room) => room,
-        };
+        let room = (theirs.abs() * self.share).max(self.absolute);
         // A number that was computed may miss its bound by its last bit.
         (ours - theirs).abs() <= room * (1.0 + 1e-9) + f64::EPSILON
+    }
+}
+
+/// "within 10 % or 5".
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tolerance { share, absolute } = *self;
+        match (share > 0.0, absolute > 0.0) {
+            (true, true) => write!(f, "within {} % or {absolute}", number(100.0 * share)),
+            (true, false) => write!(f, "within {} %", number(100.0 * share)),
+            _ => write!(f, "within {absolute}"),
+        }
+    }
+}
+
+/// Bounds of what a paper says in words: `{ from = 48, below = 58 }`, `{ above = 99.5 }`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Range {
+    from: Option<f64>,
+    above: Option<f64>,
+    to: Option<f64>,
+    below: Option<f64>,
+}
+
+impl Range {
+    /// Whether `ours` is within all bounds.
+    pub fn admits(self, ours: f64) -> bool {
+        self.from.is_none_or(|from| ours >= from)
+            && self.above.is_none_or(|above| ours > above)
+            && self.to.is_none_or(|to| ours <= to)
+            && self.below.is_none_or(|below| ours < below)
+    }
+}
+
+/// "from 48, below 58".
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bounds = [
+            ("from", self.from),
+            ("above", self.above),
+            ("to", self.to),
+            ("below", self.below),
+        ];
+        let known = bounds
+            .iter()
+            .filter_map(|(word, bound)| Some(format!("{word} {}", (*bound)?)));
+        f.write_str(&known.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -79,5 +149,35 @@ pub(super) fn shown(value: &toml::Value) -> String {
     match value {
         toml::Value::String(text) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Both {
+        tolerance: Tolerance,
+        range: Range,
+    }
+
+    fn read(tolerance: &str, range: &str) -> Option<Both> {
+        toml::from_str(&format!("tolerance = {tolerance}\nrange = {range}\n")).ok()
+    }
+
+    #[test]
+    fn the_larger_of_several_tolerances_holds() {
+        let Both { tolerance, range } = read("[\"10 %\", 5]", "{ from = 48, below = 58 }").unwrap();
+        assert_eq!(tolerance.to_string(), "within 10 % or 5");
+        assert!(tolerance.admits(10.0, 15.0) && !tolerance.admits(10.0, 15.1));
+        assert!(tolerance.admits(100.0, 110.0) && !tolerance.admits(100.0, 89.9));
+        assert_eq!(range.to_string(), "from 48, below 58");
+        assert!(range.admits(48.0) && range.admits(57.9));
+        assert!(!range.admits(47.9) && !range.admits(58.0));
+        for wrong in ["[]", "\"10\"", "-1", "[5, \"x %\"]"] {
+            assert!(read(wrong, "{}").is_none(), "{wrong}");
+        }
+        assert!(read("1", "{ over = 3 }").is_none());
     }
 }

@@ -16,7 +16,7 @@ pub(super) trait Job: Sync {
     fn run(&self, input: &StudyInput<'_>) -> Result<Self::Found, LabError>;
 }
 
-impl Job for Trial {
+impl Job for Trial<'_> {
     type Found = Outcome;
 
     fn title(&self) -> &str {

@@ -20,9 +20,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
+use crate::scenario::statement::{Range, Tolerance};
+use crate::scenario::{Overrides, Scenario};
 pub use archive::{read_results, write_result};
 pub use page::{Pages, write_pages};
-pub use result::{Comparison, NamedChart, StudyResult, Table, Transfer, Verdict};
+pub use result::{Comparison, NamedChart, Point, StudyResult, Table, Transfer, Verdict};
 
 /// What runs the scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,6 +136,15 @@ struct Statement {
     quantity: String,
     /// The paper's words.
     says: String,
+    /// How far our numbers may be from the paper's and still agree.
+    #[serde(default)]
+    tolerance: Option<Tolerance>,
+    /// Where ours has to be to agree with the paper's words.
+    #[serde(default)]
+    range: Option<Range>,
+    /// Of the range.
+    #[serde(default)]
+    unit: String,
     /// Why ours may differ.
     #[serde(default)]
     note: String,
@@ -142,6 +153,22 @@ struct Statement {
     note_sim: String,
     #[serde(default)]
     note_netns: String,
+}
+
+impl Statement {
+    /// The quantity, and when ours agrees.
+    fn judged(&self) -> String {
+        let by = [
+            self.tolerance.map(|tolerance| tolerance.to_string()),
+            self.range
+                .map(|range| format!("{range} {}", self.unit).trim_end().to_owned()),
+        ];
+        let by: Vec<String> = by.into_iter().flatten().collect();
+        if by.is_empty() {
+            return self.quantity.clone();
+        }
+        format!("{} (agrees: {})", self.quantity, by.join(", "))
+    }
 }
 
 /// Papers by their titles, as people who read a page know them; keys are for code.
@@ -281,36 +308,34 @@ impl Study {
 }
 
 impl StudyInput<'_> {
-    fn scenario<T: serde::de::DeserializeOwned>(&self) -> Result<T, LabError> {
-        let file = self
-            .options
-            .scenario
-            .as_deref()
-            .unwrap_or(Path::new("scenario.toml"));
-        let mut scenario: toml::Table = toml::from_str(&self.scenario)
-            .map_err(|fault| bad_file(self.study.name, &file.display().to_string(), &fault))?;
-        if let Some(runs) = self.options.runs {
-            for key in ["runs", "runs_netns"]
-                .into_iter()
-                .filter(|key| scenario.contains_key(*key))
-                .collect::<Vec<_>>()
-            {
-                scenario.insert(key.to_owned(), i64::from(runs).into());
-            }
+    /// The scenario, as its back end has it.
+    fn scenario(&self) -> Result<Scenario, LabError> {
+        let file = self.options.scenario.clone();
+        let file = file.unwrap_or_else(|| {
+            Path::new("studies")
+                .join(self.study.name)
+                .join("scenario.toml")
+        });
+        let overrides = Overrides {
+            seed: Some(self.options.seed),
+            runs: self.options.runs,
+            backend: Some(self.options.backend),
+        };
+        Ok(Scenario::parse(&file, &self.scenario, overrides)?)
+    }
+
+    /// A scenario that this study's code cannot work from.
+    fn bad(&self, reason: String) -> LabError {
+        LabError::BadScenario {
+            study: self.study.name.to_owned(),
+            reason,
         }
-        scenario
-            .try_into()
-            .map_err(|fault| bad_file(self.study.name, &file.display().to_string(), &fault))
     }
 
     /// The paper's statement beside ours. `case` says for which of the scenario's assumptions.
     fn compare(&self, id: &str, case: &str, ours: String, agrees: bool) -> Comparison {
-        let statement = self
-            .paper
-            .statement
-            .iter()
-            .find(|statement| statement.id == id);
-        let statement = statement.cloned().unwrap_or_default();
+        let statement = self.statement(id).cloned().unwrap_or_default();
+        let quantity = statement.judged();
         let own_note = match self.options.backend {
             Backend::Sim => statement.note_sim,
             Backend::Netns => statement.note_netns,
@@ -318,9 +343,10 @@ impl StudyInput<'_> {
         Comparison {
             id: id.to_owned(),
             case: case.to_owned(),
-            quantity: statement.quantity,
+            quantity,
             paper: statement.says,
             ours,
+            points: Vec::new(),
             verdict: if agrees {
                 Verdict::Agrees
             } else {
@@ -328,6 +354,27 @@ impl StudyInput<'_> {
             },
             explanation: format!("{} {own_note}", statement.note).trim().to_owned(),
         }
+    }
+
+    fn statement(&self, id: &str) -> Option<&Statement> {
+        self.paper
+            .statement
+            .iter()
+            .find(|statement| statement.id == id)
+    }
+
+    /// How far ours may be from the paper's numbers.
+    fn tolerance(&self, id: &str) -> Result<Tolerance, LabError> {
+        self.statement(id)
+            .and_then(|statement| statement.tolerance)
+            .ok_or_else(|| self.bad(format!("paper.toml: the statement '{id}' has no tolerance")))
+    }
+
+    /// Where ours has to be.
+    fn range(&self, id: &str) -> Result<Range, LabError> {
+        self.statement(id)
+            .and_then(|statement| statement.range)
+            .ok_or_else(|| self.bad(format!("paper.toml: the statement '{id}' has no range")))
     }
 
     /// The paper's number of this quantity, for one of its variants at one step of its scenario.
@@ -355,7 +402,7 @@ impl StudyInput<'_> {
     /// What was found, with what it takes to find it again.
     fn result(
         &self,
-        scenario: &impl Serialize,
+        scenario: String,
         comparisons: Vec<Comparison>,
         tables: Vec<Table>,
         charts: Vec<NamedChart>,
@@ -368,8 +415,7 @@ impl StudyInput<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: (self.options.backend == Backend::Netns).then(machine),
             command: self.study.command(self.options),
-            scenario: toml::to_string_pretty(scenario)
-                .map_err(|fault| bad_file(name, "scenario", &fault))?,
+            scenario,
             comparisons,
             tables,
             charts,
@@ -435,7 +481,15 @@ mod tests {
         for study in &STUDIES {
             let paper: Paper = toml::from_str(study.paper).unwrap();
             assert!(!paper.statement.is_empty(), "{}", study.name);
-            let _: toml::Table = toml::from_str(study.scenario).unwrap();
+            let file = Path::new(study.name).join("scenario.toml");
+            for backend in study.backends {
+                let overrides = Overrides {
+                    backend: Some(*backend),
+                    ..Overrides::default()
+                };
+                Scenario::parse(&file, study.scenario, overrides)
+                    .unwrap_or_else(|faults| panic!("{faults}"));
+            }
         }
     }
 }

@@ -113,7 +113,7 @@ impl Registration {
 
     /// Routers that answer and have sent a challenge.
     fn attachable(&self, uplinks: &NextHops) -> Vec<PortId> {
-        let ready = |branch: &&Branch| branch.link.up && self.nonces.contains_key(&branch.port);
+        let ready = |branch: &&Branch| branch.up && self.nonces.contains_key(&branch.port);
         let ready = uplinks.iter().filter(ready);
         ready.map(|branch| branch.port).collect()
     }

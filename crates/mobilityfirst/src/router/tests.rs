@@ -225,9 +225,9 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
         let chunk = data(ServiceId::MULTIHOMING, keys.guid(), index, 1000);
         net.router.say(net.now, chunk);
     }
-    let waiting = |port: u32| net.router.links.state(PortId(port)).queued;
-    let rates = [1, 2].map(|port| net.router.links.state(PortId(port)).rate);
-    assert!(rates.contains(&0), "{rates:?}");
+    let waiting = |port: u32| net.router.links.state(PortId(port)).queue_bytes;
+    let rates = [1, 2].map(|port| net.router.links.state(PortId(port)).delivery_rate);
+    assert!(rates.contains(&None), "{rates:?}");
     assert_eq!(waiting(1), 3 * waiting(2));
     net.run(Duration::from_secs(1));
     assert_eq!((net.received(1).len(), net.received(2).len()), (30, 10));

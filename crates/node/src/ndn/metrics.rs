@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
+use whimbrel_forwarder::mgmt::ManagementCounters;
 use whimbrel_forwarder::{FaceCounters, ForwarderCounters, Scope};
 use whimbrel_io::{LoopHandle, TransportCounters};
 use whimbrel_link::ndnlp::LinkStats;
@@ -29,6 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Snapshot {
     forwarder: ForwarderCounters,
     refused_callers: u64,
+    management: ManagementCounters,
     sockets: TransportCounters,
     pit_entries: usize,
     fib_entries: usize,
@@ -74,6 +76,7 @@ impl Snapshot {
         Snapshot {
             forwarder: *forwarder.counters(),
             refused_callers: router.refused_callers(),
+            management: forwarder.management_counters(),
             sockets: event_loop.snapshot().transports_total(),
             pit_entries: forwarder.pit().len(),
             fib_entries: forwarder.fib().len(),
@@ -183,6 +186,22 @@ impl Snapshot {
             "ndn_callers_refused",
             "Callers turned away because there were too many faces",
             [(Vec::new(), self.refused_callers)],
+        )?;
+        let management = [
+            ("carried-out", self.management.commands),
+            ("failed", self.management.failures),
+            ("refused", self.management.refusals),
+        ];
+        let management = management.map(|(outcome, value)| (vec![("outcome", outcome)], value));
+        family.counters(
+            "ndn_management_commands",
+            "Commands to management",
+            management,
+        )?;
+        family.counters(
+            "ndn_management_wrong_digests",
+            "Commands allowed although their digest does not fit, because none needs a signature",
+            [(Vec::new(), self.management.wrong_digests)],
         )?;
         self.encode_sockets(family)?;
         let sizes = [

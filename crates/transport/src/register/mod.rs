@@ -4,7 +4,7 @@
 //! without an answer or with a temporary refusal is repeated after 0.5 s, 1 s, 2 s ... up to a
 //! bound; a permanent refusal (bad command, no rights) is reported and not repeated on this face.
 
-mod wire;
+mod route;
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -12,16 +12,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time, WallClock};
+use whimbrel_ndn_mgmt::client::{Stamps, Target};
+use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse};
 use whimbrel_ndn_packet::{
     DataRef, Interest, InterestRef, NackReason, Name, NameRef, SignatureInfo, Signer,
 };
 
-pub use wire::{CAPTURE, CHILD_INHERIT, ControlResponse, RouteParameters, read_command};
+pub use route::RouteParameters;
 
 use crate::application::due;
 use crate::exchange::nack_text;
 use crate::ledger::{Ledger, OrderedLedger, Sent};
 use crate::path::PathId;
+
+/// Characters of a forwarder's text that are passed on.
+const MAX_TEXT: usize = 200;
 
 /// Options of registration.
 #[derive(Clone)]
@@ -116,7 +121,7 @@ pub struct Registrar {
     // To be withdrawn: one command each, without waiting for an answer.
     leaving: VecDeque<RouteParameters>,
     events: VecDeque<RegistrationEvent>,
-    last_timestamp: u64,
+    stamps: Stamps,
     seen: Time,
     up: bool,
 }
@@ -140,7 +145,7 @@ impl Registrar {
             pending: Ledger::ordered(usize::MAX),
             leaving: VecDeque::new(),
             events: VecDeque::new(),
-            last_timestamp: 0,
+            stamps: Stamps::default(),
             seen: Time::ZERO,
             up: false,
         }
@@ -219,26 +224,22 @@ impl Registrar {
         parameters: &RouteParameters,
         verb: &str,
     ) -> (Bytes, Sent) {
-        // Each command's time is later than that of the one before, however many are sent in a
-        // millisecond.
-        let timestamp = self
-            .options
-            .clock
-            .unix_millis(now)
-            .max(self.last_timestamp + 1);
-        self.last_timestamp = timestamp;
+        let millis = self.options.clock.unix_millis(now);
+        let stamp = self.stamps.next(millis, rng.next_word().to_be_bytes());
         let info = SignatureInfo {
-            nonce: Some(Bytes::copy_from_slice(&rng.next_word().to_be_bytes())),
-            time: Some(timestamp),
+            nonce: Some(Bytes::copy_from_slice(&stamp.nonce)),
+            time: Some(stamp.time),
             ..self.options.signer.info()
         };
+        let parameters = ControlParameters::from(parameters).encode();
+        let name = Target::Local.name("rib", verb).child_generic(&parameters);
         let nonce = rng.next_word() as u32;
         let interest = Interest {
             must_be_fresh: true,
             nonce: Some(nonce.to_be_bytes()),
             lifetime: Some(self.options.patience),
             parameters: Some(Bytes::new()),
-            ..Interest::new(parameters.command(verb))
+            ..Interest::new(name)
         };
         let wire = interest.encode_signed(&*self.options.signer, &info);
         let deadline = Some(now + self.options.patience);
@@ -252,14 +253,19 @@ impl Registrar {
             return false;
         };
         match ControlResponse::decode(data.content) {
-            Some(ControlResponse { code: 200, .. }) => {
+            Ok(response) if response.is_success() => {
                 if let Some(route) = self.routes.get_mut(index) {
                     route.state = State::Registered;
                     self.events
                         .push_back(RegistrationEvent::Registered(route.parameters.name.clone()));
                 }
             }
-            Some(ControlResponse { code, text }) => {
+            Ok(ControlResponse {
+                status_code: code,
+                status_text: text,
+                ..
+            }) => {
+                let text = text.chars().take(MAX_TEXT).collect();
                 // As in HTTP: 4xx is an error of the command, 5xx one of the forwarder.
                 self.failed(
                     now,
@@ -268,7 +274,7 @@ impl Registrar {
                     code >= 500,
                 );
             }
-            None => self.failed(now, index, RegisterFailure::Malformed, true),
+            Err(_) => self.failed(now, index, RegisterFailure::Malformed, true),
         }
         true
     }

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use whimbrel_core::Medium;
 use whimbrel_core::{Machine, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock};
+use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse};
 use whimbrel_ndn_packet::{Data, DigestSigner, InterestRef, LpPacket, Name, tlv};
-use whimbrel_transport::register::{ControlResponse, read_command};
 use whimbrel_transport::{AppFace, Application, RegisterOptions, SharedSigner};
 
 pub const PORT: PortId = PortId(7);
@@ -243,13 +243,9 @@ impl<C: Application, P: Application> Pair<C, P> {
         self.registered
             .lock()
             .expect("no panic")
-            .push(read_command(interest.name).expect("a RIB command"));
+            .push(read_command(&interest).expect("a RIB command"));
         if let Some(code) = self.management {
-            let content = ControlResponse {
-                code,
-                text: String::from("said the forwarder"),
-            }
-            .encode();
+            let content = ControlResponse::new(code, "said the forwarder").encode();
             let data = Data::new(interest.name.to_name(), content).encode(&DigestSigner);
             self.put(Side::Producer, data);
         }
@@ -334,4 +330,11 @@ pub fn transmit<A: Application>(
         frames.push(packet.whole.to_vec());
     }
     Some(frames)
+}
+
+/// Verb and prefix of a command under `/localhost/nfd/rib`.
+fn read_command(interest: &InterestRef<'_>) -> Option<(String, Name)> {
+    let verb = String::from_utf8(interest.name.get(3)?.value().to_vec()).ok()?;
+    let parameters = ControlParameters::decode(interest.name.get(4)?.value()).ok()?;
+    Some((verb, parameters.name?))
 }

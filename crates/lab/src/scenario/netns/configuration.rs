@@ -103,6 +103,9 @@ impl Daemons<'_> {
             config.storage.total = ByteSize(storage);
             config.storage.per_flow = ByteSize(storage);
         }
+        if let Some(proactive) = known.settings.proactive {
+            config.storage.proactive = proactive;
+        }
         Ok(config)
     }
 
@@ -130,7 +133,8 @@ impl Daemons<'_> {
                 local: None,
                 reliability: Some(match known.recovery {
                     Recovery::Off => Reliability::Off,
-                    Recovery::Paper => Reliability::Paper,
+                    // `check` refuses the others.
+                    Recovery::Paper1 | Recovery::Paper2 | Recovery::Paper3 => Reliability::Paper,
                     Recovery::Ndnlpv2 => Reliability::Ndnlpv2,
                     Recovery::Adaptive => Reliability::Adaptive,
                 }),

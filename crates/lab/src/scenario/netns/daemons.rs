@@ -207,7 +207,8 @@ impl<'a> Daemons<'a> {
             && (!known.is(Role::Router) || mobility_first.exists())
     }
 
-    fn status(&self, kind: &str, node: usize) -> Value {
+    /// What a node's daemon says of itself; null if it is silent.
+    pub(super) fn status(&self, kind: &str, node: usize) -> Value {
         let mut command = self.command(&[kind, "status", "--json", "--socket"]);
         command.arg(socket_of(
             self.folder,

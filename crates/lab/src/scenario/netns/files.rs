@@ -1,6 +1,5 @@
 //! Files on the nodes of a plan: made, served, fetched by the commands that a user runs, compared.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::daemons::{Daemons, socket_of};
+use super::observe::{Fetch, Observer};
 use crate::scenario::Plan;
 use crate::scenario::load::{Load, Plane};
 use crate::scenario::run::Schedule;
@@ -17,14 +17,24 @@ use crate::{LabError, Supervisor, TcpBaseline, Topology, TransferRecord};
 /// Seconds from a load's start to a request, and what came of it.
 pub(super) type Files = Vec<(f64, TransferRecord)>;
 
+/// A file that is served.
+pub(super) struct Served {
+    /// A content's name, or one of NDN; empty over TCP.
+    name: String,
+    path: PathBuf,
+}
+
 /// One receiver of one load.
 pub(super) struct Receiver<'a> {
     pub(super) plan: &'a Plan,
+    pub(super) observer: &'a dyn Observer,
+    /// Of its load.
+    pub(super) index: usize,
     pub(super) load: &'a Load,
     pub(super) node: usize,
     pub(super) schedule: Schedule,
-    /// By number: a content's name, an NDN name, or, over TCP, the path of the file.
-    pub(super) names: &'a [String],
+    /// By number.
+    pub(super) served: &'a [Served],
     pub(super) origin: Instant,
     pub(super) program: &'a Path,
     pub(super) folder: &'a Path,
@@ -86,16 +96,21 @@ impl Receiver<'_> {
         let [server, client] =
             [self.load.from, self.node].map(|node| network.nodes[node].name.as_str());
         let baseline = TcpBaseline {
+            congestion: self.load.congestion,
             patience,
             ..TcpBaseline::default()
         };
+        let path = &self.served[number].path;
         let fetched = baseline.fetch(
             self.topology.host(server)?,
             self.topology.address_towards(server, client)?,
             self.topology.host(client)?,
-            Path::new(&self.names[number]),
-            &mut (),
+            path,
+            &mut self.followed(),
         )?;
+        if fetched.record.completed && fetched.blake3 != hash_of(path)?.to_hex().as_str() {
+            return Err(changed(path));
+        }
         Ok(fetched.record)
     }
 
@@ -109,8 +124,8 @@ impl Receiver<'_> {
         let output = self
             .folder
             .join(format!("arrived-{}-{number}-{node}", self.load.name));
-        let name = &self.names[number];
-        let command = get(
+        let Served { name, path } = &self.served[number];
+        let mut command = get(
             self.program,
             self.folder,
             self.load.plane,
@@ -118,21 +133,32 @@ impl Receiver<'_> {
             name,
             &output,
         );
+        if let Some(timer) = self.load.nack_timer {
+            command.args(["--nack-timeout", &format!("{} ms", timer.as_millis())]);
+        }
         let supervisor = Supervisor::new(self.folder).on(self.topology.host(node)?);
         let log = format!("get of {}-{number} on {node}", self.load.name);
         let mut program = supervisor.speaker(&log, command)?;
-        let record = crate::daemons::watch_get(&mut program, started, patience, &mut ())?
-            .map_err(|failure| LabError::daemon("get", &failure, self.folder))?;
+        let record =
+            crate::daemons::watch_get(&mut program, started, patience, &mut self.followed())?
+                .map_err(|failure| LabError::daemon("get", &failure, self.folder))?;
         if record.completed {
-            compare(&file_of(self.folder, &self.load.name, number), &output)?;
+            compare(path, &output)?;
         }
         Ok(record)
+    }
+
+    fn followed(&self) -> Fetch<'_> {
+        Fetch {
+            observer: self.observer,
+            load: self.index,
+        }
     }
 }
 
 impl Daemons<'_> {
-    /// Makes and serves the files of every load. Answers with what each is asked for by.
-    pub(super) fn serve(&mut self) -> Result<Vec<Vec<String>>, LabError> {
+    /// Makes and serves the files of every load.
+    pub(super) fn serve(&mut self, observer: &dyn Observer) -> Result<Vec<Vec<Served>>, LabError> {
         let plan = self.plan;
         let mut all = Vec::new();
         for (index, load) in plan.loads.iter().enumerate() {
@@ -142,21 +168,26 @@ impl Daemons<'_> {
                 .and_then(Schedule::total)
                 .unwrap_or_default();
             let size = schedule.map_or(0, |schedule| schedule.size);
-            let mut names = Vec::with_capacity(total);
+            let mut served = Vec::with_capacity(total);
             for number in 0..total {
-                let file = file_of(self.folder, &load.name, number);
-                let seed = self.seed.wrapping_add((index as u64) << 32 | number as u64);
-                crate::demo::make_file(&file, size, seed)?;
-                names.push(match load.plane {
-                    Plane::Tcp => file.display().to_string(),
+                let given = observer.file(index).filter(|_| total == 1);
+                let made = self.folder.join(format!("file-{}-{number}", load.name));
+                let path = given.map_or(made, Path::to_owned);
+                if given.is_none() {
+                    let seed = self.seed.wrapping_add((index as u64) << 32 | number as u64);
+                    crate::demo::make_file(&path, size, seed)?;
+                }
+                let name = match load.plane {
+                    Plane::Tcp => String::new(),
                     Plane::Ndn => {
                         let name = format!("/{}/{number}", load.name);
-                        self.serve_ndn(load.from, name, &file)?
+                        self.serve_ndn(load.from, name, &path)?
                     }
-                    Plane::MobilityFirst => self.serve_content(load.from, &file)?,
-                });
+                    Plane::MobilityFirst => self.serve_content(load.from, &path)?,
+                };
+                served.push(Served { name, path });
             }
-            all.push(names);
+            all.push(served);
         }
         Ok(all)
     }
@@ -189,11 +220,6 @@ impl Daemons<'_> {
     }
 }
 
-/// A file of a load.
-fn file_of(folder: &Path, load: &str, number: usize) -> PathBuf {
-    folder.join(format!("file-{load}-{number}"))
-}
-
 /// The command with which a user on `node` fetches `name`.
 fn get(
     program: &Path,
@@ -219,23 +245,24 @@ fn get(
 
 /// Refuses a file that arrived with other bytes.
 fn compare(sent: &Path, arrived: &Path) -> Result<(), LabError> {
-    let hash = |path: &Path| -> Result<blake3::Hash, LabError> {
-        let failed = || LabError::system(format!("read {}", path.display()));
-        let mut hasher = blake3::Hasher::new();
-        let mut file = std::fs::File::open(path).map_err(failed())?;
-        let mut buffer = vec![0; 1 << 20];
-        loop {
-            match file.read(&mut buffer).map_err(failed())? {
-                0 => return Ok(hasher.finalize()),
-                read => hasher.update(&buffer[..read]),
-            };
-        }
-    };
-    if hash(sent)? == hash(arrived)? {
+    if hash_of(sent)? == hash_of(arrived)? {
         return Ok(());
     }
-    Err(LabError::TransferFailed {
-        transfer: arrived.display().to_string(),
+    Err(changed(arrived))
+}
+
+fn changed(file: &Path) -> LabError {
+    LabError::TransferFailed {
+        transfer: file.display().to_string(),
         reason: "it arrived with other bytes".to_owned(),
-    })
+    }
+}
+
+fn hash_of(path: &Path) -> Result<blake3::Hash, LabError> {
+    let failed = || LabError::system(format!("read {}", path.display()));
+    let mut hasher = blake3::Hasher::new();
+    hasher
+        .update_reader(std::fs::File::open(path).map_err(failed())?)
+        .map_err(failed())?;
+    Ok(hasher.finalize())
 }

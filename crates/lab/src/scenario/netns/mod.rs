@@ -4,6 +4,7 @@
 mod configuration;
 mod daemons;
 mod files;
+pub mod observe;
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -13,11 +14,14 @@ use whimbrel_sim::link::LinkSpec;
 
 use super::Plan;
 use super::event::{Action, Timed};
+use super::link::{Carrier, Recovery};
+use super::node::Role;
 use super::run::{LinkCounts, Run, Schedule};
 use crate::study::Backend;
 use crate::{LabError, Topology, TopologyBuilder};
 use daemons::Daemons;
 use files::{Files, Receiver};
+use observe::{Observed, Observer};
 
 /// Files of a load: each takes programs that serve and fetch it.
 const MOST_FILES: usize = 200;
@@ -37,6 +41,18 @@ pub fn check(plan: &Plan) -> Result<(), LabError> {
             _ => {}
         }
     }
+    for link in &plan.network.links {
+        let name = &link.name;
+        if link.carrier == Carrier::Bare || link.device {
+            return refuse(format!("model the devices of the link '{name}'"));
+        }
+        if matches!(link.recovery, Recovery::Paper1 | Recovery::Paper2) {
+            return refuse(format!("bound the retransmissions of the link '{name}'"));
+        }
+        if !link.marking {
+            return refuse(format!("switch off marking on the link '{name}'"));
+        }
+    }
     for timed in &plan.timeline {
         if let Action::EmptyCache(node) = timed.action {
             let name = &plan.network.nodes[node].name;
@@ -48,25 +64,40 @@ pub fn check(plan: &Plan) -> Result<(), LabError> {
 
 /// Runs a plan with the daemons of `program`.
 pub fn run(plan: &Plan, seed: u64, program: &Path) -> Result<Run, LabError> {
+    observe(plan, seed, program, &()).map(|observed| observed.run)
+}
+
+/// Runs a plan before the eyes of an observer.
+pub fn observe(
+    plan: &Plan,
+    seed: u64,
+    program: &Path,
+    observer: &dyn Observer,
+) -> Result<Observed, LabError> {
     check(plan)?;
     let folder = tempfile::tempdir().map_err(LabError::system("make a temporary folder"))?;
     let topology = build(plan, seed)?;
     let mut daemons = Daemons::start(plan, seed, program, folder.path(), &topology)?;
-    let names = daemons.serve()?;
+    let served = daemons.serve(observer)?;
     let origin = Instant::now();
     topology.arm(origin)?;
     let fetches: Vec<Receiver<'_>> = plan
         .loads
         .iter()
-        .zip(&names)
-        .flat_map(|(load, names)| load.to.iter().map(move |node| (load, *node, names)))
-        .filter_map(|(load, node, names)| {
+        .zip(&served)
+        .enumerate()
+        .flat_map(|(index, (load, served))| {
+            load.to.iter().map(move |node| (index, load, *node, served))
+        })
+        .filter_map(|(index, load, node, served)| {
             Some(Receiver {
                 plan,
+                observer,
+                index,
                 load,
                 node,
                 schedule: Schedule::of(load, seed)?,
-                names,
+                served,
                 origin,
                 program,
                 folder: folder.path(),
@@ -101,7 +132,17 @@ pub fn run(plan: &Plan, seed: u64, program: &Path) -> Result<Run, LabError> {
         } = &fetches[index];
         run.add_files(&plan.network, load, *node, files, schedule.total());
     }
-    for report in topology.link_reports()? {
+    std::thread::sleep(plan.linger);
+    for role in [Role::Router, Role::Host] {
+        for node in plan.network.with_role(role) {
+            run.add_node(
+                &plan.network.nodes[node].name,
+                &daemons.status(role.name(), node),
+            );
+        }
+    }
+    let links = topology.link_reports()?;
+    for report in &links {
         let mut counts = LinkCounts::default();
         for way in [&report.forward, &report.backward] {
             counts.bytes += way.transmitted_bytes;
@@ -111,7 +152,7 @@ pub fn run(plan: &Plan, seed: u64, program: &Path) -> Result<Run, LabError> {
         }
         run.add_link(&report.link, counts);
     }
-    Ok(run)
+    Ok(Observed { run, links })
 }
 
 fn build(plan: &Plan, seed: u64) -> Result<Topology, LabError> {

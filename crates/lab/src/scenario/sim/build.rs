@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use whimbrel_core::{Endpoint, PortId, PortOrigin, SeededRng, WallClock};
+use whimbrel_core::{Endpoint, PortId, PortOrigin, SeededRng, Time, WallClock};
 use whimbrel_forwarder::{CsConfig, FaceFlags, ForwarderConfig, Persistency};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
@@ -21,11 +21,12 @@ use whimbrel_sim::link::{LinkSpec, Outage};
 use whimbrel_sim::tcp::{TcpClient, TcpConfig, TcpServer};
 use whimbrel_sim::{AnyMachine, Connection, DuplexLink, NodeId, Simulator};
 
+use super::observe::Observer;
 use super::stack::{Above, Planes, Stack};
-use super::{SETTLED, World, WorldEvent};
+use super::{World, WorldEvent, phases};
 use crate::LabError;
 use crate::scenario::Plan;
-use crate::scenario::link::{Link, Recovery};
+use crate::scenario::link::{Carrier, Link, Recovery};
 use crate::scenario::load::Plane;
 use crate::scenario::node::{NodeSettings, Role};
 use crate::simulated::ORIGIN_UNIX_MS;
@@ -42,8 +43,11 @@ pub(super) fn address(node: usize) -> Ipv4Addr {
 
 /// The key of a node, the same in every run.
 fn keys(node: usize) -> KeyPair {
-    let mut secret = [0x5c; 32];
-    secret[..8].copy_from_slice(&(node as u64).to_be_bytes());
+    let [high @ .., low] = (node as u64 + 1).to_be_bytes();
+    let mut secret = [low; 32];
+    for (octet, high) in secret.iter_mut().zip(high) {
+        *octet ^= high;
+    }
     KeyPair::from_secret(&secret)
 }
 
@@ -53,7 +57,11 @@ pub(super) fn load_name(load: &str) -> Name {
 }
 
 /// A network whose nodes are connected and whose machines know their neighbours.
-pub(super) fn build(plan: &Plan, seed: u64) -> Result<World<'_>, LabError> {
+pub(super) fn build<'p>(
+    plan: &'p Plan,
+    seed: u64,
+    observer: &'p mut dyn Observer,
+) -> Result<World<'p>, LabError> {
     let mut sim: Simulator<AnyMachine<WorldEvent>> = Simulator::new(seed);
     let nodes: Vec<NodeId> = (0..plan.network.nodes.len())
         .map(|node| {
@@ -61,15 +69,22 @@ pub(super) fn build(plan: &Plan, seed: u64) -> Result<World<'_>, LabError> {
             sim.add_node(&plan.network.nodes[node].name, machine(stack))
         })
         .collect();
-    let mut links = Vec::new();
+    let (_, origin) = phases(plan);
+    let mut links: Vec<Connection> = Vec::new();
     for link in &plan.network.links {
-        let duplex = DuplexLink::ip(shifted(&link.forward), shifted(&link.backward), link.mtu);
+        let [forward, backward] = [&link.forward, &link.backward].map(|spec| shifted(spec, origin));
+        let duplex = DuplexLink::ip(forward, backward, link.mtu);
         let connection = sim
             .connect(nodes[link.ends.0], nodes[link.ends.1], &duplex)
             .map_err(|fault| LabError::BadTopology(format!("link '{}': {fault}", link.name)))?;
         links.push(connection);
     }
-    let mut world = World::new(plan, seed, sim, nodes, links);
+    let ends: Vec<(PortId, PortId)> = links.iter().map(|link| (link.a, link.b)).collect();
+    sim.set_trace_sink(observer.trace(&ends));
+    if observer.hashes() {
+        sim.enable_trace_hash();
+    }
+    let mut world = World::new(plan, observer, seed, sim, nodes, links);
     for node in 0..plan.network.nodes.len() {
         world.open_ports(node);
     }
@@ -81,10 +96,11 @@ pub(super) fn machine(stack: Stack) -> AnyMachine<WorldEvent> {
 }
 
 /// A link's own schedule begins at the run's origin, which is later than the simulator's.
-pub(super) fn shifted(spec: &LinkSpec) -> LinkSpec {
+pub(super) fn shifted(spec: &LinkSpec, origin: Time) -> LinkSpec {
+    let settled = origin.since(Time::ZERO);
     let later = |outage: &Outage| match *outage {
         Outage::Once { start, duration } => Outage::Once {
-            start: start + SETTLED,
+            start: start + settled,
             duration,
         },
         Outage::Periodic {
@@ -92,7 +108,7 @@ pub(super) fn shifted(spec: &LinkSpec) -> LinkSpec {
             every,
             duration,
         } => Outage::Periodic {
-            first: first + SETTLED,
+            first: first + settled,
             every,
             duration,
         },
@@ -102,17 +118,14 @@ pub(super) fn shifted(spec: &LinkSpec) -> LinkSpec {
     shifted
         .changes
         .iter_mut()
-        .for_each(|change| change.at += SETTLED);
+        .for_each(|change| change.at += settled);
     shifted
 }
 
 /// A node as it starts; `life` counts its starts.
 pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
     let known = &plan.network.nodes[node];
-    let rng = |what: &str| {
-        let label = format!("{what} {}", known.name);
-        SeededRng::stream(seed.wrapping_add(life << 32), &label)
-    };
+    let rng = |label: &str| SeededRng::stream(seed.wrapping_add(life << 32), label);
     let wall = WallClock::new(ORIGIN_UNIX_MS);
     let hop = |keys: &KeyPair| HopConfig {
         incarnation: life + 1,
@@ -125,10 +138,13 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
             hop: hop(&keys),
             ..HostConfig::new(keys, wall)
         };
-        planes.mobility_first = Some(Node::Host(Box::new(Host::new(config, rng("host")))));
+        planes.mobility_first = Some(Node::Host(Box::new(Host::new(config, rng(&known.name)))));
     } else if known.is(Role::Router) {
         let config = router_config(plan, node, hop(&keys));
-        planes.mobility_first = Some(Node::Router(Box::new(Router::new(config, rng("router")))));
+        planes.mobility_first = Some(Node::Router(Box::new(Router::new(
+            config,
+            rng(&known.name),
+        ))));
     } else if known.is(Role::NameServer) {
         let store = MemoryStore::new(RecordLimits::default());
         let server = Server::new(ServerConfig::default(), wall, [7; 32], store);
@@ -136,7 +152,8 @@ pub(super) fn stack(plan: &Plan, seed: u64, node: usize, life: u64) -> Stack {
     }
     if known.is(Role::NdnRouter) {
         let config = ndn_config(&known.settings);
-        planes.ndn = Some(Box::new(NdnRouter::new(config, rng("ndn"))));
+        let rng = rng(&format!("router {}", known.name));
+        planes.ndn = Some(Box::new(NdnRouter::new(config, rng)));
     }
     let tcp = || TcpConfig {
         seed,
@@ -186,7 +203,15 @@ fn router_config(plan: &Plan, node: usize, hop: HopConfig) -> RouterConfig {
             .with_role(Role::NameServer)
             .map(name_server_link)
             .collect(),
-        proxy: ProxyPolicy::default(),
+        proxy: proxy(&network.nodes[node].settings),
+    }
+}
+
+fn proxy(settings: &NodeSettings) -> ProxyPolicy {
+    let policy = ProxyPolicy::default();
+    ProxyPolicy {
+        proactive: settings.proactive.unwrap_or(policy.proactive),
+        ..policy
     }
 }
 
@@ -223,11 +248,14 @@ fn ndn_config(settings: &NodeSettings) -> NdnRouterConfig {
 }
 
 fn reliability(recovery: Recovery) -> Reliability {
+    let paper = |max_retransmissions| Reliability::Paper {
+        max_retransmissions,
+    };
     match recovery {
         Recovery::Off => Reliability::Off,
-        Recovery::Paper => Reliability::Paper {
-            max_retransmissions: 3,
-        },
+        Recovery::Paper1 => paper(1),
+        Recovery::Paper2 => paper(2),
+        Recovery::Paper3 => paper(3),
         Recovery::Ndnlpv2 => Reliability::Ndnlpv2,
         Recovery::Adaptive => Reliability::Adaptive,
     }
@@ -241,6 +269,7 @@ impl World<'_> {
             let port = self.port(node, link);
             self.stack(node, |stack, _| stack.route(address(to), port));
         }
+        self.open_name_servers(node);
         let mut faces = Vec::new();
         for (link, peer) in plan.network.at(node) {
             let port = self.port(node, link);
@@ -260,10 +289,11 @@ impl World<'_> {
                 });
             }
             if here.is(Role::NdnRouter) && there.is(Role::NdnRouter) {
-                faces.push((link, self.open_face(node, peer, known, port)));
+                let face = self.open_face(node, peer, known, port);
+                self.faces.insert((node, link), face);
+                faces.push((link, face));
             }
         }
-        self.open_name_servers(node);
         for load in plan.loads.iter().filter(|load| load.plane == Plane::Ndn) {
             let hops = plan
                 .routes
@@ -308,13 +338,13 @@ impl World<'_> {
             mtu: None,
             flags: FaceFlags {
                 reliability: reliability != Reliability::Off,
-                congestion_marking: true,
+                congestion_marking: link.marking,
                 ..FaceFlags::default()
             },
             reliability: Some(reliability),
             congestion: (None, None),
             reopened: None,
-            device: None,
+            device: link.device(node),
         };
         let remote = SocketAddr::from((address(peer), 6363)).into();
         let endpoint = Endpoint::Udp {
@@ -326,6 +356,9 @@ impl World<'_> {
             let router = stack.planes.ndn.as_mut();
             let token = router.map(|router| router.ask_connected(endpoint, settings));
             let origin = token.map_or(PortOrigin::Configured(0), PortOrigin::Opened);
+            if link.carrier == Carrier::Bare {
+                return stack.open_bare(now, address(peer), port, origin, mtu);
+            }
             stack.open(now, Above::Ndn, address(peer), Some(port), origin, mtu)
         })
     }
@@ -375,7 +408,9 @@ fn ip_routes(plan: &Plan, node: usize) -> Vec<(usize, usize)> {
     let mut out: Vec<Option<usize>> = vec![None; plan.network.nodes.len()];
     let mut next = VecDeque::from([node]);
     while let Some(at) = next.pop_front() {
-        for (link, peer) in plan.network.at(at) {
+        let carries_ip =
+            |(link, _): &(usize, usize)| plan.network.links[*link].carrier != Carrier::Bare;
+        for (link, peer) in plan.network.at(at).filter(carries_ip) {
             if peer != node && out[peer].is_none() {
                 out[peer] = Some(out[at].unwrap_or(link));
                 next.push_back(peer);

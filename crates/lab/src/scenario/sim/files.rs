@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use whimbrel_core::{Guid, SeededRng, Time, WallClock};
 use whimbrel_mobilityfirst::host::HostEvent;
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish};
+use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalEvent, LocalRequest, Publish};
 use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
 use whimbrel_ndn_packet::{DigestSigner, Name};
 use whimbrel_node::NodeEvent;
-use whimbrel_sim::tcp::{FetchId, TcpEvent};
+use whimbrel_sim::tcp::{FetchId, ServerStats, TcpEvent, TcpServer};
 use whimbrel_sim::{AnyMachine, NodeId};
 use whimbrel_transport::serve::{ProducerOptions, SegmentResponder, SegmentSource, SourceError};
 use whimbrel_transport::{
@@ -115,7 +115,7 @@ impl World<'_> {
         let mut known = self.contents.range((load, 0)..=(load, usize::MAX));
         let begin = known.next_back().map_or(0, |((_, number), _)| number + 1);
         for number in begin..end {
-            let seed = (load as u64) << 32 | number as u64;
+            let seed = ((load as u64) << 32 | number as u64) + 1;
             let content = RepeatingContent::new(size, seed);
             self.contents.insert((load, number), content.clone());
             self.serve(load, number, &content)?;
@@ -286,7 +286,9 @@ impl World<'_> {
                 chunk_log2: CHUNK_LOG2,
                 in_order: false,
                 reliability: Reliability::Nack,
-                nack_timeout_ms: 0,
+                nack_timeout_ms: known.nack_timer.map_or(0, |timer| {
+                    u32::try_from(timer.as_millis()).unwrap_or(u32::MAX)
+                }),
                 credit: 8,
                 resume: bytes::Bytes::new(),
             };
@@ -338,6 +340,7 @@ impl World<'_> {
                 self.request(at, SERVER_APP, LocalRequest::ReadDone { read, chunk });
             }
             LocalEvent::Chunk(chunk) => {
+                self.check(&chunk)?;
                 self.arrived(chunk.request as usize, now, chunk.data.len());
                 let request = chunk.request;
                 self.request(at, CLIENT_APP, LocalRequest::Consumed { request });
@@ -407,6 +410,36 @@ impl World<'_> {
         }
     }
 
+    /// What is handed to a program must be the content's bytes.
+    fn check(&self, chunk: &LocalChunk) -> Result<(), LabError> {
+        let By::Content(content) = self.transfers[chunk.request as usize].by else {
+            return Ok(());
+        };
+        let known = self.contents.values().find(|known| known.name() == content);
+        let start = u64::from(chunk.index) << chunk.chunk_log2;
+        let end = start + chunk.data.len() as u64;
+        match known.is_none_or(|known| known.bytes(start, end) == chunk.data) {
+            true => Ok(()),
+            false => Err(LabError::Simulated(format!(
+                "chunk {} of {content} was handed over with other bytes",
+                chunk.index
+            ))),
+        }
+    }
+
+    /// The counters of a TCP server of one file alone: it does not tell files apart.
+    fn sender(&self, server: Ipv4Addr) -> Option<ServerStats> {
+        let of = |known: &&Transfer| matches!(known.by, By::Tcp(_, at, _) if at == server);
+        let mut served = self.transfers.iter().filter(of);
+        let (Some(_), None) = (served.next(), served.next()) else {
+            return None;
+        };
+        let mut nodes = self.nodes.iter().enumerate();
+        let (_, node) = nodes.find(|(node, _)| address(*node) == server)?;
+        let stack = self.sim.node(*node).get::<super::Stack>()?;
+        stack.planes.tcp_server.as_deref().map(TcpServer::stats)
+    }
+
     fn arrived(&mut self, index: usize, now: Time, bytes: usize) {
         let at = self.epoch + now.since(Time::ZERO);
         self.transfers[index].meter.arrived(at, bytes as u64);
@@ -442,6 +475,12 @@ impl World<'_> {
                 // The same run leaves the same files, whenever it is run.
                 record.started_unix_ms =
                     ORIGIN_UNIX_MS + transfer.started.since(Time::ZERO).as_millis() as u64;
+                if let By::Tcp(_, server, _) = transfer.by
+                    && let Some(sender) = self.sender(server)
+                {
+                    record.retransmitted_segments = Some(sender.retransmitted_segments);
+                    record.retransmitted_bytes = Some(sender.retransmitted_bytes);
+                }
                 (transfer.started.since(start).as_secs_f64(), record)
             });
             let files = files.collect();

@@ -2,6 +2,7 @@
 
 mod build;
 mod files;
+pub mod observe;
 mod requests;
 mod stack;
 
@@ -16,18 +17,20 @@ use whimbrel_transport::{CbrEvent, FetchEvent};
 
 use super::Plan;
 use super::event::Action;
+use super::node::{Node, Role};
 use super::run::{LinkCounts, Run};
-use crate::LabError;
 use crate::simulated::RepeatingContent;
 use crate::study::Backend;
+use crate::{CongestionControl, LabError};
 use files::{Asked, Transfer};
+use observe::{Observed, Observer};
 use requests::Exchange;
 use stack::{Stack, StackEvent};
 
-/// Before the run's origin hosts attach and contents are announced.
-const SETTLED: Duration = Duration::from_secs(2);
-/// When contents are published.
+/// When contents are published: hosts have attached by then.
 const PUBLISHED: Duration = Duration::from_secs(1);
+/// What it takes to announce contents, until the run's origin.
+const ANNOUNCED: Duration = Duration::from_secs(1);
 
 /// An event of any machine in a world.
 enum WorldEvent {
@@ -40,10 +43,16 @@ enum WorldEvent {
 /// A network while it runs.
 struct World<'p> {
     plan: &'p Plan,
+    observer: &'p mut dyn Observer,
     seed: u64,
+    /// When contents are published, and the run's origin.
+    published: Time,
+    origin: Time,
     sim: Simulator<AnyMachine<WorldEvent>>,
     nodes: Vec<NodeId>,
     links: Vec<Connection>,
+    /// The NDN routers' ports, by node and link.
+    faces: BTreeMap<(usize, usize), PortId>,
     /// How often each node has started again.
     lives: Vec<u64>,
     /// Contents by load and number.
@@ -61,6 +70,12 @@ struct World<'p> {
 
 /// Refuses what this back end cannot do yet.
 pub fn check(plan: &Plan) -> Result<(), LabError> {
+    for load in &plan.loads {
+        if load.congestion != CongestionControl::default() {
+            let what = format!("play '{}' with another TCP than smoltcp's Cubic", load.name);
+            return Err(LabError::not_played(Backend::Sim, what));
+        }
+    }
     for timed in &plan.timeline {
         if let Action::Crash(node) = timed.action
             && let Some(load) = plan.loads.iter().find(|load| load.to.contains(&node))
@@ -75,11 +90,16 @@ pub fn check(plan: &Plan) -> Result<(), LabError> {
 
 /// Runs a plan.
 pub fn run(plan: &Plan, seed: u64) -> Result<Run, LabError> {
+    observe(plan, seed, &mut ()).map(|observed| observed.run)
+}
+
+/// Runs a plan before the eyes of an observer.
+pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Observed, LabError> {
     check(plan)?;
-    let mut world = build::build(plan, seed)?;
-    world.run_until(Time::ZERO + PUBLISHED)?;
+    let mut world = build::build(plan, seed, observer)?;
+    world.run_until(world.published)?;
     world.publish_first()?;
-    let origin = Time::ZERO + SETTLED;
+    let origin = world.origin;
     world.run_until(origin)?;
     let before = world.link_stats();
     let limit = origin + plan.limit;
@@ -102,20 +122,44 @@ pub fn run(plan: &Plan, seed: u64) -> Result<Run, LabError> {
         let next = next.into_iter().chain(asked).chain([limit]);
         world.advance(next.min().unwrap_or(limit))?;
     }
-    Ok(world.measured(origin, &before))
+    world.run_until(world.sim.now() + plan.linger)?;
+    Ok(Observed {
+        consumers: world.consumers(),
+        ends: world.link_ends(),
+        hash: world.sim.trace_hash(),
+        run: world.measured(origin, &before),
+    })
+}
+
+/// When contents are published, and a run's origin. Hosts take their time to attach and to announce
+/// contents, and TCP has as much, so that it begins at the same moment; of NDN nothing has to
+/// settle.
+fn phases(plan: &Plan) -> (Time, Time) {
+    let is_host = |node: &Node| node.is(Role::Host) || node.is(Role::TcpHost);
+    if !plan.network.nodes.iter().any(is_host) {
+        return (Time::ZERO, Time::ZERO);
+    }
+    let published = Time::ZERO + PUBLISHED;
+    (published, published + ANNOUNCED)
 }
 
 impl<'p> World<'p> {
     fn new(
         plan: &'p Plan,
+        observer: &'p mut dyn Observer,
         seed: u64,
         sim: Simulator<AnyMachine<WorldEvent>>,
         nodes: Vec<NodeId>,
         links: Vec<Connection>,
     ) -> World<'p> {
+        let (published, origin) = phases(plan);
         World {
             plan,
+            observer,
             seed,
+            published,
+            origin,
+            faces: BTreeMap::new(),
             sim,
             lives: vec![0; nodes.len()],
             nodes,
@@ -184,7 +228,7 @@ impl<'p> World<'p> {
                 let ways = [(Direction::AToB, &specs.0), (Direction::BToA, &specs.1)];
                 for (direction, spec) in ways {
                     self.sim
-                        .set_link_spec(link, direction, &build::shifted(spec))
+                        .set_link_spec(link, direction, &build::shifted(spec, self.origin))
                         .map_err(|fault| LabError::BadTopology(fault.to_string()))?;
                 }
             }
@@ -212,6 +256,18 @@ impl<'p> World<'p> {
             && self.exchanges.iter().all(|exchange| exchange.finished)
     }
 
+    /// What a MobilityFirst host or router says of itself, as `--json` does.
+    fn status(&mut self, node: usize) -> serde_json::Value {
+        let status = self.stack(node, |stack, now| {
+            let machine = stack.planes.mobility_first.as_mut()?;
+            match machine.router() {
+                Some(router) => serde_json::to_value(router.status(now)).ok(),
+                None => serde_json::to_value(machine.host()?.status(now)).ok(),
+            }
+        });
+        status.unwrap_or_default()
+    }
+
     fn link_stats(&self) -> Vec<[LinkStats; 2]> {
         let both = |link: &Connection| {
             Direction::BOTH.map(|direction| *self.sim.link_stats(link.link, direction))
@@ -223,6 +279,9 @@ impl<'p> World<'p> {
         let mut run = Run::default();
         self.add_files(&mut run, origin);
         self.add_exchanges(&mut run);
+        for (node, known) in self.plan.network.nodes.iter().enumerate() {
+            run.add_node(&known.name, &self.status(node));
+        }
         let links = self.plan.network.links.iter();
         for ((link, before), after) in links.zip(before).zip(self.link_stats()) {
             let mut counts = LinkCounts::default();

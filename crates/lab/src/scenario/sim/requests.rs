@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_core::{SeededRng, Time};
+use whimbrel_core::{RttOptions, SeededRng, Time};
 use whimbrel_sim::{AnyMachine, NodeId};
-use whimbrel_transport::cbr::CbrStats;
+use whimbrel_transport::cbr::{BELRP, CbrStats};
 use whimbrel_transport::{
     AppFace, CbrConfig, CbrConsumer, CbrEvent, EchoProducer, Gaps, PlaceholderSigner,
 };
@@ -22,10 +22,10 @@ const FRESHNESS: Duration = Duration::from_millis(100);
 
 /// A consumer of one load.
 pub(super) struct Exchange {
-    load: usize,
-    receiver: usize,
+    pub(super) load: usize,
+    pub(super) receiver: usize,
     /// `None` until the load starts.
-    consumer: Option<NodeId>,
+    pub(super) consumer: Option<NodeId>,
     begin: Time,
     delay: Duration,
     answered: u64,
@@ -41,7 +41,7 @@ impl World<'_> {
                 continue;
             };
             let name = load_name(&known.name);
-            let label = format!("producer {}", known.name);
+            let label = format!("producer {load}");
             let producer = EchoProducer::echo(
                 name.clone(),
                 requests.payload,
@@ -66,6 +66,7 @@ impl World<'_> {
                     finished: false,
                 });
             }
+            self.consume_due()?;
         }
         Ok(())
     }
@@ -88,7 +89,10 @@ impl World<'_> {
             if consumer.is_some() || begin > self.sim.now() {
                 continue;
             }
-            let label = format!("consumer {} {receiver}", known.name);
+            let label = match known.to.as_slice() {
+                [_] => format!("consumer {load}"),
+                _ => format!("consumer {load} {receiver}"),
+            };
             let rng = SeededRng::stream(self.seed, &label);
             let consumer = CbrConsumer::new(config(requests, &known.name), rng);
             let program = AnyMachine::new(AppFace::new(consumer), WorldEvent::Cbr);
@@ -118,6 +122,9 @@ impl World<'_> {
                 exchange.answered += 1;
                 exchange.delay += exchanged.answered.since(exchanged.first_sent);
                 exchange.last = exchanged.answered;
+                let (load, receiver) = (exchange.load, exchange.receiver);
+                self.observer.exchanged(load, receiver, &exchanged);
+                return false;
             }
             CbrEvent::Finished(_) => exchange.finished = true,
         }
@@ -160,6 +167,13 @@ fn config(requests: &Requests, load: &str) -> CbrConfig {
             Gaps::Constant
         },
         lifetime: requests.lifetime,
+        check: requests.timeout.check,
+        timeout: RttOptions {
+            initial: requests.timeout.initial,
+            min: requests.timeout.min,
+            k: requests.timeout.variation_factor,
+            ..BELRP
+        },
         ..CbrConfig::belrp(load_name(load))
     }
 }

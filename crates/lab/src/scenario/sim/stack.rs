@@ -71,6 +71,8 @@ pub(super) struct Stack {
     pub(super) planes: Planes,
     linked: bool,
     locals: Vec<PortId>,
+    /// Links that belong to the NDN router alone.
+    bare: Vec<PortId>,
     tunnels: Vec<Tunnel>,
     routes: BTreeMap<Ipv4Addr, PortId>,
     passing: VecDeque<(PortId, Vec<u8>)>,
@@ -84,6 +86,7 @@ impl Stack {
             planes,
             linked: false,
             locals: Vec::new(),
+            bare: Vec::new(),
             tunnels: Vec::new(),
             routes: BTreeMap::new(),
             passing: VecDeque::new(),
@@ -119,6 +122,34 @@ impl Stack {
             machine.port(now, port, PortEvent::Up(info))
         });
         port
+    }
+
+    /// Gives a link to the NDN router: its frames are the link's. Answers with the port's number.
+    pub(super) fn open_bare(
+        &mut self,
+        now: Time,
+        peer: Ipv4Addr,
+        port: PortId,
+        origin: PortOrigin,
+        mtu: usize,
+    ) -> PortId {
+        self.bare.push(port);
+        let info = PortInfo {
+            label: peer.to_string(),
+            origin,
+            mtu,
+            peer: peer.to_string(),
+            medium: Medium::Unaddressed,
+        };
+        self.hand(Above::Ndn, |machine| {
+            machine.port(now, port, PortEvent::Up(info))
+        });
+        port
+    }
+
+    /// Whether a port's frames are the NDN router's own, without IP.
+    fn belongs_to_ndn(&self, port: PortId) -> bool {
+        self.bare.contains(&port) || self.locals.contains(&port)
     }
 
     fn hand(&mut self, above: Above, call: impl FnOnce(&mut dyn Below)) {
@@ -211,7 +242,7 @@ impl Stack {
         frames: &[u8],
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if self.locals.contains(&sent.port) {
+        if self.belongs_to_ndn(sent.port) {
             out.extend_from_slice(frames);
             return Some(sent);
         }
@@ -326,7 +357,7 @@ impl Machine for Stack {
 
     fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
         for frame in frames {
-            if self.locals.contains(&port) {
+            if self.belongs_to_ndn(port) {
                 self.hand(Above::Ndn, |machine| machine.frame(now, port, frame));
             } else {
                 self.packet(now, port, frame);

@@ -8,12 +8,20 @@ use whimbrel_ndn_packet::types;
 use whimbrel_sim::link::DropReason;
 use whimbrel_sim::trace::{TraceKind, TraceRecord, TraceSink};
 
-/// Octets of a packet's name component that tells flows apart.
-pub(super) const PREFIX_LEN: usize = 8;
+/// Octets of a load's name, `prefix-a` to `prefix-z`: no payload of zeros and no header looks like
+/// it, and Interests for numbers below it have the paper's 28 octets.
+pub(super) const NAME_LEN: usize = 8;
 /// How far into a frame the name is looked for: behind the acknowledgements that a frame may carry.
 const SEARCHED: usize = 512;
 /// A frame with more octets carries a Data: Interests are small.
 const LARGEST_INTEREST: usize = 600;
+
+/// Whether a [`LossWatch`] finds packets of the load of that name.
+pub(super) fn is_watched(load: &str) -> bool {
+    load.len() == NAME_LEN
+        && load.starts_with("prefix-")
+        && load.ends_with(|c: char| c.is_ascii_lowercase())
+}
 
 /// One Interest or Data of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,14 +118,9 @@ impl TraceSink for LossWatch {
     }
 }
 
-/// The name of flow `flow`: eight octets that no payload of zeros and no header looks like.
-pub(super) fn prefix(flow: usize) -> [u8; PREFIX_LEN] {
-    [b'p', b'r', b'e', b'f', b'i', b'x', b'-', b'a' + flow as u8]
-}
-
 /// The packet in a frame of any profile: all of them carry the name as it is.
 fn packet_in(frame: &[u8]) -> Option<Packet> {
-    let marker = &[PREFIX_LEN as u8, b'p', b'r', b'e', b'f', b'i', b'x', b'-'];
+    let marker = &[NAME_LEN as u8, b'p', b'r', b'e', b'f', b'i', b'x', b'-'];
     let searched = frame.get(..SEARCHED).unwrap_or(frame);
     let at = searched
         .windows(marker.len())
@@ -147,7 +150,7 @@ mod tests {
     fn a_packet_is_found_by_its_name_behind_any_header() {
         let mut frame = vec![1, 2, 3, 8];
         frame.extend_from_slice(&[8]);
-        frame.extend_from_slice(&prefix(2));
+        frame.extend_from_slice(b"prefix-c");
         frame.extend_from_slice(&[58, 2, 1, 4, 0, 0]);
         assert_eq!(
             packet_in(&frame),

@@ -1,20 +1,27 @@
 //! All runs of a study by step and variant, and tables that show the paper's numbers beside ours.
 
+use whimbrel_sim::link::Loss;
+
 use super::super::jobs::{Job, run_all};
-use super::super::{Comparison, NamedChart, Progress, StudyInput, Table};
+use super::super::{Comparison, NamedChart, Point, Progress, StudyInput, Table};
 use super::Variant;
-use super::network::{Outcome, Plan};
+use super::losses::is_watched;
+use super::network::{Look, Outcome};
 use super::statistics::Spread;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
+use crate::scenario::load::Kind;
+use crate::scenario::statement::Tolerance;
+use crate::scenario::{Plan, Scenario};
 
 /// A run of a study.
-pub(super) struct Trial {
-    pub(super) title: String,
-    pub(super) plan: Plan,
+struct Trial<'a> {
+    title: String,
+    plan: &'a Plan,
+    look: Look,
 }
 
-impl Job for Trial {
+impl Job for Trial<'_> {
     type Found = Outcome;
 
     fn title(&self) -> &str {
@@ -26,7 +33,7 @@ impl Job for Trial {
             transfer: self.title.clone(),
             reason: reason.to_string(),
         };
-        let outcome = super::network::run(&self.plan).map_err(|fault| failed(&fault))?;
+        let outcome = super::network::run(self.plan, self.look).map_err(|fault| failed(&fault))?;
         if !outcome.complete {
             let limit = self.plan.limit.as_secs();
             return Err(failed(&format!(
@@ -68,40 +75,38 @@ pub(super) struct Quantity<'a> {
     pub(super) of: &'a dyn Fn(&Outcome) -> f64,
 }
 
-/// How far a mean may be off and still be called the paper's.
-#[derive(Clone, Copy)]
-pub(super) struct Tolerance {
-    /// Of the paper's value.
-    pub(super) share: f64,
-    /// Or this much.
-    pub(super) absolute: f64,
-}
-
 impl Matrix {
-    /// Runs `plan` of every step, variant and run.
+    /// Runs every setting of a scenario. It has two sweeps: what is on the x axis, and then
+    /// `recovery`, whose labels are the keys of variants.
     pub(super) fn run(
         axis: &str,
-        steps: Vec<Step>,
-        variants: &[Variant],
-        runs: u32,
+        scenario: &Scenario,
+        delays_kept: bool,
         input: &StudyInput<'_>,
         progress: Progress<'_>,
-        plan: impl Fn(usize, Variant, u32) -> Plan,
     ) -> Result<Matrix, LabError> {
+        let (steps, variants) = sweeps(scenario).map_err(|reason| input.bad(reason))?;
+        let runs = scenario.runs;
+        let each = steps
+            .iter()
+            .flat_map(|step| variants.iter().map(move |variant| (step, variant)));
         let mut trials = Vec::new();
-        for (index, step) in steps.iter().enumerate() {
-            for variant in variants {
-                trials.extend((0..runs).map(|run| Trial {
-                    title: format!(
-                        "{} {}, {}, run {}",
-                        step.label,
-                        axis,
-                        variant.title(),
-                        run + 1
-                    ),
-                    plan: plan(index, *variant, run),
-                }));
-            }
+        for ((step, variant), setting) in each.zip(&scenario.settings) {
+            trials.extend((0..runs).map(|run| Trial {
+                title: format!(
+                    "{} {}, {}, run {}",
+                    step.label,
+                    axis,
+                    variant.title(),
+                    run + 1
+                ),
+                plan: &setting.plan,
+                look: Look {
+                    seed: setting.plan.seed.wrapping_add(u64::from(run)),
+                    hashed: run == 0,
+                    delays_kept,
+                },
+            }));
         }
         let mut outcomes = run_all(&trials, input, progress)?.into_iter();
         let each = steps.len() * variants.len();
@@ -111,7 +116,7 @@ impl Matrix {
         Ok(Matrix {
             axis: axis.to_owned(),
             steps,
-            variants: variants.to_vec(),
+            variants,
             cells,
         })
     }
@@ -236,9 +241,11 @@ impl Matrix {
         }
     }
 
-    /// The quantity over the steps, a line for each variant that `which` picks.
+    /// The quantity over the steps, a line for each variant that `which` picks, and the paper's
+    /// points of it.
     pub(super) fn chart(
         &self,
+        input: &StudyInput<'_>,
         title: &str,
         quantity: &Quantity<'_>,
         origin: (f64, f64),
@@ -259,6 +266,14 @@ impl Matrix {
                     .iter()
                     .zip(&spreads)
                     .map(|(step, spread)| (step.x, spread.mean))
+                    .collect(),
+                paper: self
+                    .steps
+                    .iter()
+                    .filter_map(|step| {
+                        let paper = input.published(quantity.id, variant.key(), step.x)?;
+                        Some((step.x, paper))
+                    })
                     .collect(),
                 bars: spreads
                     .iter()
@@ -281,9 +296,24 @@ impl Matrix {
         }
     }
 
-    /// Whether our means are the paper's, for one variant; `None` where the paper has no numbers
-    /// for it.
-    pub(super) fn agreement(
+    /// Whether our means are the paper's, for every variant that the paper has numbers for. Each
+    /// statement is about one quantity.
+    pub(super) fn agreements(
+        &self,
+        input: &StudyInput<'_>,
+        statements: &[(&str, &Quantity<'_>)],
+    ) -> Result<Vec<Comparison>, LabError> {
+        let mut comparisons = Vec::new();
+        for (statement, quantity) in statements {
+            let tolerance = input.tolerance(statement)?;
+            for variant in &self.variants {
+                comparisons.extend(self.agreement(input, statement, quantity, *variant, tolerance));
+            }
+        }
+        Ok(comparisons)
+    }
+
+    fn agreement(
         &self,
         input: &StudyInput<'_>,
         statement: &str,
@@ -292,7 +322,7 @@ impl Matrix {
         tolerance: Tolerance,
     ) -> Option<Comparison> {
         let digits = quantity.digits;
-        let mut parts = Vec::new();
+        let (mut parts, mut points) = (Vec::new(), Vec::new());
         let mut agrees = true;
         for (index, step) in self.steps.iter().enumerate() {
             let Some(paper) = input.published(quantity.id, variant.key(), step.x) else {
@@ -302,15 +332,22 @@ impl Matrix {
             if !ours.is_finite() {
                 continue;
             }
-            agrees &=
-                (ours - paper).abs() <= (tolerance.share * paper.abs()).max(tolerance.absolute);
+            agrees &= tolerance.admits(paper, ours);
+            points.push(Point {
+                at: step.label.clone(),
+                paper,
+                ours,
+                digits,
+            });
             parts.push(format!(
                 "{}: {ours:.digits$} (paper {paper:.digits$})",
                 step.label
             ));
         }
-        (!parts.is_empty())
-            .then(|| input.compare(statement, variant.title(), parts.join("; "), agrees))
+        (!parts.is_empty()).then(|| Comparison {
+            points,
+            ..input.compare(statement, variant.title(), parts.join("; "), agrees)
+        })
     }
 
     /// The first run of each cell by its hash: the same seed leaves the same hash.
@@ -388,6 +425,56 @@ impl Matrix {
             columns: columns.map(String::from).into(),
             rows: self.each(|_| true).into_iter().map(row).collect(),
         }
+    }
+}
+
+/// Steps and variants of a scenario's sweeps.
+fn sweeps(scenario: &Scenario) -> Result<(Vec<Step>, Vec<Variant>), String> {
+    let (mut steps, mut variants) = (Vec::<Step>::new(), Vec::new());
+    for setting in &scenario.settings {
+        let [(_, step), (key, variant)] = setting.values.as_slice() else {
+            return Err(String::from(
+                "this study sweeps one key, and then recovery = { paper-3 = { ... }, ... }",
+            ));
+        };
+        let known = Variant::ALL
+            .into_iter()
+            .find(|known| known.key() == variant);
+        let Some(known) = known.filter(|_| key == "recovery") else {
+            let keys = Variant::ALL.map(Variant::key).join(", ");
+            return Err(format!(
+                "sweep.{key}.{variant}: the second sweep is recovery, whose sets this study knows as {keys}"
+            ));
+        };
+        if !variants.contains(&known) {
+            variants.push(known);
+        }
+        if steps.iter().all(|known| known.label != *step) {
+            let x = step.split(' ').next().unwrap_or_default().parse();
+            steps.push(Step {
+                x: x.map_err(|_| format!("sweep: '{step}' does not begin with a number"))?,
+                label: step.clone(),
+                loss_percent: loss_percent(&setting.plan),
+            });
+        }
+        for load in &setting.plan.loads {
+            let is_asked = matches!(load.kind, Kind::Requests(_)) && load.to.len() == 1;
+            if !is_asked || !is_watched(&load.name) {
+                return Err(format!(
+                    "loads.{}: this study follows loads of Interests with one receiver each, named prefix-a to prefix-z",
+                    load.name
+                ));
+            }
+        }
+    }
+    Ok((steps, variants))
+}
+
+/// Of the first link: all are alike.
+fn loss_percent(plan: &Plan) -> f64 {
+    match plan.network.links.first().map(|link| &link.forward.loss) {
+        Some(Loss::Independent(probability)) => 100.0 * probability,
+        _ => 0.0,
     }
 }
 

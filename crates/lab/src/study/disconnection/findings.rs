@@ -3,7 +3,7 @@
 use super::super::result::mean;
 use super::super::trial::ProxyUse;
 use super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table, Transfer};
-use super::{Client, Group, Scenario};
+use super::{Client, Group, Setup};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 
@@ -48,25 +48,25 @@ impl<'a> Distribution<'a> {
 
 pub(super) fn result(
     input: &StudyInput<'_>,
-    scenario: &Scenario,
+    setup: &Setup,
     groups: &[Group],
     transfers: Vec<Transfer>,
 ) -> Result<StudyResult, LabError> {
     let distributions: Vec<Distribution<'_>> = groups.iter().map(Distribution::of).collect();
     let mut comparisons = Vec::new();
     let mut charts = Vec::new();
-    for (index, wifi) in scenario.wifi.iter().enumerate() {
+    for (index, wifi) in setup.wifi.iter().enumerate() {
         let of_wifi: Vec<&Distribution<'_>> = distributions
             .iter()
             .filter(|known| known.group.wifi == index)
             .collect();
-        let case = if scenario.wifi.len() > 1 {
-            wifi.name.as_str()
+        let case = if setup.wifi.len() > 1 {
+            wifi.as_str()
         } else {
             ""
         };
-        comparisons.extend(compare(input, scenario, case, &of_wifi));
-        charts.extend(scenario.off_s.iter().map(|off_s| {
+        comparisons.extend(compare(input, setup, case, &of_wifi)?);
+        charts.extend(setup.off_s.iter().map(|off_s| {
             let of_off: Vec<&Distribution<'_>> = of_wifi
                 .iter()
                 .copied()
@@ -79,57 +79,65 @@ pub(super) fn result(
             }
         }));
     }
-    let tables = vec![
-        summary(scenario, &distributions),
-        all_times(scenario, groups),
-    ];
-    input.result(scenario, comparisons, tables, charts, transfers)
+    let tables = vec![summary(setup, &distributions), all_times(setup, groups)];
+    input.result(setup.text.clone(), comparisons, tables, charts, transfers)
 }
 
 /// The paper's statements about one assumption's distributions.
 fn compare(
     input: &StudyInput<'_>,
-    scenario: &Scenario,
+    setup: &Setup,
     case: &str,
     distributions: &[&Distribution<'_>],
-) -> Vec<Comparison> {
+) -> Result<Vec<Comparison>, LabError> {
     let find = |off_s, client| {
         let mut found = distributions.iter();
         found.find(|known| known.group.off_s == off_s && known.group.client == client)
     };
     let mut comparisons = Vec::new();
-    let mut saved = |id: &str, case: &str, off_s, percent, at_least: f64, slow: Client| {
+    let mut saved = |id: &str, case: &str, off_s, percent, agrees: &dyn Fn(f64) -> bool, slow| {
         if let (Some(fast), Some(slow)) = (find(off_s, Client::NetworkProactive), find(off_s, slow))
         {
             let (fast, slow) = (fast.percentile(percent), slow.percentile(percent));
             let ours = format!("{} ({fast:.1} s and {slow:.1} s)", seconds(slow - fast));
-            comparisons.push(input.compare(id, case, ours, slow - fast >= at_least));
+            comparisons.push(input.compare(id, case, ours, agrees(slow - fast)));
         }
     };
-    // "about 15 s" of the paper, less a fifth.
-    saved("saves-10s", case, 10, 60.0, 3.0, Client::Tcp);
-    saved("saves-30s", case, 30, 70.0, 12.0, Client::Tcp);
-    for nack_timer_ms in &scenario.nack_timers_ms {
-        let timer = *nack_timer_ms as f64 / 1e3;
+    if setup.clients.contains(&Client::Tcp) {
+        for (id, off_s, percent) in [("saves-10s", 10, 60.0), ("saves-30s", 30, 70.0)] {
+            let range = input.range(id)?;
+            saved(
+                id,
+                case,
+                off_s,
+                percent,
+                &|ours| range.admits(ours),
+                Client::Tcp,
+            );
+        }
+    }
+    let timers: Vec<u64> = setup
+        .clients
+        .iter()
+        .filter_map(|client| client.timer())
+        .collect();
+    for nack_timer_ms in timers.iter().copied() {
+        let timer = nack_timer_ms as f64 / 1e3;
         let case = format!("{case}, NACK timer {timer} s");
-        let client = Client::ReceiverDriven {
-            nack_timer_ms: *nack_timer_ms,
-        };
+        let client = Client::ReceiverDriven { nack_timer_ms };
         // A tail shows in the slowest run. Less than half the timer is no wait for the timer.
         saved(
             "receiver-driven-tail",
             case.trim_start_matches(", "),
             10,
             100.0,
-            timer / 2.0,
+            &|ours| ours >= timer / 2.0,
             client,
         );
     }
-    for nack_timer_ms in &scenario.nack_timers_ms {
-        let client = Client::ReceiverDriven {
-            nack_timer_ms: *nack_timer_ms,
-        };
-        let case = format!("{case}, NACK timer {} s", *nack_timer_ms as f64 / 1e3);
+    for nack_timer_ms in timers {
+        let client = Client::ReceiverDriven { nack_timer_ms };
+        let case = format!("{case}, NACK timer {} s", nack_timer_ms as f64 / 1e3);
         let case = case.trim_start_matches(", ");
         comparisons.extend(find(10, client).map(|slow| proxy_use(input, case, slow)));
     }
@@ -147,10 +155,10 @@ fn compare(
             comparisons.push(input.compare(id, case, ours, fast < tcp));
         }
     }
-    comparisons.extend(
-        find(10, Client::NetworkProactive).map(|mftp| untouched(input, scenario, case, mftp)),
-    );
-    comparisons
+    if let Some(mftp) = find(10, Client::NetworkProactive) {
+        comparisons.push(untouched(input, setup, case, mftp)?);
+    }
+    Ok(comparisons)
 }
 
 /// To a tenth, without "-0.0".
@@ -182,21 +190,21 @@ fn proxy_use(input: &StudyInput<'_>, case: &str, receiver_driven: &Distribution<
 
 fn untouched(
     input: &StudyInput<'_>,
-    scenario: &Scenario,
+    setup: &Setup,
     case: &str,
     mftp: &Distribution<'_>,
-) -> Comparison {
+) -> Result<Comparison, LabError> {
     let (before, all) = (mftp.split().0, mftp.times.len());
     let share = 100.0 * before.len() as f64 / all.max(1) as f64;
     let mut ours = format!("{share:.0} % ({} of {all})", before.len());
     if let Some(typical) = before.get(before.len() / 2) {
         // A request at a uniformly random moment ends in time unless it comes within `typical` of
         // the end.
-        let expected = 100.0 * (1.0 - typical / scenario.on_s as f64).max(0.0);
+        let expected = 100.0 * (1.0 - typical / setup.on_s).max(0.0);
         ours += &format!("; as a transfer takes {typical:.1} s, {expected:.0} % is what to expect");
     }
-    // Of 30 runs half, give or take two standard deviations of a fair coin.
-    input.compare("untouched", case, ours, (32.0..=68.0).contains(&share))
+    let agrees = input.range("untouched")?.admits(share);
+    Ok(input.compare("untouched", case, ours, agrees))
 }
 
 fn chart(off_s: u64, case: &str, distributions: &[&Distribution<'_>]) -> LineChart {
@@ -237,7 +245,7 @@ fn cumulative(distribution: &Distribution<'_>, end: f64) -> Series {
     }
 }
 
-fn summary(scenario: &Scenario, distributions: &[Distribution<'_>]) -> Table {
+fn summary(setup: &Setup, distributions: &[Distribution<'_>]) -> Table {
     let columns = [
         "off, s",
         "WiFi",
@@ -252,7 +260,7 @@ fn summary(scenario: &Scenario, distributions: &[Distribution<'_>]) -> Table {
     let row = |known: &Distribution<'_>| {
         let mut cells = vec![
             known.group.off_s.to_string(),
-            scenario.wifi[known.group.wifi].name.clone(),
+            setup.wifi[known.group.wifi].clone(),
             known.group.client.title(),
             known.times.len().to_string(),
             known.split().1.len().to_string(),
@@ -270,7 +278,7 @@ fn summary(scenario: &Scenario, distributions: &[Distribution<'_>]) -> Table {
     }
 }
 
-fn all_times(scenario: &Scenario, groups: &[Group]) -> Table {
+fn all_times(setup: &Setup, groups: &[Group]) -> Table {
     let columns = [
         "off, s",
         "WiFi",
@@ -293,7 +301,7 @@ fn all_times(scenario: &Scenario, groups: &[Group]) -> Table {
             };
             vec![
                 group.off_s.to_string(),
-                scenario.wifi[group.wifi].name.clone(),
+                setup.wifi[group.wifi].clone(),
                 group.client.title(),
                 (run + 1).to_string(),
                 format!("{:.4}", record.finished),

@@ -3,58 +3,13 @@
 
 mod findings;
 
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-use whimbrel_core::SeededRng;
-use whimbrel_node::config::ByteSize;
-use whimbrel_sim::link::LinkSpec;
-
 use super::jobs::run_all;
-use super::trial::{Approach, Outcome, Trial};
-use super::{Backend, Progress, StudyInput, StudyResult, Transfer};
+use super::trial::{Outcome, Trial};
+use super::{Progress, StudyInput, StudyResult, Transfer};
 use crate::LabError;
+use crate::scenario::Setting;
 
-const PATIENCE: Duration = Duration::from_secs(600);
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Scenario {
-    file: ByteSize,
-    rtt_ms: u64,
-    /// The link is on for so long, and the file is asked for at a random time in it ...
-    on_s: u64,
-    /// ... then it is off for so long, once for each of these; then it is on again.
-    off_s: Vec<u64>,
-    /// In the simulator and in namespaces.
-    runs: u32,
-    runs_netns: u32,
-    /// Who fetches, in the order of the legend.
-    rivals: Vec<Rival>,
-    /// The receiver-driven client's NACK timer; one such client for each.
-    nack_timers_ms: Vec<u64>,
-    /// The last hop, once for each assumption about it.
-    wifi: Vec<Wifi>,
-}
-
-/// An assumption about the last hop.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wifi {
-    /// A few words, for tables and legends.
-    name: String,
-    link: LinkSpec,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Rival {
-    NetworkProactive,
-    ReceiverDriven,
-    Tcp,
-}
-
-/// Who fetches: a rival, with its timer if it has one.
+/// Who fetches: a name of the sweep `by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Client {
     NetworkProactive,
@@ -63,6 +18,29 @@ enum Client {
 }
 
 impl Client {
+    /// Of its name in the scenario.
+    fn of(setting: &Setting) -> Option<Client> {
+        match setting.value("by")? {
+            "mftp" => Some(Client::NetworkProactive),
+            "tcp" => Some(Client::Tcp),
+            name if name.starts_with("receiver-driven") => {
+                let timer = setting.plan.loads.first()?.nack_timer?;
+                Some(Client::ReceiverDriven {
+                    nack_timer_ms: u64::try_from(timer.as_millis()).ok()?,
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The receiver-driven client's NACK timer, ms.
+    const fn timer(self) -> Option<u64> {
+        match self {
+            Client::ReceiverDriven { nack_timer_ms } => Some(nack_timer_ms),
+            Client::NetworkProactive | Client::Tcp => None,
+        }
+    }
+
     fn title(self) -> String {
         match self {
             Client::NetworkProactive => String::from("MFTP"),
@@ -82,33 +60,18 @@ impl Client {
             Client::Tcp => String::from("tcp"),
         }
     }
-
-    fn approach(self) -> Approach {
-        match self {
-            Client::NetworkProactive => Approach::Proactive,
-            Client::ReceiverDriven { nack_timer_ms } => Approach::ReceiverDriven {
-                nack_timeout: Duration::from_millis(nack_timer_ms),
-            },
-            Client::Tcp => Approach::Tcp,
-        }
-    }
 }
 
-impl Scenario {
-    fn clients(&self) -> Vec<Client> {
-        let mut clients = Vec::new();
-        for rival in &self.rivals {
-            match rival {
-                Rival::NetworkProactive => clients.push(Client::NetworkProactive),
-                Rival::Tcp => clients.push(Client::Tcp),
-                Rival::ReceiverDriven => {
-                    let timers = self.nack_timers_ms.iter();
-                    clients.extend(timers.map(|ms| Client::ReceiverDriven { nack_timer_ms: *ms }));
-                }
-            }
-        }
-        clients
-    }
+/// What the findings need to know beside the transfers.
+struct Setup {
+    text: String,
+    /// Names of the assumptions about the last hop.
+    wifi: Vec<String>,
+    /// For how long the last hop is off, in order.
+    off_s: Vec<u64>,
+    clients: Vec<Client>,
+    /// The file is asked for at a random moment in so many seconds; then the hop goes off.
+    on_s: f64,
 }
 
 /// The transfers of one client that meet the same disconnection, in order of their runs.
@@ -120,29 +83,34 @@ struct Group {
     outcomes: Vec<Outcome>,
 }
 
+const EXPECTED: &str = "this study sweeps wifi, off (\"10 s\", ...) and by (mftp, tcp, receiver-driven-...), by \
+                        these names; a receiver-driven client has a nack_timer";
+
 pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<StudyResult, LabError> {
-    let scenario: Scenario = input.scenario()?;
-    let runs = match input.options.backend {
-        Backend::Sim => scenario.runs,
-        Backend::Netns => scenario.runs_netns,
+    let scenario = input.scenario()?;
+    let mut setup = Setup {
+        text: scenario.text.clone(),
+        wifi: Vec::new(),
+        off_s: Vec::new(),
+        clients: Vec::new(),
+        on_s: scenario.settings[0].plan.loads[0].within.as_secs_f64(),
     };
     let mut groups = Vec::new();
-    for wifi in 0..scenario.wifi.len() {
-        for off_s in &scenario.off_s {
-            groups.extend(scenario.clients().into_iter().map(|client| Group {
-                off_s: *off_s,
-                wifi,
-                client,
-                outcomes: Vec::new(),
-            }));
-        }
+    for setting in &scenario.settings {
+        let group = group(&mut setup, setting);
+        groups.push(group.ok_or_else(|| input.bad(EXPECTED.to_owned()))?);
     }
-    let trials: Vec<Trial> = groups
+    let trials: Vec<Trial<'_>> = groups
         .iter()
-        .flat_map(|group| (0..runs).map(|run| trial(input, &scenario, group, run)))
+        .zip(&scenario.settings)
+        .flat_map(|(group, setting)| {
+            let setup = &setup;
+            (0..scenario.runs).map(move |run| trial(setup, group, setting, run))
+        })
         .collect();
     let outcomes = run_all(&trials, input, progress)?;
-    for (group, outcomes) in groups.iter_mut().zip(outcomes.chunks(runs.max(1) as usize)) {
+    let each = outcomes.chunks(scenario.runs as usize);
+    for (group, outcomes) in groups.iter_mut().zip(each) {
         group.outcomes = outcomes.to_vec();
     }
     let transfers = trials
@@ -153,15 +121,31 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
             title: trial.title,
             record: outcome.record,
         });
-    findings::result(input, &scenario, &groups, transfers.collect())
+    findings::result(input, &setup, &groups, transfers.collect())
 }
 
-fn trial(input: &StudyInput<'_>, scenario: &Scenario, group: &Group, run: u32) -> Trial {
-    let seed = input.options.seed.wrapping_add(u64::from(run));
-    // The same moments for every rival and back end, so that they meet the same schedule.
-    let mut rng = SeededRng::stream(seed, "time of the request");
-    let on = Duration::from_secs(scenario.on_s);
-    let wifi = &scenario.wifi[group.wifi];
+/// The group of a setting, whose values become known.
+fn group(setup: &mut Setup, setting: &Setting) -> Option<Group> {
+    fn number<T: PartialEq>(known: &mut Vec<T>, one: T) -> usize {
+        let found = known.iter().position(|known| *known == one);
+        found.unwrap_or_else(|| {
+            known.push(one);
+            known.len() - 1
+        })
+    }
+    let off_s = setting.value("off")?.strip_suffix(" s")?.parse().ok()?;
+    let client = Client::of(setting)?;
+    number(&mut setup.off_s, off_s);
+    number(&mut setup.clients, client);
+    Some(Group {
+        off_s,
+        wifi: number(&mut setup.wifi, setting.value("wifi")?.to_owned()),
+        client,
+        outcomes: Vec::new(),
+    })
+}
+
+fn trial<'a>(setup: &Setup, group: &Group, setting: &'a Setting, run: u32) -> Trial<'a> {
     let (client, off_s) = (group.client, group.off_s);
     Trial {
         label: format!(
@@ -170,14 +154,12 @@ fn trial(input: &StudyInput<'_>, scenario: &Scenario, group: &Group, run: u32) -
             client.label(),
             run + 1
         ),
-        title: format!("{} over {off_s} s, {}", client.title(), wifi.name),
-        approach: client.approach(),
-        file_len: scenario.file.0,
-        rtt: Duration::from_millis(scenario.rtt_ms),
-        last_hop: wifi.link.clone(),
-        off: Some((on, Duration::from_secs(off_s))),
-        asked: on.mul_f64(rng.unit()),
-        seed,
-        patience: PATIENCE,
+        title: format!(
+            "{} over {off_s} s, {}",
+            client.title(),
+            setup.wifi[group.wifi]
+        ),
+        plan: &setting.plan,
+        seed: setting.plan.seed.wrapping_add(u64::from(run)),
     }
 }

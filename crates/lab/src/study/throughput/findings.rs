@@ -2,7 +2,7 @@
 
 use super::super::result::mean;
 use super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table, Transfer};
-use super::{Cell, Profile, Scenario};
+use super::{Cell, Profile, Setup};
 use crate::figure::{LineChart, Series};
 use crate::{LabError, TransferRecord};
 
@@ -16,18 +16,18 @@ fn goodput(records: &[TransferRecord]) -> f64 {
 
 pub(super) fn result(
     input: &StudyInput<'_>,
-    scenario: &Scenario,
+    setup: &Setup,
     cells: &[Cell],
     transfers: Vec<Transfer>,
 ) -> Result<StudyResult, LabError> {
-    let mut comparisons = averages(input, scenario, cells);
+    let mut comparisons = averages(input, cells)?;
     let mut charts = vec![NamedChart {
         name: String::from("fig8a"),
-        chart: average_chart(scenario, cells),
+        chart: average_chart(cells),
     }];
     let shown = cells
         .iter()
-        .find(|cell| cell.profile == scenario.instantaneous);
+        .find(|cell| Some(cell.profile) == setup.instantaneous);
     if let Some(cell) = shown
         && let (Some(mftp), Some(tcp)) = (cell.mftp.first(), cell.tcp.first())
     {
@@ -36,9 +36,15 @@ pub(super) fn result(
             name: String::from("fig8b"),
             chart,
         });
-        comparisons.extend(instantaneous(input, mftp, tcp));
+        comparisons.extend(instantaneous(input, mftp, tcp)?);
     }
-    input.result(scenario, comparisons, vec![table(cells)], charts, transfers)
+    input.result(
+        setup.text.clone(),
+        comparisons,
+        vec![table(cells)],
+        charts,
+        transfers,
+    )
 }
 
 fn table(cells: &[Cell]) -> Table {
@@ -80,7 +86,7 @@ fn table(cells: &[Cell]) -> Table {
     }
 }
 
-fn averages(input: &StudyInput<'_>, scenario: &Scenario, cells: &[Cell]) -> Vec<Comparison> {
+fn averages(input: &StudyInput<'_>, cells: &[Cell]) -> Result<Vec<Comparison>, LabError> {
     let find = |rtt_ms, loss_percent| {
         cells.iter().find(|cell| {
             cell.profile
@@ -90,10 +96,9 @@ fn averages(input: &StudyInput<'_>, scenario: &Scenario, cells: &[Cell]) -> Vec<
                 }
         })
     };
-    let clean: Vec<&Cell> = scenario
-        .rtts_ms
+    let clean: Vec<&Cell> = cells
         .iter()
-        .filter_map(|rtt| find(*rtt, 0.0))
+        .filter(|cell| cell.profile.loss_percent == 0.0)
         .collect();
     let listed: Vec<String> = clean
         .iter()
@@ -128,22 +133,24 @@ fn averages(input: &StudyInput<'_>, scenario: &Scenario, cells: &[Cell]) -> Vec<
             .collect();
         parts.join("; ")
     };
-    let cheap = mftp_costs.iter().all(|(_, cost)| *cost <= 10.0);
+    let cheap = input.range("mftp-loss-cost")?;
+    let cheap = mftp_costs.iter().all(|(_, cost)| cheap.admits(*cost));
     comparisons.push(input.compare("mftp-loss-cost", "", said(&mftp_costs, " %"), cheap));
+    let about_a_quarter = input.range("tcp-loss-share")?;
     let quarter = tcp_shares
         .iter()
         .find(|(rtt, _)| *rtt == 50)
-        .is_none_or(|(_, share)| (0.15..0.35).contains(share));
+        .is_none_or(|(_, share)| about_a_quarter.admits(*share));
     let shares = said(&tcp_shares, " of the lossless");
     comparisons.push(input.compare("tcp-loss-share", "", shares, quarter));
-    comparisons
+    Ok(comparisons)
 }
 
 fn instantaneous(
     input: &StudyInput<'_>,
     mftp: &TransferRecord,
     tcp: &TransferRecord,
-) -> Vec<Comparison> {
+) -> Result<Vec<Comparison>, LabError> {
     // The first second holds the first chunk's way over three hops, the last interval is a part of
     // one.
     let series = mftp.goodput_series(INTERVAL);
@@ -155,21 +162,20 @@ fn instantaneous(
         "{empty} of {} intervals of 500 ms without a chunk",
         inner.len()
     );
-    let average = format!("{:.2} Mbit/s on average", tcp.goodput() / 1e6);
-    vec![
+    let average = tcp.goodput() / 1e6;
+    let agrees = input.range("tcp-instantaneous")?.admits(average);
+    let average = format!("{average:.2} Mbit/s on average");
+    Ok(vec![
         input.compare("a-chunk-every-500ms", "", progress, empty == 0),
-        input.compare(
-            "tcp-instantaneous",
-            "",
-            average,
-            (3e6..7e6).contains(&tcp.goodput()),
-        ),
-    ]
+        input.compare("tcp-instantaneous", "", average, agrees),
+    ])
 }
 
-fn average_chart(scenario: &Scenario, cells: &[Cell]) -> LineChart {
+fn average_chart(cells: &[Cell]) -> LineChart {
     let mut series = Vec::new();
-    for loss in &scenario.losses_percent {
+    let mut losses: Vec<f64> = cells.iter().map(|cell| cell.profile.loss_percent).collect();
+    losses.dedup();
+    for loss in &losses {
         let of_loss: Vec<&Cell> = cells
             .iter()
             .filter(|cell| cell.profile.loss_percent == *loss)

@@ -2,39 +2,49 @@
 
 mod findings;
 
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-use whimbrel_node::config::ByteSize;
-use whimbrel_sim::link::{LinkSpec, Loss};
+use serde::Deserialize;
 
 use super::jobs::run_all;
-use super::trial::{Approach, Trial};
-use super::{Backend, Progress, StudyInput, StudyResult, Transfer};
+use super::trial::Trial;
+use super::{Progress, StudyInput, StudyResult, Transfer};
+use crate::scenario::{Scenario, Setting};
 use crate::{LabError, TransferRecord};
 
-/// Longer than TCP takes for the paper's file at 100 ms and 1 % loss.
-const PATIENCE: Duration = Duration::from_secs(4 * 3600);
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// What `[study]` says.
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Scenario {
-    /// Of the file, in the simulator and in namespaces.
-    file: ByteSize,
-    file_netns: ByteSize,
-    rtts_ms: Vec<u64>,
-    losses_percent: Vec<f64>,
-    runs: u32,
-    last_hop: LinkSpec,
-    /// The profile of Fig. 8 (b).
-    instantaneous: Profile,
+struct Section {
+    /// The profile of Fig. 8 (b), by its values in the sweep.
+    instantaneous: Option<Shown>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct Shown {
+    loss: String,
+    rtt: String,
+}
+
+/// What the findings need to know beside the transfers.
+struct Setup {
+    text: String,
+    instantaneous: Option<Profile>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Profile {
     rtt_ms: u64,
     loss_percent: f64,
+}
+
+impl Profile {
+    /// Of the names "50 ms" and "1 %".
+    fn of(rtt: &str, loss: &str) -> Option<Profile> {
+        Some(Profile {
+            rtt_ms: rtt.strip_suffix(" ms")?.parse().ok()?,
+            loss_percent: loss.strip_suffix(" %")?.parse().ok()?,
+        })
+    }
 }
 
 /// One profile's transfers, one of each kind a run.
@@ -45,85 +55,96 @@ struct Cell {
 }
 
 pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<StudyResult, LabError> {
-    let scenario: Scenario = input.scenario()?;
-    let mut profiles = Vec::new();
-    for loss_percent in &scenario.losses_percent {
-        profiles.extend(scenario.rtts_ms.iter().map(|rtt_ms| Profile {
-            rtt_ms: *rtt_ms,
-            loss_percent: *loss_percent,
-        }));
-    }
-    let mut trials = Vec::new();
-    for profile in &profiles {
-        for approach in [Approach::Proactive, Approach::Tcp] {
-            trials.extend(
-                (0..scenario.runs).map(|run| trial(input, &scenario, *profile, approach, run)),
-            );
-        }
-    }
+    let scenario = input.scenario()?;
+    let section: Section = scenario.study()?;
+    let places: Vec<Place<'_>> = scenario
+        .settings
+        .iter()
+        .map(|setting| Place::of(setting).ok_or_else(|| input.bad(EXPECTED.to_owned())))
+        .collect::<Result<_, _>>()?;
+    let trials: Vec<Trial<'_>> = places
+        .iter()
+        .flat_map(|place| (0..scenario.runs).map(|run| place.trial(run)))
+        .collect();
     let outcomes = run_all(&trials, input, progress)?;
     let records: Vec<TransferRecord> = outcomes.into_iter().map(|outcome| outcome.record).collect();
-    let runs = scenario.runs as usize;
-    let mut each = records.chunks(runs.max(1)).map(<[TransferRecord]>::to_vec);
-    let cells: Vec<Cell> = profiles
-        .into_iter()
-        .map(|profile| {
-            let mut next = || each.next().unwrap_or_default();
-            Cell {
-                profile,
-                mftp: next(),
-                tcp: next(),
-            }
-        })
-        .collect();
+    let cells = cells(&scenario, &places, &records);
     let transfers = trials.into_iter().zip(records);
     let transfers = transfers.map(|(trial, record)| Transfer {
         label: trial.label,
         title: trial.title,
         record,
     });
-    findings::result(input, &scenario, &cells, transfers.collect())
+    let shown = section.instantaneous;
+    let setup = Setup {
+        text: scenario.text.clone(),
+        instantaneous: shown.and_then(|shown| Profile::of(&shown.rtt, &shown.loss)),
+    };
+    findings::result(input, &setup, &cells, transfers.collect())
 }
 
-fn trial(
-    input: &StudyInput<'_>,
-    scenario: &Scenario,
+const EXPECTED: &str = "this study sweeps loss (\"1 %\", ...), rtt (\"50 ms\", ...) and by (mftp, tcp), by these names";
+
+/// What a setting stands for.
+struct Place<'a> {
+    setting: &'a Setting,
     profile: Profile,
-    approach: Approach,
-    run: u32,
-) -> Trial {
-    let Profile {
-        rtt_ms,
-        loss_percent,
-    } = profile;
-    let loss = if loss_percent > 0.0 {
-        Loss::Independent(loss_percent / 100.0)
-    } else {
-        Loss::None
-    };
-    let name = if approach == Approach::Tcp {
-        "TCP"
-    } else {
-        "MFTP"
-    };
-    let run_label = format!("run-{}", run + 1);
-    Trial {
-        label: format!(
-            "rtt-{rtt_ms}ms-loss-{loss_percent}-{}-{run_label}",
-            name.to_lowercase()
-        )
-        .replace('.', "_"),
-        title: format!("{name}, RTT {rtt_ms} ms, loss {loss_percent} %"),
-        approach,
-        file_len: match input.options.backend {
-            Backend::Sim => scenario.file.0,
-            Backend::Netns => scenario.file_netns.0,
-        },
-        rtt: Duration::from_millis(rtt_ms),
-        last_hop: scenario.last_hop.clone().with_loss(loss),
-        off: None,
-        asked: Duration::ZERO,
-        seed: input.options.seed.wrapping_add(u64::from(run)),
-        patience: PATIENCE,
+    is_tcp: bool,
+}
+
+impl<'a> Place<'a> {
+    fn of(setting: &'a Setting) -> Option<Place<'a>> {
+        Some(Place {
+            setting,
+            profile: Profile::of(setting.value("rtt")?, setting.value("loss")?)?,
+            is_tcp: match setting.value("by")? {
+                "mftp" => false,
+                "tcp" => true,
+                _ => return None,
+            },
+        })
     }
+
+    fn trial(&self, run: u32) -> Trial<'a> {
+        let Profile {
+            rtt_ms,
+            loss_percent,
+        } = self.profile;
+        let name = if self.is_tcp { "TCP" } else { "MFTP" };
+        Trial {
+            label: format!(
+                "rtt-{rtt_ms}ms-loss-{loss_percent}-{}-run-{}",
+                name.to_lowercase(),
+                run + 1
+            )
+            .replace('.', "_"),
+            title: format!("{name}, RTT {rtt_ms} ms, loss {loss_percent} %"),
+            plan: &self.setting.plan,
+            seed: self.setting.plan.seed.wrapping_add(u64::from(run)),
+        }
+    }
+}
+
+/// The records of each profile, in the order of the sweep.
+fn cells(scenario: &Scenario, places: &[Place<'_>], records: &[TransferRecord]) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for (place, records) in places.iter().zip(records.chunks(scenario.runs as usize)) {
+        let known = cells.iter().position(|cell| cell.profile == place.profile);
+        let known = known.unwrap_or_else(|| {
+            cells.push(Cell {
+                profile: place.profile,
+                mftp: Vec::new(),
+                tcp: Vec::new(),
+            });
+            cells.len() - 1
+        });
+        let cell = &mut cells[known];
+        let of = if place.is_tcp {
+            &mut cell.tcp
+        } else {
+            &mut cell.mftp
+        };
+        of.extend_from_slice(records);
+    }
+    cells
 }

@@ -6,7 +6,6 @@ mod receive;
 mod tests;
 mod transmit;
 
-use core::time::Duration;
 use std::collections::VecDeque;
 
 use whimbrel_core::{Deadline, LinkState, SeededRng, Time};
@@ -312,7 +311,7 @@ impl LinkService {
             },
             queue_bytes: self.queue.bytes() + begun.map_or(0, InFragments::bytes_left),
             queue_packets: self.queue.len() + usize::from(begun.is_some()),
-            queue_age: head.map_or(Duration::ZERO, |since| now.since(since)),
+            queue_age: head.map(|since| now.since(since)),
             loss: measured.then_some(stats.loss),
             rtt: stats.rtt.filter(|_| measured),
         }

@@ -1,13 +1,18 @@
 //! What the runs on the Abilene network say about the paper's figures and tables.
 
-use super::super::super::{Comparison, StudyInput, StudyResult, Table};
+use whimbrel_sim::link::Loss;
+
+use super::super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table};
+use super::super::Variant;
 use super::super::goals;
-use super::super::matrix::{Matrix, Quantity, Tolerance, detection};
-use super::super::network::{LinkEnd, Outcome, run};
+use super::super::matrix::{Matrix, Quantity, detection};
+use super::super::network::{LinkEnd, Look, Outcome, path, run};
 use super::super::statistics::{Moments, Z95};
-use super::super::{GapsSpec, Variant};
-use super::{Map, Scenario};
+use super::Section;
 use crate::LabError;
+use crate::scenario::link::Recovery;
+use crate::scenario::load::Kind;
+use crate::scenario::{Plan, Scenario};
 
 const RETRIEVAL: Quantity<'_> = Quantity {
     id: "retrieval-mean",
@@ -29,6 +34,7 @@ const RECOVERED: Quantity<'_> = Quantity {
 };
 
 /// The two directions of the observed link: from its first end, and from its second.
+#[derive(Clone, Copy)]
 struct Observed {
     forth: usize,
     back: usize,
@@ -37,256 +43,237 @@ struct Observed {
 }
 
 impl Observed {
-    fn of(scenario: &Scenario, map: &Map) -> Observed {
+    fn of(section: &Section, plan: &Plan) -> Result<Observed, String> {
         let number = |name: &str| {
-            map.nodes
-                .iter()
-                .position(|known| known == name)
-                .unwrap_or(usize::MAX)
+            let known = plan.network.node(name);
+            known.ok_or_else(|| format!("study.observed: there is no node '{name}'"))
         };
-        let ends = (number(&scenario.observed.0), number(&scenario.observed.1));
-        let swapped = (ends.1, ends.0);
-        let link = map
-            .links
-            .iter()
-            .position(|link| *link == ends || *link == swapped)
-            .unwrap_or(0);
-        let turned = usize::from(map.links.get(link) == Some(&swapped));
-        let crossing = map.paths.iter().flat_map(|path| path.windows(2));
+        let (near, far) = (number(&section.observed.0)?, number(&section.observed.1)?);
+        let (link, _) = plan
+            .network
+            .at(near)
+            .find(|(_, peer)| *peer == far)
+            .ok_or("study.observed: no link joins the two nodes")?;
+        let turned = usize::from(plan.network.links[link].ends.0 != near);
         // An exchange crosses each of its links once in each direction: as an Interest and as a
         // Data.
-        let crossing = crossing
-            .filter(|hop| (hop[0], hop[1]) == ends || (hop[0], hop[1]) == swapped)
-            .count();
-        Observed {
+        let mut frames = 0;
+        for load in &plan.loads {
+            let path = path(plan, load);
+            let crosses = path
+                .windows(2)
+                .any(|hop| hop == [near, far] || hop == [far, near]);
+            if let (true, Kind::Requests(requests)) = (crosses, &load.kind) {
+                frames += requests.count;
+            }
+        }
+        Ok(Observed {
             forth: 2 * link + turned,
             back: 2 * link + 1 - turned,
-            frames: crossing as f64 * scenario.consumer.interests as f64,
+            frames: frames as f64,
+        })
+    }
+
+    /// A value of the first end's sender; `NaN` of a run without that link.
+    fn near(&self, run: &Outcome, value: impl Fn(&LinkEnd) -> f64) -> f64 {
+        run.ends.get(self.forth).map_or(f64::NAN, value)
+    }
+}
+
+/// A quantity of the observed link.
+struct LinkQuantity {
+    id: &'static str,
+    title: String,
+    digits: usize,
+    of: Box<dyn Fn(&Outcome) -> f64>,
+}
+
+impl LinkQuantity {
+    fn get(&self) -> Quantity<'_> {
+        Quantity {
+            id: self.id,
+            title: &self.title,
+            digits: self.digits,
+            of: &*self.of,
         }
     }
+}
 
-    fn forth<'a>(&self, run: &'a Outcome) -> Option<&'a LinkEnd> {
-        run.ends.get(self.forth)
-    }
+/// The quantities of the observed link: Figs. 4 and 5, Table V.
+struct LinkQuantities {
+    retransmitted: LinkQuantity,
+    spurious: LinkQuantity,
+    detection_near: LinkQuantity,
+    detection_far: LinkQuantity,
+    detection_queued: LinkQuantity,
+    buffer: LinkQuantity,
+}
 
-    fn back<'a>(&self, run: &'a Outcome) -> Option<&'a LinkEnd> {
-        run.ends.get(self.back)
+impl LinkQuantities {
+    fn of(observed: Observed, section: &Section) -> LinkQuantities {
+        let (near, far) = (&section.observed.0, &section.observed.1);
+        let quantity =
+            |id, what: &str, end: &str, digits, of: fn(&Observed, &Outcome) -> f64| LinkQuantity {
+                id,
+                title: format!("{what}, {end}"),
+                digits,
+                of: Box::new(move |run| of(&observed, run)),
+            };
+        let detected = "from a frame's transmission to the detection of its loss, ms";
+        LinkQuantities {
+            retransmitted: quantity(
+                "link-retransmissions",
+                "frames sent again by the link, % of those to be sent",
+                near,
+                2,
+                |observed, run| {
+                    100.0 * observed.near(run, |end| end.link.retransmissions as f64)
+                        / observed.frames
+                },
+            ),
+            spurious: quantity(
+                "link-spurious",
+                "spurious ones of these, %",
+                near,
+                2,
+                |observed, run| {
+                    observed.near(run, |end| {
+                        100.0 * end.link.spurious as f64 / end.link.retransmissions as f64
+                    })
+                },
+            ),
+            detection_near: quantity("detection-near", detected, near, 2, |observed, run| {
+                observed.near(run, |end| detection(std::iter::once(&end.link)))
+            }),
+            detection_far: quantity("detection-far", detected, far, 2, |observed, run| {
+                let end = run.ends.get(observed.back);
+                end.map_or(f64::NAN, |end| detection(std::iter::once(&end.link)))
+            }),
+            detection_queued: quantity(
+                "detection-queued",
+                "the same counted from when the frame was queued, ms",
+                near,
+                2,
+                |observed, run| {
+                    observed.near(run, |end| {
+                        let mean = end.link.detection_from_queue.mean();
+                        mean.map_or(f64::NAN, |delay| delay.as_secs_f64() * 1e3)
+                    })
+                },
+            ),
+            buffer: quantity(
+                "buffer",
+                "most packets in the buffer of the sender",
+                near,
+                1,
+                |observed, run| observed.near(run, |end| end.link.buffer_high_water as f64),
+            ),
+        }
     }
 }
 
 pub(super) fn result(
     input: &StudyInput<'_>,
+    section: &Section,
     scenario: &Scenario,
-    map: &Map,
     matrix: &Matrix,
 ) -> Result<StudyResult, LabError> {
-    let observed = Observed::of(scenario, map);
-    let (near, far) = (&scenario.observed.0, &scenario.observed.1);
-    let of_link = |end: Option<&LinkEnd>, value: fn(&LinkEnd) -> f64| end.map_or(f64::NAN, value);
-    let retransmitted = |run: &Outcome| {
-        100.0 * of_link(observed.forth(run), |end| end.link.retransmissions as f64)
-            / observed.frames
-    };
-    let spurious = |run: &Outcome| {
-        of_link(observed.forth(run), |end| {
-            100.0 * end.link.spurious as f64 / end.link.retransmissions as f64
-        })
-    };
-    let found =
-        |end: Option<&LinkEnd>| end.map_or(f64::NAN, |end| detection(std::iter::once(&end.link)));
-    let detection_near = |run: &Outcome| found(observed.forth(run));
-    let detection_far = |run: &Outcome| found(observed.back(run));
-    let queued = |run: &Outcome| {
-        let end = observed.forth(run)?;
-        end.link
-            .detection_from_queue
-            .mean()
-            .map(|delay| delay.as_secs_f64() * 1e3)
-    };
-    let detection_queued = |run: &Outcome| queued(run).unwrap_or(f64::NAN);
-    let buffer =
-        |run: &Outcome| of_link(observed.forth(run), |end| end.link.buffer_high_water as f64);
-    let title = |what: &str, end: &str| format!("{what}, {end}");
-    let titles = [
-        title("frames sent again by the link, % of those to be sent", near),
-        title("spurious ones of these, %", near),
-        title(
-            "from a frame's transmission to the detection of its loss, ms",
-            near,
-        ),
-        title(
-            "from a frame's transmission to the detection of its loss, ms",
-            far,
-        ),
-        title("the same counted from when the frame was queued, ms", near),
-        title("most packets in the buffer of the sender", near),
-    ];
-    let quantity = |id: &'static str, title: usize, digits: usize| (id, title, digits);
-    let [a, b, c, d, e, f] = [
-        quantity("link-retransmissions", 0, 2),
-        quantity("link-spurious", 1, 2),
-        quantity("detection-near", 2, 2),
-        quantity("detection-far", 3, 2),
-        quantity("detection-queued", 4, 2),
-        quantity("buffer", 5, 1),
-    ];
-    let make = |(id, at, digits): (&'static str, usize, usize), of| Quantity {
-        id,
-        title: &titles[at],
-        digits,
-        of,
-    };
-    let retransmitted = make(a, &retransmitted as &dyn Fn(&Outcome) -> f64);
-    let spurious = make(b, &spurious);
-    let detection_near = make(c, &detection_near);
-    let detection_far = make(d, &detection_far);
-    let detection_queued = make(e, &detection_queued);
-    let buffer = make(f, &buffer);
-
-    let mut comparisons = numbers(
+    let plan = &scenario.settings[0].plan;
+    let observed = Observed::of(section, plan).map_err(|reason| input.bad(reason))?;
+    let link = LinkQuantities::of(observed, section);
+    let mut comparisons = matrix.agreements(
         input,
-        matrix,
         &[
-            (
-                "retrieval",
-                &RETRIEVAL,
-                Tolerance {
-                    share: 0.03,
-                    absolute: 0.0,
-                },
-            ),
-            (
-                "traffic",
-                &TRAFFIC,
-                Tolerance {
-                    share: 0.01,
-                    absolute: 0.0,
-                },
-            ),
-            (
-                "link-retransmissions",
-                &retransmitted,
-                Tolerance {
-                    share: 0.05,
-                    absolute: 0.0,
-                },
-            ),
-            (
-                "detection",
-                &detection_near,
-                Tolerance {
-                    share: 0.05,
-                    absolute: 0.0,
-                },
-            ),
-            (
-                "detection-far",
-                &detection_far,
-                Tolerance {
-                    share: 0.05,
-                    absolute: 0.0,
-                },
-            ),
-            (
-                "buffer",
-                &buffer,
-                Tolerance {
-                    share: 0.10,
-                    absolute: 0.0,
-                },
-            ),
+            ("retrieval", &RETRIEVAL),
+            ("traffic", &TRAFFIC),
+            ("link-retransmissions", &link.retransmitted.get()),
+            ("detection", &link.detection_near.get()),
+            ("detection-far", &link.detection_far.get()),
+            ("buffer", &link.buffer.get()),
         ],
-    );
-    comparisons.extend(words(input, matrix, &spurious));
-    let ideal = ideal_buffer(input, scenario, map, &observed)?;
-    let ours = format!("{ideal} packets");
-    comparisons.push(input.compare("buffer-ideal", "", ours, (23.0..=29.0).contains(&ideal)));
+    )?;
+    comparisons.extend(words(input, matrix, &link.spurious.get())?);
+    let ideal = ideal_buffer(plan, observed)?;
+    let agrees = input.range("buffer-ideal")?.admits(ideal);
+    comparisons.push(input.compare("buffer-ideal", "", format!("{ideal} packets"), agrees));
     comparisons.extend(goals::verdicts(input, matrix));
+    let tables = tables(input, matrix, &link);
+    let charts = charts(input, section, matrix, &link);
+    let text = scenario.text.clone();
+    input.result(text, comparisons, tables, charts, Vec::new())
+}
 
-    let recovers = Variant::recovers;
-    let tables = vec![
+fn tables(input: &StudyInput<'_>, matrix: &Matrix, link: &LinkQuantities) -> Vec<Table> {
+    let of_link = |quantity: &LinkQuantity| matrix.table(input, &quantity.get(), Variant::recovers);
+    vec![
         retrieval_table(input, matrix),
         matrix.table(input, &TRAFFIC, |_| true),
-        matrix.table(input, &retransmitted, recovers),
-        matrix.table(input, &spurious, recovers),
-        matrix.table(input, &detection_near, recovers),
-        matrix.table(input, &detection_far, recovers),
-        matrix.table(input, &detection_queued, recovers),
-        matrix.table(input, &RECOVERED, recovers),
-        matrix.table(input, &buffer, recovers),
+        of_link(&link.retransmitted),
+        of_link(&link.spurious),
+        of_link(&link.detection_near),
+        of_link(&link.detection_far),
+        of_link(&link.detection_queued),
+        matrix.table(input, &RECOVERED, Variant::recovers),
+        of_link(&link.buffer),
         matrix.link_table(),
         matrix.hashes(),
-    ];
-    let floor = |quantity: &Quantity<'_>| (0.0, matrix.floor(quantity.of, recovers));
-    let charts = vec![
-        matrix.chart(
+    ]
+}
+
+fn charts(
+    input: &StudyInput<'_>,
+    section: &Section,
+    matrix: &Matrix,
+    link: &LinkQuantities,
+) -> Vec<NamedChart> {
+    let (near, far) = (&section.observed.0, &section.observed.1);
+    let from_zero = |title: &str, quantity: &LinkQuantity| {
+        matrix.chart(input, title, &quantity.get(), (0.0, 0.0), Variant::recovers)
+    };
+    let from_floor = |title: &str, quantity: &Quantity<'_>| {
+        let floor = (0.0, matrix.floor(quantity.of, Variant::recovers));
+        matrix.chart(input, title, quantity, floor, Variant::recovers)
+    };
+    vec![
+        from_zero(
             "Fig. 4 (a): retransmissions of the link",
-            &retransmitted,
-            (0.0, 0.0),
-            recovers,
+            &link.retransmitted,
         ),
-        matrix.chart(
-            "Fig. 4 (b): spurious ones of these",
-            &spurious,
-            (0.0, 0.0),
-            recovers,
-        ),
-        matrix.chart(
+        from_zero("Fig. 4 (b): spurious ones of these", &link.spurious),
+        from_floor(
             &format!("Fig. 5 (a): detection of losses, {far}"),
-            &detection_far,
-            floor(&detection_far),
-            recovers,
+            &link.detection_far.get(),
         ),
-        matrix.chart(
+        from_floor(
             &format!("Fig. 5 (b): detection of losses, {near}"),
-            &detection_near,
-            floor(&detection_near),
-            recovers,
+            &link.detection_near.get(),
         ),
+        from_floor("Fig. 6 (b): losses recovered", &RECOVERED),
         matrix.chart(
-            "Fig. 6 (b): losses recovered",
-            &RECOVERED,
-            floor(&RECOVERED),
-            recovers,
-        ),
-        matrix.chart(
+            input,
             "Fig. 7: traffic of the whole network",
             &TRAFFIC,
             (0.0, matrix.floor(TRAFFIC.of, |_| true)),
-            |v| v != Variant::NoneUncached,
+            |variant| variant != Variant::NoneUncached,
         ),
+        from_zero("Table V: buffer of the sender", &link.buffer),
         matrix.chart(
-            "Table V: buffer of the sender",
-            &buffer,
-            (0.0, 0.0),
-            recovers,
-        ),
-        matrix.chart(
+            input,
             "Table IV: data retrieval time",
             &RETRIEVAL,
             (0.0, 100.0),
             |_| true,
         ),
-    ];
-    input.result(scenario, comparisons, tables, charts, Vec::new())
-}
-
-fn numbers(
-    input: &StudyInput<'_>,
-    matrix: &Matrix,
-    checks: &[(&str, &Quantity<'_>, Tolerance)],
-) -> Vec<Comparison> {
-    let mut comparisons = Vec::new();
-    for (statement, quantity, tolerance) in checks {
-        for variant in &matrix.variants {
-            comparisons.extend(matrix.agreement(input, statement, quantity, *variant, *tolerance));
-        }
-    }
-    comparisons
+    ]
 }
 
 /// What the paper says without numbers.
-fn words(input: &StudyInput<'_>, matrix: &Matrix, spurious: &Quantity<'_>) -> Vec<Comparison> {
+fn words(
+    input: &StudyInput<'_>,
+    matrix: &Matrix,
+    spurious: &Quantity<'_>,
+) -> Result<Vec<Comparison>, LabError> {
+    let (few, nearly_all) = (input.range("link-spurious")?, input.range("recovered")?);
     let mut comparisons = Vec::new();
     for variant in [Variant::Paper3, Variant::Paper2, Variant::Paper1] {
         if !matrix.variants.contains(&variant) {
@@ -303,11 +290,11 @@ fn words(input: &StudyInput<'_>, matrix: &Matrix, spurious: &Quantity<'_>) -> Ve
             parts.collect::<Vec<_>>().join("; ")
         };
         let values = line(spurious.of);
-        let few = values.iter().all(|percent| *percent < 1.0);
+        let few = values.iter().all(|percent| few.admits(*percent));
         comparisons.push(input.compare("link-spurious", variant.title(), said(&values, 2), few));
         if variant != Variant::Paper1 {
             let values = line(RECOVERED.of);
-            let nearly_all = values.iter().all(|percent| *percent > 99.5);
+            let nearly_all = values.iter().all(|percent| nearly_all.admits(*percent));
             comparisons.push(input.compare(
                 "recovered",
                 variant.title(),
@@ -316,7 +303,7 @@ fn words(input: &StudyInput<'_>, matrix: &Matrix, spurious: &Quantity<'_>) -> Ve
             ));
         }
     }
-    comparisons
+    Ok(comparisons)
 }
 
 /// Table IV: the mean of all exchanges of all runs, and 1.645 standard deviations of single
@@ -370,20 +357,23 @@ fn retrieval_table(input: &StudyInput<'_>, matrix: &Matrix) -> Table {
 
 /// "we perform the same simulation with loss probability equal to 0 and with the consumer sending
 /// Interests with a constant rate. The buffer utilization in this scenario is 26 packets".
-fn ideal_buffer(
-    input: &StudyInput<'_>,
-    scenario: &Scenario,
-    map: &Map,
-    observed: &Observed,
-) -> Result<f64, LabError> {
-    let mut steady = scenario.clone();
-    steady.consumer.gaps = GapsSpec::Constant;
-    let plan = steady.plan(map, input.options.seed, 0.0, Variant::Paper3, 0);
-    let outcome = run(&plan).map_err(|fault| LabError::BadScenario {
-        study: input.study.name.to_owned(),
-        reason: fault.to_string(),
-    })?;
-    Ok(observed
-        .forth(&outcome)
-        .map_or(f64::NAN, |end| end.link.buffer_high_water as f64))
+fn ideal_buffer(plan: &Plan, observed: Observed) -> Result<f64, LabError> {
+    let mut steady = plan.clone();
+    for link in &mut steady.network.links {
+        link.recovery = Recovery::Paper3;
+        link.forward.loss = Loss::None;
+        link.backward.loss = Loss::None;
+    }
+    for load in &mut steady.loads {
+        if let Kind::Requests(requests) = &mut load.kind {
+            requests.random = false;
+        }
+    }
+    let look = Look {
+        seed: plan.seed,
+        hashed: false,
+        delays_kept: false,
+    };
+    let outcome = run(&steady, look)?;
+    Ok(observed.near(&outcome, |end| end.link.buffer_high_water as f64))
 }

@@ -3,12 +3,13 @@
 use super::super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table};
 use super::super::Variant;
 use super::super::goals;
-use super::super::matrix::{Matrix, Quantity, Tolerance};
+use super::super::matrix::{Matrix, Quantity};
 use super::super::network::Outcome;
 use super::super::statistics::{percentile, share_within};
-use super::{Axis, Scenario};
+use super::Axis;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
+use crate::scenario::Scenario;
 
 const RETRANSMISSIONS: Quantity<'_> = Quantity {
     id: "consumer-retransmissions",
@@ -49,15 +50,26 @@ const TRAFFIC: Quantity<'_> = Quantity {
 
 pub(super) fn result(
     axis: Axis,
+    distribution: Option<&str>,
     input: &StudyInput<'_>,
     scenario: &Scenario,
     matrix: &Matrix,
 ) -> Result<StudyResult, LabError> {
     let retrieval = Retrieval::of(matrix);
-    let mut comparisons = numbers(input, matrix);
-    comparisons.extend(trends(axis, input, matrix));
-    if let Some(at) = scenario.distribution_percent {
-        comparisons.extend(distribution_statements(input, matrix, &retrieval, at));
+    let mut comparisons = matrix.agreements(
+        input,
+        &[
+            ("retrieval", &RETRIEVAL),
+            ("retransmissions", &RETRANSMISSIONS),
+            ("spurious", &SPURIOUS),
+            ("given-up", &GIVEN_UP),
+        ],
+    )?;
+    comparisons.extend(trends(axis, input, matrix)?);
+    let distribution =
+        distribution.and_then(|at| matrix.steps.iter().position(|step| step.label == at));
+    if let Some(at) = distribution {
+        comparisons.extend(distribution_statements(input, matrix, &retrieval, at)?);
     }
     comparisons.extend(goals::verdicts(input, matrix));
     let tables = vec![
@@ -72,17 +84,18 @@ pub(super) fn result(
         matrix.hashes(),
     ];
     input.result(
-        scenario,
+        scenario.text.clone(),
         comparisons,
         tables,
-        charts(axis, scenario, matrix, &retrieval),
+        charts(axis, distribution, input, matrix, &retrieval),
         Vec::new(),
     )
 }
 
 fn charts(
     axis: Axis,
-    scenario: &Scenario,
+    distribution: Option<usize>,
+    input: &StudyInput<'_>,
     matrix: &Matrix,
     retrieval: &Retrieval,
 ) -> Vec<NamedChart> {
@@ -94,97 +107,62 @@ fn charts(
     let traffic = (0.0, matrix.floor(TRAFFIC.of, |_| true));
     let mut charts = vec![
         matrix.chart(
+            input,
             &format!("{a}: retransmissions of the consumer"),
             &RETRANSMISSIONS,
             (0.0, 0.0),
             |_| true,
         ),
         matrix.chart(
+            input,
             &format!("{c}: spurious retransmissions"),
             &SPURIOUS,
             (0.0, 0.0),
             Variant::recovers,
         ),
-        matrix.chart("Data retrieval time", &RETRIEVAL, (0.0, 100.0), |_| true),
         matrix.chart(
+            input,
+            "Data retrieval time",
+            &RETRIEVAL,
+            (0.0, 100.0),
+            |_| true,
+        ),
+        matrix.chart(
+            input,
             "Fig. 6 (a): losses recovered",
             &RECOVERED,
             recovered,
             Variant::recovers,
         ),
-        matrix.chart("Traffic of the whole network", &TRAFFIC, traffic, |_| true),
-    ];
-    let recovering = Quantity {
-        id: "consumer-retransmissions-recovered",
-        ..RETRANSMISSIONS
-    };
-    charts.insert(
-        1,
         matrix.chart(
-            &format!("{a}, inset: with recovery on links"),
-            &recovering,
-            (0.0, 0.0),
-            Variant::recovers,
+            input,
+            "Traffic of the whole network",
+            &TRAFFIC,
+            traffic,
+            |_| true,
         ),
+    ];
+    let mut inset = matrix.chart(
+        input,
+        &format!("{a}, inset: with recovery on links"),
+        &RETRANSMISSIONS,
+        (0.0, 0.0),
+        Variant::recovers,
     );
-    if let Some(at) = scenario.distribution_percent
-        && let Some(step) = matrix.steps.iter().position(|step| step.loss_percent == at)
-    {
+    inset.name = String::from("consumer-retransmissions-recovered");
+    charts.insert(1, inset);
+    if let Some(step) = distribution {
         charts.push(retrieval.distribution(matrix, step));
     }
     charts
 }
 
-/// The paper's tables and what its figures were drawn from.
-fn numbers(input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison> {
-    let checks: [(&str, &Quantity<'_>, Tolerance); 4] = [
-        // Mean retrieval times differ between the paper's variants by less than this.
-        (
-            "retrieval",
-            &RETRIEVAL,
-            Tolerance {
-                share: 0.02,
-                absolute: 0.0,
-            },
-        ),
-        (
-            "retransmissions",
-            &RETRANSMISSIONS,
-            Tolerance {
-                share: 0.10,
-                absolute: 5.0,
-            },
-        ),
-        (
-            "spurious",
-            &SPURIOUS,
-            Tolerance {
-                share: 0.0,
-                absolute: 5.0,
-            },
-        ),
-        // Rare events: two standard deviations of a mean of 20 runs of a Poisson count, and a
-        // tenth.
-        (
-            "given-up",
-            &GIVEN_UP,
-            Tolerance {
-                share: 0.10,
-                absolute: 0.5,
-            },
-        ),
-    ];
-    let mut comparisons = Vec::new();
-    for (statement, quantity, tolerance) in checks {
-        for variant in &matrix.variants {
-            comparisons.extend(matrix.agreement(input, statement, quantity, *variant, tolerance));
-        }
-    }
-    comparisons
-}
-
 /// What the paper says in words about how its figures go.
-fn trends(axis: Axis, input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison> {
+fn trends(
+    axis: Axis,
+    input: &StudyInput<'_>,
+    matrix: &Matrix,
+) -> Result<Vec<Comparison>, LabError> {
     let line = |variant: Variant, of: &dyn Fn(&Outcome) -> f64| -> Vec<f64> {
         (0..matrix.steps.len())
             .map(|step| matrix.spread(step, variant, of).mean)
@@ -230,9 +208,10 @@ fn trends(axis: Axis, input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison
             rising(&values),
         ));
     }
+    let mostly = input.range("mostly-spurious")?;
     for variant in many() {
         let values = line(variant, SPURIOUS.of);
-        let most = values.iter().all(|percent| *percent > 50.0);
+        let most = values.iter().all(|percent| mostly.admits(*percent));
         comparisons.push(input.compare("mostly-spurious", variant.title(), said(&values), most));
     }
     if axis == Axis::Hops && matrix.variants.contains(&Variant::Paper3) {
@@ -240,6 +219,7 @@ fn trends(axis: Axis, input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison
         let title = Variant::Paper3.title();
         comparisons.push(input.compare("ratio-falls", title, said(&values), falling(&values)));
     }
+    let power = input.tolerance("power")?;
     for (variant, most) in [
         (Variant::Paper1, 1),
         (Variant::Paper2, 2),
@@ -259,7 +239,7 @@ fn trends(axis: Axis, input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison
         let near = unrecovered
             .iter()
             .zip(expected.clone())
-            .all(|(found, expected)| (found - expected).abs() <= (0.1 * expected).max(0.02));
+            .all(|(found, expected)| power.admits(expected, *found));
         let parts = unrecovered.iter().zip(expected).zip(&matrix.steps);
         let parts: Vec<String> = parts
             .map(|((found, expected), step)| {
@@ -272,7 +252,7 @@ fn trends(axis: Axis, input: &StudyInput<'_>, matrix: &Matrix) -> Vec<Comparison
         );
         comparisons.push(input.compare("power", variant.title(), ours, near));
     }
-    comparisons
+    Ok(comparisons)
 }
 
 /// Data retrieval times of all runs of each cell, ms, sorted; and the ideal of each step.
@@ -416,15 +396,12 @@ fn distribution_statements(
     input: &StudyInput<'_>,
     matrix: &Matrix,
     retrieval: &Retrieval,
-    at: f64,
-) -> Vec<Comparison> {
-    let Some(step) = matrix.steps.iter().position(|step| step.loss_percent == at) else {
-        return Vec::new();
-    };
+    step: usize,
+) -> Result<Vec<Comparison>, LabError> {
     let (delays, ideal) = retrieval.cell(matrix, step, Variant::Paper3);
     let runs = matrix.cell(step, Variant::Paper3);
     if delays.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let asked: u64 = runs
         .iter()
@@ -434,21 +411,26 @@ fn distribution_statements(
     let hit = |index: usize| runs.iter().map(|run| run.exchanges_hit[index]).sum::<u64>() as f64;
     let [untouched, once] = [0, 1].map(|index| 100.0 - 100.0 * hit(index) / asked as f64);
     let mut comparisons = Vec::new();
+    let mut compare = |id: &str, ours: String, value: f64| -> Result<(), LabError> {
+        let agrees = input.range(id)?.admits(value);
+        comparisons.push(input.compare(id, "", ours, agrees));
+        Ok(())
+    };
     let [first, second] = [6.0, 22.0].map(|extra| share_within(delays, ideal + extra));
     let ours = format!(
         "{untouched:.1} % of the exchanges lost no frame; {first:.1} % were satisfied within {:.0} ms, 6 ms above the ideal",
         ideal + 6.0
     );
-    comparisons.push(input.compare("first-arrow", "", ours, (48.0..58.0).contains(&first)));
+    compare("first-arrow", ours, first)?;
     let ours = format!(
         "{once:.1} % lost one frame at most; {second:.1} % were satisfied within {:.0} ms, 16 ms later",
         ideal + 22.0
     );
-    comparisons.push(input.compare("second-arrow", "", ours, (80.0..90.0).contains(&second)));
+    compare("second-arrow", ours, second)?;
     let median = percentile(delays, 25.0);
     let ours = format!("{median:.1} ms at the 25th percentile; ideal {ideal:.2} ms");
-    comparisons.push(input.compare("overall-rtt", "", ours, (54.0..58.0).contains(&median)));
-    comparisons
+    compare("overall-rtt", ours, median)?;
+    Ok(comparisons)
 }
 
 /// Spurious retransmissions by what the consumer can infer from time alone.

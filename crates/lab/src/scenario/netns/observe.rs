@@ -1,0 +1,45 @@
+//! What a run shows while it runs, and beyond its metrics.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::scenario::run::Run;
+use crate::{LinkReport, TransferObserver};
+
+/// Follows a run, from as many threads as there are fetches.
+pub trait Observer: Sync {
+    /// A file that a load of one file serves; else one is made.
+    fn file(&self, load: usize) -> Option<&Path> {
+        let _ = load;
+        None
+    }
+
+    /// So many bytes of a file of a load have arrived.
+    fn progress(&self, load: usize, bytes: u64) {
+        let _ = (load, bytes);
+    }
+}
+
+/// Looks at nothing.
+impl Observer for () {}
+
+/// The results of a run, and what it showed.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// Its metrics.
+    pub run: Run,
+    /// What crossed each link, in the order of the plan.
+    pub links: Vec<LinkReport>,
+}
+
+/// One fetch of a load.
+pub(super) struct Fetch<'a> {
+    pub(super) observer: &'a dyn Observer,
+    pub(super) load: usize,
+}
+
+impl TransferObserver for Fetch<'_> {
+    fn progress(&mut self, _elapsed: Duration, bytes: u64) {
+        self.observer.progress(self.load, bytes);
+    }
+}
