@@ -1,5 +1,5 @@
-//! `whimbrel bench`: its help, its refusals and its JSON. What it measures is not asserted: speed
-//! belongs to a machine.
+//! `whimbrel bench`: its help, its refusals and its JSON. The measured values are not asserted:
+//! speed depends on the machine.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"

@@ -1,4 +1,4 @@
-//! What needs no network: configuration, keys, refusals and their exit codes, help.
+//! Commands without a network: configuration, keys, refusals and their exit codes, help.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"

@@ -1,4 +1,4 @@
-//! `whimbrel lab`: one file, both back ends, and what they leave behind.
+//! `whimbrel lab`: one file, both back ends, and their results.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::path::Path;
@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a scenario and answers with its summary by metric.
+/// Runs a scenario and returns its summary by metric.
 fn run(file: &str, backend: &str, folder: &Path) -> impl Fn(&str) -> f64 + use<> {
     let folder = folder.to_str().unwrap();
     let output = whimbrel(&[
@@ -46,7 +46,7 @@ fn run(file: &str, backend: &str, folder: &Path) -> impl Fn(&str) -> f64 + use<>
     }
 }
 
-/// Both files arrive, and the one behind the outage stalls for as long.
+/// Both files arrive, and the one behind the outage stalls for its duration.
 fn assert_arrived(metric: impl Fn(&str) -> f64) {
     assert_eq!((metric("file.files"), metric("film.files")), (1.0, 1.0));
     assert_eq!((metric("file.bytes"), metric("film.bytes")), (4e6, 1e6));

@@ -1,5 +1,5 @@
-//! An NDN router among clients and neighbours that break the rules: its memory stays within what
-//! its configuration says, what it drops is counted, and others are served.
+//! An NDN router with clients and neighbours that break the rules: its memory stays within its
+//! configured bounds, it counts its drops, and others are served.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,7 +21,7 @@ use support::{Running, await_that, finished, noise, whimbrel};
 use whimbrel_ndn_packet::lp::{self, LinkFields, Numbers};
 use whimbrel_ndn_packet::{Data, DigestSigner, Interest, LpHeader, Name};
 
-/// The most that a router may have grown by, beyond what its configuration names.
+/// Maximum growth of a router's memory beyond its configured bounds.
 const SLACK: u64 = 24 << 20;
 
 fn interest(name: &str, nonce: u32) -> Vec<u8> {
@@ -58,7 +58,7 @@ impl Router {
         self.counters()["drops"][reason].as_u64().unwrap()
     }
 
-    /// The largest count of that name on any face's link.
+    /// The largest value of this counter on any face's link.
     fn on_a_link(&self, count: &str) -> u64 {
         let status = self.json(&["status", "--faces"]);
         let links = status["links"].as_array().unwrap();
@@ -83,7 +83,7 @@ impl Router {
             * 1024
     }
 
-    /// Others are served: a file of some segments goes through.
+    /// Others are served: a file of some segments is fetched.
     fn serves_others(&self, what: &str) {
         let content = noise(300_000, 11);
         let name = format!("/others/{what}");
@@ -105,7 +105,7 @@ fn a_program_that_never_reads_costs_nobody_anything() {
     silent
         .set_write_timeout(Some(Duration::from_secs(5)))
         .unwrap();
-    // 80 MB of answers for who reads none: as long as the router takes the questions.
+    // 80 MB of answers for a client that reads none, as long as the router accepts its Interests.
     let asked = (0..10_000).take_while(|number| {
         let packet = Interest {
             nonce: Some(u32::to_be_bytes(*number)),
@@ -127,7 +127,7 @@ fn a_program_that_never_reads_costs_nobody_anything() {
 #[test]
 fn a_flood_of_interests_evicts_the_least_useful_and_is_counted() {
     let router = Router::configured("pit_entries = 1000\n", &[]);
-    // Nobody answers there.
+    // This peer never answers.
     let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
     let uri = format!("udp4://{}", sink.local_addr().unwrap());
     router.prints(&["route", "add", "/void", &uri]);
@@ -225,7 +225,7 @@ fn acknowledgements_of_frames_that_were_never_sent_change_nothing() {
         router.on_a_link("false-acks") >= 1_000
     });
     let _serve = router.serve("/answered", b"still", &[]);
-    // The same neighbour is served.
+    // The same neighbour is still served.
     let mut frame = Vec::new();
     let mut question = Interest {
         nonce: Some([1; 4]),
@@ -258,7 +258,7 @@ fn what_is_no_packet_is_counted_and_a_stream_of_it_ended() {
     for seed in 0..2_000 {
         let _ = neighbour.send(&noise(200, seed));
     }
-    // Type 0 is none: what follows cannot be found.
+    // Type 0 is invalid: the next block cannot be found.
     let mut program = router.program();
     program
         .set_read_timeout(Some(Duration::from_secs(20)))
@@ -269,7 +269,7 @@ fn what_is_no_packet_is_counted_and_a_stream_of_it_ended() {
         0,
         "the stream has ended"
     );
-    // A packet larger than any may be.
+    // A packet larger than the limit.
     let mut large = router.program();
     large
         .set_read_timeout(Some(Duration::from_secs(20)))
@@ -344,7 +344,7 @@ fn only_who_signs_by_an_anchor_commands_a_router_that_asks_for_it() {
     let (code, _, errors) = add("id:/operator");
     assert_eq!(code, 0, "{errors}");
     assert!(router.prints(&["route", "list"]).contains("/by"));
-    // A program registers its name with the operator's key as well.
+    // A program registers its name with the operator's key, too.
     let served = Running::start(
         router
             .command(&["ndn", "serve", "/mine", anchor.to_str().unwrap(), "--json"])

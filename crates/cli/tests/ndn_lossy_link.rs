@@ -1,8 +1,8 @@
 //! One lossy link between two NDN routers, in the simulator and on real sockets in network
-//! namespaces: what the programs behind the routers lose without link reliability and with it.
+//! namespaces: the losses of the programs behind the routers without link reliability and with it.
 //!
-//! Both ends take part where only the caller's end is configured: the router that is called answers
-//! in kind.
+//! Both ends use it even if only the connecting end is configured: the other router follows the
+//! inbound peer.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,11 +22,11 @@ use support::{await_that, finished, whimbrel};
 use whimbrel_lab::{Namespace, Process, Topology, TopologyBuilder, lab_available};
 use whimbrel_sim::link::{LinkSpec, Loss};
 
-/// Of each frame, in each direction.
+/// Loss rate of frames, in each direction.
 const LOSS: f64 = 0.05;
 const EXCHANGES: u32 = 2_000;
 
-/// Of exchanges that each need two frames, and that nothing repairs.
+/// The expected loss of exchanges of two frames without recovery.
 fn unrepaired() -> f64 {
     1.0 - (1.0 - LOSS) * (1.0 - LOSS)
 }
@@ -120,14 +120,14 @@ impl<'a> Node<'a> {
     }
 
     fn prints(&self, arguments: &[&str]) -> String {
-        // Its socket file is this machine's: no need to be in the namespace.
+        // Its socket file is on this machine: the command need not be in the namespace.
         let (code, out, errors) = finished(&mut self.command(arguments));
         assert_eq!(code, 0, "{arguments:?}\n{out}\n{errors}");
         out
     }
 }
 
-/// The share of exchanges that came to nothing, between programs that repeat nothing.
+/// The loss rate of exchanges between programs that do not retransmit.
 fn lost_between_namespaces(reliability: &str) -> f64 {
     let link = LinkSpec {
         loss: Loss::Independent(LOSS),
@@ -184,7 +184,7 @@ fn lost_between_namespaces(reliability: &str) -> f64 {
     let (_, out, errors) = finished(command.args(["--count", &count, "--interval", "3"]));
     let last: Value = serde_json::from_str(out.lines().last().expect(&errors)).unwrap();
     if reliability == "auto" {
-        // Interests are recovered by the one, Data by the other.
+        // One recovers Interests, the other Data.
         for (node, name) in [(&a, "a"), (&b, "b")] {
             let status: Value =
                 serde_json::from_str(&node.prints(&["status", "--faces", "--json"])).unwrap();

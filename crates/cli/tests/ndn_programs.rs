@@ -2,8 +2,8 @@
 //! Chromium with NDNts.
 //!
 //! `scripts/setup --check` installs them into target/interop; `scripts/test` names it in
-//! `WHIMBREL_INTEROP`, and then these tests fail without it. `interop/README.md` says what each
-//! program does and prints.
+//! `WHIMBREL_INTEROP`, and then these tests fail without it. `interop/README.md` describes each
+//! program and its output.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,7 +20,7 @@ use serde_json::Value;
 use support::ndn::Router;
 use support::{Running, finished};
 
-/// Where the programs lie, or nothing where they are not installed and need not be.
+/// The folder of the programs; `None` if they are not installed and need not be.
 struct Interop {
     sources: PathBuf,
     installed: PathBuf,
@@ -50,7 +50,7 @@ impl Interop {
         command
     }
 
-    /// A program that python-ndn brings.
+    /// A program that is part of python-ndn.
     fn python_own(&self, program: &str) -> Command {
         Command::new(self.installed.join("python/bin").join(program))
     }
@@ -86,7 +86,7 @@ impl Router {
         self.opened[kind][0].as_str().unwrap().to_owned()
     }
 
-    /// The command, told where this router is.
+    /// The command with the environment for this router.
     fn told(&self, mut command: Command, uplink: &str) -> Command {
         command
             .env("NDN_CLIENT_TRANSPORT", uplink)
@@ -107,7 +107,7 @@ impl Router {
         (process, ready)
     }
 
-    /// The last line of a program that ends by itself, which must say that all went well.
+    /// The last line of a program that ends by itself, which must report success.
     fn outcome(&self, command: Command, arguments: &[&str]) -> Value {
         outcome(&mut self.told(command, &self.unix()), arguments)
     }
@@ -186,9 +186,9 @@ fn every_transport_takes_them() {
     }
     for uplink in &uplinks {
         for library in LIBRARIES {
-            // UDP is not local, as with NFD: python-ndn asks under /localhost all the same, NDNts
-            // under /localhop, where a stranger's commands must be signed. By WebSocket it may:
-            // browsers do.
+            // UDP is not local, as in NFD: python-ndn registers under /localhost nevertheless,
+            // NDNts under /localhop, where a neighbour's commands must be signed. By WebSocket it
+            // may register, as browsers do.
             let refused = uplink.starts_with("udp")
                 || (library == Library::Python && uplink.starts_with("ws"));
             if refused {
@@ -461,8 +461,8 @@ fn what_routers_send_each_other_is_well_formed_to_tshark_and_python_ndn() {
         return;
     };
     let home = tempfile::tempdir().unwrap();
-    // A file larger than a datagram may be here, so that there are fragments; numbered frames and
-    // Acks of NDNLPv2.
+    // The file may be larger than a datagram, so that there are fragments; numbered frames and Acks
+    // of NDNLPv2.
     let script = r#"
         set -e
         trap 'kill $(jobs -p)' EXIT

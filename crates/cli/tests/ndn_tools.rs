@@ -1,4 +1,4 @@
-//! The tools of the NDN plane as users run them: real processes with a real router between them.
+//! The tools of the NDN plane in use: real processes with a real router between them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -58,7 +58,7 @@ fn peek_gets_what_poke_offers() {
         (Some(1000.0), Some("hello"))
     );
     poke.await_json(|value| value["event"] == "sent");
-    // The router keeps it: nobody offers it any more.
+    // From the router's content store: the program that offered it has ended.
     assert_eq!(
         router.prints(&["ndn", "peek", "-p", "/poke/hello"]),
         "hello"
@@ -75,7 +75,7 @@ fn a_peek_that_nobody_answers_says_why_by_its_code() {
     let router = Router::start();
     let (code, errors) = router.fails(&["ndn", "peek", "/nowhere"]);
     assert!(code == 4 && errors.contains("NoRoute"), "{code} {errors}");
-    // Registered, but it answers none.
+    // Registered, but it answers no Interest.
     let rules = router.path("silent.conf");
     fs::write(&rules, "Name=/silent\n").unwrap();
     let _silent = router.producer(&[
@@ -183,7 +183,7 @@ fn what_is_served_is_got_in_order_by_every_window_and_every_way() {
         );
         assert!(fs::read(&target).unwrap() == content, "{more:?}");
     }
-    // A link is followed, a pipe is written to and stays one.
+    // A link is followed, a pipe is written in place.
     let link = router.path("link");
     std::os::unix::fs::symlink(&target, &link).unwrap();
     fs::write(&target, b"old").unwrap();
@@ -284,7 +284,7 @@ fn standard_input_is_served_and_empty_content_is_content() {
     empty.await_json(|value| value["event"] == "registered");
     let (code, out, errors) = with_input(router.command(&["ndn", "get", "/from/stdin"]), b"");
     assert!(code == 0 && out.is_empty(), "{code} {errors}");
-    // What comes by a pipe has no length before it is read.
+    // Content from a pipe has no known length before it is read.
     let content = noise(20_000, 13);
     let mut command = router.command(&["ndn", "serve", "/from/pipe", "/dev/stdin", "--json"]);
     let (read, mut write) = std::io::pipe().unwrap();
@@ -347,7 +347,7 @@ fn content_signed_by_a_key_is_believed_by_its_anchor_only() {
     assert!(key.starts_with("/site/KEY/"), "{key}");
     let anchor = router.path("site.cert");
     fs::write(&anchor, router.prints(&["key", "cert", "show", "/site"])).unwrap();
-    // A second identity, vouched for by the first.
+    // A second identity, certified by the first.
     router.prints(&["key", "gen", "/site/alice", "--type", "ed25519"]);
     let (request, issued) = (router.path("alice.req"), router.path("alice.cert"));
     let (request, issued) = (request.to_str().unwrap(), issued.to_str().unwrap());

@@ -1,5 +1,5 @@
-//! Web pages and a router: what a browser can be made to send does not command it, and a page that
-//! may connect takes nothing from anybody.
+//! Web pages and a router: requests that a page can make a browser send do not command it, and a
+//! page that may connect takes no prefix from others.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -37,8 +37,8 @@ fn register(target: Target, prefix: &str, flags: Option<u64>, number: u64) -> Ve
     client::command(target, "rib", "register", &parameters, &DigestSigner, stamp)
 }
 
-/// A form that a page posts. Read as TLV, its head is a row of blocks; the padding is what the last
-/// of them lacks, so that the packet is the next block.
+/// A form that a page posts. Decoded as TLV, its head is a sequence of blocks; the padding
+/// completes the last of them, so that the packet is the next block.
 fn posted(address: &str, packet: &[u8]) -> Vec<u8> {
     let length = 4_000;
     let head = format!(
@@ -98,7 +98,7 @@ impl Router {
     }
 }
 
-/// What a script in a page can do with the router.
+/// A script in a page that uses the router.
 struct Page {
     socket: WebSocket<TcpStream>,
     asked: u64,
@@ -144,7 +144,7 @@ fn a_form_that_a_page_posts_to_a_packet_stream_commands_nothing() {
     assert_eq!(read_to_end(&mut tcp), b"", "no answer, and the end");
     let mut unix = UnixStream::connect(router.path("nfd.sock")).unwrap();
     unix.set_read_timeout(Some(PATIENCE)).unwrap();
-    // It may be ended before all of it is written.
+    // The connection may end before all of it is written.
     let _ = unix.write_all(&posted("nfd.sock", &command));
     assert_eq!(read_to_end(&mut unix), b"", "no answer, and the end");
     assert!(!router.routes().contains("/evil"), "{}", router.routes());
@@ -246,7 +246,7 @@ fn a_page_takes_no_prefix_from_anybody_and_gives_way_to_programs() {
     let given = capture.parameters().unwrap().unwrap().flags;
     assert_eq!(given, Some(0), "it is told that it captures nothing");
 
-    // It serves what it registered.
+    // It answers under its registered prefix.
     let question = Interest {
         nonce: Some([9; 4]),
         ..Interest::new("/app/one".parse::<Name>().unwrap())
@@ -267,7 +267,7 @@ fn a_page_takes_no_prefix_from_anybody_and_gives_way_to_programs() {
             .any(|part| part == b"from the page")
     );
 
-    // A program that comes later has its prefix to itself.
+    // A program that registers later gets its prefix exclusively.
     let _app = router.serve("/app", b"from a program", &[]);
     assert_eq!(page.register("/app"), 409);
     assert_eq!(page.register("/app/below"), 409);

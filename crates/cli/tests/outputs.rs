@@ -1,4 +1,4 @@
-//! What `get` and `ndn get` do to what is at `-o` already.
+//! How `get` and `ndn get` treat an existing `-o` PATH.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"
@@ -17,7 +17,7 @@ use support::ndn::Router;
 use support::{Running, finished, free_port, name_of, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
-/// Somebody who may write nothing of ours: `nobody`.
+/// A user without any write permission here: `nobody`.
 const STRANGER: u32 = 65_534;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ impl Scene {
         }
     }
 
-    /// An empty folder, which everybody may enter.
+    /// An empty folder, accessible to all users.
     fn folder(&self, name: &str) -> PathBuf {
         let open = |path: &Path| {
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -82,7 +82,7 @@ impl Scene {
         assert_eq!(code, 0, "{way:?} {target:?}: {out}{err}");
     }
 
-    /// Fetches a name that nobody has.
+    /// Fetches a name without a holder.
     fn fail(&self, way: Way, target: &Path) {
         let mut command = match way {
             Way::Native => native(&"ab".repeat(32), &self.address),
@@ -152,7 +152,8 @@ fn a_fifo_is_written_into_and_stays() {
             let fifo = fifo.clone();
             std::thread::spawn(move || fs::read(fifo).unwrap())
         };
-        // Without the mend the reader waits for ever: it is joined only when the FIFO is still one.
+        // A broken `get` leaves the reader waiting for ever: it is joined only if the FIFO is still
+        // one.
         scene.get(way, &fifo);
         let kind = fs::symlink_metadata(&fifo).unwrap().file_type();
         assert!(kind.is_fifo(), "{way:?}: {kind:?}");
@@ -170,7 +171,7 @@ fn waiting_for_the_reader_of_a_fifo_can_be_interrupted() {
         make_fifo(&fifo);
         let mut get = Running::start(&mut scene.command(way, &fifo));
         let opens = format!("/proc/{}/status", get.id());
-        // The handler of the signal is there once the mask of caught signals has SIGINT in it.
+        // The handler is installed once the mask of caught signals has SIGINT in it.
         support::await_that("signals are handled", || {
             let status = fs::read_to_string(&opens).unwrap();
             let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -183,7 +184,7 @@ fn waiting_for_the_reader_of_a_fifo_can_be_interrupted() {
     }
 }
 
-/// On a device made for the test: the machine's own is not put at risk.
+/// On a device made for the test: the machine's own is not at risk.
 #[test]
 fn a_device_is_written_into_and_stays_also_when_the_fetch_fails() {
     let scene = Scene::start();
@@ -211,7 +212,7 @@ fn a_device_is_written_into_and_stays_also_when_the_fetch_fails() {
     assert!(machine.is_char_device());
 }
 
-/// As `/dev/stdout` does, a link leads there. The machine's own is not put at risk.
+/// A link leads there, as with `/dev/stdout`. The machine's own is not at risk.
 #[test]
 fn a_link_to_standard_output_is_standard_output() {
     let scene = Scene::start();
@@ -277,14 +278,14 @@ fn a_file_that_is_replaced_keeps_its_mode_and_for_root_its_owner() {
             scene.get(way, &path);
             scene.holds(&path);
             let now = fs::metadata(&path).unwrap();
-            // Nobody runs fetched bytes with another user's rights.
+            // Fetched bytes must not run with another user's rights.
             assert_eq!(mode_of(&path), mode & 0o777, "{way:?}");
             assert_eq!((now.uid(), now.gid()), (owner.uid(), owner.gid()));
         }
     }
 }
 
-/// Nobody listens where the content should come from: a refusal cannot come from there.
+/// The source of the content does not exist: a refusal cannot come from there.
 #[test]
 fn a_file_that_is_write_protected_is_refused_before_anything_is_fetched() {
     let scene = Scene::start();
@@ -344,7 +345,7 @@ fn a_folder_takes_a_file_under_its_own_name_and_nothing_there_is_replaced() {
             "{way:?}"
         );
         scene.holds(&folder.join("film-2.mkv"));
-        // A slash at the end says that it is a folder.
+        // A trailing slash denotes a folder.
         let mut new = folder.join("new").into_os_string();
         new.push("/");
         scene.fail(way, Path::new(&new));
@@ -383,7 +384,7 @@ fn a_folder_becomes_what_is_not_there_and_goes_into_what_is() {
         assert_eq!(fs::read(top.join("sub/b")).unwrap(), b"b");
     }
     assert_eq!(names_in(&out), ["a", "photos", "sub"]);
-    // A file is in the way, and stays.
+    // A file occupies the name, and stays.
     let file = folder.path().join("file");
     fs::write(&file, "mine").unwrap();
     let (code, _, err) = get(&file);
@@ -392,7 +393,8 @@ fn a_folder_becomes_what_is_not_there_and_goes_into_what_is() {
     assert_eq!(fs::read(&file).unwrap(), b"mine");
 }
 
-/// In a folder that all may write to, somebody has put what `get` would use.
+/// In a folder that all may write to, another user has created files with the names that `get`
+/// would use.
 #[test]
 fn what_a_stranger_has_put_beside_the_output_is_not_used() {
     let scene = Scene::start();
@@ -410,7 +412,7 @@ fn what_a_stranger_has_put_beside_the_output_is_not_used() {
     scene.get(Way::Native, &folder.join("copy"));
     scene.holds(&folder.join("copy"));
     assert_eq!(fs::read(folder.join("precious")).unwrap(), b"precious");
-    // A link, which would be written through.
+    // A link, which `get` would write through.
     let folder = scene.folder("link");
     fs::write(folder.join("precious"), "precious").unwrap();
     symlink("precious", hidden(&folder, "part")).unwrap();

@@ -1,4 +1,4 @@
-//! `study run` and `study report` as a user calls them.
+//! `study run` and `study report` on the command line.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"

@@ -1,4 +1,4 @@
-//! A transfer over the testbed of [MFTP §5] with real programs, while everything on its way is
+//! A transfer over the testbed of [MFTP §5] with real programs, while every node on its path is
 //! killed in turn.
 //!
 //! Needs network namespaces; where there are none it says so and does nothing.
@@ -19,10 +19,10 @@ use whimbrel_sim::link::{LinkSpec, Loss};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_whimbrel");
 
-/// How large, how fast, how long.
+/// Sizes, rates and durations.
 struct Scenario {
     file_len: u64,
-    /// Of the last hop, bits a second.
+    /// Rate of the last hop, bit/s.
     rate: u64,
     outage: Duration,
     patience: Duration,
@@ -46,12 +46,13 @@ fn same(a: &Path, b: &Path) -> bool {
         .success()
 }
 
-/// Bytes of a fetch that are on disk, by the client's own word: what it would not ask for again.
+/// Bytes of a fetch that are on disk according to the client: a later run would not fetch them
+/// again.
 fn arrived(log: &Path) -> u64 {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let last = text.lines().rev().find_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
-        // The last word is the outcome.
+        // The last line is the outcome.
         line["progress"]["bytes"]
             .as_u64()
             .or(line["fetched"]["length"].as_u64())
@@ -69,7 +70,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// `whimbrel get` on N4, its words in get.log.
+    /// `whimbrel get` on N4, with its output in get.log.
     fn start(&self) -> std::process::Child {
         let log = std::fs::File::create(self.folder.join("get.log")).unwrap();
         let mut command = Command::new(PROGRAM);
@@ -97,7 +98,7 @@ impl Client<'_> {
         arrived(&self.folder.join("get.log"))
     }
 
-    /// Waits until `bytes` more than now are there.
+    /// Waits until `bytes` more than now have arrived.
     fn gain(&self, bytes: u64) {
         self.wait_for(self.arrived() + bytes);
     }
@@ -126,8 +127,8 @@ impl Client<'_> {
     }
 }
 
-/// Kills router N2, router N3 and the client, and takes the last hop and the link between the
-/// routers away for a while.
+/// Kills router N2, router N3 and the client, and interrupts the last hop and the link between the
+/// routers for a while.
 fn survive(scenario: &Scenario) {
     if !lab_available() {
         return;
@@ -198,7 +199,7 @@ fn a_transfer_survives_the_death_of_every_router_of_its_client_and_of_the_link()
     });
 }
 
-/// Some minutes: `scripts/survive` runs it.
+/// Takes some minutes: `scripts/survive` runs it.
 #[test]
 #[ignore = "takes some minutes; scripts/survive runs it"]
 fn a_gigabyte_survives_the_same_with_outages_of_half_a_minute() {

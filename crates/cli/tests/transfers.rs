@@ -1,4 +1,4 @@
-//! Files across two routers, with real processes on real sockets, and what `kill -9` does to them.
+//! Files across two routers, with real processes on real sockets, and recovery from `kill -9`.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test of real programs in real time"
@@ -13,10 +13,10 @@ use std::path::Path;
 use support::{Network, Running, finished, name_of, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
-/// Slow enough that a test can act while a transfer of some MiB is under way.
+/// Slow enough that a test can act during a transfer of some MiB.
 const SLOW: Option<&str> = Some("40 Mbit/s");
 
-/// The last line of a `get` that ended well.
+/// The last line of a successful `get`.
 fn outcome(get: &mut Running) -> serde_json::Value {
     let line = get.await_json(|line| line["event"] == "done" || line["event"] == "failed");
     assert_eq!(line["event"], "done", "{line}");
@@ -77,7 +77,7 @@ fn two_hosts_need_neither_router_nor_name_service() {
             .arg(target);
         Running::start(&mut command)
     };
-    // Two clients at a time: each is sent to over its own link.
+    // Two clients at a time, each over its own link.
     let targets = ["first", "second"].map(|name| folder.path().join(name));
     let mut gets = [
         get(&contents[0], &targets[0]),
@@ -171,7 +171,7 @@ fn a_get_that_was_killed_fetches_only_what_is_missing() {
         fetched["received"].as_u64().unwrap(),
     );
     assert_eq!(resumed + received, bytes.len() as u64);
-    // A record is kept each second, in which some 5 MB come.
+    // A record is written each second, during which some 5 MB arrive.
     assert!(resumed > 0, "{fetched}");
     same(&target, &bytes);
 }
@@ -290,7 +290,7 @@ fn a_source_that_changes_is_no_longer_served_and_that_is_exit_code_4() {
     let mut get = Running::start(&mut network.get(&names[0], &target));
     serving.await_json(|line| line["event"] == "unreadable");
     let line = get.await_json(|line| line["event"] == "failed");
-    // Not served, or, once its withdrawal is known, known to nobody.
+    // Not served, or, once its withdrawal is known, without a record.
     let code = get.exit_code();
     assert!(code == 4 || code == 3, "{line}");
     assert!(!target.exists());
@@ -381,7 +381,7 @@ fn the_name_service_tells_where_a_host_is() {
     assert_eq!(finished(whimbrel().args(silent)).0, 7);
 }
 
-/// On a disk of 3 MiB that is made larger later, in a mount namespace of its own.
+/// On a disk of 3 MiB that is enlarged later, in a mount namespace of its own.
 #[test]
 fn a_full_disk_is_exit_code_6_and_with_more_room_it_goes_on() {
     let network = Network::start(None);

@@ -1,4 +1,4 @@
-//! A download among honest providers, liars, failing disks and kills.
+//! A download with honest providers, liars, failing disks and kills.
 #![allow(
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers too"
@@ -29,8 +29,8 @@ impl Provider {
         self.bytes.len() as u64
     }
 
-    /// Offers chunk `index` to `assembly` under the length `claimed_len`, after `spoil` had its way
-    /// with it.
+    /// Offers chunk `index` to `assembly` under the length `claimed_len`, after `spoil` has
+    /// modified the offer.
     fn offer(
         &self,
         assembly: &Assembly,
@@ -99,7 +99,8 @@ fn empty_content_is_complete_from_its_name() {
 fn a_liar_who_serves_true_chunks_under_a_false_length_costs_nothing() {
     let provider = Provider::new(5 * SMALL + 1);
     let mut assembly = Assembly::new(provider.tree.root(), 1 << 40);
-    // Six chunks in truth. Eight have the same path to chunk 0, sixteen have not.
+    // The true content has six chunks. With eight, chunk 0 has the same path; with sixteen, it has
+    // not.
     let lie = 8 * SMALL;
     let verified = provider
         .offer(&assembly, ChunkSize::MIN, 0, lie, |_| {})
@@ -256,7 +257,7 @@ proptest! {
     ) {
         let provider = Provider::new(len);
         let mut assembly = Assembly::new(provider.tree.root(), 1 << 30);
-        // Which bytes the disk holds. Nothing is ever taken off it: a kill leaves what was written.
+        // The bytes on disk. They are never removed: a kill leaves the written ones.
         let mut disk = vec![false; len as usize];
         let mut record = assembly.encode();
         for step in steps {
@@ -323,8 +324,8 @@ proptest! {
             prop_assert_eq!(assembly.is_complete(), assembly.missing().next().is_none());
             prop_assert_eq!(assembly.is_complete(), assembly.missing_chunks(ChunkSize::DEFAULT).next().is_none());
         }
-        // An honest provider alone finishes it, asked for the first missing chunk each time. Where
-        // a lie is believed for planning, that chunk may not exist: its claim is then withdrawn.
+        // An honest provider alone completes it, requested for the first missing chunk each time.
+        // If planning follows a lie, that chunk may not exist: its claim is then withdrawn.
         let mut rounds = 0;
         let next = |assembly: &Assembly| assembly.missing_chunks(ChunkSize::MIN).next();
         while let Some(index) = next(&assembly) {

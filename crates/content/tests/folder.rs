@@ -1,4 +1,4 @@
-//! Manifests: one encoding for each folder, and nothing else decodes.
+//! Manifests: each folder has one encoding, and only that one decodes.
 #![allow(
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers too"

@@ -1,5 +1,5 @@
-//! The vectors of docs/protocols/vectors/content.txt, read as any other implementation would read
-//! them.
+//! The vectors of docs/protocols/vectors/content.txt, decoded as any other implementation would
+//! decode them.
 #![allow(
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers too"

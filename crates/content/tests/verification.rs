@@ -1,4 +1,4 @@
-//! What a chunk's proof proves, and that nothing else passes for one.
+//! A chunk's proof: its guarantees, and the rejection of everything else.
 #![allow(
     clippy::unwrap_used,
     reason = "a test fails by panicking, in its helpers too"
@@ -313,7 +313,7 @@ proptest! {
         prop_assert_eq!(verdict, Err(VerifyError::WrongProofLength { expected: true_proof.len(), actual: hashes }));
     }
 
-    /// The liar has the whole content, so his proof is as good as it can be: the true hashes, as
+    /// The liar has the whole content, so its proof is as good as possible: the true hashes, as
     /// many as fit.
     #[test]
     fn a_true_chunk_under_a_false_length_passes_only_where_the_proof_allows_that_length(
@@ -381,7 +381,7 @@ proptest! {
     #[test]
     fn any_bytes_are_refused_as_a_cached_tree(body in prop::collection::vec(any::<u8>(), 0..300)) {
         prop_assert_eq!(ChunkTree::decode(&body), Err(RecordError::WrongKind("cache of a content's hashes")));
-        // With a right beginning and a right checksum, the body itself is what is read.
+        // With a correct beginning and checksum, the body itself is decoded.
         let mut record = b"WHBTREE\x01".to_vec();
         record.extend(&body);
         let checksum = blake3::hash(&record);

@@ -296,7 +296,7 @@ fn a_name_is_not_given_to_another_key() {
         matches!(refused, Err(KeychainError::OtherKey(_))),
         "{refused:?}"
     );
-    // Another certificate of the same name, and one that is not about a key in the keychain.
+    // Another certificate of the same name, and one of a key that is not in the keychain.
     let mut anchor =
         CertificateDraft::new(name("/root/KEY/1"), Component::generic("self"), 1, validity);
     keychain
@@ -396,7 +396,7 @@ fn two_processes_do_not_undo_each_others_choices() {
     let mut two = again(&one);
     let bob = generate(&mut two, "/bob", 2);
     two.set_default_identity(&name("/bob")).expect("chosen");
-    // The first one has read nothing since, and changes something else.
+    // The first one has not read the folder since, and changes something else.
     let certificate = one
         .default_certificate(&alice)
         .expect("its own")

@@ -1,4 +1,4 @@
-//! Who may sign what.
+//! Which identities may sign which names.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -181,7 +181,7 @@ fn every_certificate_of_a_chain_is_valid_at_the_time() {
         add(&mut validator, &alice.certified_until(&site, alice_until));
         validator
     };
-    // First in the order that fills the cache of verified chains, then after it has been filled.
+    // First in the order that fills the cache of verified chains, then with a filled cache.
     for (site_until, alice_until) in [(NOW + 50, NOW + 100), (NOW + 100, NOW + 50)] {
         let mut fresh = chain(site_until, alice_until);
         let mut used = chain(site_until, alice_until);
@@ -200,7 +200,7 @@ fn every_certificate_of_a_chain_is_valid_at_the_time() {
             assert!(validate(validator, &wire, Rule::Hierarchical, NOW + 50).is_ok());
         }
     }
-    // An expired anchor is none.
+    // An expired anchor is not trusted.
     let mut validator = chain(NOW + 10_000, NOW + 10_000);
     let expired = validate(&mut validator, &wire, Rule::Hierarchical, NOW + 101);
     assert_eq!(
@@ -227,7 +227,7 @@ fn who_vouches_only_for_himself_is_not_trusted() {
         refused,
         Err(ValidationError::NotAnchored(own.name().clone()))
     );
-    // Nor do two who vouch for each other.
+    // Neither are two identities that vouch for each other.
     let (one, two) = (Party::new("/org", 3), Party::new("/org", 4));
     add(&mut validator, &one.certified_by(&two));
     add(&mut validator, &two.certified_by(&one));
@@ -242,7 +242,7 @@ fn who_vouches_only_for_himself_is_not_trusted() {
 fn a_forged_certificate_gives_way_to_the_true_one() {
     let (root, alice) = (Party::new("/org", 1), Party::new("/org/alice", 2));
     let mut validator = Validator::new([root.own_certificate()]);
-    // Signed by somebody who only says that he is root.
+    // Signed by an impostor that claims to be the root.
     let mallory = Party {
         key_name: root.key_name.clone(),
         ..Party::new("/org", 9)
@@ -260,7 +260,7 @@ fn a_forged_certificate_gives_way_to_the_true_one() {
     );
     add(&mut validator, &alice.certified_by(&root));
     assert!(validate(&mut validator, &wire, Rule::Hierarchical, NOW).is_ok());
-    // Once it has been verified, the forged one does not come back.
+    // After the true one has been verified, the forged one is refused.
     add(&mut validator, &forged);
     assert!(validate(&mut validator, &wire, Rule::Hierarchical, NOW).is_ok());
 }
@@ -389,7 +389,7 @@ fn fetched_certificates_take_bounded_memory_and_anchors_stay() {
     for version in 0..5000 {
         let mut draft = stranger.draft(ValidityPeriod::starting(NOW, 10));
         draft.version = version;
-        // Not worth a real signature: it is never looked at.
+        // Without a real signature, which is never verified.
         let certificate = draft.issue(&stranger.key.public_key(), &HmacKey::new(b"x", name("/k")));
         add(&mut validator, &certificate.expect("a certificate"));
     }

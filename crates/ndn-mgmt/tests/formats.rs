@@ -72,7 +72,7 @@ fn control_parameters_are_as_ndnts_writes_them() {
 
 #[test]
 fn control_parameters_in_the_order_of_python_ndn_are_read_all_the_same() {
-    // Mtu comes before Flags there.
+    // This one has Mtu before Flags.
     let wire =
         octets("68247215756470343a2f2f3139322e302e322e313a36333633890205786c0102700102850102");
     let parameters = ControlParameters::decode(&wire).unwrap();
@@ -201,7 +201,7 @@ fn strategy_choice_cs_info_and_channel_status_are_as_python_ndn_writes_them() {
     assert_eq!(encoded(|out| choice.encode(out)), wire);
     assert_eq!(decode_items::<StrategyChoice>(&wire).unwrap(), [choice]);
 
-    // python-ndn has the fields only, ndn-cxx the container around them.
+    // python-ndn writes only the fields, ndn-cxx the container around them.
     let wire = octets("80128304000100006c0103870107810108820109");
     let info = CsInfo {
         capacity: 65_536,
@@ -337,7 +337,7 @@ proptest! {
 
     #[test]
     fn any_octets_are_read_or_refused(octets in prop::collection::vec(any::<u8>(), 0..200)) {
-        // What is read can be written, and read again.
+        // A decoded value can be encoded, and decoded again.
         if let Ok(parameters) = ControlParameters::decode(&octets) {
             prop_assert_eq!(ControlParameters::decode(&parameters.encode()).unwrap(), parameters);
         }

@@ -104,7 +104,7 @@ fn an_issued_certificate_is_verified_with_the_issuers_key_only() {
     assert_eq!(again, certificate);
 }
 
-/// A Data that is a certificate but for what `change` does to it.
+/// A certificate's Data, modified by `change`.
 fn altered(
     change: impl FnOnce(&mut Data),
     extensions: Option<&[u8]>,
@@ -155,7 +155,7 @@ fn what_is_no_certificate_is_refused_with_a_reason() {
     assert_eq!(altered(|_| {}, Some(b"")), Err(CertificateError::Validity));
     let refused = altered(|data| data.content = "no key".into(), None);
     assert_eq!(refused, Err(CertificateError::Key(KeyError::Malformed)));
-    // A period without its end, and one whose end is no time.
+    // A period without its end, and one whose end is not a time.
     let refused = altered(
         |_| {},
         Some(b"\xfd\x00\xfd\x13\xfd\x00\xfe\x0f20200101T000000"),
@@ -223,7 +223,7 @@ fn a_safe_bag_with_anothers_key_is_refused() {
         SafeBag::seal(certificate.clone(), &key(2), b"x", &mut rng),
         Err(SafeBagError::OtherKey)
     );
-    // The key of another bag put beside the certificate.
+    // Another bag's key beside the certificate.
     let other = draft("/bob", &key(2))
         .self_sign(&key(2))
         .expect("a certificate");

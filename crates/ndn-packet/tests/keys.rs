@@ -1,4 +1,4 @@
-//! Keys made by OpenSSL, test vectors of the RFCs, and what tampering does.
+//! Keys made by OpenSSL, test vectors of the RFCs, and tampering.
 
 use rand::SeedableRng;
 use rand::rngs::ChaCha20Rng;
@@ -10,15 +10,15 @@ use whimbrel_ndn_packet::{
 
 /// `openssl ecparam -name prime256v1 -genkey -param_enc explicit`, as PKCS#8.
 const EXPLICIT_PRIVATE: &str = "308201790201003082010306072a8648ce3d02013081f7020101302c06072a8648ce3d0101022100ffffffff00000001000000000000000000000000ffffffffffffffffffffffff305b0420ffffffff00000001000000000000000000000000fffffffffffffffffffffffc04205ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604b031500c49d360886e704936a6678e1139d26b7819f7e900441046b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c2964fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5022100ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551020101046d306b0201010420594d91120c432472acea3481a1460c01afed5236c4f44bf3e3fa22b161f838cea14403420004bb1d4052edaf212fb8f5149dcabcb95a381d39a7486d91e8f3ce6155b871d800e401fb2e417aadb48ce2aeea520e96fa8bd2d1e76b4142dc222c46c753d84a19";
-/// Its public key, the curve written out.
+/// Its public key, with explicit curve parameters.
 const EXPLICIT_PUBLIC: &str = "3082014b3082010306072a8648ce3d02013081f7020101302c06072a8648ce3d0101022100ffffffff00000001000000000000000000000000ffffffffffffffffffffffff305b0420ffffffff00000001000000000000000000000000fffffffffffffffffffffffc04205ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604b031500c49d360886e704936a6678e1139d26b7819f7e900441046b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c2964fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5022100ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc63255102010103420004bb1d4052edaf212fb8f5149dcabcb95a381d39a7486d91e8f3ce6155b871d800e401fb2e417aadb48ce2aeea520e96fa8bd2d1e76b4142dc222c46c753d84a19";
 /// The same, with compressed points.
 const COMPRESSED_PUBLIC: &str = "3082010a3081e306072a8648ce3d02013081d7020101302c06072a8648ce3d0101022100ffffffff00000001000000000000000000000000ffffffffffffffffffffffff305b0420ffffffff00000001000000000000000000000000fffffffffffffffffffffffc04205ac635d8aa3a93e7b3ebbd55769886bc651d06b0cc53b0f63bce3c3e27d2604b031500c49d360886e704936a6678e1139d26b7819f7e900421036b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296022100ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc63255102010103220003bb1d4052edaf212fb8f5149dcabcb95a381d39a7486d91e8f3ce6155b871d800";
-/// The same, the curve named.
+/// The same, with the named curve.
 const NAMED_PUBLIC: &str = "3059301306072a8648ce3d020106082a8648ce3d03010703420004bb1d4052edaf212fb8f5149dcabcb95a381d39a7486d91e8f3ce6155b871d800e401fb2e417aadb48ce2aeea520e96fa8bd2d1e76b4142dc222c46c753d84a19";
-/// The curve P-384 written out.
+/// The curve P-384 with explicit parameters.
 const EXPLICIT_P384: &str = "308201cc3082016406072a8648ce3d020130820157020101303c06072a8648ce3d0101023100fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffeffffffff0000000000000000ffffffff307b0430fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffeffffffff0000000000000000fffffffc0430b3312fa7e23ee7e4988e056be3f82d19181d9c6efe8141120314088f5013875ac656398d8a2ed19d2a85c8edd3ec2aef031500a335926aa319a27a1d00896a6773a4827acdac73046104aa87ca22be8b05378eb1c71ef320ad746e1d3b628ba79b9859f741e082542a385502f25dbf55296c3a545e3872760ab73617de4a96262c6f5d9e98bf9292dc29f8f41dbd289a147ce9da3113b5f0b8c00a60b1ce1d7e819d7a431d7c90ea0e5f023100ffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc5297302010103620004cbcdc6dd08a17a57c9bf02cf7c9a3bd4e66fd25812242ac3c12b34baa2b224af220f826d041de84d3d01f420cd409640a2348e9f9be21102b2284274bb47043632b9837cf3257409dbffd564c5dd67eebe63840b9147dfecd12088e160cd7b91";
-/// The curve secp256k1 written out.
+/// The curve secp256k1 with explicit parameters.
 const EXPLICIT_K256: &str = "308201333081ec06072a8648ce3d02013081e0020101302c06072a8648ce3d0101022100fffffffffffffffffffffffffffffffffffffffffffffffffffffffefffffc2f3044042000000000000000000000000000000000000000000000000000000000000000000420000000000000000000000000000000000000000000000000000000000000000704410479be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8022100fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd03641410201010342000457a4c2287d8562acf6e5157243eb72b5c1e1a7d9ba60192e3d1745ea5e6d8fd7acfb0ea24622fc71584e3de860ab88468c3cf0d29b22434f9021296637c3d853";
 /// RSA with 512 bits.
 const RSA_512: &str = "305c300d06092a864886f70d0101010500034b003048024100bcb8e3ba8be8a5d6b9d3275da365c465e45a0c1f25d6a6a67c6ae7a5ad095245513e6e32949390e94d6a0bcf6316fd824a2daa1c4af9e6de7da6cab28832a8130203010001";
@@ -98,7 +98,7 @@ fn keys_survive_being_written_and_read() {
         assert_eq!(again.sign(&PORTIONS), key.sign(&PORTIONS));
         let refused =
             PrivateKey::from_encrypted_pkcs8(&encrypted, b"open sesamE").expect_err("wrong");
-        // A wrong passphrase now and then leads to octets with a right padding, which then are no
+        // A wrong passphrase sometimes yields octets with a valid padding, which are then not a
         // key.
         assert!(matches!(
             refused,
@@ -159,7 +159,7 @@ fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     .concat()
 }
 
-/// An EncryptedPrivateKeyInfo with this key derivation, and nothing sensible encrypted.
+/// An EncryptedPrivateKeyInfo with this key derivation, and arbitrary encrypted octets.
 fn encrypted_with(kdf: &[u8]) -> Vec<u8> {
     let pbes2 = octets("06092a864886f70d01050d");
     let aes_256_cbc = octets("060960864801650304012a");
@@ -200,7 +200,7 @@ fn scrypt(cost: u32, block_size: u16, lanes: u8) -> Vec<u8> {
 #[test]
 fn keys_that_would_cost_too_much_to_decrypt_are_refused() {
     let open = |kdf: &[u8]| PrivateKey::from_encrypted_pkcs8(&encrypted_with(kdf), b"x").err();
-    // What is bearable is tried, and is no key.
+    // An affordable one is tried, and does not yield a key.
     let is_none = |refused| matches!(refused, Some(KeyError::Passphrase | KeyError::Malformed));
     assert_eq!(
         open(&pbkdf2(0x0200_0000)),
@@ -339,7 +339,7 @@ fn no_octet_of_a_signed_interest_can_be_changed_but_what_its_routers_may_change(
     let view = InterestRef::decode(&wire).unwrap();
     let offset_of = |part: &[u8]| part.as_ptr() as usize - wire.as_ptr() as usize;
     let name_ends = offset_of(view.name.value()) + view.name.value().len();
-    // The type and length of ApplicationParameters stand before their value.
+    // The type and length of ApplicationParameters precede their value.
     let parameters_begin = offset_of(view.parameters.unwrap()) - 2;
     let (nonce, hop_limit) = (view.nonce_at().unwrap(), view.hop_limit_at().unwrap());
     for at in (0..name_ends).chain(parameters_begin..wire.len()) {

@@ -1,5 +1,5 @@
-//! What holds for every row of the table of header fields. No field is named here but the two that
-//! depend on each other, so that a new row is tested without a new line.
+//! Properties of every row of the table of header fields. Only the two fields that depend on each
+//! other are named here, so that a new row is tested without a new line.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use whimbrel_ndn_packet::{LpPacket, tlv, types};
 const NAME: &[u8] = b"\x07\x03\x08\x01a";
 const INTEREST: &[u8] = b"\x05\x05\x07\x03\x08\x01a";
 
-/// The field as it lies in a frame, with a value made of `seed`.
+/// The encoded field, with a value derived from `seed`.
 fn encoded(row: &FieldInfo, seed: u64) -> Vec<u8> {
     let mut out = Vec::new();
     let octets = |count: usize| {
@@ -44,7 +44,7 @@ fn encoded(row: &FieldInfo, seed: u64) -> Vec<u8> {
         }
         ValueKind::Flag => tlv::write_header(&mut out, row.typ, 0),
         ValueKind::Nested { inner, required } => tlv::write_nested(&mut out, row.typ, |out| {
-            // The number 0 is written by leaving the element out.
+            // The number 0 is encoded by omitting the element.
             if required || seed != 0 {
                 tlv::write_integer_element(out, inner.0, seed);
             }
@@ -53,7 +53,7 @@ fn encoded(row: &FieldInfo, seed: u64) -> Vec<u8> {
     out
 }
 
-/// The field with a value that it cannot have; `None` if it can have any.
+/// The field with an invalid value; `None` if every value is valid.
 fn malformed(row: &FieldInfo) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     match row.value {

@@ -1,5 +1,5 @@
-//! Packets that python-ndn and NDNts made are read here as they meant them, and made again octet
-//! for octet.
+//! Packets made by python-ndn and NDNts decode to their intended values, and encode to the same
+//! octets.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -145,8 +145,7 @@ fn check_name(vector: &Vector, ours: NameRef<'_>, theirs: &Value) {
     {
         vector.same("name by type numbers", name(uri), ours.to_name());
     }
-    // python-ndn writes digests percent-encoded there; the specification has no other form of them
-    // than their label.
+    // python-ndn writes digests percent-encoded there; the specification defines only their label.
     let has_digest = ours.components().any(|component| component.typ() <= 2);
     if let Some(uri) = theirs["canonical_uri"].as_str().filter(|_| !has_digest) {
         vector.same(
@@ -325,7 +324,7 @@ fn interests_are_read_verified_and_made_as_the_peers_do() {
             value,
             &verify,
         );
-        // Who signs with ECDSA may choose; all other signatures are the only possible ones.
+        // ECDSA signatures can differ; all others are deterministic.
         let key = text(&vector.field("signature")["key"]);
         let made = again.encode_signed(&*signer(&keys, key), &info_to_encode(&info));
         if key == "ecdsa" {
@@ -402,8 +401,8 @@ fn data_are_read_verified_and_made_as_the_peers_do() {
             view.verify(&*verifier(&keys, key)),
             Ok(()),
         );
-        // python-ndn writes ContentType 0 where NDNts and we write none; an empty content is always
-        // written here.
+        // python-ndn writes ContentType 0 where NDNts and Whimbrel omit it; Whimbrel always writes
+        // an empty content.
         if vector.library == "NDNts" && !vector.id.contains("none") && key != "ecdsa" {
             vector.same("wire", hex::encode(made), hex::encode(&vector.wire));
         }
@@ -580,7 +579,7 @@ fn link_headers_are_read_and_made_as_the_peers_do() {
 
         let mut again = Vec::new();
         lp::encode(&mut again, &ours.link, &ours.header, ours.fragment);
-        // A reason of 0 means the same as none, which is what we write.
+        // A reason of 0 means the same as none, which Whimbrel omits.
         if vector.field("nack_reason").as_u64() != Some(0) {
             vector.same("wire", hex::encode(again), hex::encode(&vector.wire));
         }

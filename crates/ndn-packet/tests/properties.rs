@@ -1,5 +1,6 @@
-//! For all packets: what is encoded is decoded as it was, and what is decoded means the same when
-//! it is encoded again. Arbitrary octets and damaged packets are refused or read, never a panic.
+//! For all packets: encoding and decoding returns the same values, and a decoded packet keeps its
+//! meaning when it is encoded again. Arbitrary octets and damaged packets are rejected or decoded,
+//! never a panic.
 
 #![allow(
     clippy::needless_update,

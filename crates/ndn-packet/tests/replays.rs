@@ -1,4 +1,4 @@
-//! The replay guard beside a model with unbounded memory.
+//! Compares the replay guard with a model of unbounded memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn a_burst_within_one_millisecond_is_accepted_once() {
     for round in 0..2 {
         for nonce in 0..1000u64 {
             let nonce = nonce.to_be_bytes();
-            // Commands may be handed over out of order, too.
+            // Commands may arrive out of order, too.
             let time = 5_000_000 - u64::from(nonce[7]) % 3;
             let accepted = guard.accept(
                 5_000_001,
@@ -105,7 +105,7 @@ fn a_clock_that_is_set_back_brings_no_replay_back() {
     let mut guard = guard(100, 10);
     let first = info(Some(10_000), Some(&[1]), None);
     assert_eq!(guard.accept(10_000, key(1).as_ref(), &first), Ok(()));
-    // Two minutes later the first one has been forgotten; then somebody sets the clock back.
+    // Two minutes later the first one has been forgotten; then the clock is set back.
     assert_eq!(
         guard.accept(
             130_000,
@@ -121,13 +121,13 @@ fn a_clock_that_is_set_back_brings_no_replay_back() {
     );
 }
 
-/// What reaches a guard.
+/// An Interest that reaches the guard.
 #[derive(Clone, Debug)]
 struct Arrival {
     key: u8,
-    /// How far the receiver's clock has gone on, in milliseconds.
+    /// The time that has passed at the receiver, in milliseconds.
     later: u64,
-    /// What the Interest's time is before or after it.
+    /// The difference of the Interest's time from that.
     offset: i64,
     has_time: bool,
     nonce: Option<u8>,

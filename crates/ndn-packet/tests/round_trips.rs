@@ -1,4 +1,4 @@
-//! What is encoded is decoded as it was.
+//! Encoding and decoding returns the same values.
 
 use core::time::Duration;
 

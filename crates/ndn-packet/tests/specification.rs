@@ -1,5 +1,5 @@
-//! Packets written by hand from the sentences of the specifications: what is to be accepted, and
-//! what is to be refused.
+//! Packets written by hand from the sentences of the specifications: to be accepted, and to be
+//! refused.
 
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn a_type_is_neither_zero_nor_beyond_32_bits() {
         interest_error(&format!("{NAME} ff0000000100000000 00")),
         Some(DecodeError::VarNumber)
     );
-    // The greatest type that there is, even and so not critical.
+    // The greatest possible type, even and so not critical.
     assert_eq!(interest_error(&format!("{NAME} fefffffffe 00")), None);
 }
 
@@ -171,7 +171,7 @@ fn unknown_elements_are_ignored_unless_they_are_critical() {
         ("fd0100", false),
         ("fd0101", true),
     ] {
-        // After CanBePrefix, whose own type 0x21 is critical when it comes again.
+        // After CanBePrefix, whose own type 0x21 is critical when it is repeated.
         let found = interest_error(&format!("{NAME} 2100 {typ}00 1200"));
         assert_eq!(
             matches!(found, Some(DecodeError::Critical(_))),

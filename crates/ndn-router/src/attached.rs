@@ -11,33 +11,33 @@ use whimbrel_ndn_packet::{LpPacket, types};
 
 use crate::faces;
 
-/// The forwarder hears of a link's state at most this often: its queues change within some
-/// milliseconds, and a packet must not pay for it.
+/// Minimum interval between reports of a link's state to the forwarder: its queues change within
+/// some milliseconds, and a packet must not pay for it.
 const LINK_STATE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// One face and its link.
 pub(crate) struct Attached {
-    /// `None` while a permanent face waits for its socket to be opened again.
+    /// `None` while a permanent face waits to be reopened.
     pub(crate) port: Option<PortId>,
     pub(crate) link: LinkService,
     /// In `ready`.
     waiting: bool,
     pub(crate) on_demand: bool,
-    /// A caller whose frames have not shown yet whether it takes part in link reliability. Until
-    /// they do it gets plain frames: many programs read nothing else.
+    /// An inbound peer that has not shown yet whether it supports link reliability. Until then it
+    /// gets plain frames, because many programs can read only those.
     answers_in_kind: bool,
     pub(crate) last_heard: Time,
-    /// The link's deadline as it stands in the timers.
+    /// The link's deadline in the timers.
     deadline: Option<Time>,
-    /// Nothing is lost on it, and it ends when the program at its other end does.
+    /// A reliable stream, which ends when the program at its other end does.
     pub(crate) stream: bool,
-    /// Largest frame that the port takes, bytes.
+    /// Largest frame of the port, bytes.
     pub(crate) port_mtu: usize,
-    /// Largest frame that somebody wants, bytes.
+    /// Largest wanted frame, bytes.
     pub(crate) wanted_mtu: Option<usize>,
-    /// What it was opened to, if this router did.
+    /// The endpoint that this router opened, if it did.
     pub(crate) endpoint: Option<Endpoint>,
-    /// When the forwarder was last told of the link's state.
+    /// When the link's state was last reported to the forwarder.
     state_told: Time,
 }
 
@@ -59,17 +59,17 @@ impl Attached {
         }
     }
 
-    /// Sends plain frames until the peer has shown that it takes part in link reliability.
+    /// Sends plain frames until the peer has shown that it supports link reliability.
     pub(crate) fn answer_in_kind(&mut self) {
         self.answers_in_kind = true;
     }
 
-    /// True if this frame shows it for the first time.
+    /// True if this frame is the first to show it.
     fn begins_reliability(&self, frame: &[u8]) -> bool {
         self.answers_in_kind && speaks_of_reliability(frame)
     }
 
-    /// The packet in a frame that its link need not work on.
+    /// The packet in a frame that needs no processing by its link.
     pub(crate) fn plain_packet<'a>(&mut self, now: Time, frame: &'a [u8]) -> Option<LpPacket<'a>> {
         if self.begins_reliability(frame) {
             return None;
@@ -80,8 +80,7 @@ impl Attached {
     }
 }
 
-/// True for a frame with a number to be acknowledged, or with the announcement of the adaptive
-/// profile.
+/// True for a frame with a number to acknowledge, or with the announcement of the adaptive profile.
 fn speaks_of_reliability(frame: &[u8]) -> bool {
     frame.first() == Some(&(types::LP_PACKET as u8))
         && LpPacket::decode(frame, true).is_ok_and(|packet| {
@@ -94,7 +93,7 @@ fn speaks_of_reliability(frame: &[u8]) -> bool {
 pub(crate) struct Table {
     faces: BTreeMap<FaceId, Attached>,
     ports: BTreeMap<PortId, FaceId>,
-    /// Faces whose links may have something to send.
+    /// Faces whose links may have frames to send.
     ready: VecDeque<FaceId>,
     timers: TimerQueue<FaceId>,
 }
@@ -125,7 +124,7 @@ impl Table {
         self.faces.insert(face, attached);
     }
 
-    /// Forgets a face; returns the port that it had.
+    /// Removes a face; returns its port.
     pub(crate) fn remove(&mut self, face: FaceId) -> Option<PortId> {
         self.timers.cancel(&face);
         let port = self.faces.remove(&face)?.port?;
@@ -133,7 +132,7 @@ impl Table {
         Some(port)
     }
 
-    /// Gives a face that lost its port another one.
+    /// Gives another port to a face that lost its own.
     pub(crate) fn connect(&mut self, now: Time, face: FaceId, port: PortId, mtu: usize) {
         if let Some(attached) = self.faces.get_mut(&face) {
             attached.port = Some(port);
@@ -144,7 +143,7 @@ impl Table {
         }
     }
 
-    /// Leaves a face without a port; it will be opened again to `endpoint`.
+    /// Leaves a face without a port, to be reopened to `endpoint`.
     pub(crate) fn disconnect(&mut self, face: FaceId, endpoint: Endpoint) {
         if let Some(attached) = self.faces.get_mut(&face) {
             self.ports
@@ -158,7 +157,7 @@ impl Table {
         }
     }
 
-    /// The link of a face may have something to send.
+    /// Marks the link of a face as possibly having frames to send.
     pub(crate) fn wake(&mut self, face: FaceId) {
         if let Some(attached) = self.faces.get_mut(&face)
             && !attached.waiting
@@ -179,7 +178,7 @@ impl Table {
         }
     }
 
-    /// A frame that its link has to work on. A caller that shows that it takes part in link
+    /// Handles a frame that its link must process. An inbound peer that shows that it supports link
     /// reliability gets `reliability`.
     pub(crate) fn handle_frame(
         &mut self,
@@ -206,7 +205,7 @@ impl Table {
                 attached.waiting = true;
                 self.ready.push_back(face);
             }
-            // Its deadline is read once it has transmitted.
+            // Its deadline is read after it has transmitted.
             drop_undelivered(now, face, attached, forwarder);
         }
     }
@@ -219,7 +218,7 @@ impl Table {
                 attached.link.handle_timeout(now);
                 drop_undelivered(now, face, attached, forwarder);
             }
-            // A link may want to transmit now: its deadline is read when it has, else it would be
+            // A link may want to transmit now: its deadline is read after that, or else it would be
             // due again at once.
             self.wake(face);
         }
@@ -249,7 +248,7 @@ impl Table {
             self.note_deadline(face);
             self.note_link_state(now, face, forwarder);
             match sent {
-                // The others take their turn first.
+                // The others get their turn first.
                 Some(transmit) => {
                     self.ready.rotate_left(1);
                     return Some(transmit);
@@ -265,7 +264,7 @@ impl Table {
         None
     }
 
-    /// Tells the forwarder of a face's rate, queue and loss, now and then.
+    /// Reports a face's rate, queue and loss to the forwarder at intervals.
     fn note_link_state(&mut self, now: Time, face: FaceId, forwarder: &mut Forwarder) {
         if let Some(attached) = self.faces.get_mut(&face)
             && now.since(attached.state_told) >= LINK_STATE_INTERVAL
@@ -275,7 +274,7 @@ impl Table {
         }
     }
 
-    /// Keeps the timer of a face's link as the link states it.
+    /// Updates the timer of a face's link.
     fn note_deadline(&mut self, face: FaceId) {
         let Some(attached) = self.faces.get_mut(&face) else {
             return;
@@ -302,7 +301,7 @@ fn drop_undelivered(now: Time, face: FaceId, attached: &mut Attached, forwarder:
     }
 }
 
-/// What management needs of the faces; its requests are worked on once the forwarder has returned.
+/// Management's view of the faces; its requests are carried out once the forwarder has returned.
 pub(crate) struct Links<'a> {
     pub(crate) table: &'a Table,
     pub(crate) requests: Vec<FaceRequest>,

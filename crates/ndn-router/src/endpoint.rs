@@ -1,4 +1,4 @@
-//! The port that a FaceUri asks for.
+//! Conversion of FaceUris to endpoints.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,9 +10,9 @@ use whimbrel_ndn_mgmt::{FaceUri, face_uri};
 /// NDN's EtherType.
 pub const ETHER_TYPE: u16 = 0x8624;
 
-/// What a face to `remote` is opened to. Ethernet faces need `local`, the interface.
+/// The endpoint of a face to `remote`. Ethernet faces need `local`, the interface.
 ///
-/// UDP faces use the socket that listens, as NFD's do: their peers see one port number.
+/// UDP faces share the listening socket, as NFD's do: their peers see one port number.
 pub fn endpoint(remote: &FaceUri, local: Option<&FaceUri>) -> Result<Endpoint, FaceFailure> {
     let at = |endpoint: &face_uri::Endpoint| {
         Peer::Address(SocketAddr::new(endpoint.address, endpoint.port))
@@ -74,12 +74,12 @@ pub fn endpoint(remote: &FaceUri, local: Option<&FaceUri>) -> Result<Endpoint, F
             },
         }),
         other => Err(FaceFailure::Unsupported(format!(
-            "no face can be made to {other}"
+            "faces to {other} are not supported"
         ))),
     }
 }
 
-/// A host that is written as an address, in brackets or not, or as a name.
+/// Parses a host: an address, in brackets or not, or a name.
 fn peer(host: &str, port: u16) -> Peer {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     match bare.parse::<IpAddr>() {

@@ -1,4 +1,4 @@
-//! What a port is as a face.
+//! The face of a port.
 
 use std::net::SocketAddr;
 
@@ -12,42 +12,42 @@ use whimbrel_link::ndnlp::{
 };
 use whimbrel_ndn_mgmt::FaceUri;
 
-/// Smallest payload of an Ethernet frame, octets: what is shorter is padded.
-const ETHERNET_SMALLEST: usize = 46;
+/// Minimum payload of an Ethernet frame, octets: shorter ones are padded.
+const MIN_ETHERNET_PAYLOAD: usize = 46;
 
-/// What a face is to be that somebody asked for.
+/// The settings of a requested face.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FaceSettings {
-    /// How long it lives.
+    /// Its lifetime.
     pub persistency: Persistency,
-    /// Largest frame, if less than the path's is wanted.
+    /// Largest frame, if smaller than the path's.
     pub mtu: Option<usize>,
-    /// What is on.
+    /// The enabled features.
     pub flags: FaceFlags,
-    /// Of the link, where the configuration says it for this face.
+    /// Of the link, if the configuration has it for this face.
     pub reliability: Option<Reliability>,
-    /// Of the link's congestion marking, where somebody has said it.
+    /// Of the link's congestion marking, if set.
     pub congestion: (Option<Duration>, Option<u64>),
-    /// The permanent face whose socket is opened again.
+    /// The permanent face that is reopened.
     pub reopened: Option<FaceId>,
-    /// The device that the link itself is to be, where none is below it: in simulations.
+    /// The device that the link models, if there is none below it: in simulations.
     pub device: Option<ModelledDevice>,
 }
 
-/// A network device with a drop-tail queue, modelled by the link service, so that what waits for
-/// the device can still take acknowledgements with it.
+/// A network device with a drop-tail queue, modelled by the link service, so that queued frames can
+/// still carry acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelledDevice {
     /// Frames leave one at a time at this rate, bit/s.
     pub rate: u64,
     /// Octets that the device adds to each frame.
     pub overhead: u32,
-    /// Packets that may wait, without the one that leaves.
+    /// Maximum of queued packets, without the one that is being sent.
     pub queue: usize,
 }
 
 impl ModelledDevice {
-    /// The link that is this device.
+    /// The configuration of a link that models this device.
     pub fn of(self, link: LinkServiceConfig) -> LinkServiceConfig {
         LinkServiceConfig {
             drain_rate: Some(self.rate),
@@ -60,7 +60,7 @@ impl ModelledDevice {
 }
 
 impl FaceSettings {
-    /// Of a face that came up without being asked for.
+    /// Settings of a face that was not requested.
     pub fn unasked(info: &PortInfo) -> FaceSettings {
         let persistency = if info.medium.is_shared() {
             Persistency::Permanent
@@ -83,7 +83,7 @@ impl FaceSettings {
         }
     }
 
-    /// Of a face that is there.
+    /// Settings of an existing face.
     pub fn of(spec: &FaceSpec) -> FaceSettings {
         FaceSettings {
             persistency: spec.persistency,
@@ -99,9 +99,9 @@ impl FaceSettings {
         }
     }
 
-    /// Of a face that management is asked for, by a router whose faces recover lost frames as
-    /// `configured` where the command says nothing of it. (NFD's do not; its peers, programs among
-    /// them, take numbered frames as any others.)
+    /// Settings of a face that management requests, from a router whose faces recover lost frames
+    /// as `configured` unless the command says otherwise. (NFD's do not; its peers, including
+    /// programs, accept numbered frames as any others.)
     pub fn wished(wish: &mgmt::FaceSettings, configured: Reliability) -> FaceSettings {
         FaceSettings {
             persistency: wish.persistency.unwrap_or(Persistency::Persistent),
@@ -122,7 +122,7 @@ impl FaceSettings {
     }
 }
 
-/// The face on a port.
+/// The properties of the face on a port.
 pub fn spec(info: &PortInfo, settings: &FaceSettings) -> FaceSpec {
     let (remote_uri, local_uri) = uris(info);
     let defaults = FaceSpec::new(remote_uri, local_uri);
@@ -152,15 +152,15 @@ pub fn spec(info: &PortInfo, settings: &FaceSettings) -> FaceSpec {
     }
 }
 
-/// True where frames arrive whole, once and in order, whatever their size.
+/// True if frames arrive whole, once and in order, whatever their size.
 fn is_stream(info: &PortInfo) -> bool {
     info.medium.is_stream() || info.origin.is_local()
 }
 
-/// Programs on this machine are local: Unix sockets, and TCP from a loopback address, as NFD has
-/// it. WebSockets are not, otherwise than with NFD: a page that a user looks at may open one to the
-/// loopback address, and must not command the router. Such a page may register prefixes for itself,
-/// under `/localhop`, where nobody else has them.
+/// Programs on this machine are local: Unix sockets, and TCP from a loopback address, as in NFD.
+/// WebSockets are not, unlike in NFD: a page that a user opens may connect to the loopback address,
+/// and must not command the router. Such a page may register free prefixes for itself, under
+/// `/localhop`.
 fn scope(info: &PortInfo) -> Scope {
     let local = match &info.medium {
         Medium::Unix { .. } => true,
@@ -171,7 +171,7 @@ fn scope(info: &PortInfo) -> Scope {
     if local { Scope::Local } else { Scope::NonLocal }
 }
 
-/// Remote and local FaceUri as NFD writes them.
+/// Remote and local FaceUri, as NFD writes them.
 fn uris(info: &PortInfo) -> (String, String) {
     let udp = |address: &SocketAddr| FaceUri::udp(*address).to_string();
     let tcp = |address: &SocketAddr| FaceUri::tcp(*address).to_string();
@@ -209,7 +209,7 @@ fn uris(info: &PortInfo) -> (String, String) {
     }
 }
 
-/// The link of the face on a port.
+/// The configuration of the link of a port's face.
 pub fn link_config(
     common: &LinkServiceConfig,
     info: &PortInfo,
@@ -224,7 +224,7 @@ pub fn link_config(
     LinkServiceConfig {
         frames,
         smallest_frame: if is_ethernet {
-            ETHERNET_SMALLEST
+            MIN_ETHERNET_PAYLOAD
         } else {
             common.smallest_frame
         },
@@ -236,9 +236,8 @@ pub fn link_config(
     }
 }
 
-/// How the link of a face recovers lost frames. Groups have nobody to acknowledge. Who asks for
-/// reliability in NFD's way gets NFD's; faces that neighbours configured have what the
-/// configuration says.
+/// How the link of a face recovers lost frames. Multicast groups cannot acknowledge. A command that
+/// requests reliability as in NFD gets NFD's; configured faces have the configured one.
 pub fn reliability(configured: Reliability, spec: &FaceSpec) -> Reliability {
     if spec.mtu.is_none() || spec.link_type != LinkType::PointToPoint {
         Reliability::Off
@@ -252,7 +251,7 @@ pub fn reliability(configured: Reliability, spec: &FaceSpec) -> Reliability {
     }
 }
 
-/// What a link has counted, as management tells it.
+/// The counters of a link, for management.
 pub fn counters(link: &LinkService) -> LinkCounters {
     let stats = link.stats();
     LinkCounters {
@@ -286,7 +285,7 @@ fn details(stats: &LinkStats) -> Vec<(&'static str, u64)> {
     details
 }
 
-/// What a link dropped, by the reasons' names in metrics.
+/// A link's drops, by the reasons' names in metrics.
 pub fn by_reason(drops: &LinkDrops) -> [(&'static str, u64); 10] {
     [
         ("malformed", drops.malformed),

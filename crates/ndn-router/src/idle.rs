@@ -1,4 +1,4 @@
-//! Callers that have been silent for too long.
+//! On-demand faces that have been silent for too long.
 
 use core::time::Duration;
 
@@ -7,17 +7,17 @@ use whimbrel_forwarder::FaceId;
 
 use crate::attached::Table;
 
-/// How often faces on demand are looked at.
+/// Interval at which on-demand faces are checked.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// When faces on demand are looked at next, while there are any.
+/// The next check of on-demand faces, while there are any.
 pub(crate) struct Idle {
     timeout: Duration,
     check_at: Option<Time>,
 }
 
 impl Idle {
-    /// Faces on demand end after a silence of `timeout`.
+    /// On-demand faces end after a silence of `timeout`.
     pub(crate) fn new(timeout: Duration) -> Idle {
         Idle {
             timeout,
@@ -25,12 +25,12 @@ impl Idle {
         }
     }
 
-    /// There is a face on demand.
+    /// Starts checking, because there is an on-demand face.
     pub(crate) fn watch(&mut self, now: Time) {
         self.check_at.get_or_insert(now + CHECK);
     }
 
-    /// The faces that end now.
+    /// Returns the faces that end now.
     pub(crate) fn handle_timeout(&mut self, now: Time, table: &Table) -> Vec<FaceId> {
         if self.check_at.is_none_or(|at| now < at) {
             return Vec::new();

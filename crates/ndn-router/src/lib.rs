@@ -1,14 +1,14 @@
-//! A whole NDN router but its sockets: the forwarder with one link service for each face, as one
-//! machine.
+//! A whole NDN router without its sockets: the forwarder with one link service for each face, as
+//! one machine.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`router`] | [`NdnRouter`], the machine |
-//! | [`faces`] | what a port is as a face: its URIs, scope and link |
-//! | [`endpoint`] | the port that a FaceUri asks for |
+//! | [`faces`] | the face of a port: its URIs, scope and link |
+//! | [`endpoint`] | conversion of FaceUris to endpoints |
 //! | `attached` | the table of faces, their ports and links |
-//! | `opening` | ports asked for, refused, asked for again |
-//! | `idle` | callers that have been silent for too long |
+//! | `opening` | ports requested, refused, requested again |
+//! | `idle` | on-demand faces that have been silent for too long |
 #![forbid(unsafe_code)]
 
 mod attached;

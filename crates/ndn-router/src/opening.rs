@@ -1,4 +1,4 @@
-//! Ports that faces are to have: asked for, refused, asked for again.
+//! Ports for faces: requested, refused, requested again.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,17 +9,17 @@ use whimbrel_forwarder::mgmt::RequestId;
 
 use crate::faces::FaceSettings;
 
-/// Pause before a lost permanent face is opened again; doubles up to [`SLOWEST_REOPEN`].
+/// Pause before a lost permanent face is reopened; doubles up to [`MAX_REOPEN`].
 const REOPEN: Duration = Duration::from_secs(1);
-const SLOWEST_REOPEN: Duration = Duration::from_secs(60);
-/// Pause before a configured face that never came up is asked for again.
+const MAX_REOPEN: Duration = Duration::from_secs(60);
+/// Pause before a configured face that never came up is requested again.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// A face that is asked for, until its port is up.
+/// A requested face, until its port is up.
 pub(crate) struct Asked {
     pub(crate) settings: FaceSettings,
     pub(crate) endpoint: Endpoint,
-    /// The request of management, if that asked.
+    /// The request of management, if there is one.
     pub(crate) request: Option<RequestId>,
 }
 
@@ -29,21 +29,21 @@ enum Due {
     AskAgain,
 }
 
-/// All that is asked for or will be, and the requests to the driver.
+/// Pending and future requests for faces, and the requests to the driver.
 #[derive(Default)]
 pub(crate) struct Opening {
     asked: BTreeMap<PortToken, Asked>,
     next_token: u64,
     /// Configured faces that could not be opened.
     refused: Vec<Asked>,
-    /// Lost faces, and the pause after their next failure.
+    /// Lost faces, with the pause after their next failure.
     pauses: BTreeMap<FaceId, Duration>,
     timers: TimerQueue<Due>,
     requests: VecDeque<PortRequest>,
 }
 
 impl Opening {
-    /// A port is to come up with the token returned, without a request to the driver.
+    /// Expects a port that comes up with the returned token, without a request to the driver.
     pub(crate) fn expect(&mut self, asked: Asked) -> PortToken {
         let token = PortToken(self.next_token);
         self.next_token += 1;
@@ -61,31 +61,31 @@ impl Opening {
         });
     }
 
-    /// What has been answered.
+    /// Removes and returns the answered request.
     pub(crate) fn answered(&mut self, token: PortToken) -> Option<Asked> {
         self.asked.remove(&token)
     }
 
-    /// Asks for a configured face again in a while.
+    /// Requests a configured face again after a pause.
     pub(crate) fn ask_later(&mut self, now: Time, asked: Asked) {
         self.refused.push(asked);
         self.timers.set_earlier(Due::AskAgain, now + ASK_AGAIN);
     }
 
-    /// A permanent face has no port, or could not be given one: it is due after a pause.
+    /// Schedules the reopening of a permanent face that has no port, or could not get one.
     pub(crate) fn reopen_later(&mut self, now: Time, face: FaceId) {
         let pause = self.pauses.entry(face).or_insert(REOPEN);
         self.timers.set(Due::Reopen(face), now + *pause);
-        *pause = (*pause * 2).min(SLOWEST_REOPEN);
+        *pause = (*pause * 2).min(MAX_REOPEN);
     }
 
-    /// A face has its port back, or will need none any more.
+    /// Forgets a face that has its port back, or needs none any more.
     pub(crate) fn forget(&mut self, face: FaceId) {
         self.pauses.remove(&face);
         self.timers.cancel(&Due::Reopen(face));
     }
 
-    /// Asks for configured faces whose time has come; returns the lost faces whose time has.
+    /// Requests the configured faces that are due; returns the lost faces that are due.
     pub(crate) fn handle_timeout(&mut self, now: Time) -> Vec<FaceId> {
         let mut lost = Vec::new();
         while let Some((_, due)) = self.timers.pop_due(now) {
@@ -104,14 +104,14 @@ impl Opening {
     pub(crate) fn poll_timeout(&self) -> Option<Deadline> {
         self.timers.next().map(|(at, due)| {
             let reason = match due {
-                Due::Reopen(_) => "face to be opened again",
-                Due::AskAgain => "configured face to be asked for again",
+                Due::Reopen(_) => "a face is reopened",
+                Due::AskAgain => "a configured face is requested again",
             };
             Deadline::new(at, reason)
         })
     }
 
-    /// Another wish about ports, in order with the requests to open.
+    /// Adds another request about ports, in order with the requests to open.
     pub(crate) fn request(&mut self, request: PortRequest) {
         self.requests.push_back(request);
     }

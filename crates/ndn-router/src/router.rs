@@ -20,25 +20,25 @@ use crate::faces::{self, FaceSettings};
 use crate::idle::Idle;
 use crate::opening::{Asked, Opening};
 
-/// Packets that are put together on the stack before they go to the forwarder; drivers hand in
-/// about as many.
+/// Packets that are collected on the stack before they go to the forwarder; drivers pass in about
+/// as many.
 const PACKETS_AT_ONCE: usize = 32;
 
-/// What an [`NdnRouter`] is made from.
+/// The configuration of an [`NdnRouter`].
 pub struct NdnRouterConfig {
-    /// The forwarding plane's.
+    /// Of the forwarding plane.
     pub forwarder: ForwarderConfig,
-    /// Every face's link, where its own settings say nothing else.
+    /// Of every face's link, unless its own settings override it.
     pub link: LinkServiceConfig,
-    /// Faces of callers end after this silence.
+    /// Accepted faces end after this silence.
     pub idle_timeout: Duration,
-    /// Most faces; callers beyond are turned away.
+    /// Maximum of faces; inbound peers beyond it are refused.
     pub max_faces: usize,
-    /// How [`Time`] relates to Unix time.
+    /// The relation of [`Time`] to Unix time.
     pub wall: WallClock,
 }
 
-/// A whole NDN router but its sockets.
+/// A whole NDN router without its sockets.
 pub struct NdnRouter {
     forwarder: Forwarder,
     config: NdnRouterConfig,
@@ -77,22 +77,22 @@ impl NdnRouter {
         }
     }
 
-    /// The forwarding plane, for routes and strategies of the configuration, and to look at.
+    /// The forwarding plane, read-only.
     pub fn forwarder(&self) -> &Forwarder {
         &self.forwarder
     }
 
-    /// The forwarding plane, to be changed.
+    /// The forwarding plane, mutable: for configured routes and strategies.
     pub fn forwarder_mut(&mut self) -> &mut Forwarder {
         &mut self.forwarder
     }
 
-    /// Callers that were turned away because there were too many faces.
+    /// Inbound peers that were refused because there were too many faces.
     pub fn refused_callers(&self) -> u64 {
         self.refused_callers
     }
 
-    /// The link of a face, to look at.
+    /// The link of a face, read-only.
     pub fn link(&self, face: FaceId) -> Option<&LinkService> {
         self.table.get(face).map(|attached| &attached.link)
     }
@@ -175,8 +175,8 @@ impl NdnRouter {
         }
     }
 
-    /// What a permanent face is opened to when its port is lost. A peer that called is called
-    /// back; a group, or what has no address, cannot be.
+    /// The endpoint for reopening a permanent face when its port is lost. An inbound peer is
+    /// connected to; this is impossible for a group, or a peer without an address.
     fn way_back(&self, face: FaceId) -> Option<Endpoint> {
         let spec = &self.forwarder.face(face)?.spec;
         if spec.persistency != Persistency::Permanent {
@@ -192,14 +192,14 @@ impl NdnRouter {
         })
     }
 
-    /// Ends a face; returns the port that it had.
+    /// Removes a face; returns its port.
     fn forget(&mut self, now: Time, face: FaceId) -> Option<PortId> {
         self.opening.forget(face);
         self.forwarder.remove_face(now, face);
         self.table.remove(face)
     }
 
-    /// Ends a face and closes its port.
+    /// Removes a face and closes its port.
     fn close(&mut self, now: Time, face: FaceId) {
         if let Some(port) = self.forget(now, face) {
             self.opening.request(PortRequest::Close(port));
@@ -218,8 +218,8 @@ impl NdnRouter {
         }
     }
 
-    /// Names that begin with `prefix` go to the face that [`NdnRouter::ask`] opens to `endpoint`,
-    /// as soon as there is one.
+    /// Adds a route for `prefix` to the face that [`NdnRouter::ask`] opens to `endpoint`, as soon
+    /// as it exists.
     pub fn route_to(&mut self, prefix: Name, endpoint: Endpoint, cost: u64) {
         self.routes.push(ConfiguredRoute {
             prefix,
@@ -228,7 +228,7 @@ impl NdnRouter {
         });
     }
 
-    /// Configured routes to a face that has come up.
+    /// Adds the configured routes of a face that has come up.
     fn route_configured(&mut self, face: FaceId) {
         let endpoint = self.table.get(face).and_then(|it| it.endpoint.as_ref());
         let Some(endpoint) = endpoint else {
@@ -254,7 +254,7 @@ impl NdnRouter {
         }
     }
 
-    /// Has a port opened for a face, for the configuration or for a face that was lost.
+    /// Requests a port for a face, for the configuration or for a lost face.
     pub fn ask(&mut self, endpoint: Endpoint, settings: FaceSettings) {
         self.opening.ask(Asked {
             settings,
@@ -263,8 +263,8 @@ impl NdnRouter {
         });
     }
 
-    /// A face with these settings is to be on the port that comes up with the token returned. The
-    /// caller sees to it that one does: a scenario that connects nodes itself.
+    /// Expects a face with these settings on the port that comes up with the returned token. The
+    /// caller must provide that port: a scenario that connects nodes itself.
     pub fn ask_connected(&mut self, endpoint: Endpoint, settings: FaceSettings) -> PortToken {
         self.opening.expect(Asked {
             settings,
@@ -326,7 +326,7 @@ impl NdnRouter {
         }
     }
 
-    /// Frames of a face are as large as its port takes, or less if somebody wants them so.
+    /// Sets the frame size of a face to that of its port, or a smaller one if wanted.
     fn fit_mtu(&mut self, face: FaceId) {
         if let (Some(attached), Some(found)) =
             (self.table.get_mut(face), self.forwarder.face_mut(face))
@@ -338,7 +338,7 @@ impl NdnRouter {
         }
     }
 
-    /// Moves what the forwarder has to send to the links, and does what management wants.
+    /// Moves packets from the forwarder to the links, and carries out management's requests.
     fn pump(&mut self, now: Time) {
         if self.forwarder.has_management_work() {
             let mut links = Links {
@@ -397,7 +397,7 @@ impl Machine for NdnRouter {
             // The face was destroyed meanwhile.
             (Some(_), _) => {}
             (None, Some(request)) => self.forwarder.face_created(now, request, &Err(why)),
-            // A configured face is wanted for good: its peer, or the name service, may be away.
+            // A configured face is retried for ever: its peer, or the name service, may be away.
             (None, None) => self.opening.ask_later(now, asked),
         }
     }

@@ -213,7 +213,7 @@ fn table(report: &DemoReport, stem: &Path) -> String {
     row("longest stall", &|run| {
         format!("{:.2} s", run.record.longest_stall)
     });
-    row("sent again", &|run| {
+    row("retransmitted", &|run| {
         run.record
             .retransmitted_segments
             .map_or("-".into(), |count| format!("{count} packets"))

@@ -163,7 +163,8 @@ impl Application for Poke {
 
     fn poll_timeout(&self) -> Option<Deadline> {
         let timeout = self.options.timeout.filter(|_| !self.over);
-        let end = timeout.map(|timeout| Deadline::new(self.created_at + timeout, "nobody asked"));
+        let end =
+            timeout.map(|timeout| Deadline::new(self.created_at + timeout, "no Interest in time"));
         Deadline::earlier(self.registrar.poll_timeout(), end)
     }
 }

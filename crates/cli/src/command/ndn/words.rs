@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         for (line, expected) in [
-            ("/a udp://b 7", "'7' is none of"),
+            ("/a udp://b 7", "unknown word '7'"),
             ("/a nexthop", "'nexthop' needs a value"),
             ("/a prefix /b", "'prefix' is given twice"),
             ("cost 1 cost 2", "'cost' is given twice"),
