@@ -17,6 +17,7 @@
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
 //! | [`random`] | [`SeededRng`] and independent streams from one seed |
 //! | [`mod@keyed_map`] | a hash map for keys an attacker may choose |
+//! | [`suggest`] | "did you mean" |
 #![forbid(unsafe_code)]
 
 pub mod estimator;
@@ -26,6 +27,7 @@ pub mod link_state;
 pub mod machine;
 pub mod port;
 pub mod random;
+pub mod suggest;
 pub mod time;
 pub mod timer;
 

@@ -12,6 +12,8 @@ mod units;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use whimbrel_core::suggest;
+
 pub use address::{Remote, RemoteError, Via};
 pub use ndn::{
     CommandRights, NDN_PORT, NDN_WEBSOCKET_PORT, NdnFaceSection, NdnRouteSection, NdnSection,
@@ -70,7 +72,7 @@ impl Config {
                 path: path.to_owned(),
                 line,
                 column,
-                message: helpful(error.message()),
+                message: suggest::in_parse_error(error.message(), &[]),
             }
         })?;
         config.check().map_err(|fault| match fault {
@@ -117,8 +119,7 @@ impl Config {
         for (key, via) in ways {
             if via.next_hop(labels.iter().copied()).is_none() {
                 let label = &via.0;
-                let near = nearest(label, labels.iter().copied());
-                let near = near.map_or(String::new(), |near| format!("; did you mean \"{near}\"?"));
+                let near = suggest::hint(label, labels.iter().copied());
                 return contradiction(format!(
                     "{key} = \"{label}\" is neither the label of a link nor a name of 64 hexadecimal digits{near}"
                 ));
@@ -147,30 +148,6 @@ fn position(text: &str, offset: usize) -> (usize, usize) {
         before.matches('\n').count() + 1,
         before[line_start..].chars().count() + 1,
     )
-}
-
-/// The parser's message, with the nearest known key where it complains of an unknown one.
-fn helpful(message: &str) -> String {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let Some(unknown) = quoted
-        .next()
-        .filter(|_| message.starts_with("unknown field"))
-    else {
-        return message.trim_end().to_owned();
-    };
-    let known: Vec<&str> = quoted.collect();
-    match nearest(unknown, known.iter().copied()) {
-        Some(near) => format!("unknown key '{unknown}'; did you mean '{near}'?"),
-        None => format!("unknown key '{unknown}'; known here: {}", known.join(", ")),
-    }
-}
-
-/// The candidate that a person may have meant.
-fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let distance = |candidate: &&str| strsim::damerau_levenshtein(text, candidate);
-    candidates
-        .min_by_key(distance)
-        .filter(|near| distance(near) <= text.chars().count().max(3) / 3)
 }
 
 #[cfg(test)]
@@ -224,7 +201,7 @@ mod tests {
         assert!(fault("[[link]]\nlabel = \"north\"\n").contains("neither remote"));
         assert!(fault("[[link]]\nlabel = \"north\"\nlisten = true\n").contains("bind"));
         let message = fault(&format!("[router]\ndefault_route = \"nort\"\n{link}"));
-        assert!(message.contains("did you mean \"north\""), "{message}");
+        assert!(message.contains("did you mean 'north'"), "{message}");
         assert!(fault(&format!("[host]\npreference = [\"lte\"]\n{link}")).contains("\"lte\""));
     }
 
