@@ -9,7 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
-use whimbrel_node::config::{ByteSize, LinkSection, Remote, Span};
+use whimbrel_core::units::{ByteSize, Span};
+use whimbrel_node::config::{LinkSection, Remote};
 use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, State, fetch};
 use whimbrel_node::output::{self, Destination};
 

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use whimbrel_core::Guid;
+use whimbrel_core::units::Span;
 use whimbrel_gnrs::{Answer, Record, ResolverEvent};
-use whimbrel_node::config::{Config, GNRS_PORT, Remote, Span};
+use whimbrel_node::config::{Config, GNRS_PORT, Remote};
 use whimbrel_node::name_client::{NameClient, Resolution};
 use whimbrel_node::run;
 

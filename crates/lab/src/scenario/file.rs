@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::DeValue;
-use whimbrel_sim::units;
+use whimbrel_core::units;
 
 use super::document::{Document, Value, empty_table, table_value};
 use super::event::{Timed, timeline};

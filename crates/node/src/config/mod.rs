@@ -7,7 +7,6 @@ mod address;
 mod ndn;
 mod sample;
 mod sections;
-mod units;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,7 +23,6 @@ pub use sections::{
     Config, GNRS_PORT, GnrsSection, HopSection, HostSection, LinkSection, Pacing, RouteSection,
     RouterSection, StorageSection,
 };
-pub use units::{ByteSize, Rate, Span, UnitError};
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use whimbrel_core::units::{ByteSize, Span};
 use whimbrel_io::AllowedOrigins;
 
-use super::{ByteSize, ConfigError, Span};
+use super::{ConfigError};
 
 /// UDP and TCP port of NDN forwarders.
 pub const NDN_PORT: u16 = 6363;
@@ -58,6 +59,7 @@ pub struct NdnSection {
     /// Largest UDP datagram with its IP and UDP headers, in bytes, where a path would take more.
     pub mtu: usize,
     /// Memory for cached Data.
+    #[schemars(with = "String")]
     pub content_store: ByteSize,
     /// Which Data leaves the content store when it is full: "s3-fifo" or "lru".
     pub content_store_policy: String,
@@ -72,6 +74,7 @@ pub struct NdnSection {
     #[schemars(example = example_regions())]
     pub regions: Vec<String>,
     /// Faces that nobody configured end after this silence.
+    #[schemars(with = "String")]
     pub idle_timeout: Span,
     /// Most faces.
     pub max_faces: usize,

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_core::Guid;
+use whimbrel_core::units::{ByteSize, Rate, Span};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::router::store::StoreLimits;
 
 use super::{
-    ByteSize, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Rate, Remote, Span,
-    Via,
+    NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Remote, Via,
 };
 
 /// The whole configuration. Each kind of node reads the sections that concern it.
@@ -80,12 +80,16 @@ pub struct HostSection {
     #[schemars(example = example_preference())]
     pub preference: Vec<String>,
     /// How long the host's binding to its routers holds that is not renewed.
+    #[schemars(with = "String")]
     pub binding_lifetime: Span,
     /// How long an announcement of content holds that is not renewed.
+    #[schemars(with = "String")]
     pub announcement_lifetime: Span,
     /// How long chunks may be missing before their source is told.
+    #[schemars(with = "String")]
     pub nack_timeout: Span,
     /// The longest content that is fetched.
+    #[schemars(with = "String")]
     pub content_limit: ByteSize,
     /// Contents that are fetched, and contents that are served, at one time.
     pub max_transfers: usize,
@@ -119,6 +123,7 @@ pub struct GnrsSection {
     /// Most records.
     pub max_records: usize,
     /// Most memory for records.
+    #[schemars(with = "String")]
     pub max_bytes: ByteSize,
     /// Most providers of one content.
     pub max_providers: usize,
@@ -225,22 +230,29 @@ pub struct HopSection {
     /// this node.
     pub buffer_packets: usize,
     /// Largest chunk, at most 4 MiB; the smaller of both neighbours' limits holds.
+    #[schemars(with = "String")]
     pub chunk_limit: ByteSize,
     /// Chunks of at most this many packets are sent without asking for room first.
     pub small_chunk_packets: u16,
     /// Most chunks on their way in one direction.
     pub max_chunks_in_flight: u16,
     /// Shortest time after which something unanswered is sent again.
+    #[schemars(with = "String")]
     pub min_timeout: Span,
     /// Longest time after which something unanswered is sent again.
+    #[schemars(with = "String")]
     pub max_timeout: Span,
     /// Silence after which a neighbour is asked for a sign of life.
+    #[schemars(with = "String")]
     pub idle_probe_interval: Span,
     /// How often a neighbour that does not answer is asked.
+    #[schemars(with = "String")]
     pub outage_probe_interval: Span,
     /// Silence after which a neighbour counts as unresponsive.
+    #[schemars(with = "String")]
     pub unresponsive_silence: Span,
     /// Half-received chunks of which nothing was heard for so long are dropped.
+    #[schemars(with = "String")]
     pub reassembly_patience: Span,
 }
 
@@ -334,18 +346,23 @@ impl From<Pacing> for whimbrel_link::Pacing {
 #[serde(default, deny_unknown_fields)]
 pub struct StorageSection {
     /// Memory for all stored chunks together.
+    #[schemars(with = "String")]
     pub total: ByteSize,
     /// Memory for the stored chunks of one flow.
+    #[schemars(with = "String")]
     pub per_flow: ByteSize,
     /// How long a chunk is kept.
+    #[schemars(with = "String")]
     pub lifetime: Span,
     /// How often a destination that is away is looked up again. A pushed binding does not wait for
     /// it.
+    #[schemars(with = "String")]
     pub storage_timer: Span,
     /// Whether stored chunks are sent on as soon as they can be; otherwise they wait for a word of
     /// their source.
     pub proactive: bool,
     /// How long a neighbour may answer and take nothing before what waits for it is stored.
+    #[schemars(with = "String")]
     pub held_back_patience: Span,
 }
 

@@ -28,10 +28,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use whimbrel_core::Time;
+use whimbrel_core::{Time, units};
 use whimbrel_io::Clock;
 use whimbrel_ndn_packet::Name;
-use whimbrel_node::config::Span;
 use whimbrel_node::ndn::client::{Client, ClientError, End, Told, Uplink, UplinkError, failed};
 use whimbrel_transport::{Application, RegistrationEvent};
 
@@ -216,14 +215,8 @@ pub(crate) fn name(text: &str) -> Result<Name, String> {
 
 /// A length of time: a plain number is milliseconds, as in other NDN programs.
 fn millis(text: &str) -> Result<Duration, String> {
-    if let Ok(millis) = text.parse::<u64>() {
-        return Ok(Duration::from_millis(millis));
-    }
-    text.parse::<Span>().map(|span| span.0).map_err(|_| {
-        format!(
-            "'{text}' is no duration; write milliseconds, or a number and a unit: 4000, \"4 s\", \"1 min\""
-        )
-    })
+    units::parse_millis(text)
+        .map_err(|error| format!("{error}; a number without a unit is milliseconds"))
 }
 
 /// The time of day, as seconds since 1970 with six digits behind the point: what ndn-tools print

@@ -5,8 +5,8 @@ mod findings;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use whimbrel_core::units;
 use whimbrel_sim::link::{LinkSpec, Loss};
-use whimbrel_sim::units;
 
 use super::super::{Progress, StudyInput, StudyResult};
 use super::matrix::{Matrix, Step};

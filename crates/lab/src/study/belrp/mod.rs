@@ -26,9 +26,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_core::RttOptions;
+use whimbrel_core::units;
 use whimbrel_link::ndnlp::Reliability;
 use whimbrel_ndn_packet::Name;
-use whimbrel_sim::units;
 use whimbrel_transport::cbr::{CbrConfig, Gaps, NDNSIM};
 
 pub(super) use line::{hops, linear};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_core::SeededRng;
-use whimbrel_node::config::ByteSize;
+use whimbrel_core::units::ByteSize;
 use whimbrel_sim::link::LinkSpec;
 
 use super::jobs::run_all;

@@ -5,7 +5,7 @@ mod findings;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_node::config::ByteSize;
+use whimbrel_core::units::ByteSize;
 use whimbrel_sim::link::{LinkSpec, Loss};
 
 use super::jobs::run_all;
