@@ -195,7 +195,7 @@ impl From<IoError> for Failure {
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Failure {
         match error {
-            StartError::Config(error) => error.into(),
+            StartError::NothingToDo | StartError::NoRouter => Failure::new(Exit::Usage, error),
             StartError::Key(error) => error.into(),
             StartError::Socket(error) => error.into(),
             StartError::NameStore {

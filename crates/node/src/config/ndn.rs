@@ -8,9 +8,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use whimbrel_core::units::{ByteSize, Span};
-use whimbrel_io::AllowedOrigins;
-
-use super::{ConfigError};
 
 /// UDP and TCP port of NDN forwarders.
 pub const NDN_PORT: u16 = 6363;
@@ -125,17 +122,6 @@ impl Default for NdnSection {
             localhop: false,
             metrics: None,
         }
-    }
-}
-
-impl NdnSection {
-    /// The pages that `allowed_origins` names.
-    pub fn web_origins(&self) -> Result<AllowedOrigins, ConfigError> {
-        AllowedOrigins::parse(self.allowed_origins.iter().map(String::as_str)).map_err(|fault| {
-            ConfigError::Contradiction(format!(
-                "[ndn] allowed_origins: {fault}; \"*\" allows every page of every site"
-            ))
-        })
     }
 }
 

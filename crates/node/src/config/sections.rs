@@ -10,39 +10,55 @@ use serde::{Deserialize, Serialize};
 use whimbrel_core::Guid;
 use whimbrel_core::units::{ByteSize, Rate, Span};
 use whimbrel_link::HopConfig;
+use whimbrel_mobilityfirst::router::ProxyPolicy;
 use whimbrel_mobilityfirst::router::store::StoreLimits;
 
-use super::{
-    NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Remote, Via,
-};
+use super::{NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Remote, Via};
 
-/// The whole configuration. Each kind of node reads the sections that concern it.
+/// The whole configuration. Each kind of node has its own sections; a section of another kind is a
+/// fault.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// A router: `whimbrel router run`.
+    #[serde(skip_serializing_if = "is_default")]
     pub router: RouterSection,
     /// A host, to which local programs attach: `whimbrel host run`.
+    #[serde(skip_serializing_if = "is_default")]
     pub host: HostSection,
     /// A name server: `whimbrel gnrs serve`.
+    #[serde(skip_serializing_if = "is_default")]
     pub gnrs: GnrsSection,
     /// A UDP link. Write the section once for each link; links with the same bind address share one
     /// socket.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub link: Vec<LinkSection>,
     /// A static route. Neighbours need none: each is reached by its own link.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub route: Vec<RouteSection>,
     /// How chunks cross each link.
+    #[serde(skip_serializing_if = "is_default")]
     pub hop: HopSection,
     /// The router's storage for chunks whose destination is away.
+    #[serde(skip_serializing_if = "is_default")]
     pub storage: StorageSection,
     /// The router as an NDN forwarder, for programs made for NFD.
+    #[serde(skip_serializing_if = "is_default")]
     pub ndn: NdnSection,
     /// A face of the NDN forwarder. Write the section once for each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ndn_face: Vec<NdnFaceSection>,
     /// A route of the NDN forwarder.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ndn_route: Vec<NdnRouteSection>,
     /// The strategy for a part of the names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ndn_strategy: Vec<NdnStrategySection>,
+}
+
+/// What a file does not say need not be written there.
+fn is_default<T: Default + PartialEq>(section: &T) -> bool {
+    *section == T::default()
 }
 
 /// `[router]`
@@ -368,7 +384,7 @@ pub struct StorageSection {
 
 impl Default for StorageSection {
     fn default() -> StorageSection {
-        let policy = whimbrel_mobilityfirst::router::ProxyPolicy::default();
+        let policy = ProxyPolicy::default();
         StorageSection {
             total: ByteSize(1 << 30),
             per_flow: ByteSize(256 << 20),
@@ -381,6 +397,15 @@ impl Default for StorageSection {
 }
 
 impl StorageSection {
+    /// How stored chunks are tried again.
+    pub fn policy(&self) -> ProxyPolicy {
+        ProxyPolicy {
+            storage_timer: self.storage_timer.0,
+            proactive: self.proactive,
+            held_back_patience: self.held_back_patience.0,
+        }
+    }
+
     /// As the router's storage takes it.
     pub fn limits(&self) -> StoreLimits {
         StoreLimits {
