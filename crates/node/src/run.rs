@@ -1,7 +1,7 @@
 //! From a plan to a node behind real sockets.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -15,7 +15,7 @@ use whimbrel_io::{
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
 use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 
-use crate::config::{HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, Plan};
+use crate::config::{HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, Plan, any_address};
 use crate::keys::{self, KeyError, random_bytes};
 use crate::name_store::NameStore;
 use crate::ndn::NdnThread;
@@ -373,10 +373,8 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
 pub(crate) fn any_address_towards(peer: &Peer) -> SocketAddr {
     match peer {
         Peer::Address(SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        Peer::Named { .. } if UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() => {
-            (Ipv6Addr::UNSPECIFIED, 0).into()
-        }
-        Peer::Address(SocketAddr::V4(_)) | Peer::Named { .. } => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        Peer::Address(SocketAddr::V4(_)) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        Peer::Named { .. } => (any_address(), 0).into(),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
 use whimbrel_gnrs::{Answer, Record, ResolverEvent};
-use whimbrel_node::config::{GNRS_PORT, Kind, Remote};
+use whimbrel_node::config::{GNRS_PORT, Kind, Remote, listen_address};
 use whimbrel_node::name_client::{NameClient, Resolution};
 
 use super::{Outcome, json_line, out, stop_flag};
@@ -43,7 +43,7 @@ pub(crate) struct NameServer {
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where routers ask
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     listen: Option<SocketAddr>,
     /// The file that keeps the records, or "memory"
     #[arg(long, value_name = "FILE")]

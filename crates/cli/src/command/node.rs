@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_node::config::{Draft, Kind, LinkSection, NdnRouteSection, Remote, Via};
+use whimbrel_node::config::{
+    Draft, Kind, LinkSection, NdnRouteSection, Remote, Via, listen_address,
+};
 use whimbrel_node::local_client::{LocalClient, LocalError};
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
 use whimbrel_node::place::Places;
@@ -55,7 +57,7 @@ pub(crate) struct RouterRun {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Add a link that hosts and routers may call on
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     listen: Vec<SocketAddr>,
     /// Add a link to a neighbour
     #[arg(long, value_name = "HOST:PORT")]
@@ -83,10 +85,10 @@ pub(crate) struct NdnFlags {
     #[arg(long, value_name = "PATH")]
     ndn_socket: Option<PathBuf>,
     /// Where NDN packets are taken by UDP and TCP; replaces the addresses of the file
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     ndn_listen: Vec<SocketAddr>,
     /// Where browsers are taken; replaces the addresses of the file
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     ndn_websocket: Vec<SocketAddr>,
     /// A web page that may connect there, by its origin; beside those of the file
     #[arg(long, value_name = "SCHEME://HOST:PORT")]
@@ -95,7 +97,7 @@ pub(crate) struct NdnFlags {
     #[arg(long, value_name = "PREFIX=FACE-URI", value_parser = ndn_route)]
     ndn_route: Vec<NdnRouteSection>,
     /// Where Prometheus may ask
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     metrics: Option<SocketAddr>,
 }
 

@@ -10,7 +10,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use whimbrel_mobilityfirst::wire::ControlCode;
-use whimbrel_node::config::LinkSection;
+use whimbrel_node::config::{LinkSection, listen_address};
 use whimbrel_node::place::Places;
 use whimbrel_node::serve::{ServeEvent, serve};
 use whimbrel_node::shelf::{Shelf, ShelfError};
@@ -37,7 +37,7 @@ pub(crate) struct Serve {
     print_names: bool,
     /// Also answer hosts that ask here directly (`whimbrel get --from`), without router and name
     /// service
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["socket", "print_names"])]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address, conflicts_with_all = ["socket", "print_names"])]
     listen: Option<SocketAddr>,
     #[command(flatten)]
     access: HostAccess,

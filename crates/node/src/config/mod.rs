@@ -25,7 +25,8 @@ use whimbrel_core::suggest;
 
 use document::Document;
 
-pub use address::{Remote, RemoteError, Via};
+pub(crate) use address::any_address;
+pub use address::{Remote, RemoteError, Via, listen_address};
 pub use fault::{Fault, Faults, Place};
 pub use ndn::{
     CommandRights, NDN_PORT, NDN_WEBSOCKET_PORT, NdnFaceSection, NdnRouteSection, NdnSection,
