@@ -1,8 +1,12 @@
 //! Exit codes: part of the interface, so that scripts can tell why a command failed.
 
 use std::fmt::Display;
+use std::io;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
 use whimbrel_io::IoError;
 use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::ConfigError;
@@ -11,6 +15,23 @@ use whimbrel_node::keys::KeyError;
 use whimbrel_node::local_client::LocalError;
 use whimbrel_node::output::OutputError;
 use whimbrel_node::run::StartError;
+
+/// Signals that ask a command to stop.
+pub(crate) const STOPPING: [i32; 2] = [SIGINT, SIGTERM];
+/// What a shell adds to the number of the signal that ended a program.
+pub(crate) const BY_SIGNAL: i32 = 128;
+/// The signal that came last.
+static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+
+/// From here on it is known which signal came: to be called where one is waited for, since a
+/// signal that is noted no longer ends the process by itself.
+pub(crate) fn note_signals() -> io::Result<()> {
+    let came = CAME.get_or_init(Arc::default);
+    for signal in STOPPING {
+        signal_hook::flag::register_usize(signal, Arc::clone(came), signal as usize)?;
+    }
+    Ok(())
+}
 
 /// Shown below every `--help` that ends in one of them.
 pub(crate) const HELP: &str = "Exit codes:\n  \
@@ -23,7 +44,7 @@ pub(crate) const HELP: &str = "Exit codes:\n  \
     6    the disk is full, or the output cannot be written\n  \
     7    nothing came for as long as --timeout says\n  \
     8    an address or a socket is in use by another program\n  \
-    130  interrupted";
+    130  interrupted (143: by SIGTERM)";
 
 /// Shown below the help of `whimbrel ndn`'s commands. 0 to 4 are those of `ndnpeek`.
 pub(crate) const NDN_HELP: &str = "Exit codes:\n  \
@@ -35,7 +56,7 @@ pub(crate) const NDN_HELP: &str = "Exit codes:\n  \
     5    no forwarder answers\n  \
     6    the output cannot be written\n  \
     7    what came is not signed as it should be\n  \
-    130  interrupted";
+    130  interrupted (143: by SIGTERM)";
 
 /// Shown below the help of `face`, `route`, `strategy`, `cs` and `status`. 0 to 7 are those of
 /// `nfdc`.
@@ -76,7 +97,7 @@ pub(crate) enum Exit {
     NotMeasured,
     /// `bench --strict`: a target was missed.
     Missed,
-    /// Ctrl-C, as a shell reports it.
+    /// Ctrl-C or SIGTERM, as a shell reports them.
     Interrupted,
     /// `ndn`: nobody answered.
     NoAnswer,
@@ -100,7 +121,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// The number that the process ends with.
-    pub(crate) const fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
             Exit::Other => 1,
@@ -113,7 +134,10 @@ impl Exit {
             Exit::InUse | Exit::NoForwarder => 8,
             Exit::NotMeasured => 9,
             Exit::Missed => 10,
-            Exit::Interrupted => 130,
+            Exit::Interrupted => {
+                let came = CAME.get().map_or(0, |came| came.load(Ordering::Relaxed));
+                if came == SIGTERM as usize { 143 } else { 130 }
+            }
         }
     }
 }
@@ -152,8 +176,8 @@ impl Display for Failure {
     }
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Failure {
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
         Failure::new(Exit::Other, error)
     }
 }

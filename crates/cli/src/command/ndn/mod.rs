@@ -35,7 +35,7 @@ use whimbrel_node::ndn::client::{Client, ClientError, End, Told, Uplink, UplinkE
 use whimbrel_transport::{Application, RegistrationEvent};
 
 use super::Outcome;
-use crate::exit::{Exit, Failure, NDN_HELP};
+use crate::exit::{self, Exit, Failure, NDN_HELP};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum NdnCommand {
@@ -137,6 +137,7 @@ fn converse<A: Application + 'static, T>(
     loss: Loss,
     mut on_event: impl FnMut(&mut A, Time, A::Event) -> ControlFlow<Result<T, Failure>>,
 ) -> Result<Option<T>, Failure> {
+    exit::note_signals()?;
     let uplink = client.uplink().clone();
     let mut gone = false;
     let end = client.run(|application, now, told| match told {
