@@ -12,6 +12,18 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
+/// True if progress is to be drawn on standard error: it is a terminal, and nobody asked for quiet.
+pub(crate) fn shows_progress() -> bool {
+    !is_quiet() && std::io::IsTerminal::is_terminal(&std::io::stderr())
+}
+
+/// A remark on standard error, unless `--quiet`.
+pub(crate) fn note(text: &str) {
+    if !is_quiet() {
+        eprintln!("whimbrel: {text}");
+    }
+}
+
 /// How much to say.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Logging {

@@ -1,6 +1,5 @@
 //! `demo`.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use whimbrel_lab::{CongestionControl, LabError};
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
+use crate::logging::shows_progress;
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
@@ -125,7 +125,7 @@ struct Bars {
 
 impl Bars {
     fn new(quiet: bool) -> Bars {
-        let shown = !quiet && std::io::stderr().is_terminal();
+        let shown = !quiet && shows_progress();
         let target = if shown {
             ProgressDrawTarget::stderr_with_hz(10)
         } else {

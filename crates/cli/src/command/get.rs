@@ -1,6 +1,5 @@
 //! `get`.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,7 @@ use super::access::{no_host, reach};
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
+use crate::logging::shows_progress;
 
 /// How often progress is told to a program, at most.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
@@ -104,7 +104,7 @@ struct Report {
 impl Report {
     fn new(json: bool, output: &Destination) -> Report {
         // A bar's own rate counts from its first position on, so that resumed bytes are no speed.
-        let bar = if !json && std::io::stderr().is_terminal() {
+        let bar = if !json && shows_progress() {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
         } else {
             ProgressBar::hidden()

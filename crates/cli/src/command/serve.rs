@@ -1,7 +1,6 @@
 //! `serve`.
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +18,7 @@ use super::access::{no_host, reach};
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
+use crate::logging::{note, shows_progress};
 
 /// The link on which hosts ask directly.
 const DIRECT: &str = "direct";
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         let shelved = shelved?;
         wanted.insert(shelved.name);
         for skipped in &shelved.skipped {
-            eprintln!("whimbrel: {} is left out: it is no file", skipped.display());
+            note(&format!("{} is left out: it is no file", skipped.display()));
         }
         if arguments.json {
             json_line(&json!({ "event": "name", "shelved": shelved }));
@@ -102,7 +102,9 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         if arguments.json {
             json_line(&json!({ "event": "listening", "address": address, "names": wanted }));
         } else {
-            eprintln!("whimbrel: asked directly at {address}: whimbrel get --from {address} NAME");
+            note(&format!(
+                "asked directly at {address}: whimbrel get --from {address} NAME"
+            ));
         }
     }
     let mut failed = BTreeSet::new();
@@ -123,10 +125,10 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
             } else if code == ControlCode::Registered {
                 out(&format!("{content}  announced\n"));
             } else {
-                eprintln!(
-                    "whimbrel: {content} is not announced yet: {}",
+                note(&format!(
+                    "{content} is not announced yet: {}",
                     explain(code)
-                );
+                ));
             }
         }
         ServeEvent::Unreadable { content, why } => {
@@ -138,10 +140,8 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
                 eprintln!("whimbrel: {why}");
             }
         }
-        ServeEvent::DaemonGone => eprintln!("whimbrel: the host daemon has gone; waiting for it"),
-        ServeEvent::DaemonBack => {
-            eprintln!("whimbrel: the host daemon is back; everything is published again")
-        }
+        ServeEvent::DaemonGone => note("the host daemon has gone; waiting for it"),
+        ServeEvent::DaemonBack => note("the host daemon is back; everything is published again"),
         ServeEvent::Sent { .. } => {}
     };
     serve(&mut access.attachment, &mut shelf, &stop, &mut observe).map_err(no_host)?;
@@ -169,7 +169,7 @@ fn explain(code: ControlCode) -> &'static str {
 }
 
 fn hashing_bar(path: &Path, json: bool) -> ProgressBar {
-    if json || !std::io::stderr().is_terminal() {
+    if json || !shows_progress() {
         return ProgressBar::hidden();
     }
     let bar = match path.metadata() {

@@ -36,6 +36,7 @@ use whimbrel_transport::{Application, RegistrationEvent};
 
 use super::Outcome;
 use crate::exit::{self, Exit, Failure, NDN_HELP};
+use crate::logging::note;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum NdnCommand {
@@ -166,13 +167,6 @@ fn converse<A: Application + 'static, T>(
     match end {
         End::Done(result) => result.map(Some),
         End::Interrupted => Ok(None),
-    }
-}
-
-/// A remark on standard error, unless `--quiet`.
-fn note(text: &str) {
-    if !crate::logging::is_quiet() {
-        eprintln!("whimbrel: {text}");
     }
 }
 
