@@ -1,24 +1,25 @@
-//! From a configuration to a node behind real sockets.
+//! From a plan to a node behind real sockets.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
 use whimbrel_core::{Guid, Peer, PortOrigin, SeededRng};
-use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, StoreLimits};
+use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig};
 use whimbrel_io::{
     CallerLimits, Clock, EventLoop, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
 };
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
-use whimbrel_mobilityfirst::router::{ProxyPolicy, Route, Router, RouterConfig};
+use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 
-use crate::config::{Config, ConfigError, LinkSection, Via};
+use crate::config::{HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, Plan, any_address};
 use crate::keys::{self, KeyError, random_bytes};
 use crate::local_client::{Events, InnerClient, LocalClient};
 use crate::name_store::NameStore;
+use crate::ndn::NdnThread;
 use crate::ndn::open::NdnOpened;
-use crate::place::{Places, make_folder_of};
+use crate::place::make_folder_of;
 use crate::{Node, NodeEvent};
 
 /// The loop of any node.
@@ -27,9 +28,15 @@ pub type NodeLoop = EventLoop<Node<NameStore>>;
 /// Why a node cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration contradicts itself.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
+    /// Neither plane of a router is on.
+    #[error(
+        "nothing to do: [ndn] enabled = false, and no links: --listen ADDRESS:PORT, --neighbour HOST:PORT, or \
+         [[link]] in a configuration file"
+    )]
+    NothingToDo,
+    /// A host that nobody can reach.
+    #[error("a host needs a router: --router HOST:PORT, or [[link]] in a configuration file")]
+    NoRouter,
     /// No key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -62,14 +69,6 @@ pub enum StartError {
     },
 }
 
-/// A node that is ready to run, and what it has opened.
-pub struct Prepared {
-    /// To be run.
-    pub event_loop: NodeLoop,
-    /// What to tell the user.
-    pub opened: Opened,
-}
-
 /// What a node has opened, for its user and for scripts.
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Opened {
@@ -92,28 +91,67 @@ pub struct Opened {
     pub ndn: Option<NdnOpened>,
 }
 
-/// A router.
-pub fn router(config: &Config) -> Result<Prepared, StartError> {
-    config.check()?;
-    let places = Places::of_this_user();
-    let section = &config.router;
-    let key = section
-        .key
-        .clone()
-        .unwrap_or_else(|| places.state.join("router.pem"));
-    let guid = keys::load_or_create(&key)?.guid();
+/// A node with all its sockets open.
+pub struct Running {
+    /// Of a router that forwards NDN only there is none.
+    event_loop: Option<NodeLoop>,
+    ndn: Option<NdnThread>,
+    opened: Opened,
+}
+
+/// Opens all sockets of a node. It works as soon as it [runs](Running::run).
+pub fn start(plan: Plan) -> Result<Running, StartError> {
+    let plan = match plan {
+        Plan::Router(plan) => plan,
+        Plan::Host(plan) => return host(&plan),
+        Plan::NameServer(plan) => return name_server(&plan),
+    };
+    let mut running = match &plan.mobility_first {
+        Some(plan) => router(plan)?,
+        None if plan.ndn.is_none() => return Err(StartError::NothingToDo),
+        None => Running {
+            event_loop: None,
+            ndn: None,
+            opened: Opened::default(),
+        },
+    };
+    running.ndn = plan.ndn.map(NdnThread::start).transpose()?;
+    running.opened.ndn = running.ndn.as_ref().map(|ndn| ndn.opened().clone());
+    Ok(running)
+}
+
+impl Running {
+    /// What was opened.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// Runs until SIGINT or SIGTERM.
+    pub fn run(self) -> Result<(), StartError> {
+        let Some(mut event_loop) = self.event_loop else {
+            return self.ndn.map_or(Ok(()), NdnThread::wait);
+        };
+        event_loop.stop_on_signals()?;
+        let outcome = event_loop.run(|_, _, event| match event {
+            NodeEvent::NameServer(event) => tracing::debug!(?event, "name server"),
+            NodeEvent::Host(event) => tracing::debug!(?event, "host"),
+        });
+        if let Some(ndn) = self.ndn {
+            ndn.stop();
+            ndn.wait()?;
+        }
+        Ok(outcome?)
+    }
+}
+
+fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
+    let guid = keys::load_or_create(&plan.key)?.guid();
     let clock = Clock::start();
     // Name servers are links as well, numbered after those of the configuration.
-    let name_servers: Vec<u32> = (config.link.len()..)
-        .take(section.name_servers.len())
+    let name_servers: Vec<u32> = (plan.links.len()..)
+        .take(plan.name_servers.len())
         .map(|number| number as u32)
         .collect();
-    let labels = || config.link.iter().map(|link| link.label.as_str());
-    let next_hop = |via: &Via| {
-        via.next_hop(labels()).ok_or_else(|| {
-            ConfigError::Contradiction(format!("\"{}\" is neither a link nor a name", via.0))
-        })
-    };
     if name_servers.is_empty() {
         tracing::warn!(
             "no name server is configured: only hosts attached to this router, and what they serve, can be found"
@@ -122,24 +160,13 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
     let router = RouterConfig {
         guid,
         wall: clock.wall_clock(),
-        hop: config.hop.hop_config(guid, random_number()?),
-        buffer_packets: config.hop.buffer_packets,
-        store: config.storage.limits(),
-        routes: config
-            .route
-            .iter()
-            .map(|route| {
-                let via = next_hop(&route.via)?;
-                Ok(Route { to: route.to, via })
-            })
-            .collect::<Result<_, ConfigError>>()?,
-        default_route: section.default_route.as_ref().map(next_hop).transpose()?,
+        hop: plan.hop.hop_config(guid, random_number()?),
+        buffer_packets: plan.hop.buffer_packets,
+        store: plan.storage,
+        routes: plan.routes.clone(),
+        default_route: plan.default_route,
         name_servers: name_servers.clone(),
-        proxy: ProxyPolicy {
-            storage_timer: config.storage.storage_timer.0,
-            proactive: config.storage.proactive,
-            held_back_patience: config.storage.held_back_patience.0,
-        },
+        proxy: plan.proxy,
     };
     let node = Node::Router(Box::new(Router::new(
         router,
@@ -147,80 +174,69 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
     )));
     let mut event_loop = EventLoop::new(clock, node)?;
     let mut links = BTreeMap::new();
-    for (index, (server, number)) in section.name_servers.iter().zip(name_servers).enumerate() {
+    for (index, (server, number)) in plan.name_servers.iter().zip(name_servers).enumerate() {
         let origin = PortOrigin::Configured(number);
-        let server = Neighbour::new(format!("gnrs:{index}"), server.peer(), origin);
+        let server = Neighbour::new(format!("gnrs:{index}"), server.clone(), origin);
         open_neighbour(&mut event_loop, &mut links, server)?;
     }
-    open_links(&mut event_loop, &mut links, &config.link)?;
-    let socket = section
-        .socket
-        .clone()
-        .unwrap_or_else(|| places.router_socket());
-    open_socket(&mut event_loop, &socket)?;
-    let opened = Opened {
-        guid: Some(guid),
-        links,
-        socket: Some(socket),
-        key: Some(key),
-        ..Opened::default()
-    };
-    Ok(Prepared { event_loop, opened })
+    open_links(&mut event_loop, &mut links, &plan.links)?;
+    with_programs(event_loop, guid, links, &plan.socket, &plan.key)
 }
 
-/// A host.
-pub fn host(config: &Config) -> Result<Prepared, StartError> {
-    config.check()?;
-    let places = Places::of_this_user();
-    let key = config
-        .host
-        .key
-        .clone()
-        .unwrap_or_else(|| places.state.join("host.pem"));
-    let keys = keys::load_or_create(&key)?;
+fn host(plan: &HostPlan) -> Result<Running, StartError> {
+    if plan.links.is_empty() {
+        return Err(StartError::NoRouter);
+    }
+    let keys = keys::load_or_create(&plan.key)?;
     let guid = keys.guid();
-    let mut event_loop = host_loop(config, keys)?;
-    let mut links = BTreeMap::new();
-    open_links(&mut event_loop, &mut links, &config.link)?;
-    let socket = config
-        .host
-        .socket
-        .clone()
-        .unwrap_or_else(|| places.host_socket());
-    open_socket(&mut event_loop, &socket)?;
-    let opened = Opened {
-        guid: Some(guid),
-        links,
-        socket: Some(socket),
-        key: Some(key),
-        ..Opened::default()
-    };
-    Ok(Prepared { event_loop, opened })
+    let (event_loop, links) = host_loop(plan, keys)?;
+    with_programs(event_loop, guid, links, &plan.socket, &plan.key)
 }
 
-/// Numbers of the links that a host prefers, best first.
-fn preferred_links(config: &Config) -> Vec<u32> {
-    let number = |label: &String| config.link.iter().position(|link| link.label == *label);
-    let preference = config.host.preference.iter();
-    preference.filter_map(number).map(|it| it as u32).collect()
+/// A node to which local programs attach.
+fn with_programs(
+    mut event_loop: NodeLoop,
+    guid: Guid,
+    links: BTreeMap<String, SocketAddr>,
+    socket: &Path,
+    key: &Path,
+) -> Result<Running, StartError> {
+    open_socket(&mut event_loop, socket)?;
+    Ok(Running {
+        event_loop: Some(event_loop),
+        ndn: None,
+        opened: Opened {
+            guid: Some(guid),
+            links,
+            socket: Some(socket.to_owned()),
+            key: Some(key.to_owned()),
+            ..Opened::default()
+        },
+    })
 }
 
-fn host_loop(config: &Config, keys: KeyPair) -> Result<NodeLoop, StartError> {
+/// A host with its links, as yet without programs.
+fn host_loop(
+    plan: &HostPlan,
+    keys: KeyPair,
+) -> Result<(NodeLoop, BTreeMap<String, SocketAddr>), StartError> {
     let clock = Clock::start();
-    let section = &config.host;
     let host = HostConfig {
-        hop: config.hop.hop_config(keys.guid(), random_number()?),
-        buffer_packets: config.hop.buffer_packets,
-        preference: preferred_links(config),
-        binding_lifetime: section.binding_lifetime.0,
-        announcement_lifetime: section.announcement_lifetime.0,
-        nack_timeout: section.nack_timeout.0,
-        content_limit: section.content_limit.0,
-        max_transfers: section.max_transfers,
+        hop: plan.hop.hop_config(keys.guid(), random_number()?),
+        buffer_packets: plan.hop.buffer_packets,
+        preference: plan.preference.clone(),
+        binding_lifetime: plan.binding_lifetime,
+        announcement_lifetime: plan.announcement_lifetime,
+        nack_timeout: plan.nack_timeout,
+        content_limit: plan.content_limit,
+        max_transfers: plan.max_transfers,
         ..HostConfig::new(keys, clock.wall_clock())
     };
     let node = Node::Host(Box::new(Host::new(host, SeededRng::new(random_number()?))));
-    Ok(EventLoop::new(clock, node)?)
+    let mut event_loop = EventLoop::new(clock, node)?;
+    let mut links = BTreeMap::new();
+    open_links(&mut event_loop, &mut links, &plan.links)?;
+    Ok((event_loop, links))
 }
 
 /// A host inside this process, on a thread of its own: for a command that finds no daemon.
@@ -233,19 +249,15 @@ pub struct EmbeddedHost {
 }
 
 impl EmbeddedHost {
-    /// Starts a host on `config.link`, and gives the connection of its one program.
-    pub fn start(
-        config: &Config,
-        keys: KeyPair,
-    ) -> Result<(EmbeddedHost, LocalClient), StartError> {
-        config.check()?;
+    /// Starts a host on the links of `plan`, and gives the connection of its one program. The plan's
+    /// key and socket are not used.
+    pub fn start(plan: HostPlan, keys: KeyPair) -> Result<(EmbeddedHost, LocalClient), StartError> {
         let guid = keys.guid();
         let events = Arc::new(Events::default());
         let to_program = ToProgram(events.clone());
         let (started, outcome) = mpsc::channel();
-        let config = config.clone();
         // The loop lives on its thread from its first moment: it cannot be sent there.
-        let run = move || match embedded_loop(&config, keys) {
+        let run = move || match host_loop(&plan, keys) {
             Ok((mut event_loop, links)) => {
                 let _ = started.send(Ok((event_loop.handle(), links)));
                 let ended = event_loop.run(|node, _, event| to_program.pass_on(node, event));
@@ -322,46 +334,24 @@ impl Drop for ToProgram {
     }
 }
 
-fn embedded_loop(
-    config: &Config,
-    keys: KeyPair,
-) -> Result<(NodeLoop, BTreeMap<String, SocketAddr>), StartError> {
-    let mut event_loop = host_loop(config, keys)?;
-    let mut links = BTreeMap::new();
-    open_links(&mut event_loop, &mut links, &config.link)?;
-    Ok((event_loop, links))
-}
-
-/// A name server.
-pub fn name_server(config: &Config) -> Result<Prepared, StartError> {
-    config.check()?;
-    let section = &config.gnrs;
-    let path = section
-        .store
-        .clone()
-        .unwrap_or_else(|| Places::of_this_user().state.join("names.redb"));
-    let limits = StoreLimits {
-        max_records: section.max_records,
-        max_bytes: section.max_bytes.as_usize(),
-        max_providers: section.max_providers,
-    };
-    let in_memory = path == Path::new("memory");
-    let store = if in_memory {
-        NameStore::Memory(MemoryStore::new(limits))
-    } else {
-        make_folder_of(&path).map_err(|source| StartError::Folder {
-            path: path.clone(),
-            source,
-        })?;
-        let opened = DiskStore::open(&path, limits);
-        NameStore::Disk(opened.map_err(|source| StartError::NameStore {
-            path: path.clone(),
-            source,
-        })?)
+fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
+    let store = match &plan.store {
+        None => NameStore::Memory(MemoryStore::new(plan.limits)),
+        Some(path) => {
+            make_folder_of(path).map_err(|source| StartError::Folder {
+                path: path.clone(),
+                source,
+            })?;
+            let opened = DiskStore::open(path, plan.limits);
+            NameStore::Disk(opened.map_err(|source| StartError::NameStore {
+                path: path.clone(),
+                source,
+            })?)
+        }
     };
     let clock = Clock::start();
     let server = ServerConfig {
-        max_watches: section.max_watches,
+        max_watches: plan.max_watches,
         ..ServerConfig::default()
     };
     let secret = random_bytes().map_err(no_random)?;
@@ -373,37 +363,19 @@ pub fn name_server(config: &Config) -> Result<Prepared, StartError> {
     )));
     let mut event_loop = EventLoop::new(clock, node)?;
     let limits = CallerLimits {
-        max: section.max_clients,
+        max: plan.max_clients,
         ..CallerLimits::default()
     };
-    let link = event_loop.add_udp(UdpConfig::new("gnrs", section.listen).listen(limits))?;
-    let links = BTreeMap::from([("gnrs".to_owned(), link.local)]);
-    let store = (!in_memory).then_some(path);
-    Ok(Prepared {
-        event_loop,
+    let link = event_loop.add_udp(UdpConfig::new("gnrs", plan.listen).listen(limits))?;
+    Ok(Running {
+        event_loop: Some(event_loop),
+        ndn: None,
         opened: Opened {
-            links,
-            store,
+            links: BTreeMap::from([("gnrs".to_owned(), link.local)]),
+            store: plan.store.clone(),
             ..Opened::default()
         },
     })
-}
-
-impl Prepared {
-    /// How another thread tells it to stop.
-    pub fn handle(&self) -> LoopHandle<Node<NameStore>> {
-        self.event_loop.handle()
-    }
-
-    /// Runs until SIGINT or SIGTERM.
-    pub fn run(mut self) -> Result<(), StartError> {
-        self.event_loop.stop_on_signals()?;
-        self.event_loop.run(|_, _, event| match event {
-            NodeEvent::NameServer(event) => tracing::debug!(?event, "name server"),
-            NodeEvent::Host(event) => tracing::debug!(?event, "host"),
-        })?;
-        Ok(())
-    }
 }
 
 /// Any address of the family of `peer`, and a port that the system chooses. A host known by name
@@ -411,10 +383,8 @@ impl Prepared {
 pub(crate) fn any_address_towards(peer: &Peer) -> SocketAddr {
     match peer {
         Peer::Address(SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        Peer::Named { .. } if UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() => {
-            (Ipv6Addr::UNSPECIFIED, 0).into()
-        }
-        Peer::Address(SocketAddr::V4(_)) | Peer::Named { .. } => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        Peer::Address(SocketAddr::V4(_)) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        Peer::Named { .. } => (any_address(), 0).into(),
     }
 }
 

@@ -45,7 +45,7 @@
 //! | [`batch`] | all settings and runs, in parallel |
 //! | [`judge`], [`report`] | statements beside ours; tables, pictures, a page |
 //!
-//! Quantities have units, as everywhere (`whimbrel_sim::units`). A fault names file, line and key
+//! Quantities have units, as everywhere (`whimbrel_core::units`). A fault names file, line and key
 //! ([`Fault`]).
 
 pub mod batch;
