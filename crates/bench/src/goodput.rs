@@ -14,7 +14,7 @@ use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
 
 /// Round trips between the routers that the target names, in milliseconds.
 const RTTS_MS: [u64; 3] = [10, 50, 100];
-/// Loss on the last hop, each way, where there is some.
+/// Loss on the last hop, each way, in the lossy runs.
 const LOSS: f64 = 0.01;
 /// Bytes of the file in a quick run.
 const QUICK_BYTES: u64 = 8_000_000;
@@ -40,7 +40,7 @@ impl Mover {
         }
     }
 
-    /// As the scenario's sweep `by` has it.
+    /// The name in the scenario's sweep `by`.
     const fn key(self) -> &'static str {
         match self {
             Mover::Whimbrel => "whimbrel",
@@ -131,7 +131,7 @@ fn transfer(
     let fetched = run.transfers.into_iter().next();
     fetched
         .map(|fetched| fetched.record)
-        .ok_or_else(|| BenchError::Simulated(String::from("the file was not asked for")))
+        .ok_or_else(|| BenchError::Simulated(String::from("the file was not requested")))
 }
 
 /// The cost of loss.

@@ -52,7 +52,7 @@ pub enum CommandRefusal {
     #[error("this command must be signed with a key that the router's configuration names")]
     KeyNeeded,
     /// The digest in the name does not match the parameters.
-    #[error("the digest of this command's parameters does not match them")]
+    #[error("the digest of this command's parameters is wrong")]
     Digest,
     /// The key is not that of a configured anchor.
     #[error("the key {0} is not one of those whose commands this router accepts")]
@@ -203,14 +203,14 @@ pub trait CommandVerifier: Send {
     ) -> Result<Name, CommandRefusal>;
 }
 
-/// What an allowed command has proved.
+/// The proof that an allowed command carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// That it comes from a key that may command.
+    /// A signature by a key that may command.
     Key,
-    /// Nothing, and nothing was needed.
+    /// None, and none was required.
     Unneeded,
-    /// Nothing was needed, and its digest does not match the signed portion. NFD, NDNd and ndn-rs
+    /// None was required, and its digest does not match the signed portion. NFD, NDNd and ndn-rs
     /// accept such commands too.
     WrongDigest,
 }

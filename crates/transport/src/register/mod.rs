@@ -25,7 +25,7 @@ use crate::exchange::nack_text;
 use crate::ledger::{Ledger, OrderedLedger, Sent};
 use crate::path::PathId;
 
-/// Characters of a forwarder's text that are passed on.
+/// Maximum of characters of a forwarder's text in an error.
 const MAX_TEXT: usize = 200;
 
 /// Options of registration.

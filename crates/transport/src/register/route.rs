@@ -1,30 +1,30 @@
-//! The route that a program asks its forwarder for.
+//! The route that a program requests from its forwarder.
 
 use core::time::Duration;
 
 use whimbrel_ndn_mgmt::ControlParameters;
 use whimbrel_ndn_packet::Name;
 
-/// What `rib/register` and `rib/unregister` say of a route; what is `None` is left to the
-/// forwarder.
+/// The parameters of `rib/register` and `rib/unregister`; the forwarder chooses those that are
+/// `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteParameters {
     /// The prefix.
     pub name: Name,
-    /// The next hop; `None` is the face that the command comes from.
+    /// The next hop; `None` is the face that the command arrives on.
     pub face_id: Option<u64>,
-    /// Who made the route; `None` is an application.
+    /// The source of the route; `None` is an application.
     pub origin: Option<u64>,
     /// Cost; `None` is 0.
     pub cost: Option<u64>,
     /// [`whimbrel_ndn_mgmt::ROUTE_CHILD_INHERIT`], [`whimbrel_ndn_mgmt::ROUTE_CAPTURE`].
     pub flags: Option<u64>,
-    /// When the route goes; `None` is with the face.
+    /// The route's lifetime; `None` is that of the face.
     pub expiration: Option<Duration>,
 }
 
 impl RouteParameters {
-    /// For `name`, all else left to the forwarder.
+    /// For `name`, with the forwarder's defaults.
     pub fn new(name: Name) -> RouteParameters {
         RouteParameters {
             name,
