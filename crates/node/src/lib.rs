@@ -4,8 +4,9 @@
 //! | module | holds |
 //! |---|---|
 //! | [`machine`] | [`Node`], the three kinds of node as one machine |
-//! | [`config`] | [`Config`](config::Config), the TOML schema, and its sample |
-//! | [`run`] | a node behind real sockets, from a configuration |
+//! | [`config`] | [`Config`](config::Config), the TOML schema, and its sample; [`Plan`](config::Plan), what a start takes of it |
+//! | [`run`] | a node behind real sockets, from a plan |
+//! | [`reload`] | what a node takes over from its configuration while it runs |
 //! | [`keys`], [`place`] | key files, and where things lie by default |
 //! | [`name_store`] | a name server's records on disk or in memory |
 //! | [`name_client`] | asking name servers, for programs that are neither host nor router |
@@ -30,6 +31,7 @@ pub mod name_store;
 pub mod ndn;
 pub mod output;
 pub mod place;
+pub mod reload;
 pub mod run;
 pub mod serve;
 pub mod shelf;

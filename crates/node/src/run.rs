@@ -12,14 +12,18 @@ use whimbrel_io::{
 };
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
 use whimbrel_mobilityfirst::router::{Router, RouterConfig};
+use whimbrel_ndn_packet::Name;
 
-use crate::config::{HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, Plan, any_address};
+use crate::config::{
+    Config, HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, Plan, any_address,
+};
 use crate::keys::{self, KeyError, random_bytes};
 use crate::local_client::{Events, InnerClient, LocalClient};
 use crate::name_store::NameStore;
 use crate::ndn::NdnThread;
 use crate::ndn::open::NdnOpened;
 use crate::place::make_folder_of;
+use crate::reload::Reloader;
 use crate::{Node, NodeEvent};
 
 /// The loop of any node.
@@ -96,6 +100,8 @@ pub struct Running {
     /// Of a router that forwards NDN only there is none.
     event_loop: Option<NodeLoop>,
     ndn: Option<NdnThread>,
+    /// That the NDN plane was given.
+    strategies: Vec<(Name, Name)>,
     opened: Opened,
 }
 
@@ -109,18 +115,32 @@ pub fn start(plan: Plan) -> Result<Running, StartError> {
     let mut running = match &plan.mobility_first {
         Some(plan) => router(plan)?,
         None if plan.ndn.is_none() => return Err(StartError::NothingToDo),
-        None => Running {
-            event_loop: None,
-            ndn: None,
-            opened: Opened::default(),
-        },
+        None => Running::new(None, Opened::default()),
     };
+    if let Some(plan) = &plan.ndn {
+        running.strategies.clone_from(&plan.forwarder.strategies);
+    }
     running.ndn = plan.ndn.map(NdnThread::start).transpose()?;
     running.opened.ndn = running.ndn.as_ref().map(|ndn| ndn.opened().clone());
     Ok(running)
 }
 
 impl Running {
+    fn new(event_loop: Option<NodeLoop>, opened: Opened) -> Running {
+        Running {
+            event_loop,
+            ndn: None,
+            strategies: Vec::new(),
+            opened,
+        }
+    }
+
+    /// Brings it another configuration than `config`, which it was started with.
+    pub fn reloader(&self, config: Config) -> Reloader {
+        let handle = self.ndn.as_ref().map(NdnThread::handle);
+        Reloader::new(config, handle, self.strategies.clone())
+    }
+
     /// What was opened.
     pub fn opened(&self) -> &Opened {
         &self.opened
@@ -202,17 +222,14 @@ fn with_programs(
     key: &Path,
 ) -> Result<Running, StartError> {
     open_socket(&mut event_loop, socket)?;
-    Ok(Running {
-        event_loop: Some(event_loop),
-        ndn: None,
-        opened: Opened {
-            guid: Some(guid),
-            links,
-            socket: Some(socket.to_owned()),
-            key: Some(key.to_owned()),
-            ..Opened::default()
-        },
-    })
+    let opened = Opened {
+        guid: Some(guid),
+        links,
+        socket: Some(socket.to_owned()),
+        key: Some(key.to_owned()),
+        ..Opened::default()
+    };
+    Ok(Running::new(Some(event_loop), opened))
 }
 
 /// A host with its links, as yet without programs.
@@ -367,15 +384,12 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
         ..CallerLimits::default()
     };
     let link = event_loop.add_udp(UdpConfig::new("gnrs", plan.listen).listen(limits))?;
-    Ok(Running {
-        event_loop: Some(event_loop),
-        ndn: None,
-        opened: Opened {
-            links: BTreeMap::from([("gnrs".to_owned(), link.local)]),
-            store: plan.store.clone(),
-            ..Opened::default()
-        },
-    })
+    let opened = Opened {
+        links: BTreeMap::from([("gnrs".to_owned(), link.local)]),
+        store: plan.store.clone(),
+        ..Opened::default()
+    };
+    Ok(Running::new(Some(event_loop), opened))
 }
 
 /// Any address of the family of `peer`, and a port that the system chooses. A host known by name

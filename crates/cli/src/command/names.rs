@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
 use whimbrel_gnrs::{Answer, Record, ResolverEvent};
-use whimbrel_node::config::{GNRS_PORT, Kind, Remote, listen_address};
+use whimbrel_node::config::{Draft, GNRS_PORT, Kind, Remote, listen_address};
 use whimbrel_node::name_client::{NameClient, Resolution};
 
 use super::{Outcome, json_line, out, stop_flag};
@@ -37,7 +37,7 @@ pub(crate) enum GnrsCommand {
     Watch(Lookup),
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 pub(crate) struct NameServer {
     /// Configuration file (`whimbrel config sample gnrs` prints one); flags override it
     #[arg(short, long, value_name = "FILE")]
@@ -82,6 +82,13 @@ pub(crate) fn run(command: GnrsCommand) -> Outcome {
 }
 
 fn serve(arguments: NameServer) -> Outcome {
+    let (json, file) = (arguments.json, arguments.config.clone());
+    super::node::start("name server", Kind::Gnrs, json, file, move || {
+        server_draft(arguments.clone())
+    })
+}
+
+fn server_draft(arguments: NameServer) -> Result<Draft, Failure> {
     let mut draft = super::node::draft(arguments.config.as_ref())?;
     if let Some(listen) = arguments.listen {
         draft.config.gnrs.listen = listen;
@@ -91,7 +98,7 @@ fn serve(arguments: NameServer) -> Outcome {
         draft.config.gnrs.store = Some(store);
         draft.set_by("gnrs.store", "--store");
     }
-    super::node::start("name server", &draft, Kind::Gnrs, arguments.json)
+    Ok(draft)
 }
 
 fn client(arguments: &Lookup) -> Result<NameClient, Failure> {

@@ -1,6 +1,8 @@
 //! `router run|status` and `host run|status`.
 
+use std::io::{IsTerminal, Read};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -8,15 +10,17 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::config::{
-    Draft, Kind, LinkSection, NdnRouteSection, Remote, Via, listen_address,
+    Config, Draft, Kind, LinkSection, NdnRouteSection, Plan, Remote, Via, listen_address,
 };
 use whimbrel_node::local_client::{LocalClient, LocalError};
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
 use whimbrel_node::place::Places;
+use whimbrel_node::reload::{Reloaded, Reloader};
 use whimbrel_node::run::{self, Opened};
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
+use crate::logging::note;
 
 /// How long to wait for a daemon's status.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -45,7 +49,7 @@ pub(crate) enum HostCommand {
     Status(Status),
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 pub(crate) struct RouterRun {
     /// Configuration file (`whimbrel config sample router` prints one); flags override it
     #[arg(short, long, value_name = "FILE")]
@@ -76,7 +80,7 @@ pub(crate) struct RouterRun {
 }
 
 /// A router's NDN plane.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 pub(crate) struct NdnFlags {
     /// Forward NDN even if --listen or --neighbour makes this a MobilityFirst router
     #[arg(long)]
@@ -101,7 +105,7 @@ pub(crate) struct NdnFlags {
     metrics: Option<SocketAddr>,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 pub(crate) struct HostRun {
     /// Configuration file (`whimbrel config sample host` prints one); flags override it
     #[arg(short, long, value_name = "FILE")]
@@ -162,6 +166,13 @@ pub(crate) fn host(command: HostCommand) -> Outcome {
 }
 
 fn run_router(arguments: RouterRun) -> Outcome {
+    let (json, file) = (arguments.json, arguments.config.clone());
+    start("router", Kind::Router, json, file, move || {
+        router_draft(arguments.clone())
+    })
+}
+
+fn router_draft(arguments: RouterRun) -> Result<Draft, Failure> {
     let mut draft = draft(arguments.config.as_ref())?;
     for (index, bind) in arguments.listen.into_iter().enumerate() {
         let link = LinkSection {
@@ -193,7 +204,7 @@ fn run_router(arguments: RouterRun) -> Outcome {
         draft.set_by("router.name_servers", "--name-server");
     }
     add_ndn_flags(&mut draft, arguments.ndn_flags);
-    start("router", &draft, Kind::Router, arguments.json)
+    Ok(draft)
 }
 
 fn add_ndn_flags(draft: &mut Draft, flags: NdnFlags) {
@@ -250,6 +261,13 @@ fn ndn_route(text: &str) -> Result<NdnRouteSection, String> {
 }
 
 fn run_host(arguments: HostRun) -> Outcome {
+    let (json, file) = (arguments.json, arguments.config.clone());
+    start("host", Kind::Host, json, file, move || {
+        host_draft(arguments.clone())
+    })
+}
+
+fn host_draft(arguments: HostRun) -> Result<Draft, Failure> {
     let mut draft = draft(arguments.config.as_ref())?;
     add_remotes(&mut draft, ("router", "--router"), arguments.router);
     if let Some(key) = arguments.key {
@@ -260,7 +278,7 @@ fn run_host(arguments: HostRun) -> Outcome {
         draft.config.host.socket = Some(socket);
         draft.set_by("host.socket", "--socket");
     }
-    start("host", &draft, Kind::Host, arguments.json)
+    Ok(draft)
 }
 
 fn add_link(draft: &mut Draft, link: LinkSection, flag: &'static str) {
@@ -278,12 +296,67 @@ fn add_remotes(draft: &mut Draft, (label, flag): (&str, &'static str), remotes: 
     }
 }
 
-/// Starts a node, prints the opened sockets, and runs until it is stopped.
-pub(super) fn start(what: &str, draft: &Draft, kind: Kind, json: bool) -> Outcome {
+/// Starts a node, prints the opened sockets, and runs until it is stopped. `read` reads its file and
+/// flags: at the start, and again at SIGHUP.
+pub(super) fn start(
+    what: &str,
+    kind: Kind,
+    json: bool,
+    file: Option<PathBuf>,
+    read: impl Fn() -> Result<Draft, Failure> + Send + 'static,
+) -> Outcome {
+    let draft = read()?;
     let running = run::start(draft.plan(kind)?)?;
+    // A terminal that is closed ends what was started there, as ever.
+    if let Some(file) = file.filter(|_| !std::io::stdin().is_terminal()) {
+        let plan = move || {
+            let draft = read()?;
+            let plan = draft.plan(kind)?;
+            Ok((draft.config, plan))
+        };
+        reload_at_hangup(running.reloader(draft.config), file, plan)?;
+    }
     tell_opened(what, running.opened(), json);
     running.run()?;
     Ok(Exit::Done)
+}
+
+/// Takes over at each SIGHUP what can be taken over of the file, and says what cannot.
+fn reload_at_hangup(
+    mut reloader: Reloader,
+    file: PathBuf,
+    plan: impl Fn() -> Result<(Config, Plan), Failure> + Send + 'static,
+) -> Result<(), Failure> {
+    let (mut hangups, signalled) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGHUP, signalled)?;
+    let reload = move || {
+        while hangups.read_exact(&mut [0]).is_ok() {
+            let file = file.display();
+            match plan() {
+                Ok((config, plan)) => {
+                    let Reloaded { taken, restart } = reloader.reload(&config, plan);
+                    if !restart.is_empty() {
+                        let keys = restart.join(", ");
+                        eprintln!("whimbrel: {file}: changed, in force after a restart: {keys}");
+                    }
+                    let keys = match taken.as_slice() {
+                        [] => String::from("nothing that was written there has changed"),
+                        keys => keys.join(", "),
+                    };
+                    if restart.is_empty() || !taken.is_empty() {
+                        note(&format!("{file}: reloaded: {keys}"));
+                    }
+                }
+                Err(failure) => {
+                    eprintln!("whimbrel: not reloaded, all stays as it is: {failure}");
+                }
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("reload".into())
+        .spawn(reload)?;
+    Ok(())
 }
 
 fn tell_opened(what: &str, opened: &Opened, json: bool) {
