@@ -15,6 +15,9 @@ impl<M: Machine> Simulator<M> {
 
     /// Does what a machine wishes of its ports.
     pub(super) fn grant(&mut self, node: NodeId, request: PortRequest) {
+        if self.nodes[node.index()].requests_by_hand {
+            return self.requests.push_back((node, request));
+        }
         match request {
             PortRequest::Open {
                 token,

@@ -70,7 +70,7 @@ impl<M: Machine> Simulator<M> {
     }
 
     /// Does the next thing if that is not after `end`; false if there is none.
-    fn step_until(&mut self, end: Time) -> bool {
+    pub(crate) fn step_until(&mut self, end: Time) -> bool {
         self.discard_void_entries();
         if self.agenda.next_time().is_none_or(|at| at > end) {
             return false;
@@ -268,9 +268,29 @@ impl<M: Machine> Simulator<M> {
                 .trace
                 .record(now, node, port, TraceKind::Oversize, bytes);
         }
+        assert!(
+            !from.blocked,
+            "'{}' sends by {port}, which is blocked",
+            self.nodes[node.index()].name
+        );
         let lane_number = from.lane as usize;
         let mut frame = self.spare_frames.pop().unwrap_or_default();
         frame.extend_from_slice(bytes);
+        match self.lanes[lane_number].tap.take() {
+            None => self.offer(lane_number, frame),
+            Some(mut tap) => {
+                let frames = tap(now, frame);
+                self.lanes[lane_number].tap = Some(tap);
+                for frame in frames {
+                    self.offer(lane_number, frame);
+                }
+            }
+        }
+    }
+
+    fn offer(&mut self, lane_number: usize, frame: Vec<u8>) {
+        let (now, port) = (self.now, self.lanes[lane_number].from);
+        let node = self.ports[port.0 as usize].node;
         let (trace, stats, spare) = (&mut self.trace, &mut self.stats, &mut self.spare_frames);
         self.lanes[lane_number]
             .link
