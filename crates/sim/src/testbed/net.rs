@@ -29,6 +29,8 @@ pub struct Life {
     pub seed: u64,
     /// How far its wall clock is off, in milliseconds.
     pub skew_ms: i64,
+    /// What its clock shows when it starts.
+    pub start: Time,
 }
 
 impl Life {
@@ -123,6 +125,7 @@ impl<M: Machine> Net<M> {
             number: 0,
             seed: self.sim.seed(),
             skew_ms: 0,
+            start: self.sim.now(),
         };
         let machine = make(&life, None);
         self.nodes.push(Resident {
@@ -131,6 +134,23 @@ impl<M: Machine> Net<M> {
             make: Box::new(make),
         });
         self.nodes.len() - 1
+    }
+
+    /// Adds a node that has one life: this machine's.
+    ///
+    /// # Panics
+    /// When the node is restarted.
+    pub fn add_mortal(&mut self, name: &str, machine: M) -> usize
+    where
+        M: 'static,
+    {
+        let mut machine = Some(machine);
+        self.add(name, move |life, _| {
+            let Some(machine) = machine.take() else {
+                panic!("'{}' has one life and was restarted", life.name);
+            };
+            machine
+        })
     }
 
     /// Connects two nodes.
@@ -373,7 +393,8 @@ impl<M: Machine> Net<M> {
         life.number += 1;
         life.skew_ms = skew_ms;
         let mut fresh = None;
-        let clock = self.sim.with_node(*id, |old, _| {
+        let clock = self.sim.with_node(*id, |old, now| {
+            life.start = old.clock().read(now);
             fresh = Some(make(life, Some(old)));
             *old.clock()
         });
