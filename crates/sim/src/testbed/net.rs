@@ -203,6 +203,11 @@ impl<M: Machine> Net<M> {
         &self.nodes[node].life
     }
 
+    /// Whether a node has not crashed.
+    pub fn is_running(&self, node: usize) -> bool {
+        self.sim.is_running(self.id(node))
+    }
+
     /// The present, as a right clock shows it.
     pub fn now(&self) -> Time {
         self.sim.now()
