@@ -148,6 +148,19 @@ fn a_fast_clock_shows_more_and_its_deadlines_come_early() {
     assert_eq!(net.with(1, |_, now| now), Time::from_secs(200));
 }
 
+/// Whoever starts asks what time it is: only its skew is wrong then.
+#[test]
+fn a_wall_clock_is_set_when_its_node_starts() {
+    let mut net = pair();
+    net.set_clock(1, Duration::from_secs(90), 0);
+    net.run_until(Time::from_secs(10));
+    net.restart(1, -2_000);
+    let wall = net.life(1).wall(1_000_000);
+    let shown = net.with(1, |_, now| now);
+    assert_eq!(shown, Time::from_secs(100));
+    assert_eq!(wall.unix_millis(shown), 1_000_000 + 10_000 - 2_000);
+}
+
 #[test]
 fn a_script_says_which_frames_are_lost() {
     let mut net = pair();
@@ -206,6 +219,18 @@ fn wishes_are_answered_by_hand_where_that_is_wanted() {
     assert!(net.sim().is_open(port));
     net.sim_mut().close_port(id, port);
     assert!(!net.sim().is_open(port));
+}
+
+#[test]
+fn what_a_machine_does_about_a_port_that_is_closed_is_done_at_once() {
+    let mut net = pair();
+    let (id, port) = (net.id(0), net.port(0));
+    net.connect(0, 1, &link()).unwrap();
+    let other = net.sim().node_ports(id)[1];
+    net.with(0, |probe, _| probe.send_when_down(other, b"goodbye"));
+    net.sim_mut().close_port(id, port);
+    net.run_for(DELAY);
+    assert_eq!(got(&net, 1), [b"goodbye"]);
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl<M: Machine> Simulator<M> {
                     machine.handle_refusal(now, token, refusal);
                 }
             }
-            PortRequest::Close(port) => self.close_port(node, port),
+            PortRequest::Close(port) => self.shut(node, port),
             // Simulated ports neither expire nor change their addresses.
             PortRequest::Keep(_) | PortRequest::LookUpAgain(_) => {}
         }

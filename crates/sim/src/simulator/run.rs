@@ -14,6 +14,9 @@ const MAX_SEGMENTS: usize = 64;
 /// A machine that wants to be woken more often than this at one moment will never let time go on.
 const MAX_WAKES_AT_ONE_MOMENT: u32 = 100_000;
 
+/// A machine that transmits more often than this in one round transmits without end.
+const MAX_TRANSMITS_IN_ONE_ROUND: u32 = 10_000_000;
+
 /// Frames that a machine gets with one call; as many as the event loop over sockets hands in.
 const FRAMES_AT_ONCE: usize = 64;
 
@@ -231,8 +234,13 @@ impl<M: Machine> Simulator<M> {
 
     fn drain_frames(&mut self, node: NodeId) {
         let mut buffer = core::mem::take(&mut self.transmit_buffer);
-        loop {
+        for count in 0.. {
             buffer.clear();
+            assert!(
+                count < MAX_TRANSMITS_IN_ONE_ROUND,
+                "'{}' transmits without end",
+                self.nodes[node.index()].name
+            );
             let machine = &mut self.nodes[node.index()].machine;
             let Some(transmit) = machine.poll_transmit(self.now, MAX_SEGMENTS, &mut buffer) else {
                 break;
@@ -364,6 +372,12 @@ impl<M: Machine> Simulator<M> {
     /// Closes a node's end of a link; frames from and to it are dropped from now on. The peer is
     /// not told.
     pub fn close_port(&mut self, node: NodeId, port: PortId) {
+        self.shut(node, port);
+        self.drain(node);
+    }
+
+    /// Closes a port; its node is drained afterwards.
+    pub(super) fn shut(&mut self, node: NodeId, port: PortId) {
         if let Some(closed) = self
             .ports
             .get_mut(port.0 as usize)

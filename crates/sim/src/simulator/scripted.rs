@@ -1,5 +1,5 @@
-//! What a test does to a network by hand: frames that it changes, ports that it blocks, wishes that
-//! it answers itself.
+//! What a test does to a network by hand: frames that it changes, ports that it blocks or
+//! gives another MTU, wishes that it answers itself.
 
 use whimbrel_core::{Machine, PortEvent, PortId, PortRequest};
 
@@ -47,6 +47,16 @@ impl<M: Machine> Simulator<M> {
             PortEvent::Writable
         };
         self.with_node(node, |machine, now| machine.handle_port(now, port, event));
+    }
+
+    /// Changes the largest frame of a node's end of a link, and tells its machine.
+    pub fn set_mtu(&mut self, node: NodeId, port: PortId, mtu: usize) {
+        let known = self.ports.get_mut(port.0 as usize);
+        if let Some(own) = known.filter(|own| own.node == node && own.open) {
+            own.info.mtu = mtu;
+            let event = PortEvent::Mtu(mtu);
+            self.with_node(node, |machine, now| machine.handle_port(now, port, event));
+        }
     }
 
     /// True until the port is closed.

@@ -31,6 +31,8 @@ pub struct Life {
     pub skew_ms: i64,
     /// What its clock shows when it starts.
     pub start: Time,
+    /// How far that is ahead of the time, in milliseconds; less than nothing if it is behind.
+    pub ahead_ms: i64,
 }
 
 impl Life {
@@ -39,9 +41,11 @@ impl Life {
         SeededRng::stream(self.seed.wrapping_add(self.number << 32), &self.name)
     }
 
-    /// Its wall clock, if the network's origin is at `unix_ms`.
+    /// Its wall clock, if the network's origin is at `unix_ms`. A node that starts asks anew what
+    /// time it is: its wall clock is as far off as its life says, whatever its clock has come to
+    /// show; what that gains later on, the wall clock gains too.
     pub fn wall(&self, unix_ms: u64) -> WallClock {
-        WallClock::new(unix_ms.saturating_add_signed(self.skew_ms))
+        WallClock::new(unix_ms.saturating_add_signed(self.skew_ms - self.ahead_ms))
     }
 }
 
@@ -126,6 +130,7 @@ impl<M: Machine> Net<M> {
             seed: self.sim.seed(),
             skew_ms: 0,
             start: self.sim.now(),
+            ahead_ms: 0,
         };
         let machine = make(&life, None);
         self.nodes.push(Resident {
@@ -400,6 +405,7 @@ impl<M: Machine> Net<M> {
         let mut fresh = None;
         let clock = self.sim.with_node(*id, |old, now| {
             life.start = old.clock().read(now);
+            life.ahead_ms = millis(life.start) - millis(now);
             fresh = Some(make(life, Some(old)));
             *old.clock()
         });
@@ -479,6 +485,10 @@ impl<M: Machine> Net<M> {
             Remedy::Release { link } => self.sim.release(self.wires[link].id),
         }
     }
+}
+
+fn millis(time: Time) -> i64 {
+    (time.as_nanos() / 1_000_000) as i64
 }
 
 impl<M: Machine> Index<usize> for Net<M> {

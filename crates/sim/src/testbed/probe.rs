@@ -23,6 +23,7 @@ pub struct Probe {
     /// All that it heard, oldest first.
     pub heard: Vec<(Time, Heard)>,
     outgoing: VecDeque<(PortId, Vec<u8>)>,
+    last_words: VecDeque<(PortId, Vec<u8>)>,
     wishes: VecDeque<PortRequest>,
 }
 
@@ -30,6 +31,11 @@ impl Probe {
     /// Sends a frame, which is not empty.
     pub fn send(&mut self, port: PortId, frame: impl Into<Vec<u8>>) {
         self.outgoing.push_back((port, frame.into()));
+    }
+
+    /// Sends a frame, which is not empty, as soon as any port goes down.
+    pub fn send_when_down(&mut self, port: PortId, frame: impl Into<Vec<u8>>) {
+        self.last_words.push_back((port, frame.into()));
     }
 
     /// Wishes something of its driver.
@@ -50,6 +56,9 @@ impl Machine for Probe {
     type Event = core::convert::Infallible;
 
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        if event == PortEvent::Down {
+            self.outgoing.append(&mut self.last_words);
+        }
         self.heard.push((now, Heard::Port(port, event)));
     }
 
