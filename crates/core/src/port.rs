@@ -18,7 +18,9 @@ pub enum PortEvent {
     /// It is gone: the local program left, the socket failed for good, or the peer was idle for too
     /// long.
     Down,
-    /// Its largest frame is now this many bytes (path MTU found or changed).
+    /// Its largest frame is now this many bytes (path MTU found or changed). Said again, be it of
+    /// the same size, when the frames take another way: from another address of this machine, or
+    /// after there was no route.
     Mtu(usize),
     /// Nothing more can be written to it for now.
     Blocked,
