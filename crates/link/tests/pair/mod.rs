@@ -21,6 +21,8 @@ pub struct Path {
     pub delay: Duration,
     /// Bytes that may wait to be serialised.
     pub queue: u64,
+    /// Larger frames vanish, bytes.
+    pub largest: usize,
     pub loss: f64,
     pub duplicate: f64,
     pub corrupt: f64,
@@ -40,6 +42,7 @@ impl Path {
             rate,
             delay,
             queue: 256 << 10,
+            largest: usize::MAX,
             loss: 0.0,
             duplicate: 0.0,
             corrupt: 0.0,
@@ -238,6 +241,7 @@ impl Pair {
             return;
         };
         if self.rng.chance(path.loss)
+            || frame.len() > path.largest
             || path
                 .outages
                 .iter()

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use whimbrel_core::{Deadline, RttEstimator, Time, TimerQueue};
 
 use super::config::{HopConfig, MIN_MTU, Pacing};
+use super::event::HopEvent;
 use super::feedback::Feedback;
 use super::outgoing::{Fate, Outgoing, Parcel, Room};
 use super::pacing::Pacer;
@@ -19,6 +20,7 @@ use super::rate::RateModel;
 use super::session::Peer;
 use super::stats::HopStats;
 use super::wire::DATA_OVERHEAD;
+use crate::path_mtu::PathMtu;
 use report::forget_question;
 
 /// What both neighbours can do.
@@ -55,6 +57,9 @@ pub(super) struct Sender {
     rtt: RttEstimator,
     pacer: Pacer,
     limits: Limits,
+    path: PathMtu,
+    // The newest probes of it: number and bytes.
+    path_probes: VecDeque<(u32, usize)>,
     small: u16,
     pacing: Pacing,
     // The time-out runs from `timer_from`; so many have expired in a row.
@@ -98,6 +103,8 @@ impl Sender {
                 chunks: usize::from(config.max_chunks_in_flight),
                 memory: u64::from(config.finished_memory),
             },
+            path: PathMtu::new(config.mtu),
+            path_probes: VecDeque::new(),
             small: config.small_chunk_packets,
             pacing: config.pacing,
             timer_from: now,
@@ -143,12 +150,25 @@ impl Sender {
         self.limits.chunk = config.chunk_limit.min(peer.chunk_limit);
         self.limits.chunks = usize::from(config.max_chunks_in_flight).min(peer.max_chunks);
         self.limits.memory = u64::from(config.finished_memory).min(peer.memory);
-        self.set_frame(config.mtu.min(peer.mtu));
+        self.set_limit(now, config.mtu.min(peer.mtu));
     }
 
-    /// Frames may have `frame` bytes from now on; chunks cut in larger packets are cut anew.
-    pub(super) fn set_frame(&mut self, frame: usize) {
-        self.limits.frame = frame.max(MIN_MTU);
+    /// The driver and the neighbour allow frames of `limit` bytes.
+    pub(super) fn set_limit(&mut self, now: Time, limit: usize) {
+        self.path.set_limit(now, limit);
+        self.follow_path();
+    }
+
+    /// Frames of up to `limit` bytes take another way from now on.
+    pub(super) fn change_path(&mut self, limit: usize) {
+        self.path.forget(limit);
+        self.path_probes.clear();
+        self.follow_path();
+    }
+
+    /// Frames may have as many bytes as the path takes; chunks cut in larger packets are cut anew.
+    fn follow_path(&mut self) {
+        self.limits.frame = self.path.size().max(MIN_MTU);
         let payload = self.limits.frame - DATA_OVERHEAD;
         let too_large: Vec<u64> = self
             .active
@@ -237,6 +257,14 @@ impl Sender {
             .active
             .iter()
             .find(|(_, chunk)| chunk.room != Room::Refused)
+    /// The path takes other frames than it did: cuts anew what does not fit, and says so.
+    fn path_changed(&mut self, stats: &mut HopStats, events: &mut VecDeque<HopEvent>) {
+        let size = self.path.size();
+        stats.mtu_falls += u64::from(size < self.limits.frame);
+        self.follow_path();
+        events.push_back(HopEvent::PathMtu { size });
+    }
+
             .map(|(id, _)| *id);
         match oldest {
             Some(id) => _ = self.csyn_due.insert(id),
@@ -314,6 +342,7 @@ impl Sender {
         stats.rtt = self.rtt.smoothed();
         stats.min_rtt = self.model.min_rtt();
         stats.bandwidth = (self.model.bandwidth() * 8.0) as u64;
+        next = Deadline::earlier(next, self.path.poll_timeout());
         stats.loss = self.model.loss();
         stats.window = self.window;
         stats.outstanding = self.outstanding;
@@ -322,5 +351,6 @@ impl Sender {
         stats.chunks_queued = self.queue.len();
         stats.chunks_in_flight = self.active.len();
         stats.reordering_window = self.feedback.reordering_window();
+        stats.largest_frame = self.limits.frame;
     }
 }
