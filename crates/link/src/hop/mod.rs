@@ -203,6 +203,7 @@ impl Hop {
             attempts,
             rtt,
             self.receiver.arriving() > 0,
+            self.sender.has_work(),
         ) {
             Some(Due::Lost) => {
                 self.stats.outages += 1;
@@ -287,6 +288,11 @@ impl Hop {
     /// unresponsive.
     pub fn is_up(&self) -> bool {
         self.session.peer().is_some() && self.liveness.is_responsive()
+    }
+
+    /// When a frame of the neighbour's arrived last; before the first one, when the hop was made.
+    pub fn heard_at(&self) -> Time {
+        self.liveness.heard_at()
     }
 
     /// Memory of half-received chunks, in bytes.

@@ -246,17 +246,17 @@ impl Sender {
         let active = &mut self.active;
         self.feedback
             .forget_flight(|number, about| forget_question(active, number, about));
+        // What was sent last is the surest to be lost; to ask first would cost it a round trip.
+        let id = self.last_data;
+        if let Some(chunk) = self.active.get_mut(&id).filter(|it| it.room == Room::Given) {
+            chunk.presume_lost(limits::INITIAL_PACKETS as usize);
+            self.classify(id);
+        }
         let ids: Vec<u64> = self.active.keys().copied().collect();
         ids.into_iter().for_each(|id| self.settle(id));
         self.update_pace();
     }
 
-    /// Asks for a sign of life, about the oldest chunk if there is one.
-    pub(super) fn probe(&mut self) {
-        let oldest = self
-            .active
-            .iter()
-            .find(|(_, chunk)| chunk.room != Room::Refused)
     /// The path takes other frames than it did: cuts anew what does not fit, and says so.
     fn path_changed(&mut self, stats: &mut HopStats, events: &mut VecDeque<HopEvent>) {
         let size = self.path.size();
@@ -265,6 +265,12 @@ impl Sender {
         events.push_back(HopEvent::PathMtu { size });
     }
 
+    /// Asks for a sign of life, about the oldest chunk if there is one.
+    pub(super) fn probe(&mut self) {
+        let oldest = self
+            .active
+            .iter()
+            .find(|(_, chunk)| chunk.room != Room::Refused)
             .map(|(id, _)| *id);
         match oldest {
             Some(id) => _ = self.csyn_due.insert(id),
@@ -307,6 +313,11 @@ impl Sender {
         }
     }
 
+    /// True if a chunk waits or is under way.
+    pub(super) fn has_work(&self) -> bool {
+        !self.queue.is_empty() || !self.active.is_empty()
+    }
+
     /// Time-outs in a row without an answer.
     pub(super) fn attempts(&self) -> u32 {
         self.attempts
@@ -331,6 +342,7 @@ impl Sender {
             let at = self.timer_from + self.retry_after();
             next = Deadline::earlier(next, Some(Deadline::new(at, "no answer to a CSYN")));
         }
+        next = Deadline::earlier(next, self.path.poll_timeout());
         if self.has_data() && self.feedback.inflight() < self.inflight_cap() {
             next = Deadline::earlier(next, Some(Deadline::new(self.pacer.ready_at(), "pacing")));
         }
@@ -339,10 +351,10 @@ impl Sender {
 
     /// Adds the estimates and states of this half to `stats`.
     pub(super) fn describe(&self, stats: &mut HopStats) {
+        stats.largest_frame = self.limits.frame;
         stats.rtt = self.rtt.smoothed();
         stats.min_rtt = self.model.min_rtt();
         stats.bandwidth = (self.model.bandwidth() * 8.0) as u64;
-        next = Deadline::earlier(next, self.path.poll_timeout());
         stats.loss = self.model.loss();
         stats.window = self.window;
         stats.outstanding = self.outstanding;
@@ -351,6 +363,5 @@ impl Sender {
         stats.chunks_queued = self.queue.len();
         stats.chunks_in_flight = self.active.len();
         stats.reordering_window = self.feedback.reordering_window();
-        stats.largest_frame = self.limits.frame;
     }
 }
