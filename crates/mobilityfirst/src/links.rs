@@ -643,23 +643,24 @@ impl Link {
             HopEvent::PathMtu { size } => {
                 tracing::info!(
                     link = %self.info.label, peer = %self.info.peer, size,
-                    "the path takes frames of another size without saying so"
+                    "the path MTU has changed"
                 );
             }
             HopEvent::Unresponsive => {
-                self.log("neighbour is silent");
+                self.log("the neighbour is silent");
                 events.push_back(LinkEvent::Unresponsive(port));
             }
             HopEvent::Responsive => {
-                self.log("neighbour answers again");
+                self.log("the neighbour responds again");
                 events.push_back(LinkEvent::Responsive(port));
             }
         }
     }
-}
-fn log(&self, what: &'static str) {
-    tracing::info!(
-        link = %self.info.label, peer = %self.info.peer,
-        neighbour = self.neighbour.map(tracing::field::display), "{what}"
-    );
+
+    fn log(&self, what: &'static str) {
+        tracing::info!(
+            link = %self.info.label, peer = %self.info.peer,
+            neighbour = self.neighbour.map(tracing::field::display), "{what}"
+        );
+    }
 }
