@@ -1,8 +1,12 @@
 //! Exit codes: part of the interface, so that scripts can tell why a command failed.
 
 use std::fmt::Display;
+use std::io;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
 use whimbrel_io::IoError;
 use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::ConfigError;
@@ -11,6 +15,23 @@ use whimbrel_node::keys::KeyError;
 use whimbrel_node::local_client::LocalError;
 use whimbrel_node::output::OutputError;
 use whimbrel_node::run::StartError;
+
+/// Signals that stop a command.
+pub(crate) const STOPPING: [i32; 2] = [SIGINT, SIGTERM];
+/// What a shell adds to the number of the signal that ended a program.
+pub(crate) const BY_SIGNAL: i32 = 128;
+/// The last signal received.
+static CAME: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+
+/// Records stop signals from now on. To be called where one is waited for, because a recorded signal
+/// no longer ends the process by itself.
+pub(crate) fn note_signals() -> io::Result<()> {
+    let came = CAME.get_or_init(Arc::default);
+    for signal in STOPPING {
+        signal_hook::flag::register_usize(signal, Arc::clone(came), signal as usize)?;
+    }
+    Ok(())
+}
 
 /// Help text of every command that exits with one of them.
 pub(crate) const HELP: &str = "Exit codes:\n  \
@@ -23,7 +44,7 @@ pub(crate) const HELP: &str = "Exit codes:\n  \
     6    the disk is full, or the output cannot be written\n  \
     7    no new data for as long as --timeout says\n  \
     8    an address or a socket is in use by another program\n  \
-    130  interrupted";
+    130  interrupted (143: by SIGTERM)";
 
 /// Help text of `whimbrel ndn`'s commands. 0 to 4 are those of `ndnpeek`.
 pub(crate) const NDN_HELP: &str = "Exit codes:\n  \
@@ -35,7 +56,7 @@ pub(crate) const NDN_HELP: &str = "Exit codes:\n  \
     5    no forwarder responds\n  \
     6    the output cannot be written\n  \
     7    the signature of the Data does not verify\n  \
-    130  interrupted";
+    130  interrupted (143: by SIGTERM)";
 
 /// Help text of `face`, `route`, `strategy`, `cs` and `status`. 0 to 7 are those of `nfdc`.
 pub(crate) const MANAGEMENT_HELP: &str = "Exit codes:\n  \
@@ -75,7 +96,7 @@ pub(crate) enum Exit {
     NotMeasured,
     /// `bench --strict`: a target was missed.
     Missed,
-    /// Ctrl-C, as a shell reports it.
+    /// Ctrl-C or SIGTERM, as a shell reports them.
     Interrupted,
     /// `ndn`: no answer.
     NoAnswer,
@@ -99,7 +120,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// The number that the process ends with.
-    pub(crate) const fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
             Exit::Other => 1,
@@ -112,7 +133,10 @@ impl Exit {
             Exit::InUse | Exit::NoForwarder => 8,
             Exit::NotMeasured => 9,
             Exit::Missed => 10,
-            Exit::Interrupted => 130,
+            Exit::Interrupted => {
+                let came = CAME.get().map_or(0, |came| came.load(Ordering::Relaxed));
+                if came == SIGTERM as usize { 143 } else { 130 }
+            }
         }
     }
 }
@@ -151,8 +175,8 @@ impl Display for Failure {
     }
 }
 
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Failure {
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
         Failure::new(Exit::Other, error)
     }
 }
@@ -194,7 +218,7 @@ impl From<IoError> for Failure {
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Failure {
         match error {
-            StartError::Config(error) => error.into(),
+            StartError::NothingToDo | StartError::NoRouter => Failure::new(Exit::Usage, error),
             StartError::Key(error) => error.into(),
             StartError::Socket(error) => error.into(),
             StartError::NameStore {

@@ -12,6 +12,18 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
+/// True if progress is drawn on standard error: it is a terminal, and `--quiet` is not set.
+pub(crate) fn shows_progress() -> bool {
+    !is_quiet() && std::io::IsTerminal::is_terminal(&std::io::stderr())
+}
+
+/// Prints a remark on standard error, unless `--quiet`.
+pub(crate) fn note(text: &str) {
+    if !is_quiet() {
+        eprintln!("whimbrel: {text}");
+    }
+}
+
 /// The verbosity of diagnostics.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Logging {

@@ -7,13 +7,14 @@ mod support;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::{Network, Pair, binding, keys, port_of, router, said};
-use whimbrel_core::{Guid, Machine, PortEvent};
+use support::{Pair, bad, binding, good, keys, port_of, router, said};
+use whimbrel_core::{Guid, PortEvent};
 use whimbrel_gnrs::wire::{Code, Frame, Message};
 use whimbrel_gnrs::{
     Answer, Failure, Lookup, Record, RecordKey, Rejection, ResolverConfig, ResolverEvent,
     Statement, Store,
 };
+use whimbrel_sim::link::Loss;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR_MS: u64 = 3_600_000;
@@ -38,9 +39,9 @@ fn last_change(events: &[ResolverEvent]) -> Option<&Answer> {
 
 #[test]
 fn what_is_registered_is_found_in_one_round_trip_each() {
-    let mut pair = Pair::new(1, Network::GOOD, 1);
+    let mut pair = Pair::new(1, good(), 1);
     let record = binding(1, 5, HOUR_MS, vec![router(9)]);
-    pair.client.insert(pair.now, record.clone());
+    pair.client(|client, now| client.insert(now, record.clone()));
     pair.drive(Duration::from_millis(20));
     assert_eq!(
         pair.take_events(),
@@ -51,7 +52,7 @@ fn what_is_registered_is_found_in_one_round_trip_each() {
     );
 
     assert_eq!(
-        pair.client.lookup(pair.now, keys(1).guid()),
+        pair.client(|client, now| client.lookup(now, keys(1).guid())),
         Lookup::Pending
     );
     pair.drive(Duration::from_millis(20));
@@ -67,15 +68,18 @@ fn what_is_registered_is_found_in_one_round_trip_each() {
             answer: answer.clone()
         }]
     );
-    assert_eq!(pair.client.lookup(pair.now, guid), Lookup::Resolved(answer));
+    assert_eq!(
+        pair.client(|client, now| client.lookup(now, guid)),
+        Lookup::Resolved(answer)
+    );
 }
 
 #[test]
 fn the_first_look_up_needs_no_challenge() {
-    let mut pair = Pair::new(1, Network::GOOD, 1);
+    let mut pair = Pair::new(1, good(), 1);
     pair.store(0, &binding(1, 5, HOUR_MS, vec![router(9), router(8)]));
     assert_eq!(
-        pair.client.lookup(pair.now, keys(1).guid()),
+        pair.client(|client, now| client.lookup(now, keys(1).guid())),
         Lookup::Pending
     );
     pair.drive(Duration::from_millis(20));
@@ -84,10 +88,10 @@ fn the_first_look_up_needs_no_challenge() {
 
 #[test]
 fn look_ups_of_one_name_share_one_request_and_one_event() {
-    let mut pair = Pair::new(1, Network::GOOD, 1);
+    let mut pair = Pair::new(1, good(), 1);
     for _ in 0..5 {
         assert_eq!(
-            pair.client.lookup(pair.now, keys(1).guid()),
+            pair.client(|client, now| client.lookup(now, keys(1).guid())),
             Lookup::Pending
         );
     }
@@ -100,33 +104,26 @@ fn look_ups_of_one_name_share_one_request_and_one_event() {
             why
         }]
     );
-    assert_eq!(pair.client.counters().frames_sent, 1);
+    assert_eq!(pair.resolver().counters().frames_sent, 1);
     assert_eq!(
-        pair.client.lookup(pair.now, keys(1).guid()),
+        pair.client(|client, now| client.lookup(now, keys(1).guid())),
         Lookup::NotFound
     );
     pair.drive(SECOND);
     assert_eq!(
-        pair.client.lookup(pair.now, keys(1).guid()),
+        pair.client(|client, now| client.lookup(now, keys(1).guid())),
         Lookup::Pending
     );
 }
 
 #[test]
 fn without_a_server_a_look_up_ends_as_unreachable() {
-    let mut pair = Pair::new(
-        1,
-        Network {
-            loss: 1.0,
-            ..Network::GOOD
-        },
-        2,
-    );
+    let mut pair = Pair::new(1, good().with_loss(Loss::Independent(1.0)), 2);
     assert_eq!(
-        pair.client.lookup(pair.now, keys(1).guid()),
+        pair.client(|client, now| client.lookup(now, keys(1).guid())),
         Lookup::Pending
     );
-    pair.client.insert(pair.now, binding(1, 5, HOUR_MS, vec![]));
+    pair.client(|client, now| client.insert(now, binding(1, 5, HOUR_MS, vec![])));
     pair.drive(SECOND * 11);
     let guid = keys(1).guid();
     let events = pair.take_events();
@@ -143,9 +140,9 @@ fn without_a_server_a_look_up_ends_as_unreachable() {
 
 #[test]
 fn a_watched_name_that_changes_is_known_half_a_round_trip_later() {
-    let mut pair = Pair::new(1, Network::GOOD, 1);
+    let mut pair = Pair::new(1, good(), 1);
     let guid = keys(1).guid();
-    assert!(pair.client.watch(pair.now, guid));
+    assert!(pair.client(|client, now| client.watch(now, guid)));
     pair.drive(SECOND);
     assert_eq!(pair.take_events(), []);
     pair.store(0, &binding(1, 7, HOUR_MS, vec![router(3)]));
@@ -155,13 +152,13 @@ fn a_watched_name_that_changes_is_known_half_a_round_trip_later() {
         Some(7)
     );
     assert!(matches!(
-        pair.client.lookup(pair.now, guid),
+        pair.client(|client, now| client.lookup(now, guid)),
         Lookup::Resolved(_)
     ));
 
-    pair.client.unwatch(pair.now, guid);
+    pair.client(|client, now| client.unwatch(now, guid));
     pair.drive(SECOND);
-    assert_eq!(pair.servers[0].server.watch_count(), 0);
+    assert_eq!(pair.server(0).watch_count(), 0);
     pair.store(0, &binding(1, 8, HOUR_MS, vec![]));
     pair.drive(SECOND);
     assert_eq!(pair.take_events(), []);
@@ -169,11 +166,11 @@ fn a_watched_name_that_changes_is_known_half_a_round_trip_later() {
 
 #[test]
 fn a_removed_name_is_not_found_and_its_watchers_learn_of_it() {
-    let mut pair = Pair::new(1, Network::GOOD, 1);
+    let mut pair = Pair::new(1, good(), 1);
     let guid = keys(1).guid();
     let old = binding(1, 1, HOUR_MS, vec![router(3)]);
     pair.store(0, &old);
-    assert!(pair.client.watch(pair.now, guid));
+    assert!(pair.client(|client, now| client.watch(now, guid)));
     pair.drive(SECOND);
     let removal = Statement {
         removed: true,
@@ -183,18 +180,18 @@ fn a_removed_name_is_not_found_and_its_watchers_learn_of_it() {
     pair.store(0, &old);
     pair.drive(SECOND);
     assert!(last_change(&pair.take_events()).unwrap().is_empty());
-    assert_eq!(pair.client.lookup(pair.now, guid), Lookup::NotFound);
     assert_eq!(
-        pair.servers[0].server.counters().refused_with(Code::Stale),
-        1
+        pair.client(|client, now| client.lookup(now, guid)),
+        Lookup::NotFound
     );
+    assert_eq!(pair.server(0).counters().refused_with(Code::Stale), 1);
 }
 
 #[test]
 fn watches_survive_a_restart_of_the_server_that_nobody_announced() {
-    let mut pair = Pair::new(1, Network::GOOD, 1);
+    let mut pair = Pair::new(1, good(), 1);
     let guid = keys(1).guid();
-    assert!(pair.client.watch(pair.now, guid));
+    assert!(pair.client(|client, now| client.watch(now, guid)));
     pair.drive(SECOND);
     pair.restart_server(0);
     pair.store(0, &binding(1, 7, HOUR_MS, vec![]));
@@ -203,7 +200,7 @@ fn watches_survive_a_restart_of_the_server_that_nobody_announced() {
         version_of(last_change(&pair.take_events()).unwrap()),
         Some(7)
     );
-    assert_eq!(pair.client.counters().server_restarts, 1);
+    assert_eq!(pair.resolver().counters().server_restarts, 1);
     pair.store(0, &binding(1, 8, HOUR_MS, vec![]));
     pair.drive(Duration::from_millis(10));
     assert_eq!(
@@ -214,16 +211,19 @@ fn watches_survive_a_restart_of_the_server_that_nobody_announced() {
 
 #[test]
 fn a_dead_server_is_replaced_and_taken_back_when_it_returns() {
-    let mut pair = Pair::new(1, Network::GOOD, 2);
+    let mut pair = Pair::new(1, good(), 2);
     let (a, b) = (keys(1).guid(), keys(2).guid());
     pair.store(0, &binding(1, 1, HOUR_MS, vec![]));
     pair.store(1, &binding(2, 2, HOUR_MS, vec![]));
-    assert!(pair.client.watch(pair.now, a));
+    assert!(pair.client(|client, now| client.watch(now, a)));
     pair.drive(SECOND);
     pair.take_events();
 
-    pair.servers[0].alive = false;
-    assert_eq!(pair.client.lookup(pair.now, b), Lookup::Pending);
+    pair.silence(0, true);
+    assert_eq!(
+        pair.client(|client, now| client.lookup(now, b)),
+        Lookup::Pending
+    );
     pair.drive(SECOND * 3);
     assert!(
         resolved(&pair.take_events(), b).is_some(),
@@ -237,7 +237,7 @@ fn a_dead_server_is_replaced_and_taken_back_when_it_returns() {
         "the watch has moved"
     );
 
-    pair.servers[0].alive = true;
+    pair.silence(0, false);
     pair.drive(SECOND * 5);
     pair.store(0, &binding(1, 4, HOUR_MS, vec![]));
     pair.drive(SECOND / 10);
@@ -250,30 +250,24 @@ fn a_dead_server_is_replaced_and_taken_back_when_it_returns() {
 
 #[test]
 fn a_port_that_goes_down_sends_its_requests_elsewhere_at_once() {
-    let mut pair = Pair::new(1, Network::GOOD, 2);
+    let mut pair = Pair::new(1, good(), 2);
     pair.store(1, &binding(1, 1, HOUR_MS, vec![]));
     assert_eq!(
-        pair.client.lookup(pair.now, keys(1).guid()),
+        pair.client(|client, now| client.lookup(now, keys(1).guid())),
         Lookup::Pending
     );
-    pair.drain();
-    pair.client
-        .handle_port(pair.now, port_of(0), PortEvent::Down);
+    pair.client(|client, now| client.handle_port(now, port_of(0), PortEvent::Down));
     pair.drive(Duration::from_millis(20));
     assert!(resolved(&pair.take_events(), keys(1).guid()).is_some());
 }
 
 #[test]
 fn a_record_is_registered_with_every_server_that_answers() {
-    let mut pair = Pair::new(1, Network::GOOD, 3);
-    pair.servers[1].alive = false;
-    pair.client.insert(pair.now, binding(1, 5, HOUR_MS, vec![]));
+    let mut pair = Pair::new(1, good(), 3);
+    pair.silence(1, true);
+    pair.client(|client, now| client.insert(now, binding(1, 5, HOUR_MS, vec![])));
     pair.drive(SECOND * 12);
-    let held: Vec<usize> = pair
-        .servers
-        .iter()
-        .map(|node| node.server.store().len())
-        .collect();
+    let held: Vec<usize> = pair.servers().map(|server| server.store().len()).collect();
     assert_eq!(held, [1, 0, 1]);
     assert_eq!(
         pair.take_events(),
@@ -286,9 +280,9 @@ fn a_record_is_registered_with_every_server_that_answers() {
 
 #[test]
 fn a_stale_registration_is_refused_with_the_version_that_counts() {
-    let mut pair = Pair::new(1, Network::GOOD, 1);
+    let mut pair = Pair::new(1, good(), 1);
     pair.store(0, &binding(1, 9, HOUR_MS, vec![]));
-    pair.client.insert(pair.now, binding(1, 5, HOUR_MS, vec![]));
+    pair.client(|client, now| client.insert(now, binding(1, 5, HOUR_MS, vec![])));
     pair.drive(SECOND);
     let code = Rejection::Server {
         code: Code::Stale,
@@ -305,22 +299,25 @@ fn a_stale_registration_is_refused_with_the_version_that_counts() {
 
 #[test]
 fn all_providers_of_a_content_are_found_page_by_page() {
-    let mut pair = Pair::new(1, Network::BAD, 1);
+    let mut pair = Pair::new(1, bad(), 1);
     let content = Guid([7; 32]);
     for seed in 0..40 {
         let said = said(1, HOUR_MS, vec![router(1), router(2), router(3)]);
         pair.store(0, &Record::provider(&keys(seed), content, &said).unwrap());
     }
-    assert_eq!(pair.client.lookup(pair.now, content), Lookup::Pending);
+    assert_eq!(
+        pair.client(|client, now| client.lookup(now, content)),
+        Lookup::Pending
+    );
     pair.drive(SECOND * 20);
     let events = pair.take_events();
     assert_eq!(resolved(&events, content).unwrap().providers.len(), 40);
-    assert_eq!(pair.client.counters().forged_answers, 0);
+    assert_eq!(pair.resolver().counters().forged_answers, 0);
 }
 
 #[test]
 fn a_watch_of_many_providers_starts_with_all_of_them() {
-    let mut pair = Pair::new(1, Network::GOOD, 1);
+    let mut pair = Pair::new(1, good(), 1);
     let content = Guid([7; 32]);
     for seed in 0..40 {
         pair.store(
@@ -328,7 +325,7 @@ fn a_watch_of_many_providers_starts_with_all_of_them() {
             &Record::provider(&keys(seed), content, &said(1, HOUR_MS, vec![])).unwrap(),
         );
     }
-    assert!(pair.client.watch(pair.now, content));
+    assert!(pair.client(|client, now| client.watch(now, content)));
     pair.drive(SECOND * 2);
     assert_eq!(
         last_change(&pair.take_events()).unwrap().providers.len(),
@@ -348,13 +345,15 @@ fn a_watch_of_many_providers_starts_with_all_of_them() {
 
 #[test]
 fn a_forged_answer_is_counted_and_another_server_is_asked() {
-    let mut pair = Pair::new(1, Network::GOOD, 2);
+    let mut pair = Pair::new(1, good(), 2);
     let guid = keys(1).guid();
     let good = binding(1, 5, HOUR_MS, vec![router(1)]);
     pair.store(1, &good);
-    assert_eq!(pair.client.lookup(pair.now, guid), Lookup::Pending);
-    pair.drain();
-    let asked = pair.to_server.last().unwrap().clone();
+    assert_eq!(
+        pair.client(|client, now| client.lookup(now, guid)),
+        Lookup::Pending
+    );
+    let asked = pair.sent(false).pop().unwrap();
     let id = Frame::decode(&asked).unwrap().id;
     // A server that lies about where the name is.
     let mut lie = binding(1, 6, HOUR_MS, vec![router(66)]).as_bytes().to_vec();
@@ -368,9 +367,9 @@ fn a_forged_answer_is_counted_and_another_server_is_asked() {
     };
     let mut bytes = Vec::new();
     Frame::request(id, 1, Message::LookupAnswer { guid, page }).encode(&mut bytes);
-    pair.client.handle_frame(pair.now, port_of(0), &bytes);
+    pair.client(|client, now| client.handle_frame(now, port_of(0), &bytes));
     pair.drive(Duration::from_millis(20));
-    assert_eq!(pair.client.counters().forged_answers, 1);
+    assert_eq!(pair.resolver().counters().forged_answers, 1);
     assert_eq!(
         resolved(&pair.take_events(), guid).unwrap().binding,
         Some(good)
@@ -379,18 +378,24 @@ fn a_forged_answer_is_counted_and_another_server_is_asked() {
 
 #[test]
 fn a_binding_that_has_expired_is_asked_for_again() {
-    let mut pair = Pair::new(1, Network::GOOD, 1);
+    let mut pair = Pair::new(1, good(), 1);
     let guid = keys(1).guid();
     pair.store(0, &binding(1, 5, 1500, vec![]));
-    assert_eq!(pair.client.lookup(pair.now, guid), Lookup::Pending);
+    assert_eq!(
+        pair.client(|client, now| client.lookup(now, guid)),
+        Lookup::Pending
+    );
     pair.drive(SECOND);
     assert!(matches!(
-        pair.client.lookup(pair.now, guid),
+        pair.client(|client, now| client.lookup(now, guid)),
         Lookup::Resolved(_)
     ));
     pair.drive(SECOND);
     pair.take_events();
-    assert_eq!(pair.client.lookup(pair.now, guid), Lookup::Pending);
+    assert_eq!(
+        pair.client(|client, now| client.lookup(now, guid)),
+        Lookup::Pending
+    );
     pair.drive(SECOND);
     assert_eq!(
         pair.take_events(),
@@ -408,13 +413,22 @@ fn too_many_requests_are_refused_at_once() {
         max_watches: 1,
         ..ResolverConfig::default()
     };
-    let mut pair = Pair::with_config(1, Network::GOOD, 1, config);
-    assert_eq!(pair.client.lookup(pair.now, Guid([1; 32])), Lookup::Pending);
-    assert_eq!(pair.client.lookup(pair.now, Guid([2; 32])), Lookup::Pending);
-    assert_eq!(pair.client.lookup(pair.now, Guid([3; 32])), Lookup::Busy);
-    pair.client.insert(pair.now, binding(1, 1, HOUR_MS, vec![]));
-    assert!(pair.client.watch(pair.now, Guid([4; 32])));
-    assert!(!pair.client.watch(pair.now, Guid([5; 32])));
+    let mut pair = Pair::with_config(1, good(), 1, config);
+    assert_eq!(
+        pair.client(|client, now| client.lookup(now, Guid([1; 32]))),
+        Lookup::Pending
+    );
+    assert_eq!(
+        pair.client(|client, now| client.lookup(now, Guid([2; 32]))),
+        Lookup::Pending
+    );
+    assert_eq!(
+        pair.client(|client, now| client.lookup(now, Guid([3; 32]))),
+        Lookup::Busy
+    );
+    pair.client(|client, now| client.insert(now, binding(1, 1, HOUR_MS, vec![])));
+    assert!(pair.client(|client, now| client.watch(now, Guid([4; 32]))));
+    assert!(!pair.client(|client, now| client.watch(now, Guid([5; 32]))));
     let guid = keys(1).guid();
     pair.drive(Duration::from_millis(5));
     assert_eq!(
@@ -426,7 +440,7 @@ fn too_many_requests_are_refused_at_once() {
     );
     pair.drive(SECOND * 2);
     assert_eq!(
-        pair.servers[0].server.watch_count(),
+        pair.server(0).watch_count(),
         1,
         "the watch found room later"
     );
@@ -470,22 +484,22 @@ proptest! {
     /// version, and the store only ever moves forward.
     #[test]
     fn every_look_up_ends_and_watches_converge(seed: u64, acts in acts()) {
-        let mut pair = Pair::new(seed, Network::BAD, 1);
+        let mut pair = Pair::new(seed, bad(), 1);
         let mut newest = [0u64; 3];
         let mut stored = [0u64; 3];
         let mut pending = std::collections::BTreeSet::new();
         for act in acts {
             match act {
                 Act::Lookup(name) => {
-                    if pair.client.lookup(pair.now, keys(name).guid()) == Lookup::Pending {
+                    if pair.client(|client, now| client.lookup(now, keys(name).guid())) == Lookup::Pending {
                         pending.insert(keys(name).guid());
                     }
                 }
-                Act::Watch(name) => prop_assert!(pair.client.watch(pair.now, keys(name).guid())),
-                Act::Unwatch(name) => pair.client.unwatch(pair.now, keys(name).guid()),
+                Act::Watch(name) => prop_assert!(pair.client(|client, now| client.watch(now, keys(name).guid()))),
+                Act::Unwatch(name) => pair.client(|client, now| client.unwatch(now, keys(name).guid())),
                 Act::Register(name) => {
                     newest[usize::from(name)] += 1;
-                    pair.client.insert(pair.now, binding(name, newest[usize::from(name)], HOUR_MS, vec![router(1)]));
+                    pair.client(|client, now| client.insert(now, binding(name, newest[usize::from(name)], HOUR_MS, vec![router(1)])));
                 }
                 Act::Store(name) => {
                     newest[usize::from(name)] += 1;
@@ -493,19 +507,16 @@ proptest! {
                 }
                 Act::Restart => pair.restart_server(0),
                 Act::Replay(at) => {
-                    let frames = if at.index(2) == 0 { &pair.to_server } else { &pair.from_server };
+                    let frames = pair.sent(at.index(2) != 0);
                     if !frames.is_empty() {
-                        let frame = at.get(frames).clone();
-                        pair.servers[0].server.handle_frames(pair.now, whimbrel_core::PortId(1), &[&frame]);
-                        pair.client.handle_frame(pair.now, port_of(0), &frame);
+                        pair.replay(at.get::<Vec<u8>>(&frames));
                     }
                 }
                 Act::Wait(millis) => pair.drive(Duration::from_millis(millis.into())),
             }
-            pair.drain();
             for (name, last) in stored.iter_mut().enumerate() {
                 let key = RecordKey::binding(keys(name as u8).guid());
-                let version = pair.servers[0].server.store().get(&key).map_or(0, |record| record.version());
+                let version = pair.server(0).store().get(&key).map_or(0, |record| record.version());
                 prop_assert!(version >= *last && version <= newest[name]);
                 *last = version;
             }
@@ -519,9 +530,9 @@ proptest! {
         prop_assert!(pending.is_empty(), "{pending:?} never ended");
         for name in 0..3 {
             let guid = keys(name).guid();
-            if pair.client.is_watched(&guid) {
-                let there = pair.servers[0].server.store().get(&RecordKey::binding(guid)).map(|record| record.version());
-                let known = match pair.client.lookup(pair.now, guid) {
+            if pair.resolver().is_watched(&guid) {
+                let there = pair.server(0).store().get(&RecordKey::binding(guid)).map(|record| record.version());
+                let known = match pair.client(|client, now| client.lookup(now, guid)) {
                     Lookup::Resolved(answer) => version_of(&answer),
                     Lookup::NotFound => None,
                     other => return Err(TestCaseError::fail(format!("a watched name is {other:?}"))),
@@ -529,15 +540,15 @@ proptest! {
                 prop_assert_eq!(known, there);
             }
         }
-        prop_assert_eq!(pair.client.counters().forged_answers, 0);
+        prop_assert_eq!(pair.resolver().counters().forged_answers, 0);
     }
 
     /// A push that is late never takes the place of a newer one, and the last change that was told
     /// is the newest.
     #[test]
     fn the_last_change_told_is_the_newest(seed: u64, waits in prop::collection::vec(0u64..400, 1..12)) {
-        let mut pair = Pair::new(seed, Network::BAD, 1);
-        prop_assert!(pair.client.watch(pair.now, keys(1).guid()));
+        let mut pair = Pair::new(seed, bad(), 1);
+        prop_assert!(pair.client(|client, now| client.watch(now, keys(1).guid())));
         for (index, wait) in waits.iter().enumerate() {
             pair.store(0, &binding(1, index as u64 + 1, HOUR_MS, vec![]));
             pair.drive(Duration::from_millis(*wait));
@@ -557,11 +568,11 @@ proptest! {
 
     #[test]
     fn any_frame_at_the_resolver_never_panics(seed: u64, frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 0..20)) {
-        let mut pair = Pair::new(seed, Network::GOOD, 1);
-        let _ = pair.client.lookup(pair.now, keys(1).guid());
-        prop_assert!(pair.client.watch(pair.now, keys(1).guid()));
+        let mut pair = Pair::new(seed, good(), 1);
+        let _ = pair.client(|client, now| client.lookup(now, keys(1).guid()));
+        prop_assert!(pair.client(|client, now| client.watch(now, keys(1).guid())));
         for frame in frames {
-            pair.client.handle_frame(pair.now, port_of(0), &frame);
+            pair.client(|client, now| client.handle_frame(now, port_of(0), &frame));
         }
         pair.drive(SECOND);
         let not_found = ResolverEvent::Unresolvable { guid: keys(1).guid(), why: Failure::NotFound };

@@ -123,7 +123,7 @@ impl<M: Machine> EventLoop<M> {
     }
 
     /// Stops the loop at SIGINT (Ctrl-C) and SIGTERM as [`LoopHandle::stop`] does; a second signal
-    /// ends the process with exit code 130. Once registered, these signals do not end the process
+    /// ends the process with exit code 130 or 143. Once registered, these signals do not end the process
     /// by themselves any more, also after the loop is gone.
     pub fn stop_on_signals(&mut self) -> Result<(), IoError> {
         if self.signals.is_none() {

@@ -9,8 +9,9 @@ use std::sync::atomic::AtomicBool;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level;
 
-/// Exit code of a program that a second Ctrl-C ends, as a shell would report it.
-const EXIT_AFTER_SIGINT: i32 = 130;
+/// What is added to the number of a signal that ends a program: 130 for SIGINT, 143 for SIGTERM, as
+/// a shell reports them.
+const EXIT_BY_SIGNAL: i32 = 128;
 
 /// The end of a pipe into which the signal handlers write. The first signal asks to stop, a second
 /// one ends the process: somebody is impatient.
@@ -35,7 +36,7 @@ impl StopSignals {
             signals.registered.extend([
                 signal_hook::flag::register_conditional_shutdown(
                     signal,
-                    EXIT_AFTER_SIGINT,
+                    EXIT_BY_SIGNAL + signal,
                     Arc::clone(&asked_before),
                 )?,
                 signal_hook::flag::register(signal, asked_before)?,

@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use support::{PATIENCE, Script, pattern, script_loop, settle, until, until_both};
 use tempfile::TempDir;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use whimbrel_core::SeededRng;
-use whimbrel_sim::units;
+use whimbrel_core::units;
 
 use crate::figure::{LineChart, Series};
 use crate::scenario::{Overrides, Plan, Scenario, netns};

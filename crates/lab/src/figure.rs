@@ -386,7 +386,7 @@ mod tests {
                 label: "Whimbrel".into(),
                 points: vec![(0.0, 0.0), (1.0, 20.0)],
                 bars: vec![(0.0, 1.0), (f64::NAN, 22.0)],
-                dots: false,
+                ..Series::default()
             }],
             shaded: vec![(0.2, 0.5, "out".into())],
             origin: (0.0, 0.0),

@@ -107,8 +107,8 @@ fn faults_name_line_and_key_and_what_would_be_right() {
         ),
         (
             "\"10 MB\"",
-            "\"10 mB\"",
-            "a.toml:7: nodes.router.storage: 'mB' is no unit",
+            "\"10 PB\"",
+            "a.toml:7: nodes.router.storage: 'PB' is no unit",
         ),
         (
             "\"100 Mbit/s\"",

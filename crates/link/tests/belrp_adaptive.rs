@@ -7,10 +7,11 @@ mod faces;
 use core::time::Duration;
 
 use bytes::Bytes;
-use faces::{Faces, Path, packet};
+use faces::{Faces, losing, packet, path, reordering};
 use whimbrel_core::{SeededRng, Time};
 use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig, Mode, Reliability};
 use whimbrel_ndn_packet::{Interest, LpPacket, Name};
+use whimbrel_sim::link::Loss;
 
 const DELAY: Duration = Duration::from_millis(5);
 
@@ -23,22 +24,24 @@ fn config(reliability: Reliability) -> LinkServiceConfig {
 
 /// Two ends that have agreed; nothing is on its way.
 fn agreed() -> Faces {
-    let mut faces = Faces::new(1, &config(Reliability::Adaptive), &Path::new(DELAY));
+    let mut faces = Faces::new(1, &config(Reliability::Adaptive), &path(DELAY));
     faces.send(0, packet(false, 1000, 28));
     faces.run_for(100);
     faces.send(1, packet(false, 1001, 28));
     faces.send(0, packet(false, 1002, 28));
     assert!(faces.run_for(100));
-    for end in &mut faces.ends {
-        assert_eq!(end.service.stats().mode, Mode::Adaptive);
-        end.received.clear();
-        end.frames.clear();
+    for end in 0..2 {
+        faces.at(end, |end, _| {
+            assert_eq!(end.service.stats().mode, Mode::Adaptive);
+            end.received.clear();
+            end.frames.clear();
+        });
     }
     faces
 }
 
 fn tags(faces: &Faces, end: usize) -> Vec<u64> {
-    faces.ends[end]
+    faces.net[end]
         .received
         .iter()
         .map(|(_, packet, _)| faces::tag(packet))
@@ -76,8 +79,8 @@ fn an_interest_of_28_bytes_and_a_data_of_1061_take_28_and_1059_bytes() {
     let mut faces = agreed();
     faces.send(0, packet(false, 1, 28));
     faces.send(1, packet(true, 2, 1059));
-    let interest = &faces.ends[0].frames[0].1;
-    let data = &faces.ends[1].frames[0].1;
+    let interest = &faces.net[0].frames[0].1;
+    let data = &faces.net[1].frames[0].1;
     assert_eq!(packet(true, 2, 1059).len(), 1061);
     assert_eq!((interest.len(), data.len()), (28, 1059), "{interest:02x?}");
     faces.run_for(100);
@@ -87,33 +90,33 @@ fn an_interest_of_28_bytes_and_a_data_of_1061_take_28_and_1059_bytes() {
 #[test]
 fn the_last_frame_of_a_burst_is_not_left_to_the_consumer() {
     let mut faces = agreed();
-    faces.ends[0].script = vec![false, false, true];
-    let start = faces.now;
+    faces.lose(0, &[false, false, true]);
+    let start = faces.now();
     for number in 0..3 {
         faces.send(0, packet(true, number, 1000));
     }
     assert!(faces.run_for(1000));
     assert_eq!(tags(&faces, 1), [0, 1, 2]);
-    let (at, ..) = faces.ends[1].received[2];
+    let (at, ..) = faces.net[1].received[2];
     assert!(
         at.since(start) < Duration::from_millis(60),
         "well below any consumer's time-out: {at}"
     );
-    assert_eq!(faces.ends[0].service.stats().recovered, 1);
+    assert_eq!(faces.net[0].service.stats().recovered, 1);
 }
 
 #[test]
 fn a_gap_is_reported_at_once_and_the_first_later_frame_proves_the_loss() {
     let mut faces = agreed();
-    faces.ends[0].script = vec![true];
+    faces.lose(0, &[true]);
     faces.send(0, packet(true, 0, 1000));
     faces.send(0, packet(true, 1, 1000));
-    let start = faces.now;
+    let start = faces.now();
     faces.run_for(1000);
     assert_eq!(tags(&faces, 1), [1, 0]);
     // There, back and there again; the paper's sender waits for two more frames.
-    assert_eq!(faces.ends[1].received[1].0.since(start), DELAY * 3);
-    assert_eq!(faces.ends[0].service.stats().losses, 1);
+    assert_eq!(faces.net[1].received[1].0.since(start), DELAY * 3);
+    assert_eq!(faces.net[0].service.stats().losses, 1);
 }
 
 /// "keeping a high degree of ACK redundancy is not cost-effective" when the loss rate is low.
@@ -126,7 +129,7 @@ fn with_traffic_both_ways_and_no_loss_reports_take_half_an_octet_of_a_frame() {
         faces.run_for(1);
     }
     faces.run_for(100);
-    for end in &faces.ends {
+    for end in faces.ends() {
         let stats = end.service.stats();
         assert!(
             stats.acks_carried * 8 <= stats.frames_sent + 100,
@@ -140,13 +143,13 @@ fn with_traffic_both_ways_and_no_loss_reports_take_half_an_octet_of_a_frame() {
 #[test]
 fn lost_reports_cause_no_retransmissions() {
     let mut faces = agreed();
-    faces.ends[1].path.loss = 0.3;
+    faces.path(1, |path| path.loss = Loss::Independent(0.3));
     for number in 0..2000 {
         faces.send(0, packet(true, number, 1000));
         faces.send(1, packet(false, number, 28));
         faces.run_for(1);
     }
-    let sender = faces.ends[0].service.stats();
+    let sender = faces.net[0].service.stats();
     assert!(
         sender.retransmissions < 10,
         "0.5 % would be NFD's fate at a loss of as much: {sender:?}"
@@ -156,8 +159,9 @@ fn lost_reports_cause_no_retransmissions() {
 #[test]
 fn the_reordering_window_grows_when_retransmissions_prove_spurious_and_shrinks_again() {
     let mut faces = agreed();
-    faces.ends[0].path.reorder = 0.2;
-    faces.ends[0].path.reorder_by = Duration::from_millis(4);
+    faces.path(0, |path| {
+        path.reorder = reordering(0.2, Duration::from_millis(4))
+    });
     let mut number = 0;
     let mut spurious = Vec::new();
     for _ in 0..2 {
@@ -166,8 +170,8 @@ fn the_reordering_window_grows_when_retransmissions_prove_spurious_and_shrinks_a
             faces.send(0, packet(true, number, 1000));
             faces.run_for(1);
         }
-        spurious.push(faces.ends[0].service.stats().spurious);
-        assert!(faces.ends[0].service.stats().reordering_window > Duration::from_micros(500));
+        spurious.push(faces.net[0].service.stats().spurious);
+        assert!(faces.net[0].service.stats().reordering_window > Duration::from_micros(500));
     }
     assert!(
         spurious[1] - spurious[0] <= spurious[0].max(8),
@@ -177,7 +181,7 @@ fn the_reordering_window_grows_when_retransmissions_prove_spurious_and_shrinks_a
         spurious[1] < 40,
         "of about 400 frames that were late: {spurious:?}"
     );
-    faces.ends[0].path.reorder = 0.0;
+    faces.path(0, |path| path.reorder = None);
     for _ in 0..10_000 {
         number += 1;
         faces.send(0, packet(true, number, 100));
@@ -185,7 +189,7 @@ fn the_reordering_window_grows_when_retransmissions_prove_spurious_and_shrinks_a
     }
     faces.run_for(100);
     assert_eq!(
-        faces.ends[0].service.stats().reordering_window,
+        faces.net[0].service.stats().reordering_window,
         Duration::ZERO
     );
     assert_eq!(tags(&faces, 1).len() as u64, number, "each once");
@@ -199,25 +203,25 @@ fn an_interest_is_not_sent_again_beyond_its_lifetime() {
     let mut long = Interest::new("/long".parse::<Name>().unwrap());
     long.lifetime = Some(Duration::from_millis(500));
     let (short, long) = (Bytes::from(short.encode()), Bytes::from(long.encode()));
-    faces.ends[0].script = vec![true, true, false];
+    faces.lose(0, &[true, true, false]);
     for packet in [&short, &long, &long] {
         faces.send(0, packet.clone());
     }
     faces.run_for(1000);
-    let came: Vec<_> = faces.ends[1]
+    let came: Vec<_> = faces.net[1]
         .received
         .iter()
         .map(|(_, packet, _)| packet.clone())
         .collect();
     assert_eq!(came, [long.clone(), long]);
-    assert_eq!(faces.ends[0].given_up, [short]);
+    assert_eq!(faces.net[0].given_up, [short]);
 }
 
 #[test]
 fn either_end_may_restart_and_they_agree_again() {
     for end in 0..2 {
         let mut faces = agreed();
-        faces.restart(end, 99);
+        faces.restart(end);
         for number in 0..20 {
             faces.send(0, packet(false, number, 100));
             faces.send(1, packet(true, 100 + number, 1000));
@@ -231,7 +235,7 @@ fn either_end_may_restart_and_they_agree_again() {
         assert_eq!(tags(&faces, 0), (100..120).collect::<Vec<_>>());
         assert!(
             faces
-                .ends
+                .ends()
                 .iter()
                 .all(|end| end.service.stats().mode == Mode::Adaptive)
         );
@@ -242,32 +246,25 @@ fn either_end_may_restart_and_they_agree_again() {
 fn a_peer_that_became_somebody_else_gets_plain_packets_again() {
     // It answers nothing any more.
     let mut faces = agreed();
-    faces.ends[1].path.loss = 1.0;
+    faces.path(1, |path| path.loss = Loss::Independent(1.0));
     for number in 0..40 {
         faces.send(0, packet(false, number, 28));
         faces.run_for(50);
     }
-    assert_eq!(faces.ends[0].service.stats().mode, Mode::None);
-    assert_eq!(faces.ends[0].frames.last().unwrap().1[0], 0x05);
+    assert_eq!(faces.net[0].service.stats().mode, Mode::None);
+    assert_eq!(faces.net[0].frames.last().unwrap().1[0], 0x05);
     // It speaks, but something else.
     let mut faces = agreed();
     faces.run_for(2000);
-    let now = faces.now;
-    faces.ends[0]
-        .service
-        .handle_frame(now, &packet(false, 1, 28), &mut |_| {});
+    faces.hand_in(0, &packet(false, 1, 28));
     faces.send(0, packet(true, 2, 100));
-    assert!(LpPacket::decode(&faces.ends[0].frames[0].1, false).is_ok());
+    assert!(LpPacket::decode(&faces.net[0].frames[0].1, false).is_ok());
 }
 
 #[test]
 fn auto_falls_back_to_ndnlpv2_with_a_peer_that_acknowledges() {
     let configs = [config(Reliability::Auto), config(Reliability::Ndnlpv2)];
-    let mut faces = Faces::with(
-        1,
-        configs,
-        [Path::losing(DELAY, 0.1), Path::losing(DELAY, 0.1)],
-    );
+    let mut faces = Faces::with(1, configs, [losing(DELAY, 0.1), losing(DELAY, 0.1)]);
     for number in 0..200 {
         faces.send(0, packet(false, number, 100));
         faces.send(1, packet(true, 1000 + number, 100));
@@ -276,20 +273,20 @@ fn auto_falls_back_to_ndnlpv2_with_a_peer_that_acknowledges() {
     faces.run_for(5000);
     assert!(
         faces
-            .ends
+            .ends()
             .iter()
             .all(|end| end.service.stats().mode == Mode::Ndnlpv2)
     );
     // Some of the first frames, sent before the first Ack came, were not kept.
     assert!(tags(&faces, 1).len() >= 195 && tags(&faces, 0).len() >= 195);
-    assert!(faces.ends[0].service.stats().recovered > 10);
+    assert!(faces.net[0].service.stats().recovered > 10);
 }
 
 #[test]
 fn invented_reports_and_questions_do_no_harm() {
     let mut faces = agreed();
     for number in 0..10 {
-        faces.ends[0].script = vec![true; 10];
+        faces.lose(0, &[true; 10]);
         faces.send(0, packet(true, number, 300));
     }
     let mut rng = SeededRng::new(5);
@@ -297,15 +294,13 @@ fn invented_reports_and_questions_do_no_harm() {
         // Any top number of any width, any runs; and questions.
         let mut frame = vec![0x80 | 2, (rng.next_word() as u8 & 0xf0) | 3];
         frame.extend((0..12).map(|_| rng.next_word() as u8 & 0x7f));
-        let now = faces.now;
-        faces.ends[0].service.handle_frame(now, &frame, &mut |_| {});
+        faces.hand_in(0, &frame);
         let mut ask = vec![0x84];
         ask.extend_from_slice(&(rng.next_word() as u32).to_be_bytes());
-        faces.ends[0].service.handle_frame(now, &ask, &mut |_| {});
-        faces.drain(0);
+        faces.hand_in(0, &ask);
     }
-    assert!(faces.ends[0].service.stats().drops.total() > 100);
-    let sent = faces.ends[0].service.stats().frames_sent;
+    assert!(faces.net[0].service.stats().drops.total() > 100);
+    let sent = faces.net[0].service.stats().frames_sent;
     assert!(
         sent < 2000 * 9 + 200,
         "a question is answered by a few reports: {sent}"
@@ -325,7 +320,7 @@ fn invented_reports_and_questions_do_no_harm() {
 fn padded_frames_of_ethernet_are_understood() {
     let mut padded = config(Reliability::Adaptive);
     padded.smallest_frame = 46;
-    let mut faces = Faces::new(1, &padded, &Path::losing(DELAY, 0.1));
+    let mut faces = Faces::new(1, &padded, &losing(DELAY, 0.1));
     for number in 0..200 {
         faces.send(0, packet(false, number, 12 + number as usize % 60));
         faces.run_for(2);
@@ -334,7 +329,7 @@ fn padded_frames_of_ethernet_are_understood() {
     let mut came = tags(&faces, 1);
     came.sort();
     assert!(came.len() >= 195);
-    for (_, received, _) in &faces.ends[1].received {
+    for (_, received, _) in &faces.net[1].received {
         let number = faces::tag(received);
         assert_eq!(*received, packet(false, number, 12 + number as usize % 60));
     }
@@ -343,19 +338,19 @@ fn padded_frames_of_ethernet_are_understood() {
 #[test]
 fn large_packets_go_in_fragments_of_which_lost_ones_alone_are_sent_again() {
     let mut faces = agreed();
-    faces.ends[0].script = vec![false, false, true];
+    faces.lose(0, &[false, false, true]);
     faces.send(0, packet(true, 5, 8000));
     faces.run_for(1000);
     assert_eq!(tags(&faces, 1), [5]);
-    assert_eq!(faces.ends[1].received[0].1, packet(true, 5, 8000));
-    let stats = faces.ends[0].service.stats();
+    assert_eq!(faces.net[1].received[0].1, packet(true, 5, 8000));
+    let stats = faces.net[0].service.stats();
     assert_eq!((stats.retransmissions, stats.packets_sent), (1, 3));
 }
 
 #[test]
 fn after_the_mtu_shrinks_what_was_lost_is_cut_anew() {
     let mut faces = agreed();
-    faces.ends[0].script = vec![true];
+    faces.lose(0, &[true]);
     faces.send(0, packet(true, 1, 1300));
     faces.set_mtu(0, 300);
     faces.send(0, packet(true, 2, 1300));
@@ -369,15 +364,15 @@ fn after_the_mtu_shrinks_what_was_lost_is_cut_anew() {
 fn a_queue_of_our_own_that_stands_marks_congestion() {
     let mut slow = config(Reliability::Adaptive);
     slow.drain_rate = Some(10_000_000);
-    let mut faces = Faces::new(1, &slow, &Path::new(DELAY));
+    let mut faces = Faces::new(1, &slow, &path(DELAY));
     // 12 Mbit/s into 10 Mbit/s for a second.
     for number in 0..1500 {
         faces.send(0, packet(true, number, 1000));
-        faces.run(faces.now + Duration::from_micros(667));
+        faces.run(faces.now() + Duration::from_micros(667));
     }
     faces.run_for(2000);
-    let marks = faces.ends[0].service.stats().marks;
-    let marked = faces.ends[1]
+    let marks = faces.net[0].service.stats().marks;
+    let marked = faces.net[1]
         .received
         .iter()
         .filter(|(.., header)| header.congestion_mark == Some(1))

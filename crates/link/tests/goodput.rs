@@ -5,28 +5,28 @@ mod pair;
 
 use core::time::Duration;
 
-use pair::{Pair, Path, chunk};
+use pair::{Pair, chunk, path};
 use whimbrel_core::Time;
+use whimbrel_sim::link::{Loss, QueueLimit};
 
 /// Bits per second of chunks delivered by a saturated hop, from the 2nd second to the end.
 fn goodput(rate_mbit: u64, rtt_ms: u64, loss: f64, seconds: u64) -> (f64, Pair) {
     let rate = rate_mbit * 1_000_000;
     let delay = Duration::from_micros(rtt_ms * 500);
-    let mut path = Path::new(rate, delay);
-    path.loss = loss;
     // A buffer of one bandwidth-delay product, and 64 KiB at least.
-    path.queue = (rate / 8 * rtt_ms / 1_000).max(64 << 10);
-    let mut pair = Pair::new(1, path);
+    let queue = QueueLimit::Bytes((rate / 8 * rtt_ms / 1_000).max(64 << 10));
+    let path = path(rate, delay).with_queue(queue);
+    let mut pair = Pair::new(1, path.with_loss(Loss::Independent(loss)));
     let body = chunk(1, 1 << 20);
     let (mut tag, warm, end) = (0, Time::from_secs(2), Time::from_secs(2 + seconds));
     let mut at_warm = (end, 0);
-    while pair.now < end {
-        while pair.ends[0].hop.ready_for() > 0 {
+    while pair.now() < end {
+        while pair.net[0].hop.ready_for() > 0 {
             pair.send(0, tag, body.clone());
             tag += 1;
         }
-        if pair.now >= warm && at_warm.0 == end {
-            at_warm = (pair.now, bytes_there(&pair));
+        if pair.now() >= warm && at_warm.0 == end {
+            at_warm = (pair.now(), bytes_there(&pair));
         }
         pair.step(end);
     }
@@ -37,7 +37,7 @@ fn goodput(rate_mbit: u64, rtt_ms: u64, loss: f64, seconds: u64) -> (f64, Pair) 
 
 /// Bytes of chunks at the receiver, half-received ones included.
 fn bytes_there(pair: &Pair) -> u64 {
-    pair.ends[1].hop.stats().data_received * 1_432
+    pair.net[1].hop.stats().data_received * 1_432
 }
 
 #[test]
@@ -53,12 +53,12 @@ fn goodput_grid_stays_above_its_bounds() {
             let shares = results.each_ref().map(|(bits, _)| bits / best);
             table += &format!("{rate:>4} Mbit/s {rtt:>4} ms:");
             for ((bits, pair), share) in results.iter().zip(shares) {
-                let stats = pair.ends[0].hop.stats();
+                let stats = pair.net[0].hop.stats();
                 table += &format!(
                     "  {:>6.2} Mbit/s {:>5.1} % (queue {:>3} ms, {} resent, {} timeouts)",
                     bits / 1e6,
                     share * 100.0,
-                    pair.ends[0].path.longest_queue.as_millis(),
+                    pair.link_stats(0).queueing_delay_max.as_millis(),
                     stats.data_resent,
                     stats.timeouts
                 );
@@ -95,20 +95,19 @@ fn heavy_loss_does_not_starve_a_hop() {
 /// What pacing makes of a fast and short link: bursts that fit the kernel's segmentation offload.
 #[test]
 fn a_link_of_five_gigabits_is_filled_with_full_batches() {
-    let mut path = Path::new(5_000_000_000, Duration::from_micros(50));
-    path.queue = 1 << 20;
-    let mut pair = Pair::new(1, path);
+    let path = path(5_000_000_000, Duration::from_micros(50));
+    let mut pair = Pair::new(1, path.with_queue(QueueLimit::Bytes(1 << 20)));
     let body = chunk(1, 1 << 20);
     let (mut tag, end) = (0, Time::from_millis(300));
-    while pair.now < end {
-        while pair.ends[0].hop.ready_for() > 0 {
+    while pair.now() < end {
+        while pair.net[0].hop.ready_for() > 0 {
             pair.send(0, tag, body.clone());
             tag += 1;
         }
         pair.step(end);
     }
     let gigabits = bytes_there(&pair) as f64 * 8.0 / 0.3 / 1e9;
-    let batch = pair.ends[0].frames as f64 / pair.ends[0].transmits as f64;
+    let batch = pair.net[0].frames as f64 / pair.net[0].transmits as f64;
     println!("{gigabits:.2} Gbit/s, {batch:.1} frames in a batch");
     assert!(gigabits > 4.5, "{gigabits} Gbit/s");
     assert!(batch > 16.0, "{batch} frames in a batch");
@@ -117,13 +116,13 @@ fn a_link_of_five_gigabits_is_filled_with_full_batches() {
 /// Many small messages: each has its own CSYN, and none waits for a grant.
 #[test]
 fn small_chunks_flow_without_a_round_trip_each() {
-    let mut pair = Pair::new(1, Path::new(25_000_000, Duration::from_millis(25)));
+    let mut pair = Pair::new(1, path(25_000_000, Duration::from_millis(25)));
     (0..4_000).for_each(|tag| pair.send(0, tag, chunk(tag, 500)));
     assert!(
-        pair.drive_until(Time::from_secs(20), |pair| pair.ends[0].delivered.len()
+        pair.drive_until(Time::from_secs(20), |pair| pair.net[0].delivered.len()
             == 4_000)
     );
-    println!("4000 messages of 500 bytes in {}", pair.now);
+    println!("4000 messages of 500 bytes in {}", pair.now());
     // 256 in flight and 50 ms of round trip: at most 5120 a second; on the wire they take 0.8 s.
-    assert!(pair.now < Time::from_millis(1_800), "{}", pair.now);
+    assert!(pair.now() < Time::from_millis(1_800), "{}", pair.now());
 }

@@ -1,19 +1,14 @@
 //! What a link service says of its link: rate, queue, loss and round trip.
 
+mod faces;
+
 use std::time::Duration;
 
+use faces::{Faces, losing};
 use whimbrel_core::{LinkState, SeededRng, Time};
 use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig, Mode, Reliability};
 
 const DELAY: Duration = Duration::from_millis(5);
-
-fn service(reliability: Reliability, seed: u64) -> LinkService {
-    let config = LinkServiceConfig {
-        reliability,
-        ..LinkServiceConfig::datagram(1400)
-    };
-    LinkService::new(config, SeededRng::new(seed))
-}
 
 fn data(number: u64, len: usize) -> Vec<u8> {
     let mut packet = vec![6, 0xfd, (len >> 8) as u8, len as u8];
@@ -23,35 +18,23 @@ fn data(number: u64, len: usize) -> Vec<u8> {
 }
 
 /// Ten Data of 1,004 bytes each in every 10 ms one way and a small packet the other, for four
-/// seconds, over a link of 5 ms that loses the share `loss` of all frames.
-fn busy_link(reliability: Reliability, loss: f64) -> LinkService {
-    let mut ends = [service(reliability, 1), service(reliability, 2)];
-    let mut flying: Vec<(Time, usize, Vec<u8>)> = Vec::new();
-    let mut rng = SeededRng::new(3);
-    for milli in 0..4_000u64 {
-        let now = Time::from_millis(milli);
-        if milli % 10 == 0 {
-            for number in 0..10 {
-                ends[0].send(now, data(milli + number, 1000), None);
-            }
-            ends[1].send(now, data(milli, 20), None);
+/// seconds, over a link of 5 ms that loses the share `loss` of all frames. The first end sends the
+/// Data.
+fn busy_link(reliability: Reliability, loss: f64) -> Faces {
+    let config = LinkServiceConfig {
+        reliability,
+        ..LinkServiceConfig::datagram(1400)
+    };
+    let mut faces = Faces::new(1, &config, &losing(DELAY, loss));
+    for milli in (0..4_000).step_by(10) {
+        faces.run(Time::from_millis(milli));
+        for number in 0..10 {
+            faces.send(0, data(milli + number, 1000).into());
         }
-        for (_, to, frame) in flying.extract_if(.., |(at, ..)| *at <= now) {
-            ends[to].handle_frame(now, &frame, &mut |_| {});
-        }
-        for (from, end) in ends.iter_mut().enumerate() {
-            end.handle_timeout(now);
-            let mut frame = Vec::new();
-            while end.poll_transmit(now, 1, &mut frame).is_some() {
-                let frame = core::mem::take(&mut frame);
-                if !rng.chance(loss) {
-                    flying.push((now + DELAY, 1 - from, frame));
-                }
-            }
-        }
+        faces.send(1, data(milli, 20).into());
     }
-    let [sender, _] = ends;
-    sender
+    faces.run(Time::from_secs(4));
+    faces
 }
 
 #[test]
@@ -66,7 +49,8 @@ fn a_profile_with_acknowledgements_measures_rate_loss_and_round_trip() {
         (Reliability::Ndnlpv2, Mode::Ndnlpv2),
         (Reliability::Adaptive, Mode::Adaptive),
     ] {
-        let link = busy_link(reliability, 0.05);
+        let faces = busy_link(reliability, 0.05);
+        let link = &faces.net[0].service;
         assert_eq!(link.stats().mode, mode);
         let state = link.state(Time::from_secs(4));
         let rate = state.delivery_rate.unwrap();
@@ -78,19 +62,22 @@ fn a_profile_with_acknowledgements_measures_rate_loss_and_round_trip() {
         // The adaptive profile subtracts how long a report waited, in thirds of 10 ms.
         let expected = DELAY * 2 - Duration::from_millis(3)..DELAY * 2 + Duration::from_millis(15);
         assert!(expected.contains(&rtt), "{mode:?}: {rtt:?}");
-        let lossless = busy_link(reliability, 0.0).state(Time::from_secs(4));
+        let lossless = busy_link(reliability, 0.0);
+        let lossless = lossless.net[0].service.state(Time::from_secs(4));
         assert!(lossless.loss.unwrap() < 0.01, "{mode:?}: {lossless:?}");
     }
 }
 
 #[test]
 fn without_acknowledgements_nothing_is_claimed() {
-    let state = busy_link(Reliability::Off, 0.05).state(Time::from_secs(4));
+    let faces = busy_link(Reliability::Off, 0.05);
+    let state = faces.net[0].service.state(Time::from_secs(4));
     assert_eq!(state, LinkState::default());
     // Nor when they end.
-    let mut link = busy_link(Reliability::Ndnlpv2, 0.0);
-    link.set_reliability(Reliability::Off);
-    assert_eq!(link.state(Time::from_secs(4)).loss, None);
+    let mut faces = busy_link(Reliability::Ndnlpv2, 0.0);
+    faces.at(0, |end, _| end.service.set_reliability(Reliability::Off));
+    let state = faces.net[0].service.state(Time::from_secs(4));
+    assert_eq!(state.loss, None);
 }
 
 #[test]

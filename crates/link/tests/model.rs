@@ -5,10 +5,11 @@ mod pair;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use pair::{Pair, Path, chunk, config};
+use pair::{Pair, chunk, config, reordering};
 use proptest::prelude::*;
-use whimbrel_core::{SeededRng, Time};
+use whimbrel_core::Time;
 use whimbrel_link::{HopConfig, Pacing};
+use whimbrel_sim::link::{LinkSpec, Loss};
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -51,7 +52,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-fn path() -> impl Strategy<Value = Path> {
+fn path() -> impl Strategy<Value = LinkSpec> {
     let share = || prop_oneof![Just(0.0), 0.0..0.1, 0.0..0.5];
     (
         share(),
@@ -64,11 +65,14 @@ fn path() -> impl Strategy<Value = Path> {
     )
         .prop_map(
             |(loss, duplicate, corrupt, reorder, delay, reorder_by, rate)| {
-                let mut path = Path::new(rate, Duration::from_millis(delay));
-                (path.loss, path.duplicate, path.corrupt, path.reorder) =
-                    (loss, duplicate, corrupt, reorder);
-                path.reorder_by = Duration::from_millis(reorder_by);
-                path
+                let path = pair::path(rate, Duration::from_millis(delay));
+                LinkSpec {
+                    loss: Loss::Independent(loss),
+                    duplicate,
+                    corrupt,
+                    reorder: reordering(reorder, Duration::from_millis(reorder_by)),
+                    ..path
+                }
             },
         )
 }
@@ -83,8 +87,8 @@ struct Model {
 
 impl Model {
     fn check(&self, pair: &Pair) {
-        for (end, this) in pair.ends.iter().enumerate() {
-            let other = &pair.ends[1 - end];
+        for (end, this) in pair.ends().into_iter().enumerate() {
+            let other = pair.ends()[1 - end];
             let mut once = BTreeSet::new();
             for arrival in &this.received {
                 let tag = arrival.tag();
@@ -123,13 +127,13 @@ impl Model {
     fn all_delivered(&self, pair: &Pair) -> bool {
         self.sent.iter().all(|(tag, (_, end, run))| {
             self.withdrawn.contains(tag)
-                || pair.ends[*end].config.incarnation != *run
-                || pair.ends[*end].delivered.contains(tag)
+                || pair.net[*end].config.incarnation != *run
+                || pair.net[*end].delivered.contains(tag)
         })
     }
 }
 
-fn run(seed: u64, paths: [Path; 2], pacing: [Pacing; 2], room: usize, acts: &[(u64, Act)]) {
+fn run(seed: u64, paths: [LinkSpec; 2], pacing: [Pacing; 2], room: usize, acts: &[(u64, Act)]) {
     let [a, b] = paths;
     let config = |end: usize| HopConfig {
         pacing: pacing[end],
@@ -139,27 +143,22 @@ fn run(seed: u64, paths: [Path; 2], pacing: [Pacing; 2], room: usize, acts: &[(u
     };
     let mut pair = Pair::with(seed, a, b, config(0), config(1), room);
     let mut model = Model::default();
-    let mut rng = SeededRng::stream(seed, "acts");
     for (number, (millis, act)) in acts.iter().enumerate() {
-        pair.drive(pair.now + Duration::from_millis(*millis));
+        pair.drive(pair.now() + Duration::from_millis(*millis));
         model.check(&pair);
-        let now = pair.now;
         match *act {
             Act::Send { end, len } => {
                 let (tag, len) = (number as u64, len.max(8));
                 model
                     .sent
-                    .insert(tag, (len, end, pair.ends[end].config.incarnation));
+                    .insert(tag, (len, end, pair.net[end].config.incarnation));
                 pair.send(end, tag, chunk(tag, len));
             }
-            Act::Restart { end } => pair.restart(end, rng.next_word()),
-            Act::Hold { end } => pair.ends[end].hold = true,
-            Act::Release { end } => {
-                pair.ends[end].hold = false;
-                pair.ends[end].release(now);
-            }
+            Act::Restart { end } => pair.restart(end),
+            Act::Hold { end } => pair.hold(end, true),
+            Act::Release { end } => pair.hold(end, false),
             Act::Withdraw { end } => {
-                let all = pair.ends[end].hop.withdraw_all(now);
+                let all = pair.at(end, |end, now| end.hop.withdraw_all(now));
                 for (tag, head, body) in all {
                     assert_eq!(
                         [&head[..], &body[..]].concat(),
@@ -168,23 +167,13 @@ fn run(seed: u64, paths: [Path; 2], pacing: [Pacing; 2], room: usize, acts: &[(u
                     model.withdrawn.insert(tag);
                 }
             }
-            Act::Outage { millis } => {
-                let span = (now, now + Duration::from_millis(millis));
-                pair.ends
-                    .iter_mut()
-                    .for_each(|end| end.path.outages.push(span));
-            }
-            Act::Mtu { end, mtu } => {
-                pair.ends[end].config.mtu = mtu;
-                pair.ends[end].hop.set_mtu(now, mtu);
-            }
+            Act::Outage { millis } => pair.cut(Duration::from_millis(millis)),
+            Act::Mtu { end, mtu } => pair.set_mtu(end, mtu),
         }
     }
-    let now = pair.now;
-    for end in &mut pair.ends {
-        end.hold = false;
-        end.release(now);
-    }
+    let now = pair.now();
+    pair.hold(0, false);
+    pair.hold(1, false);
     let done = pair.drive_until(now + Duration::from_secs(600), |pair| {
         model.all_delivered(pair)
     });
@@ -192,7 +181,7 @@ fn run(seed: u64, paths: [Path; 2], pacing: [Pacing; 2], room: usize, acts: &[(u
     assert!(
         done,
         "not everything was delivered: {:?}",
-        pair.ends.each_ref().map(|end| end.hop.stats())
+        pair.ends().map(|end| end.hop.stats())
     );
 }
 
@@ -218,15 +207,14 @@ proptest! {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let drive = || {
-        let mut lossy = Path::new(25_000_000, Duration::from_millis(5));
-        lossy.loss = 0.05;
-        let mut pair = Pair::new(7, lossy);
+        let path = pair::path(25_000_000, Duration::from_millis(5));
+        let mut pair = Pair::new(7, path.with_loss(Loss::Independent(0.05)));
         (0..20).for_each(|tag| pair.send(0, tag, chunk(tag, 100_000)));
         pair.drive(Time::from_secs(3));
         (
-            pair.ends[0].frames,
-            pair.ends[1].frames,
-            pair.ends[0].hop.stats(),
+            pair.net[0].frames,
+            pair.net[1].frames,
+            pair.net[0].hop.stats(),
         )
     };
     assert_eq!(drive(), drive());

@@ -7,10 +7,10 @@ mod faces;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use faces::{Faces, Path, packet, tag};
+use faces::{Faces, packet, reordering, tag};
 use proptest::prelude::*;
-use whimbrel_core::{SeededRng, Time};
 use whimbrel_link::ndnlp::{LinkServiceConfig, Mode, Reliability};
+use whimbrel_sim::link::LinkSpec;
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -80,7 +80,7 @@ fn wild_act() -> impl Strategy<Value = Act> {
     ]
 }
 
-fn path(reorder: bool, duplicate: bool, corrupt: bool) -> impl Strategy<Value = Path> {
+fn path(reorder: bool, duplicate: bool, corrupt: bool) -> impl Strategy<Value = LinkSpec> {
     let share = |most: f64| prop_oneof![Just(0.0), 0.0..most];
     (
         share(0.4),
@@ -90,13 +90,14 @@ fn path(reorder: bool, duplicate: bool, corrupt: bool) -> impl Strategy<Value = 
         0u64..40,
         0u64..60,
     )
-        .prop_map(move |(loss, dup, bad, late, delay, late_by)| {
-            let mut path = Path::losing(Duration::from_millis(delay), loss);
-            path.duplicate = if duplicate { dup } else { 0.0 };
-            path.corrupt = if corrupt { bad } else { 0.0 };
-            path.reorder = if reorder { late } else { 0.0 };
-            path.reorder_by = Duration::from_millis(late_by);
-            path
+        .prop_map(move |(loss, dup, bad, late, delay, late_by)| LinkSpec {
+            duplicate: if duplicate { dup } else { 0.0 },
+            corrupt: if corrupt { bad } else { 0.0 },
+            reorder: reordering(
+                if reorder { late } else { 0.0 },
+                Duration::from_millis(late_by),
+            ),
+            ..faces::losing(Duration::from_millis(delay), loss)
         })
 }
 
@@ -106,11 +107,18 @@ struct Run {
     sent: BTreeMap<u64, (usize, bytes::Bytes, bool)>,
 }
 
+fn set_reliability(faces: &mut Faces, end: usize, reliability: Reliability) {
+    faces.at(end, |end, _| {
+        end.config.reliability = reliability;
+        end.service.set_reliability(reliability);
+    });
+}
+
 impl Run {
     fn new(
         seed: u64,
         reliability: [Reliability; 2],
-        paths: [Path; 2],
+        paths: [LinkSpec; 2],
         smallest_frame: usize,
     ) -> Run {
         let config = |reliability| {
@@ -125,7 +133,7 @@ impl Run {
         }
     }
 
-    fn act(&mut self, rng: &mut SeededRng, act: &Act) {
+    fn act(&mut self, act: &Act) {
         let faces = &mut self.faces;
         match act {
             Act::Send {
@@ -137,38 +145,27 @@ impl Run {
                 for _ in 0..*burst {
                     let number = self.sent.len() as u64;
                     let packet = packet(*data, number, *len);
-                    let mode = |end: usize| faces.ends[end].service.stats().mode;
+                    let mode = |end: usize| faces.net[end].service.stats().mode;
                     let recovers =
                         mode(0) == mode(1) && matches!(mode(0), Mode::Adaptive | Mode::Ndnlpv2);
                     self.sent.insert(number, (*end, packet.clone(), recovers));
                     faces.send(*end, packet);
                 }
             }
-            Act::Restart { end } => faces.restart(*end, rng.next_word()),
+            Act::Restart { end } => faces.restart(*end),
             Act::Mtu { end, mtu } => faces.set_mtu(*end, *mtu),
-            Act::Outage { end, millis } => {
-                faces.ends[*end].path.out_until = faces.now + Duration::from_millis(*millis);
-            }
-            Act::Block { end } => faces.ends[*end].service.set_blocked(true),
-            Act::Unblock { end } => faces.ends[*end].service.set_blocked(false),
-            Act::Reliability { end, reliability } => {
-                faces.ends[*end].config.reliability = *reliability;
-                faces.ends[*end].service.set_reliability(*reliability);
-            }
-            Act::Junk { end, frame } => {
-                faces.ends[*end]
-                    .service
-                    .handle_frame(faces.now, frame, &mut |_| {});
-            }
+            Act::Outage { end, millis } => faces.cut(*end, Duration::from_millis(*millis)),
+            Act::Block { end } => faces.at(*end, |end, _| end.service.set_blocked(true)),
+            Act::Unblock { end } => faces.at(*end, |end, _| end.service.set_blocked(false)),
+            Act::Reliability { end, reliability } => set_reliability(faces, *end, *reliability),
+            Act::Junk { end, frame } => faces.hand_in(*end, frame),
         }
-        faces.drain(0);
-        faces.drain(1);
     }
 
     /// How often each packet came.
     fn copies(&self) -> BTreeMap<u64, usize> {
         let mut copies = BTreeMap::new();
-        for end in &self.faces.ends {
+        for end in self.faces.ends() {
             for (_, packet, _) in &end.received {
                 *copies.entry(tag(packet)).or_default() += 1;
             }
@@ -177,7 +174,7 @@ impl Run {
     }
 
     fn check_nothing_invented(&self) {
-        for (end, this) in self.faces.ends.iter().enumerate() {
+        for (end, this) in self.faces.ends().into_iter().enumerate() {
             for (_, packet, _) in &this.received {
                 let (from, sent, _) = &self.sent[&tag(packet)];
                 assert_eq!(
@@ -190,7 +187,7 @@ impl Run {
     }
 
     fn check_bounds(&self) {
-        for end in &self.faces.ends {
+        for end in self.faces.ends() {
             let stats = end.service.stats();
             assert!(stats.outstanding <= end.config.most_outstanding);
             assert!(stats.queue_packets <= end.config.queue_packets + end.config.most_outstanding);
@@ -199,18 +196,12 @@ impl Run {
 
     /// The path heals and nothing is blocked; everything comes to rest.
     fn settle(&mut self) {
-        for end in &mut self.faces.ends {
-            (
-                end.path.loss,
-                end.path.duplicate,
-                end.path.corrupt,
-                end.path.reorder,
-            ) = (0.0, 0.0, 0.0, 0.0);
-            end.path.out_until = Time::ZERO;
-            end.service.set_blocked(false);
+        self.faces.heal();
+        for end in 0..2 {
+            self.faces.at(end, |end, _| end.service.set_blocked(false));
         }
         assert!(self.faces.run_for(120_000), "it does not come to rest");
-        for end in &self.faces.ends {
+        for end in self.faces.ends() {
             let stats = end.service.stats();
             let paper = matches!(end.config.reliability, Reliability::Paper { .. });
             assert!(paper || stats.outstanding == 0, "{stats:?}");
@@ -231,10 +222,9 @@ proptest! {
         acts in prop::collection::vec((0u64..60, calm_act()), 1..60),
     ) {
         let mut run = Run::new(seed, [reliability; 2], paths, smallest);
-        let mut rng = SeededRng::stream(seed, "acts");
         for (millis, act) in &acts {
             run.faces.run_for(*millis);
-            run.act(&mut rng, act);
+            run.act(act);
             run.check_bounds();
         }
         run.settle();
@@ -243,7 +233,7 @@ proptest! {
         for (tag, count) in &copies {
             prop_assert_eq!(*count, 1, "packet {} came {} times", tag, count);
         }
-        let stats = [0, 1].map(|end| run.faces.ends[end].service.stats().clone());
+        let stats = [0, 1].map(|end| run.faces.net[end].service.stats().clone());
         for (tag, (end, packet, recovers)) in &run.sent {
             // An agreement that ended, or a queue without room, lets packets go.
             let let_go = stats[*end].abandoned + stats[*end].drops.queue_full > 0;
@@ -251,7 +241,7 @@ proptest! {
             // A packet in fragments can be given up here and there: by the sender, and by the
             // receiver for lack of time.
             let incomplete = packet.len() > 1300 && stats[1 - end].drops.reassembly_timeout > 0;
-            let given_up = run.faces.ends[*end].given_up.contains(packet);
+            let given_up = run.faces.net[*end].given_up.contains(packet);
             prop_assert!(!recovers || let_go || came || given_up || incomplete, "packet {} vanished", tag);
         }
     }
@@ -264,14 +254,13 @@ proptest! {
         acts in prop::collection::vec((0u64..60, calm_act()), 1..40),
     ) {
         let mut run = Run::new(seed, [Reliability::Adaptive; 2], paths, 0);
-        let mut rng = SeededRng::stream(seed, "acts");
         for (millis, act) in &acts {
             run.faces.run_for(*millis);
-            run.act(&mut rng, act);
+            run.act(act);
         }
         run.settle();
         run.check_nothing_invented();
-        let sessions = run.faces.ends.iter().map(|end| end.service.stats().sessions).max();
+        let sessions = run.faces.ends().iter().map(|end| end.service.stats().sessions).max();
         for (tag, count) in run.copies() {
             let agreed = run.sent[&tag].2 && sessions == Some(1);
             prop_assert!(count <= if agreed { 1 } else { 2 }, "packet {} came {} times", tag, count);
@@ -290,10 +279,9 @@ proptest! {
         let damaged = paths.iter().any(|path| path.corrupt > 0.0)
             || acts.iter().any(|(_, act)| matches!(act, Act::Junk { .. }));
         let mut run = Run::new(seed, reliability, paths, 0);
-        let mut rng = SeededRng::stream(seed, "acts");
         for (millis, act) in &acts {
             run.faces.run_for(*millis);
-            run.act(&mut rng, act);
+            run.act(act);
             run.check_bounds();
         }
         run.settle();
@@ -303,16 +291,15 @@ proptest! {
         // After all that, both ends set alike agree again and recover.
         for end in 0..2 {
             run.faces.set_mtu(end, 1400);
-            run.faces.ends[end].config.reliability = Reliability::Adaptive;
-            run.faces.ends[end].service.set_reliability(Reliability::Adaptive);
+            set_reliability(&mut run.faces, end, Reliability::Adaptive);
         }
         let calm = |end| Act::Send { end, data: false, len: 60, burst: 1 };
         for _ in 0..80 {
-            run.act(&mut rng, &calm(0));
-            run.act(&mut rng, &calm(1));
+            run.act(&calm(0));
+            run.act(&calm(1));
             run.faces.run_for(50);
         }
-        prop_assert_eq!(run.faces.ends[0].service.stats().mode, Mode::Adaptive);
-        prop_assert_eq!(run.faces.ends[1].service.stats().mode, Mode::Adaptive);
+        prop_assert_eq!(run.faces.net[0].service.stats().mode, Mode::Adaptive);
+        prop_assert_eq!(run.faces.net[1].service.stats().mode, Mode::Adaptive);
     }
 }

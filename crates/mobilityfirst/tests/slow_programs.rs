@@ -4,7 +4,9 @@ mod world;
 
 use core::time::Duration;
 
-use whimbrel_mobilityfirst::local::LocalRequest;
+use whimbrel_core::Machine;
+use whimbrel_mobilityfirst::host::HostEvent;
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
 use world::{Content, World};
 
@@ -68,7 +70,49 @@ fn a_stopped_program_leaves_its_host_to_the_others_and_goes_on_where_it_was() {
         assert_host_is_well(&mut world, &contents[1]);
         world.stop(stopped, false);
         assert!(world.run_until(LONG, |world| world.has(stopped, 1)));
+        world.run(Duration::from_secs(1));
+        assert_eq!(world.hosts[0].buffer().0, 0, "memory is given back");
     }
+}
+
+/// As values: it is told not to be given more than it has taken.
+#[test]
+fn a_program_in_the_hosts_process_is_stopped_like_one_behind_a_socket() {
+    const APP: u32 = 7;
+    let (mut world, contents) = serving(&[8 * MIB, 3 * MIB]);
+    let request = LocalRequest::Get(world::get_request(1, &contents[0], true));
+    world.hosts[0].request(world.now, APP, request);
+    world.hosts[0].set_blocked(APP, true);
+    world.run(Duration::from_secs(10));
+    assert_eq!(world.hosts[0].poll_event(), None);
+    assert_host_is_well(&mut world, &contents[1]);
+    world.hosts[0].set_blocked(APP, false);
+    let (mut got, mut complete) = (0, false);
+    for _ in 0..20_000 {
+        while let Some(HostEvent { event, .. }) = world.hosts[0].poll_event() {
+            match event {
+                LocalEvent::Chunk(chunk) => {
+                    got += chunk.data.len();
+                    let consumed = LocalRequest::Consumed { request: 1 };
+                    world.hosts[0].request(world.now, APP, consumed);
+                }
+                LocalEvent::Complete { .. } => complete = true,
+                _ => {}
+            }
+        }
+        world.run(Duration::from_millis(1));
+    }
+    assert_eq!((got, complete), (8 * MIB, true));
+    // One that leaves takes nothing along.
+    let request = LocalRequest::Get(world::get_request(2, &contents[0], true));
+    world.hosts[0].request(world.now, APP, request);
+    world.hosts[0].set_blocked(APP, true);
+    world.run(Duration::from_secs(1));
+    assert!(world.hosts[0].buffer().0 > 0);
+    world.hosts[0].leave(APP);
+    world.run(Duration::from_secs(1));
+    assert_eq!(world.hosts[0].buffer().0, 0);
+    assert_eq!(world.hosts[0].status(world.now).downloads, 0);
 }
 
 #[test]

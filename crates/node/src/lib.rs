@@ -4,13 +4,14 @@
 //! | module | holds |
 //! |---|---|
 //! | [`machine`] | [`Node`], the three kinds of node as one machine |
-//! | [`config`] | [`Config`](config::Config), the TOML schema, and its sample |
-//! | [`run`] | a node behind real sockets, from a configuration |
+//! | [`config`] | [`Config`](config::Config), the TOML schema, and its sample; [`Plan`](config::Plan), what a start takes of it |
+//! | [`run`] | a node behind real sockets, from a plan |
+//! | [`reload`] | what a node takes over from its configuration while it runs |
 //! | [`keys`], [`place`] | key files, and where things lie by default |
 //! | [`name_store`] | a name server's records on disk or in memory |
 //! | [`name_client`] | asking name servers, for programs that are neither host nor router |
 //! | [`ndn`] | a router's NDN plane: machine, sockets |
-//! | [`local_client`] | a program's end of a host's socket |
+//! | [`local_client`] | a program's way to its host, by a socket or in the same process |
 //! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
 //! | [`fetch`] | the receiving side: verified chunks to disk, and the record to go on from |
 //! | [`output`] | where fetched content goes, and what becomes of what is there |
@@ -30,6 +31,7 @@ pub mod name_store;
 pub mod ndn;
 pub mod output;
 pub mod place;
+pub mod reload;
 pub mod run;
 pub mod serve;
 pub mod shelf;

@@ -1,25 +1,29 @@
-//! From a configuration to a node behind real sockets.
+//! From a plan to a node behind real sockets.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::unix::net::UnixStream;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use whimbrel_core::{Guid, Peer, PortOrigin, SeededRng};
-use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig, StoreLimits};
+use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, Server, ServerConfig};
 use whimbrel_io::{
-    CallerLimits, Clock, EventLoop, IoError, LoopHandle, Neighbour, StreamLimits, UdpConfig,
-    UnixListenerConfig,
+    CallerLimits, Clock, EventLoop, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
 };
-use whimbrel_mobilityfirst::host::{Host, HostConfig};
-use whimbrel_mobilityfirst::router::{ProxyPolicy, Route, Router, RouterConfig};
+use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
+use whimbrel_mobilityfirst::router::{Router, RouterConfig};
+use whimbrel_ndn_packet::Name;
 
-use crate::config::{Config, ConfigError, LinkSection, Via};
+use crate::config::{
+    Config, HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, Plan, any_address,
+};
 use crate::keys::{self, KeyError, random_bytes};
+use crate::local_client::{Events, InnerClient, LocalClient};
 use crate::name_store::NameStore;
+use crate::ndn::NdnThread;
 use crate::ndn::open::NdnOpened;
-use crate::place::{Places, make_folder_of};
+use crate::place::make_folder_of;
+use crate::reload::Reloader;
 use crate::{Node, NodeEvent};
 
 /// The loop of any node.
@@ -28,9 +32,15 @@ pub type NodeLoop = EventLoop<Node<NameStore>>;
 /// Why a node cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration contradicts itself.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
+    /// Neither plane of a router is on.
+    #[error(
+        "nothing to do: [ndn] enabled = false, and no links: --listen ADDRESS:PORT, --neighbour HOST:PORT, or \
+         [[link]] in a configuration file"
+    )]
+    NothingToDo,
+    /// A host that nobody can reach.
+    #[error("a host needs a router: --router HOST:PORT, or [[link]] in a configuration file")]
+    NoRouter,
     /// No key.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -53,7 +63,7 @@ pub enum StartError {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// The system gives no random bytes, threads or socket pairs.
+    /// The system gives no random bytes or threads.
     #[error("the system gives no {what}: {source}")]
     System {
         /// What was asked for.
@@ -61,14 +71,6 @@ pub enum StartError {
         /// Its answer.
         source: std::io::Error,
     },
-}
-
-/// A node that is ready to run, and what it has opened.
-pub struct Prepared {
-    /// To be run.
-    pub event_loop: NodeLoop,
-    /// What to tell the user.
-    pub opened: Opened,
 }
 
 /// What a node has opened, for its user and for scripts.
@@ -93,28 +95,83 @@ pub struct Opened {
     pub ndn: Option<NdnOpened>,
 }
 
-/// A router.
-pub fn router(config: &Config) -> Result<Prepared, StartError> {
-    config.check()?;
-    let places = Places::of_this_user();
-    let section = &config.router;
-    let key = section
-        .key
-        .clone()
-        .unwrap_or_else(|| places.state.join("router.pem"));
-    let guid = keys::load_or_create(&key)?.guid();
+/// A node with all its sockets open.
+pub struct Running {
+    /// Of a router that forwards NDN only there is none.
+    event_loop: Option<NodeLoop>,
+    ndn: Option<NdnThread>,
+    /// That the NDN plane was given.
+    strategies: Vec<(Name, Name)>,
+    opened: Opened,
+}
+
+/// Opens all sockets of a node. It works as soon as it [runs](Running::run).
+pub fn start(plan: Plan) -> Result<Running, StartError> {
+    let plan = match plan {
+        Plan::Router(plan) => plan,
+        Plan::Host(plan) => return host(&plan),
+        Plan::NameServer(plan) => return name_server(&plan),
+    };
+    let mut running = match &plan.mobility_first {
+        Some(plan) => router(plan)?,
+        None if plan.ndn.is_none() => return Err(StartError::NothingToDo),
+        None => Running::new(None, Opened::default()),
+    };
+    if let Some(plan) = &plan.ndn {
+        running.strategies.clone_from(&plan.forwarder.strategies);
+    }
+    running.ndn = plan.ndn.map(NdnThread::start).transpose()?;
+    running.opened.ndn = running.ndn.as_ref().map(|ndn| ndn.opened().clone());
+    Ok(running)
+}
+
+impl Running {
+    fn new(event_loop: Option<NodeLoop>, opened: Opened) -> Running {
+        Running {
+            event_loop,
+            ndn: None,
+            strategies: Vec::new(),
+            opened,
+        }
+    }
+
+    /// Brings it another configuration than `config`, which it was started with.
+    pub fn reloader(&self, config: Config) -> Reloader {
+        let handle = self.ndn.as_ref().map(NdnThread::handle);
+        Reloader::new(config, handle, self.strategies.clone())
+    }
+
+    /// What was opened.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// Runs until SIGINT or SIGTERM.
+    pub fn run(self) -> Result<(), StartError> {
+        let Some(mut event_loop) = self.event_loop else {
+            return self.ndn.map_or(Ok(()), NdnThread::wait);
+        };
+        event_loop.stop_on_signals()?;
+        let outcome = event_loop.run(|_, _, event| match event {
+            NodeEvent::NameServer(event) => tracing::debug!(?event, "name server"),
+            NodeEvent::Host(event) => tracing::debug!(?event, "host"),
+        });
+        if let Some(ndn) = self.ndn {
+            ndn.stop();
+            ndn.wait()?;
+        }
+        Ok(outcome?)
+    }
+}
+
+fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
+    let guid = keys::load_or_create(&plan.key)?.guid();
     let clock = Clock::start();
     // Name servers are links as well, numbered after those of the configuration.
-    let name_servers: Vec<u32> = (config.link.len()..)
-        .take(section.name_servers.len())
+    let name_servers: Vec<u32> = (plan.links.len()..)
+        .take(plan.name_servers.len())
         .map(|number| number as u32)
         .collect();
-    let labels = || config.link.iter().map(|link| link.label.as_str());
-    let next_hop = |via: &Via| {
-        via.next_hop(labels()).ok_or_else(|| {
-            ConfigError::Contradiction(format!("\"{}\" is neither a link nor a name", via.0))
-        })
-    };
     if name_servers.is_empty() {
         tracing::warn!(
             "no name server is configured: only hosts attached to this router, and what they serve, can be found"
@@ -123,24 +180,13 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
     let router = RouterConfig {
         guid,
         wall: clock.wall_clock(),
-        hop: config.hop.hop_config(guid, random_number()?),
-        buffer_packets: config.hop.buffer_packets,
-        store: config.storage.limits(),
-        routes: config
-            .route
-            .iter()
-            .map(|route| {
-                let via = next_hop(&route.via)?;
-                Ok(Route { to: route.to, via })
-            })
-            .collect::<Result<_, ConfigError>>()?,
-        default_route: section.default_route.as_ref().map(next_hop).transpose()?,
+        hop: plan.hop.hop_config(guid, random_number()?),
+        buffer_packets: plan.hop.buffer_packets,
+        store: plan.storage,
+        routes: plan.routes.clone(),
+        default_route: plan.default_route,
         name_servers: name_servers.clone(),
-        proxy: ProxyPolicy {
-            storage_timer: config.storage.storage_timer.0,
-            proactive: config.storage.proactive,
-            held_back_patience: config.storage.held_back_patience.0,
-        },
+        proxy: plan.proxy,
     };
     let node = Node::Router(Box::new(Router::new(
         router,
@@ -148,80 +194,66 @@ pub fn router(config: &Config) -> Result<Prepared, StartError> {
     )));
     let mut event_loop = EventLoop::new(clock, node)?;
     let mut links = BTreeMap::new();
-    for (index, (server, number)) in section.name_servers.iter().zip(name_servers).enumerate() {
+    for (index, (server, number)) in plan.name_servers.iter().zip(name_servers).enumerate() {
         let origin = PortOrigin::Configured(number);
-        let server = Neighbour::new(format!("gnrs:{index}"), server.peer(), origin);
+        let server = Neighbour::new(format!("gnrs:{index}"), server.clone(), origin);
         open_neighbour(&mut event_loop, &mut links, server)?;
     }
-    open_links(&mut event_loop, &mut links, &config.link)?;
-    let socket = section
-        .socket
-        .clone()
-        .unwrap_or_else(|| places.router_socket());
-    open_socket(&mut event_loop, &socket)?;
-    let opened = Opened {
-        guid: Some(guid),
-        links,
-        socket: Some(socket),
-        key: Some(key),
-        ..Opened::default()
-    };
-    Ok(Prepared { event_loop, opened })
+    open_links(&mut event_loop, &mut links, &plan.links)?;
+    with_programs(event_loop, guid, links, &plan.socket, &plan.key)
 }
 
-/// A host.
-pub fn host(config: &Config) -> Result<Prepared, StartError> {
-    config.check()?;
-    let places = Places::of_this_user();
-    let key = config
-        .host
-        .key
-        .clone()
-        .unwrap_or_else(|| places.state.join("host.pem"));
-    let keys = keys::load_or_create(&key)?;
+fn host(plan: &HostPlan) -> Result<Running, StartError> {
+    if plan.links.is_empty() {
+        return Err(StartError::NoRouter);
+    }
+    let keys = keys::load_or_create(&plan.key)?;
     let guid = keys.guid();
-    let mut event_loop = host_loop(config, keys)?;
-    let mut links = BTreeMap::new();
-    open_links(&mut event_loop, &mut links, &config.link)?;
-    let socket = config
-        .host
-        .socket
-        .clone()
-        .unwrap_or_else(|| places.host_socket());
-    open_socket(&mut event_loop, &socket)?;
+    let (event_loop, links) = host_loop(plan, keys)?;
+    with_programs(event_loop, guid, links, &plan.socket, &plan.key)
+}
+
+/// A node to which local programs attach.
+fn with_programs(
+    mut event_loop: NodeLoop,
+    guid: Guid,
+    links: BTreeMap<String, SocketAddr>,
+    socket: &Path,
+    key: &Path,
+) -> Result<Running, StartError> {
+    open_socket(&mut event_loop, socket)?;
     let opened = Opened {
         guid: Some(guid),
         links,
-        socket: Some(socket),
-        key: Some(key),
+        socket: Some(socket.to_owned()),
+        key: Some(key.to_owned()),
         ..Opened::default()
     };
-    Ok(Prepared { event_loop, opened })
+    Ok(Running::new(Some(event_loop), opened))
 }
 
-/// Numbers of the links that a host prefers, best first.
-fn preferred_links(config: &Config) -> Vec<u32> {
-    let number = |label: &String| config.link.iter().position(|link| link.label == *label);
-    let preference = config.host.preference.iter();
-    preference.filter_map(number).map(|it| it as u32).collect()
-}
-
-fn host_loop(config: &Config, keys: KeyPair) -> Result<NodeLoop, StartError> {
+/// A host with its links, as yet without programs.
+fn host_loop(
+    plan: &HostPlan,
+    keys: KeyPair,
+) -> Result<(NodeLoop, BTreeMap<String, SocketAddr>), StartError> {
     let clock = Clock::start();
-    let section = &config.host;
     let host = HostConfig {
-        hop: config.hop.hop_config(keys.guid(), random_number()?),
-        buffer_packets: config.hop.buffer_packets,
-        preference: preferred_links(config),
-        binding_lifetime: section.binding_lifetime.0,
-        announcement_lifetime: section.announcement_lifetime.0,
-        nack_timeout: section.nack_timeout.0,
-        content_limit: section.content_limit.0,
-        max_transfers: section.max_transfers,
+        hop: plan.hop.hop_config(keys.guid(), random_number()?),
+        buffer_packets: plan.hop.buffer_packets,
+        preference: plan.preference.clone(),
+        binding_lifetime: plan.binding_lifetime,
+        announcement_lifetime: plan.announcement_lifetime,
+        nack_timeout: plan.nack_timeout,
+        content_limit: plan.content_limit,
+        max_transfers: plan.max_transfers,
         ..HostConfig::new(keys, clock.wall_clock())
     };
     let node = Node::Host(Box::new(Host::new(host, SeededRng::new(random_number()?))));
-    Ok(EventLoop::new(clock, node)?)
+    let mut event_loop = EventLoop::new(clock, node)?;
+    let mut links = BTreeMap::new();
+    open_links(&mut event_loop, &mut links, &plan.links)?;
+    Ok((event_loop, links))
 }
 
 /// A host inside this process, on a thread of its own: for a command that finds no daemon.
@@ -234,21 +266,19 @@ pub struct EmbeddedHost {
 }
 
 impl EmbeddedHost {
-    /// Starts a host on `config.link`, and gives the stream by which a program attaches to it.
-    pub fn start(config: &Config, keys: KeyPair) -> Result<(EmbeddedHost, UnixStream), StartError> {
-        config.check()?;
+    /// Starts a host on the links of `plan`, and gives the connection of its one program. The plan's
+    /// key and socket are not used.
+    pub fn start(plan: HostPlan, keys: KeyPair) -> Result<(EmbeddedHost, LocalClient), StartError> {
         let guid = keys.guid();
-        let (inner, outer) = UnixStream::pair().map_err(|source| StartError::System {
-            what: "pair of sockets",
-            source,
-        })?;
+        let events = Arc::new(Events::default());
+        let to_program = ToProgram(events.clone());
         let (started, outcome) = mpsc::channel();
-        let config = config.clone();
         // The loop lives on its thread from its first moment: it cannot be sent there.
-        let run = move || match embedded_loop(&config, keys, inner) {
+        let run = move || match host_loop(&plan, keys) {
             Ok((mut event_loop, links)) => {
                 let _ = started.send(Ok((event_loop.handle(), links)));
-                if let Err(error) = event_loop.run(|_, _, _| {}) {
+                let ended = event_loop.run(|node, _, event| to_program.pass_on(node, event));
+                if let Err(error) = ended {
                     tracing::error!(%error, "the embedded host has ended");
                 }
             }
@@ -267,15 +297,14 @@ impl EmbeddedHost {
         let (handle, links) = outcome
             .recv()
             .map_err(|_| no_thread(std::io::Error::other("it ended at once")))??;
-        Ok((
-            EmbeddedHost {
-                guid,
-                links,
-                handle,
-                thread: Some(thread),
-            },
-            outer,
-        ))
+        let client = LocalClient::inner(InnerClient::new(handle.clone(), events));
+        let host = EmbeddedHost {
+            guid,
+            links,
+            handle,
+            thread: Some(thread),
+        };
+        Ok((host, client))
     }
 
     /// Its name.
@@ -299,48 +328,47 @@ impl Drop for EmbeddedHost {
     }
 }
 
-fn embedded_loop(
-    config: &Config,
-    keys: KeyPair,
-    program: UnixStream,
-) -> Result<(NodeLoop, BTreeMap<String, SocketAddr>), StartError> {
-    let mut event_loop = host_loop(config, keys)?;
-    let mut links = BTreeMap::new();
-    open_links(&mut event_loop, &mut links, &config.link)?;
-    event_loop.add_unix_stream("local", "this process", program, StreamLimits::default())?;
-    Ok((event_loop, links))
+/// What an embedded host tells its program; the program hears of it when the host ends, however it
+/// does.
+struct ToProgram(Arc<Events>);
+
+impl ToProgram {
+    fn pass_on(&self, node: &mut Node<NameStore>, event: NodeEvent) {
+        let NodeEvent::Host(HostEvent { app, event }) = event else {
+            return;
+        };
+        if !self.0.push(event)
+            && let Some(host) = node.host()
+        {
+            host.set_blocked(app, true);
+        }
+    }
 }
 
-/// A name server.
-pub fn name_server(config: &Config) -> Result<Prepared, StartError> {
-    config.check()?;
-    let section = &config.gnrs;
-    let path = section
-        .store
-        .clone()
-        .unwrap_or_else(|| Places::of_this_user().state.join("names.redb"));
-    let limits = StoreLimits {
-        max_records: section.max_records,
-        max_bytes: section.max_bytes.as_usize(),
-        max_providers: section.max_providers,
-    };
-    let in_memory = path == Path::new("memory");
-    let store = if in_memory {
-        NameStore::Memory(MemoryStore::new(limits))
-    } else {
-        make_folder_of(&path).map_err(|source| StartError::Folder {
-            path: path.clone(),
-            source,
-        })?;
-        let opened = DiskStore::open(&path, limits);
-        NameStore::Disk(opened.map_err(|source| StartError::NameStore {
-            path: path.clone(),
-            source,
-        })?)
+impl Drop for ToProgram {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
+    let store = match &plan.store {
+        None => NameStore::Memory(MemoryStore::new(plan.limits)),
+        Some(path) => {
+            make_folder_of(path).map_err(|source| StartError::Folder {
+                path: path.clone(),
+                source,
+            })?;
+            let opened = DiskStore::open(path, plan.limits);
+            NameStore::Disk(opened.map_err(|source| StartError::NameStore {
+                path: path.clone(),
+                source,
+            })?)
+        }
     };
     let clock = Clock::start();
     let server = ServerConfig {
-        max_watches: section.max_watches,
+        max_watches: plan.max_watches,
         ..ServerConfig::default()
     };
     let secret = random_bytes().map_err(no_random)?;
@@ -352,37 +380,16 @@ pub fn name_server(config: &Config) -> Result<Prepared, StartError> {
     )));
     let mut event_loop = EventLoop::new(clock, node)?;
     let limits = CallerLimits {
-        max: section.max_clients,
+        max: plan.max_clients,
         ..CallerLimits::default()
     };
-    let link = event_loop.add_udp(UdpConfig::new("gnrs", section.listen).listen(limits))?;
-    let links = BTreeMap::from([("gnrs".to_owned(), link.local)]);
-    let store = (!in_memory).then_some(path);
-    Ok(Prepared {
-        event_loop,
-        opened: Opened {
-            links,
-            store,
-            ..Opened::default()
-        },
-    })
-}
-
-impl Prepared {
-    /// How another thread tells it to stop.
-    pub fn handle(&self) -> LoopHandle<Node<NameStore>> {
-        self.event_loop.handle()
-    }
-
-    /// Runs until SIGINT or SIGTERM.
-    pub fn run(mut self) -> Result<(), StartError> {
-        self.event_loop.stop_on_signals()?;
-        self.event_loop.run(|_, _, event| match event {
-            NodeEvent::NameServer(event) => tracing::debug!(?event, "name server"),
-            NodeEvent::Host(event) => tracing::debug!(?event, "host"),
-        })?;
-        Ok(())
-    }
+    let link = event_loop.add_udp(UdpConfig::new("gnrs", plan.listen).listen(limits))?;
+    let opened = Opened {
+        links: BTreeMap::from([("gnrs".to_owned(), link.local)]),
+        store: plan.store.clone(),
+        ..Opened::default()
+    };
+    Ok(Running::new(Some(event_loop), opened))
 }
 
 /// Any address of the family of `peer`, and a port that the system chooses. A host known by name
@@ -390,10 +397,8 @@ impl Prepared {
 pub(crate) fn any_address_towards(peer: &Peer) -> SocketAddr {
     match peer {
         Peer::Address(SocketAddr::V6(_)) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        Peer::Named { .. } if UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() => {
-            (Ipv6Addr::UNSPECIFIED, 0).into()
-        }
-        Peer::Address(SocketAddr::V4(_)) | Peer::Named { .. } => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        Peer::Address(SocketAddr::V4(_)) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        Peer::Named { .. } => (any_address(), 0).into(),
     }
 }
 

@@ -3,9 +3,9 @@
 //! | module | holds |
 //! |---|---|
 //! | [`link`] | [`link::LinkSpec`], what one direction of a link does, and [`link::LinkDirection`], which does it |
-//! | [`units`] | "54 Mbit/s", "25 ms", "256 KiB", "1 %": how people write a link down |
 //! | [`simulator`] | [`Simulator`]: machines on nodes, frames on links, virtual time, faults |
 //! | [`tcp`] | TCP endpoints and a relay, as a baseline |
+//! | [`testbed`] | networks whose nodes come back after a crash, faults and schedules of them: for tests |
 //! | [`trace`] | what happened, hashed or written down |
 //! | [`bounce`](mod@bounce) | a load for measuring the simulator itself |
 //! | [`any`] | [`AnyMachine`], for machines of different types in one simulation |
@@ -47,10 +47,10 @@ pub mod bounce;
 pub mod link;
 pub mod simulator;
 pub mod tcp;
+pub mod testbed;
 pub mod trace;
-pub mod units;
 
 pub use any::AnyMachine;
 pub use simulator::{
-    Connection, Direction, Door, DuplexLink, LinkId, NodeId, Occurrence, Simulator,
+    Connection, Direction, Door, DuplexLink, LinkId, NodeId, Occurrence, Simulator, Tap,
 };

@@ -56,10 +56,9 @@ fn packets_have_the_papers_sizes() {
         ..CbrConfig::belrp(name("/prefix-a"))
     };
     let mut pair = study(config, Path::clean(), 1);
-    pair.keep_frames = true;
     let sizes = Arc::new(std::sync::Mutex::new(Vec::new()));
     let seen = sizes.clone();
-    pair.tamper = Some(Box::new(move |_, to, frame| {
+    pair.set_tamper(Box::new(move |_, to, frame| {
         if to == Side::Consumer {
             let data = DataRef::decode(&frame).unwrap();
             assert_eq!(data.content.len(), 1024);
@@ -166,9 +165,8 @@ fn a_retransmission_takes_the_place_of_a_new_interest() {
         },
         1,
     );
-    pair.keep_frames = true;
     pair.run(Time::from_millis(395), |_| false);
-    let stats = *pair.consumer.application().stats();
+    let stats = *pair.consumer().application().stats();
     assert_eq!(
         stats.requested + stats.retransmissions,
         pair.sent_by_consumer.len() as u64
@@ -196,7 +194,7 @@ fn a_retransmission_takes_the_place_of_a_new_interest() {
     let doubled = 1 << stats.timeouts.min(6) as u32;
     assert!(stats.timeouts >= 3);
     assert_eq!(
-        pair.consumer.application().timeout(),
+        pair.consumer().application().timeout(),
         doubled * 25 * MS,
         "doubled at each"
     );

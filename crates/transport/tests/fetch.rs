@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use support::{Pair, Path, Side, clock, digest, name, register};
-use whimbrel_core::{PortEvent, SeededRng, Time};
+use whimbrel_core::{SeededRng, Time};
 use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{
     Component, ContentType, Data, DataRef, DigestSigner, InterestRef, LpHeader, LpPacket,
@@ -47,7 +47,7 @@ fn fetch(options: FetchOptions, content: &Bytes, path: Path, seed: u64) -> Fetch
 }
 
 fn is_over(pair: &Fetch) -> bool {
-    pair.consumer.application().is_over()
+    pair.consumer().application().is_over()
         && matches!(
             pair.consumer_events.last(),
             Some((_, FetchEvent::Done(_) | FetchEvent::Failed { .. }))
@@ -104,7 +104,7 @@ fn the_newest_version_is_found_and_all_segments_come_in_order() {
         (0, 0, 0)
     );
     let versioned = pair
-        .producer
+        .producer()
         .application()
         .responder()
         .versioned_name()
@@ -285,7 +285,7 @@ fn number_of(interest: &InterestRef<'_>) -> u64 {
 fn answer(pair: &mut Fetch, mut answer: impl FnMut(&InterestRef<'_>) -> Option<Vec<u8>> + 'static) {
     // Answers come back where Interests would go on.
     let mut pending: Vec<Vec<u8>> = Vec::new();
-    pair.tamper = Some(Box::new(move |_, to, frame| {
+    pair.set_tamper(Box::new(move |_, to, frame| {
         if to == Side::Consumer {
             return std::mem::take(&mut pending);
         }
@@ -319,7 +319,7 @@ fn silence_fails_after_the_retries_and_says_which_segment() {
         ..FetchOptions::default()
     };
     let mut pair = fetch(options, &content, Path::clean(), 1);
-    pair.tamper = Some(Box::new(|_, to, frame| {
+    pair.set_tamper(Box::new(|_, to, frame| {
         let lost = to == Side::Producer
             && InterestRef::decode(&frame).is_ok_and(|interest| {
                 interest.name.last().and_then(|last| last.number_of(0x32)) == Some(6)
@@ -366,7 +366,7 @@ fn nacks_for_congestion_and_duplicates_are_not_the_end() {
             let mut pair = fetch(options, &content, Path::clean(), 1);
             let mut count = 0;
             let mut back = Vec::new();
-            pair.tamper = Some(Box::new(move |_, to, frame| {
+            pair.set_tamper(Box::new(move |_, to, frame| {
                 if to == Side::Consumer {
                     return std::iter::once(frame).chain(back.drain(..)).collect();
                 }
@@ -569,7 +569,7 @@ fn a_producer_that_went_over_to_another_version_is_named() {
         digest(),
         ProducerOptions::new(clock(), Time::ZERO),
     );
-    *pair.producer.application_mut().responder_mut() = newer;
+    pair.with_producer(|producer| *producer.responder_mut() = newer);
     run(&mut pair);
     match failed(&pair) {
         FetchError::OtherVersion { now, .. } => assert_eq!(now, name("/file/v=1800000000000000")),
@@ -621,7 +621,7 @@ fn the_producers_own_refusal_is_an_error() {
 /// Flips a bit in the content of every third Data, where the outer shape stays as it is.
 fn corrupting(pair: &mut Fetch, every: usize) {
     let mut count = 0;
-    pair.tamper = Some(Box::new(move |_, to, mut frame| {
+    pair.set_tamper(Box::new(move |_, to, mut frame| {
         if to == Side::Consumer {
             count += 1;
             let middle = frame.len() / 2;
@@ -690,7 +690,7 @@ fn a_face_that_goes_and_comes_again_costs_no_retry() {
             pair.consumer_events.len() > after / 4
         });
         pair.face(Side::Consumer, false);
-        pair.run(pair.now + Duration::from_secs(20), |_| false);
+        pair.run(pair.now() + Duration::from_secs(20), |_| false);
         pair.face(Side::Consumer, true);
     }
     run(&mut pair);
@@ -705,9 +705,9 @@ fn a_producer_registers_again_when_its_face_comes_again() {
     run(&mut pair);
     pair.face(Side::Producer, false);
     pair.face(Side::Producer, true);
-    pair.run(pair.now + Duration::from_secs(1), |_| false);
+    pair.run(pair.now() + Duration::from_secs(1), |_| false);
     assert_eq!(pair.registered.lock().unwrap().len(), 2);
-    assert!(pair.producer.application().is_registered());
+    assert!(pair.producer().application().is_registered());
 }
 
 #[test]
@@ -715,11 +715,11 @@ fn nothing_is_sent_while_the_port_is_blocked() {
     let content = content(20_000);
     let mut pair = fetch(FetchOptions::default(), &content, Path::clean(), 1);
     pair.run(Time::from_secs(1), |pair| !pair.consumer_events.is_empty());
-    pair.port(Side::Consumer, PortEvent::Blocked);
-    let sent = pair.consumer.counters().out_packets;
-    pair.run(pair.now + Duration::from_secs(5), |_| false);
-    assert_eq!(pair.consumer.counters().out_packets, sent);
-    pair.port(Side::Consumer, PortEvent::Writable);
+    pair.block(Side::Consumer, true);
+    let sent = pair.consumer().counters().out_packets;
+    pair.run(pair.now() + Duration::from_secs(5), |_| false);
+    assert_eq!(pair.consumer().counters().out_packets, sent);
+    pair.block(Side::Consumer, false);
     run(&mut pair);
     succeeded(&pair, &content);
 }
@@ -740,7 +740,7 @@ fn congestion_marks_shrink_the_window_at_most_once_in_a_round_trip() {
             ..FetchOptions::default()
         };
         let mut pair = fetch(options, &content, Path::clean(), 1);
-        pair.tamper = Some(Box::new(|_, to, frame| {
+        pair.set_tamper(Box::new(|_, to, frame| {
             if to == Side::Producer {
                 return vec![frame];
             }
@@ -800,7 +800,7 @@ fn logs_tell_every_window_and_round_trip_and_progress_is_bounded() {
     );
     let progress = count(|event| matches!(event, FetchEvent::Progress(_))) as u128;
     assert!(
-        (1..=1 + pair.now.since(Time::ZERO).as_millis() / 20).contains(&progress),
+        (1..=1 + pair.now().since(Time::ZERO).as_millis() / 20).contains(&progress),
         "{progress}"
     );
 }
@@ -810,7 +810,7 @@ fn hostile_data_is_counted_and_changes_nothing() {
     let content = content(50_000);
     let mut pair = fetch(FetchOptions::default(), &content, Path::clean(), 1);
     let mut rng = SeededRng::new(5);
-    pair.tamper = Some(Box::new(move |_, to, frame| {
+    pair.set_tamper(Box::new(move |_, to, frame| {
         let mut frames = vec![frame];
         if to == Side::Consumer {
             let versioned = "/file/v=1700000000000000";
@@ -831,7 +831,7 @@ fn hostile_data_is_counted_and_changes_nothing() {
     run(&mut pair);
     let stats = succeeded(&pair, &content);
     assert!(stats.unexpected > 100 && stats.duplicates > 10, "{stats:?}");
-    assert!(pair.consumer.counters().dropped_malformed > 10);
+    assert!(pair.consumer().counters().dropped_malformed > 10);
 }
 
 #[test]

@@ -294,16 +294,15 @@ fn header_fields_tell_paths_apart_and_losses_go_again_by_their_own_path() {
     let rng = SeededRng::new(1);
     let producer = Producer::segments(name("/f/v=1"), source, digest(), options, register(), rng);
     let mut pair = Pair::new(fetcher, producer, Path::clean(), 1);
-    pair.keep_frames = true;
     let mut seen = std::collections::BTreeSet::new();
-    pair.tamper = Some(Box::new(move |_, to, frame| {
+    pair.set_tamper(Box::new(move |_, to, frame| {
         let lost = to == support::Side::Producer
             && interest(&frame)
                 .is_some_and(|(face, number)| face == 301 && number < 20 && seen.insert(number));
         if lost { Vec::new() } else { vec![frame] }
     }));
     pair.run(Time::from_secs(60), |pair| {
-        pair.consumer.application().is_over()
+        pair.consumer().application().is_over()
     });
     let mut by_number = std::collections::BTreeMap::<u64, Vec<u64>>::new();
     for frame in &pair.sent_by_consumer {
@@ -317,7 +316,7 @@ fn header_fields_tell_paths_apart_and_losses_go_again_by_their_own_path() {
         "{again:?}"
     );
     assert!(by_number.values().any(|faces| faces[..] == [300]));
-    let stats = pair.consumer.application().stats();
+    let stats = pair.consumer().application().stats();
     assert_eq!(stats.retransmissions, again.len() as u64);
 }
 

@@ -75,7 +75,6 @@ fn peek_writes_every_option_into_its_interest() {
         timeout: None,
     };
     let mut pair = Pair::new(peek("/a", options), echo("/a", 3), Path::clean(), 1);
-    pair.keep_frames = true;
     pair.run(Time::from_secs(10), |_| false);
     let interest = InterestRef::decode(&pair.sent_by_consumer[0]).unwrap();
     assert!(
@@ -126,7 +125,7 @@ fn peek_tells_silence_and_nacks_and_ignores_other_data() {
         Path::clean(),
         1,
     );
-    pair.tamper = Some(Box::new(|_, to, frame| {
+    pair.set_tamper(Box::new(|_, to, frame| {
         if to == Side::Producer {
             return vec![frame];
         }
@@ -232,7 +231,6 @@ fn ping_stats(pair: &Pair<Ping, PingServer>) -> PingStats {
 fn ping(options: PingOptions, server: PingServerOptions, path: Path) -> Pair<Ping, PingServer> {
     let server = PingServer::pings(server, register(), rng());
     let mut pair = Pair::new(Ping::new(options, rng()), server, path, 1);
-    pair.keep_frames = true;
     pair.run(Time::from_secs(1000), |_| false);
     pair
 }
@@ -265,7 +263,7 @@ fn pings_are_named_as_ndnping_names_them() {
     let stats = ping_stats(&pair);
     assert_eq!((stats.sent, stats.received, stats.timeouts), (3, 3, 0));
     assert!((stats.rtt.mean_ms().unwrap() - 10.0).abs() < 1e-6 && stats.loss() == 0.0);
-    assert_eq!(pair.producer.application().responder().answered(), 3);
+    assert_eq!(pair.producer().application().responder().answered(), 3);
     let registered = pair.registered.lock().unwrap().clone();
     assert_eq!(
         registered,
@@ -383,7 +381,7 @@ fn traffic_keeps_its_shares_its_rate_and_its_counters() {
         "10 ms of path and 30 ms of delay"
     );
     assert_eq!(
-        pair.producer.application().responder().answered(),
+        pair.producer().application().responder().answered(),
         [a.sent, b.sent]
     );
     let seconds = pair.consumer_events.last().unwrap().0.as_secs_f64();
@@ -414,9 +412,8 @@ fn traffic_without_answers_is_bounded_and_counted() {
         ..Path::clean()
     };
     let mut pair = Pair::new(TrafficClient::new(options, rng()), server, path, 1);
-    pair.keep_frames = true;
     pair.run(Time::from_secs(60), |_| false);
-    let stats = pair.consumer.application().stats()[0];
+    let stats = pair.consumer().application().stats()[0];
     assert_eq!((stats.sent, stats.timeouts), (70_000, 70_000 - 65_536));
     let first = LpPacket::decode(&pair.sent_by_consumer[0], false).unwrap();
     assert_eq!(first.next_hop_face_id, Some(300));
@@ -433,7 +430,7 @@ fn a_refused_registration_is_told_and_a_silent_one_repeated() {
         );
         pair.face(Side::Producer, false);
         pair.registered.lock().unwrap().clear();
-        pair.management = code;
+        pair.management.set(code);
         pair.face(Side::Producer, true);
         pair.run(Time::from_secs(seconds), |_| false);
         let count = pair.registered.lock().unwrap().len();
@@ -643,7 +640,7 @@ fn sizes_of_transmits(sizes: &[usize], stream: bool, mtu: usize) -> (Vec<Vec<usi
     );
     face.handle_port(Time::ZERO, PORT, port_up(stream, mtu));
     let mut transmits = Vec::new();
-    while let Some(frames) = transmit(&mut face, Time::ZERO, stream) {
+    while let Some((_, frames)) = transmit(&mut face, Time::ZERO, stream) {
         transmits.push(frames.iter().map(Vec::len).collect());
     }
     (transmits, face.counters().dropped_too_large)

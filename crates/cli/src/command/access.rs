@@ -1,6 +1,6 @@
 //! How a command reaches a host: a daemon's socket, or a host in its own process.
 
-use whimbrel_node::config::{Config, LinkSection};
+use whimbrel_node::config::{Config, Draft, LinkSection};
 use whimbrel_node::keys;
 use whimbrel_node::local_client::{Attachment, LocalError};
 use whimbrel_node::place::Places;
@@ -45,10 +45,10 @@ pub(crate) fn reach(access: &HostAccess, direct: Vec<LinkSection>) -> Result<Acc
         link: links.chain(direct).collect(),
         ..Config::default()
     };
-    let (host, stream) = EmbeddedHost::start(&config, keys)?;
+    let (host, client) = EmbeddedHost::start(Draft::from(config).embedded_host()?, keys)?;
     tracing::info!(guid = %host.guid(), "running a host in this process");
     Ok(Access {
-        attachment: Attachment::Stream(Some(stream)),
+        attachment: Attachment::Once(Some(client)),
         embedded: Some(host),
     })
 }

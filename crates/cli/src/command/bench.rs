@@ -1,6 +1,5 @@
 //! `bench`.
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use whimbrel_lab::study::Backend;
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
+use crate::logging::shows_progress;
 
 /// Shown below `--help`.
 pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend sim\n\n\
@@ -327,7 +327,7 @@ fn measure(arguments: Bench) -> Outcome {
 }
 
 fn spinner(quiet: bool) -> ProgressBar {
-    if quiet || !std::io::stderr().is_terminal() {
+    if quiet || !shows_progress() {
         return ProgressBar::hidden();
     }
     let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
-use whimbrel_node::config::{Config, Kind, sample};
+use whimbrel_node::config::{Draft, Kind, sample};
 
 use super::{Outcome, out};
 use crate::exit::Exit;
@@ -16,11 +16,14 @@ pub(crate) enum ConfigCommand {
         /// The kind of node
         node: NodeKind,
     },
-    /// Check a file; reports line and column of the first error
+    /// Check a file: report everything that would stop or silently change a start on this machine
     #[command(after_help = "Example:\n  whimbrel config check router.toml")]
     Check {
         /// The configuration file
         file: PathBuf,
+        /// What it is for; by default what its sections are for
+        #[arg(long = "for", value_name = "NODE")]
+        node: Option<NodeKind>,
     },
 }
 
@@ -31,15 +34,22 @@ pub(crate) enum NodeKind {
     Gnrs,
 }
 
-pub(crate) fn run(command: &ConfigCommand) -> Outcome {
-    match command {
-        ConfigCommand::Sample { node } => out(&sample(match node {
+impl From<NodeKind> for Kind {
+    fn from(node: NodeKind) -> Kind {
+        match node {
             NodeKind::Router => Kind::Router,
             NodeKind::Host => Kind::Host,
             NodeKind::Gnrs => Kind::Gnrs,
-        })),
-        ConfigCommand::Check { file } => {
-            Config::load(file)?;
+        }
+    }
+}
+
+pub(crate) fn run(command: &ConfigCommand) -> Outcome {
+    match command {
+        ConfigCommand::Sample { node } => out(&sample((*node).into())),
+        ConfigCommand::Check { file, node } => {
+            let draft = Draft::read(file)?;
+            draft.plan(node.map_or_else(|| draft.kind(), Kind::from))?;
             out(&format!("{}: no errors\n", file.display()));
         }
     }

@@ -1,20 +1,19 @@
 //! `demo`.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use whimbrel_core::units::{self, Rate, Span};
 use whimbrel_lab::demo::{
     self, DEFAULT_FILE_LEN, DemoObserver, DemoOptions, DemoReport, DemoRun, Side,
 };
 use whimbrel_lab::{CongestionControl, LabError};
-use whimbrel_node::config::Span;
-use whimbrel_sim::units;
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
+use crate::logging::shows_progress;
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
@@ -34,8 +33,8 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "DURATION", default_value = "5 s")]
     outage_after: Span,
     /// Rate of the last hop
-    #[arg(long, value_name = "RATE", default_value = "25 Mbit/s", value_parser = units::parse_rate)]
-    rate: u64,
+    #[arg(long, value_name = "RATE", default_value = "25 Mbit/s")]
+    rate: Rate,
     /// Seed of all randomness in the emulated links
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -63,7 +62,7 @@ pub(crate) fn run(arguments: Demo) -> Outcome {
         loss: arguments.loss,
         outage: arguments.outage.0,
         outage_after: arguments.outage_after.0,
-        rate: arguments.rate,
+        rate: arguments.rate.0,
         seed: arguments.seed,
         congestion: match arguments.tcp.as_str() {
             "bbr" => CongestionControl::Bbr,
@@ -126,7 +125,7 @@ struct Bars {
 
 impl Bars {
     fn new(quiet: bool) -> Bars {
-        let shown = !quiet && std::io::stderr().is_terminal();
+        let shown = !quiet && shows_progress();
         let target = if shown {
             ProgressDrawTarget::stderr_with_hz(10)
         } else {

@@ -1,6 +1,5 @@
 //! `get`.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
-use whimbrel_node::config::{ByteSize, LinkSection, Remote, Span};
+use whimbrel_core::units::{ByteSize, Span};
+use whimbrel_node::config::{LinkSection, Remote};
 use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, State, fetch};
 use whimbrel_node::output::{self, Destination};
 
@@ -17,6 +17,7 @@ use super::access::{no_host, reach};
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
+use crate::logging::shows_progress;
 
 /// Shortest interval between two progress lines of JSON.
 const JSON_INTERVAL: Duration = Duration::from_millis(100);
@@ -102,7 +103,7 @@ struct Report {
 impl Report {
     fn new(json: bool, output: &Destination) -> Report {
         // A bar's own rate counts from its first position on, so that resumed bytes do not count.
-        let bar = if !json && std::io::stderr().is_terminal() {
+        let bar = if !json && shows_progress() {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
         } else {
             ProgressBar::hidden()

@@ -1,6 +1,5 @@
 //! `lab run|check|torture|sample`.
 
-use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +15,7 @@ use whimbrel_lab::torture;
 use super::study::BackendName;
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
+use crate::logging::shows_progress;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum LabCommand {
@@ -205,7 +205,7 @@ fn run_scenario(arguments: &Run) -> Outcome {
 
 /// A bar on a terminal, none elsewhere.
 fn progress_bar(title: &str, quiet: bool) -> ProgressBar {
-    let target = if !quiet && std::io::stderr().is_terminal() {
+    let target = if !quiet && shows_progress() {
         ProgressDrawTarget::stderr_with_hz(4)
     } else {
         ProgressDrawTarget::hidden()

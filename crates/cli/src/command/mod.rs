@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::arguments::Command;
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 
 /// The result of a command.
 pub(crate) type Outcome = Result<Exit, Failure>;
@@ -52,12 +52,12 @@ pub(crate) fn run(command: Command) -> Outcome {
 
 /// A flag that the first Ctrl-C or SIGTERM sets; the second one ends the process.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
+    exit::note_signals()?;
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in exit::STOPPING {
         signal_hook::flag::register_conditional_shutdown(
             signal,
-            Exit::Interrupted.code().into(),
+            exit::BY_SIGNAL + signal,
             Arc::clone(&flag),
         )?;
         signal_hook::flag::register(signal, Arc::clone(&flag))?;

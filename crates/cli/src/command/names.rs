@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use whimbrel_core::Guid;
+use whimbrel_core::units::Span;
 use whimbrel_gnrs::{Answer, Record, ResolverEvent};
-use whimbrel_node::config::{Config, GNRS_PORT, Remote, Span};
+use whimbrel_node::config::{Draft, GNRS_PORT, Kind, Remote, listen_address};
 use whimbrel_node::name_client::{NameClient, Resolution};
-use whimbrel_node::run;
 
 use super::{Outcome, json_line, out, stop_flag};
 use crate::exit::{Exit, Failure};
@@ -37,13 +37,13 @@ pub(crate) enum GnrsCommand {
     Watch(Lookup),
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 pub(crate) struct NameServer {
     /// Configuration file (`whimbrel config sample gnrs` prints one); flags override it
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address to listen on for routers
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     listen: Option<SocketAddr>,
     /// The file that keeps the records, or "memory"
     #[arg(long, value_name = "FILE")]
@@ -82,13 +82,23 @@ pub(crate) fn run(command: GnrsCommand) -> Outcome {
 }
 
 fn serve(arguments: NameServer) -> Outcome {
-    let mut config = match &arguments.config {
-        Some(path) => Config::load(path)?,
-        None => Config::default(),
-    };
-    config.gnrs.listen = arguments.listen.unwrap_or(config.gnrs.listen);
-    config.gnrs.store = arguments.store.or(config.gnrs.store);
-    super::node::start("name server", run::name_server(&config)?, arguments.json)
+    let (json, file) = (arguments.json, arguments.config.clone());
+    super::node::start("name server", Kind::Gnrs, json, file, move || {
+        server_draft(arguments.clone())
+    })
+}
+
+fn server_draft(arguments: NameServer) -> Result<Draft, Failure> {
+    let mut draft = super::node::draft(arguments.config.as_ref())?;
+    if let Some(listen) = arguments.listen {
+        draft.config.gnrs.listen = listen;
+        draft.set_by("gnrs.listen", "--listen");
+    }
+    if let Some(store) = arguments.store {
+        draft.config.gnrs.store = Some(store);
+        draft.set_by("gnrs.store", "--store");
+    }
+    Ok(draft)
 }
 
 fn client(arguments: &Lookup) -> Result<NameClient, Failure> {

@@ -1,21 +1,26 @@
 //! `router run|status` and `host run|status`.
 
+use std::io::{IsTerminal, Read};
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_node::config::{Config, LinkSection, NdnRouteSection, Remote, Via};
+use whimbrel_node::config::{
+    Config, Draft, Kind, LinkSection, NdnRouteSection, Plan, Remote, Via, listen_address,
+};
 use whimbrel_node::local_client::{LocalClient, LocalError};
-use whimbrel_node::ndn::NdnThread;
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
 use whimbrel_node::place::Places;
-use whimbrel_node::run::{self, Opened, Prepared};
+use whimbrel_node::reload::{Reloaded, Reloader};
+use whimbrel_node::run::{self, Opened};
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
+use crate::logging::note;
 
 /// How long to wait for a daemon's status.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -44,7 +49,7 @@ pub(crate) enum HostCommand {
     Status(Status),
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 pub(crate) struct RouterRun {
     /// Configuration file (`whimbrel config sample router` prints one); flags override it
     #[arg(short, long, value_name = "FILE")]
@@ -56,7 +61,7 @@ pub(crate) struct RouterRun {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Listen for hosts and routers on this address
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     listen: Vec<SocketAddr>,
     /// Add a link to a neighbour
     #[arg(long, value_name = "HOST:PORT")]
@@ -67,6 +72,16 @@ pub(crate) struct RouterRun {
     /// Next hop for chunks without a route: a neighbour's name or a link's label
     #[arg(long, value_name = "NAME")]
     default_route: Option<String>,
+    #[command(flatten)]
+    ndn_flags: NdnFlags,
+    /// Print the opened sockets as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A router's NDN plane.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct NdnFlags {
     /// Forward NDN even if --listen or --neighbour makes this a MobilityFirst router
     #[arg(long)]
     ndn: bool,
@@ -74,10 +89,10 @@ pub(crate) struct RouterRun {
     #[arg(long, value_name = "PATH")]
     ndn_socket: Option<PathBuf>,
     /// Listen for NDN packets over UDP and TCP; replaces the addresses of the file
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     ndn_listen: Vec<SocketAddr>,
     /// Listen for WebSocket; replaces the addresses of the file
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     ndn_websocket: Vec<SocketAddr>,
     /// Allow web pages of this origin; adds to those of the file
     #[arg(long, value_name = "SCHEME://HOST:PORT")]
@@ -86,14 +101,11 @@ pub(crate) struct RouterRun {
     #[arg(long, value_name = "PREFIX=FACE-URI", value_parser = ndn_route)]
     ndn_route: Vec<NdnRouteSection>,
     /// Listen for Prometheus on this address
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     metrics: Option<SocketAddr>,
-    /// Print the opened sockets as JSON
-    #[arg(long)]
-    json: bool,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 pub(crate) struct HostRun {
     /// Configuration file (`whimbrel config sample host` prints one); flags override it
     #[arg(short, long, value_name = "FILE")]
@@ -122,8 +134,9 @@ pub(crate) struct Status {
     json: bool,
 }
 
-fn load(file: Option<&PathBuf>) -> Result<Config, Failure> {
-    Ok(file.map_or_else(|| Ok(Config::default()), |path| Config::load(path))?)
+/// What a configuration file says, or nothing; flags come upon it.
+pub(super) fn draft(file: Option<&PathBuf>) -> Result<Draft, Failure> {
+    Ok(file.map_or_else(|| Ok(Draft::default()), |path| Draft::read(path))?)
 }
 
 pub(crate) fn router(command: RouterCommand) -> Outcome {
@@ -153,75 +166,86 @@ pub(crate) fn host(command: HostCommand) -> Outcome {
 }
 
 fn run_router(arguments: RouterRun) -> Outcome {
-    let mut config = load(arguments.config.as_ref())?;
+    let (json, file) = (arguments.json, arguments.config.clone());
+    start("router", Kind::Router, json, file, move || {
+        router_draft(arguments.clone())
+    })
+}
+
+fn router_draft(arguments: RouterRun) -> Result<Draft, Failure> {
+    let mut draft = draft(arguments.config.as_ref())?;
     for (index, bind) in arguments.listen.into_iter().enumerate() {
-        config.link.push(LinkSection {
+        let link = LinkSection {
             bind: Some(bind),
             listen: true,
             ..LinkSection::new(format!("listen-{index}"))
-        });
+        };
+        add_link(&mut draft, link, "--listen");
     }
-    add_remotes(&mut config, "neighbour", arguments.neighbour);
-    config.router.key = arguments.key.or(config.router.key);
-    config.router.socket = arguments.socket.or(config.router.socket);
-    config.router.default_route = arguments
-        .default_route
-        .map(Via)
-        .or(config.router.default_route);
+    add_remotes(
+        &mut draft,
+        ("neighbour", "--neighbour"),
+        arguments.neighbour,
+    );
+    if let Some(key) = arguments.key {
+        draft.config.router.key = Some(key);
+        draft.set_by("router.key", "--key");
+    }
+    if let Some(socket) = arguments.socket {
+        draft.config.router.socket = Some(socket);
+        draft.set_by("router.socket", "--socket");
+    }
+    if let Some(via) = arguments.default_route {
+        draft.config.router.default_route = Some(Via(via));
+        draft.set_by("router.default_route", "--default-route");
+    }
     if !arguments.name_server.is_empty() {
-        config.router.name_servers = arguments.name_server;
+        draft.config.router.name_servers = arguments.name_server;
+        draft.set_by("router.name_servers", "--name-server");
     }
-    let section = &mut config.ndn;
-    if arguments.ndn {
-        section.enabled = Some(true);
-    }
-    section.socket = arguments.ndn_socket.or(section.socket.take());
-    if !arguments.ndn_listen.is_empty() {
-        section.udp = arguments.ndn_listen.clone();
-        section.tcp = arguments.ndn_listen;
-    }
-    if !arguments.ndn_websocket.is_empty() {
-        section.websocket = arguments.ndn_websocket;
-    }
-    section.allowed_origins.extend(arguments.ndn_allow_origin);
-    section.metrics = arguments.metrics.or(section.metrics);
-    config.ndn_route.extend(arguments.ndn_route);
-    run_planes(&config, arguments.json)
+    add_ndn_flags(&mut draft, arguments.ndn_flags);
+    Ok(draft)
 }
 
-/// Runs the configured planes: MobilityFirst if it has links, NDN unless only links were
-/// configured.
-fn run_planes(config: &Config, json: bool) -> Outcome {
-    let mobility_first = !config.link.is_empty();
-    let ndn = config.ndn.enabled.unwrap_or(!mobility_first);
-    let mobility_first = mobility_first.then(|| run::router(config)).transpose()?;
-    let ndn = ndn.then(|| NdnThread::start(config)).transpose()?;
-    match (mobility_first, ndn) {
-        (Some(mut router), Some(ndn)) => {
-            router.opened.ndn = Some(ndn.opened().clone());
-            let outcome = start("router", router, json);
-            ndn.stop();
-            ndn.wait()?;
-            outcome
-        }
-        (Some(router), None) => start("router", router, json),
-        (None, Some(ndn)) => {
-            tell_opened(
-                "router",
-                &Opened {
-                    ndn: Some(ndn.opened().clone()),
-                    ..Opened::default()
-                },
-                json,
-            );
-            ndn.wait()?;
-            Ok(Exit::Done)
-        }
-        (None, None) => Err(Failure::new(
-            Exit::Usage,
-            "the router has no NDN plane ([ndn] enabled = false) and no links: use --listen ADDRESS:PORT, --neighbour HOST:PORT, or \
-             [[link]] in a configuration file",
-        )),
+fn add_ndn_flags(draft: &mut Draft, flags: NdnFlags) {
+    let section = &mut draft.config.ndn;
+    let mut set = Vec::new();
+    if flags.ndn {
+        section.enabled = Some(true);
+        set.push(("ndn.enabled", "--ndn"));
+    }
+    if let Some(socket) = flags.ndn_socket {
+        section.socket = Some(socket);
+        set.push(("ndn.socket", "--ndn-socket"));
+    }
+    if !flags.ndn_listen.is_empty() {
+        section.udp = flags.ndn_listen.clone();
+        section.tcp = flags.ndn_listen;
+        set.extend([("ndn.udp", "--ndn-listen"), ("ndn.tcp", "--ndn-listen")]);
+    }
+    if !flags.ndn_websocket.is_empty() {
+        section.websocket = flags.ndn_websocket;
+        set.push(("ndn.websocket", "--ndn-websocket"));
+    }
+    if let Some(metrics) = flags.metrics {
+        section.metrics = Some(metrics);
+        set.push(("ndn.metrics", "--metrics"));
+    }
+    for origin in flags.ndn_allow_origin {
+        let key = format!(
+            "ndn.allowed_origins[{}]",
+            draft.config.ndn.allowed_origins.len()
+        );
+        draft.config.ndn.allowed_origins.push(origin);
+        draft.set_by(key, "--ndn-allow-origin");
+    }
+    for route in flags.ndn_route {
+        let key = format!("ndn_route[{}]", draft.config.ndn_route.len());
+        draft.config.ndn_route.push(route);
+        draft.set_by(key, "--ndn-route");
+    }
+    for (key, flag) in set {
+        draft.set_by(key, flag);
     }
 }
 
@@ -237,33 +261,102 @@ fn ndn_route(text: &str) -> Result<NdnRouteSection, String> {
 }
 
 fn run_host(arguments: HostRun) -> Outcome {
-    let mut config = load(arguments.config.as_ref())?;
-    add_remotes(&mut config, "router", arguments.router);
-    config.host.key = arguments.key.or(config.host.key);
-    config.host.socket = arguments.socket.or(config.host.socket);
-    if config.link.is_empty() {
-        return Err(Failure::new(
-            Exit::Usage,
-            "a host needs a router: --router HOST:PORT, or [[link]] in a configuration file",
-        ));
-    }
-    start("host", run::host(&config)?, arguments.json)
+    let (json, file) = (arguments.json, arguments.config.clone());
+    start("host", Kind::Host, json, file, move || {
+        host_draft(arguments.clone())
+    })
 }
 
-fn add_remotes(config: &mut Config, label: &str, remotes: Vec<Remote>) {
+fn host_draft(arguments: HostRun) -> Result<Draft, Failure> {
+    let mut draft = draft(arguments.config.as_ref())?;
+    add_remotes(&mut draft, ("router", "--router"), arguments.router);
+    if let Some(key) = arguments.key {
+        draft.config.host.key = Some(key);
+        draft.set_by("host.key", "--key");
+    }
+    if let Some(socket) = arguments.socket {
+        draft.config.host.socket = Some(socket);
+        draft.set_by("host.socket", "--socket");
+    }
+    Ok(draft)
+}
+
+fn add_link(draft: &mut Draft, link: LinkSection, flag: &'static str) {
+    draft.set_by(format!("link[{}]", draft.config.link.len()), flag);
+    draft.config.link.push(link);
+}
+
+fn add_remotes(draft: &mut Draft, (label, flag): (&str, &'static str), remotes: Vec<Remote>) {
     for (index, remote) in remotes.into_iter().enumerate() {
-        config.link.push(LinkSection {
+        let link = LinkSection {
             remote: Some(remote),
             ..LinkSection::new(format!("{label}-{index}"))
-        });
+        };
+        add_link(draft, link, flag);
     }
 }
 
-/// Prints the opened sockets, and runs until it is stopped.
-pub(super) fn start(what: &str, prepared: Prepared, json: bool) -> Outcome {
-    tell_opened(what, &prepared.opened, json);
-    prepared.run()?;
+/// Starts a node, prints the opened sockets, and runs until it is stopped. `read` reads its file and
+/// flags: at the start, and again at SIGHUP.
+pub(super) fn start(
+    what: &str,
+    kind: Kind,
+    json: bool,
+    file: Option<PathBuf>,
+    read: impl Fn() -> Result<Draft, Failure> + Send + 'static,
+) -> Outcome {
+    let draft = read()?;
+    let running = run::start(draft.plan(kind)?)?;
+    // A terminal that is closed ends what was started there, as ever.
+    if let Some(file) = file.filter(|_| !std::io::stdin().is_terminal()) {
+        let plan = move || {
+            let draft = read()?;
+            let plan = draft.plan(kind)?;
+            Ok((draft.config, plan))
+        };
+        reload_at_hangup(running.reloader(draft.config), file, plan)?;
+    }
+    tell_opened(what, running.opened(), json);
+    running.run()?;
     Ok(Exit::Done)
+}
+
+/// Takes over at each SIGHUP what can be taken over of the file, and says what cannot.
+fn reload_at_hangup(
+    mut reloader: Reloader,
+    file: PathBuf,
+    plan: impl Fn() -> Result<(Config, Plan), Failure> + Send + 'static,
+) -> Result<(), Failure> {
+    let (mut hangups, signalled) = UnixStream::pair()?;
+    signal_hook::low_level::pipe::register(signal_hook::consts::SIGHUP, signalled)?;
+    let reload = move || {
+        while hangups.read_exact(&mut [0]).is_ok() {
+            let file = file.display();
+            match plan() {
+                Ok((config, plan)) => {
+                    let Reloaded { taken, restart } = reloader.reload(&config, plan);
+                    if !restart.is_empty() {
+                        let keys = restart.join(", ");
+                        eprintln!("whimbrel: {file}: changed, in force after a restart: {keys}");
+                    }
+                    let keys = match taken.as_slice() {
+                        [] => String::from("nothing that was written there has changed"),
+                        keys => keys.join(", "),
+                    };
+                    if restart.is_empty() || !taken.is_empty() {
+                        note(&format!("{file}: reloaded: {keys}"));
+                    }
+                }
+                Err(failure) => {
+                    eprintln!("whimbrel: not reloaded, all stays as it is: {failure}");
+                }
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("reload".into())
+        .spawn(reload)?;
+    Ok(())
 }
 
 fn tell_opened(what: &str, opened: &Opened, json: bool) {

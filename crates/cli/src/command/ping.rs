@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use whimbrel_core::Guid;
+use whimbrel_core::units::Span;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_node::config::Span;
 use whimbrel_node::local_client::LocalClient;
 
 use super::access::{no_host, reach};

@@ -1,7 +1,6 @@
 //! `serve`.
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +9,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use whimbrel_mobilityfirst::wire::ControlCode;
-use whimbrel_node::config::LinkSection;
+use whimbrel_node::config::{LinkSection, listen_address};
 use whimbrel_node::place::Places;
 use whimbrel_node::serve::{ServeEvent, serve};
 use whimbrel_node::shelf::{Shelf, ShelfError};
@@ -19,6 +18,7 @@ use super::access::{no_host, reach};
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
+use crate::logging::{note, shows_progress};
 
 /// The label of the link for inbound peers.
 const DIRECT: &str = "direct";
@@ -37,7 +37,7 @@ pub(crate) struct Serve {
     print_names: bool,
     /// Also answer hosts that connect here directly (`whimbrel get --from`), without router and
     /// name service
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["socket", "print_names"])]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address, conflicts_with_all = ["socket", "print_names"])]
     listen: Option<SocketAddr>,
     #[command(flatten)]
     access: HostAccess,
@@ -83,10 +83,10 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         let shelved = shelved?;
         wanted.insert(shelved.name);
         for skipped in &shelved.skipped {
-            eprintln!(
-                "whimbrel: skipped {}: not a regular file",
+            note(&format!(
+                "skipped {}: not a regular file",
                 skipped.display()
-            );
+            ));
         }
         if arguments.json {
             json_line(&json!({ "event": "name", "shelved": shelved }));
@@ -105,9 +105,9 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
         if arguments.json {
             json_line(&json!({ "event": "listening", "address": address, "names": wanted }));
         } else {
-            eprintln!(
-                "whimbrel: listening on {address}; fetch with: whimbrel get --from {address} NAME"
-            );
+            note(&format!(
+                "listening on {address}; fetch with: whimbrel get --from {address} NAME"
+            ));
         }
     }
     let mut failed = BTreeSet::new();
@@ -128,10 +128,10 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
             } else if code == ControlCode::Registered {
                 out(&format!("{content}  announced\n"));
             } else {
-                eprintln!(
-                    "whimbrel: {content} is not announced yet: {}",
+                note(&format!(
+                    "{content} is not announced yet: {}",
                     explain(code)
-                );
+                ));
             }
         }
         ServeEvent::Unreadable { content, why } => {
@@ -143,12 +143,8 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
                 eprintln!("whimbrel: {why}");
             }
         }
-        ServeEvent::DaemonGone => {
-            eprintln!("whimbrel: the host daemon closed the connection; waiting for it")
-        }
-        ServeEvent::DaemonBack => {
-            eprintln!("whimbrel: the host daemon is back; all contents are published again")
-        }
+        ServeEvent::DaemonGone => note("the host daemon closed the connection; waiting for it"),
+        ServeEvent::DaemonBack => note("the host daemon is back; all contents are published again"),
         ServeEvent::Sent { .. } => {}
     };
     serve(&mut access.attachment, &mut shelf, &stop, &mut observe).map_err(no_host)?;
@@ -176,7 +172,7 @@ fn explain(code: ControlCode) -> &'static str {
 }
 
 fn hashing_bar(path: &Path, json: bool) -> ProgressBar {
-    if json || !std::io::stderr().is_terminal() {
+    if json || !shows_progress() {
         return ProgressBar::hidden();
     }
     let bar = match path.metadata() {

@@ -1,6 +1,5 @@
 //! `study`.
 
-use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -13,6 +12,7 @@ use whimbrel_lab::study::{
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
+use crate::logging::shows_progress;
 
 const DEFAULT_FOLDER: &str = "whimbrel-studies";
 
@@ -165,7 +165,7 @@ fn run_study(arguments: Run) -> Outcome {
         jobs: arguments.jobs.map(usize::from),
         program: std::env::current_exe()?,
     };
-    let shown = !arguments.json && std::io::stderr().is_terminal();
+    let shown = !arguments.json && shows_progress();
     let target = if shown {
         ProgressDrawTarget::stderr_with_hz(4)
     } else {

@@ -1,5 +1,6 @@
 //! Strategy choice: the strategies by prefix.
 
+use whimbrel_core::SeededRng;
 use whimbrel_ndn_packet::{Component, Name, NameRef, types};
 
 use super::Strategy;
@@ -85,6 +86,14 @@ impl StrategyChoice {
         strategy: NameRef<'_>,
     ) -> Result<Name, StrategyError> {
         self.put(prefix, self.make(strategy)?)
+    }
+
+    /// The full name of the strategy that [`StrategyChoice::set`] would give a prefix, or why it
+    /// would refuse to.
+    pub fn check(prefix: NameRef<'_>, strategy: NameRef<'_>) -> Result<Name, StrategyError> {
+        // What names are hashed with decides nothing here.
+        let hasher = NameHasher::new(&mut SeededRng::new(0));
+        StrategyChoice::new(hasher, 0).set(prefix, strategy)
     }
 
     /// Sets a strategy of the program's own, reported as `name`.

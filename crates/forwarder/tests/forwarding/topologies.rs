@@ -1,16 +1,20 @@
 //! A few forwarders connected directly, with any routes, loops included, over links that lose,
-//! delay and duplicate.
+//! delay, reorder and duplicate, on the test bed.
 
-use core::cmp::Reverse;
 use core::time::Duration;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
 use proptest::prelude::*;
-use whimbrel_core::{SeededRng, Time};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
 use whimbrel_forwarder::strategy::StrategyChoice;
 use whimbrel_forwarder::{CsConfig, FaceId, ForwarderConfig};
-use whimbrel_ndn_packet::{DataRef, InterestRef, LpHeader, Name};
+use whimbrel_ndn_packet::lp::{self, LinkFields};
+use whimbrel_ndn_packet::{DataRef, InterestRef, LpPacket, Name};
+use whimbrel_sim::DuplexLink;
+use whimbrel_sim::link::{LinkSpec, Loss, Reorder};
+use whimbrel_sim::testbed::Net;
 
 use crate::node::{Node, data, interest};
 
@@ -81,227 +85,238 @@ fn plan(lossless: bool) -> impl Strategy<Value = Plan> {
     })
 }
 
-enum Event {
-    Packet {
-        node: usize,
-        face: FaceId,
-        packet: Bytes,
-        header: LpHeader,
-    },
-    Ask {
-        node: usize,
-        name: u32,
-        nonce: u32,
-    },
+/// By when all must have ended.
+const END: Time = Time::from_secs(600);
+/// The producer takes this long.
+const PRODUCTION: Duration = Duration::from_millis(1);
+
+/// What a program or the producer gives its forwarder.
+enum Local {
+    Ask { name: u32, nonce: u32 },
+    Data(Name),
 }
 
-struct Network {
-    nodes: Vec<Node>,
-    links: Vec<Link>,
-    /// Of each face of a node that is a link's end: the link and the other end.
-    peers: BTreeMap<(usize, FaceId), (usize, usize, FaceId)>,
-    programs: Vec<FaceId>,
-    producer: FaceId,
-    events: BinaryHeap<Reverse<(Time, u64, usize)>>,
-    stored: Vec<Option<Event>>,
-    rng: SeededRng,
-    now: Time,
-    interests_on_links: usize,
-    /// Data that each program got: node, name and when.
-    answers: Vec<(usize, Name, Time)>,
+/// A forwarder, a program on its machine, and perhaps the producer.
+struct Switch {
+    node: Node,
+    program: FaceId,
+    producer: Option<FaceId>,
+    /// The costs of the links' routes, in their order.
+    costs: Vec<Option<u64>>,
+    links: BTreeMap<PortId, FaceId>,
+    local: BTreeMap<(Time, u64), Local>,
+    next_local: u64,
+    frames: VecDeque<(PortId, Vec<u8>)>,
+    interests_sent: usize,
+    /// Data that the program got, and when.
+    answers: Vec<(Name, Time)>,
 }
 
-impl Network {
-    fn new(plan: &Plan) -> Network {
+impl Switch {
+    fn new(plan: &Plan, number: usize) -> Switch {
         let capacity = if plan.cached { 1 << 20 } else { 0 };
-        let config = ForwarderConfig {
+        let mut node = Node::new(ForwarderConfig {
             content_store: CsConfig {
                 capacity,
                 ..CsConfig::default()
             },
             ..ForwarderConfig::default()
-        };
-        let mut nodes: Vec<Node> = (0..plan.nodes).map(|_| Node::new(config.clone())).collect();
-        let (mut peers, mut faces_of) = (BTreeMap::new(), vec![Vec::new(); plan.nodes]);
-        for (number, link) in plan.links.iter().enumerate() {
-            let (a, b) = link.ends;
-            let (at_a, at_b) = (nodes[a].add_face(), nodes[b].add_face());
-            peers.insert((a, at_a), (number, b, at_b));
-            peers.insert((b, at_b), (number, a, at_a));
-            faces_of[a].push(at_a);
-            faces_of[b].push(at_b);
-        }
-        let programs = nodes.iter_mut().map(Node::add_local_face).collect();
+        });
+        let strategy = &StrategyChoice::available()[plan.strategies[number]];
+        let strategies = node.forwarder.strategies_mut();
+        strategies
+            .set(Name::root().as_ref(), strategy.as_ref())
+            .unwrap();
+        let program = node.add_local_face();
         // The producer is at the last node.
-        let producer = nodes.last_mut().map(Node::add_local_face).unwrap();
-        nodes.last_mut().unwrap().route("/p", producer.0, 0);
-        for (number, node) in nodes.iter_mut().enumerate() {
-            let strategy = &StrategyChoice::available()[plan.strategies[number]];
-            node.forwarder
-                .strategies_mut()
-                .set(Name::root().as_ref(), strategy.as_ref())
-                .unwrap();
-            for (face, cost) in faces_of[number].iter().zip(&plan.routes[number]) {
-                if let Some(cost) = cost {
-                    node.route("/p", face.0, cost + 1);
-                }
-            }
+        let producer = (number + 1 == plan.nodes).then(|| node.add_local_face());
+        if let Some(producer) = producer {
+            node.route("/p", producer.0, 0);
         }
-        Network {
-            nodes,
-            links: plan.links.clone(),
-            peers,
-            programs,
+        Switch {
+            node,
+            program,
             producer,
-            events: BinaryHeap::new(),
-            stored: Vec::new(),
-            rng: SeededRng::new(plan.seed),
-            now: Time::from_secs(1),
-            interests_on_links: 0,
+            costs: plan.routes[number].clone(),
+            links: BTreeMap::new(),
+            local: BTreeMap::new(),
+            next_local: 0,
+            frames: VecDeque::new(),
+            interests_sent: 0,
             answers: Vec::new(),
         }
     }
 
-    fn schedule(&mut self, at: Time, event: Event) {
-        self.events
-            .push(Reverse((at, self.stored.len() as u64, self.stored.len())));
-        self.stored.push(Some(event));
+    fn later(&mut self, at: Time, local: Local) {
+        self.next_local += 1;
+        self.local.insert((at, self.next_local), local);
     }
 
-    /// Takes everything that a node wants to send to where it goes.
-    fn drain(&mut self, node: usize) {
-        for sent in self.nodes[node].sent() {
-            if let Some((link, peer, at_peer)) = self.peers.get(&(node, sent.face)).copied() {
-                let Link {
-                    delay,
-                    loss,
-                    duplication,
-                    ..
-                } = self.links[link].clone();
-                self.interests_on_links += usize::from(sent.is_interest());
-                let copies = 1 + usize::from(self.rng.chance(duplication));
-                for _ in 0..copies {
-                    if !self.rng.chance(loss) {
-                        let jitter = self.rng.below(10_000_000);
-                        let at =
-                            self.now + Duration::from_millis(delay) + Duration::from_nanos(jitter);
-                        let (packet, header) = (sent.packet.clone(), sent.header.clone());
-                        self.schedule(
-                            at,
-                            Event::Packet {
-                                node: peer,
-                                face: at_peer,
-                                packet,
-                                header,
-                            },
-                        );
-                    }
-                }
-            } else if sent.face == self.programs[node] {
+    fn hand_in(&mut self, now: Time, face: FaceId, packet: &[u8]) {
+        let Ok(lp) = LpPacket::decode(packet, false) else {
+            panic!("a frame that no forwarder wrote");
+        };
+        self.node.now = now;
+        self.node.forwarder.handle_packet(now, face, &lp);
+    }
+
+    /// Takes everything that the forwarder wants to send to where it goes.
+    fn take(&mut self, now: Time) {
+        for sent in self.node.sent() {
+            if let Some((port, _)) = self.links.iter().find(|(_, face)| **face == sent.face) {
+                self.interests_sent += usize::from(sent.is_interest());
+                let mut frame = Vec::new();
+                let none = LinkFields::default();
+                lp::encode(&mut frame, &none, &sent.header, Some(&sent.packet));
+                self.frames.push_back((*port, frame));
+            } else if sent.face == self.program {
                 if let Ok(data) = DataRef::decode(&sent.packet) {
-                    self.answers.push((node, data.name.to_name(), self.now));
+                    self.answers.push((data.name.to_name(), now));
                 }
             } else if let Ok(interest) = InterestRef::decode(&sent.packet) {
-                assert_eq!(sent.face, self.producer);
-                let packet = data(&interest.name.to_string());
-                let at = self.now + Duration::from_millis(1);
-                self.schedule(
-                    at,
-                    Event::Packet {
-                        node,
-                        face: self.producer,
-                        packet,
-                        header: LpHeader::default(),
-                    },
-                );
+                assert_eq!(Some(sent.face), self.producer);
+                self.later(now + PRODUCTION, Local::Data(interest.name.to_name()));
             }
         }
+    }
+}
+
+impl Machine for Switch {
+    type Event = core::convert::Infallible;
+
+    fn handle_port(&mut self, _: Time, port: PortId, event: PortEvent) {
+        if let PortEvent::Up(_) = event {
+            let face = self.node.add_face();
+            if let Some(cost) = self.costs[self.links.len()] {
+                self.node.route("/p", face.0, cost + 1);
+            }
+            self.links.insert(port, face);
+        }
+    }
+
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.hand_in(now, self.links[&port], frame);
+            self.take(now);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(entry) = self.local.first_entry().filter(|it| it.key().0 <= now) {
+            match entry.remove() {
+                Local::Ask { name, nonce } => {
+                    let mut asked = interest(&format!("/p/{name}"), nonce);
+                    asked.lifetime = Some(Duration::from_millis(1000));
+                    self.hand_in(now, self.program, &asked.encode());
+                }
+                Local::Data(name) => {
+                    let producer = self.producer.unwrap();
+                    self.hand_in(now, producer, &data(&name.to_string()));
+                }
+            }
+            self.take(now);
+        }
+        self.node.forwarder.handle_timeout(now);
+        self.take(now);
+    }
+
+    fn poll_transmit(&mut self, _: Time, _: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        let (port, frame) = self.frames.pop_front()?;
+        buffer.extend_from_slice(&frame);
+        Some(Transmit {
+            port,
+            size: frame.len(),
+            segment_size: None,
+        })
+    }
+
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        None
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let local = self.local.keys().next();
+        let local = local.map(|(at, _)| Deadline::new(*at, "a program or the producer"));
+        Deadline::earlier(local, self.node.forwarder.poll_timeout())
+    }
+}
+
+struct Network {
+    net: Net<Switch>,
+}
+
+impl Network {
+    fn new(plan: &Plan) -> Network {
+        let mut net = Net::new(plan.seed);
+        for number in 0..plan.nodes {
+            let switch = Switch::new(plan, number);
+            net.add_mortal(&format!("node {number}"), switch);
+        }
+        for link in &plan.links {
+            let half = Duration::from_micros(2_500);
+            let spec = LinkSpec {
+                delay: Duration::from_millis(link.delay) + half,
+                jitter: half,
+                loss: Loss::Independent(link.loss),
+                reorder: Some(Reorder {
+                    probability: 0.5,
+                    extra_delay: 2 * half,
+                }),
+                duplicate: link.duplication,
+                ..LinkSpec::default()
+            };
+            let (a, b) = link.ends;
+            net.connect(a, b, &DuplexLink::symmetric(spec)).unwrap();
+        }
+        net.run_until(Time::from_secs(1));
+        Network { net }
     }
 
     /// Runs until nothing happens any more. False if it does not end.
     fn run(&mut self) -> bool {
-        for _ in 0..200_000 {
-            let timeouts = self.nodes.iter().enumerate().filter_map(|(number, node)| {
-                Some((node.forwarder.poll_timeout()?.at.max(self.now), number))
-            });
-            let timeout = timeouts.min();
-            let event = self.events.peek().map(|Reverse((at, _, _))| *at);
-            match (event, timeout) {
-                (None, None) => return true,
-                (Some(at), timeout) if timeout.is_none_or(|(due, _)| at <= due) => self.happen(),
-                (_, Some((due, node))) => {
-                    self.now = due;
-                    self.nodes[node].forwarder.handle_timeout(due);
-                    self.drain(node);
-                }
-                (Some(_), None) => self.happen(),
-            }
-        }
-        false
-    }
-
-    fn happen(&mut self) {
-        let Some(Reverse((at, _, which))) = self.events.pop() else {
-            return;
-        };
-        self.now = at;
-        self.nodes.iter_mut().for_each(|node| node.now = at);
-        let node = match self.stored[which].take().unwrap() {
-            Event::Packet {
-                node,
-                face,
-                packet,
-                header,
-            } => {
-                let mut frame = Vec::new();
-                whimbrel_ndn_packet::lp::encode(
-                    &mut frame,
-                    &Default::default(),
-                    &header,
-                    Some(&packet),
-                );
-                let lp = whimbrel_ndn_packet::LpPacket::decode(&frame, false).unwrap();
-                self.nodes[node].forwarder.handle_packet(at, face, &lp);
-                node
-            }
-            Event::Ask { node, name, nonce } => {
-                let mut asked = interest(&format!("/p/{name}"), nonce);
-                asked.lifetime = Some(Duration::from_millis(1000));
-                let lp = asked.encode();
-                let lp = whimbrel_ndn_packet::LpPacket::decode(&lp, false).unwrap();
-                let face = self.programs[node];
-                self.nodes[node].forwarder.handle_packet(at, face, &lp);
-                node
-            }
-        };
-        self.drain(node);
+        self.net.run_until_idle(END)
     }
 
     fn ask_all(&mut self, plan: &Plan) {
-        for (nonce, (node, after, name)) in plan.asks.iter().enumerate() {
-            let at = self.now + Duration::from_millis(*after);
-            self.schedule(
-                at,
-                Event::Ask {
-                    node: *node,
-                    name: *name,
-                    nonce: nonce as u32 + 1,
-                },
-            );
+        for (nonce, (node, after, name)) in (1..).zip(&plan.asks) {
+            let (after, name) = (Duration::from_millis(*after), *name);
+            self.net.with(*node, |switch, now| {
+                switch.later(now + after, Local::Ask { name, nonce });
+            });
         }
     }
 
+    fn interests_on_links(&self) -> usize {
+        let nodes = self.net.nodes();
+        nodes.map(|node| self.net[node].interests_sent).sum()
+    }
+
+    /// Data that each program got: node, name and when.
+    fn answers(&self) -> Vec<(usize, Name, Time)> {
+        let of = |node: usize| {
+            let answers = self.net[node].answers.iter();
+            answers.map(move |(name, at)| (node, name.clone(), *at))
+        };
+        self.net.nodes().flat_map(of).collect()
+    }
+
     fn check_that_nothing_stays(&mut self) -> Result<(), TestCaseError> {
-        for node in &mut self.nodes {
-            node.now = self.now;
-            node.wait(7_000);
-            prop_assert!(node.forwarder.pit().is_empty());
-            prop_assert_eq!(node.forwarder.dead_nonces_len(), 0);
-            prop_assert!(
-                node.forwarder
-                    .faces()
-                    .all(|face| face.pending_interests() == 0)
-            );
+        for node in self.net.nodes() {
+            self.net.with(node, |switch, now| {
+                switch.node.now = now;
+                switch.node.wait(7_000);
+                let forwarder = &switch.node.forwarder;
+                prop_assert!(forwarder.pit().is_empty());
+                prop_assert_eq!(forwarder.dead_nonces_len(), 0);
+                prop_assert!(forwarder.faces().all(|face| face.pending_interests() == 0));
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -315,19 +330,20 @@ proptest! {
     #[test]
     fn no_interest_runs_forever_and_no_state_stays(plan in plan(false)) {
         let mut network = Network::new(&plan);
-        let start = network.now;
+        let start = network.net.now();
         network.ask_all(&plan);
         prop_assert!(network.run(), "it did not end");
         // Each program's Interest may be forwarded once by each link end, a duplicate or a probe of
         // it as well.
         let bound = plan.asks.len() * plan.links.len() * 2 * 4;
-        prop_assert!(network.interests_on_links <= bound, "{} of {bound}", network.interests_on_links);
+        let sent = network.interests_on_links();
+        prop_assert!(sent <= bound, "{sent} of {bound}");
         let asked = |node: usize, name: &Name| {
             let named = |asked: &u32| *name == crate::node::name(&format!("/p/{asked}"));
             plan.asks.iter().filter(|(at, _, asked)| *at == node && named(asked)).count()
         };
         let mut counts: BTreeMap<(usize, Name), usize> = BTreeMap::new();
-        for (node, name, at) in &network.answers {
+        for (node, name, at) in &network.answers() {
             *counts.entry((*node, name.clone())).or_default() += 1;
             let last = plan.asks.iter().map(|(_, after, _)| *after).max().unwrap();
             prop_assert!(*at <= start + Duration::from_millis(last + 1000), "after its lifetime");
@@ -354,7 +370,7 @@ proptest! {
         network.ask_all(&plan);
         prop_assert!(network.run());
         // A program that asks again for what it waits for has one in-record, and gets one Data.
-        let mut answered: Vec<_> = network.answers.iter().map(|(node, name, _)| (*node, name.clone())).collect();
+        let mut answered: Vec<_> = network.answers().into_iter().map(|(node, name, _)| (node, name)).collect();
         answered.sort_unstable();
         let asked = plan.asks.iter().map(|(node, _, name)| (*node, crate::node::name(&format!("/p/{name}"))));
         let mut asked: Vec<_> = asked.collect();

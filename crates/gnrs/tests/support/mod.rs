@@ -1,4 +1,4 @@
-//! A resolver and its servers with a bad network between them, in virtual time.
+//! Records to try things with, and a resolver and its servers on the test bed.
 
 #![allow(
     dead_code,
@@ -8,16 +8,21 @@
     reason = "a harness, of which each test uses a part"
 )]
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use whimbrel_core::{
-    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
+    Deadline, Guid, Machine, Medium, OpenRefusal, PortEvent, PortId, PortInfo, PortOrigin,
+    PortRequest, PortToken, Time, Transmit,
 };
 use whimbrel_gnrs::{
     Address, KeyPair, MemoryStore, Record, Resolver, ResolverConfig, ResolverEvent, Server,
     ServerConfig, Statement, StoreLimits,
 };
+use whimbrel_sim::link::{LinkSpec, Loss, Reorder};
+use whimbrel_sim::testbed::{Happening, Life, Net, Probe};
+use whimbrel_sim::{AnyMachine, Direction, DuplexLink};
 
 /// Unix time of the virtual origin, in milliseconds.
 pub const EPOCH: u64 = 1_800_000_000_000;
@@ -55,244 +60,225 @@ pub fn up() -> PortEvent {
     })
 }
 
-/// How bad the network is: probabilities, and delay one way.
-#[derive(Clone, Copy, Debug)]
-pub struct Network {
-    pub loss: f64,
-    pub duplication: f64,
-    pub corruption: f64,
-    pub delay: Duration,
-    /// Up to this much more, so that frames overtake each other.
-    pub jitter: Duration,
-}
-
-impl Network {
-    pub const GOOD: Network = Network {
-        loss: 0.0,
-        duplication: 0.0,
-        corruption: 0.0,
+/// A network that delays.
+pub fn good() -> LinkSpec {
+    LinkSpec {
         delay: Duration::from_millis(10),
-        jitter: Duration::ZERO,
-    };
-    pub const BAD: Network = Network {
-        loss: 0.3,
-        duplication: 0.2,
-        corruption: 0.05,
-        delay: Duration::from_millis(10),
-        jitter: Duration::from_millis(60),
-    };
+        ..LinkSpec::default()
+    }
 }
 
-#[derive(Debug)]
-enum Frame {
-    ToServer(usize, Vec<u8>),
-    ToClient(usize, Vec<u8>),
+/// A network that loses, duplicates, damages and reorders.
+pub fn bad() -> LinkSpec {
+    LinkSpec {
+        delay: Duration::from_millis(25),
+        jitter: Duration::from_millis(15),
+        loss: Loss::Independent(0.3),
+        reorder: Some(Reorder {
+            probability: 0.5,
+            extra_delay: Duration::from_millis(30),
+        }),
+        duplicate: 0.2,
+        corrupt: 0.05,
+        ..LinkSpec::default()
+    }
 }
 
-pub struct Node {
-    pub server: Server<MemoryStore>,
-    pub alive: bool,
-    incarnation: u8,
+/// A resolver as a machine of its own, with a server at each of its ports.
+struct Client(Resolver);
+
+impl Machine for Client {
+    type Event = ResolverEvent;
+
+    fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        if !self.0.owns(port) {
+            self.0.add_server(port);
+        }
+        self.0.handle_port(now, port, event);
+    }
+
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.0.handle_frame(now, port, frame);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.0.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, _: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        self.0.poll_transmit(now, buffer)
+    }
+
+    fn poll_event(&mut self) -> Option<ResolverEvent> {
+        self.0.poll_event()
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.0.poll_timeout()
+    }
 }
 
-pub struct Pair {
-    pub now: Time,
-    pub client: Resolver,
-    pub servers: Vec<Node>,
-    pub network: Network,
-    pub events: Vec<(Time, ResolverEvent)>,
-    /// Every frame that a server has sent, for replays.
-    pub from_server: Vec<Vec<u8>>,
-    pub to_server: Vec<Vec<u8>>,
-    rng: SeededRng,
-    pipe: BTreeMap<(Time, u64), Frame>,
-    serial: u64,
-}
+type Party = AnyMachine<ResolverEvent>;
+type Frames = Rc<RefCell<Vec<Vec<u8>>>>;
 
-fn server(secret: u8, store: MemoryStore) -> Server<MemoryStore> {
-    Server::new(
+/// A server that keeps its records, and nothing else, over a restart.
+fn server(life: &Life, last: Option<&mut Party>) -> Party {
+    let last = last.and_then(|party| party.get::<Server<MemoryStore>>());
+    let store = last.map(|server| server.store().clone());
+    let secret = 100 * life.number.min(1) + life.node as u64 + life.number;
+    let server = Server::new(
         ServerConfig::default(),
-        WallClock::new(EPOCH),
-        [secret; 32],
-        store,
-    )
+        life.wall(EPOCH),
+        [secret as u8; 32],
+        store.unwrap_or_else(|| MemoryStore::new(StoreLimits::default())),
+    );
+    AnyMachine::new(server, |event| panic!("a server says {event:?}"))
+}
+
+/// A resolver (node 0), its servers (from node 1 on), and behind each of those another client.
+pub struct Pair {
+    net: Net<Party>,
+    servers: usize,
+    pub events: Vec<(Time, ResolverEvent)>,
+    from_server: Frames,
+    to_server: Frames,
 }
 
 impl Pair {
-    pub fn new(seed: u64, network: Network, servers: usize) -> Pair {
+    pub fn new(seed: u64, network: LinkSpec, servers: usize) -> Pair {
         Pair::with_config(seed, network, servers, ResolverConfig::default())
     }
 
     pub fn with_config(
         seed: u64,
-        network: Network,
+        network: LinkSpec,
         servers: usize,
         config: ResolverConfig,
     ) -> Pair {
-        let client = Resolver::new(
-            config,
-            WallClock::new(EPOCH),
-            SeededRng::stream(seed, "client"),
-        );
-        let servers = (0..servers)
-            .map(|index| {
-                let store = MemoryStore::new(StoreLimits::default());
-                Node {
-                    server: server(index as u8, store),
-                    alive: true,
-                    incarnation: 0,
-                }
-            })
-            .collect();
-        let mut pair = Pair {
-            now: Time::ZERO,
-            client,
-            servers,
-            network,
-            events: Vec::new(),
-            from_server: Vec::new(),
-            to_server: Vec::new(),
-            rng: SeededRng::stream(seed, "network"),
-            pipe: BTreeMap::new(),
-            serial: 0,
-        };
-        for index in 0..pair.servers.len() {
-            pair.client.add_server(port_of(index));
-            pair.client.handle_port(pair.now, port_of(index), up());
-            pair.servers[index]
-                .server
-                .handle_port(pair.now, PortId(1), up());
+        let mut net = Net::new(seed);
+        let client = net.add("client", move |life, _| {
+            let resolver = Resolver::new(config.clone(), life.wall(EPOCH), life.rng());
+            AnyMachine::plain(Client(resolver))
+        });
+        for index in 0..servers {
+            net.add(&format!("server {index}"), server);
         }
-        pair
+        for index in 0..servers {
+            let other = |_: &Life, _: Option<&mut Party>| {
+                AnyMachine::new(Probe::default(), |never| match never {})
+            };
+            net.add(&format!("other client {index}"), other);
+        }
+        let (from_server, to_server) = (Frames::default(), Frames::default());
+        let link = DuplexLink::symmetric(network);
+        for index in 0..servers {
+            let connection = net.connect(client, 1 + index, &link).unwrap();
+            assert_eq!(connection.a, port_of(index));
+            for (direction, frames) in Direction::BOTH.into_iter().zip([&to_server, &from_server]) {
+                let frames = Rc::clone(frames);
+                let tap = move |_, frame: Vec<u8>| {
+                    frames.borrow_mut().push(frame.clone());
+                    vec![frame]
+                };
+                let tap = Some(Box::new(tap) as _);
+                net.sim_mut().set_tap(connection.link, direction, tap);
+            }
+        }
+        for index in 0..servers {
+            let (other, local) = (1 + servers + index, DuplexLink::local());
+            net.connect(other, 1 + index, &local).unwrap();
+        }
+        Pair {
+            net,
+            servers,
+            events: Vec::new(),
+            from_server,
+            to_server,
+        }
+    }
+
+    /// Calls into the resolver.
+    pub fn client<R>(&mut self, call: impl FnOnce(&mut Resolver, Time) -> R) -> R {
+        self.net.with(0, |party, now| {
+            call(&mut party.get_mut::<Client>().unwrap().0, now)
+        })
+    }
+
+    pub fn resolver(&self) -> &Resolver {
+        &self.net[0].get::<Client>().unwrap().0
+    }
+
+    pub fn server(&self, index: usize) -> &Server<MemoryStore> {
+        self.net[1 + index].get().unwrap()
+    }
+
+    pub fn servers(&self) -> impl Iterator<Item = &Server<MemoryStore>> {
+        (0..self.servers).map(|index| self.server(index))
     }
 
     /// The server loses everything but its records, and does not say so.
     pub fn restart_server(&mut self, index: usize) {
-        let node = &mut self.servers[index];
-        node.incarnation += 1;
-        node.server = server(100 + node.incarnation, node.server.store().clone());
-        node.server.handle_port(self.now, PortId(1), up());
-        node.alive = true;
+        self.net.restart(1 + index, 0);
+    }
+
+    /// Nothing that the resolver and a server send each other arrives, until this is undone.
+    pub fn silence(&mut self, index: usize, silent: bool) {
+        let link = self.net.link(index);
+        if silent {
+            self.net.sim_mut().partition(link);
+        } else {
+            self.net.sim_mut().repair(link);
+        }
     }
 
     /// Stores a record at a server as another client.
     pub fn store(&mut self, index: usize, record: &Record) {
-        let other = PortId(2);
-        let node = &mut self.servers[index].server;
-        node.handle_port(self.now, other, up());
         let mut bytes = Vec::new();
         let view = Record::parse(record.as_bytes()).unwrap();
         let message = whimbrel_gnrs::wire::Message::Insert { record: view };
         whimbrel_gnrs::wire::Frame::request(1, 0, message).encode(&mut bytes);
-        node.handle_frames(self.now, other, &[&bytes]);
-        self.drain();
+        let other = 1 + self.servers + index;
+        let port = self.net.port(other);
+        self.net.with(other, |party, _| {
+            party.get_mut::<Probe>().unwrap().send(port, bytes);
+        });
+        self.drive(Duration::ZERO);
     }
 
-    fn carry(&mut self, frame: Frame) {
-        if self.rng.chance(self.network.loss) {
-            return;
-        }
-        let copies = if self.rng.chance(self.network.duplication) {
-            2
+    /// Every frame that a server has sent to the resolver, or the resolver to a server.
+    pub fn sent(&self, by_server: bool) -> Vec<Vec<u8>> {
+        let frames = if by_server {
+            &self.from_server
         } else {
-            1
+            &self.to_server
         };
-        for _ in 0..copies {
-            let jitter =
-                Duration::from_nanos(self.rng.below(self.network.jitter.as_nanos() as u64));
-            let (Frame::ToServer(index, bytes) | Frame::ToClient(index, bytes)) = &frame;
-            let (index, mut bytes) = (*index, bytes.clone());
-            if self.rng.chance(self.network.corruption) {
-                let at = self.rng.below(bytes.len() as u64) as usize;
-                bytes[at] ^= 1 << self.rng.below(8);
-            }
-            let copy = match frame {
-                Frame::ToServer(..) => Frame::ToServer(index, bytes),
-                Frame::ToClient(..) => Frame::ToClient(index, bytes),
-            };
-            self.serial += 1;
-            self.pipe
-                .insert((self.now + self.network.delay + jitter, self.serial), copy);
-        }
+        frames.borrow().clone()
     }
 
-    pub fn drain(&mut self) {
-        let mut buffer = Vec::new();
-        while let Some(transmit) = self.client.poll_transmit(self.now, &mut buffer) {
-            self.to_server.push(buffer.clone());
-            self.carry(Frame::ToServer(
-                index_of(transmit.port),
-                core::mem::take(&mut buffer),
-            ));
+    /// The first server and the resolver both get a frame of long ago.
+    pub fn replay(&mut self, frame: &[u8]) {
+        for node in [1, 0] {
+            let port = self.net.port(node);
+            self.net
+                .with(node, |party, now| party.handle_frames(now, port, &[frame]));
         }
-        for index in 0..self.servers.len() {
-            while let Some(transmit) =
-                self.servers[index]
-                    .server
-                    .poll_transmit(self.now, 4, &mut buffer)
-            {
-                let written = core::mem::take(&mut buffer);
-                if transmit.port == PortId(1) && self.servers[index].alive {
-                    for frame in transmit.frames(&written) {
-                        self.from_server.push(frame.to_vec());
-                        self.carry(Frame::ToClient(index, frame.to_vec()));
-                    }
-                }
-            }
-        }
-        while let Some(event) = self.client.poll_event() {
-            self.events.push((self.now, event));
-        }
-    }
-
-    /// Goes to the next thing that happens, if it happens before `end`.
-    pub fn step(&mut self, end: Time) -> bool {
-        self.drain();
-        let arrival = self.pipe.first_key_value().map(|((at, _), _)| *at);
-        let deadlines = self
-            .servers
-            .iter()
-            .filter_map(|node| node.server.poll_timeout());
-        let deadline = deadlines
-            .chain(self.client.poll_timeout())
-            .map(|deadline| deadline.at)
-            .min();
-        let Some(at) = arrival
-            .into_iter()
-            .chain(deadline)
-            .min()
-            .filter(|at| *at <= end)
-        else {
-            return false;
-        };
-        self.now = self.now.max(at);
-        if arrival.is_some_and(|arrival| arrival <= self.now) {
-            match self.pipe.pop_first() {
-                Some((_, Frame::ToServer(index, bytes))) if self.servers[index].alive => {
-                    self.servers[index]
-                        .server
-                        .handle_frames(self.now, PortId(1), &[&bytes]);
-                }
-                Some((_, Frame::ToClient(index, bytes))) => {
-                    self.client.handle_frame(self.now, port_of(index), &bytes);
-                }
-                _ => {}
-            }
-        } else {
-            self.client.handle_timeout(self.now);
-            self.servers
-                .iter_mut()
-                .for_each(|node| node.server.handle_timeout(self.now));
-        }
-        self.drain();
-        true
     }
 
     /// Lets everything happen that happens in the next `span`.
     pub fn drive(&mut self, span: Duration) {
-        let end = self.now + span;
-        while self.step(end) {}
-        self.now = end;
+        for happening in self.net.run_for(span) {
+            if let Happening::Told(told) = happening {
+                self.events.push((told.time, told.event));
+            }
+        }
     }
 
     pub fn take_events(&mut self) -> Vec<ResolverEvent> {
@@ -303,10 +289,7 @@ impl Pair {
     }
 }
 
+/// The resolver's port to a server.
 pub fn port_of(server: usize) -> PortId {
-    PortId(10 + server as u32)
-}
-
-fn index_of(port: PortId) -> usize {
-    port.0 as usize - 10
+    PortId(2 * server as u32)
 }

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
+use whimbrel_core::suggest;
 
-use super::fault::{Fault, nearest};
+use super::fault::Fault;
 use super::path::{KeyPath, Step};
 
 /// A value and where it was written.
@@ -105,7 +106,7 @@ impl<'t> Document<'t> {
                 file: self.file.clone(),
                 line,
                 key: key.to_string(),
-                message: helpful(error.message(), also),
+                message: suggest::in_parse_error(error.message(), also),
             }
         })
     }
@@ -217,22 +218,4 @@ fn search(value: &Value<'_>, path: &KeyPath, offset: usize, best: &mut (usize, K
 fn line_of(text: &str, offset: usize) -> usize {
     let before = text.get(..offset).unwrap_or(text);
     before.matches('\n').count() + 1
-}
-
-/// The parser's message, with the nearest known key where it complains of an unknown one.
-fn helpful(message: &str, also: &[&str]) -> String {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let kinds = [("unknown field", "key"), ("unknown variant", "value")];
-    let kind = kinds.iter().find(|(start, _)| message.starts_with(start));
-    let (Some((_, kind)), Some(unknown)) = (kind, quoted.next()) else {
-        return message.trim_end().to_owned();
-    };
-    let known: Vec<&str> = quoted.chain(also.iter().copied()).collect();
-    match nearest(unknown, known.iter().copied()) {
-        Some(near) => format!("unknown {kind} '{unknown}'; did you mean '{near}'?"),
-        None => format!(
-            "unknown {kind} '{unknown}'; known here: {}",
-            known.join(", ")
-        ),
-    }
 }

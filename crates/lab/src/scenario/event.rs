@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use whimbrel_core::units;
 use whimbrel_sim::link::LinkSpec;
-use whimbrel_sim::units;
 
 use super::document::Document;
 use super::fault::{Fault, Faults, Found};

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+pub(super) use whimbrel_core::suggest::hint;
+
 /// One fault of a scenario file: shown as `FILE:LINE: key.path: message`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fault {
@@ -79,31 +81,5 @@ impl Found {
                 Err(Faults(self.0))
             }
         }
-    }
-}
-
-/// The candidate that a person may have meant by `text`.
-pub(super) fn nearest<'a>(
-    text: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let distance = |candidate: &&str| strsim::damerau_levenshtein(text, candidate);
-    candidates
-        .into_iter()
-        .min_by_key(distance)
-        .filter(|near| distance(near) <= text.chars().count().max(3) / 3)
-}
-
-/// "; did you mean 'x'?", or what there is.
-pub(super) fn hint<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
-    const SHOWN: usize = 12;
-    let candidates: Vec<&str> = candidates.into_iter().collect();
-    match nearest(text, candidates.iter().copied()) {
-        Some(near) => format!("; did you mean '{near}'?"),
-        None if candidates.is_empty() => String::new(),
-        None if candidates.len() > SHOWN => {
-            format!("; there are {} ...", candidates[..SHOWN].join(", "))
-        }
-        None => format!("; there are {}", candidates.join(", ")),
     }
 }

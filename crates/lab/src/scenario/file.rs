@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::DeValue;
-use whimbrel_sim::units;
+use whimbrel_core::units;
 
 use super::document::{Document, Value, empty_table, table_value};
 use super::event::{Timed, timeline};

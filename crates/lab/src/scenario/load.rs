@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use whimbrel_sim::units;
+use whimbrel_core::units;
 use whimbrel_transport::cbr::BELRP;
 
 use super::document::Document;

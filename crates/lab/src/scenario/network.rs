@@ -1,7 +1,7 @@
 //! The nodes and links of a scenario: those written out, and those of its graph.
 
 use serde::Deserialize;
-use whimbrel_sim::units;
+use whimbrel_core::units;
 
 use super::document::{Document, empty_table, table_value};
 use super::fault::{Fault, Faults, Found, hint};

@@ -109,14 +109,14 @@ pub struct NodeSettings {
     #[serde(default, rename = "role")]
     roles: Roles,
     /// Bytes that a router keeps for destinations that are away.
-    #[serde(default, with = "whimbrel_sim::units::optional_size")]
+    #[serde(default, with = "whimbrel_core::units::optional_size")]
     pub storage: Option<u64>,
     /// Whether a router's proxy sends on what it stores as soon as it can; else it waits for a Push
     /// from the source.
     #[serde(default)]
     pub proactive: Option<bool>,
     /// Bytes of an NDN router's content store; 0 for none.
-    #[serde(default, with = "whimbrel_sim::units::optional_size")]
+    #[serde(default, with = "whimbrel_core::units::optional_size")]
     pub content_store: Option<u64>,
     /// An NDN router's strategy for all names: "best-route", "asf", ...
     #[serde(default)]

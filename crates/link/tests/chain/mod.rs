@@ -6,12 +6,17 @@
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use whimbrel_core::{SeededRng, Time};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
+    SeededRng, Time, Transmit,
+};
 use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig, LinkStats, Reliability};
-use whimbrel_sim::link::{LinkDirection, LinkSpec, Loss};
+use whimbrel_sim::DuplexLink;
+use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit, Rate};
+use whimbrel_sim::testbed::Net;
 
 pub(crate) const INTEREST_LEN: usize = 28;
 pub(crate) const DATA_LEN: usize = 1061;
@@ -95,11 +100,6 @@ fn number_of(packet: &[u8]) -> u64 {
     u64::from_be_bytes(packet[at..at + 8].try_into().unwrap())
 }
 
-struct Link {
-    ends: [LinkService; 2],
-    ways: [LinkDirection<Vec<u8>>; 2],
-}
-
 #[derive(Default)]
 struct Router {
     /// Until when an Interest waits here.
@@ -144,208 +144,270 @@ impl Consumer {
     }
 }
 
-pub(crate) struct Chain {
-    scenario: Scenario,
-    now: Time,
-    links: Vec<Link>,
-    routers: Vec<Router>,
-    consumer: Consumer,
+/// What a node is, by what it does with packets.
+enum Role {
+    Consumer(Consumer),
+    Router(Router),
+    Producer,
+}
+
+/// Towards the consumer, and towards the producer: the numbers of a node's configured ports.
+const DOWN: usize = 0;
+const UP: usize = 1;
+
+struct Node {
+    role: Role,
+    config: LinkServiceConfig,
+    rate: f64,
+    interests: u64,
+    rng: SeededRng,
+    links: [Option<(PortId, LinkService)>; 2],
     outcome: Outcome,
 }
 
-impl Chain {
-    pub(crate) fn new(scenario: Scenario) -> Chain {
-        let mut rng = SeededRng::stream(scenario.seed, "chain");
-        let rate = 10_000_000;
-        let delay = Duration::from_millis(5);
-        let links = (0..scenario.hops).map(|_| {
-            let mut spec = LinkSpec::new(rate, delay).with_loss(Loss::Independent(scenario.loss));
-            spec.queue = whimbrel_sim::link::QueueLimit::Packets(80);
-            let mut config = LinkServiceConfig::datagram(1500);
-            config.reliability = scenario.reliability;
-            if scenario.own_queue {
-                config.drain_rate = Some(rate);
-                config.queue_packets = 80;
-                spec.rate = whimbrel_sim::link::Rate::Unlimited;
-            }
-            Link {
-                ends: [(); 2]
-                    .map(|()| LinkService::new(config.clone(), SeededRng::new(rng.next_word()))),
-                ways: [(); 2]
-                    .map(|()| LinkDirection::new(&spec, SeededRng::new(rng.next_word())).unwrap()),
-            }
-        });
-        let links: Vec<Link> = links.collect();
-        Chain {
-            now: Time::ZERO,
-            routers: (0..=scenario.hops).map(|_| Router::default()).collect(),
-            links,
-            consumer: Consumer {
-                rng,
-                next: 0,
-                next_at: Time::ZERO,
-                waiting: BTreeMap::new(),
-                next_check: Time::ZERO,
-                smoothed: None,
-                backoff: 1,
-            },
-            scenario,
-            outcome: Outcome::default(),
+impl Node {
+    fn send(&mut self, now: Time, way: usize, packet: Bytes) {
+        if let Some((_, service)) = &mut self.links[way] {
+            service.send(now, packet, None);
         }
     }
 
-    pub(crate) fn run(mut self) -> Outcome {
-        while self.consumer.next < self.scenario.interests || !self.consumer.waiting.is_empty() {
-            self.express();
-            self.deliver();
-            self.transmit();
-            let Some(next) = self.next_time() else { break };
-            self.now = self.now.max(next);
-            if self.now > Time::from_secs(400) {
-                break;
-            }
-        }
-        self.outcome.unsatisfied = self.consumer.waiting.len() as u64;
-        for link in &self.links {
-            for end in &link.ends {
-                self.outcome.bytes += end.stats().bytes_sent;
-                self.outcome.links.push(end.stats().clone());
-            }
-        }
-        self.outcome
-    }
-
-    fn next_time(&self) -> Option<Time> {
-        let mut next = Some(self.consumer.next_check);
-        let mut at = |time: Option<Time>| {
-            next = match (next, time) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            }
+    /// A consumer's Interests, when their time has come.
+    fn express(&mut self, now: Time) {
+        let Role::Consumer(consumer) = &mut self.role else {
+            return;
         };
-        if self.consumer.next < self.scenario.interests {
-            at(Some(self.consumer.next_at));
-        }
-        for link in &self.links {
-            for end in 0..2 {
-                at(link.ways[end].next_time());
-                at(link.ends[end].poll_timeout().map(|deadline| deadline.at));
-            }
-        }
-        next
-    }
-
-    fn express(&mut self) {
-        let consumer = &mut self.consumer;
-        if consumer.next_check <= self.now {
-            consumer.next_check = self.now + CHECK;
+        let mut due = VecDeque::new();
+        if consumer.next_check <= now {
+            consumer.next_check = now + CHECK;
             let timeout = consumer.timeout();
             let late = consumer
                 .waiting
                 .iter_mut()
-                .filter(|(_, (_, latest, _))| *latest + timeout <= self.now);
-            let late: Vec<u64> = late
-                .map(|(number, (_, latest, count))| {
-                    (*latest, *count) = (self.now, *count + 1);
-                    *number
-                })
-                .collect();
-            if !late.is_empty() {
+                .filter(|(_, (_, latest, _))| *latest + timeout <= now);
+            due.extend(late.map(|(number, (_, latest, count))| {
+                (*latest, *count) = (now, *count + 1);
+                *number
+            }));
+            if !due.is_empty() {
                 consumer.backoff = (consumer.backoff * 2).min(64);
             }
-            for number in late {
-                self.outcome.consumer_retransmissions += 1;
-                let nonce = consumer.rng.next_word() as u32;
-                self.links[0].ends[0].send(self.now, interest(number, nonce), None);
-            }
+            self.outcome.consumer_retransmissions += due.len() as u64;
         }
-        while consumer.next < self.scenario.interests && consumer.next_at <= self.now {
+        while consumer.next < self.interests && consumer.next_at <= now {
             let number = consumer.next;
             consumer.next += 1;
-            let gap = -(1.0 - consumer.rng.unit()).ln() / self.scenario.rate;
-            consumer.next_at = self.now + Duration::from_secs_f64(gap);
-            consumer.waiting.insert(number, (self.now, self.now, 1));
-            let nonce = consumer.rng.next_word() as u32;
-            self.links[0].ends[0].send(self.now, interest(number, nonce), None);
+            let gap = -(1.0 - consumer.rng.unit()).ln() / self.rate;
+            consumer.next_at = now + Duration::from_secs_f64(gap);
+            consumer.waiting.insert(number, (now, now, 1));
+            due.push_back(number);
+        }
+        for number in due {
+            let nonce = self.rng.next_word() as u32;
+            self.send(now, UP, interest(number, nonce));
         }
     }
 
-    fn deliver(&mut self) {
-        for hop in 0..self.links.len() {
-            for end in 0..2 {
-                // Frames that end `1 - end` sent arrive at `end`.
-                while let Some(frame) = self.links[hop].ways[1 - end].poll(self.now) {
-                    let mut packets = Vec::new();
-                    self.links[hop].ends[end].handle_frame(self.now, &frame, &mut |lp| {
-                        packets.push(Bytes::copy_from_slice(lp.fragment.unwrap()));
-                    });
-                    for packet in packets {
-                        self.forward(hop, end, packet);
-                    }
-                }
-                let service = &mut self.links[hop].ends[end];
-                if service
-                    .poll_timeout()
-                    .is_some_and(|deadline| deadline.at <= self.now)
-                {
-                    service.handle_timeout(self.now);
-                }
-                while service.poll_event().is_some() {}
-            }
-        }
-    }
-
-    fn forward(&mut self, hop: usize, end: usize, packet: Bytes) {
+    fn take(&mut self, now: Time, from: usize, packet: Bytes) {
         let number = number_of(&packet);
-        let node = hop + end;
-        let now = self.now;
         if packet[0] == 0x05 {
-            assert_eq!(end, 1, "Interests go towards the producer");
-            if node == self.scenario.hops || self.routers[node].stored.contains(&number) {
-                self.links[hop].ends[1].send(now, data(number), None);
-                return;
+            assert_eq!(from, DOWN, "Interests go towards the producer");
+            let Role::Router(router) = &mut self.role else {
+                return self.send(now, DOWN, data(number));
+            };
+            if router.stored.contains(&number) {
+                return self.send(now, DOWN, data(number));
             }
             // A retransmission is forwarded unless the last one was only just now (NFD's
             // suppression: 10 ms and more).
             let fresh = (now + Duration::from_millis(600), now);
-            let pending = self.routers[node].pending.entry(number).or_insert(fresh);
+            let pending = router.pending.entry(number).or_insert(fresh);
             let (expires, forwarded) = *pending;
             *pending = (now + Duration::from_millis(600), now);
             if forwarded == now || expires <= now || forwarded + Duration::from_millis(10) <= now {
-                self.links[hop + 1].ends[0].send(now, packet, None);
+                self.send(now, UP, packet);
             } else {
                 pending.1 = forwarded;
             }
             return;
         }
-        assert_eq!(end, 0, "Data comes from the producer");
-        if node > 0 {
-            self.routers[node].stored.insert(number);
-            if self.routers[node].pending.remove(&number).is_some() {
-                self.links[hop - 1].ends[1].send(now, packet, None);
+        assert_eq!(from, UP, "Data comes from the producer");
+        match &mut self.role {
+            Role::Router(router) => {
+                router.stored.insert(number);
+                if router.pending.remove(&number).is_some() {
+                    self.send(now, DOWN, packet);
+                }
             }
-        } else if let Some((first, latest, count)) = self.consumer.waiting.remove(&number) {
-            self.outcome.delays.push(now.since(first));
-            if count == 1 {
-                self.consumer.sample(now.since(latest).as_secs_f64());
+            Role::Consumer(consumer) => {
+                if let Some((first, latest, count)) = consumer.waiting.remove(&number) {
+                    self.outcome.delays.push(now.since(first));
+                    if count == 1 {
+                        consumer.sample(now.since(latest).as_secs_f64());
+                    }
+                }
+            }
+            Role::Producer => panic!("Data for the producer"),
+        }
+    }
+}
+
+impl Machine for Node {
+    type Event = core::convert::Infallible;
+
+    fn handle_port(&mut self, _: Time, port: PortId, event: PortEvent) {
+        if let PortEvent::Up(info) = event
+            && let PortOrigin::Configured(way) = info.origin
+        {
+            let rng = SeededRng::new(self.rng.next_word());
+            let service = LinkService::new(self.config.clone(), rng);
+            self.links[way as usize] = Some((port, service));
+        }
+    }
+
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        for way in [DOWN, UP] {
+            let mut packets = Vec::new();
+            match &mut self.links[way] {
+                Some((own, service)) if *own == port => {
+                    for frame in frames {
+                        service.handle_frame(now, frame, &mut |lp| {
+                            packets.push(Bytes::copy_from_slice(lp.fragment.unwrap()));
+                        });
+                    }
+                }
+                _ => {}
+            }
+            for packet in packets {
+                self.take(now, way, packet);
             }
         }
     }
 
-    fn transmit(&mut self) {
-        let mut buffer = Vec::new();
-        for link in &mut self.links {
-            for end in 0..2 {
-                loop {
-                    buffer.clear();
-                    let Some(written) = link.ends[end].poll_transmit(self.now, 1, &mut buffer)
-                    else {
-                        break;
-                    };
-                    assert_eq!(written.size, buffer.len());
-                    link.ways[end].enqueue(self.now, buffer.clone());
-                }
+    fn handle_timeout(&mut self, now: Time) {
+        self.express(now);
+        for (_, service) in self.links.iter_mut().flatten() {
+            if service.poll_timeout().is_some_and(|due| due.at <= now) {
+                service.handle_timeout(now);
             }
         }
+    }
+
+    fn poll_transmit(&mut self, now: Time, _: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        self.links.iter_mut().flatten().find_map(|(port, service)| {
+            let written = service.poll_transmit(now, 1, buffer)?;
+            Some(Transmit {
+                port: *port,
+                size: written.size,
+                segment_size: None,
+            })
+        })
+    }
+
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        for (_, service) in self.links.iter_mut().flatten() {
+            while service.poll_event().is_some() {}
+        }
+        None
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let services = self.links.iter().flatten();
+        let services = services.filter_map(|(_, service)| service.poll_timeout());
+        let own = match &self.role {
+            Role::Consumer(consumer) => {
+                let next = (consumer.next < self.interests).then_some(consumer.next_at);
+                let at = next.unwrap_or(consumer.next_check).min(consumer.next_check);
+                Some(Deadline::new(at, "an Interest is due"))
+            }
+            _ => None,
+        };
+        services.chain(own).min_by_key(|deadline| deadline.at)
+    }
+}
+
+pub(crate) struct Chain {
+    net: Net<Node>,
+    nodes: usize,
+}
+
+impl Chain {
+    pub(crate) fn new(scenario: Scenario) -> Chain {
+        let mut net = Net::new(scenario.seed);
+        let rate = 10_000_000;
+        let delay = Duration::from_millis(5);
+        let mut spec = LinkSpec::new(rate, delay)
+            .with_loss(Loss::Independent(scenario.loss))
+            .with_queue(QueueLimit::Packets(80));
+        let mut config = LinkServiceConfig::datagram(1500);
+        config.reliability = scenario.reliability;
+        if scenario.own_queue {
+            config.drain_rate = Some(rate);
+            config.queue_packets = 80;
+            spec.rate = Rate::Unlimited;
+        }
+        let nodes = scenario.hops + 1;
+        for number in 0..nodes {
+            let (config, rate, interests) = (config.clone(), scenario.rate, scenario.interests);
+            net.add(&format!("node {number}"), move |life, _| {
+                let role = match life.node {
+                    0 => Role::Consumer(Consumer {
+                        rng: SeededRng::stream(life.seed, "consumer"),
+                        next: 0,
+                        next_at: Time::ZERO,
+                        waiting: BTreeMap::new(),
+                        next_check: Time::ZERO,
+                        smoothed: None,
+                        backoff: 1,
+                    }),
+                    last if last + 1 == nodes => Role::Producer,
+                    _ => Role::Router(Router::default()),
+                };
+                Node {
+                    role,
+                    config: config.clone(),
+                    rate,
+                    interests,
+                    rng: life.rng(),
+                    links: [None, None],
+                    outcome: Outcome::default(),
+                }
+            });
+        }
+        let link = DuplexLink::ip(spec.clone(), spec, usize::MAX).with_origins(
+            PortOrigin::Configured(UP as u32),
+            PortOrigin::Configured(DOWN as u32),
+        );
+        for number in 1..nodes {
+            net.connect(number - 1, number, &link).unwrap();
+        }
+        Chain { net, nodes }
+    }
+
+    pub(crate) fn run(mut self) -> Outcome {
+        let waiting = |net: &Net<Node>| match &net[0].role {
+            Role::Consumer(it) if it.next < net[0].interests => u64::MAX,
+            Role::Consumer(it) => it.waiting.len() as u64,
+            _ => 0,
+        };
+        let limit = Time::from_secs(400);
+        self.net.run_while_not(limit, |net| waiting(net) == 0);
+        let mut outcome = self
+            .net
+            .with(0, |node, _| core::mem::take(&mut node.outcome));
+        outcome.unsatisfied = waiting(&self.net);
+        for node in 0..self.nodes {
+            for (_, service) in self.net[node].links.iter().flatten() {
+                outcome.bytes += service.stats().bytes_sent;
+                outcome.links.push(service.stats().clone());
+            }
+        }
+        outcome
     }
 }

@@ -1,4 +1,4 @@
-//! Two faces and the link between them, in virtual time.
+//! Two faces and the link between them, on the test bed.
 
 #![allow(
     dead_code,
@@ -8,75 +8,173 @@
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use whimbrel_core::{SeededRng, Time};
-use whimbrel_link::ndnlp::{LinkEvent, LinkService, LinkServiceConfig};
+use whimbrel_core::{
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, Time, Transmit,
+};
+use whimbrel_link::ndnlp::{FrameKind, LinkEvent, LinkService, LinkServiceConfig};
 use whimbrel_ndn_packet::LpHeader;
+use whimbrel_sim::link::{LinkSpec, Loss, Reorder};
+use whimbrel_sim::testbed::{Fault, Life, Net};
+use whimbrel_sim::{Direction, DuplexLink};
+
+/// A call of the link service that writes this often without end writes without end.
+const MAX_TRANSMITS: u32 = 100_000;
 
 /// One direction of a link.
-#[derive(Clone, Debug)]
-pub struct Path {
-    pub delay: Duration,
-    pub loss: f64,
-    pub duplicate: f64,
-    pub corrupt: f64,
-    /// This share of frames is late by up to `reorder_by`.
-    pub reorder: f64,
-    pub reorder_by: Duration,
-    /// Nothing sent before this arrives.
-    pub out_until: Time,
-}
-
-impl Path {
-    pub fn new(delay: Duration) -> Path {
-        Path {
-            delay,
-            loss: 0.0,
-            duplicate: 0.0,
-            corrupt: 0.0,
-            reorder: 0.0,
-            reorder_by: Duration::ZERO,
-            out_until: Time::ZERO,
-        }
-    }
-
-    pub fn losing(delay: Duration, loss: f64) -> Path {
-        Path {
-            loss,
-            ..Path::new(delay)
-        }
+pub fn path(delay: Duration) -> LinkSpec {
+    LinkSpec {
+        delay,
+        ..LinkSpec::default()
     }
 }
 
+pub fn losing(delay: Duration, loss: f64) -> LinkSpec {
+    path(delay).with_loss(Loss::Independent(loss))
+}
+
+/// This share of frames falls behind.
+pub fn reordering(share: f64, extra_delay: Duration) -> Option<Reorder> {
+    Some(Reorder {
+        probability: share,
+        extra_delay,
+    })
+}
+
+/// A link service, and what came of it in all its lives.
 pub struct End {
     pub service: LinkService,
     pub config: LinkServiceConfig,
-    pub path: Path,
     /// Packets that came, with the header that they had and when.
     pub received: Vec<(Time, Bytes, LpHeader)>,
     pub given_up: Vec<Bytes>,
     /// Every frame sent: when, and its bytes.
     pub frames: Vec<(Time, Vec<u8>)>,
-    pub mtu: usize,
-    /// Which of the frames that it sends from now on are lost, the first one first; then as the
-    /// path says.
-    pub script: Vec<bool>,
+    mtu: usize,
+    port: Option<PortId>,
+    // Transmits at one moment, to catch one without end.
+    transmits: (Time, u32),
+}
+
+impl End {
+    fn new(config: LinkServiceConfig, life: &Life) -> End {
+        let mtu = match config.frames {
+            FrameKind::Datagram { mtu } => mtu,
+            FrameKind::Stream { .. } => usize::MAX,
+        };
+        End {
+            service: LinkService::new(config.clone(), life.rng()),
+            config,
+            received: Vec::new(),
+            given_up: Vec::new(),
+            frames: Vec::new(),
+            mtu,
+            port: None,
+            transmits: (Time::ZERO, 0),
+        }
+    }
+
+    /// The process has died and starts again, without memory; what the test knows of it is kept.
+    fn again(&mut self, life: &Life) -> End {
+        let mut end = End {
+            received: core::mem::take(&mut self.received),
+            given_up: core::mem::take(&mut self.given_up),
+            frames: core::mem::take(&mut self.frames),
+            ..End::new(self.config.clone(), life)
+        };
+        end.set_mtu(self.mtu);
+        end
+    }
+
+    fn set_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+        self.service.set_mtu(mtu);
+    }
+}
+
+impl Machine for End {
+    type Event = core::convert::Infallible;
+
+    fn handle_port(&mut self, _: Time, port: PortId, event: PortEvent) {
+        if let PortEvent::Up(_) = event {
+            self.port = Some(port);
+        }
+    }
+
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, _: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            // As the medium pads it.
+            let mut frame = frame.to_vec();
+            frame.resize(frame.len().max(self.config.smallest_frame), 0);
+            let received = &mut self.received;
+            self.service.handle_frame(now, &frame, &mut |lp| {
+                let packet = Bytes::copy_from_slice(lp.fragment.unwrap());
+                received.push((now, packet, lp.to_header()));
+            });
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.service.handle_timeout(now);
+    }
+
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let port = self.port?;
+        let start = buffer.len();
+        let written = self.service.poll_transmit(now, max_segments, buffer)?;
+        assert_eq!(
+            written.size,
+            buffer.len() - start,
+            "what was in the buffer stays"
+        );
+        assert!(written.size > 0);
+        let frames = buffer[start..].chunks(written.segment_size.unwrap_or(written.size));
+        assert!(frames.len() <= max_segments);
+        for frame in frames {
+            assert!(frame.len() <= self.mtu, "{} bytes", frame.len());
+            self.frames.push((now, frame.to_vec()));
+        }
+        let (at, count) = self.transmits;
+        self.transmits = (now, if at == now { count + 1 } else { 0 });
+        assert!(count < MAX_TRANSMITS, "it sends without end");
+        Some(Transmit {
+            port,
+            size: written.size,
+            segment_size: written.segment_size,
+        })
+    }
+
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        while let Some(LinkEvent::GaveUp(packet)) = self.service.poll_event() {
+            self.given_up.push(packet.into());
+        }
+        None
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.port?;
+        self.service.poll_timeout()
+    }
 }
 
 pub struct Faces {
-    pub now: Time,
-    pub ends: [End; 2],
-    rng: SeededRng,
-    wire: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
-    counter: u64,
-    spins: u32,
-    pub segments: usize,
+    pub net: Net<End>,
 }
 
 impl Faces {
-    pub fn new(seed: u64, config: &LinkServiceConfig, path: &Path) -> Faces {
+    pub fn new(seed: u64, config: &LinkServiceConfig, path: &LinkSpec) -> Faces {
         Faces::with(
             seed,
             [config.clone(), config.clone()],
@@ -84,178 +182,93 @@ impl Faces {
         )
     }
 
-    pub fn with(seed: u64, configs: [LinkServiceConfig; 2], paths: [Path; 2]) -> Faces {
-        let mut index = 0;
-        let mut paths = paths.into_iter();
-        let ends = configs.map(|config| {
-            index += 1;
-            let mtu = match config.frames {
-                whimbrel_link::ndnlp::FrameKind::Datagram { mtu } => mtu,
-                whimbrel_link::ndnlp::FrameKind::Stream { .. } => usize::MAX,
-            };
-            End {
-                service: LinkService::new(config.clone(), SeededRng::new(seed ^ index << 32)),
-                config,
-                path: paths.next().unwrap(),
-                received: Vec::new(),
-                given_up: Vec::new(),
-                frames: Vec::new(),
-                mtu,
-                script: Vec::new(),
-            }
-        });
-        let rng = SeededRng::stream(seed, "link");
+    pub fn with(seed: u64, configs: [LinkServiceConfig; 2], paths: [LinkSpec; 2]) -> Faces {
+        let make = move |life: &Life, last: Option<&mut End>| match last {
+            Some(last) => last.again(life),
+            None => End::new(configs[life.node].clone(), life),
+        };
+        let [forth, back] = paths;
+        let link = DuplexLink {
+            mtu: usize::MAX,
+            ..DuplexLink::new(forth, back)
+        };
         Faces {
-            now: Time::ZERO,
-            ends,
-            rng,
-            wire: BTreeMap::new(),
-            counter: 0,
-            spins: 0,
-            segments: 8,
+            net: Net::pair(seed, &link, make).unwrap(),
         }
     }
 
-    pub fn send(&mut self, end: usize, packet: Bytes) {
-        self.ends[end].service.send(self.now, packet, None);
-        self.drain(end);
+    pub fn now(&self) -> Time {
+        self.net.now()
     }
 
-    /// The process at `end` dies and starts again, without memory.
-    pub fn restart(&mut self, end: usize, seed: u64) {
-        let this = &mut self.ends[end];
-        this.service = LinkService::new(this.config.clone(), SeededRng::new(seed));
-        this.service.set_mtu(this.mtu);
+    pub fn ends(&self) -> [&End; 2] {
+        [&self.net[0], &self.net[1]]
+    }
+
+    pub fn at<R>(&mut self, end: usize, call: impl FnOnce(&mut End, Time) -> R) -> R {
+        self.net.with(end, call)
+    }
+
+    pub fn send(&mut self, end: usize, packet: Bytes) {
+        self.at(end, |end, now| end.service.send(now, packet, None));
+    }
+
+    /// A frame that the other end did not send.
+    pub fn hand_in(&mut self, end: usize, frame: &[u8]) {
+        self.at(end, |end, now| {
+            end.service.handle_frame(now, frame, &mut |_| {})
+        });
+    }
+
+    pub fn restart(&mut self, end: usize) {
+        self.net.restart(end, 0);
     }
 
     pub fn set_mtu(&mut self, end: usize, mtu: usize) {
         let mtu = mtu.max(whimbrel_link::ndnlp::config::MIN_MTU);
-        self.ends[end].mtu = mtu;
-        self.ends[end].service.set_mtu(mtu);
+        self.at(end, |end, _| end.set_mtu(mtu));
     }
 
-    pub fn drain(&mut self, end: usize) {
-        let mut buffer = vec![7];
-        loop {
-            buffer.truncate(1);
-            let this = &mut self.ends[end];
-            let Some(written) = this
-                .service
-                .poll_transmit(self.now, self.segments, &mut buffer)
-            else {
-                break;
-            };
-            assert_eq!(
-                written.size,
-                buffer.len() - 1,
-                "what was in the buffer stays"
-            );
-            assert!(written.size > 0);
-            let frames: Vec<Vec<u8>> = buffer[1..]
-                .chunks(written.segment_size.unwrap_or(written.size))
-                .map(<[u8]>::to_vec)
-                .collect();
-            assert!(frames.len() <= self.segments);
-            for frame in frames {
-                assert!(frame.len() <= self.ends[end].mtu, "{} bytes", frame.len());
-                self.put(end, frame);
-            }
-            self.spins += 1;
-            assert!(self.spins < 100_000, "it sends without end");
-        }
-        let this = &mut self.ends[end];
-        while let Some(event) = this.service.poll_event() {
-            let LinkEvent::GaveUp(packet) = event;
-            this.given_up.push(packet.into());
-        }
+    /// Which of the frames that an end sends from now on are lost, the first one first; then as its
+    /// path says.
+    pub fn lose(&mut self, end: usize, script: &[bool]) {
+        self.net.lose(0, Direction::BOTH[end], script);
     }
 
-    fn put(&mut self, end: usize, frame: Vec<u8>) {
-        let (now, this) = (self.now, &mut self.ends[end]);
-        this.frames.push((now, frame.clone()));
-        let rng = &mut self.rng;
-        let scripted = if this.script.is_empty() {
-            None
-        } else {
-            Some(this.script.remove(0))
-        };
-        if now < this.path.out_until || scripted.unwrap_or_else(|| rng.chance(this.path.loss)) {
-            return;
-        }
-        let copies = 1 + usize::from(rng.chance(this.path.duplicate));
-        for _ in 0..copies {
-            let mut frame = frame.clone();
-            if rng.chance(this.path.corrupt) {
-                let bit = rng.below(frame.len() as u64 * 8) as usize;
-                frame[bit / 8] ^= 1 << (bit % 8);
-            }
-            let mut at = now + this.path.delay;
-            if rng.chance(this.path.reorder) {
-                at += Duration::from_nanos(rng.below(this.path.reorder_by.as_nanos() as u64 + 1));
-            }
-            if this.config.smallest_frame > 0 {
-                frame.resize(frame.len().max(this.config.smallest_frame), 0);
-            }
-            self.counter += 1;
-            self.wire.insert((at, self.counter), (1 - end, frame));
-        }
+    /// Changes the path from an end.
+    pub fn path(&mut self, end: usize, change: impl FnOnce(&mut LinkSpec)) {
+        let direction = Direction::BOTH[end];
+        let mut spec = self.net.healthy(0, direction).clone();
+        change(&mut spec);
+        self.net.set_healthy(0, direction, &spec).unwrap();
     }
 
-    fn next_time(&self) -> Option<Time> {
-        let frame = self.wire.keys().next().map(|(at, _)| *at);
-        let deadlines = self
-            .ends
-            .iter()
-            .filter_map(|end| end.service.poll_timeout().map(|due| due.at));
-        frame.into_iter().chain(deadlines).min()
+    /// Nothing that an end sends from now on arrives.
+    pub fn cut(&mut self, end: usize, lasts: Duration) {
+        self.net.strike(&Fault::Outage {
+            link: 0,
+            directions: 1 << end,
+            lasts,
+        });
     }
 
-    /// Runs until `until`; true if nothing is left to happen before.
+    /// Both paths only delay what they carry.
+    pub fn heal(&mut self) {
+        for end in 0..2 {
+            self.path(end, |spec| *spec = path(spec.delay));
+        }
+        self.net.end_faults();
+    }
+
+    /// Runs until `until`; true if nothing is left to happen.
     pub fn run(&mut self, until: Time) -> bool {
-        self.drain(0);
-        self.drain(1);
-        loop {
-            let Some(next) = self.next_time().filter(|next| *next <= until) else {
-                let idle = self.next_time().is_none();
-                self.now = self.now.max(until);
-                return idle;
-            };
-            if next > self.now {
-                (self.now, self.spins) = (next, 0);
-            }
-            self.spins += 1;
-            assert!(self.spins < 100_000, "time stands still at {}", self.now);
-            while let Some(((at, key), _)) = self
-                .wire
-                .first_key_value()
-                .map(|(key, value)| (*key, value))
-                && at <= self.now
-            {
-                let (end, frame) = self.wire.remove(&(at, key)).unwrap();
-                let now = self.now;
-                let End {
-                    service, received, ..
-                } = &mut self.ends[end];
-                service.handle_frame(now, &frame, &mut |lp| {
-                    received.push((
-                        now,
-                        Bytes::copy_from_slice(lp.fragment.unwrap()),
-                        lp.to_header(),
-                    ));
-                });
-            }
-            for end in 0..2 {
-                let service = &mut self.ends[end].service;
-                if service.poll_timeout().is_some_and(|due| due.at <= self.now) {
-                    service.handle_timeout(self.now);
-                }
-                self.drain(end);
-            }
-        }
+        let idle = self.net.run_until_idle(until);
+        self.net.run_until(until);
+        idle
     }
 
     pub fn run_for(&mut self, millis: u64) -> bool {
-        self.run(self.now + Duration::from_millis(millis))
+        self.run(self.now() + Duration::from_millis(millis))
     }
 }
 

@@ -1,73 +1,44 @@
-//! Two hops and the link between them, in virtual time.
+//! Two hops and the link between them, on the test bed.
 
 #![allow(
     dead_code,
     unreachable_pub,
     reason = "each test uses a part of it, as its own module"
 )]
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use whimbrel_core::{Guid, SeededRng, Time};
+use whimbrel_core::{
+    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
+    Time, Transmit,
+};
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
+use whimbrel_sim::link::{LinkSpec, LinkStats, QueueLimit, Rate, Reorder};
+use whimbrel_sim::testbed::{Fault, Life, Net};
+use whimbrel_sim::{Direction, DuplexLink};
 
-/// One direction of a link.
-#[derive(Clone, Debug)]
-pub struct Path {
-    /// Bits per second; 0: no limit.
-    pub rate: u64,
-    pub delay: Duration,
-    /// Bytes that may wait to be serialised.
-    pub queue: u64,
-    pub loss: f64,
-    pub duplicate: f64,
-    pub corrupt: f64,
-    /// This share of frames is late by up to `reorder_by`.
-    pub reorder: f64,
-    pub reorder_by: Duration,
-    /// Nothing sent in these spans arrives.
-    pub outages: Vec<(Time, Time)>,
-    busy_until: Time,
-    /// Longest time that a frame waited for others, since it was last read.
-    pub longest_queue: Duration,
+/// One direction of a link; a rate of 0 is no limit.
+pub fn path(bits_per_second: u64, delay: Duration) -> LinkSpec {
+    let rate = match bits_per_second {
+        0 => Rate::Unlimited,
+        limit => Rate::Fixed(limit),
+    };
+    LinkSpec {
+        rate,
+        delay,
+        queue: QueueLimit::Bytes(256 << 10),
+        ..LinkSpec::default()
+    }
 }
 
-impl Path {
-    pub fn new(rate: u64, delay: Duration) -> Path {
-        Path {
-            rate,
-            delay,
-            queue: 256 << 10,
-            loss: 0.0,
-            duplicate: 0.0,
-            corrupt: 0.0,
-            reorder: 0.0,
-            reorder_by: Duration::ZERO,
-            outages: Vec::new(),
-            busy_until: Time::ZERO,
-            longest_queue: Duration::ZERO,
-        }
-    }
-
-    /// When a frame of `len` bytes, put in at `now`, is out of the serialiser; `None` if the queue
-    /// is full.
-    fn serialise(&mut self, now: Time, len: usize) -> Option<Time> {
-        if self.rate == 0 {
-            return Some(now);
-        }
-        // 28 bytes of IP and UDP around each frame.
-        let bits = (len as u64 + 28) * 8;
-        let waiting = self.busy_until.since(now);
-        if waiting.as_nanos() as u64 * self.rate / 8_000_000_000 > self.queue {
-            return None;
-        }
-        self.longest_queue = self.longest_queue.max(waiting);
-        self.busy_until =
-            self.busy_until.max(now) + Duration::from_nanos(bits * 1_000_000_000 / self.rate);
-        Some(self.busy_until)
-    }
+/// This share of frames falls behind.
+pub fn reordering(share: f64, extra_delay: Duration) -> Option<Reorder> {
+    Some(Reorder {
+        probability: share,
+        extra_delay,
+    })
 }
 
 /// A chunk that came, and in which run of the process.
@@ -85,11 +56,11 @@ impl Arrival {
     }
 }
 
+/// A hop with room of its own, and what came of it in all its lives.
 pub struct End {
     pub hop: Hop,
     pub budget: PacketBudget,
     pub config: HopConfig,
-    pub path: Path,
     pub received: Vec<Arrival>,
     // Room of received chunks that is not yet released, in packets.
     held: u32,
@@ -100,24 +71,140 @@ pub struct End {
     pub frames: u64,
     /// Calls that a driver would make to send them.
     pub transmits: u64,
+    port: Option<PortId>,
 }
 
 impl End {
+    fn new(config: HopConfig, room: usize, life: &Life) -> End {
+        End {
+            hop: Hop::new(config.clone(), life.rng(), life.start),
+            budget: PacketBudget::new(room),
+            config,
+            received: Vec::new(),
+            held: 0,
+            delivered: Vec::new(),
+            events: Vec::new(),
+            hold: false,
+            frames: 0,
+            transmits: 0,
+            port: None,
+        }
+    }
+
+    /// The process has died and starts again, without memory. What it held for others is gone; what
+    /// the test knows of it is kept.
+    fn again(&mut self, life: &Life) -> End {
+        let mut config = self.config.clone();
+        config.incarnation += 1;
+        End {
+            received: core::mem::take(&mut self.received),
+            delivered: core::mem::take(&mut self.delivered),
+            events: core::mem::take(&mut self.events),
+            hold: self.hold,
+            frames: self.frames,
+            transmits: self.transmits,
+            ..End::new(config, self.budget.capacity(), life)
+        }
+    }
+
     /// Lets go of all received chunks.
     pub fn release(&mut self, now: Time) {
         self.budget.release(core::mem::take(&mut self.held));
         self.hop.budget_released(now, &mut self.budget);
     }
+
+    /// Notes what the hop has to say; false if it has nothing to say.
+    fn note(&mut self, now: Time) -> bool {
+        let mut any = false;
+        while let Some(event) = self.hop.poll_event() {
+            any = true;
+            match event {
+                HopEvent::Received { chunk, packets } => {
+                    let incarnation = self.config.incarnation;
+                    self.received.push(Arrival { chunk, incarnation });
+                    self.held += packets;
+                    if !self.hold {
+                        self.release(now);
+                    }
+                    continue;
+                }
+                HopEvent::Delivered { tag } => self.delivered.push(tag),
+                _ => {}
+            }
+            self.events.push((now, event));
+        }
+        any
+    }
+}
+
+impl Machine for End {
+    type Event = core::convert::Infallible;
+
+    fn handle_port(&mut self, _: Time, port: PortId, event: PortEvent) {
+        if let PortEvent::Up(_) = event {
+            self.port = Some(port);
+        }
+    }
+
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, _: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.hop.handle_frame(now, frame, &mut self.budget);
+            self.note(now);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.hop.handle_timeout(now, &mut self.budget);
+        self.note(now);
+    }
+
+    fn poll_transmit(
+        &mut self,
+        now: Time,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let port = self.port?;
+        let start = buffer.len();
+        loop {
+            if let Some((size, segment_size)) = self.hop.poll_transmit(now, max_segments, buffer) {
+                assert_eq!(size, buffer.len() - start);
+                assert!(size > 0);
+                let frames = buffer[start..].chunks(segment_size.unwrap_or(size));
+                assert!(frames.len() <= max_segments);
+                self.transmits += 1;
+                self.frames += frames.len() as u64;
+                assert!({ frames }.all(|frame| frame.len() <= self.config.mtu));
+                return Some(Transmit {
+                    port,
+                    size,
+                    segment_size,
+                });
+            }
+            if !self.note(now) {
+                return None;
+            }
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        None
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.port?;
+        self.hop.poll_timeout()
+    }
 }
 
 pub struct Pair {
-    pub now: Time,
-    pub ends: [End; 2],
-    rng: SeededRng,
-    wire: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
-    counter: u64,
-    segments: usize,
-    spins: u32,
+    pub net: Net<End>,
 }
 
 pub fn config(end: usize) -> HopConfig {
@@ -128,178 +215,87 @@ pub fn config(end: usize) -> HopConfig {
 }
 
 impl Pair {
-    pub fn new(seed: u64, path: Path) -> Pair {
+    pub fn new(seed: u64, path: LinkSpec) -> Pair {
         Pair::with(seed, path.clone(), path, config(0), config(1), 1 << 20)
     }
 
     pub fn with(
         seed: u64,
-        a: Path,
-        b: Path,
+        a: LinkSpec,
+        b: LinkSpec,
         config_a: HopConfig,
         config_b: HopConfig,
         room: usize,
     ) -> Pair {
-        let end = |index: u64, config: HopConfig, path| End {
-            hop: Hop::new(
-                config.clone(),
-                SeededRng::new(seed ^ index << 32),
-                Time::ZERO,
-            ),
-            budget: PacketBudget::new(room),
-            config,
-            path,
-            received: Vec::new(),
-            held: 0,
-            delivered: Vec::new(),
-            events: Vec::new(),
-            hold: false,
-            frames: 0,
-            transmits: 0,
+        let configs = [config_a, config_b];
+        let make = move |life: &Life, last: Option<&mut End>| match last {
+            Some(last) => last.again(life),
+            None => End::new(configs[life.node].clone(), room, life),
         };
         Pair {
-            now: Time::ZERO,
-            ends: [end(1, config_a, a), end(2, config_b, b)],
-            rng: SeededRng::stream(seed, "link"),
-            wire: BTreeMap::new(),
-            counter: 0,
-            segments: 64,
-            spins: 0,
+            net: Net::pair(seed, &DuplexLink::new(a, b), make).unwrap(),
         }
+    }
+
+    pub fn now(&self) -> Time {
+        self.net.now()
+    }
+
+    pub fn ends(&self) -> [&End; 2] {
+        [&self.net[0], &self.net[1]]
+    }
+
+    pub fn at<R>(&mut self, end: usize, call: impl FnOnce(&mut End, Time) -> R) -> R {
+        self.net.with(end, call)
     }
 
     pub fn send(&mut self, end: usize, tag: u64, chunk: Bytes) {
         let head = chunk.len().min(100);
-        let now = self.now;
-        self.ends[end]
-            .hop
-            .send(now, tag, chunk.slice(..head), chunk.slice(head..));
+        self.at(end, |end, now| {
+            end.hop
+                .send(now, tag, chunk.slice(..head), chunk.slice(head..));
+        });
     }
 
-    /// The process at `end` dies and starts again, without memory. What it held for others is gone.
-    pub fn restart(&mut self, end: usize, seed: u64) {
-        let now = self.now;
-        let this = &mut self.ends[end];
-        this.config.incarnation += 1;
-        this.hop = Hop::new(this.config.clone(), SeededRng::new(seed), now);
-        this.budget = PacketBudget::new(this.budget.capacity());
-        this.held = 0;
+    /// Received chunks keep their room, or let go of it.
+    pub fn hold(&mut self, end: usize, hold: bool) {
+        self.at(end, |end, now| {
+            end.hold = hold;
+            if !hold {
+                end.release(now);
+            }
+        });
     }
 
-    /// Takes all outputs of one end.
-    pub fn drain(&mut self, end: usize) {
-        let mut buffer = Vec::new();
-        loop {
-            buffer.clear();
-            let now = self.now;
-            let Some((size, segment)) =
-                self.ends[end]
-                    .hop
-                    .poll_transmit(now, self.segments, &mut buffer)
-            else {
-                break;
-            };
-            self.ends[end].transmits += 1;
-            assert_eq!(size, buffer.len());
-            assert!(size > 0);
-            let frames: Vec<&[u8]> = buffer.chunks(segment.unwrap_or(size)).collect();
-            assert!(frames.len() <= self.segments);
-            for frame in frames {
-                assert!(frame.len() <= self.ends[end].config.mtu);
-                self.ends[end].frames += 1;
-                self.put(end, frame);
-            }
-        }
-        let this = &mut self.ends[end];
-        while let Some(event) = this.hop.poll_event() {
-            match &event {
-                HopEvent::Received { chunk, packets } => {
-                    this.received.push(Arrival {
-                        chunk: chunk.clone(),
-                        incarnation: this.config.incarnation,
-                    });
-                    this.held += packets;
-                    if !this.hold {
-                        this.release(self.now);
-                    }
-                }
-                HopEvent::Delivered { tag } => this.delivered.push(*tag),
-                _ => {}
-            }
-            if !matches!(event, HopEvent::Received { .. }) {
-                this.events.push((self.now, event));
-            }
-        }
+    pub fn set_mtu(&mut self, end: usize, mtu: usize) {
+        self.at(end, |end, now| {
+            end.config.mtu = mtu;
+            end.hop.set_mtu(now, mtu);
+        });
     }
 
-    fn put(&mut self, from: usize, frame: &[u8]) {
-        let path = &mut self.ends[from].path;
-        let Some(out) = path.serialise(self.now, frame.len()) else {
-            return;
-        };
-        if self.rng.chance(path.loss)
-            || path
-                .outages
-                .iter()
-                .any(|(start, end)| *start <= out && out < *end)
-        {
-            return;
-        }
-        let copies = 1 + usize::from(self.rng.chance(path.duplicate));
-        for _ in 0..copies {
-            let mut bytes = frame.to_vec();
-            if self.rng.chance(path.corrupt) {
-                let bit = self.rng.below(bytes.len() as u64 * 8) as usize;
-                bytes[bit / 8] ^= 1 << (bit % 8);
-            }
-            let mut at = out + path.delay;
-            if self.rng.chance(path.reorder) {
-                at += path.reorder_by.mul_f64(self.rng.unit());
-            }
-            self.counter += 1;
-            self.wire.insert((at, self.counter), (1 - from, bytes));
-        }
+    pub fn restart(&mut self, end: usize) {
+        self.net.restart(end, 0);
+    }
+
+    /// Nothing that is sent from now on arrives.
+    pub fn cut(&mut self, lasts: Duration) {
+        self.net.strike(&Fault::Outage {
+            link: 0,
+            directions: 3,
+            lasts,
+        });
+    }
+
+    /// Counters of the link from this end.
+    pub fn link_stats(&self, end: usize) -> &LinkStats {
+        let link = self.net.link(0);
+        self.net.sim().link_stats(link, Direction::BOTH[end])
     }
 
     /// Goes on to the next thing that happens, if it is before `end`.
     pub fn step(&mut self, end: Time) -> bool {
-        for side in 0..2 {
-            self.drain(side);
-        }
-        let arrival = self.wire.first_key_value().map(|((at, _), _)| *at);
-        let deadlines = self
-            .ends
-            .each_ref()
-            .map(|this| this.hop.poll_timeout().map(|deadline| deadline.at));
-        let next = [arrival, deadlines[0], deadlines[1]]
-            .into_iter()
-            .flatten()
-            .min();
-        let Some(next) = next.map(|at| at.max(self.now)).filter(|at| *at <= end) else {
-            self.now = end.max(self.now);
-            return false;
-        };
-        self.spins = if next == self.now { self.spins + 1 } else { 0 };
-        assert!(self.spins < 100_000, "time stands still: {deadlines:?}");
-        self.now = next;
-        while let Some(entry) = self
-            .wire
-            .first_entry()
-            .filter(|entry| entry.key().0 <= next)
-        {
-            let (to, bytes) = entry.remove();
-            let this = &mut self.ends[to];
-            this.hop.handle_frame(next, &bytes, &mut this.budget);
-        }
-        for (this, deadline) in self.ends.iter_mut().zip(deadlines) {
-            if deadline.is_some_and(|at| at <= next) {
-                this.hop.handle_timeout(next, &mut this.budget);
-            }
-        }
-        for side in 0..2 {
-            self.drain(side);
-        }
-        true
+        self.net.step(end)
     }
 
     /// Runs until `end`.

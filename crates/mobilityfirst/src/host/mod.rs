@@ -147,6 +147,26 @@ impl Host {
         self.handle_request(now, App::Inner(app), request);
     }
 
+    /// A program in this process takes no more events for now, or does again: what a blocked socket
+    /// is to other programs.
+    pub fn set_blocked(&mut self, app: u32, blocked: bool) {
+        self.note_blocked(App::Inner(app), blocked);
+    }
+
+    /// A program in this process has gone: its requests are cancelled, its contents withdrawn.
+    pub fn leave(&mut self, app: u32) {
+        self.programs.forget_inner(app);
+        self.forget_app(App::Inner(app));
+    }
+
+    fn note_blocked(&mut self, app: App, blocked: bool) {
+        self.programs.set_blocked(app, blocked);
+        if self.programs.is_ready(app) {
+            self.downloads.refill(app, &mut self.effects);
+            self.carry_out();
+        }
+    }
+
     fn handle_request(&mut self, now: Time, app: App, request: LocalRequest) {
         let uplink = self.uplink();
         let effects = &mut self.effects;
@@ -585,12 +605,7 @@ impl Machine for Host {
             }
             PortEvent::Blocked | PortEvent::Writable if self.programs.has(port) => {
                 let blocked = matches!(event, PortEvent::Blocked);
-                self.programs.set_blocked(port, blocked);
-                let app = App::Port(port);
-                if self.programs.is_ready(app) {
-                    self.downloads.refill(app, &mut self.effects);
-                    self.carry_out();
-                }
+                self.note_blocked(App::Port(port), blocked);
             }
             _ if self.programs.has(port) => {}
             _ => {

@@ -1,6 +1,6 @@
 //! Local programs, and the events that wait for them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_core::{PortId, Transmit};
 
@@ -32,6 +32,8 @@ struct Greeting {
 pub(super) struct Programs {
     ports: BTreeMap<PortId, LocalPort>,
     inner: VecDeque<(HostEvent, Load)>,
+    // Programs in this process that take no events for now.
+    blocked: BTreeSet<u32>,
 }
 
 impl Programs {
@@ -47,10 +49,26 @@ impl Programs {
         self.ports.remove(&port);
     }
 
-    pub(super) fn set_blocked(&mut self, port: PortId, blocked: bool) {
-        if let Some(local) = self.ports.get_mut(&port) {
-            local.blocked = blocked;
+    pub(super) fn set_blocked(&mut self, app: App, blocked: bool) {
+        match app {
+            App::Port(port) => {
+                if let Some(local) = self.ports.get_mut(&port) {
+                    local.blocked = blocked;
+                }
+            }
+            App::Inner(app) if blocked => {
+                self.blocked.insert(app);
+            }
+            App::Inner(app) => {
+                self.blocked.remove(&app);
+            }
         }
+    }
+
+    /// A program in this process has gone.
+    pub(super) fn forget_inner(&mut self, app: u32) {
+        self.blocked.remove(&app);
+        self.inner.retain(|(waiting, _)| waiting.app != app);
     }
 
     /// A frame of a program: true if it is a request, of a program that speaks this protocol.
@@ -81,7 +99,7 @@ impl Programs {
         match app {
             App::Inner(app) => {
                 let mut waiting = self.inner.iter();
-                !waiting.any(|(waiting, _)| waiting.app == app)
+                !self.blocked.contains(&app) && !waiting.any(|(waiting, _)| waiting.app == app)
             }
             App::Port(port) => self.ports.get(&port).is_some_and(|local| {
                 !local.blocked && local.greeting.is_sent && local.queue.is_empty()
@@ -94,6 +112,10 @@ impl Programs {
     pub(super) fn tell(&mut self, app: App, event: LocalEvent, load: Load) -> bool {
         let port = match app {
             App::Inner(app) => {
+                let is_behind = self.blocked.contains(&app) && event.is_report();
+                if is_behind && self.inner.len() >= MAX_QUEUED_EVENTS {
+                    return false;
+                }
                 self.inner.push_back((HostEvent { app, event }, load));
                 return true;
             }
@@ -111,7 +133,9 @@ impl Programs {
 
     /// The next event for a program in this process.
     pub(super) fn poll_inner(&mut self) -> Option<HostEvent> {
-        self.inner.pop_front().map(|(event, _)| event)
+        let takes = |(waiting, _): &(HostEvent, Load)| !self.blocked.contains(&waiting.app);
+        let next = self.inner.iter().position(takes)?;
+        self.inner.remove(next).map(|(event, _)| event)
     }
 
     /// Appends the next event for a program behind a socket.

@@ -1,7 +1,7 @@
 //! The protocol between a local program and the host stack.
 //!
 //! The same requests and events serve a program behind a Unix socket (as frames,
-//! `docs/protocols/local.md`) and one in the same process (as values: simulations and tests).
+//! `docs/protocols/local.md`) and one in the same process (as values).
 
 mod version;
 

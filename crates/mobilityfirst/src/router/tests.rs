@@ -1,14 +1,17 @@
-//! A router and the hops of its neighbours, without a driver.
+//! A router and the hops of its neighbours, on the test bed.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use whimbrel_core::{
-    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
+    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
+    Time, Transmit, WallClock,
 };
 use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
+use whimbrel_sim::link::LinkSpec;
+use whimbrel_sim::{AnyMachine, DuplexLink, testbed};
 
 use super::store::StoreLimits;
 use super::{Observer, Passing, ProxyPolicy, Router, RouterConfig, Verdict};
@@ -24,21 +27,83 @@ const ROUTER: Guid = Guid([1; 32]);
 const SOURCE: Guid = Guid([2; 32]);
 const STEP: Duration = Duration::from_millis(1);
 
-/// The chunks that a neighbour has received whole.
+/// A neighbour's hop, and the chunks that it has received whole.
 struct Neighbour {
     hop: Hop,
+    port: Option<PortId>,
     budget: PacketBudget,
     received: Vec<Chunk>,
 }
 
+impl Neighbour {
+    fn note(&mut self) {
+        while let Some(event) = self.hop.poll_event() {
+            if let HopEvent::Received { chunk, packets } = event {
+                self.budget.release(packets);
+                let chunk = Chunk::decode(&chunk).expect("a chunk");
+                self.received.push(chunk);
+            }
+        }
+    }
+}
+
+impl Machine for Neighbour {
+    type Event = core::convert::Infallible;
+
+    fn handle_port(&mut self, _: Time, port: PortId, event: PortEvent) {
+        self.port = matches!(event, PortEvent::Up(_)).then_some(port);
+    }
+
+    fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
+
+    fn handle_frames(&mut self, now: Time, _: PortId, frames: &[&[u8]]) {
+        for frame in frames {
+            self.hop.handle_frame(now, frame, &mut self.budget);
+        }
+        self.note();
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.hop.handle_timeout(now, &mut self.budget);
+        self.note();
+    }
+
+    fn poll_transmit(&mut self, now: Time, most: usize, buffer: &mut Vec<u8>) -> Option<Transmit> {
+        let port = self.port?;
+        let (size, segment_size) = self.hop.poll_transmit(now, most, buffer)?;
+        Some(Transmit {
+            port,
+            size,
+            segment_size,
+        })
+    }
+
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        None
+    }
+
+    fn poll_port_request(&mut self) -> Option<PortRequest> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        self.port?;
+        self.hop.poll_timeout()
+    }
+}
+
+/// A router (node 0) and its neighbours (from node 1 on).
 struct Net {
-    router: Router,
-    neighbours: BTreeMap<PortId, Neighbour>,
-    now: Time,
+    bed: testbed::Net<AnyMachine<()>>,
+}
+
+/// The router's port to a neighbour.
+fn port(neighbour: usize) -> PortId {
+    PortId(2 * (neighbour as u32 - 1))
 }
 
 impl Net {
-    /// A router with a neighbour of each of these names, on ports 1, 2 and so on.
+    /// A router with a neighbour of each of these names.
     fn new(names: &[Guid]) -> Net {
         let config = RouterConfig {
             guid: ROUTER,
@@ -55,86 +120,69 @@ impl Net {
             name_servers: Vec::new(),
             proxy: ProxyPolicy::default(),
         };
-        let mut net = Net {
-            router: Router::new(config, SeededRng::new(1)),
-            neighbours: BTreeMap::new(),
-            now: Time::ZERO,
-        };
+        let mut bed = testbed::Net::new(1);
+        let router = Router::new(config, SeededRng::new(1));
+        bed.add_mortal("router", AnyMachine::new(router, |_| ()));
+        let wire = LinkSpec::new(100_000_000, Duration::from_millis(1));
         for (number, name) in (1..).zip(names) {
-            let info = PortInfo {
-                label: String::new(),
-                origin: PortOrigin::Configured(number),
-                mtu: 1472,
-                peer: String::new(),
-                medium: Medium::Unaddressed,
-            };
-            let (port, rng) = (PortId(number), SeededRng::new(u64::from(number) + 10));
-            net.router.handle_port(net.now, port, PortEvent::Up(info));
+            let rng = SeededRng::new(number as u64 + 10);
             let neighbour = Neighbour {
-                hop: Hop::new(HopConfig::new(*name, 1472), rng, net.now),
+                hop: Hop::new(HopConfig::new(*name, 1472), rng, bed.now()),
+                port: None,
                 budget: PacketBudget::new(4096),
                 received: Vec::new(),
             };
-            net.neighbours.insert(port, neighbour);
+            let neighbour = AnyMachine::new(neighbour, |never| match never {});
+            bed.add_mortal(&format!("neighbour {number}"), neighbour);
+            let link = DuplexLink::symmetric(wire.clone());
+            let connection = bed.connect(0, number, &link).expect("a link");
+            assert_eq!(connection.a, port(number));
         }
+        let mut net = Net { bed };
         net.run(Duration::from_secs(1));
-        net.neighbours
-            .values_mut()
-            .for_each(|it| it.received.clear());
+        for number in 1..=names.len() {
+            net.neighbour(number, |it, _| it.received.clear());
+        }
         net
     }
 
     /// Carries frames both ways for this time.
     fn run(&mut self, span: Duration) {
-        let (end, mut buffer) = (self.now + span, Vec::new());
-        while self.now < end {
-            self.now += STEP;
-            self.router.handle_timeout(self.now);
-            for (port, neighbour) in &mut self.neighbours {
-                neighbour
-                    .hop
-                    .handle_timeout(self.now, &mut neighbour.budget);
-                while let Some((size, segment)) =
-                    neighbour.hop.poll_transmit(self.now, 16, &mut buffer)
-                {
-                    for frame in buffer.chunks(segment.unwrap_or(size).max(1)) {
-                        self.router.handle_frames(self.now, *port, &[frame]);
-                    }
-                    buffer.clear();
-                }
-            }
-            while let Some(transmit) = self.router.poll_transmit(self.now, 16, &mut buffer) {
-                let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
-                if let Some(neighbour) = self.neighbours.get_mut(&transmit.port) {
-                    for frame in buffer.chunks(segment) {
-                        let budget = &mut neighbour.budget;
-                        neighbour.hop.handle_frame(self.now, frame, budget);
-                    }
-                }
-                buffer.clear();
-            }
-            for neighbour in self.neighbours.values_mut() {
-                while let Some(event) = neighbour.hop.poll_event() {
-                    if let HopEvent::Received { chunk, packets } = event {
-                        neighbour.budget.release(packets);
-                        let chunk = Chunk::decode(&chunk).expect("a chunk");
-                        neighbour.received.push(chunk);
-                    }
-                }
-            }
-        }
+        self.bed.run_for(span);
+    }
+
+    fn router(&self) -> &Router {
+        self.bed[0].get().expect("the router")
+    }
+
+    /// Calls into the router.
+    fn with_router<R>(&mut self, call: impl FnOnce(&mut Router, Time) -> R) -> R {
+        self.bed
+            .with(0, |it, now| call(it.get_mut().expect("the router"), now))
+    }
+
+    /// Calls into a neighbour.
+    fn neighbour<R>(&mut self, number: usize, call: impl FnOnce(&mut Neighbour, Time) -> R) -> R {
+        self.bed.with(number, |it, now| {
+            call(it.get_mut().expect("a neighbour"), now)
+        })
+    }
+
+    /// All that a neighbour has received.
+    fn chunks(&self, neighbour: usize) -> &[Chunk] {
+        let neighbour: &Neighbour = self.bed[neighbour].get().expect("a neighbour");
+        &neighbour.received
     }
 
     /// A neighbour sends a chunk.
-    fn send(&mut self, port: u32, chunk: Chunk) {
+    fn send(&mut self, neighbour: usize, chunk: Chunk) {
         let (head, body) = chunk.into_pieces();
-        let neighbour = self.neighbours.get_mut(&PortId(port)).expect("a neighbour");
-        neighbour.hop.send(self.now, 1, head, body);
+        self.neighbour(neighbour, |it, now| it.hop.send(now, 1, head, body));
     }
 
     /// The payloads of the data chunks that a neighbour has received, by chunk index.
-    fn received(&self, port: u32) -> BTreeMap<u32, Bytes> {
-        let received = self.neighbours[&PortId(port)].received.iter();
+    fn received(&self, neighbour: usize) -> BTreeMap<u32, Bytes> {
+        let received = self.chunks(neighbour).iter();
         let data = received.filter_map(Chunk::data);
         data.map(|data| (data.index, data.payload)).collect()
     }
@@ -162,14 +210,16 @@ fn data(service: ServiceId, destination: Guid, index: u32, len: usize) -> Chunk 
 fn a_multicast_chunk_leaves_on_both_ports_of_its_destination_and_shares_memory_and_room() {
     let group = Guid([9; 32]);
     let mut net = Net::new(&[SOURCE, Guid([3; 32]), Guid([4; 32])]);
-    for port in [2, 3] {
-        assert!(net.router.attachments.insert(group, PortId(port), 1));
+    for neighbour in [2, 3] {
+        let port = port(neighbour);
+        assert!(net.with_router(|it, _| it.attachments.insert(group, port, 1)));
     }
     let (chunk, len) = (data(ServiceId::MULTICAST, group, 5, 100_000), 100_000);
-    assert!(net.router.links.buffer().0 == 0);
+    assert!(net.router().links.buffer().0 == 0);
     net.send(1, chunk);
     // Until the router has it and has passed it to two hops.
-    let carried = |net: &Net, port| net.router.links.carried(PortId(port));
+    let carried = |net: &Net, neighbour| net.router().links.carried(port(neighbour));
+    let mut seen = false;
     while carried(&net, 2).is_empty() && net.received(2).is_empty() {
         net.run(STEP);
         if let ([(_, first)], [(_, second)]) = (&carried(&net, 2)[..], &carried(&net, 3)[..]) {
@@ -177,16 +227,21 @@ fn a_multicast_chunk_leaves_on_both_ports_of_its_destination_and_shares_memory_a
             assert_eq!(pointer(first), pointer(second));
             assert!(first.room.is_held() && second.room.is_held());
             // Counted once.
-            assert!(net.router.memory().buffered_bytes < 2 * len);
+            assert!(net.router().memory().buffered_bytes < 2 * len);
+            seen = true;
         }
     }
+    assert!(seen);
     net.run(Duration::from_secs(1));
     let payload = Bytes::from(vec![5; 100_000]);
-    for port in [2, 3] {
-        assert_eq!(net.received(port), BTreeMap::from([(5, payload.clone())]));
+    for neighbour in [2, 3] {
+        assert_eq!(
+            net.received(neighbour),
+            BTreeMap::from([(5, payload.clone())])
+        );
     }
     assert_eq!(
-        (net.router.links.buffer().0, net.router.memory().total()),
+        (net.router().links.buffer().0, net.router().memory().total()),
         (0, 0)
     );
 }
@@ -196,12 +251,13 @@ fn a_unicast_chunk_leaves_on_one_port_and_on_the_other_when_that_is_silent() {
     let host = Guid([9; 32]);
     let mut net = Net::new(&[SOURCE, Guid([3; 32]), Guid([4; 32])]);
     // The newest record was attached on port 3.
-    assert!(net.router.attachments.insert(host, PortId(2), 1));
-    assert!(net.router.attachments.insert(host, PortId(3), 2));
+    assert!(net.with_router(|it, _| it.attachments.insert(host, port(2), 1)));
+    assert!(net.with_router(|it, _| it.attachments.insert(host, port(3), 2)));
     net.send(1, data(ServiceId::UNICAST, host, 0, 1000));
     net.run(Duration::from_secs(1));
     assert_eq!((net.received(2).len(), net.received(3).len()), (0, 1));
-    net.router.handle_port(net.now, PortId(3), PortEvent::Down);
+    let router = net.bed.id(0);
+    net.bed.sim_mut().close_port(router, port(3));
     net.send(1, data(ServiceId::UNICAST, host, 1, 1000));
     net.run(Duration::from_secs(1));
     assert_eq!((net.received(2).len(), net.received(3).len()), (1, 1));
@@ -220,22 +276,22 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
     });
     let statement = Statement::new(UNIX_MS, 60_000, addresses.to_vec());
     let record = Record::binding(&keys, &statement).expect("a record");
-    assert!(net.router.names.keep(net.now, record).is_ok());
-    for index in 0..40 {
-        let chunk = data(ServiceId::MULTIHOMING, keys.guid(), index, 1000);
-        net.router.say(net.now, chunk);
-    }
-    let waiting = |port: u32| net.router.links.state(PortId(port)).queue_bytes;
-    let rates = [1, 2].map(|port| net.router.links.state(PortId(port)).delivery_rate);
-    assert!(rates.contains(&None), "{rates:?}");
-    assert_eq!(waiting(1), 3 * waiting(2));
+    net.with_router(|router, now| {
+        assert!(router.names.keep(now, record).is_ok());
+        for index in 0..40 {
+            let chunk = data(ServiceId::MULTIHOMING, keys.guid(), index, 1000);
+            router.say(now, chunk);
+        }
+        let waiting = |neighbour| router.links.state(port(neighbour)).queue_bytes;
+        let rates = [1, 2].map(|neighbour| router.links.state(port(neighbour)).delivery_rate);
+        assert!(rates.contains(&None), "{rates:?}");
+        assert_eq!(waiting(1), 3 * waiting(2));
+    });
     net.run(Duration::from_secs(1));
     assert_eq!((net.received(1).len(), net.received(2).len()), (30, 10));
-    let reached = |port: u32| {
-        let received = &net.neighbours[&PortId(port)].received;
-        received
-            .iter()
-            .map(|chunk| chunk.header.destination_address)
+    let reached = |neighbour| {
+        let received = net.chunks(neighbour).iter();
+        received.map(|chunk| chunk.header.destination_address)
     };
     assert!(reached(1).all(|address| address == first));
     assert!(reached(2).all(|address| address == second));
@@ -277,10 +333,10 @@ impl Observer for Cache {
 fn an_observer_answers_a_request_from_its_own_copy() {
     let (client, content) = (Guid([9; 32]), Guid([7; 32]));
     let mut net = Net::new(&[SOURCE, client]);
-    for (guid, port) in [(client, 2), (content, 1)] {
-        assert!(net.router.attachments.insert(guid, PortId(port), 1));
+    for (guid, port) in [(client, port(2)), (content, port(1))] {
+        assert!(net.with_router(|it, _| it.attachments.insert(guid, port, 1)));
     }
-    net.router.set_observer(Box::<Cache>::default());
+    net.with_router(|it, _| it.set_observer(Box::<Cache>::default()));
     let request = |chunks: ChunkRanges| {
         let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
         let header = NetworkHeader::new(service, UpperProtocol::Transport, client, content);
@@ -292,7 +348,7 @@ fn an_observer_answers_a_request_from_its_own_copy() {
         };
         Chunk::of_transport(header, &Transport::Request(request))
     };
-    let requests = |net: &Net| net.neighbours[&PortId(1)].received.len();
+    let requests = |net: &Net| net.chunks(1).len();
     // A request for other chunks goes to the source, whose chunk is stored in transit.
     net.send(2, request(ChunkRanges::from(4..5)));
     net.run(Duration::from_secs(1));
@@ -302,8 +358,7 @@ fn an_observer_answers_a_request_from_its_own_copy() {
     let expected = BTreeMap::from([(4, Bytes::from(vec![4; 50_000]))]);
     assert_eq!(net.received(2), expected);
     // Requested again, it comes from the router.
-    let client_port = net.neighbours.get_mut(&PortId(2)).expect("the client");
-    client_port.received.clear();
+    net.neighbour(2, |it, _| it.received.clear());
     net.send(2, request(ChunkRanges::from(4..5)));
     net.run(Duration::from_secs(1));
     assert_eq!(net.received(2), expected);

@@ -366,22 +366,26 @@ impl World {
     ) {
         let fetches = &mut self.programs[program].fetches;
         fetches.insert(request, content.clone());
-        let get = LocalRequest::Get(Get {
-            request,
-            content: content.name(),
-            chunk_log2: CHUNK_LOG2,
-            in_order,
-            reliability: Reliability::Nack,
-            nack_timeout_ms: 0,
-            credit: 16,
-            resume: Bytes::new(),
-        });
+        let get = LocalRequest::Get(get_request(request, content, in_order));
         self.say(program, &get);
     }
 
     /// True if a program's request is complete.
     pub(crate) fn has(&self, program: usize, request: u32) -> bool {
         self.programs[program].complete.contains_key(&request)
+    }
+}
+
+pub(crate) fn get_request(request: u32, content: &Content, in_order: bool) -> Get {
+    Get {
+        request,
+        content: content.name(),
+        chunk_log2: CHUNK_LOG2,
+        in_order,
+        reliability: Reliability::Nack,
+        nack_timeout_ms: 0,
+        credit: 16,
+        resume: Bytes::new(),
     }
 }
 

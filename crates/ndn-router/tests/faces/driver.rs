@@ -1,8 +1,11 @@
-//! A router, and a driver that does nothing of its own accord: the test answers requests.
+//! A router on the test bed, whose wishes are answered by hand: its ports come, go and block as the
+//! test says.
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use whimbrel_core::{
@@ -16,36 +19,42 @@ use whimbrel_ndn_mgmt::{ControlParameters, ControlResponse};
 use whimbrel_ndn_packet::{Data, DataRef, DigestSigner, Interest, LpPacket, Name};
 use whimbrel_ndn_router::faces::FaceSettings;
 use whimbrel_ndn_router::{NdnRouter, NdnRouterConfig};
+use whimbrel_sim::link::LinkSpec;
+use whimbrel_sim::testbed::{Heard, Net, Probe};
+use whimbrel_sim::{AnyMachine, Direction, DuplexLink};
 
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Callers are turned away when there are so many faces.
 pub(crate) const MAX_FACES: usize = 8;
 pub(crate) const MTU: usize = 1400;
-/// Rounds at one moment after which a machine is taken not to come to an end.
-const MAX_ROUNDS: usize = 64;
-/// Transmissions in one drain after which the same holds.
-const MAX_TRANSMITS: usize = 10_000;
+/// The nodes of the bed: the router, and who is at the other end of all its ports.
+const ROUTER: usize = 0;
+const OTHERS: usize = 1;
 
 /// A port as its driver sees it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Port {
-    pub(crate) blocked: bool,
+    stream: bool,
     /// The router wants it closed; it goes when the test says so.
     pub(crate) closing: bool,
 }
 
+/// Ports that are up.
+type Ports = BTreeMap<PortId, Port>;
+
 pub(crate) struct Driver {
-    pub(crate) router: NdnRouter,
-    pub(crate) now: Time,
-    /// Ports that are up.
-    pub(crate) ports: BTreeMap<PortId, Port>,
+    net: Net<AnyMachine<()>>,
+    // The bed looks at them while the router sends.
+    ports: Rc<RefCell<Ports>>,
+    // The router's port, by that at its other end.
+    other_ends: BTreeMap<PortId, PortId>,
     /// Requests to open that have not been answered.
     pub(crate) opens: VecDeque<(PortToken, Endpoint)>,
     /// Ports that the router wanted to keep, in the order in which it did.
     pub(crate) kept: Vec<PortId>,
     /// Packets sent by streams, and frames sent by others.
     pub(crate) sent: Vec<(PortId, Bytes)>,
-    next_port: u32,
+    next_descriptor: i32,
     nonces: u32,
     stamps: Stamps,
 }
@@ -71,38 +80,84 @@ impl Driver {
             max_faces: MAX_FACES,
             wall: WallClock::new(1_795_000_000_000),
         };
+        let mut net = Net::new(seed);
+        let router = NdnRouter::new(config, SeededRng::new(seed));
+        let router = AnyMachine::new(router, |event| panic!("a router says {event:?}"));
+        let others = AnyMachine::new(Probe::default(), |never| match never {});
+        assert_eq!(net.add_mortal("router", router), ROUTER);
+        assert_eq!(net.add_mortal("others", others), OTHERS);
+        let id = net.id(ROUTER);
+        net.sim_mut().answer_requests_by_hand(id);
+        net.run_until(Time::from_secs(1));
         Driver {
-            router: NdnRouter::new(config, SeededRng::new(seed)),
-            now: Time::from_secs(1),
-            ports: BTreeMap::new(),
+            net,
+            ports: Rc::default(),
+            other_ends: BTreeMap::new(),
             opens: VecDeque::new(),
             kept: Vec::new(),
             sent: Vec::new(),
-            next_port: 0,
+            next_descriptor: 0,
             nonces: 0,
             stamps: Stamps::default(),
         }
     }
 
+    pub(crate) fn now(&self) -> Time {
+        self.net.now()
+    }
+
+    pub(crate) fn router(&self) -> &NdnRouter {
+        self.net[ROUTER].get().unwrap()
+    }
+
+    /// Calls into the router.
+    pub(crate) fn with_router<R>(&mut self, call: impl FnOnce(&mut NdnRouter, Time) -> R) -> R {
+        let router = |it: &mut AnyMachine<()>, now| call(it.get_mut().unwrap(), now);
+        let result = self.net.with(ROUTER, router);
+        self.note();
+        result
+    }
+
+    /// Ports that are up.
+    pub(crate) fn ports(&self) -> Ports {
+        self.ports.borrow().clone()
+    }
+
+    pub(crate) fn is_closing(&self, port: PortId) -> bool {
+        self.ports.borrow()[&port].closing
+    }
+
     pub(crate) fn up(&mut self, origin: PortOrigin, medium: Medium) -> PortId {
-        let port = PortId(self.next_port);
-        self.next_port += 1;
-        self.ports.insert(port, Port::default());
-        let info = PortInfo {
-            label: format!("port {port}"),
-            origin,
-            mtu: MTU,
-            peer: format!("peer {port}"),
-            medium,
+        // A stream takes packets of any size.
+        let stream = medium.is_stream();
+        let mtu = if stream { usize::MAX } else { MTU };
+        let link = DuplexLink::ip(LinkSpec::default(), LinkSpec::default(), mtu)
+            .with_origins(origin, PortOrigin::Configured(0))
+            .with_media(medium, Medium::Unaddressed);
+        // The port is known before the router hears of it and speaks.
+        let next = PortId(2 * self.other_ends.len() as u32);
+        let closing = false;
+        let known = Port { stream, closing };
+        self.ports.borrow_mut().insert(next, known);
+        let made = self.net.connect(ROUTER, OTHERS, &link).unwrap();
+        assert_eq!(made.a, next);
+        let (port, ports) = (made.a, Rc::clone(&self.ports));
+        let tap = move |_, frame| {
+            let closing = ports.borrow().get(&port).is_some_and(|it| it.closing);
+            assert!(!closing, "a frame to a port that is to be closed");
+            vec![frame]
         };
-        self.router.handle_port(self.now, port, PortEvent::Up(info));
-        self.drain();
+        let sim = self.net.sim_mut();
+        sim.set_tap(made.link, Direction::AToB, Some(Box::new(tap)));
+        self.other_ends.insert(made.b, port);
+        self.note();
         port
     }
 
     /// A program on this machine.
     pub(crate) fn program(&mut self) -> PortId {
-        let descriptor = self.next_port as i32;
+        let descriptor = self.next_descriptor;
+        self.next_descriptor += 1;
         let medium = Medium::Unix {
             path: Some("/run/nfd/nfd.sock".into()),
             descriptor,
@@ -121,96 +176,88 @@ impl Driver {
     pub(crate) fn refuse(&mut self) {
         let (token, _) = self.opens.pop_front().expect("a request to open");
         let refusal = OpenRefusal::Failed(String::from("no route to host"));
-        self.router.handle_refusal(self.now, token, refusal);
-        self.drain();
+        self.with_router(|router, now| router.handle_refusal(now, token, refusal));
     }
 
     pub(crate) fn down(&mut self, port: PortId) {
-        self.ports.remove(&port).expect("the port is up");
-        self.router.handle_port(self.now, port, PortEvent::Down);
-        self.drain();
+        let gone = self.ports.borrow_mut().remove(&port);
+        gone.expect("the port is up");
+        let id = self.net.id(ROUTER);
+        self.net.sim_mut().close_port(id, port);
+        self.note();
     }
 
-    pub(crate) fn change(&mut self, port: PortId, event: PortEvent) {
-        if let Some(state) = self.ports.get_mut(&port) {
-            match event {
-                PortEvent::Blocked => state.blocked = true,
-                PortEvent::Writable => state.blocked = false,
-                _ => {}
-            }
+    pub(crate) fn block(&mut self, port: PortId, blocked: bool) {
+        let id = self.net.id(ROUTER);
+        if blocked {
+            self.net.sim_mut().block_port(id, port);
+        } else {
+            self.net.sim_mut().unblock_port(id, port);
         }
-        self.router.handle_port(self.now, port, event);
-        self.drain();
+        self.note();
+    }
+
+    pub(crate) fn set_mtu(&mut self, port: PortId, mtu: usize) {
+        if self.ports.borrow()[&port].stream {
+            let event = PortEvent::Mtu(mtu);
+            return self.with_router(|router, now| router.handle_port(now, port, event));
+        }
+        let id = self.net.id(ROUTER);
+        self.net.sim_mut().set_mtu(id, port, mtu);
+        self.note();
     }
 
     pub(crate) fn frames(&mut self, port: PortId, frames: &[&[u8]]) {
-        self.router.handle_frames(self.now, port, frames);
-        self.drain();
+        self.with_router(|router, now| router.handle_frames(now, port, frames));
     }
 
     /// Lets time pass; deadlines are kept to the nanosecond.
     pub(crate) fn pass(&mut self, duration: Duration) {
-        self.pass_until(self.now + duration);
+        self.pass_until(self.now() + duration);
     }
 
     pub(crate) fn pass_until(&mut self, end: Time) {
-        while let Some(at) = self.next_due().filter(|at| *at <= end) {
-            self.now = at;
-            self.router.handle_timeout(at);
-            self.drain();
-        }
-        self.now = end;
-        self.drain();
+        self.net.run_until(end);
+        self.note();
     }
 
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.router.poll_timeout().map(|deadline| deadline.at)
+        self.router().poll_timeout().map(|deadline| deadline.at)
     }
 
-    /// Drains the router until nothing is due at this moment.
-    fn drain(&mut self) {
-        for _ in 0..MAX_ROUNDS {
-            self.drain_once();
-            match self.router.poll_timeout() {
-                Some(deadline) if deadline.at <= self.now => self.router.handle_timeout(self.now),
-                _ => return,
-            }
-        }
-        panic!("due again and again: {:?}", self.router.poll_timeout());
-    }
-
-    fn drain_once(&mut self) {
-        let mut buffer = Vec::new();
-        for count in 0.. {
-            assert!(count < MAX_TRANSMITS, "transmits without end");
-            buffer.clear();
-            let Some(transmit) = self.router.poll_transmit(self.now, 8, &mut buffer) else {
-                break;
-            };
-            let port = self.ports.get(&transmit.port);
-            let port = port.expect("a frame to a port that is down");
-            assert!(!port.blocked, "a frame to a blocked port");
-            assert!(!port.closing, "a frame to a port that is to be closed");
-            assert_eq!(transmit.size, buffer.len());
-            for frame in transmit.frames(&buffer) {
-                self.sent
-                    .push((transmit.port, Bytes::copy_from_slice(frame)));
-            }
-        }
-        assert!(self.router.poll_event().is_none());
-        while let Some(request) = self.router.poll_port_request() {
+    /// Takes down what the router wishes and has sent by now.
+    fn note(&mut self) {
+        self.net.run_for(Duration::ZERO);
+        while let Some((_, request)) = self.net.sim_mut().poll_request() {
             match request {
                 PortRequest::Open {
                     token, endpoint, ..
                 } => self.opens.push_back((token, endpoint)),
                 PortRequest::Close(port) => {
-                    if let Some(port) = self.ports.get_mut(&port) {
+                    if let Some(port) = self.ports.borrow_mut().get_mut(&port) {
                         assert!(!port.closing, "a port is closed twice");
                         port.closing = true;
                     }
                 }
                 PortRequest::Keep(port) => self.kept.push(port),
                 PortRequest::LookUpAgain(port) => panic!("{port} is looked up again"),
+            }
+        }
+        let stats = *self.net.sim().stats();
+        assert_eq!(
+            stats.dropped_port_closed, 0,
+            "frames to ports that are down"
+        );
+        assert_eq!(
+            stats.dropped_oversize, 0,
+            "frames larger than their ports take"
+        );
+        let heard = self.net.with(OTHERS, |it, _| {
+            core::mem::take(&mut it.get_mut::<Probe>().unwrap().heard)
+        });
+        for (_, heard) in heard {
+            if let Heard::Frame(port, frame) = heard {
+                self.sent.push((self.other_ends[&port], frame.into()));
             }
         }
     }
@@ -312,12 +359,12 @@ impl Driver {
     }
 
     pub(crate) fn face(&self, port: PortId) -> FaceId {
-        self.router.face_of(port).expect("a face on the port")
+        self.router().face_of(port).expect("a face on the port")
     }
 
     /// True if the face is there and up; `None` if it is not there.
     pub(crate) fn is_up(&self, face: FaceId) -> Option<bool> {
-        self.router.forwarder().face(face).map(|face| face.up)
+        self.router().forwarder().face(face).map(|face| face.up)
     }
 }
 

@@ -28,7 +28,7 @@ fn a_caller_of_datagrams_ends_when_it_is_silent_for_too_long_and_one_of_a_stream
     assert_eq!(driver.is_up(face), Some(true));
     driver.pass(CHECK);
     assert_eq!(driver.is_up(face), None);
-    assert!(driver.ports[&port].closing);
+    assert!(driver.is_closing(port));
     driver.down(port);
     driver.pass(10 * IDLE_TIMEOUT);
     assert_eq!(driver.is_up(stream), Some(true));
@@ -44,7 +44,7 @@ fn a_caller_that_management_keeps_does_not_end_and_its_driver_is_told() {
         assert_eq!(driver.kept.pop(), Some(port));
         driver.pass(10 * IDLE_TIMEOUT);
         assert_eq!(driver.is_up(face), Some(true));
-        assert!(!driver.ports[&port].closing);
+        assert!(!driver.is_closing(port));
     }
 }
 
@@ -59,7 +59,7 @@ fn a_kept_caller_that_is_let_go_ends_when_it_is_silent() {
     }
     driver.pass(IDLE_TIMEOUT);
     assert_eq!(driver.is_up(face), None);
-    assert!(driver.ports[&port].closing);
+    assert!(driver.is_closing(port));
 }
 
 #[test]
@@ -69,10 +69,10 @@ fn callers_beyond_the_most_faces_are_turned_away_until_another_ends() {
         .map(|host| caller(&mut driver, host as u8).0)
         .collect();
     let refused = driver.up(PortOrigin::Accepted(0), udp_medium(99));
-    assert_eq!(driver.router.face_of(refused), None);
-    assert!(driver.ports[&refused].closing);
-    assert_eq!(driver.router.refused_callers(), 1);
+    assert_eq!(driver.router().face_of(refused), None);
+    assert!(driver.is_closing(refused));
+    assert_eq!(driver.router().refused_callers(), 1);
     driver.down(ports[0]);
     caller(&mut driver, 100);
-    assert_eq!(driver.router.refused_callers(), 1);
+    assert_eq!(driver.router().refused_callers(), 1);
 }

@@ -64,7 +64,7 @@ fn a_destroyed_face_is_gone_at_once_and_its_port_is_closed() {
     driver.answer(program).expect("an answer");
     assert!(driver.destroy(program, face).is_success());
     assert_eq!(driver.is_up(face), None);
-    assert!(driver.ports[&port].closing);
+    assert!(driver.is_closing(port));
     // What still comes by it is nobody's.
     driver.frames(port, &[&[5, 0]]);
     driver.down(port);

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use whimbrel_core::{Endpoint, Medium, Peer, PortEvent, PortId, PortOrigin, PortToken, Time};
+use whimbrel_core::{Endpoint, Medium, Peer, PortId, PortOrigin, PortToken, Time};
 use whimbrel_forwarder::{FaceId, Persistency};
 use whimbrel_link::ndnlp::Reliability;
 use whimbrel_ndn_mgmt::{ControlParameters, client};
@@ -170,7 +170,8 @@ impl Model {
 
     /// The ports that are up but the manager's, of which one is chosen.
     fn port(&self, which: usize) -> Option<PortId> {
-        let ports = || self.driver.ports.keys().filter(|it| **it != self.manager);
+        let ports = self.driver.ports();
+        let ports = || ports.keys().filter(|it| **it != self.manager);
         ports().nth(which.checked_rem(ports().count())?).copied()
     }
 
@@ -189,7 +190,7 @@ impl Model {
     ) -> FaceId {
         let face = self.next_face;
         self.next_face.0 += 1;
-        let now = self.driver.now;
+        let now = self.driver.now();
         let added = Face {
             port: Some(port),
             persistency,
@@ -233,9 +234,10 @@ impl Model {
             Act::Ask { persistency } => {
                 let endpoint = udp(self.host());
                 let prefix = name_of(&format!("/n/{}", self.next_host % 4));
-                let router = &mut self.driver.router;
-                router.route_to(prefix, endpoint.clone(), 1);
-                router.ask(endpoint.clone(), configured(*persistency));
+                self.driver.with_router(|router, _| {
+                    router.route_to(prefix, endpoint.clone(), 1);
+                    router.ask(endpoint.clone(), configured(*persistency));
+                });
                 self.wanted
                     .insert(endpoint, Purpose::Configured(*persistency));
                 self.driver.pass(Duration::ZERO);
@@ -254,17 +256,17 @@ impl Model {
             Act::Mtu { which, mtu } => {
                 if let Some(port) = self.port(*which) {
                     self.mtu.entry(port).and_modify(|it| *it = *mtu);
-                    self.driver.change(port, PortEvent::Mtu(*mtu));
+                    self.driver.set_mtu(port, *mtu);
                 }
             }
             Act::Block { which } => {
                 if let Some(port) = self.port(*which) {
-                    self.driver.change(port, PortEvent::Blocked);
+                    self.driver.block(port, true);
                 }
             }
             Act::Unblock { which } => {
                 if let Some(port) = self.port(*which) {
-                    self.driver.change(port, PortEvent::Writable);
+                    self.driver.block(port, false);
                 }
             }
             Act::Frames { which, frames } => {
@@ -312,7 +314,7 @@ impl Model {
 
     /// Answers the first request to open.
     fn answer(&mut self, refuse: bool) {
-        let now = self.driver.now;
+        let now = self.driver.now();
         let (token, endpoint) = self.driver.opens[0].clone();
         let purpose = self.asked.remove(&token).expect("known");
         if refuse {
@@ -351,7 +353,7 @@ impl Model {
 
     /// A creation has come to its end: its command must be answered if anybody still waits.
     fn outcome(&mut self, command: &Name, code: u64) {
-        let now = self.driver.now;
+        let now = self.driver.now();
         let command = self.commands.get_mut(command).expect("known");
         if now < command.sent + COMMAND_LIFETIME {
             command.expected = Some(code);
@@ -359,7 +361,7 @@ impl Model {
     }
 
     fn ask_later(&mut self, face: FaceId) {
-        let now = self.driver.now;
+        let now = self.driver.now();
         if let Some(face) = self.faces.get_mut(&face) {
             face.ask_at = Some(now + face.pause);
             face.pause = (face.pause * 2).min(LONGEST_PAUSE);
@@ -382,7 +384,7 @@ impl Model {
     }
 
     fn frames(&mut self, port: PortId, frames: &[Frame]) {
-        let now = self.driver.now;
+        let now = self.driver.now();
         let wires: Vec<Vec<u8>> = frames
             .iter()
             .map(|frame| match frame {
@@ -411,7 +413,7 @@ impl Model {
         let wire = self.driver.command(verb, parameters);
         let name = InterestRef::decode(&wire).unwrap().name.to_name();
         let command = Command {
-            sent: self.driver.now,
+            sent: self.driver.now(),
             expected,
             answered: false,
         };
@@ -433,7 +435,7 @@ impl Model {
     }
 
     fn update(&mut self, face: FaceId, to: Persistency) {
-        let now = self.driver.now;
+        let now = self.driver.now();
         let parameters = ControlParameters {
             persistency: Some(to),
             ..of_face(face)
@@ -486,7 +488,7 @@ impl Model {
     }
 
     fn pass(&mut self, duration: Duration) {
-        let end = self.driver.now + duration;
+        let end = self.driver.now() + duration;
         while let Some(at) = self.driver.next_due().filter(|at| *at <= end) {
             self.driver.pass_until(at);
             self.check();
@@ -503,7 +505,7 @@ impl Model {
     }
 
     fn check_opens(&mut self) {
-        let now = self.driver.now;
+        let now = self.driver.now();
         for (token, endpoint) in self.driver.opens.clone() {
             if self.asked.contains_key(&token) {
                 continue;
@@ -538,7 +540,7 @@ impl Model {
 
     /// Silent callers end within one check after the time that they have.
     fn check_idle(&mut self) {
-        let now = self.driver.now;
+        let now = self.driver.now();
         let mut ended = Vec::new();
         for (id, face) in &self.faces {
             if face.persistency != Persistency::OnDemand || face.stream {
@@ -559,7 +561,7 @@ impl Model {
     }
 
     fn check_faces(&self) {
-        let router = &self.driver.router;
+        let router = self.driver.router();
         let there: Vec<_> = router
             .forwarder()
             .faces()
@@ -576,7 +578,7 @@ impl Model {
             let told = router.forwarder().face(*id).and_then(|face| face.spec.mtu);
             assert_eq!(told, self.mtu_of(face), "face {id}");
         }
-        for (port, state) in &self.driver.ports {
+        for (port, state) in &self.driver.ports() {
             let face = self.faces.iter().find(|it| it.1.port == Some(*port));
             assert_eq!(router.face_of(*port), face.map(|it| *it.0), "port {port}");
             assert_eq!(state.closing, self.closing.contains(port), "port {port}");

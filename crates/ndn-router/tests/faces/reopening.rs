@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use whimbrel_core::{PortEvent, PortId, PortOrigin};
+use whimbrel_core::{PortId, PortOrigin};
 use whimbrel_forwarder::{FaceId, Persistency};
 
 use crate::driver::{Driver, configured, name_of, tcp_medium, udp};
@@ -21,8 +21,8 @@ struct Net {
 fn with_face(persistency: Persistency) -> Net {
     let mut driver = Driver::new();
     let program = driver.program();
-    driver.router.route_to(name_of("/far"), udp(7), 5);
-    driver.router.ask(udp(7), configured(persistency));
+    driver.with_router(|it, _| it.route_to(name_of("/far"), udp(7), 5));
+    driver.with_router(|it, _| it.ask(udp(7), configured(persistency)));
     driver.pass(Duration::ZERO);
     assert_eq!(driver.opens[0].1, udp(7));
     let port = driver.opened();
@@ -81,7 +81,7 @@ fn a_lost_face_carries_nothing_until_it_is_back_even_if_it_was_blocked() {
         port,
         face,
     } = with_face(Persistency::Permanent);
-    driver.change(port, PortEvent::Blocked);
+    driver.block(port, true);
     assert!(!driver.exchange(program, port, "/far/1"));
     driver.down(port);
     assert!(!driver.exchange(program, port, "/far/2"));
@@ -104,8 +104,8 @@ fn a_permanent_face_that_is_destroyed_while_it_is_lost_does_not_come_back() {
     assert!(driver.destroy(program, face).is_success());
     // The port was on its way.
     let late = driver.opened();
-    assert!(driver.ports[&late].closing);
-    assert_eq!(driver.router.face_of(late), None);
+    assert!(driver.is_closing(late));
+    assert_eq!(driver.router().face_of(late), None);
     driver.down(late);
     driver.pass(200 * SECOND);
     assert!(driver.opens.is_empty());
@@ -131,10 +131,8 @@ fn a_persistent_face_ends_with_its_port() {
 fn a_configured_face_that_cannot_be_opened_is_asked_for_every_ten_seconds() {
     let mut driver = Driver::new();
     let program = driver.program();
-    driver.router.route_to(name_of("/far"), udp(7), 5);
-    driver
-        .router
-        .ask(udp(7), configured(Persistency::Persistent));
+    driver.with_router(|it, _| it.route_to(name_of("/far"), udp(7), 5));
+    driver.with_router(|it, _| it.ask(udp(7), configured(Persistency::Persistent)));
     driver.pass(Duration::ZERO);
     for _ in 0..3 {
         driver.refuse();

@@ -1,39 +1,131 @@
-//! Where a peer is, as a configuration writes it.
+//! Addresses as people type them.
+//!
+//! | typed | a peer | where to listen |
+//! |---|---|---|
+//! | `4711` or `:4711` | port 4711 of this machine | port 4711 of all addresses |
+//! | `localhost:4711` | port 4711 of this machine | the same, for this machine only |
+//! | `192.0.2.7:4711`, `[2001:db8::7]:4711` | that address | that address |
+//! | `[fe80::1%eth0]:4711` | a link-local address and the interface it is local to | the same |
+//! | `a.example:4711` | a name, looked up when it is needed | refused |
 
 use core::fmt;
 use core::str::FromStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_core::{Guid, Peer};
+use whimbrel_io::Interface;
 use whimbrel_mobilityfirst::router::NextHop;
 
-/// `host:port`, where the host is an address or a name of the domain name system.
+/// Why a text is no address.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// Not of the form that a peer has.
+    #[error(
+        "'{0}' is no address; write host:port, as in \"192.0.2.7:4711\", \"[2001:db8::7]:4711\" or \"a.example:4711\", or the \
+         port alone for this machine"
+    )]
+    Peer(String),
+    /// Not of the form that a listening address has.
+    #[error(
+        "'{0}' is no address to listen on; write an address of this machine and a port, as in \"192.0.2.7:4711\" or \
+         \"[::1]:4711\", or the port alone for all addresses"
+    )]
+    Listen(String),
+    /// The interface of a link-local address is not there.
+    #[error("'{text}': there is no interface '{zone}'; write one that `ip link` shows")]
+    Zone {
+        /// What was read.
+        text: String,
+        /// The part behind the percent sign.
+        zone: String,
+    },
+}
+
+/// A host and a port as they were typed.
+enum Typed<'a> {
+    /// The port alone.
+    Port(u16),
+    /// An address of this machine or of another.
+    Address(SocketAddr),
+    /// A name of the domain name system.
+    Name(&'a str, u16),
+    /// A link-local address of an interface that is not there.
+    NoZone(&'a str),
+}
+
+/// `None` if it has none of the forms.
+fn read(text: &str) -> Option<Typed<'_>> {
+    if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
+        return Some(Typed::Port(port));
+    }
+    let (host, port) = text.rsplit_once(':')?;
+    let port: u16 = port.parse().ok()?;
+    if let Some(inside) = host.strip_prefix('[') {
+        let inside = inside.strip_suffix(']')?;
+        let (address, zone) = inside.split_once('%').unwrap_or((inside, ""));
+        let address: Ipv6Addr = address.parse().ok()?;
+        let scope = match zone {
+            "" => 0,
+            zone => match zone.parse().ok().or_else(|| index_of(zone)) {
+                Some(index) => index,
+                None => return Some(Typed::NoZone(zone)),
+            },
+        };
+        let address = SocketAddrV6::new(address, port, 0, scope);
+        return Some(Typed::Address(SocketAddr::V6(address)));
+    }
+    if host == "localhost" {
+        return Some(Typed::Address((Ipv4Addr::LOCALHOST, port).into()));
+    }
+    match host.parse::<Ipv4Addr>() {
+        Ok(address) => Some(Typed::Address((address, port).into())),
+        Err(_) if host.is_empty() || host.contains([':', ' ', '/']) => None,
+        Err(_) => Some(Typed::Name(host, port)),
+    }
+}
+
+fn index_of(zone: &str) -> Option<u32> {
+    Interface::find(zone).ok().map(|interface| interface.index)
+}
+
+/// Where to listen, as a person types it.
+pub fn listen_address(text: &str) -> Result<SocketAddr, RemoteError> {
+    let text = text.trim();
+    match read(text) {
+        Some(Typed::Port(port)) => Ok((any_address(), port).into()),
+        Some(Typed::Address(address)) => Ok(address),
+        Some(Typed::NoZone(zone)) => Err(RemoteError::Zone {
+            text: text.to_owned(),
+            zone: zone.to_owned(),
+        }),
+        Some(Typed::Name(..)) | None => Err(RemoteError::Listen(text.to_owned())),
+    }
+}
+
+/// All addresses of this machine: a socket of IPv6 takes IPv4 as well, where there is IPv6.
+pub(crate) fn any_address() -> IpAddr {
+    if UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok() {
+        Ipv6Addr::UNSPECIFIED.into()
+    } else {
+        Ipv4Addr::UNSPECIFIED.into()
+    }
+}
+
+/// Where a peer is: an address, or a name of the domain name system.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
-pub struct Remote(String);
-
-/// Not `host:port`.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "'{0}' is no address; write host:port, as in \"192.0.2.7:4711\", \"[2001:db8::7]:4711\" or \"a.example:4711\""
-)]
-pub struct RemoteError(String);
+pub struct Remote {
+    text: String,
+    peer: Peer,
+}
 
 impl Remote {
     /// For a port, which looks a host name up without holding up anything else.
     pub fn peer(&self) -> Peer {
-        if let Ok(address) = self.0.parse() {
-            return Peer::Address(address);
-        }
-        // What was parsed has a colon and a port after it.
-        let (host, port) = self.0.rsplit_once(':').unwrap_or((&self.0, "0"));
-        Peer::Named {
-            host: host.to_owned(),
-            port: port.parse().unwrap_or_default(),
-            family: None,
-        }
+        self.peer.clone()
     }
 }
 
@@ -41,15 +133,32 @@ impl FromStr for Remote {
     type Err = RemoteError;
 
     fn from_str(text: &str) -> Result<Remote, RemoteError> {
-        let valid = text.rsplit_once(':').is_some_and(|(host, port)| {
-            let bracketed = host.starts_with('[') && host.ends_with(']');
-            let plain = !host.is_empty() && !host.contains([':', ' ', '/']);
-            (bracketed || plain) && port.parse::<u16>().is_ok_and(|port| port != 0)
-        });
-        if valid {
-            Ok(Remote(text.to_owned()))
-        } else {
-            Err(RemoteError(text.to_owned()))
+        let text = text.trim();
+        let at = |address: SocketAddr, text: String| Remote {
+            text,
+            peer: Peer::Address(address),
+        };
+        match read(text) {
+            Some(Typed::Port(port)) if port != 0 => {
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+                Ok(at(address, address.to_string()))
+            }
+            Some(Typed::Address(address)) if address.port() != 0 => {
+                Ok(at(address, text.to_owned()))
+            }
+            Some(Typed::Name(host, port)) if port != 0 => Ok(Remote {
+                text: text.to_owned(),
+                peer: Peer::Named {
+                    host: host.to_owned(),
+                    port,
+                    family: None,
+                },
+            }),
+            Some(Typed::NoZone(zone)) => Err(RemoteError::Zone {
+                text: text.to_owned(),
+                zone: zone.to_owned(),
+            }),
+            _ => Err(RemoteError::Peer(text.to_owned())),
         }
     }
 }
@@ -63,13 +172,13 @@ impl TryFrom<String> for Remote {
 
 impl From<Remote> for String {
     fn from(remote: Remote) -> String {
-        remote.0
+        remote.text
     }
 }
 
 impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -94,31 +203,79 @@ impl Via {
 mod tests {
     use super::*;
 
+    fn peer(text: &str) -> Peer {
+        text.parse::<Remote>()
+            .unwrap_or_else(|error| panic!("{error}"))
+            .peer()
+    }
+
+    fn at(text: &str) -> Peer {
+        Peer::Address(text.parse().unwrap())
+    }
+
     #[test]
-    fn addresses_have_a_host_and_a_port() {
-        for good in ["127.0.0.1:1", "[::1]:65535", "a.example:80"] {
-            assert!(good.parse::<Remote>().is_ok(), "{good}");
+    fn peers_are_read_as_people_type_them() {
+        for (typed, address) in [
+            ("4711", "127.0.0.1:4711"),
+            (":4711", "127.0.0.1:4711"),
+            ("localhost:4711", "127.0.0.1:4711"),
+            ("192.0.2.7:4711", "192.0.2.7:4711"),
+            ("[::1]:65535", "[::1]:65535"),
+            ("[fe80::1%lo]:4711", "[fe80::1%1]:4711"),
+            ("[fe80::1%7]:4711", "[fe80::1%7]:4711"),
+        ] {
+            assert_eq!(peer(typed), at(address), "{typed}");
         }
+        assert!(matches!(
+            peer("a.example:80"),
+            Peer::Named { host, port: 80, .. } if host == "a.example"
+        ));
         for bad in [
             "",
             "host",
-            ":80",
+            "0",
+            "65536",
+            ":",
             "host:0",
             "host:65536",
             "::1:80",
+            "[::1]",
+            "[host]:80",
             "ho st:80",
             "http://host:80",
         ] {
-            assert!(bad.parse::<Remote>().is_err(), "{bad}");
+            let error = bad.parse::<Remote>().unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("'{bad}'")) && error.contains("host:port"),
+                "{error}"
+            );
         }
+        let error = "[fe80::1%no-such]:1".parse::<Remote>().unwrap_err();
+        assert!(error.to_string().contains("'no-such'"), "{error}");
+    }
+
+    #[test]
+    fn what_is_shown_of_a_peer_is_read_back() {
+        for typed in ["4711", "localhost:1", "a.example:80", "[fe80::1%lo]:2"] {
+            let remote: Remote = typed.parse().unwrap();
+            assert_eq!(remote.to_string().parse(), Ok(remote));
+        }
+    }
+
+    #[test]
+    fn listening_takes_addresses_of_this_machine() {
+        let any = listen_address("4711").unwrap();
+        assert!(any.ip().is_unspecified() && any.port() == 4711);
+        assert_eq!(listen_address(":4711"), Ok(any));
         assert_eq!(
-            "127.0.0.1:9".parse::<Remote>().unwrap().peer(),
-            Peer::Address("127.0.0.1:9".parse().unwrap())
+            listen_address("localhost:0"),
+            Ok("127.0.0.1:0".parse().unwrap())
         );
-        assert!(matches!(
-            "a.example:80".parse::<Remote>().unwrap().peer(),
-            Peer::Named { host, port: 80, .. } if host == "a.example"
-        ));
+        assert_eq!(listen_address("[::1]:9"), Ok("[::1]:9".parse().unwrap()));
+        for bad in ["a.example:80", "192.0.2.7", "", "::1:80"] {
+            let error = listen_address(bad).unwrap_err().to_string();
+            assert!(error.contains("to listen on"), "{error}");
+        }
     }
 
     #[test]

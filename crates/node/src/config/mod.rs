@@ -1,28 +1,84 @@
 //! The configuration of a host, a router or a name server: one TOML schema for the three.
 //!
-//! Flags of a command override what a file says; a key that the schema does not know is an error
-//! that names the line and the known key that it resembles.
+//! | type | is |
+//! |---|---|
+//! | [`Config`] | what is written: the schema |
+//! | [`Draft`] | a file, and the flags of a command that override it; it knows where each key was written |
+//! | [`Plan`] | what a start takes: names, addresses, FaceUris, strategies and policies, parsed and checked |
+//!
+//! A plan is only made of a draft without faults, and only a plan can be started: whatever would
+//! stop or silently change a start is found here, and `whimbrel config check` finds the same.
 
 mod address;
+mod checks;
+mod document;
+mod fault;
 mod ndn;
+mod ndn_plan;
+mod plan;
 mod sample;
 mod sections;
-mod units;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-pub use address::{Remote, RemoteError, Via};
+use whimbrel_core::suggest;
+
+use document::Document;
+
+pub(crate) use address::any_address;
+pub use address::{Remote, RemoteError, Via, listen_address};
+pub use fault::{Fault, Faults, Place};
 pub use ndn::{
     CommandRights, NDN_PORT, NDN_WEBSOCKET_PORT, NdnFaceSection, NdnRouteSection, NdnSection,
     NdnStrategySection, Reliability,
 };
-pub use sample::{Kind, sample};
+pub use ndn_plan::NdnPlan;
+pub use plan::{HostPlan, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan};
+pub use sample::sample;
 pub use sections::{
     Config, GNRS_PORT, GnrsSection, HopSection, HostSection, LinkSection, Pacing, RouteSection,
     RouterSection, StorageSection,
 };
-pub use units::{ByteSize, Rate, Span, UnitError};
+
+/// Which node a configuration is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `whimbrel router run`
+    Router,
+    /// `whimbrel host run`
+    Host,
+    /// `whimbrel gnrs serve`
+    Gnrs,
+}
+
+impl Kind {
+    /// The sections that this kind of node reads.
+    const fn sections(self) -> &'static [&'static str] {
+        match self {
+            Kind::Router => &[
+                "router",
+                "link",
+                "route",
+                "hop",
+                "storage",
+                "ndn",
+                "ndn_face",
+                "ndn_route",
+                "ndn_strategy",
+            ],
+            Kind::Host => &["host", "link", "hop"],
+            Kind::Gnrs => &["gnrs"],
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Kind::Router => "router",
+            Kind::Host => "host",
+            Kind::Gnrs => "name server",
+        }
+    }
+}
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -35,142 +91,111 @@ pub enum ConfigError {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// It is no TOML, has an unknown key, or a value of the wrong kind.
-    #[error("{}:{line}:{column}: {message}", path.display())]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// Counted from 1, in characters.
-        column: usize,
-        /// What is wrong, and what would be right.
-        message: String,
-    },
-    /// Its parts contradict each other.
+    /// It has faults.
     #[error("{0}")]
-    Contradiction(String),
+    Faults(Faults),
 }
 
-impl Config {
+/// A configuration as it was written: a file, and the flags that override it.
+#[derive(Clone, Debug, Default)]
+pub struct Draft {
+    /// What they say together. What a command changes here it claims with [`Draft::set_by`].
+    pub config: Config,
+    document: Option<Document>,
+    flags: Vec<(String, &'static str)>,
+}
+
+impl From<Config> for Draft {
+    fn from(config: Config) -> Draft {
+        Draft {
+            config,
+            ..Draft::default()
+        }
+    }
+}
+
+impl Draft {
     /// Reads a file.
-    pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    pub fn read(path: &Path) -> Result<Draft, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
             path: path.to_owned(),
             source,
         })?;
-        Config::parse(path, &text)
+        Draft::parse(path, &text)
     }
 
-    /// Reads a text; `path` is for messages.
-    pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
-        let config: Config = toml::from_str(text).map_err(|error| {
-            let (line, column) = position(text, error.span().map_or(0, |span| span.start));
-            ConfigError::Parse {
-                path: path.to_owned(),
-                line,
-                column,
-                message: helpful(error.message()),
-            }
+    /// Reads a text; `path` is for messages. Finds what is no TOML, unknown keys and values of the
+    /// wrong kind; [`Draft::plan`] finds the rest.
+    pub fn parse(path: &Path, text: &str) -> Result<Draft, ConfigError> {
+        let document = Document::new(path, text);
+        let config = toml::from_str(text).map_err(|error| {
+            let offset = error.span().map_or(0, |span| span.start);
+            let fault = Fault {
+                place: document.place_at(offset),
+                key: document.key_at(offset),
+                message: suggest::in_parse_error(error.message(), &[]),
+            };
+            ConfigError::Faults(fault.into())
         })?;
-        config.check().map_err(|fault| match fault {
-            ConfigError::Contradiction(what) => {
-                ConfigError::Contradiction(format!("{}: {what}", path.display()))
-            }
-            other => other,
-        })?;
-        Ok(config)
+        Ok(Draft {
+            config,
+            document: Some(document),
+            flags: Vec::new(),
+        })
     }
 
-    /// Whether the parts fit together. To be called again when flags have changed something.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        let contradiction = |what: String| Err(ConfigError::Contradiction(what));
-        let mut labels = BTreeSet::new();
-        for link in &self.link {
-            let label = &link.label;
-            if label.is_empty() || label.starts_with("gnrs:") || label.starts_with("local") {
-                return contradiction(format!(
-                    "[[link]] label = \"{label}\": a label is not empty and begins with neither \"gnrs:\" nor \"local\""
-                ));
-            }
-            if !labels.insert(label.as_str()) {
-                return contradiction(format!("[[link]] label = \"{label}\" is there twice"));
-            }
-            if link.remote.is_none() && !link.listen {
-                return contradiction(format!(
-                    "[[link]] \"{label}\" has neither remote (a neighbour's address) nor listen = true"
-                ));
-            }
-            if link.listen && link.bind.is_none() {
-                return contradiction(format!(
-                    "[[link]] \"{label}\" listens, so it needs an address and port to bind, as \"0.0.0.0:4711\""
-                ));
-            }
-        }
-        let ways = self.route.iter().map(|route| ("[[route]] via", &route.via));
-        let ways = ways.chain(
-            self.router
-                .default_route
-                .iter()
-                .map(|via| ("[router] default_route", via)),
-        );
-        for (key, via) in ways {
-            if via.next_hop(labels.iter().copied()).is_none() {
-                let label = &via.0;
-                let near = nearest(label, labels.iter().copied());
-                let near = near.map_or(String::new(), |near| format!("; did you mean \"{near}\"?"));
-                return contradiction(format!(
-                    "{key} = \"{label}\" is neither the label of a link nor a name of 64 hexadecimal digits{near}"
-                ));
-            }
-        }
-        if let Some(unknown) = self
-            .host
-            .preference
-            .iter()
-            .find(|label| !labels.contains(label.as_str()))
-        {
-            return contradiction(format!(
-                "[host] preference names \"{unknown}\", and no link has this label"
-            ));
-        }
-        self.ndn.web_origins()?;
-        Ok(())
+    /// Says that `flag` has written what stands at `key`, so that a fault there names the flag.
+    pub fn set_by(&mut self, key: impl Into<String>, flag: &'static str) {
+        self.flags.push((key.into(), flag));
     }
-}
 
-/// Line and column of a byte offset, from 1.
-fn position(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-    (
-        before.matches('\n').count() + 1,
-        before[line_start..].chars().count() + 1,
-    )
-}
-
-/// The parser's message, with the nearest known key where it complains of an unknown one.
-fn helpful(message: &str) -> String {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let Some(unknown) = quoted
-        .next()
-        .filter(|_| message.starts_with("unknown field"))
-    else {
-        return message.trim_end().to_owned();
-    };
-    let known: Vec<&str> = quoted.collect();
-    match nearest(unknown, known.iter().copied()) {
-        Some(near) => format!("unknown key '{unknown}'; did you mean '{near}'?"),
-        None => format!("unknown key '{unknown}'; known here: {}", known.join(", ")),
+    /// The kind of node that the file is for: that of its first section that only one kind reads. A
+    /// router's if there is none.
+    pub fn kind(&self) -> Kind {
+        let sections = self.document.as_ref().map(Document::sections);
+        let only_of = |section: &String| {
+            let mut kinds = [Kind::Router, Kind::Host, Kind::Gnrs]
+                .into_iter()
+                .filter(|kind| kind.sections().contains(&section.as_str()));
+            kinds.next().filter(|_| kinds.next().is_none())
+        };
+        let sections = sections.unwrap_or_default();
+        sections.iter().find_map(only_of).unwrap_or(Kind::Router)
     }
-}
 
-/// The candidate that a person may have meant.
-fn nearest<'a>(text: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let distance = |candidate: &&str| strsim::damerau_levenshtein(text, candidate);
-    candidates
-        .min_by_key(distance)
-        .filter(|near| distance(near) <= text.chars().count().max(3) / 3)
+    /// A key that a flag has written in `section`, or the section itself if the file says anything
+    /// there.
+    fn said_of(&self, section: &str) -> Option<String> {
+        let inside = |key: &&(String, &'static str)| {
+            key.0
+                .strip_prefix(section)
+                .is_some_and(|rest| rest.starts_with(['.', '[']))
+        };
+        let in_file = |file: &Document| file.has_keys(section);
+        match self.flags.iter().find(inside) {
+            Some((key, _)) => Some(key.clone()),
+            None if self.document.as_ref().is_some_and(in_file) => Some(section.to_owned()),
+            None => None,
+        }
+    }
+
+    /// The flag that has written `key`, or what it is part of.
+    fn flag_of(&self, key: &str) -> Option<&'static str> {
+        let covers = |written: &str| {
+            key.strip_prefix(written)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let mut flags = self.flags.iter().rev();
+        flags.find(|(key, _)| covers(key)).map(|(_, flag)| *flag)
+    }
+
+    fn place_of(&self, key: &str) -> Place {
+        match (self.flag_of(key), &self.document) {
+            (Some(flag), _) => Place::Flag(flag),
+            (None, Some(document)) => document.place_of(key),
+            (None, None) => Place::Unknown,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -178,7 +203,8 @@ mod tests {
     use super::*;
 
     fn fault(text: &str) -> String {
-        Config::parse(Path::new("node.toml"), text)
+        Draft::parse(Path::new("node.toml"), text)
+            .and_then(|draft| draft.plan(draft.kind()))
             .unwrap_err()
             .to_string()
     }
@@ -224,7 +250,7 @@ mod tests {
         assert!(fault("[[link]]\nlabel = \"north\"\n").contains("neither remote"));
         assert!(fault("[[link]]\nlabel = \"north\"\nlisten = true\n").contains("bind"));
         let message = fault(&format!("[router]\ndefault_route = \"nort\"\n{link}"));
-        assert!(message.contains("did you mean \"north\""), "{message}");
+        assert!(message.contains("did you mean 'north'"), "{message}");
         assert!(fault(&format!("[host]\npreference = [\"lte\"]\n{link}")).contains("\"lte\""));
     }
 
@@ -243,9 +269,7 @@ mod tests {
 
     #[test]
     fn an_empty_file_is_the_defaults() {
-        assert_eq!(
-            Config::parse(Path::new("x"), "").unwrap(),
-            Config::default()
-        );
+        let draft = Draft::parse(Path::new("x"), "").unwrap();
+        assert_eq!(draft.config, Config::default());
     }
 }

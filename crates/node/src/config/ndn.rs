@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use whimbrel_io::AllowedOrigins;
-
-use super::{ByteSize, ConfigError, Span};
+use whimbrel_core::units::{ByteSize, Span};
 
 /// UDP and TCP port of NDN forwarders.
 pub const NDN_PORT: u16 = 6363;
@@ -58,6 +56,7 @@ pub struct NdnSection {
     /// Largest UDP datagram with its IP and UDP headers, in bytes, where a path would take more.
     pub mtu: usize,
     /// Memory for cached Data.
+    #[schemars(with = "String")]
     pub content_store: ByteSize,
     /// Which Data leaves the content store when it is full: "s3-fifo" or "lru".
     pub content_store_policy: String,
@@ -72,6 +71,7 @@ pub struct NdnSection {
     #[schemars(example = example_regions())]
     pub regions: Vec<String>,
     /// Faces that nobody configured end after this silence.
+    #[schemars(with = "String")]
     pub idle_timeout: Span,
     /// Most faces.
     pub max_faces: usize,
@@ -122,17 +122,6 @@ impl Default for NdnSection {
             localhop: false,
             metrics: None,
         }
-    }
-}
-
-impl NdnSection {
-    /// The pages that `allowed_origins` names.
-    pub fn web_origins(&self) -> Result<AllowedOrigins, ConfigError> {
-        AllowedOrigins::parse(self.allowed_origins.iter().map(String::as_str)).map_err(|fault| {
-            ConfigError::Contradiction(format!(
-                "[ndn] allowed_origins: {fault}; \"*\" allows every page of every site"
-            ))
-        })
     }
 }
 

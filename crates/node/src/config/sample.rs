@@ -7,18 +7,7 @@ use serde_json::{Map, Value};
 use super::sections::{
     GnrsSection, HopSection, HostSection, LinkSection, RouteSection, RouterSection, StorageSection,
 };
-use super::{Config, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection};
-
-/// Which node a sample is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// `whimbrel router run`
-    Router,
-    /// `whimbrel host run`
-    Host,
-    /// `whimbrel gnrs serve`
-    Gnrs,
-}
+use super::{Config, Kind, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection};
 
 /// Longest line of a comment.
 const WIDTH: usize = 100;
@@ -185,6 +174,7 @@ fn comment(out: &mut String, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Draft;
     use super::*;
     use std::path::Path;
 
@@ -202,10 +192,9 @@ mod tests {
     #[test]
     fn a_sample_as_printed_is_the_defaults() {
         for kind in KINDS {
-            assert_eq!(
-                Config::parse(Path::new("sample"), &sample(kind)).unwrap(),
-                Config::default()
-            );
+            let draft = Draft::parse(Path::new("sample"), &sample(kind)).unwrap();
+            assert_eq!((draft.kind(), &draft.config), (kind, &Config::default()));
+            draft.plan(kind).unwrap();
         }
     }
 

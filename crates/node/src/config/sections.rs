@@ -8,41 +8,57 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whimbrel_core::Guid;
+use whimbrel_core::units::{ByteSize, Rate, Span};
 use whimbrel_link::HopConfig;
+use whimbrel_mobilityfirst::router::ProxyPolicy;
 use whimbrel_mobilityfirst::router::store::StoreLimits;
 
-use super::{
-    ByteSize, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Rate, Remote, Span,
-    Via,
-};
+use super::{NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection, Remote, Via};
 
-/// The whole configuration. Each kind of node reads the sections that concern it.
+/// The whole configuration. Each kind of node has its own sections; a section of another kind is a
+/// fault.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// A router: `whimbrel router run`.
+    #[serde(skip_serializing_if = "is_default")]
     pub router: RouterSection,
     /// A host, to which local programs attach: `whimbrel host run`.
+    #[serde(skip_serializing_if = "is_default")]
     pub host: HostSection,
     /// A name server: `whimbrel gnrs serve`.
+    #[serde(skip_serializing_if = "is_default")]
     pub gnrs: GnrsSection,
     /// A UDP link. Write the section once for each link; links with the same bind address share one
     /// socket.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub link: Vec<LinkSection>,
     /// A static route. Neighbours need none: each is reached by its own link.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub route: Vec<RouteSection>,
     /// How chunks cross each link.
+    #[serde(skip_serializing_if = "is_default")]
     pub hop: HopSection,
     /// The router's storage for chunks whose destination is away.
+    #[serde(skip_serializing_if = "is_default")]
     pub storage: StorageSection,
     /// The router as an NDN forwarder, for programs made for NFD.
+    #[serde(skip_serializing_if = "is_default")]
     pub ndn: NdnSection,
     /// A face of the NDN forwarder. Write the section once for each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ndn_face: Vec<NdnFaceSection>,
     /// A route of the NDN forwarder.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ndn_route: Vec<NdnRouteSection>,
     /// The strategy for a part of the names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ndn_strategy: Vec<NdnStrategySection>,
+}
+
+/// What a file does not say need not be written there.
+fn is_default<T: Default + PartialEq>(section: &T) -> bool {
+    *section == T::default()
 }
 
 /// `[router]`
@@ -80,12 +96,16 @@ pub struct HostSection {
     #[schemars(example = example_preference())]
     pub preference: Vec<String>,
     /// How long the host's binding to its routers holds that is not renewed.
+    #[schemars(with = "String")]
     pub binding_lifetime: Span,
     /// How long an announcement of content holds that is not renewed.
+    #[schemars(with = "String")]
     pub announcement_lifetime: Span,
     /// How long chunks may be missing before their source is told.
+    #[schemars(with = "String")]
     pub nack_timeout: Span,
     /// The longest content that is fetched.
+    #[schemars(with = "String")]
     pub content_limit: ByteSize,
     /// Contents that are fetched, and contents that are served, at one time.
     pub max_transfers: usize,
@@ -119,6 +139,7 @@ pub struct GnrsSection {
     /// Most records.
     pub max_records: usize,
     /// Most memory for records.
+    #[schemars(with = "String")]
     pub max_bytes: ByteSize,
     /// Most providers of one content.
     pub max_providers: usize,
@@ -225,22 +246,29 @@ pub struct HopSection {
     /// this node.
     pub buffer_packets: usize,
     /// Largest chunk, at most 4 MiB; the smaller of both neighbours' limits holds.
+    #[schemars(with = "String")]
     pub chunk_limit: ByteSize,
     /// Chunks of at most this many packets are sent without asking for room first.
     pub small_chunk_packets: u16,
     /// Most chunks on their way in one direction.
     pub max_chunks_in_flight: u16,
     /// Shortest time after which something unanswered is sent again.
+    #[schemars(with = "String")]
     pub min_timeout: Span,
     /// Longest time after which something unanswered is sent again.
+    #[schemars(with = "String")]
     pub max_timeout: Span,
     /// Silence after which a neighbour is asked for a sign of life.
+    #[schemars(with = "String")]
     pub idle_probe_interval: Span,
     /// How often a neighbour that does not answer is asked.
+    #[schemars(with = "String")]
     pub outage_probe_interval: Span,
     /// Silence after which a neighbour counts as unresponsive.
+    #[schemars(with = "String")]
     pub unresponsive_silence: Span,
     /// Half-received chunks of which nothing was heard for so long are dropped.
+    #[schemars(with = "String")]
     pub reassembly_patience: Span,
 }
 
@@ -334,24 +362,29 @@ impl From<Pacing> for whimbrel_link::Pacing {
 #[serde(default, deny_unknown_fields)]
 pub struct StorageSection {
     /// Memory for all stored chunks together.
+    #[schemars(with = "String")]
     pub total: ByteSize,
     /// Memory for the stored chunks of one flow.
+    #[schemars(with = "String")]
     pub per_flow: ByteSize,
     /// How long a chunk is kept.
+    #[schemars(with = "String")]
     pub lifetime: Span,
     /// How often a destination that is away is looked up again. A pushed binding does not wait for
     /// it.
+    #[schemars(with = "String")]
     pub storage_timer: Span,
     /// Whether stored chunks are sent on as soon as they can be; otherwise they wait for a word of
     /// their source.
     pub proactive: bool,
     /// How long a neighbour may answer and take nothing before what waits for it is stored.
+    #[schemars(with = "String")]
     pub held_back_patience: Span,
 }
 
 impl Default for StorageSection {
     fn default() -> StorageSection {
-        let policy = whimbrel_mobilityfirst::router::ProxyPolicy::default();
+        let policy = ProxyPolicy::default();
         StorageSection {
             total: ByteSize(1 << 30),
             per_flow: ByteSize(256 << 20),
@@ -364,6 +397,15 @@ impl Default for StorageSection {
 }
 
 impl StorageSection {
+    /// How stored chunks are tried again.
+    pub fn policy(&self) -> ProxyPolicy {
+        ProxyPolicy {
+            storage_timer: self.storage_timer.0,
+            proactive: self.proactive,
+            held_back_patience: self.held_back_patience.0,
+        }
+    }
+
     /// As the router's storage takes it.
     pub fn limits(&self) -> StoreLimits {
         StoreLimits {

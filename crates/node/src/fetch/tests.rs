@@ -7,6 +7,7 @@ use bytes::Bytes;
 use whimbrel_mobilityfirst::local::{Get, LocalChunk, greeting};
 
 use super::*;
+use crate::local_client::LocalClient;
 use crate::output::Stream;
 use crate::shelf::Shelf;
 
@@ -183,7 +184,7 @@ impl Scene {
                 nack_timeout: None,
                 limit: 1 << 40,
             };
-            let mut attachment = Attachment::Stream(Some(ours));
+            let mut attachment = Attachment::Once(Some(LocalClient::over(ours).unwrap()));
             let fetched = fetch(&mut attachment, options, stop, &mut |_| {});
             (fetched, host.join().unwrap())
         })
@@ -409,7 +410,7 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
         nack_timeout: None,
         limit: 1 << 40,
     };
-    let mut silent = Attachment::Stream(Some(ours));
+    let mut silent = Attachment::Once(Some(LocalClient::over(ours).unwrap()));
     let late = fetch(&mut silent, options, &AtomicBool::new(false), &mut |_| {});
     assert!(matches!(late, Err(FetchError::TimedOut(_))), "{late:?}");
     drop(theirs);

@@ -5,9 +5,9 @@
 //! |---|---|
 //! | [`client`] | [`client::Client`]: an application with a face to a forwarder, and how programs find it |
 //! | [`control`] | [`control::Control`]: managing a forwarder, one question after the other |
-//! | [`daemon`] | [`NdnThread`]: the router of a configuration, running |
+//! | [`daemon`] | [`NdnThread`]: the router of a plan, running |
 //! | [`metrics`] | what it counts, for Prometheus |
-//! | [`open`] | listening sockets from a configuration |
+//! | [`open`] | listening sockets of a plan |
 
 pub mod client;
 pub mod control;

@@ -13,7 +13,7 @@ use whimbrel_ndn_packet::{MAX_PACKET, types};
 use whimbrel_ndn_router::NdnRouter;
 use whimbrel_ndn_router::endpoint::ETHER_TYPE;
 
-use crate::config::NdnSection;
+use crate::config::NdnPlan;
 use crate::place::Places;
 use crate::run::StartError;
 
@@ -72,54 +72,50 @@ impl NdnOpened {
     }
 }
 
-/// Opens what `section` names. The rest comes up as others call or management asks.
-pub fn open_listeners(
-    event_loop: &mut NdnLoop,
-    section: &NdnSection,
-) -> Result<NdnOpened, StartError> {
+/// Opens what `plan` names. The rest comes up as others call or management asks.
+pub fn open_listeners(event_loop: &mut NdnLoop, plan: &NdnPlan) -> Result<NdnOpened, StartError> {
     event_loop.set_opened_limits(OpenedLimits {
         streams: packet_stream(),
         websockets: WebSocketLimits::new(STREAM_PACKET),
     });
     let mut opened = NdnOpened {
-        socket: Some(open_socket(event_loop, section.socket.as_deref())?),
+        socket: Some(open_socket(event_loop, plan.socket.as_deref())?),
         ..NdnOpened::default()
     };
-    for address in &section.udp {
+    for address in &plan.udp {
         let link = on_this_machine(*address, |address| {
             // The router ends faces itself when they have been silent for too long.
             let callers = CallerLimits {
-                max: section.max_faces,
+                max: plan.max_faces,
                 idle: None,
                 ..CallerLimits::default()
             };
             let config = UdpConfig {
-                path_mtu: section.mtu,
+                path_mtu: plan.mtu,
                 ..UdpConfig::new("udp", address)
             };
             event_loop.add_udp(config.listen(callers))
         })?;
         opened.udp.push(link.local);
     }
-    for address in &section.tcp {
+    for address in &plan.tcp {
         let listening = on_this_machine(*address, |address| {
             let config = TcpListenerConfig::new("tcp", address, packet_stream());
             event_loop.add_tcp_listener(config)
         })?;
         opened.tcp.push(listening.local);
     }
-    let allowed_origins = section.web_origins()?;
-    for address in &section.websocket {
+    for address in &plan.websocket {
         let listening = on_this_machine(*address, |address| {
             let limits = WebSocketLimits::new(STREAM_PACKET);
             event_loop.add_websocket_listener(WebSocketListenerConfig {
-                allowed_origins: allowed_origins.clone(),
+                allowed_origins: plan.allowed_origins.clone(),
                 ..WebSocketListenerConfig::new("websocket", address, limits)
             })
         })?;
         opened.websocket.push(listening.local);
     }
-    join_groups(event_loop, section, &mut opened)?;
+    join_groups(event_loop, plan, &mut opened)?;
     Ok(opened)
 }
 
@@ -180,10 +176,10 @@ fn open_socket(event_loop: &mut NdnLoop, asked: Option<&Path>) -> Result<PathBuf
 
 fn join_groups(
     event_loop: &mut NdnLoop,
-    section: &NdnSection,
+    plan: &NdnPlan,
     opened: &mut NdnOpened,
 ) -> Result<(), StartError> {
-    let interfaces = match (section.multicast, section.interfaces.as_slice()) {
+    let interfaces = match (plan.multicast, plan.interfaces.as_slice()) {
         (false, _) => Vec::new(),
         (true, []) => Interface::all()?
             .into_iter()
@@ -196,17 +192,17 @@ fn join_groups(
     };
     for interface in interfaces {
         let name = interface.name.clone();
-        let config = UdpMulticastConfig::new("multicast", section.multicast_group, interface);
+        let config = UdpMulticastConfig::new("multicast", plan.multicast_group, interface);
         match event_loop.add_udp_multicast(config) {
             Ok(_) => opened.multicast.push(name),
             // Who named it wants it; where all are meant, those will do that can.
-            Err(error) if !section.interfaces.is_empty() => return Err(error.into()),
+            Err(error) if !plan.interfaces.is_empty() => return Err(error.into()),
             Err(error) => tracing::warn!(%error, "no multicast on {name}"),
         }
     }
-    for name in &section.ethernet {
+    for name in &plan.ethernet {
         let callers = CallerLimits {
-            max: section.max_faces,
+            max: plan.max_faces,
             idle: None,
             ..CallerLimits::default()
         };

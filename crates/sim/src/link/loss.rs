@@ -6,8 +6,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use whimbrel_core::SeededRng;
-
-use crate::units::{self, UnitError};
+use whimbrel_core::units::{self, ProbabilityError};
 
 /// Which frames a link loses at random. Written as a probability (`0.01`, `"1 %"`), as `"none"`, or
 /// as a table with the parameters of [`GilbertElliott`].
@@ -77,7 +76,7 @@ impl GilbertElliott {
 
 impl Loss {
     /// Refuses what is no probability.
-    pub fn validate(&self) -> Result<(), UnitError> {
+    pub fn validate(&self) -> Result<(), ProbabilityError> {
         let all = match self {
             Loss::None => [0.0; 4],
             Loss::Independent(p) => [*p, 0.0, 0.0, 0.0],

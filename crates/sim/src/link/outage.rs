@@ -3,9 +3,7 @@
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_core::Time;
-
-use crate::units;
+use whimbrel_core::{Time, units};
 
 /// One entry of an outage schedule; times count from the run's origin.
 ///

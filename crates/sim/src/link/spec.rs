@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use whimbrel_core::units::{self, ProbabilityError};
 
 use super::{DeliveryTrace, Loss, Outage, TraceError};
-use crate::units;
 
 /// One direction of a link. The default is perfect: no delay, no loss, no limit on the rate.
 ///
@@ -108,7 +108,7 @@ pub enum LinkSpecError {
         /// Which field.
         field: &'static str,
         /// What is wrong.
-        error: units::UnitError,
+        error: ProbabilityError,
     },
     /// A periodic outage whose turns would overlap.
     #[error(
@@ -141,7 +141,7 @@ impl LinkSpec {
     /// except for a rate of zero; values made in code can fail otherwise.
     pub fn validate(&self) -> Result<(), LinkSpecError> {
         self.rate.validate()?;
-        let probability = |field, value: Result<(), units::UnitError>| {
+        let probability = |field, value: Result<(), ProbabilityError>| {
             value.map_err(|error| LinkSpecError::Probability { field, error })
         };
         probability("loss", self.loss.validate())?;

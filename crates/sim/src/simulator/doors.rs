@@ -15,6 +15,9 @@ impl<M: Machine> Simulator<M> {
 
     /// Does what a machine wishes of its ports.
     pub(super) fn grant(&mut self, node: NodeId, request: PortRequest) {
+        if self.nodes[node.index()].requests_by_hand {
+            return self.requests.push_back((node, request));
+        }
         match request {
             PortRequest::Open {
                 token,
@@ -27,7 +30,7 @@ impl<M: Machine> Simulator<M> {
                     machine.handle_refusal(now, token, refusal);
                 }
             }
-            PortRequest::Close(port) => self.close_port(node, port),
+            PortRequest::Close(port) => self.shut(node, port),
             // Simulated ports neither expire nor change their addresses.
             PortRequest::Keep(_) | PortRequest::LookUpAgain(_) => {}
         }

@@ -85,6 +85,7 @@ impl<M: Machine> Simulator<M> {
             .filter(|port| self.ports[port.0 as usize].open)
             .collect();
         for port in open {
+            self.ports[port.0 as usize].blocked = false;
             self.announce(node, port);
         }
         self.drain(node);

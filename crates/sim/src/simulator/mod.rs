@@ -10,8 +10,9 @@
 //!   the machine states has come, never before.
 //! * **Ports.** [`PortId`]s are unique in a run. They are connected by the scenario, or opened at a
 //!   machine's wish to one of the [`Door`]s that the scenario has put up. A link never blocks a
-//!   port: what does not fit is dropped, as with UDP. Machines are not told of partitions, outages
-//!   or the crash of a neighbour, just as sockets are not.
+//!   port: what does not fit is dropped, as with UDP; the scenario may ([`Simulator::block_port`]).
+//!   Machines are not told of partitions, outages or the crash of a neighbour, just as sockets are
+//!   not.
 //! * **Events** of a machine go to the node's hook ([`Simulator::set_hook`]), or else to a queue
 //!   ([`Simulator::poll_event`]), which grows until it is polled.
 
@@ -19,11 +20,14 @@ mod agenda;
 mod doors;
 mod faults;
 mod run;
+mod scripted;
 mod topology;
 
 use std::collections::VecDeque;
 
-use whimbrel_core::{Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time};
+use whimbrel_core::{
+    Machine, PortEvent, PortId, PortInfo, PortOrigin, PortRequest, SeededRng, Time,
+};
 
 use crate::link::{LinkDirection, LinkSpecError, LinkStats};
 use crate::trace::{TraceHash, TraceKind, TraceRecord, TraceSink};
@@ -34,6 +38,10 @@ pub use topology::{
 };
 
 type Hook<M> = Box<dyn FnMut(&mut Simulator<M>, NodeId, <M as Machine>::Event)>;
+/// Sees each frame that is sent over one direction of a link before the link does, and says what goes
+/// on in its place: the frame, nothing, or others.
+pub type Tap = Box<dyn FnMut(Time, Vec<u8>) -> Vec<Vec<u8>>>;
+
 type Action<M> = Box<dyn FnOnce(&mut Simulator<M>)>;
 
 /// A network of machines in virtual time. For machines of different types make `M` an enum, or use
@@ -56,6 +64,8 @@ pub struct Simulator<M: Machine> {
     doors: Vec<Door>,
     // Frames of one delivery; empty between two.
     arrived: Vec<Vec<u8>>,
+    // Wishes of nodes with `requests_by_hand`.
+    requests: VecDeque<(NodeId, PortRequest)>,
 }
 
 struct Node<M: Machine> {
@@ -68,6 +78,7 @@ struct Node<M: Machine> {
     wakes_now: u32,
     woken_at: Time,
     hook: Option<Hook<M>>,
+    requests_by_hand: bool,
 }
 
 struct Port {
@@ -76,6 +87,7 @@ struct Port {
     lane: u32,
     info: PortInfo,
     open: bool,
+    blocked: bool,
 }
 
 /// One direction of a link: even numbers go from the first node to the second, the next one back.
@@ -85,6 +97,7 @@ struct Lane {
     to: PortId,
     encapsulation: u32,
     scheduled: Option<Ticket>,
+    tap: Option<Tap>,
 }
 
 /// What a machine told, when, and which node it was on.
@@ -163,6 +176,7 @@ impl<M: Machine> Simulator<M> {
             transmit_buffer: Vec::new(),
             doors: Vec::new(),
             arrived: Vec::new(),
+            requests: VecDeque::new(),
         }
     }
 
@@ -178,6 +192,7 @@ impl<M: Machine> Simulator<M> {
             wakes_now: 0,
             woken_at: Time::ZERO,
             hook: None,
+            requests_by_hand: false,
         });
         self.drain(node);
         node
@@ -196,8 +211,8 @@ impl<M: Machine> Simulator<M> {
             PortId(self.ports.len() as u32 + 1),
         );
         let ends = [
-            (a, port_a, b, port_b, &link.a_label, link.a_origin),
-            (b, port_b, a, port_a, &link.b_label, link.b_origin),
+            (a, port_a, b, &link.a_label, link.a_origin, &link.a_medium),
+            (b, port_b, a, &link.b_label, link.b_origin, &link.b_medium),
         ];
         let mut lanes = Vec::with_capacity(2);
         for (spec, from, to, way) in [
@@ -212,23 +227,26 @@ impl<M: Machine> Simulator<M> {
                 to,
                 encapsulation: link.encapsulation,
                 scheduled: None,
+                tap: None,
             });
         }
-        for (way, (node, port, peer_node, peer, label, origin)) in ends.into_iter().enumerate() {
+        for (way, (node, port, peer_node, label, origin, medium)) in ends.into_iter().enumerate() {
             let number = self.nodes[node.index()].ports.len() as u32;
+            let peer = [port_b, port_a][way];
             let peer_name = format!("{} {peer}", self.nodes[peer_node.index()].name);
             let info = PortInfo {
                 label: label.clone(),
                 origin: origin.unwrap_or(PortOrigin::Configured(number)),
                 mtu: link.mtu,
                 peer: peer_name,
-                medium: Medium::Unaddressed,
+                medium: medium.clone(),
             };
             self.ports.push(Port {
                 node,
                 lane: self.lanes.len() as u32 + way as u32,
                 info,
                 open: true,
+                blocked: false,
             });
             self.nodes[node.index()].ports.push(port);
         }

@@ -14,6 +14,9 @@ const MAX_SEGMENTS: usize = 64;
 /// A machine that wants to be woken more often than this at one moment will never let time go on.
 const MAX_WAKES_AT_ONE_MOMENT: u32 = 100_000;
 
+/// A machine that transmits more often than this in one round transmits without end.
+const MAX_TRANSMITS_IN_ONE_ROUND: u32 = 10_000_000;
+
 /// Frames that a machine gets with one call; as many as the event loop over sockets hands in.
 const FRAMES_AT_ONCE: usize = 64;
 
@@ -70,7 +73,7 @@ impl<M: Machine> Simulator<M> {
     }
 
     /// Does the next thing if that is not after `end`; false if there is none.
-    fn step_until(&mut self, end: Time) -> bool {
+    pub(crate) fn step_until(&mut self, end: Time) -> bool {
         self.discard_void_entries();
         if self.agenda.next_time().is_none_or(|at| at > end) {
             return false;
@@ -231,8 +234,13 @@ impl<M: Machine> Simulator<M> {
 
     fn drain_frames(&mut self, node: NodeId) {
         let mut buffer = core::mem::take(&mut self.transmit_buffer);
-        loop {
+        for count in 0.. {
             buffer.clear();
+            assert!(
+                count < MAX_TRANSMITS_IN_ONE_ROUND,
+                "'{}' transmits without end",
+                self.nodes[node.index()].name
+            );
             let machine = &mut self.nodes[node.index()].machine;
             let Some(transmit) = machine.poll_transmit(self.now, MAX_SEGMENTS, &mut buffer) else {
                 break;
@@ -268,9 +276,29 @@ impl<M: Machine> Simulator<M> {
                 .trace
                 .record(now, node, port, TraceKind::Oversize, bytes);
         }
+        assert!(
+            !from.blocked,
+            "'{}' sends by {port}, which is blocked",
+            self.nodes[node.index()].name
+        );
         let lane_number = from.lane as usize;
         let mut frame = self.spare_frames.pop().unwrap_or_default();
         frame.extend_from_slice(bytes);
+        match self.lanes[lane_number].tap.take() {
+            None => self.offer(lane_number, frame),
+            Some(mut tap) => {
+                let frames = tap(now, frame);
+                self.lanes[lane_number].tap = Some(tap);
+                for frame in frames {
+                    self.offer(lane_number, frame);
+                }
+            }
+        }
+    }
+
+    fn offer(&mut self, lane_number: usize, frame: Vec<u8>) {
+        let (now, port) = (self.now, self.lanes[lane_number].from);
+        let node = self.ports[port.0 as usize].node;
         let (trace, stats, spare) = (&mut self.trace, &mut self.stats, &mut self.spare_frames);
         self.lanes[lane_number]
             .link
@@ -344,6 +372,12 @@ impl<M: Machine> Simulator<M> {
     /// Closes a node's end of a link; frames from and to it are dropped from now on. The peer is
     /// not told.
     pub fn close_port(&mut self, node: NodeId, port: PortId) {
+        self.shut(node, port);
+        self.drain(node);
+    }
+
+    /// Closes a port; its node is drained afterwards.
+    pub(super) fn shut(&mut self, node: NodeId, port: PortId) {
         if let Some(closed) = self
             .ports
             .get_mut(port.0 as usize)

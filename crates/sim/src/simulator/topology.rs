@@ -3,7 +3,7 @@
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_core::{Endpoint, PortId, PortOrigin};
+use whimbrel_core::{Endpoint, Medium, PortId, PortOrigin};
 
 use crate::link::LinkSpec;
 
@@ -62,6 +62,10 @@ pub struct DuplexLink {
     pub a_origin: Option<PortOrigin>,
     /// How the second node's port came to be.
     pub b_origin: Option<PortOrigin>,
+    /// What the first node is told of what carries the frames. It changes nothing on the link.
+    pub a_medium: Medium,
+    /// What the second node is told.
+    pub b_medium: Medium,
     /// Largest frame in bytes; a larger one is dropped and counted, as a socket refuses it.
     pub mtu: usize,
     /// Bytes that each frame takes on the wire beyond its own length, on top of
@@ -89,6 +93,8 @@ impl DuplexLink {
             b_label: String::from("link"),
             a_origin: None,
             b_origin: None,
+            a_medium: Medium::Unaddressed,
+            b_medium: Medium::Unaddressed,
             mtu: 1500 - UDP_IPV4_HEADERS as usize,
             encapsulation: UDP_IPV4_HEADERS,
         }
@@ -136,6 +142,15 @@ impl DuplexLink {
         DuplexLink {
             a_origin: Some(a),
             b_origin: Some(b),
+            ..self
+        }
+    }
+
+    /// The same with what the two nodes are told of what carries the frames.
+    pub fn with_media(self, a: Medium, b: Medium) -> DuplexLink {
+        DuplexLink {
+            a_medium: a,
+            b_medium: b,
             ..self
         }
     }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use whimbrel_core::units::Span;
 use whimbrel_keychain::{Keychain, SignBy, text};
 use whimbrel_ndn_packet::validity::time_text;
 use whimbrel_ndn_packet::{
     Certificate, CertificateDraft, Component, KeyLocator, Name, ValidityPeriod,
 };
-use whimbrel_node::config::Span;
 
 use super::private::certificate_of;
 use super::{KeychainPlace, key_of, name, unix_micros, write_text};
@@ -72,7 +72,7 @@ pub(crate) struct Issue {
     #[arg(short, long, value_name = "WORD", default_value = "NA")]
     issuer_id: Component,
     /// Validity period
-    #[arg(long, value_name = "TIME", default_value = "365 d")]
+    #[arg(long, value_name = "TIME", default_value = "365 d", value_parser = Span::with_unit)]
     valid_for: Span,
     /// Additional information about the owner, as fullname=Alice; may be given several times
     #[arg(long, value_name = "KEY=VALUE")]

@@ -1,7 +1,7 @@
 //! `ndn get`.
 
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ use super::{Loss, Reach, converse, in_millis, millis, name};
 use crate::command::get::{output_help, style};
 use crate::command::{Outcome, json_line, stop_flag};
 use crate::exit::{Exit, Failure};
-use crate::logging::is_quiet;
+use crate::logging::{is_quiet, shows_progress};
 
 #[derive(Args, Debug)]
 pub(crate) struct Get {
@@ -271,7 +271,7 @@ struct Report {
 
 impl Report {
     fn new(json: bool, to_stdout: bool) -> Report {
-        let bar = if !json && !is_quiet() && std::io::stderr().is_terminal() {
+        let bar = if !json && shows_progress() {
             ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10))
         } else {
             ProgressBar::hidden()

@@ -28,15 +28,15 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use whimbrel_core::Time;
+use whimbrel_core::{Time, units};
 use whimbrel_io::Clock;
 use whimbrel_ndn_packet::Name;
-use whimbrel_node::config::Span;
 use whimbrel_node::ndn::client::{Client, ClientError, End, Told, Uplink, UplinkError, failed};
 use whimbrel_transport::{Application, RegistrationEvent};
 
 use super::Outcome;
-use crate::exit::{Exit, Failure, NDN_HELP};
+use crate::exit::{self, Exit, Failure, NDN_HELP};
+use crate::logging::note;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum NdnCommand {
@@ -138,6 +138,7 @@ fn converse<A: Application + 'static, T>(
     loss: Loss,
     mut on_event: impl FnMut(&mut A, Time, A::Event) -> ControlFlow<Result<T, Failure>>,
 ) -> Result<Option<T>, Failure> {
+    exit::note_signals()?;
     let uplink = client.uplink().clone();
     let mut gone = false;
     let end = client.run(|application, now, told| match told {
@@ -166,13 +167,6 @@ fn converse<A: Application + 'static, T>(
     match end {
         End::Done(result) => result.map(Some),
         End::Interrupted => Ok(None),
-    }
-}
-
-/// Prints a remark on standard error, unless `--quiet`.
-fn note(text: &str) {
-    if !crate::logging::is_quiet() {
-        eprintln!("whimbrel: {text}");
     }
 }
 
@@ -216,14 +210,8 @@ pub(crate) fn name(text: &str) -> Result<Name, String> {
 
 /// Parses a duration: a plain number is milliseconds, as in other NDN programs.
 fn millis(text: &str) -> Result<Duration, String> {
-    if let Ok(millis) = text.parse::<u64>() {
-        return Ok(Duration::from_millis(millis));
-    }
-    text.parse::<Span>().map(|span| span.0).map_err(|_| {
-        format!(
-            "'{text}' is not a duration; write milliseconds, or a number and a unit: 4000, \"4 s\", \"1 min\""
-        )
-    })
+    units::parse_millis(text)
+        .map_err(|error| format!("{error}; a number without a unit is milliseconds"))
 }
 
 /// The time of day, as seconds since 1970 with six digits after the point, as ndn-tools print it

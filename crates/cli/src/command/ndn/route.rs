@@ -172,7 +172,10 @@ fn routes(
         let RibEntry { name, routes } = entry;
         routes.into_iter().map(move |route| (name.clone(), route))
     });
-    Ok(all.filter(|(name, route)| wanted(name, route)).collect())
+    let mut found: Vec<(Name, RouteStatus)> =
+        all.filter(|(name, route)| wanted(name, route)).collect();
+    found.sort_by_cached_key(|(name, route)| (name.to_string(), route.face_id, route.origin));
+    Ok(found)
 }
 
 /// The numbers of the faces that match `term`: at least one.

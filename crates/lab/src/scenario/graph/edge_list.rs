@@ -1,7 +1,7 @@
 //! Edge lists: one link a line.
 
 use super::{Edge, Graph};
-use whimbrel_sim::units;
+use whimbrel_core::units::{self, UnitError};
 
 /// Reads lines of two names and what is known of their link: `a b`, `a b 7` (a cost), `a b
 /// rate=10Mbit/s delay=5ms cost=7`. Commas count as spaces, `#` begins a comment. The error begins
@@ -38,7 +38,7 @@ fn node(graph: &mut Graph, name: &str) -> usize {
 
 fn attribute(edge: &mut Edge, word: &str) -> Result<(), String> {
     let (key, value) = word.split_once('=').unwrap_or(("cost", word));
-    let said = |error: units::UnitError| error.to_string();
+    let said = |error: UnitError| error.to_string();
     match key {
         "rate" => edge.rate = Some(units::parse_rate(value).map_err(said)?),
         "delay" => edge.delay = Some(units::parse_duration(value).map_err(said)?),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use whimbrel_core::SeededRng;
-use whimbrel_sim::units;
+use whimbrel_core::units;
 
 use super::{Edge, Graph, at_least};
 

@@ -2,9 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use whimbrel_core::units::ByteSize;
 use whimbrel_node::config::{
-    ByteSize, Config, GNRS_PORT, LinkSection, NDN_PORT, NdnFaceSection, NdnRouteSection,
-    Reliability, Remote, RouteSection, Via,
+    Config, GNRS_PORT, LinkSection, NDN_PORT, NdnFaceSection, NdnRouteSection, Reliability, Remote,
+    RouteSection, Via,
 };
 
 use super::daemons::{Daemons, socket_of};

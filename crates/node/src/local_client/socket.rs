@@ -1,48 +1,21 @@
-//! A program's end of the socket of its host or router (`docs/protocols/local.md`). Blocking, with
-//! time-outs.
+//! A program's end of the socket of its host or router. Blocking, with time-outs.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use whimbrel_mobilityfirst::local::{
-    LocalEvent, LocalRequest, VersionMismatch, check_greeting, greeting,
-};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, check_greeting, greeting};
+
+use super::{LocalError, WRITE_PATIENCE};
 
 /// The largest frame that a daemon sends or takes, in bytes: the largest chunk with room for its
 /// headers.
 const MAX_FRAME: usize = (4 << 20) + (64 << 10);
-/// How long a daemon may take to read what is written to it before it counts as gone.
-const WRITE_PATIENCE: Duration = Duration::from_secs(30);
-
-/// Why there is no talking to a daemon.
-#[derive(Debug, thiserror::Error)]
-pub enum LocalError {
-    /// No socket, or nobody behind it.
-    #[error("no daemon answers on {}", .0.display())]
-    Nobody(PathBuf),
-    /// The file permissions forbid it.
-    #[error("no permission to use the socket {}", .0.display())]
-    NotPermitted(PathBuf),
-    /// The daemon has ended, or has closed the connection.
-    #[error("the daemon has closed the connection")]
-    Closed,
-    /// What came is not what a daemon says.
-    #[error("the daemon says something that this program does not understand: {0}")]
-    Protocol(String),
-    /// The daemon speaks another version of the protocol.
-    #[error("the daemon cannot be used: {0}")]
-    Version(VersionMismatch),
-    /// Any other failure.
-    #[error("the connection to the daemon failed: {0}")]
-    Io(io::Error),
-}
-
-/// A connection to a daemon.
+/// A connection to a daemon: the frames of `docs/protocols/local.md` on a Unix stream.
 #[derive(Debug)]
-pub struct LocalClient {
+pub(super) struct SocketClient {
     stream: UnixStream,
     incoming: Incoming,
     head: Vec<u8>,
@@ -59,9 +32,9 @@ struct Incoming {
     body_filled: usize,
 }
 
-impl LocalClient {
+impl SocketClient {
     /// Attaches to the daemon that listens on `path`.
-    pub fn connect(path: &Path) -> Result<LocalClient, LocalError> {
+    pub(super) fn connect(path: &Path) -> Result<SocketClient, LocalError> {
         let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound
             | io::ErrorKind::ConnectionRefused
@@ -69,16 +42,16 @@ impl LocalClient {
             io::ErrorKind::PermissionDenied => LocalError::NotPermitted(path.to_owned()),
             _ => LocalError::Io(error),
         })?;
-        LocalClient::over(stream)
+        SocketClient::over(stream)
     }
 
     /// Over a stream that is connected. A daemon of another version is found out by
-    /// [`LocalClient::receive`].
-    pub fn over(stream: UnixStream) -> Result<LocalClient, LocalError> {
+    /// [`SocketClient::receive`].
+    pub(super) fn over(stream: UnixStream) -> Result<SocketClient, LocalError> {
         stream
             .set_write_timeout(Some(WRITE_PATIENCE))
             .map_err(LocalError::Io)?;
-        let mut client = LocalClient {
+        let mut client = SocketClient {
             stream,
             incoming: Incoming::default(),
             head: Vec::new(),
@@ -91,7 +64,7 @@ impl LocalClient {
     }
 
     /// Sends one request.
-    pub fn send(&mut self, request: &LocalRequest) -> Result<(), LocalError> {
+    pub(super) fn send(&mut self, request: &LocalRequest) -> Result<(), LocalError> {
         self.head.clear();
         self.head.extend_from_slice(&[0; 4]);
         let tail = request.encode_head(&mut self.head);
@@ -122,7 +95,7 @@ impl LocalClient {
     }
 
     /// The next event, or `None` if none has come within `patience`.
-    pub fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
+    pub(super) fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
         let until = Instant::now() + patience;
         loop {
             if let Some(frame) = self.incoming.take_frame()? {
@@ -200,33 +173,6 @@ impl Incoming {
     }
 }
 
-/// How a program reaches its host: by a socket file, to which it can come back, or a host in its
-/// own process.
-#[derive(Debug)]
-pub enum Attachment {
-    /// A daemon's socket.
-    Socket(PathBuf),
-    /// A stream to a host in this process; gone once it is used.
-    Stream(Option<UnixStream>),
-}
-
-impl Attachment {
-    /// A connection. A stream can be had once.
-    pub fn connect(&mut self) -> Result<LocalClient, LocalError> {
-        match self {
-            Attachment::Socket(path) => LocalClient::connect(path),
-            Attachment::Stream(stream) => {
-                LocalClient::over(stream.take().ok_or(LocalError::Closed)?)
-            }
-        }
-    }
-
-    /// Whether it makes sense to connect again after the daemon has gone.
-    pub fn can_return(&self) -> bool {
-        matches!(self, Attachment::Socket(_))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,9 +182,9 @@ mod tests {
     }
 
     /// A client, and a daemon that has read its greeting and written one.
-    fn pair() -> (LocalClient, UnixStream) {
+    fn pair() -> (SocketClient, UnixStream) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let client = LocalClient::over(ours).unwrap();
+        let client = SocketClient::over(ours).unwrap();
         let mut greeted = [0; 10];
         theirs.read_exact(&mut greeted).unwrap();
         assert_eq!(greeted[..], frame(&greeting()));
@@ -257,7 +203,7 @@ mod tests {
         let cases = [(frame(&later), "version 2"), (complete, "names no version")];
         for (first, text) in cases {
             let (ours, mut theirs) = UnixStream::pair().unwrap();
-            let mut client = LocalClient::over(ours).unwrap();
+            let mut client = SocketClient::over(ours).unwrap();
             theirs.write_all(&first).unwrap();
             let refused = client.receive(Duration::from_secs(10)).unwrap_err();
             assert!(matches!(refused, LocalError::Version(_)), "{refused}");
@@ -343,7 +289,7 @@ mod tests {
     #[test]
     fn a_socket_without_daemon_is_said_to_be_one() {
         let folder = tempfile::tempdir().unwrap();
-        let missing = LocalClient::connect(&folder.path().join("host.sock"));
+        let missing = SocketClient::connect(&folder.path().join("host.sock"));
         assert!(matches!(missing, Err(LocalError::Nobody(_))));
     }
 }

@@ -1,0 +1,130 @@
+//! What the checks of all sections share: collecting faults, and the bounds of plain values.
+
+use core::fmt::Display;
+use core::ops::RangeInclusive;
+use core::time::Duration;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use whimbrel_core::units::Span;
+
+use super::{ConfigError, Draft, Fault, Faults};
+
+/// Longer times are slips: what they wait for would never come.
+const LONGEST: Span = Span(Duration::from_secs(3650 * 86_400));
+/// Shortest time that a timer of a hop keeps.
+pub(super) const TICK: Span = Span(Duration::from_millis(1));
+/// Shortest time of anything that must not be zero.
+pub(super) const ANY: Span = Span(Duration::from_nanos(1));
+/// Longest path of a Unix socket, in bytes (unix(7): 108 with the zero that ends it).
+const SOCKET_PATH: usize = 107;
+
+/// Collects the faults of a draft, so that one check finds all of them.
+pub(super) struct Found<'a> {
+    draft: &'a Draft,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Found<'a> {
+    pub(super) fn new(draft: &'a Draft) -> Found<'a> {
+        Found {
+            draft,
+            faults: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, key: impl Into<String>, message: impl Into<String>) {
+        let key = key.into();
+        self.faults.push(Fault {
+            place: self.draft.place_of(&key),
+            key,
+            message: message.into(),
+        });
+    }
+
+    /// The value; or keeps the fault and gives nothing.
+    pub(super) fn keep<T, E: Display>(
+        &mut self,
+        key: impl Into<String>,
+        result: Result<T, E>,
+    ) -> Option<T> {
+        result
+            .map_err(|error| self.add(key, error.to_string()))
+            .ok()
+    }
+
+    /// `plan` if there was no fault.
+    pub(super) fn or<T>(self, plan: T) -> Result<T, ConfigError> {
+        Faults::of(self.faults).map_or(Ok(plan), |faults| Err(ConfigError::Faults(faults)))
+    }
+
+    /// A count within its bounds.
+    pub(super) fn count(
+        &mut self,
+        key: &str,
+        value: impl TryInto<u64>,
+        bounds: RangeInclusive<u64>,
+        of: &str,
+    ) {
+        let value = value.try_into().unwrap_or(u64::MAX);
+        if !bounds.contains(&value) {
+            let (least, most) = bounds.into_inner();
+            self.add(
+                key,
+                format!("{value} is out of bounds; write {least} to {most}{of}"),
+            );
+        }
+    }
+
+    /// A time that is not zero, or so long that it would never pass.
+    pub(super) fn time(&mut self, key: &str, value: Span, least: Span) {
+        if value < least {
+            let least = if least == ANY {
+                String::from("more than 0 s")
+            } else {
+                format!("{least} or more")
+            };
+            self.add(key, format!("{value} is too short; write {least}"));
+        } else if value > LONGEST {
+            self.add(key, format!("{value} is too long; write at most {LONGEST}"));
+        }
+    }
+
+    pub(super) fn socket_path(&mut self, key: &str, path: Option<&Path>) {
+        let length = path.map_or(0, |path| path.as_os_str().len());
+        if length > SOCKET_PATH {
+            self.add(
+                key,
+                format!(
+                    "the path of a socket has at most {SOCKET_PATH} bytes, and this one has {length}; write a shorter one"
+                ),
+            );
+        }
+    }
+
+    /// Addresses that sockets of one transport bind: no two may want the same port.
+    pub(super) fn distinct(&mut self, listeners: &[(String, SocketAddr)]) {
+        for (index, (key, address)) in listeners.iter().enumerate() {
+            let earlier = listeners[..index]
+                .iter()
+                .find(|(_, earlier)| overlap(*earlier, *address));
+            if let Some((other, taken)) = earlier {
+                self.add(
+                    key,
+                    format!(
+                        "{address} is taken: {other} binds {taken} already; write another port"
+                    ),
+                );
+            }
+        }
+    }
+}
+
+/// Whether both cannot be bound at a time. A wildcard of IPv6 takes IPv4 as well.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let takes = |all: IpAddr, one: IpAddr| all.is_unspecified() && (all.is_ipv6() || one.is_ipv4());
+    let (one, other) = (a.ip(), b.ip());
+    a.port() == b.port()
+        && a.port() != 0
+        && (one == other || takes(one, other) || takes(other, one))
+}

@@ -1,0 +1,192 @@
+//! Where in a file a key was written.
+
+use core::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::fault::Place;
+
+/// The text of a configuration file.
+#[derive(Clone, Debug)]
+pub(super) struct Document {
+    path: PathBuf,
+    text: String,
+}
+
+impl Document {
+    pub(super) fn new(path: &Path, text: &str) -> Document {
+        Document {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    /// Its text is no TOML: there are no keys.
+    fn table(&self) -> Option<Spanned<DeTable<'_>>> {
+        DeTable::parse(&self.text).ok()
+    }
+
+    /// The sections, in the order of the file.
+    pub(super) fn sections(&self) -> Vec<String> {
+        let Some(table) = self.table() else {
+            return Vec::new();
+        };
+        let mut sections: Vec<(usize, String)> = table
+            .get_ref()
+            .iter()
+            .map(|(key, _)| (key.span().start, key.get_ref().to_string()))
+            .collect();
+        sections.sort();
+        sections.into_iter().map(|(_, name)| name).collect()
+    }
+
+    /// Whether a section is there and says anything.
+    pub(super) fn has_keys(&self, section: &str) -> bool {
+        self.table().is_some_and(|table| {
+            let value = table.get_ref().get(section).map(Spanned::get_ref);
+            match value {
+                Some(DeValue::Table(table)) => !table.is_empty(),
+                Some(DeValue::Array(array)) => !array.is_empty(),
+                Some(_) => true,
+                None => false,
+            }
+        })
+    }
+
+    /// Where `key` stands, or else the section that it would stand in.
+    pub(super) fn place_of(&self, key: &str) -> Place {
+        let Some(table) = self.table() else {
+            return self.place_at(0);
+        };
+        let shorter = core::iter::successors(Some(key), |key| {
+            let end = key.rfind(['.', '['])?;
+            Some(&key[..end])
+        });
+        let found = shorter.into_iter().find_map(|key| locate(&table, key));
+        self.place_at(found.map_or(0, |span| span.start))
+    }
+
+    /// The line and the column of a byte.
+    pub(super) fn place_at(&self, offset: usize) -> Place {
+        let before = self.text.get(..offset).unwrap_or(&self.text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Place::File {
+            path: self.path.clone(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+
+    /// The innermost key whose name or value was written at a byte; empty if there is none.
+    pub(super) fn key_at(&self, offset: usize) -> String {
+        let mut best = (usize::MAX, String::new());
+        if let Some(table) = self.table() {
+            search_table(table.get_ref(), "", offset, &mut best);
+        }
+        best.1
+    }
+}
+
+/// The place of a key's name, or of an element of an array.
+fn locate(table: &Spanned<DeTable<'_>>, key: &str) -> Option<Range<usize>> {
+    let mut at: Option<&DeValue<'_>> = None;
+    let mut span = None;
+    for step in key.split('.') {
+        let (name, index) = match step.split_once('[') {
+            Some((name, index)) => (name, Some(index.trim_end_matches(']').parse().ok()?)),
+            None => (step, None),
+        };
+        let inside: &DeTable<'_> = match at {
+            None => table.get_ref(),
+            Some(DeValue::Table(inside)) => inside,
+            Some(_) => return None,
+        };
+        let (key, value) = inside.iter().find(|(key, _)| key.get_ref() == name)?;
+        span = Some(key.span());
+        at = Some(value.get_ref());
+        if let Some(index) = index {
+            let index: usize = index;
+            let element = value.get_ref().as_array()?.get(index)?;
+            span = Some(element.span());
+            at = Some(element.get_ref());
+        }
+    }
+    span
+}
+
+fn search_table(table: &DeTable<'_>, path: &str, offset: usize, best: &mut (usize, String)) {
+    for (key, value) in table {
+        let name = key.get_ref();
+        let below = if path.is_empty() {
+            name.to_string()
+        } else {
+            format!("{path}.{name}")
+        };
+        consider(key.span(), &below, offset, best);
+        search(value, &below, offset, best);
+    }
+}
+
+fn search(value: &Spanned<DeValue<'_>>, path: &str, offset: usize, best: &mut (usize, String)) {
+    consider(value.span(), path, offset, best);
+    match value.get_ref() {
+        DeValue::Table(table) => search_table(table, path, offset, best),
+        DeValue::Array(array) => {
+            for (index, value) in array.iter().enumerate() {
+                search(value, &format!("{path}[{index}]"), offset, best);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn consider(span: Range<usize>, path: &str, offset: usize, best: &mut (usize, String)) {
+    if span.contains(&offset) && span.len() <= best.0 {
+        *best = (span.len(), path.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "[hop]\nmin_timeout = \"1 s\"\n\n[[link]]\nlabel = \"a\"\n\n[[link]]\nlabel = \"b\"\n\n[ndn]\nudp = [\n  \"[::]:1\",\n  \"[::]:2\",\n]\n";
+
+    fn line_and_column(place: Place) -> (usize, usize) {
+        match place {
+            Place::File { line, column, .. } => (line, column),
+            _ => (0, 0),
+        }
+    }
+
+    #[test]
+    fn keys_are_found_where_they_stand_or_would_stand() {
+        let document = Document::new(Path::new("a.toml"), TEXT);
+        for (key, place) in [
+            ("hop.min_timeout", (2, 1)),
+            ("hop.max_timeout", (1, 2)),
+            ("link[0].label", (5, 1)),
+            ("link[1].label", (8, 1)),
+            ("link[1].bind", (7, 1)),
+            ("link[2].label", (4, 3)),
+            ("ndn.udp[1]", (13, 3)),
+            ("host.key", (1, 1)),
+        ] {
+            assert_eq!(line_and_column(document.place_of(key)), place, "{key}");
+        }
+        assert!(document.has_keys("link") && !document.has_keys("host"));
+        assert_eq!(document.sections(), ["hop", "link", "ndn"]);
+    }
+
+    #[test]
+    fn a_byte_belongs_to_the_innermost_key() {
+        let document = Document::new(Path::new("a.toml"), TEXT);
+        let at = |what: &str| document.key_at(TEXT.find(what).expect("it is there"));
+        assert_eq!(at("\"1 s\""), "hop.min_timeout");
+        assert_eq!(at("\"b\""), "link[1].label");
+        assert_eq!(at("\"[::]:2\""), "ndn.udp[1]");
+        assert_eq!(document.key_at(TEXT.len() + 5), "");
+    }
+}

@@ -1,0 +1,561 @@
+//! What a start takes: a configuration parsed and checked.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use whimbrel_core::{Guid, Peer, suggest};
+use whimbrel_gnrs::{KeyPair, StoreLimits};
+use whimbrel_link::hop::{MAX_CHUNK, MIN_MTU};
+use whimbrel_mobilityfirst::router::store::StoreLimits as ChunkLimits;
+use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
+
+use super::checks::{ANY, Found, TICK};
+use super::{
+    ConfigError, Draft, HopSection, Kind, LinkSection, NdnPlan, Pacing, StorageSection, Via,
+};
+use crate::place::Places;
+
+/// Largest back-pressure buffer, in packets: 25 GB of Ethernet's size.
+const MAX_BUFFER_PACKETS: u64 = 1 << 24;
+/// Smallest limit of a chunk, in bytes: contents are cut no smaller.
+const MIN_CHUNK_LIMIT: u64 = 16 << 10;
+/// Most of what is counted one by one: callers, transfers, clients.
+pub(super) const MOST: u64 = 1 << 20;
+/// IPv6's and UDP's headers.
+pub(super) const HEADERS: u64 = 48;
+/// Largest IP packet.
+pub(super) const MAX_PACKET: u64 = 65_535;
+
+/// A node that can be started.
+#[derive(Clone, Debug)]
+pub enum Plan {
+    /// A router.
+    Router(RouterPlan),
+    /// A host.
+    Host(HostPlan),
+    /// A name server.
+    NameServer(NameServerPlan),
+}
+
+/// A router: one plane or both.
+#[derive(Clone, Debug)]
+pub struct RouterPlan {
+    /// Where there are links for it.
+    pub mobility_first: Option<MobilityFirstPlan>,
+    /// Unless only links were asked for.
+    pub ndn: Option<NdnPlan>,
+}
+
+/// A router's MobilityFirst plane.
+#[derive(Clone, Debug)]
+pub struct MobilityFirstPlan {
+    /// The key file; made at the first start.
+    pub key: PathBuf,
+    /// The socket for `whimbrel router status`.
+    pub socket: PathBuf,
+    /// Name servers, the preferred one first.
+    pub name_servers: Vec<Peer>,
+    /// Static routes.
+    pub routes: Vec<Route>,
+    /// Where chunks go without one.
+    pub default_route: Option<NextHop>,
+    /// Storage.
+    pub storage: ChunkLimits,
+    /// How stored chunks are tried again.
+    pub proxy: ProxyPolicy,
+    /// How chunks cross links.
+    pub hop: HopSection,
+    /// Links, as they are numbered.
+    pub links: Vec<LinkSection>,
+}
+
+/// A host.
+#[derive(Clone, Debug)]
+pub struct HostPlan {
+    /// The key file; made at the first start.
+    pub key: PathBuf,
+    /// The socket for local programs.
+    pub socket: PathBuf,
+    /// Numbers of links, the preferred one first.
+    pub preference: Vec<u32>,
+    /// How long the host's binding holds that is not renewed.
+    pub binding_lifetime: Duration,
+    /// How long an announcement holds that is not renewed.
+    pub announcement_lifetime: Duration,
+    /// How long chunks may be missing before their source is told.
+    pub nack_timeout: Duration,
+    /// Longest content, in bytes.
+    pub content_limit: u64,
+    /// Most contents at a time.
+    pub max_transfers: usize,
+    /// How chunks cross links.
+    pub hop: HopSection,
+    /// Links, as they are numbered.
+    pub links: Vec<LinkSection>,
+}
+
+/// A name server.
+#[derive(Clone, Debug)]
+pub struct NameServerPlan {
+    /// Where routers ask.
+    pub listen: SocketAddr,
+    /// The file of the records; `None` keeps them in memory.
+    pub store: Option<PathBuf>,
+    /// How much is kept.
+    pub limits: StoreLimits,
+    /// Most clients at a time.
+    pub max_clients: usize,
+    /// Most names that are watched.
+    pub max_watches: usize,
+}
+
+impl Draft {
+    /// The plan for a node of `kind`; or every fault that would stop its start, or change it
+    /// silently.
+    pub fn plan(&self, kind: Kind) -> Result<Plan, ConfigError> {
+        match kind {
+            Kind::Router => self.router().map(Plan::Router),
+            Kind::Host => self.host().map(Plan::Host),
+            Kind::Gnrs => self.name_server().map(Plan::NameServer),
+        }
+    }
+
+    /// The plan for a router.
+    pub fn router(&self) -> Result<RouterPlan, ConfigError> {
+        let config = &self.config;
+        let mut found = Found::new(self);
+        self.check_sections(&mut found, Kind::Router);
+        check_hop(&mut found, &config.hop);
+        check_storage(&mut found, &config.storage);
+        check_links(&mut found, &config.link);
+        let places = Places::of_this_user();
+        let section = &config.router;
+        let key = key_file(
+            &mut found,
+            "router.key",
+            section.key.as_ref(),
+            places.state.join("router.pem"),
+        );
+        found.socket_path("router.socket", section.socket.as_deref());
+        let routes = self.routes(&mut found);
+        let default_route = section
+            .default_route
+            .as_ref()
+            .and_then(|via| self.next_hop(&mut found, "router.default_route", via));
+        let ndn_on = config.ndn.enabled.unwrap_or(config.link.is_empty());
+        self.check_planes(&mut found, ndn_on);
+        // Where NDN is off, what stands there waits for the day that it is on.
+        let ndn = if ndn_on {
+            super::ndn_plan::check(&mut found, config)
+        } else {
+            None
+        };
+        let mobility_first = (!config.link.is_empty()).then(|| MobilityFirstPlan {
+            key,
+            socket: section
+                .socket
+                .clone()
+                .unwrap_or_else(|| places.router_socket()),
+            name_servers: section
+                .name_servers
+                .iter()
+                .map(super::Remote::peer)
+                .collect(),
+            routes,
+            default_route,
+            storage: config.storage.limits(),
+            proxy: config.storage.policy(),
+            hop: config.hop.clone(),
+            links: config.link.clone(),
+        });
+        found.or(RouterPlan {
+            mobility_first,
+            ndn,
+        })
+    }
+
+    /// The plan for a host.
+    pub fn host(&self) -> Result<HostPlan, ConfigError> {
+        let section = &self.config.host;
+        let mut found = Found::new(self);
+        let default = Places::of_this_user().state.join("host.pem");
+        let key = key_file(&mut found, "host.key", section.key.as_ref(), default);
+        self.plan_host(found, key)
+    }
+
+    /// The plan for a host inside a program that has a key of its own.
+    pub fn embedded_host(&self) -> Result<HostPlan, ConfigError> {
+        self.plan_host(Found::new(self), PathBuf::new())
+    }
+
+    fn plan_host(&self, mut found: Found<'_>, key: PathBuf) -> Result<HostPlan, ConfigError> {
+        let config = &self.config;
+        self.check_sections(&mut found, Kind::Host);
+        check_hop(&mut found, &config.hop);
+        check_links(&mut found, &config.link);
+        let section = &config.host;
+        found.socket_path("host.socket", section.socket.as_deref());
+        for (key, value) in [
+            ("host.binding_lifetime", section.binding_lifetime),
+            ("host.announcement_lifetime", section.announcement_lifetime),
+            ("host.nack_timeout", section.nack_timeout),
+        ] {
+            found.time(key, value, TICK);
+        }
+        found.count(
+            "host.content_limit",
+            section.content_limit.0,
+            1..=u64::MAX,
+            " bytes",
+        );
+        found.count(
+            "host.max_transfers",
+            section.max_transfers as u64,
+            1..=MOST,
+            "",
+        );
+        let mut preference = Vec::new();
+        for (index, label) in section.preference.iter().enumerate() {
+            let number = config.link.iter().position(|link| link.label == *label);
+            match number.filter(|number| !preference.contains(&(*number as u32))) {
+                Some(number) => preference.push(number as u32),
+                None if number.is_some() => found.add(
+                    format!("host.preference[{index}]"),
+                    format!("\"{label}\" is there twice; name each link once"),
+                ),
+                None => {
+                    let hint = suggest::hint(label, labels(&config.link));
+                    found.add(
+                        format!("host.preference[{index}]"),
+                        format!("no link has the label \"{label}\"{hint}"),
+                    );
+                }
+            }
+        }
+        found.or(HostPlan {
+            key,
+            socket: section
+                .socket
+                .clone()
+                .unwrap_or_else(|| Places::of_this_user().host_socket()),
+            preference,
+            binding_lifetime: section.binding_lifetime.0,
+            announcement_lifetime: section.announcement_lifetime.0,
+            nack_timeout: section.nack_timeout.0,
+            content_limit: section.content_limit.0,
+            max_transfers: section.max_transfers,
+            hop: config.hop.clone(),
+            links: config.link.clone(),
+        })
+    }
+
+    /// The plan for a name server.
+    pub fn name_server(&self) -> Result<NameServerPlan, ConfigError> {
+        let section = &self.config.gnrs;
+        let mut found = Found::new(self);
+        self.check_sections(&mut found, Kind::Gnrs);
+        found.count(
+            "gnrs.max_records",
+            section.max_records as u64,
+            1..=1 << 32,
+            "",
+        );
+        found.count(
+            "gnrs.max_bytes",
+            section.max_bytes.0,
+            1 << 16..=u64::MAX,
+            " bytes",
+        );
+        found.count(
+            "gnrs.max_providers",
+            section.max_providers as u64,
+            1..=MOST,
+            "",
+        );
+        found.count("gnrs.max_clients", section.max_clients as u64, 1..=MOST, "");
+        found.count(
+            "gnrs.max_watches",
+            section.max_watches as u64,
+            1..=1 << 32,
+            "",
+        );
+        let store = section
+            .store
+            .clone()
+            .unwrap_or_else(|| Places::of_this_user().state.join("names.redb"));
+        found.or(NameServerPlan {
+            listen: section.listen,
+            store: (store != Path::new("memory")).then_some(store),
+            limits: StoreLimits {
+                max_records: section.max_records,
+                max_bytes: section.max_bytes.as_usize(),
+                max_providers: section.max_providers,
+            },
+            max_clients: section.max_clients,
+            max_watches: section.max_watches,
+        })
+    }
+
+    /// A section that another kind of node reads would be ignored.
+    fn check_sections(&self, found: &mut Found<'_>, kind: Kind) {
+        let written = self.document.as_ref().map(super::Document::sections);
+        for section in written.unwrap_or_default() {
+            if !kind.sections().contains(&section.as_str()) {
+                let known = kind.sections().join(", ");
+                let name = kind.name();
+                found.add(
+                    section,
+                    format!(
+                        "a section of another kind of node: this file is a {name}'s, which reads {known}"
+                    ),
+                );
+            }
+        }
+    }
+
+    /// What is said of a plane that is off would be ignored.
+    fn check_planes(&self, found: &mut Found<'_>, ndn_on: bool) {
+        let config = &self.config;
+        if config.ndn.enabled.is_none() && !ndn_on {
+            let sections = ["ndn", "ndn_face", "ndn_route", "ndn_strategy"];
+            if let Some(key) = sections.iter().find_map(|section| self.said_of(section)) {
+                found.add(
+                    key,
+                    "links make this a MobilityFirst router, which forwards NDN only if it is told to; write enabled = true \
+                     in [ndn] (or --ndn), or enabled = false to leave NDN off",
+                );
+            }
+        }
+        if config.link.is_empty() {
+            let sections = ["router", "route", "storage", "hop"];
+            if let Some(key) = sections.iter().find_map(|section| self.said_of(section)) {
+                found.add(
+                    key,
+                    "it is for MobilityFirst, and without links this is an NDN router only; write a [[link]] (or give \
+                     --listen or --neighbour)",
+                );
+            }
+        }
+    }
+
+    fn routes(&self, found: &mut Found<'_>) -> Vec<Route> {
+        let mut routes: Vec<Route> = Vec::new();
+        let mut written: BTreeMap<Guid, usize> = BTreeMap::new();
+        for (index, route) in self.config.route.iter().enumerate() {
+            if let Some(first) = written.insert(route.to, index) {
+                found.add(
+                    format!("route[{index}].to"),
+                    format!("route[{first}] leads there already; write one route to each router"),
+                );
+            }
+            let via = self.next_hop(found, &format!("route[{index}].via"), &route.via);
+            routes.extend(via.map(|via| Route { to: route.to, via }));
+        }
+        routes
+    }
+
+    fn next_hop(&self, found: &mut Found<'_>, key: &str, via: &Via) -> Option<NextHop> {
+        let next_hop = via.next_hop(labels(&self.config.link));
+        if next_hop.is_none() {
+            let Via(label) = via;
+            let hint = suggest::hint(label, labels(&self.config.link));
+            found.add(
+                key,
+                format!(
+                    "\"{label}\" is neither the label of a link nor a name of 64 hexadecimal digits{hint}"
+                ),
+            );
+        }
+        next_hop
+    }
+}
+
+fn labels(links: &[LinkSection]) -> impl Iterator<Item = &str> {
+    links.iter().map(|link| link.label.as_str())
+}
+
+/// The key file. One that is there must be one.
+fn key_file(
+    found: &mut Found<'_>,
+    key: &str,
+    written: Option<&PathBuf>,
+    default: PathBuf,
+) -> PathBuf {
+    let path = written.cloned().unwrap_or(default);
+    let fault = match std::fs::read_to_string(&path) {
+        Ok(text) => KeyPair::from_pem(&text)
+            .err()
+            .map(|error| error.to_string()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(fault) = fault {
+        found.add(
+            key,
+            format!(
+                "{} is no key file: {fault}; `whimbrel id new` makes one",
+                path.display()
+            ),
+        );
+    }
+    path
+}
+
+fn check_links(found: &mut Found<'_>, links: &[LinkSection]) {
+    for (index, link) in links.iter().enumerate() {
+        let key = |name: &str| format!("link[{index}].{name}");
+        let label = &link.label;
+        let reserved = label.starts_with("gnrs:") || label.starts_with("local");
+        if label.is_empty() || reserved {
+            found.add(
+                key("label"),
+                format!(
+                    "\"{label}\" is no label; write one that is not empty and begins with neither \"gnrs:\" nor \"local\""
+                ),
+            );
+        }
+        let before = &links[..index];
+        if before.iter().any(|earlier| earlier.label == *label) {
+            found.add(
+                key("label"),
+                format!("\"{label}\" is there twice; write another label"),
+            );
+        }
+        if link.remote.is_none() && !link.listen {
+            found.add(
+                format!("link[{index}]"),
+                format!(
+                    "\"{label}\" has neither remote (a neighbour's address) nor listen = true; write one of them"
+                ),
+            );
+        }
+        match (link.listen, link.bind) {
+            (true, None) => found.add(
+                key("bind"),
+                format!(
+                    "\"{label}\" listens; write an address and port to bind, as \"0.0.0.0:4711\""
+                ),
+            ),
+            (true, Some(bind)) => {
+                let same = |earlier: &&LinkSection| earlier.listen && earlier.bind == Some(bind);
+                if let Some(earlier) = before.iter().find(same).filter(|_| bind.port() != 0) {
+                    found.add(
+                        key("bind"),
+                        format!(
+                            "link \"{}\" listens on {bind} already; write another port",
+                            earlier.label
+                        ),
+                    );
+                }
+            }
+            (false, _) => {}
+        }
+        check_ends(found, before, link, &key("remote"));
+        found.count(&key("max_callers"), link.max_callers as u64, 1..=MOST, "");
+        let smallest = MIN_MTU as u64 + HEADERS;
+        found.count(
+            &key("mtu"),
+            link.mtu as u64,
+            smallest..=MAX_PACKET,
+            " bytes",
+        );
+    }
+    found.distinct(&bound_by_links(links));
+}
+
+/// What the links' sockets bind. Links that say the same share one.
+pub(super) fn bound_by_links(links: &[LinkSection]) -> Vec<(String, SocketAddr)> {
+    let mut bound: Vec<(String, SocketAddr)> = Vec::new();
+    for (index, link) in links.iter().enumerate() {
+        if let Some(bind) = link.bind
+            && !bound.iter().any(|(_, known)| *known == bind)
+        {
+            bound.push((format!("link[{index}].bind"), bind));
+        }
+    }
+    bound
+}
+
+/// A neighbour must be reachable from the address that its link binds, and be there once.
+fn check_ends(found: &mut Found<'_>, before: &[LinkSection], link: &LinkSection, key: &str) {
+    let (Some(bind), Some(remote)) = (link.bind, &link.remote) else {
+        return;
+    };
+    if let (true, Peer::Address(address)) = (bind.is_ipv4(), remote.peer())
+        && !address.ip().to_canonical().is_ipv4()
+    {
+        found.add(
+            key,
+            format!("{remote} is an IPv6 address and bind = \"{bind}\" is of IPv4; bind [::] to speak both"),
+        );
+    }
+    let same = |earlier: &&LinkSection| {
+        bind.port() != 0 && earlier.bind == Some(bind) && earlier.remote.as_ref() == Some(remote)
+    };
+    if let Some(earlier) = before.iter().find(same) {
+        found.add(
+            key,
+            format!(
+                "link \"{}\" leads from {bind} to {remote} already; write one link to each neighbour",
+                earlier.label
+            ),
+        );
+    }
+}
+
+fn check_hop(found: &mut Found<'_>, hop: &HopSection) {
+    if let Pacing::Fixed(rate) = hop.pacing
+        && rate.0 == 0
+    {
+        found.add("hop.pacing", "a rate of 0 sends nothing; write \"estimate\", \"unpaced\" or a rate as \"100 Mbit/s\"");
+    }
+    found.count(
+        "hop.buffer_packets",
+        hop.buffer_packets as u64,
+        1..=MAX_BUFFER_PACKETS,
+        " packets",
+    );
+    found.count(
+        "hop.chunk_limit",
+        hop.chunk_limit.0,
+        MIN_CHUNK_LIMIT..=MAX_CHUNK as u64,
+        " bytes",
+    );
+    found.count(
+        "hop.max_chunks_in_flight",
+        hop.max_chunks_in_flight,
+        1..=16_384,
+        "",
+    );
+    for (key, value) in [
+        ("hop.min_timeout", hop.min_timeout),
+        ("hop.max_timeout", hop.max_timeout),
+        ("hop.idle_probe_interval", hop.idle_probe_interval),
+        ("hop.outage_probe_interval", hop.outage_probe_interval),
+        ("hop.unresponsive_silence", hop.unresponsive_silence),
+        ("hop.reassembly_patience", hop.reassembly_patience),
+    ] {
+        found.time(key, value, TICK);
+    }
+    if hop.max_timeout < hop.min_timeout {
+        found.add(
+            "hop.max_timeout",
+            format!(
+                "{} is less than min_timeout, {}; write that or more",
+                hop.max_timeout, hop.min_timeout
+            ),
+        );
+    }
+}
+
+fn check_storage(found: &mut Found<'_>, storage: &StorageSection) {
+    found.time("storage.lifetime", storage.lifetime, TICK);
+    found.time("storage.storage_timer", storage.storage_timer, TICK);
+    found.time(
+        "storage.held_back_patience",
+        storage.held_back_patience,
+        ANY,
+    );
+}

@@ -1,0 +1,112 @@
+//! A program's way to its host or router (`docs/protocols/local.md`): by a socket, or by values where
+//! the host is in the same process.
+
+mod inner;
+mod socket;
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, VersionMismatch};
+
+pub(crate) use inner::{Events, InnerClient};
+use socket::SocketClient;
+
+/// How long a daemon may take to read what is written to it before it counts as gone.
+const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why there is no talking to a daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    /// No socket, or nobody behind it.
+    #[error("no daemon answers on {}", .0.display())]
+    Nobody(PathBuf),
+    /// The file permissions forbid it.
+    #[error("no permission to use the socket {}", .0.display())]
+    NotPermitted(PathBuf),
+    /// The daemon has ended, or has closed the connection.
+    #[error("the daemon has closed the connection")]
+    Closed,
+    /// What came is not what a daemon says.
+    #[error("the daemon says something that this program does not understand: {0}")]
+    Protocol(String),
+    /// The daemon speaks another version of the protocol.
+    #[error("the daemon cannot be used: {0}")]
+    Version(VersionMismatch),
+    /// Any other failure.
+    #[error("the connection to the daemon failed: {0}")]
+    Io(io::Error),
+}
+
+/// A connection to a host or router.
+#[derive(Debug)]
+pub struct LocalClient(Way);
+
+#[derive(Debug)]
+enum Way {
+    Socket(SocketClient),
+    Inner(InnerClient),
+}
+
+impl LocalClient {
+    /// Attaches to the daemon that listens on `path`.
+    pub fn connect(path: &Path) -> Result<LocalClient, LocalError> {
+        SocketClient::connect(path)
+            .map(Way::Socket)
+            .map(LocalClient)
+    }
+
+    /// Over a stream that is connected. A daemon of another version is found out by
+    /// [`LocalClient::receive`].
+    pub fn over(stream: UnixStream) -> Result<LocalClient, LocalError> {
+        SocketClient::over(stream).map(Way::Socket).map(LocalClient)
+    }
+
+    /// To a host in this process.
+    pub(crate) fn inner(client: InnerClient) -> LocalClient {
+        LocalClient(Way::Inner(client))
+    }
+
+    /// Sends one request.
+    pub fn send(&mut self, request: &LocalRequest) -> Result<(), LocalError> {
+        match &mut self.0 {
+            Way::Socket(client) => client.send(request),
+            Way::Inner(client) => client.send(request.clone()),
+        }
+    }
+
+    /// The next event, or `None` if none has come within `patience`.
+    pub fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
+        match &mut self.0 {
+            Way::Socket(client) => client.receive(patience),
+            Way::Inner(client) => client.receive(patience),
+        }
+    }
+}
+
+/// How a program reaches its host: by a socket file, to which it can come back, or a host in its
+/// own process.
+#[derive(Debug)]
+pub enum Attachment {
+    /// A daemon's socket.
+    Socket(PathBuf),
+    /// A connection that cannot be made again; gone once it is used.
+    Once(Option<LocalClient>),
+}
+
+impl Attachment {
+    /// A connection.
+    pub fn connect(&mut self) -> Result<LocalClient, LocalError> {
+        match self {
+            Attachment::Socket(path) => LocalClient::connect(path),
+            Attachment::Once(client) => client.take().ok_or(LocalError::Closed),
+        }
+    }
+
+    /// Whether it makes sense to connect again after the daemon has gone.
+    pub fn can_return(&self) -> bool {
+        matches!(self, Attachment::Socket(_))
+    }
+}

@@ -1,0 +1,117 @@
+//! What goes wrong.
+
+use core::time::Duration;
+
+use whimbrel_core::SeededRng;
+
+use super::schedule::draw_lasting;
+use crate::link::{LinkSpec, Loss, Reorder};
+
+/// One thing that goes wrong in a [`Net`](super::Net). Numbers select a node or a link, modulo how
+/// many there are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fault {
+    /// A node is killed and starts anew with an empty memory.
+    Crash {
+        /// The node.
+        node: u8,
+        /// How long it is down.
+        down: Duration,
+        /// How far its wall clock is off after the restart, in seconds.
+        skew_s: i16,
+    },
+    /// A node's clock jumps ahead, as that of a machine that was suspended, and runs fast or slow
+    /// from now on.
+    Clock {
+        /// The node.
+        node: u8,
+        /// How far it jumps.
+        ahead: Duration,
+        /// Microseconds that it gains in each second.
+        drift_ppm: i16,
+    },
+    /// A link loses everything for a while.
+    Outage {
+        /// The link.
+        link: u8,
+        /// Bit 0: from its first node to its second, bit 1: back.
+        directions: u8,
+        /// How long.
+        lasts: Duration,
+    },
+    /// Everything on a link waits until the end of this time, as when a machine is suspended.
+    Hold {
+        /// The link.
+        link: u8,
+        /// How long.
+        lasts: Duration,
+    },
+    /// A link loses, reorders, duplicates and corrupts frames from now on.
+    Impair {
+        /// The link.
+        link: u8,
+        /// As [`impaired`] takes it.
+        percent: u8,
+    },
+    /// A link is as good as new.
+    Mend {
+        /// The link.
+        link: u8,
+    },
+}
+
+impl Fault {
+    /// Any of them.
+    pub fn draw(rng: &mut SeededRng) -> Fault {
+        let byte = |rng: &mut SeededRng| rng.below(256) as u8;
+        match rng.below(9) {
+            0 | 1 => Fault::Crash {
+                node: byte(rng),
+                down: draw_lasting(rng),
+                skew_s: if rng.chance(0.2) {
+                    rng.below(61) as i16 - 30
+                } else {
+                    0
+                },
+            },
+            2..5 => Fault::Outage {
+                link: byte(rng),
+                directions: 1 + rng.below(3) as u8,
+                lasts: draw_lasting(rng),
+            },
+            5 => Fault::Hold {
+                link: byte(rng),
+                lasts: draw_lasting(rng),
+            },
+            6 => Fault::Impair {
+                link: byte(rng),
+                percent: 1 + rng.below(25) as u8,
+            },
+            7 => Fault::Mend { link: byte(rng) },
+            _ => Fault::Clock {
+                node: byte(rng),
+                ahead: if rng.chance(0.5) {
+                    draw_lasting(rng)
+                } else {
+                    Duration::ZERO
+                },
+                drift_ppm: rng.below(20_001) as i16 - 10_000,
+            },
+        }
+    }
+}
+
+/// A link that loses this share of frames, in percent; half as much is duplicated and falls 20 ms
+/// behind, a quarter is corrupted.
+pub fn impaired(healthy: &LinkSpec, percent: u8) -> LinkSpec {
+    let share = f64::from(percent.min(100)) / 100.0;
+    LinkSpec {
+        reorder: Some(Reorder {
+            probability: share / 2.0,
+            extra_delay: Duration::from_millis(20),
+        }),
+        duplicate: share / 2.0,
+        corrupt: share / 4.0,
+        ..healthy.clone().with_loss(Loss::Independent(share))
+    }
+}

@@ -1,0 +1,500 @@
+//! A network whose nodes come back after a crash.
+
+use core::ops::{Index, Range};
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use whimbrel_core::{Machine, PortId, SeededRng, Time, WallClock};
+
+use super::clock::{Clock, Clocked};
+use super::fault::{Fault, impaired};
+use super::schedule::Step;
+use crate::link::{LinkSpec, LinkSpecError};
+use crate::simulator::{Connection, Direction, DuplexLink, LinkId, NodeId, Occurrence, Simulator};
+
+/// Makes the machine of a node's next life. It is given the machine of the last one, out of which it
+/// takes what a disk would have kept.
+type Maker<M> = Box<dyn FnMut(&Life, Option<&mut M>) -> M>;
+
+/// One life of a node, from its start to its crash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// The node's number, in the order in which nodes were added.
+    pub node: usize,
+    /// The node's name.
+    pub name: String,
+    /// How many lives it had before this one.
+    pub number: u64,
+    /// The seed of the whole network.
+    pub seed: u64,
+    /// How far its wall clock is off, in milliseconds.
+    pub skew_ms: i64,
+    /// What its clock shows when it starts.
+    pub start: Time,
+    /// How far that is ahead of the time, in milliseconds; less than nothing if it is behind.
+    pub ahead_ms: i64,
+}
+
+impl Life {
+    /// Randomness that no other node and no other life has.
+    pub fn rng(&self) -> SeededRng {
+        SeededRng::stream(self.seed.wrapping_add(self.number << 32), &self.name)
+    }
+
+    /// Its wall clock, if the network's origin is at `unix_ms`. A node that starts asks anew what
+    /// time it is: its wall clock is as far off as its life says, whatever its clock has come to
+    /// show; what that gains later on, the wall clock gains too.
+    pub fn wall(&self, unix_ms: u64) -> WallClock {
+        WallClock::new(unix_ms.saturating_add_signed(self.skew_ms - self.ahead_ms))
+    }
+}
+
+/// What a [`Net`] has to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happening<E> {
+    /// A machine told something.
+    Told(Occurrence<E>),
+    /// A node was killed, and its programs with it.
+    Crashed(usize),
+    /// A node runs again, with a fresh machine.
+    Started(usize),
+}
+
+/// What ends a fault.
+#[derive(Clone, Copy, Debug)]
+enum Remedy {
+    Restart { node: usize, skew_ms: i64 },
+    Repair { link: usize, direction: Direction },
+    Release { link: usize },
+}
+
+struct Resident<M> {
+    id: NodeId,
+    life: Life,
+    make: Maker<M>,
+}
+
+struct Wire {
+    id: LinkId,
+    healthy: [LinkSpec; 2],
+}
+
+/// A network in virtual time. Nodes and links are numbered from 0 in the order in which they were
+/// added.
+pub struct Net<M: Machine> {
+    sim: Simulator<Clocked<M>>,
+    nodes: Vec<Resident<M>>,
+    wires: Vec<Wire>,
+    // What is still to end.
+    remedies: BTreeMap<(Time, u64), Remedy>,
+    next_remedy: u64,
+    happenings: VecDeque<Happening<M::Event>>,
+}
+
+impl<M: Machine> Net<M> {
+    /// An empty network at time zero; all its randomness comes from `seed`.
+    pub fn new(seed: u64) -> Net<M> {
+        Net {
+            sim: Simulator::new(seed),
+            nodes: Vec::new(),
+            wires: Vec::new(),
+            remedies: BTreeMap::new(),
+            next_remedy: 0,
+            happenings: VecDeque::new(),
+        }
+    }
+
+    /// Two nodes, 0 and 1, and a link between them.
+    pub fn pair(
+        seed: u64,
+        link: &DuplexLink,
+        make: impl FnMut(&Life, Option<&mut M>) -> M + Clone + 'static,
+    ) -> Result<Net<M>, LinkSpecError> {
+        let mut net = Net::new(seed);
+        let first = net.add("first", make.clone());
+        let second = net.add("second", make);
+        net.connect(first, second, link)?;
+        Ok(net)
+    }
+
+    /// Adds a node, whose machines `make` makes.
+    pub fn add(
+        &mut self,
+        name: &str,
+        mut make: impl FnMut(&Life, Option<&mut M>) -> M + 'static,
+    ) -> usize {
+        let life = Life {
+            node: self.nodes.len(),
+            name: name.to_owned(),
+            number: 0,
+            seed: self.sim.seed(),
+            skew_ms: 0,
+            start: self.sim.now(),
+            ahead_ms: 0,
+        };
+        let machine = make(&life, None);
+        self.nodes.push(Resident {
+            id: self.sim.add_node(name, Clocked::new(machine)),
+            life,
+            make: Box::new(make),
+        });
+        self.nodes.len() - 1
+    }
+
+    /// Adds a node that has one life: this machine's.
+    ///
+    /// # Panics
+    /// When the node is restarted.
+    pub fn add_mortal(&mut self, name: &str, machine: M) -> usize
+    where
+        M: 'static,
+    {
+        let mut machine = Some(machine);
+        self.add(name, move |life, _| {
+            let Some(machine) = machine.take() else {
+                panic!("'{}' has one life and was restarted", life.name);
+            };
+            machine
+        })
+    }
+
+    /// Connects two nodes.
+    pub fn connect(
+        &mut self,
+        a: usize,
+        b: usize,
+        link: &DuplexLink,
+    ) -> Result<Connection, LinkSpecError> {
+        let connection = self.sim.connect(self.id(a), self.id(b), link)?;
+        self.wires.push(Wire {
+            id: connection.link,
+            healthy: [link.a_to_b.clone(), link.b_to_a.clone()],
+        });
+        Ok(connection)
+    }
+
+    /// The simulator below. What is done to it directly is not undone by [`Self::end_faults`].
+    pub fn sim(&self) -> &Simulator<Clocked<M>> {
+        &self.sim
+    }
+
+    /// The simulator below, to be changed.
+    pub fn sim_mut(&mut self) -> &mut Simulator<Clocked<M>> {
+        &mut self.sim
+    }
+
+    /// The simulator's name for a node.
+    pub fn id(&self, node: usize) -> NodeId {
+        self.nodes[node].id
+    }
+
+    /// The simulator's name for a link.
+    pub fn link(&self, link: usize) -> LinkId {
+        self.wires[link].id
+    }
+
+    /// Nodes, by their numbers.
+    pub fn nodes(&self) -> Range<usize> {
+        0..self.nodes.len()
+    }
+
+    /// A node's first port.
+    pub fn port(&self, node: usize) -> PortId {
+        self.sim.node_ports(self.id(node))[0]
+    }
+
+    /// The life that a node leads, or led before it crashed.
+    pub fn life(&self, node: usize) -> &Life {
+        &self.nodes[node].life
+    }
+
+    /// Whether a node has not crashed.
+    pub fn is_running(&self, node: usize) -> bool {
+        self.sim.is_running(self.id(node))
+    }
+
+    /// The present, as a right clock shows it.
+    pub fn now(&self) -> Time {
+        self.sim.now()
+    }
+
+    /// Calls into a node's machine with the time that its clock shows, then drains it.
+    pub fn with<R>(&mut self, node: usize, call: impl FnOnce(&mut M, Time) -> R) -> R {
+        let id = self.id(node);
+        self.sim.with_node(id, |machine, now| {
+            let now = machine.clock().read(now);
+            call(machine, now)
+        })
+    }
+
+    /// The next thing that happens up to `end`, inclusive. After `None` it is `end`.
+    pub fn advance(&mut self, end: Time) -> Option<Happening<M::Event>> {
+        loop {
+            if let Some(happening) = self.happenings.pop_front() {
+                return Some(happening);
+            }
+            if let Some(occurrence) = self.sim.poll_event() {
+                return Some(Happening::Told(occurrence));
+            }
+            let due = self.remedies.first_key_value().map(|((at, _), _)| *at);
+            let stop = due.map_or(end, |at| at.min(end));
+            if self.sim.step_until(stop) {
+                continue;
+            }
+            self.sim.run_until(stop);
+            if due.is_none_or(|at| at > end) {
+                return None;
+            }
+            if let Some((_, remedy)) = self.remedies.pop_first() {
+                self.apply(remedy);
+            }
+        }
+    }
+
+    /// Runs up to `end`; what happens meanwhile.
+    pub fn run_until(&mut self, end: Time) -> Vec<Happening<M::Event>> {
+        core::iter::from_fn(|| self.advance(end)).collect()
+    }
+
+    /// Lets time go on.
+    pub fn run_for(&mut self, span: Duration) -> Vec<Happening<M::Event>> {
+        self.run_until(self.now() + span)
+    }
+
+    /// Runs until `done`, asked after each event, or to `end`; true if it is done. Events of the
+    /// machines remain to be read.
+    pub fn run_while_not(&mut self, end: Time, mut done: impl FnMut(&Net<M>) -> bool) -> bool {
+        loop {
+            if done(self) {
+                return true;
+            }
+            if !self.step(end) {
+                return done(self);
+            }
+        }
+    }
+
+    /// Does the next thing, if it is not after `end`; else it is `end`, and the answer false. Events
+    /// of the machines remain to be read.
+    pub fn step(&mut self, end: Time) -> bool {
+        let due = self.remedies.first_key_value().map(|((at, _), _)| *at);
+        let stop = due.map_or(end, |at| at.min(end));
+        if self.sim.step_until(stop) {
+            return true;
+        }
+        self.sim.run_until(stop);
+        if due.is_none_or(|at| at > end) {
+            return false;
+        }
+        if let Some((_, remedy)) = self.remedies.pop_first() {
+            self.apply(remedy);
+        }
+        true
+    }
+
+    /// Runs until nothing is left to do, or to `limit`; true if nothing was left, not even a fault's
+    /// end. Events of the machines remain to be read.
+    pub fn run_until_idle(&mut self, limit: Time) -> bool {
+        while let Some((at, _)) = self.remedies.first_key_value().map(|(key, _)| *key) {
+            if at > limit {
+                break;
+            }
+            self.step(at);
+        }
+        self.sim.run_until_idle(limit) && self.remedies.is_empty()
+    }
+
+    /// Does damage.
+    pub fn strike(&mut self, fault: &Fault) {
+        let node = |number: u8| usize::from(number) % self.nodes.len();
+        let wire = |number: u8| usize::from(number) % self.wires.len();
+        match *fault {
+            Fault::Crash {
+                node: number,
+                down,
+                skew_s,
+            } => {
+                let node = node(number);
+                self.crash(node);
+                let skew_ms = i64::from(skew_s) * 1_000;
+                self.later(down, Remedy::Restart { node, skew_ms });
+            }
+            Fault::Clock {
+                node: number,
+                ahead,
+                drift_ppm,
+            } => self.set_clock(node(number), ahead, drift_ppm.into()),
+            Fault::Outage {
+                link: number,
+                directions,
+                lasts,
+            } => {
+                let link = wire(number);
+                for (bit, direction) in Direction::BOTH.into_iter().enumerate() {
+                    if directions >> bit & 1 == 1 {
+                        let id = self.wires[link].id;
+                        self.sim.set_direction_up(id, direction, false);
+                        self.later(lasts, Remedy::Repair { link, direction });
+                    }
+                }
+            }
+            Fault::Hold {
+                link: number,
+                lasts,
+            } => {
+                let link = wire(number);
+                self.sim.hold(self.wires[link].id);
+                self.later(lasts, Remedy::Release { link });
+            }
+            Fault::Impair {
+                link: number,
+                percent,
+            } => {
+                let link = wire(number);
+                let healthy = self.wires[link].healthy.each_ref();
+                let specs = healthy.map(|spec| impaired(spec, percent));
+                self.set_specs(link, &specs);
+            }
+            Fault::Mend { link: number } => self.mend(wire(number)),
+        }
+    }
+
+    /// Does the damage of a whole schedule, each at its time; what happens meanwhile.
+    pub fn suffer(&mut self, steps: &[Step<Fault>]) -> Vec<Happening<M::Event>> {
+        let mut all = Vec::new();
+        for step in steps {
+            all.extend(self.run_for(step.after));
+            self.strike(&step.act);
+        }
+        all
+    }
+
+    /// Ends all faults: links are as good as new, nodes that are down start with wall clocks that
+    /// are right, and clocks run as fast as they should from where they are.
+    pub fn end_faults(&mut self) {
+        for link in 0..self.wires.len() {
+            self.mend(link);
+            let id = self.wires[link].id;
+            self.sim.repair(id);
+            self.sim.release(id);
+        }
+        for node in self.nodes() {
+            self.set_clock(node, Duration::ZERO, 0);
+        }
+        for remedy in core::mem::take(&mut self.remedies).into_values() {
+            if let Remedy::Restart { node, .. } = remedy {
+                self.restart(node, 0);
+            }
+        }
+    }
+
+    /// Kills a node, until it is restarted.
+    pub fn crash(&mut self, node: usize) {
+        self.sim.crash(self.id(node));
+        self.happenings.push_back(Happening::Crashed(node));
+    }
+
+    /// Starts a node with a fresh machine. One that runs is killed first.
+    pub fn restart(&mut self, node: usize, skew_ms: i64) {
+        if self.sim.is_running(self.id(node)) {
+            self.crash(node);
+        }
+        let Resident { id, life, make } = &mut self.nodes[node];
+        life.number += 1;
+        life.skew_ms = skew_ms;
+        let mut fresh = None;
+        let clock = self.sim.with_node(*id, |old, now| {
+            life.start = old.clock().read(now);
+            life.ahead_ms = millis(life.start) - millis(now);
+            fresh = Some(make(life, Some(old)));
+            *old.clock()
+        });
+        if let Some(fresh) = fresh {
+            let id = *id;
+            self.sim.restart(id, Clocked::with_clock(fresh, clock));
+        }
+        self.happenings.push_back(Happening::Started(node));
+    }
+
+    /// Has a node's clock jump ahead and gain so many microseconds in each second from now on.
+    pub fn set_clock(&mut self, node: usize, ahead: Duration, drift_ppm: i32) {
+        let id = self.id(node);
+        self.sim.with_node(id, |machine, now| {
+            let clock: &mut Clock = machine.clock_mut();
+            clock.set(now, ahead, drift_ppm);
+        });
+    }
+
+    /// Of the frames that are offered to one direction of a link from now on, those are lost for
+    /// which `script` says so, the first one first; after that, what the link's loss says.
+    pub fn lose(&mut self, link: usize, direction: Direction, script: &[bool]) {
+        let mut script = VecDeque::from(script.to_vec());
+        let tap = move |_, frame| match script.pop_front() {
+            Some(true) => Vec::new(),
+            _ => vec![frame],
+        };
+        let id = self.wires[link].id;
+        self.sim.set_tap(id, direction, Some(Box::new(tap)));
+    }
+
+    /// Changes what is healthy for a link, and makes it so.
+    pub fn set_healthy(
+        &mut self,
+        link: usize,
+        direction: Direction,
+        spec: &LinkSpec,
+    ) -> Result<(), LinkSpecError> {
+        let wire = &mut self.wires[link];
+        self.sim.set_link_spec(wire.id, direction, spec)?;
+        wire.healthy[usize::from(direction == Direction::BToA)] = spec.clone();
+        Ok(())
+    }
+
+    /// What is healthy for one direction of a link.
+    pub fn healthy(&self, link: usize, direction: Direction) -> &LinkSpec {
+        &self.wires[link].healthy[usize::from(direction == Direction::BToA)]
+    }
+
+    fn mend(&mut self, link: usize) {
+        let healthy = self.wires[link].healthy.clone();
+        self.set_specs(link, &healthy);
+    }
+
+    fn set_specs(&mut self, link: usize, specs: &[LinkSpec; 2]) {
+        let id = self.wires[link].id;
+        for (direction, spec) in Direction::BOTH.into_iter().zip(specs) {
+            if let Err(fault) = self.sim.set_link_spec(id, direction, spec) {
+                unreachable!("a healthy link stays valid when it is impaired: {fault}");
+            }
+        }
+    }
+
+    fn later(&mut self, after: Duration, remedy: Remedy) {
+        self.next_remedy += 1;
+        let at = self.now() + after;
+        self.remedies.insert((at, self.next_remedy), remedy);
+    }
+
+    fn apply(&mut self, remedy: Remedy) {
+        match remedy {
+            Remedy::Restart { node, skew_ms } => self.restart(node, skew_ms),
+            Remedy::Repair { link, direction } => {
+                let id = self.wires[link].id;
+                self.sim.set_direction_up(id, direction, true);
+            }
+            Remedy::Release { link } => self.sim.release(self.wires[link].id),
+        }
+    }
+}
+
+fn millis(time: Time) -> i64 {
+    (time.as_nanos() / 1_000_000) as i64
+}
+
+impl<M: Machine> Index<usize> for Net<M> {
+    type Output = M;
+
+    fn index(&self, node: usize) -> &M {
+        self.sim.node(self.nodes[node].id)
+    }
+}
